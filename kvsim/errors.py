@@ -1,0 +1,55 @@
+"""What can go wrong, as a tree; the command line turns the tree into exit codes.
+
+    KvsimError
+    |- InputError       the user's input is wrong: one line, exit 2
+    `- InvariantError   kvsim is wrong: exit 1
+
+An `InputError` reads as one line: what is wrong, where, the value found, the limit it met and the
+remedy.
+"""
+
+
+class KvsimError(Exception):
+    """Everything kvsim raises on purpose."""
+
+
+class InputError(KvsimError):
+    """The input cannot be used.
+
+    what: the fault in words; where: file, row, key or flag; value: what stood there;
+    limit: what would have been accepted; remedy: what the user can do.
+    """
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        where: str | None = None,
+        value: object = None,
+        limit: object = None,
+        remedy: str | None = None,
+    ) -> None:
+        self.what, self.where, self.value, self.limit, self.remedy = (
+            what,
+            where,
+            value,
+            limit,
+            remedy,
+        )
+        parts = [f"{where}: {what}" if where else what]
+        if value is not None:
+            parts.append(f"got {_one_line(value)}")
+        if limit is not None:
+            parts.append(f"limit {_one_line(limit)}")
+        if remedy is not None:
+            parts.append(remedy)
+        super().__init__("; ".join(_one_line(part) for part in parts))
+
+
+class InvariantError(KvsimError):
+    """Something that must always hold did not: a fault of kvsim, never of its input."""
+
+
+def _one_line(value: object, most: int = 300) -> str:
+    text = " ".join(str(value).split())
+    return text if len(text) <= most else text[: most - 3] + "..."

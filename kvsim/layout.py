@@ -1,0 +1,44 @@
+"""How a model lays its KV cache out: what one token costs in bytes, layer group by layer group."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+GroupKind = Literal["full", "sliding", "mla", "recurrent"]
+
+
+@dataclass(frozen=True, slots=True)
+class KVGroup:
+    """Layers that keep the same kind of state, on one GPU (after tensor parallelism).
+
+    kind: full attention, sliding window, MLA's compressed latent, or a recurrent state.
+    layers: how many real layers.
+    bytes_per_token: KV bytes one token adds over all these layers; 0 for a recurrent state.
+    window_tokens: a sliding window keeps only this many newest tokens; None otherwise.
+    state_bytes: constant bytes per sequence (recurrent state); 0 otherwise.
+    """
+
+    kind: GroupKind
+    layers: int
+    bytes_per_token: int
+    window_tokens: int | None = None
+    state_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class KVLayout:
+    """All groups of a model. One token in a sequence shorter than every window costs the sum."""
+
+    groups: tuple[KVGroup, ...]
+
+    @property
+    def bytes_per_token(self) -> int:
+        """Bytes one more token costs while it lies in every window."""
+        return sum(group.bytes_per_token for group in self.groups)
+
+    def sequence_bytes(self, tokens: int) -> int:
+        """Bytes that `tokens` tokens of one sequence need at least, windows and states counted."""
+        total = 0
+        for group in self.groups:
+            kept = tokens if group.window_tokens is None else min(tokens, group.window_tokens)
+            total += group.bytes_per_token * kept + (group.state_bytes if tokens else 0)
+        return total

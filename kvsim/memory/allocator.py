@@ -1,0 +1,150 @@
+"""What an allocator promises the scheduler.
+
+The scheduler admits sequences, computes their prompts chunk by chunk (`admit`, `extend`), lets them
+`join` the decoders, moves all decoders on together (`advance`), and takes memory back (`release`).
+Nothing here knows of time: the allocator counts decode steps, the engine knows how long they took.
+"""
+
+from abc import ABC, abstractmethod
+from typing import NamedTuple
+
+from kvsim.layout import KVLayout
+from kvsim.memory.ledger import Course, Usage
+from kvsim.options import Options
+from kvsim.request import Request
+from kvsim.sequence import Sequence
+
+
+class MemorySpec(NamedTuple):
+    """The pool an allocator is built on.
+
+    capacity_bytes: the pool. layout: bytes per token by layer group.
+    max_model_len: the longest sequence, in tokens, the model (or the user) allows.
+    copy_bytes_per_s: device copy bandwidth, bytes moved (read + written) per second.
+    """
+
+    capacity_bytes: int
+    layout: KVLayout
+    max_model_len: int
+    copy_bytes_per_s: int
+
+
+class Refusal(NamedTuple):
+    """Why a request can never run: what it needs, what there is, and the way out."""
+
+    reason: str
+    value: int
+    limit: int
+    unit: str
+    remedy: str
+
+    def __str__(self) -> str:
+        return f"{self.reason}: {self.value:,} {self.unit}, limit {self.limit:,}; {self.remedy}"
+
+
+class AllocatorOptions(Options):
+    """Options of one allocator kind; its fields are the keys beside `kind` in `[[allocator]]`."""
+
+    label: str | None = None
+
+    def build(self, memory: MemorySpec) -> "Allocator":
+        """A fresh allocator on an empty pool; InputError if the options do not fit the pool."""
+        raise NotImplementedError(type(self).__name__)  # every registered kind overrides this
+
+
+class Allocator(ABC):
+    """One pool and the way it is handed out. Units: slots (tokens) in calls, bytes in the ledger.
+
+    copied_bytes: device bytes copied so far (payload, counted once).
+    hit_tokens, query_tokens: prefix-cache totals (0 without one).
+    """
+
+    capacity_bytes: int
+    copied_bytes: int = 0
+    query_tokens: int = 0
+    hit_tokens: int = 0
+
+    @abstractmethod
+    def refusal(self, request: Request) -> Refusal | None:
+        """Why `request` could not run to its end alone in an empty pool; None if it could."""
+
+    def cached_tokens(self, seq: Sequence) -> int:
+        """Leading tokens of `seq` that a prefix cache holds now. Mutates nothing."""
+        return 0
+
+    @abstractmethod
+    def admit(
+        self, seq: Sequence, num_tokens: int, *, cached_tokens: int, reserve_tokens: int, busy: bool
+    ) -> bool:
+        """Give a waiting sequence memory for its first `num_tokens` slots; False changes nothing.
+
+        `seq` holds nothing. cached_tokens: what `cached_tokens(seq)` said, taken over (hits).
+        reserve_tokens >= num_tokens: so many must fit now, though later chunks take them.
+        busy: other sequences run (a watermark then applies).
+        """
+
+    @abstractmethod
+    def extend(self, seq: Sequence, num_tokens: int) -> bool:
+        """Make room so that a running sequence holds `num_tokens` slots in all; False: no room,
+        nothing changed.
+
+        For a prefilling sequence these slots are then valid. For a decoding one only the room is
+        made: `advance` fills it.
+        """
+
+    @abstractmethod
+    def join(self, seq: Sequence, num_tokens: int) -> None:
+        """`seq`, holding `num_tokens` valid slots, decodes from the next `advance` on."""
+
+    @abstractmethod
+    def leave(self, seq: Sequence) -> None:
+        """`seq` stops decoding (finished, or passed over in a step) and keeps its memory."""
+
+    @abstractmethod
+    def due(self) -> list[Sequence]:
+        """The decoding sequences whose next token has no room yet, in `order`."""
+
+    @abstractmethod
+    def steps_that_fit(self, limit: int) -> int:
+        """How many successive `advance(1)` of all decoders are safe now, at most `limit`.
+
+        Paged: while free blocks last. Contiguous: until the first buffer is full.
+        """
+
+    @abstractmethod
+    def advance(self, steps: int) -> Course:
+        """All decoders take one slot a step, `steps` times; returns how the ledger moved.
+
+        steps <= steps_that_fit(steps), or steps == 1 and every `due()` was extended.
+        `advance(a + b)` leaves the same state as `advance(a)` and `advance(b)`.
+        """
+
+    @abstractmethod
+    def release(self, seq: Sequence) -> None:
+        """Take back all memory of `seq` (finished, preempted); a decoding one leaves first."""
+
+    @abstractmethod
+    def usage(self, head: Sequence | None, *, busy: bool) -> Usage:
+        """The ledger now. head: the first waiting sequence, whose need splits the free bytes;
+        busy: as in `admit`."""
+
+    @abstractmethod
+    def held_tokens(self, seq: Sequence) -> int:
+        """Slots granted to `seq` now, valid or not."""
+
+    def spare_steps(self, head: Sequence, limit: int, *, busy: bool) -> int:
+        """For how many `advance(1)` the split of free bytes by `head` stays what it is, at most
+        `limit`; a pool that decoding does not shrink keeps it for ever."""
+        return limit
+
+    def copy_pending_ps(self) -> int:
+        """Time the last successful `extend` needs for allocating and copying, 0 if none."""
+        return 0
+
+    def settle(self) -> None:
+        """That copy is done: free the old buffer. Called once after every `extend` with a copy."""
+        return None
+
+    @abstractmethod
+    def check(self) -> None:
+        """Raise InvariantError if anything is owned twice, lost, or counted wrong. Slow."""

@@ -1,0 +1,77 @@
+"""The ledger: what every byte of the pool is doing, in ten classes that sum to its capacity.
+
+For a live allocation let n be its valid slots, q the slots its policy asked for, g the slots it was
+granted and F the slots it will hold at its end:
+
+    used             distinct slots that hold valid KV of live requests
+    reserved         max(0, min(q, F) - n): asked for, not written yet, will be
+    overprovisioned  max(0, q - max(n, F)): asked for, will never be written
+    rounding         g - q
+    cached           unreferenced blocks whose content may still be hit; allocatable
+    transient        an old buffer while its grown successor is being filled
+    metadata         what no request can ever have: null block, tables, the pool's odd end
+    external         free, enough for the head of the queue, and no place for it
+    short            free, and with the cached blocks still not enough for the head of the queue
+    idle             free, the rest
+"""
+
+from typing import NamedTuple
+
+from kvsim.errors import InvariantError
+
+
+class Usage(NamedTuple):
+    """The ledger at one instant, in bytes."""
+
+    used: int = 0
+    reserved: int = 0
+    overprovisioned: int = 0
+    rounding: int = 0
+    cached: int = 0
+    transient: int = 0
+    metadata: int = 0
+    external: int = 0
+    short: int = 0
+    idle: int = 0
+
+
+CLASSES: tuple[str, ...] = Usage._fields
+NOTHING = Usage()
+
+
+class Course(NamedTuple):
+    """How the ledger moved during `advance(steps)`, compactly.
+
+    At step t (1 <= t <= steps) each class stands at its value before, plus slope * t, plus the
+    jumps J_i that happened at steps t_i <= t. The jumps are kept as three sums per class, which is
+    all that integrals over steps (weights 1) and over time (durations affine in t) need:
+
+        count = sum J_i    first = sum J_i * t_i    second = sum J_i * t_i * (t_i - 1) / 2
+    """
+
+    slope: Usage
+    count: Usage = NOTHING
+    first: Usage = NOTHING
+    second: Usage = NOTHING
+
+
+def split_free(free: int, cached: int, need: int | None, placeable: bool) -> tuple[int, int, int]:
+    """Free bytes as (external, short, idle), by what the head of the queue needs (None: no head).
+
+    placeable: whether the need has a place somewhere; asked only where the bytes would do.
+    """
+    if need is None:
+        return 0, 0, free
+    if free + cached < need:
+        return 0, free, 0
+    if not placeable:
+        return free, 0, 0
+    return 0, 0, free
+
+
+def check_sum(usage: Usage, capacity_bytes: int) -> None:
+    """Raise InvariantError unless the classes are all >= 0 and sum to the capacity."""
+    if sum(usage) != capacity_bytes or min(usage) < 0:
+        raise InvariantError(
+            f"ledger sums to {sum(usage)} of {capacity_bytes} bytes: {usage._asdict()}"
+        )

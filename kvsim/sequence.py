@@ -1,0 +1,74 @@
+"""A sequence: one output being generated for a request."""
+
+from typing import Any
+
+from kvsim.request import Request, TokenRuns
+
+
+class Sequence:
+    """The engine's record of one output of one request (a request with n samples has n of them).
+
+    prompt_tokens, output_tokens: its lengths; the policy may not look at the second.
+    final_tokens: KV slots it holds at its end, prompt + output - 1: the last token sampled is
+        never computed.
+    num_outputs: output tokens sampled so far, those of scheduled steps included.
+    num_computed: slots scheduled so far; kept by the engine while it prefills, derived from the
+        decode clock while it decodes.
+    order: its place in `running`: a number that grows with each admission.
+    memory: what its allocator keeps about it; nobody else looks inside.
+    """
+
+    __slots__ = (
+        "arrival_ps",
+        "base",
+        "decoding",
+        "final_tokens",
+        "first_scheduled_ps",
+        "first_token_ps",
+        "hit_tokens",
+        "id",
+        "last_token_ps",
+        "memory",
+        "num_computed",
+        "num_outputs",
+        "num_preemptions",
+        "order",
+        "output_start",
+        "output_tokens",
+        "priority",
+        "prompt_runs",
+        "prompt_tokens",
+        "request",
+        "skip",
+    )
+
+    def __init__(self, request: Request, arrival_ps: int, id: str | None = None) -> None:
+        self.request = request
+        self.id = request.id if id is None else id
+        self.arrival_ps = arrival_ps
+        self.priority = request.priority
+        self.prompt_tokens = request.prompt_tokens
+        self.output_tokens = request.output_tokens
+        self.final_tokens = request.prompt_tokens + request.output_tokens - 1
+        self.prompt_runs: TokenRuns | None = request.prompt_runs
+        self.output_start: int | None = request.output_start
+        self.num_computed = 0
+        self.num_outputs = 0
+        self.num_preemptions = 0
+        self.hit_tokens = 0
+        self.order = -1
+        self.decoding = False
+        self.base = 0
+        self.skip = False
+        self.first_scheduled_ps = -1
+        self.first_token_ps = -1
+        self.last_token_ps = -1
+        self.memory: Any = None
+
+    @property
+    def num_tokens(self) -> int:
+        """Prompt and generated tokens known so far: what it must compute before the next one."""
+        return self.prompt_tokens + self.num_outputs
+
+    def __repr__(self) -> str:
+        return f"Sequence({self.id!r}, {self.num_tokens} of {self.final_tokens + 1} tokens)"

@@ -1,0 +1,13 @@
+"""How long a step takes: one file a form, and its line here."""
+
+from kvsim.registry import Registry
+from kvsim.step_time.options import StepTimeOptions
+
+STEP_TIMES: Registry[StepTimeOptions] = Registry(
+    "step-time form",
+    {
+        "roofline": "kvsim.step_time.roofline:Roofline",
+        "linear": "kvsim.step_time.linear:Linear",
+        "calibrated": "kvsim.step_time.calibrated:Calibrated",
+    },
+)

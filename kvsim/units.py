@@ -1,0 +1,33 @@
+"""The clock and the units: simulated time is an integer count of picoseconds.
+
+Integers make `k` steps taken at once equal to `k` single steps to the last bit. Seconds appear
+only where people read or write: scenarios, traces and results.
+"""
+
+from decimal import Decimal
+
+PS_PER_S = 10**12
+PS_PER_MS = 10**9
+PS_PER_US = 10**6
+PS_PER_NS = 10**3
+
+KIB = 1 << 10
+MIB = 1 << 20
+GIB = 1 << 30
+
+
+def ps_from_seconds(seconds: float | Decimal | str) -> int:
+    """Picoseconds (int) of a time in seconds, rounded to nearest; decimals and strings exactly."""
+    if isinstance(seconds, float):
+        return round(seconds * PS_PER_S)
+    return int((Decimal(seconds) * PS_PER_S).to_integral_value())
+
+
+def seconds_from_ps(ps: int) -> float:
+    """Seconds (float, correctly rounded) of an integer count of picoseconds."""
+    return ps / PS_PER_S
+
+
+def ceil_div(numerator: int, denominator: int) -> int:
+    """The least integer not below numerator / denominator; the denominator is positive."""
+    return -(-numerator // denominator)
