@@ -1,0 +1,26 @@
+"""What a step-time form is built from."""
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from kvsim.options import Options
+from kvsim.step_time.form import StepTime
+
+if TYPE_CHECKING:
+    from kvsim.device import Device
+    from kvsim.model import Model
+
+
+class Hardware(NamedTuple):
+    """Whose steps are timed: a model, sharded over tensor_parallel_size devices of one kind."""
+
+    model: "Model"
+    device: "Device"
+    tensor_parallel_size: int = 1
+
+
+class StepTimeOptions(Options):
+    """Options of one step-time form; its fields are the keys beside `kind` in `[step_time]`."""
+
+    def build(self, hardware: Hardware) -> StepTime:
+        """The form for this hardware; InputError if it cannot serve it."""
+        raise NotImplementedError(type(self).__name__)  # every registered form overrides this
