@@ -1,0 +1,56 @@
+"""The built-in GPUs; the figures and their sources stand in `catalogue.toml` beside this file."""
+
+import tomllib
+from difflib import get_close_matches
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from kvsim.device.device import Device
+from kvsim.errors import InputError
+from kvsim.units import GIB
+
+GIGA, TERA = 10**9, 10**12
+
+
+@cache
+def _tables() -> dict[str, dict[str, Any]]:
+    text = files("kvsim.device").joinpath("catalogue.toml").read_text(encoding="utf-8")
+    return tomllib.loads(text)
+
+
+@cache
+def _by_alias() -> dict[str, str]:
+    return {alias: name for name, table in _tables().items() for alias in (name, *table["aliases"])}
+
+
+def device_names() -> tuple[str, ...]:
+    """The names, in the catalogue's order."""
+    return tuple(_tables())
+
+
+def named_device(name: str, where: str = "device.name") -> Device:
+    """The built-in GPU of this name or alias, in any case; InputError lists the names."""
+    wanted = name.strip().lower().replace(" ", "-").replace("_", "-").removeprefix("nvidia-")
+    short = _by_alias().get(wanted)
+    if short is None:
+        close = get_close_matches(wanted, _by_alias(), n=1)
+        hint = f"did you mean {_by_alias()[close[0]]!r}? " if close else ""
+        raise InputError(
+            "unknown device",
+            where=where,
+            value=repr(name),
+            remedy=f"{hint}known: {', '.join(device_names())}; or describe yours in [device]",
+        )
+    table = _tables()[short]
+    return Device(
+        name=short,
+        memory_bytes=round(table["memory_gib"] * GIB),
+        bandwidth_bytes_per_s=round(table["bandwidth_gb_per_s"] * GIGA),
+        fp16_flops=round(table["fp16_tflops"] * TERA),
+        fp8_flops=round(table["fp8_tflops"] * TERA),
+        fp32_flops=round(table["fp32_tflops"] * TERA),
+        host_bytes_per_s=round(table["host_gb_per_s"] * GIGA),
+        peer_bytes_per_s=round(table["peer_gb_per_s"] * GIGA),
+        source=table["source"],
+    )

@@ -1,0 +1,33 @@
+"""A GPU in figures."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """One GPU.
+
+    memory_bytes: what the driver gives a process, which is less than the name says.
+    bandwidth_bytes_per_s: of device memory, peak.
+    fp16_flops: dense FLOP/s of 16-bit matrices (fp16, bf16) with 32-bit accumulation.
+    fp8_flops, fp32_flops: dense FLOP/s of these; fp8_flops equals fp16_flops where the hardware
+    has no 8-bit floating point.
+    host_bytes_per_s: of the link to the host, one way. peer_bytes_per_s: to other GPUs, one way.
+    source: where the figures come from.
+    """
+
+    name: str
+    memory_bytes: int
+    bandwidth_bytes_per_s: int
+    fp16_flops: int
+    fp8_flops: int
+    fp32_flops: int
+    host_bytes_per_s: int
+    peer_bytes_per_s: int
+    source: str
+
+    def flops(self, bits: float) -> int:
+        """Dense FLOP/s of matrices whose elements are computed in so many bits."""
+        if bits > 16:
+            return self.fp32_flops
+        return self.fp16_flops if bits > 8 else self.fp8_flops

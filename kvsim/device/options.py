@@ -1,0 +1,88 @@
+"""`[device]`: a GPU of the catalogue, with some figures replaced, or one of the user's own."""
+
+from dataclasses import replace
+from typing import Any, Self
+
+from pydantic import Field, model_validator
+
+from kvsim.device.catalogue import GIGA, TERA, device_names, named_device
+from kvsim.device.device import Device
+from kvsim.errors import InputError
+from kvsim.options import Options
+from kvsim.units import GIB
+
+NEEDED = ("bandwidth_gb_per_s", "fp16_tflops")
+
+
+class DeviceOptions(Options):
+    """name: of the catalogue, or any name with memory, bandwidth_gb_per_s and fp16_tflops given.
+
+    memory_gib or memory_bytes: what the driver reports as total. Bandwidths and links in GB/s (one
+    way), FLOP/s dense in TFLOP/s. A GPU of one's own takes fp8 and fp32 FLOP/s from the 16-bit
+    figure (the same, an eighth) and PCIe 4.0 links (32 GB/s) unless they are given.
+    """
+
+    name: str
+    memory_gib: float | None = Field(default=None, gt=0)
+    memory_bytes: int | None = Field(default=None, gt=0)
+    bandwidth_gb_per_s: float | None = Field(default=None, gt=0)
+    fp16_tflops: float | None = Field(default=None, gt=0)
+    fp8_tflops: float | None = Field(default=None, gt=0)
+    fp32_tflops: float | None = Field(default=None, gt=0)
+    host_gb_per_s: float | None = Field(default=None, gt=0)
+    peer_gb_per_s: float | None = Field(default=None, gt=0)
+
+    @model_validator(mode="after")
+    def _one_memory(self) -> Self:
+        if self.memory_gib is not None and self.memory_bytes is not None:
+            raise ValueError("give at most one of memory_gib and memory_bytes")
+        return self
+
+    def build(self) -> Device:
+        """The device; InputError if the name is unknown and the figures are too few."""
+        figures = self._figures()
+        try:
+            known = named_device(self.name)
+        except InputError as error:
+            if not figures:
+                raise
+            return self._own(figures, error)
+        if not figures:
+            return known
+        return replace(known, **figures, source=f"{known.source}; {', '.join(figures)} as given")
+
+    def _own(self, figures: dict[str, Any], unknown: InputError) -> Device:
+        missing = [key for key in NEEDED if getattr(self, key) is None]
+        if "memory_bytes" not in figures:
+            missing.insert(0, "memory_gib")
+        if missing:
+            raise InputError(
+                "not in the catalogue, and not described in full",
+                where="device.name",
+                value=repr(self.name),
+                remedy=f"add {', '.join(missing)}, or use one of {', '.join(device_names())}",
+            ) from unknown
+        fp16, pcie = figures["fp16_flops"], 32 * GIGA
+        rest = {
+            "fp8_flops": fp16,
+            "fp32_flops": fp16 // 8,
+            "host_bytes_per_s": pcie,
+            "peer_bytes_per_s": pcie,
+        }
+        return Device(name=self.name, **(rest | figures), source="as given in [device]")
+
+    def _figures(self) -> dict[str, Any]:
+        """The figures given, as fields of a Device."""
+        scaled = {
+            "memory_bytes": (self.memory_gib, GIB),
+            "bandwidth_bytes_per_s": (self.bandwidth_gb_per_s, GIGA),
+            "fp16_flops": (self.fp16_tflops, TERA),
+            "fp8_flops": (self.fp8_tflops, TERA),
+            "fp32_flops": (self.fp32_tflops, TERA),
+            "host_bytes_per_s": (self.host_gb_per_s, GIGA),
+            "peer_bytes_per_s": (self.peer_gb_per_s, GIGA),
+        }
+        figures = {field: round(value * scale) for field, (value, scale) in scaled.items() if value}
+        if self.memory_bytes is not None:
+            figures["memory_bytes"] = self.memory_bytes
+        return figures

@@ -1,0 +1,147 @@
+"""A model: what its weights weigh, what a token costs to compute and to keep."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from kvsim.errors import InputError
+from kvsim.layout import KVLayout
+from kvsim.model.layers import Attention, LatentAttention, Layer
+from kvsim.model.weights import WeightFormat, Weights
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A decoder-only language model.
+
+    layers: one entry per layer, in order. max_position_embeddings: longest sequence, in tokens.
+    torch_dtype: of activations and, unless quantised, of weights ("bfloat16", ...).
+    weight_format: bits per stored parameter. tie_word_embeddings: the output head is the embedding.
+    extra_params: final norm, learned positions, biases of the head.
+    source: where the figures come from.
+    """
+
+    name: str
+    hidden_size: int
+    vocab_size: int
+    max_position_embeddings: int
+    torch_dtype: str
+    layers: tuple[Layer, ...]
+    weight_format: WeightFormat
+    tie_word_embeddings: bool
+    extra_params: int
+    source: str
+
+    @classmethod
+    def from_hf(cls, config: Mapping[str, Any] | Path, name: str | None = None) -> Self:
+        """A model from a Hugging Face config.json (its path, or its content as a mapping).
+
+        name: what to call it (default: its `_name_or_path`, or the folder of the file).
+        Raises InputError on a file that cannot be read, a missing key or an unknown architecture.
+        """
+        from kvsim.model.huggingface import fields_from_hf
+
+        return cls(**fields_from_hf(config, name))
+
+    @property
+    def num_layers(self) -> int:
+        """Decoder layers."""
+        return len(self.layers)
+
+    @property
+    def attention(self) -> Attention | LatentAttention:
+        """The first attention layer's shape (that of all, in most models)."""
+        for layer in self.layers:
+            if isinstance(layer.mixer, Attention | LatentAttention):
+                return layer.mixer
+        raise InputError("the model has no attention layer and so no KV cache", where=self.name)
+
+    def check_tensor_parallel(self, tp: int) -> None:
+        """Raise InputError unless every layer can be split over `tp` GPUs."""
+        for mixer in {layer.mixer for layer in self.layers}:
+            if not isinstance(mixer, Attention | LatentAttention):
+                continue
+            if mixer.heads % tp:
+                raise InputError(
+                    "the query heads cannot be split evenly",
+                    where="tensor_parallel_size",
+                    value=tp,
+                    limit=f"a divisor of {mixer.heads} heads",
+                )
+            if isinstance(mixer, Attention) and mixer.kv_heads % tp and tp % mixer.kv_heads:
+                raise InputError(
+                    "the KV heads can be neither split nor replicated evenly",
+                    where="tensor_parallel_size",
+                    value=tp,
+                    limit=f"a divisor or a multiple of {mixer.kv_heads} KV heads",
+                )
+
+    def weights(self, tensor_parallel_size: int = 1) -> Weights:
+        """Parameters one GPU holds, by kind; a tied output head is stored once."""
+        self.check_tensor_parallel(tensor_parallel_size)
+        tables = (1 if self.tie_word_embeddings else 2) * self.vocab_size * self.hidden_size
+        total = Weights(other=tables // tensor_parallel_size + self.extra_params)
+        for layer, count in Counter(self.layers).items():
+            one = layer.weights(self.hidden_size, tensor_parallel_size)
+            total += Weights(one.linear * count, one.expert * count, one.other * count)
+        return total
+
+    @property
+    def num_params(self) -> int:
+        """All parameters."""
+        return self.weights().total
+
+    @property
+    def num_active_params(self) -> int:
+        """Parameters one token uses: all but the experts it is not routed to."""
+        all_of_them = self.weights()
+        linear = sum(layer.feed_forward.active(self.hidden_size) for layer in self.layers)
+        mixers = sum(layer.mixer.weights(self.hidden_size, 1).linear for layer in self.layers)
+        return linear + mixers + all_of_them.other
+
+    def weight_bytes(self, tensor_parallel_size: int = 1) -> int:
+        """Bytes of the weights on one GPU."""
+        return self.weight_format.num_bytes(self.weights(tensor_parallel_size))
+
+    @property
+    def matmul_flops_per_token(self) -> int:
+        """2 * P: FLOPs of one token through all layers' matrices; attention and head aside."""
+        return 2 * sum(
+            layer.mixer.weights(self.hidden_size, 1).linear
+            + layer.feed_forward.active(self.hidden_size)
+            for layer in self.layers
+        )
+
+    @property
+    def logits_flops(self) -> int:
+        """FLOPs of the output head for one sampled token."""
+        return 2 * self.hidden_size * self.vocab_size
+
+    def attention_flops(self, contexts: Iterable[int]) -> int:
+        """FLOPs of attention for queries that see so many tokens each (themselves included).
+
+        4 * c * H * D per layer; a sliding window caps c. The keys and values are taken as
+        expanded for MLA.
+        """
+        seen = list(contexts)
+        total = 0
+        for mixer, count in Counter(layer.mixer for layer in self.layers).items():
+            if isinstance(mixer, Attention | LatentAttention):
+                window = mixer.window_tokens if isinstance(mixer, Attention) else None
+                pairs = sum(seen) if window is None else sum(min(c, window) for c in seen)
+                total += count * pairs * mixer.prefill_flops_per_pair()
+        return total
+
+    def kv_layout(
+        self,
+        kv_cache_dtype: str = "auto",
+        tensor_parallel_size: int = 1,
+        scale_group_size: int | None = None,
+        scale_bytes: int | None = None,
+    ) -> KVLayout:
+        """What the KV cache of one GPU costs, by layer group; see `kvsim.model.kv_cache`."""
+        from kvsim.model.kv_cache import layout
+
+        return layout(self, kv_cache_dtype, tensor_parallel_size, scale_group_size, scale_bytes)

@@ -1,0 +1,99 @@
+"""`[model]`: which model is served, and how its weights and KV cache are stored."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Self
+
+from pydantic import Field, model_validator
+
+from kvsim.errors import InputError
+from kvsim.layout import KVLayout
+from kvsim.model.catalogue import named_model
+from kvsim.model.model import Model
+from kvsim.model.weights import DTYPE_BYTES, QUANTIZATIONS, WeightFormat
+from kvsim.options import Options
+
+DTYPES = {"fp16": "float16", "half": "float16", "bf16": "bfloat16", "fp32": "float32"}
+
+
+class ModelOptions(Options):
+    """Exactly one of name (built-in name or Hugging Face id) and hf_config (path of a config.json).
+
+    dtype: of weights and activations (default: the config's). quantization: none, fp8, int8, int4
+    or mxfp4 (default: the config's). weight_bytes_per_param: instead, for all parameters.
+    kv_cache_dtype: auto (the model's dtype), fp16, bf16, fp32, fp8, fp8_ds_mla, int8, int4.
+    kv_scale_group_size, kv_scale_bytes: for quantised caches, elements that share a scale and the
+    bytes of it. max_model_len: longest sequence in tokens (default: the model's).
+    """
+
+    name: str | None = None
+    hf_config: Path | None = None
+    dtype: str | None = None
+    quantization: str | None = None
+    weight_bytes_per_param: float | None = Field(default=None, gt=0)
+    kv_cache_dtype: str = "auto"
+    kv_scale_group_size: int | None = Field(default=None, ge=1)
+    kv_scale_bytes: int | None = Field(default=None, ge=0)
+    tensor_parallel_size: int = Field(default=1, ge=1)
+    max_model_len: int | None = Field(default=None, ge=1)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if (self.name is None) == (self.hf_config is None):
+            raise ValueError("give exactly one of name and hf_config")
+        if self.dtype is not None and DTYPES.get(self.dtype, self.dtype) not in DTYPE_BYTES:
+            raise ValueError(f"unknown dtype {self.dtype!r}; known: {', '.join(DTYPE_BYTES)}")
+        if self.quantization not in (None, "none", *QUANTIZATIONS):
+            known = ", ".join(["none", *QUANTIZATIONS])
+            raise ValueError(f"unknown quantization {self.quantization!r}; known: {known}")
+        if self.quantization is not None and self.weight_bytes_per_param is not None:
+            raise ValueError("give at most one of quantization and weight_bytes_per_param")
+        return self
+
+    def build(self, folder: Path | None = None) -> Model:
+        """The model; a relative hf_config is looked for from `folder` (the scenario's)."""
+        if self.name is not None:
+            model = named_model(self.name)
+        else:
+            assert self.hf_config is not None
+            model = Model.from_hf((folder or Path()) / self.hf_config)
+        return self._stored(model)
+
+    def layout(self, model: Model) -> KVLayout:
+        """The KV layout on one GPU."""
+        return model.kv_layout(
+            self.kv_cache_dtype,
+            self.tensor_parallel_size,
+            self.kv_scale_group_size,
+            self.kv_scale_bytes,
+        )
+
+    def model_len(self, model: Model) -> int:
+        """The longest sequence, in tokens; InputError if the model cannot do max_model_len."""
+        longest = model.max_position_embeddings
+        if self.max_model_len is not None and self.max_model_len > longest:
+            raise InputError(
+                f"{model.name} has no positions for sequences so long",
+                where="model.max_model_len",
+                value=self.max_model_len,
+                limit=longest,
+                remedy="lower it, or give a hf_config with a larger max_position_embeddings",
+            )
+        return self.max_model_len or longest
+
+    def _stored(self, model: Model) -> Model:
+        """The model with its weights stored as the options say."""
+        if self.dtype is not None:
+            dtype = DTYPES.get(self.dtype, self.dtype)
+            quantized = model.weight_format != WeightFormat.plain(model.torch_dtype)
+            form = model.weight_format if quantized else WeightFormat.plain(dtype)
+            model = replace(model, torch_dtype=dtype, weight_format=form)
+        if self.weight_bytes_per_param is not None:
+            bits = 8 * self.weight_bytes_per_param
+            return replace(model, weight_format=WeightFormat(bits, bits, bits))
+        if self.quantization == "none":
+            return replace(model, weight_format=WeightFormat.plain(model.torch_dtype))
+        if self.quantization is not None:
+            form = WeightFormat.quantized(self.quantization, model.torch_dtype)
+            return replace(model, weight_format=form)
+        return model
