@@ -1,0 +1,17 @@
+"""The figures of the page, in its order: one file a figure, and its line here."""
+
+from kvsim.registry import Registry
+from kvsim.report.figure import Figure
+
+FIGURES: Registry[Figure] = Registry(
+    "figure",
+    {
+        "shares": "kvsim.report.figures.shares:Shares",
+        "ledger": "kvsim.report.figures.ledger:Ledger",
+        "concurrency": "kvsim.report.figures.concurrency:Concurrency",
+        "queue": "kvsim.report.figures.queue:Queue",
+        "ttft": "kvsim.report.figures.ttft:TimeToFirstToken",
+        "tpot": "kvsim.report.figures.tpot:TimePerOutputToken",
+        "e2e": "kvsim.report.figures.e2e:EndToEnd",
+    },
+)

@@ -1,0 +1,133 @@
+"""The ten classes of the ledger as a reader meets them: a colour, a texture and a plain sentence.
+
+The hues are Okabe and Ito's, which people with any colour vision can tell apart (Okabe and Ito,
+"Color Universal Design", 2008): blue works, warm hues are held and wasted, greys are free. The two
+greys that hurt carry a texture as well, so that they survive a black-and-white printer.
+"""
+
+from typing import Literal, NamedTuple
+
+Family = Literal["working", "held, not working", "free"]
+
+
+class ClassLook(NamedTuple):
+    """How one ledger class is drawn and explained.
+
+    name: the ledger's. family: what it is good for. colour, ink: fill, and the text that reads on
+    it. pattern: plotly's name of its texture, empty for none. meaning: one sentence for a student.
+    """
+
+    name: str
+    family: Family
+    colour: str
+    ink: str
+    pattern: str
+    meaning: str
+
+
+# In the order they are stacked: work at the bottom, waste on it, free memory on top.
+LOOKS: tuple[ClassLook, ...] = (
+    ClassLook(
+        "used",
+        "working",
+        "#0072b2",
+        "#ffffff",
+        "",
+        "Keys and values of tokens that live requests are attending to. The only class that works; "
+        "blocks shared by several requests count once.",
+    ),
+    ClassLook(
+        "reserved",
+        "held, not working",
+        "#e69f00",
+        "#1a1a1a",
+        "",
+        "Set aside for tokens that are still to be generated. It will be used, but until then "
+        "nobody else may have it.",
+    ),
+    ClassLook(
+        "overprovisioned",
+        "held, not working",
+        "#d55e00",
+        "#ffffff",
+        "",
+        "Set aside for tokens that never come, because the request ends sooner than its buffer. "
+        "Often called internal fragmentation.",
+    ),
+    ClassLook(
+        "rounding",
+        "held, not working",
+        "#f0e442",
+        "#1a1a1a",
+        "",
+        "Given beyond what was asked, because memory is handed out in fixed sizes (a power of two, "
+        "an aligned segment).",
+    ),
+    ClassLook(
+        "transient",
+        "held, not working",
+        "#cc79a7",
+        "#1a1a1a",
+        "",
+        "The old buffer while its content is copied into a larger one: for a moment both are held.",
+    ),
+    ClassLook(
+        "metadata",
+        "held, not working",
+        "#404040",
+        "#ffffff",
+        "",
+        "What no request can ever have: bookkeeping, the null block, the odd end of the pool.",
+    ),
+    ClassLook(
+        "cached",
+        "free",
+        "#7cc4ec",
+        "#1a1a1a",
+        "",
+        "Left behind by finished requests and kept in case a new prompt begins the same way. It is "
+        "given up as soon as somebody needs the room.",
+    ),
+    ClassLook(
+        "external",
+        "free",
+        "#d9c4c4",
+        "#1a1a1a",
+        "x",
+        "Enough free bytes for the next request in the queue, but scattered: no single gap is "
+        "large enough. External fragmentation.",
+    ),
+    ClassLook(
+        "short",
+        "free",
+        "#cfcfcf",
+        "#1a1a1a",
+        ".",
+        "Free, but too little for the next request in the queue, which has to wait.",
+    ),
+    ClassLook(
+        "idle",
+        "free",
+        "#ececec",
+        "#1a1a1a",
+        "",
+        "Free, and nobody is waiting for it.",
+    ),
+)
+
+LOOK = {look.name: look for look in LOOKS}
+
+PATTERN_INK = "#6b2b2b"
+
+# Paul Tol's "muted" scheme, for telling runs apart where the classes' hues would mislead; the dash
+# tells them apart without any colour.
+RUN_COLOURS = ("#882255", "#44aa99", "#332288", "#999933", "#cc6677", "#117733", "#aa4499")
+RUN_DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
+
+
+def run_line(index: int) -> dict[str, str]:
+    """Colour and dash (plotly's `line`) of the run at `index` in its result."""
+    return {
+        "color": RUN_COLOURS[index % len(RUN_COLOURS)],
+        "dash": RUN_DASHES[index % len(RUN_DASHES)],
+    }

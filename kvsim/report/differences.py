@@ -1,0 +1,33 @@
+"""What differs between scenarios, key by key."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+
+class Difference(NamedTuple):
+    """A key that is not the same everywhere, and its value in each scenario (None: not there)."""
+
+    key: str
+    values: tuple[Any, ...]
+
+
+def differences(scenarios: Sequence[Mapping[str, Any]]) -> list[Difference]:
+    """The keys in which the scenarios differ, dotted, in order; lists by index: `allocator.0`."""
+    flat = [dict(_leaves(scenario)) for scenario in scenarios]
+    keys = list(dict.fromkeys(key for leaves in flat for key in leaves))
+    rows = ((key, tuple(leaves.get(key) for leaves in flat)) for key in keys)
+    return [
+        Difference(key, values)
+        for key, values in rows
+        if any(value != values[0] for value in values[1:])
+    ]
+
+
+def _leaves(value: object, path: str = "") -> list[tuple[str, Any]]:
+    if isinstance(value, Mapping):
+        parts = [(str(key), inner) for key, inner in value.items()]
+    elif isinstance(value, list | tuple) and any(isinstance(inner, Mapping) for inner in value):
+        parts = [(str(index), inner) for index, inner in enumerate(value)]
+    else:
+        return [(path, value)]
+    return [leaf for key, inner in parts for leaf in _leaves(inner, f"{path}.{key}".strip("."))]

@@ -1,0 +1,83 @@
+"""What every figure of the page is, and the look they share."""
+
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import numpy as np
+
+from kvsim.options import Options
+from kvsim.results.store import ResultLike
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+    from numpy.typing import NDArray
+
+FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
+INK, FAINT_INK, GRID = "#1f2328", "#59636e", "#e4e7eb"
+
+
+class Figure(Options):
+    """One figure. Its file holds one of these; it draws what a result's tables hold.
+
+    title: above it. note: how to read it, in a sentence. nothing: what the page says instead where
+    there is nothing to draw. span: the width it takes on a wide screen.
+    """
+
+    title: ClassVar[str]
+    note: ClassVar[str]
+    nothing: ClassVar[str]
+    span: ClassVar[Literal["full", "half"]] = "full"
+
+    @abstractmethod
+    def draw(self, result: ResultLike) -> "go.Figure | None":
+        """The figure, or None where there is nothing to draw. Mutates nothing."""
+        raise NotImplementedError
+
+
+def style(figure: "go.Figure", *, height_px: int, **layout: Any) -> None:
+    """Give `figure` the shared look: typeface, inks, margins, a legend above the plot."""
+    figure.update_layout(
+        template="none",
+        font={"family": FONT, "size": 13, "color": INK},
+        height=height_px,
+        paper_bgcolor="#ffffff",
+        plot_bgcolor="#ffffff",
+        hoverlabel={"bgcolor": "#ffffff", "bordercolor": GRID, "font": {"family": FONT}},
+        legend={"orientation": "h", "x": 0, "xanchor": "left", "y": 1, "yanchor": "bottom"},
+        dragmode=False,
+    )
+    figure.update_layout({"margin": {"l": 52, "r": 12, "t": 34, "b": 44}, **layout})
+    figure.update_xaxes(gridcolor=GRID, linecolor=GRID, zeroline=False, ticks="outside",
+                        tickcolor=GRID, title_font_color=FAINT_INK, title_standoff=6)  # fmt: skip
+    figure.update_yaxes(gridcolor=GRID, linecolor=GRID, zeroline=False,
+                        title_font_color=FAINT_INK)  # fmt: skip
+
+
+def heading(text: str, *, axis: str, above_px: int = 4) -> dict[str, Any]:
+    """A panel's name as an annotation over its upper left corner; `axis` is `y`, `y2`, ..."""
+    number = axis.removeprefix("y")
+    return {
+        "text": f"<b>{text}</b>",
+        "x": 0,
+        "xref": f"x{number} domain",
+        "xanchor": "left",
+        "y": 1,
+        "yref": f"{axis} domain",
+        "yanchor": "bottom",
+        "yshift": above_px,
+        "showarrow": False,
+        "font": {"size": 13},
+    }
+
+
+def time_unit(span_s: float) -> tuple[float, str]:
+    """The unit for an axis of time that is `span_s` long: its seconds, and its name."""
+    for size_s, name in ((3600.0, "hours"), (60.0, "minutes"), (1.0, "seconds")):
+        if span_s >= 3 * size_s:
+            return size_s, name
+    return 1e-3, "milliseconds"
+
+
+def compact(values: "NDArray[Any]") -> "NDArray[np.float32]":
+    """Single precision: plenty for a screen, and half the bytes on the page."""
+    return np.asarray(values, dtype=np.float32)

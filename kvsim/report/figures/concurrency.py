@@ -1,0 +1,73 @@
+"""How many sequences ran and how many waited, over time: one line a run."""
+
+from typing import TYPE_CHECKING, ClassVar
+
+from kvsim.report.classes import run_line
+from kvsim.report.figure import Figure, compact, heading, style, time_unit
+from kvsim.report.series import bucketed
+from kvsim.results.store import ResultLike
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+_BUCKETS = 500
+_COLUMNS = ["num_running", "num_waiting"]
+
+
+class Concurrency(Figure):
+    """Sequences running, and requests waiting, over time."""
+
+    title: ClassVar[str] = "Sequences running and waiting"
+    note: ClassVar[str] = (
+        "The more sequences the memory can hold, the more work each step does and the shorter the "
+        "queue. Lines are means over buckets of time, bands the lowest and highest in each."
+    )
+    nothing: ClassVar[str] = "No step ran, so no sequence did."
+
+    def draw(self, result: ResultLike) -> "go.Figure | None":
+        """Two panels, running above waiting, all runs in each."""
+        from plotly.subplots import make_subplots
+
+        drawn = [
+            (index, run.label, series)
+            for index, run in enumerate(result.runs)
+            if (series := bucketed(run.memory, _COLUMNS, _COLUMNS, _BUCKETS)) is not None
+        ]
+        if not drawn:
+            return None
+        span_s = max(series.edges_s[-1] for _, _, series in drawn)
+        unit_s, unit = time_unit(span_s)
+        figure = make_subplots(rows=2, cols=1, shared_xaxes=True, vertical_spacing=0.09)
+        for index, label, series in drawn:
+            line = run_line(index)
+            x = compact(series.middles_s / unit_s)
+            for column in range(len(_COLUMNS)):
+                for edge, fill in ((series.low, None), (series.high, "tonexty")):
+                    figure.add_scatter(
+                        x=x, y=compact(edge[:, column]), mode="lines", line={"width": 0},
+                        fill=fill, fillcolor=_faint(line["color"]), hoverinfo="skip",
+                        showlegend=False, legendgroup=label, row=column + 1, col=1,
+                    )  # fmt: skip
+                figure.add_scatter(
+                    name=label, x=x, y=compact(series.mean[:, column]), mode="lines",
+                    line={**line, "width": 2}, legendgroup=label, showlegend=column == 0,
+                    hovertemplate="%{y:,.1f}", row=column + 1, col=1,
+                )  # fmt: skip
+        style(
+            figure,
+            height_px=470,
+            hovermode="x unified",
+            margin={"l": 52, "r": 12, "t": 64, "b": 44},
+            legend={"orientation": "h", "x": 0, "y": 1.07, "yanchor": "bottom"},
+            annotations=[heading("running", axis="y"), heading("waiting", axis="y2")],
+        )
+        figure.update_xaxes(range=[0, span_s / unit_s])
+        figure.update_xaxes(title_text=unit, row=2, col=1)
+        figure.update_yaxes(rangemode="tozero")
+        return figure
+
+
+def _faint(colour: str) -> str:
+    """`#rrggbb` at one sixth of its strength."""
+    red, green, blue = (int(colour[at : at + 2], 16) for at in (1, 3, 5))
+    return f"rgba({red}, {green}, {blue}, 0.17)"

@@ -1,0 +1,105 @@
+"""The ledger over time: one panel a run, the ten classes stacked up to the pool."""
+
+from typing import TYPE_CHECKING, ClassVar
+
+from kvsim.memory.ledger import CLASSES
+from kvsim.report.classes import LOOKS, PATTERN_INK
+from kvsim.report.figure import INK, Figure, compact, heading, style, time_unit
+from kvsim.report.series import bucketed
+from kvsim.results.store import ResultLike, RunLike
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+_BUCKETS = 600
+_PANEL_PX = 250
+_HELD = [look.name for look in LOOKS if look.family != "free"]
+
+
+class Ledger(Figure):
+    """Stacked areas of the ten classes over time."""
+
+    title: ClassVar[str] = "The pool over time"
+    note: ClassVar[str] = (
+        "Every instant sums to the pool. Each point is the mean over its bucket of time, so areas "
+        "are true; the thin line is the most that was held at any moment of the bucket, so no peak "
+        "is lost. Point at it for the numbers."
+    )
+    nothing: ClassVar[str] = "No step ran, so the pool never held anything."
+
+    def draw(self, result: ResultLike) -> "go.Figure | None":
+        """One panel a run on a common axis of time; per cent of the pool."""
+        from plotly.subplots import make_subplots
+
+        runs = result.runs
+        ends = [int(run.memory["end_ps"].max()) for run in runs if len(run.memory)]
+        if not ends or max(ends) <= 0:
+            return None
+        span_s = max(ends) / 1e12
+        unit_s, unit = time_unit(span_s)
+        height = 60 + _PANEL_PX * len(runs)
+        figure = make_subplots(
+            rows=len(runs), cols=1, shared_xaxes=True, vertical_spacing=34 / height
+        )
+        for row, run in enumerate(runs, start=1):
+            _panel(figure, run, row, unit_s)
+        style(
+            figure,
+            height_px=height,
+            hovermode="x unified",
+            showlegend=False,
+            annotations=[
+                heading(run.label, axis="y" if row == 1 else f"y{row}")
+                for row, run in enumerate(runs, start=1)
+            ],
+        )
+        figure.update_xaxes(range=[0, span_s / unit_s], showgrid=False, unifiedhovertitle_text="")
+        figure.update_xaxes(title_text=unit, row=len(runs), col=1)
+        figure.update_yaxes(range=[0, 100], dtick=25, ticksuffix=" %")
+        return figure
+
+
+def _panel(figure: "go.Figure", run: RunLike, row: int, unit_s: float) -> None:
+    """Add one run's classes, and the line of the most that was held, to panel `row`."""
+    capacity = run.summary["memory"]["capacity_bytes"]
+    memory = run.memory.assign(
+        held_bytes=run.memory[[f"{name}_bytes" for name in _HELD]].sum(axis=1),
+        held_end_bytes=run.memory[[f"{name}_end_bytes" for name in _HELD]].sum(axis=1),
+    )
+    names = [*CLASSES, "held"]
+    series = bucketed(
+        memory, [f"{n}_bytes" for n in names], [f"{n}_end_bytes" for n in names], _BUCKETS
+    )
+    if series is None:
+        return
+    mean, high = (100 * part / capacity for part in (series.mean, series.high))
+    x = compact(series.middles_s / unit_s)
+    for look in LOOKS:
+        column = names.index(look.name)
+        if not high[:, column].any():
+            continue
+        figure.add_scatter(
+            name=look.name,
+            x=x,
+            y=compact(mean[:, column]),
+            customdata=compact(high[:, [column]]),
+            mode="none",
+            line={"shape": "hvh"},
+            stackgroup=f"{row}",
+            fillcolor=look.colour,
+            fillpattern={"shape": look.pattern, "fgcolor": PATTERN_INK, "bgcolor": look.colour,
+                         "size": 6, "solidity": 0.2} if look.pattern else None,
+            hovertemplate="%{y:.1f} % (at most %{customdata[0]:.1f} %)",
+            row=row,
+            col=1,
+        )  # fmt: skip
+    figure.add_scatter(
+        name="held at most",
+        x=x,
+        y=compact(high[:, names.index("held")]),
+        mode="lines",
+        line={"shape": "hvh", "width": 1, "color": INK},
+        hoverinfo="skip",
+        row=row,
+        col=1,
+    )

@@ -1,0 +1,139 @@
+"""The key numbers of a run: what each is called, where the summary keeps it, how it reads."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+from kvsim.report import numbers
+
+Summary = Mapping[str, Any]
+
+
+class Measure(NamedTuple):
+    """One key number.
+
+    title: its name in full; short: at the head of a narrow column. value: out of an entry of
+    summary.json's `runs`, None where it does not apply. form: as text. better: which way is good,
+    None where neither is. meaning: for a reader who does not know the word. always: shown even
+    where it is 0 or missing in every run.
+    """
+
+    title: str
+    short: str
+    value: Callable[[Summary], float | None]
+    form: Callable[[float | None], str]
+    better: Literal["higher", "lower"] | None
+    meaning: str
+    always: bool = False
+
+    def text(self, run: Summary) -> str:
+        """The number of one run, as people read it."""
+        return self.form(self.value(run))
+
+
+def _at(*path: str) -> Callable[[Summary], float | None]:
+    def value(run: Summary) -> float | None:
+        found: Any = run
+        for key in path:
+            found = found.get(key) if isinstance(found, Mapping) else None
+        return found if isinstance(found, int | float) else None
+
+    return value
+
+
+def hit_fraction(run: Summary) -> float | None:
+    """The share of the prompt tokens looked up that the prefix cache held; None without a cache."""
+    cache = run.get("prefix_cache") or {}
+    return cache["hit_tokens"] / cache["query_tokens"] if cache.get("query_tokens") else None
+
+
+MEASURES: dict[str, Measure] = {
+    "finished": Measure(
+        "Requests finished", "done", _at("requests", "finished"), numbers.count,
+        "higher", "Requests that got all their output.", always=True,
+    ),
+    "rejected": Measure(
+        "Requests refused", "refused", _at("requests", "rejected"), numbers.count,
+        "lower", "Requests that could never fit, refused on arrival.",
+    ),
+    "makespan": Measure(
+        "Makespan", "makespan", _at("makespan_s"), numbers.seconds,
+        "lower", "From the start to the end of the last step.", always=True,
+    ),
+    "requests_per_s": Measure(
+        "Requests per second", "req/s", _at("requests_per_s"), numbers.number,
+        "higher", "Requests finished over the makespan.", always=True,
+    ),
+    "tokens_per_s": Measure(
+        "Output tokens per second", "tok/s", _at("output_tokens_per_s"), numbers.number,
+        "higher", "Output tokens over the makespan.", always=True,
+    ),
+    "running": Measure(
+        "Sequences running, mean", "running", _at("running_mean"), numbers.number,
+        "higher", "How many sequences the engine worked on at a time, on average.", always=True,
+    ),
+    "ttft_p50": Measure(
+        "Time to first token, median", "TTFT p50", _at("ttft_s", "p50"), numbers.seconds,
+        "lower", "Half of the requests saw their first token sooner.", always=True,
+    ),
+    "ttft_p99": Measure(
+        "Time to first token, p99", "TTFT p99", _at("ttft_s", "p99"), numbers.seconds,
+        "lower", "99 of 100 requests saw their first token sooner.", always=True,
+    ),
+    "tpot_p50": Measure(
+        "Time per output token, median", "TPOT p50", _at("tpot_s", "p50"), numbers.seconds,
+        "lower", "The mean gap between a request's tokens after the first.", always=True,
+    ),
+    "tpot_p99": Measure(
+        "Time per output token, p99", "TPOT p99", _at("tpot_s", "p99"), numbers.seconds,
+        "lower", "99 of 100 requests read faster than this.", always=True,
+    ),
+    "e2e_p50": Measure(
+        "End to end, median", "E2E p50", _at("e2e_s", "p50"), numbers.seconds,
+        "lower", "From arrival to the last output token.", always=True,
+    ),
+    "preemptions": Measure(
+        "Preemptions", "preempted", _at("preemptions"), numbers.count,
+        "lower", "How often a running sequence lost its memory to let the others go on.",
+        always=True,
+    ),
+    "recomputed": Measure(
+        "Tokens computed again", "recomputed", _at("recomputed_tokens"), numbers.count,
+        "lower", "Work that was lost to preemption and done twice.",
+    ),
+    "copied": Measure(
+        "KV copied", "copied", _at("copied_bytes"), numbers.size,
+        "lower", "Bytes moved on the device to grow buffers or to split shared blocks.",
+    ),
+    "swapped": Measure(
+        "KV swapped", "swapped", _at("swapped_bytes"), numbers.size,
+        "lower", "Bytes moved between the device and the host.",
+    ),
+    "hits": Measure(
+        "Prompt tokens found in the prefix cache", "hits", hit_fraction, numbers.percent,
+        "higher", "Prompt tokens that did not have to be computed.",
+    ),
+    "peak_used": Measure(
+        "Pool used, peak", "peak used", _at("memory", "peak_used"), numbers.percent,
+        None, "The most of the pool that ever held live keys and values.", always=True,
+    ),
+    "peak_allocated": Measure(
+        "Pool allocated, peak", "peak held", _at("memory", "peak_allocated"), numbers.percent,
+        None, "The most of the pool that was ever handed out.", always=True,
+    ),
+}  # fmt: skip
+
+
+def shown(names: Sequence[str], runs: Sequence[Summary]) -> list[Measure]:
+    """The measures of these names that tell something about these runs."""
+    measures = [MEASURES[name] for name in names]
+    return [m for m in measures if m.always or any(m.value(run) for run in runs)]
+
+
+def best(measure: Measure, runs: Sequence[Summary]) -> set[int]:
+    """Indices of the runs that read best in this measure; empty where all read the same."""
+    values = [measure.value(run) for run in runs]
+    known = [value for value in values if value is not None]
+    if measure.better is None or len({measure.form(value) for value in values}) < 2 or not known:
+        return set()
+    top = measure.form(max(known) if measure.better == "higher" else min(known))
+    return {index for index, value in enumerate(values) if measure.form(value) == top}

@@ -1,0 +1,77 @@
+"""The short report: two tables for the terminal, and the words."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from kvsim.report.classes import LOOKS
+from kvsim.report.measures import Measure, Summary, best, shown
+from kvsim.report.numbers import percent
+from kvsim.report.words import paragraphs
+from kvsim.results.store import ResultLike
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+OUTCOME = (
+    *("finished", "rejected", "makespan", "requests_per_s", "tokens_per_s", "running"),
+    *("ttft_p50", "ttft_p99", "tpot_p50", "preemptions", "copied", "hits"),
+)
+
+
+def print_result(result: ResultLike, console: "Console") -> None:
+    """Print the outcome, where the memory went and what it means: one row a run."""
+    runs = [run.summary for run in result.runs]
+    for table in (outcome_table(runs), memory_table(runs)):
+        console.print(table)
+        console.print()
+    for paragraph in paragraphs(result):
+        console.print(paragraph, markup=False, highlight=False)
+        console.print()
+
+
+def outcome_table(runs: Sequence[Summary]) -> "Table":
+    """The key numbers, one row a run; what reads best in a column is bold."""
+    table, measures = _table(), shown(OUTCOME, runs)
+    for measure in measures:
+        table.add_column(measure.short, justify="right")
+    bests = [best(measure, runs) for measure in measures]
+    for index, run in enumerate(runs):
+        cells = (
+            _cell(measure, run, index in top) for measure, top in zip(measures, bests, strict=True)
+        )
+        table.add_row(_plain(run["label"]), *cells)
+    return table
+
+
+def memory_table(runs: Sequence[Summary]) -> "Table":
+    """The ledger's time-mean in per cent of the pool, one row a run; classes that occur."""
+    shares = [run["memory"]["time_mean"] for run in runs]
+    looks = [look for look in LOOKS if any(share[look.name] for share in shares)]
+    table = _table("of the pool, mean over time")
+    for look in looks:
+        table.add_column(look.name, justify="right")
+    for run, share in zip(runs, shares, strict=True):
+        table.add_row(_plain(run["label"]), *(percent(share[look.name]) for look in looks))
+    return table
+
+
+def _table(first: str = "") -> "Table":
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    table.add_column(first, style="bold", overflow="fold")
+    return table
+
+
+def _cell(measure: Measure, run: Summary, good: bool) -> str:
+    text = measure.text(run)
+    return f"[bold]{text}[/bold]" if good else text
+
+
+def _plain(label: str) -> str:
+    """A user's label, its brackets not taken for markup."""
+    from rich.markup import escape
+
+    return escape(label)
