@@ -1,4 +1,4 @@
-"""`[device]`: a GPU of the catalogue, with some figures replaced, or one of the user's own."""
+"""`[device]`: a GPU of the catalogue, perhaps with other figures, or one of the user's own."""
 
 from dataclasses import replace
 from typing import Any, Self

@@ -109,9 +109,9 @@ class Dense:
         """Matrix elements one token is multiplied with, over all GPUs."""
         return self.weights(hidden, 1).linear
 
-    def width(self) -> int:
-        """Intermediate elements one token produces."""
-        return (1 + self.gated) * self.intermediate_size
+    def peak_width(self) -> int:
+        """Intermediate elements of one token that live together: gate, up and their product."""
+        return (1 + 2 * self.gated) * self.intermediate_size
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,9 +137,11 @@ class Experts:
         experts = self.experts_per_token * self.intermediate_size + self.shared_intermediate_size
         return hidden * self.num_experts + 3 * hidden * experts
 
-    def width(self) -> int:
-        """Intermediate elements one token produces."""
-        return 2 * (self.experts_per_token * self.intermediate_size + self.shared_intermediate_size)
+    def peak_width(self) -> int:
+        """Intermediate elements of one token that live together, over the experts it visits."""
+        return 3 * max(
+            self.experts_per_token * self.intermediate_size, self.shared_intermediate_size
+        )
 
 
 Mixer = Attention | LatentAttention | Recurrence

@@ -71,7 +71,8 @@ class WeightFormat:
         if method in ("awq", "gptq"):
             return cls._grouped(int(config.get("bits", 4)), config.get("group_size"), dtype)
         if method == "compressed-tensors":
-        XX
+            groups: dict[str, Any] = config.get("config_groups") or {}
+            group = next((g.get("weights") or {} for g in groups.values()), {})
             return cls._grouped(int(group.get("num_bits", 16)), group.get("group_size"), dtype)
         if method == "bitsandbytes":
             return cls.quantized("int4" if config.get("load_in_4bit") else "int8", dtype)
