@@ -7,15 +7,20 @@ from kvsim.step_time.form import StepTime
 
 if TYPE_CHECKING:
     from kvsim.device import Device
+    from kvsim.layout import KVLayout
     from kvsim.model import Model
 
 
 class Hardware(NamedTuple):
-    """Whose steps are timed: a model, sharded over tensor_parallel_size devices of one kind."""
+    """Whose steps are timed: a model, sharded over tensor_parallel_size devices of one kind.
+
+    layout: the KV cache on one GPU (None: in the model's own dtype).
+    """
 
     model: "Model"
     device: "Device"
     tensor_parallel_size: int = 1
+    layout: "KVLayout | None" = None
 
 
 class StepTimeOptions(Options):

@@ -1,0 +1,213 @@
+"""Roofline step time, from the model and the device alone.
+
+A step is a sequence of kernels, each bound by what it computes or by what it moves:
+
+    overhead + all-reduces
+    + max(bytes of the weights read, FLOPs of T tokens through the matrices)      all matrices
+    + sum over decoding sequences of max(KV bytes, FLOPs) of their context         decode attention
+    + sum over chunks of max(KV bytes of what they see, FLOPs of their pairs)      prefill attention
+
+Peak rates times the efficiencies give the rates. Of a mixture of experts the step reads those that
+T tokens meet when they are routed evenly: E * (1 - (1 - k/E)^T) of E experts with k for a token.
+Sliding windows cap a chunk's pairs exactly. For decoding sequences only the sum S of the N contexts
+is known, and min(S, N * W) stands for the sum of min(context, W): exact while all lie within the
+window W or all beyond it, too large in between. KV writes and activations are left out.
+"""
+
+from dataclasses import dataclass
+
+from pydantic import Field
+
+from kvsim.layout import KVGroup
+from kvsim.model import Attention, Experts, LatentAttention, Model
+from kvsim.step_time.form import Chunk, DecodeRun, StepShape
+from kvsim.step_time.options import Hardware, StepTimeOptions
+from kvsim.units import PS_PER_S, PS_PER_US
+
+FS_PER_PS = 1000
+
+
+class Roofline(StepTimeOptions):
+    """memory_efficiency, compute_efficiency: of the device's peak bandwidth and FLOP/s.
+
+    The defaults are typical of tuned kernels: weight reads at 0.85 to 0.9 of the peak bandwidth
+    (Llama-3.1-8B on an RTX 4090: 0.89) and matrix products at 0.55 (A100) to 0.95 (RTX 4090).
+    overhead_us: launches, sampling and scheduling that a step does not hide. all_reduce_us: latency
+    of one of the two all-reduces a layer has under tensor parallelism.
+    """
+
+    memory_efficiency: float = Field(default=0.85, gt=0, le=1)
+    compute_efficiency: float = Field(default=0.7, gt=0, le=1)
+    overhead_us: float = Field(default=300.0, gt=0)
+    all_reduce_us: float = Field(default=10.0, ge=0)
+
+    def build(self, hardware: Hardware) -> "RooflineForm":
+        """The form for this hardware; InputError if the model cannot be split so."""
+        model, device, tp = hardware.model, hardware.device, hardware.tensor_parallel_size
+        layout = hardware.layout or model.kv_layout(tensor_parallel_size=tp)
+        dtype_bits = model.weight_format.plain(model.torch_dtype).other_bits
+        stored_bits = model.weight_format.linear_bits
+        peak = device.flops(8 if stored_bits == 8 else dtype_bits)
+        ps_per_byte = PS_PER_S / (device.bandwidth_bytes_per_s * self.memory_efficiency)
+        ps_per_flop = PS_PER_S / (peak * self.compute_efficiency)
+        ps_per_attention_flop = PS_PER_S / (device.flops(dtype_bits) * self.compute_efficiency)
+
+        groups = []
+        for group in layout.groups:
+            if group.kind == "recurrent":
+                continue
+            prefill, decode = _attention_flops(model, group)
+            groups.append(
+                AttentionTime(
+                    window_tokens=group.window_tokens,
+                    context_ps=round(
+                        max(
+                            group.bytes_per_token * ps_per_byte,
+                            decode / tp * ps_per_attention_flop,
+                        )
+                    ),
+                    read_fs=round(FS_PER_PS * group.bytes_per_token * ps_per_byte),
+                    pair_fs=round(FS_PER_PS * prefill / tp * ps_per_attention_flop),
+                )
+            )
+        state_bytes = sum(group.state_bytes for group in layout.groups)
+        all_reduces = 2 * model.num_layers if tp > 1 else 0
+        reduced = 2 * (tp - 1) / tp * model.hidden_size * dtype_bits / 8
+        return RooflineForm(
+            base_ps=round((self.overhead_us + all_reduces * self.all_reduce_us) * PS_PER_US),
+            weights_ps=round(_shared_bytes(model, tp) * ps_per_byte),
+            experts=_expert_reads(model, tp, ps_per_byte),
+            token_ps=round(model.matmul_flops_per_token / tp * ps_per_flop),
+            logits_ps=round(model.logits_flops / tp * ps_per_flop),
+            state_ps=round(2 * state_bytes * ps_per_byte),
+            all_reduce_token_ps=round(all_reduces * reduced * PS_PER_S / device.peer_bytes_per_s),
+            attention=tuple(groups),
+        )
+
+
+def _shared_bytes(model: Model, tp: int) -> int:
+    """Weight bytes that every step reads on one GPU: all but routed experts and the embedding."""
+    weights, stored = model.weights(tp), model.weight_format
+    embedding = 0 if model.tie_word_embeddings else model.vocab_size * model.hidden_size // tp
+    bits = weights.linear * stored.linear_bits + (weights.other - embedding) * stored.other_bits
+    return round(bits / 8)
+
+
+def _expert_reads(model: Model, tp: int, ps_per_byte: float) -> tuple[tuple[float, int], ...]:
+    """For each kind of expert layer: the chance that a token misses an expert, and the time of
+    reading all of them in all such layers.
+    """
+    elements: dict[float, int] = {}
+    for layer in model.layers:
+        part = layer.feed_forward
+        if isinstance(part, Experts):
+            miss = 1 - part.experts_per_token / part.num_experts
+            size = part.weights(model.hidden_size, tp).expert
+            elements[miss] = elements.get(miss, 0) + size
+    bytes_per_element = model.weight_format.expert_bits / 8
+    return tuple(
+        (miss, round(count * bytes_per_element * ps_per_byte)) for miss, count in elements.items()
+    )
+
+
+def _attention_flops(model: Model, group: KVGroup) -> tuple[int, int]:
+    """FLOPs of one pair over all layers of this group: in prefill, and in decode."""
+    prefill = decode = 0
+    for layer in model.layers:
+        mixer = layer.mixer
+        if isinstance(mixer, LatentAttention):
+            inside = group.kind == "mla"
+        elif isinstance(mixer, Attention):
+            inside = group.kind != "mla" and mixer.window_tokens == group.window_tokens
+        else:
+            continue
+        if inside:
+            prefill += mixer.prefill_flops_per_pair()
+            decode += mixer.decode_flops_per_pair()
+    return prefill, decode
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionTime:
+    """Attention over one group of layers.
+
+    context_ps: per context token of a decoding sequence. read_fs, pair_fs: of a chunk, per KV token
+    it reads and per query-key pair, in femtoseconds (they are small, and steps with chunks are
+    never summed in closed form).
+    """
+
+    window_tokens: int | None
+    context_ps: int
+    read_fs: int
+    pair_fs: int
+
+    def chunk_ps(self, chunk: Chunk) -> int:
+        """Time of one chunk's attention: its pairs computed or its context read."""
+        new, prior = chunk
+        window = self.window_tokens
+        if window is None:
+            pairs, seen = new * prior + new * (new + 1) // 2, prior + new
+        else:
+            within = max(0, min(new, window - prior))
+            pairs = within * prior + within * (within + 1) // 2 + (new - within) * window
+            seen = min(prior + new, window + new - 1)
+        return max(pairs * self.pair_fs, seen * self.read_fs) // FS_PER_PS
+
+    def seen_tokens(self, num_decode: int, context_tokens: int) -> int:
+        """Context tokens of all decoding sequences, capped by the window."""
+        if self.window_tokens is None:
+            return context_tokens
+        return min(context_tokens, num_decode * self.window_tokens)
+
+
+@dataclass(frozen=True, slots=True)
+class RooflineForm:
+    """The times of a step's parts in integer picoseconds; see the head of this file.
+
+    base_ps: overhead and latencies. weights_ps: reading what every step reads. experts: see
+    `_expert_reads`. token_ps, logits_ps: computing one token, one sampled token's logits.
+    state_ps: reading and writing one sequence's recurrent state. all_reduce_token_ps: per token.
+    """
+
+    base_ps: int
+    weights_ps: int
+    experts: tuple[tuple[float, int], ...]
+    token_ps: int
+    logits_ps: int
+    state_ps: int
+    all_reduce_token_ps: int
+    attention: tuple[AttentionTime, ...]
+
+    def step_ps(self, shape: StepShape) -> int:
+        """Duration of one step; 0 if nothing is computed."""
+        chunks, num_decode = shape.chunks, shape.num_decode
+        tokens = shape.prefill_tokens + num_decode
+        if tokens == 0:
+            return 0
+        sequences = len(chunks) + num_decode
+        total = self.base_ps + self.all_reduce_token_ps * tokens + self.state_ps * sequences
+        reads = self.weights_ps + sum(
+            round(time * (1 - miss**tokens)) for miss, time in self.experts
+        )
+        total += max(reads, self.token_ps * tokens + self.logits_ps * sequences)
+        for group in self.attention:
+            total += group.context_ps * group.seen_tokens(num_decode, shape.context_tokens)
+            for chunk in chunks:
+                total += group.chunk_ps(chunk)
+        return total
+
+    def decode_run(
+        self, num_decode: int, context_tokens: int, longest_context_tokens: int = 0
+    ) -> DecodeRun:
+        """Affine until the mean context reaches the next sliding window."""
+        first = self.step_ps(StepShape((), num_decode, context_tokens))
+        growth, steps = 0, None
+        for group in self.attention:
+            if group.window_tokens is not None:
+                room = num_decode * group.window_tokens - context_tokens
+                if room <= 0:
+                    continue
+                within = room // num_decode + 1
+                steps = within if steps is None else min(steps, within)
+            growth += group.context_ps * num_decode
+        return DecodeRun(first, growth, steps)
