@@ -1,0 +1,18 @@
+"""Where a contiguous buffer goes in the pool's one address space: one file a placement, one line
+each here.
+"""
+
+from kvsim.memory.arena.placement import PlacementOptions
+from kvsim.registry import Registry
+
+PLACEMENTS: Registry[PlacementOptions] = Registry(
+    "placement",
+    {
+        "first-fit": "kvsim.memory.arena.first_fit:FirstFit",
+        "best-fit": "kvsim.memory.arena.best_fit:BestFit",
+        "next-fit": "kvsim.memory.arena.next_fit:NextFit",
+        "buddy": "kvsim.memory.arena.buddy:Buddy",
+        "fixed-slots": "kvsim.memory.arena.fixed_slots:FixedSlots",
+        "torch-caching": "kvsim.memory.arena.torch_caching:TorchCaching",
+    },
+)

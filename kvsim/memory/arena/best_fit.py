@@ -1,0 +1,20 @@
+"""Best fit: the smallest hole that is large enough; the lowest of equal ones."""
+
+from bisect import bisect_left
+
+from kvsim.memory.allocator import MemorySpec
+from kvsim.memory.arena.holes import HoleArena, HoleOptions
+
+
+class BestFit(HoleOptions):
+    """The smallest hole that is large enough."""
+
+    def build(self, memory: MemorySpec) -> "BestFitArena":
+        return BestFitArena(memory.capacity_bytes, self._unit_bytes(memory))
+
+
+class BestFitArena(HoleArena):
+    """Holes, the tightest first."""
+
+    def _choose(self, size: int) -> int:
+        return self._by_size[bisect_left(self._by_size, (size, -1))][1]

@@ -1,0 +1,162 @@
+"""An address space kept as a list of holes: what first, best and next fit share.
+
+Holes are kept twice, by address and by size; both lists are sorted, neighbours merge at once, and a
+region is always cut from the front of its hole. The policies differ in `_choose` alone.
+"""
+
+from abc import abstractmethod
+from bisect import bisect_left, insort
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Self
+
+from pydantic import Field
+
+from kvsim.errors import InputError, InvariantError
+from kvsim.memory.allocator import MemorySpec
+from kvsim.memory.arena.placement import Arena, Placement, PlacementOptions, unknown_region
+from kvsim.memory.buffer_shape import BufferShape
+from kvsim.units import ceil_div
+
+
+class HoleOptions(PlacementOptions):
+    """unit_tokens: sizes are rounded up to whole units of so many tokens."""
+
+    unit_tokens: int = Field(1, ge=1, le=1 << 20)
+
+    def _unit_bytes(self, memory: MemorySpec) -> int:
+        unit = BufferShape.of(memory.layout).unit_bytes(self.unit_tokens)
+        if unit > memory.capacity_bytes:
+            raise InputError(
+                "the pool is smaller than one unit of the placement",
+                where="placement.unit_tokens",
+                value=f"{unit:,} bytes",
+                limit=f"{memory.capacity_bytes:,} bytes",
+                remedy="give the pool more memory or take smaller units",
+            )
+        return unit
+
+
+class HoleArena(Arena):
+    """Regions are any number of units; addresses are multiples of the unit."""
+
+    def __init__(self, capacity_bytes: int, unit_bytes: int = 1) -> None:
+        self.capacity_bytes = capacity_bytes
+        self.metadata_bytes = capacity_bytes % unit_bytes
+        self.free_bytes = capacity_bytes - self.metadata_bytes
+        self.unit_bytes = unit_bytes
+        self._live: dict[int, int] = {}
+        self._size: dict[int, int] = {}  # hole by its address
+        self._ending: dict[int, int] = {}  # address of the hole by its end
+        self._starts: list[int] = []
+        self._by_size: list[tuple[int, int]] = []
+        if self.free_bytes:
+            self._insert(0, self.free_bytes)
+
+    @abstractmethod
+    def _choose(self, size: int) -> int:
+        """Address of the hole that `size` bytes are cut from; there is one large enough."""
+
+    def _round(self, size: int) -> int:
+        return ceil_div(size, self.unit_bytes) * self.unit_bytes
+
+    def allocate(self, size: int) -> Placement | None:
+        size = self._round(size)
+        if size > self.largest_hole:
+            return None
+        address = self._choose(size)
+        self._cut(address, size)
+        self._live[address] = size
+        return Placement(address, size)
+
+    def free(self, address: int) -> None:
+        size = self._live.pop(address, None)
+        if size is None:
+            raise unknown_region(address)
+        self.version += 1
+        self.free_bytes += size
+        following = self._size.get(address + size)
+        if following is not None:
+            self._remove(address + size, following)
+            size += following
+        before = self._ending.get(address)
+        if before is not None:
+            size += self._size[before]
+            self._remove(before, self._size[before])
+            address = before
+        self._insert(address, size)
+
+    def fits(self, size: int) -> bool:
+        return self._round(size) <= self.largest_hole
+
+    def can_ever_fit(self, size: int) -> bool:
+        return self._round(size) <= self.capacity_bytes - self.metadata_bytes
+
+    def extend_in_place(self, address: int, new_size: int) -> bool:
+        held = self.granted(address)
+        new_size = self._round(new_size)
+        if new_size <= held:
+            return True
+        if self._size.get(address + held, 0) < new_size - held:
+            return False
+        self._cut(address + held, new_size - held)
+        self._live[address] = new_size
+        return True
+
+    @property
+    def largest_hole(self) -> int:
+        return self._by_size[-1][0] if self._by_size else 0
+
+    def holes(self) -> Iterator[tuple[int, int]]:
+        return ((start, self._size[start]) for start in self._starts)
+
+    def live(self) -> Iterator[tuple[int, int]]:
+        return iter(sorted(self._live.items()))
+
+    def granted(self, address: int) -> int:
+        try:
+            return self._live[address]
+        except KeyError:
+            raise unknown_region(address) from None
+
+    def clone(self) -> Self:
+        twin = self.__class__.__new__(self.__class__)
+        vars(twin).update(vars(self))
+        twin._live, twin._size, twin._ending = (
+            self._live.copy(),
+            self._size.copy(),
+            self._ending.copy(),
+        )
+        twin._starts, twin._by_size = self._starts.copy(), self._by_size.copy()
+        return twin
+
+    def check(self) -> None:
+        super().check()
+        holes = list(self.holes())
+        if any(a + size == b for (a, size), (b, _) in pairwise(holes)):
+            raise InvariantError("two neighbouring holes are not merged")
+        if sorted((size, start) for start, size in holes) != self._by_size:
+            raise InvariantError("the holes by size are not the holes by address")
+        if {start + size: start for start, size in holes} != self._ending:
+            raise InvariantError("the holes by end are not the holes by address")
+
+    def _cut(self, start: int, size: int) -> None:
+        """Take `size` bytes from the front of the hole at `start`."""
+        self.version += 1
+        self.free_bytes -= size
+        whole = self._size[start]
+        self._remove(start, whole)
+        if whole > size:
+            self._insert(start + size, whole - size)
+
+    def _insert(self, start: int, size: int) -> None:
+        self._size[start] = size
+        self._ending[start + size] = start
+        insort(self._starts, start)
+        insort(self._by_size, (size, start))
+
+    def _remove(self, start: int, size: int) -> None:
+        del self._size[start]
+        del self._ending[start + size]
+        del self._starts[bisect_left(self._starts, start)]
+        del self._by_size[bisect_left(self._by_size, (size, start))]

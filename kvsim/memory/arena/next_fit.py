@@ -1,0 +1,47 @@
+"""Next fit: the search goes on where the last one ended, and round the end of the space."""
+
+from bisect import bisect_left, bisect_right
+from itertools import chain
+
+from kvsim.memory.allocator import MemorySpec
+from kvsim.memory.arena.holes import HoleArena, HoleOptions
+from kvsim.memory.arena.placement import Placement
+
+
+class NextFit(HoleOptions):
+    """The first hole that is large enough, from the end of the last region placed onwards."""
+
+    def build(self, memory: MemorySpec) -> "NextFitArena":
+        return NextFitArena(memory.capacity_bytes, self._unit_bytes(memory))
+
+
+class NextFitArena(HoleArena):
+    """Holes, searched from a rover: the end of the region placed last.
+
+    The hole the rover stands in (it may have grown round it since) comes first.
+    """
+
+    _rover: int = 0
+
+    def allocate(self, size: int) -> Placement | None:
+        placed = super().allocate(size)
+        if placed:
+            self._rover = placed.address + placed.granted
+        return placed
+
+    def _choose(self, size: int) -> int:
+        starts, sizes = self._starts, self._size
+        first = bisect_right(starts, self._rover)
+        if first and starts[first - 1] + sizes[starts[first - 1]] > self._rover:
+            first -= 1
+        enough = bisect_left(self._by_size, (size, -1))
+        fitting = len(self._by_size) - enough
+        # As in first fit: of few that fit, the nearest is found by comparing them.
+        if fitting * fitting < len(starts):
+            origin = starts[first] if first < len(starts) else 0
+            return min(
+                (start for _, start in self._by_size[enough:]),
+                key=lambda start: (start < origin, start),
+            )
+        order = chain(range(first, len(starts)), range(first))
+        return next(starts[i] for i in order if sizes[starts[i]] >= size)

@@ -1,0 +1,62 @@
+"""The blocks of torch's caching allocator, and the sizes it works with."""
+
+from enum import IntEnum
+from typing import NamedTuple
+
+from kvsim.units import MIB, ceil_div
+
+MIN_BLOCK = 512  # sizes are multiples of it
+SMALL_SIZE = MIB  # requests up to it come from the small pool
+SMALL_SEGMENT = 2 * MIB
+LARGE_SEGMENT = 20 * MIB
+MIN_LARGE_REQUEST = 10 * MIB  # from here on a request has a segment of its own size
+ROUND_LARGE = 2 * MIB
+
+
+def round_size(size: int) -> int:
+    """The block size a request of `size` bytes asks for."""
+    return ceil_div(max(size, 1), MIN_BLOCK) * MIN_BLOCK
+
+
+def segment_size(rounded: int) -> int:
+    """Bytes of the device allocation made for a block of `rounded` bytes."""
+    if rounded <= SMALL_SIZE:
+        return SMALL_SEGMENT
+    if rounded < MIN_LARGE_REQUEST:
+        return LARGE_SEGMENT
+    return ceil_div(rounded, ROUND_LARGE) * ROUND_LARGE
+
+
+class State(IntEnum):
+    """What a stretch of a segment is; UNMAPPED is address space without memory."""
+
+    FREE = 0
+    ALLOCATED = 1
+    UNMAPPED = 2
+
+
+class Block(NamedTuple):
+    """A stretch of one segment (named by its address)."""
+
+    address: int
+    size: int
+    segment: int
+    state: State
+
+    @property
+    def end(self) -> int:
+        """The address behind it."""
+        return self.address + self.size
+
+
+class Segment(NamedTuple):
+    """A device allocation, or the address range that memory is mapped into."""
+
+    address: int
+    size: int
+    small: bool
+
+    @property
+    def end(self) -> int:
+        """The address behind it."""
+        return self.address + self.size

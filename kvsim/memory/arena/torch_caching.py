@@ -1,0 +1,229 @@
+"""torch's caching allocator (c10/cuda/CUDACachingAllocator.cpp) on one stream, default settings.
+
+Requests are rounded up to 512 bytes. Up to 1 MiB they come from 2 MiB segments, below 10 MiB from
+20 MiB segments, from there on a request gets a segment of its own, in multiples of 2 MiB. The free
+block of least (size, address) is taken, and split where the rest is worth keeping: 512 bytes in the
+small pool, more than 1 MiB in the large one. Free neighbours within a segment merge. Where the
+device has no room for another segment, all wholly free segments go back to it, and it is asked
+again.
+
+Addresses are virtual. Memory the device has not been asked for has none; it counts as one hole
+behind the last segment.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Self
+
+from kvsim.errors import InputError
+from kvsim.memory.allocator import MemorySpec
+from kvsim.memory.arena.placement import Arena, Placement, PlacementOptions, unknown_region
+from kvsim.memory.arena.torch_blocks import (
+    MIN_BLOCK,
+    MIN_LARGE_REQUEST,
+    ROUND_LARGE,
+    SMALL_SEGMENT,
+    SMALL_SIZE,
+    Block,
+    Segment,
+    State,
+    round_size,
+    segment_size,
+)
+from kvsim.memory.arena.torch_heap import Heap
+
+Listener = Callable[[str, int, int], None]
+
+
+class TorchCaching(PlacementOptions):
+    """expandable_segments: as the setting of that name in PYTORCH_CUDA_ALLOC_CONF."""
+
+    expandable_segments: bool = False
+
+    def build(self, memory: MemorySpec) -> "TorchCachingArena":
+        if memory.capacity_bytes < SMALL_SEGMENT:
+            raise InputError(
+                "the pool is smaller than one segment of torch's allocator",
+                where="placement",
+                value=f"{memory.capacity_bytes:,} bytes",
+                limit=f"at least {SMALL_SEGMENT:,} bytes",
+                remedy="give the pool more memory",
+            )
+        if self.expandable_segments:
+            from kvsim.memory.arena.torch_expandable import ExpandableArena
+
+            return ExpandableArena(memory.capacity_bytes)
+        return TorchCachingArena(memory.capacity_bytes)
+
+
+class TorchCachingArena(Arena):
+    """Segments of blocks on a device of capacity_bytes.
+
+    reserved_bytes: what the device has handed out. listener: told (action, address, size) of
+    "alloc", "free", "segment_alloc", "segment_free", "segment_map" and "segment_unmap".
+    """
+
+    expandable = False
+    listener: Listener | None = None
+
+    def __init__(self, capacity_bytes: int) -> None:
+        self.capacity_bytes = capacity_bytes
+        self.metadata_bytes = capacity_bytes % SMALL_SEGMENT
+        self.free_bytes = capacity_bytes - self.metadata_bytes
+        self.reserved_bytes = 0
+        self._limit = self.free_bytes
+        self._heap = Heap()
+
+    def segments(self) -> list[Segment]:
+        """The segments in order of address."""
+        return sorted(self._heap.segments.values())
+
+    def blocks(self) -> list[Block]:
+        """The blocks in order of address."""
+        return sorted(self._heap.blocks.values())
+
+    # --- the arena's promise -------------------------------------------------------------------
+
+    def allocate(self, size: int) -> Placement | None:
+        if not self.fits(size):
+            return None
+        block = self._take(round_size(size))
+        assert block is not None, "fits() promised a place"
+        self.version += 1
+        self.free_bytes -= block.size
+        self._tell("alloc", block.address, block.size)
+        return Placement(block.address, block.size)
+
+    def free(self, address: int) -> None:
+        block = self._allocated(address)
+        self.version += 1
+        self.free_bytes += block.size
+        self._heap.strike(block)
+        self._heap.merge(block._replace(state=State.FREE))
+        self._tell("free", address, block.size)
+
+    def fits(self, size: int) -> bool:
+        rounded = round_size(size)
+        by_size = self._heap.pools[rounded <= SMALL_SIZE].by_size
+        return bool(by_size and by_size[-1][0] >= rounded) or self._obtainable(rounded)
+
+    def can_ever_fit(self, size: int) -> bool:
+        return type(self)(self.capacity_bytes).fits(size)
+
+    def extend_in_place(self, address: int, new_size: int) -> bool:
+        return new_size <= self.granted(address)
+
+    @property
+    def largest_hole(self) -> int:
+        large, small = (self._heap.pools[kind].by_size[-1:] for kind in (False, True))
+        # A large pool's rest of up to 1 MiB serves nobody: such requests go to the small pool.
+        cached = [size for size, _ in large if size > SMALL_SIZE]
+        cached += [min(size, SMALL_SIZE) for size, _ in small]
+        return max([*cached, self._largest_new()])
+
+    def holes(self) -> Iterator[tuple[int, int]]:
+        blocks = self.blocks()
+        for block in blocks:
+            if block.state is State.FREE:
+                yield block.address, block.size
+        if self._limit > self.reserved_bytes:
+            yield blocks[-1].end if blocks else 0, self._limit - self.reserved_bytes
+
+    def live(self) -> Iterator[tuple[int, int]]:
+        return ((b.address, b.size) for b in self.blocks() if b.state is State.ALLOCATED)
+
+    def granted(self, address: int) -> int:
+        return self._allocated(address).size
+
+    def clone(self) -> Self:
+        twin = self.__class__.__new__(self.__class__)
+        vars(twin).update(vars(self))
+        twin._heap = self._heap.copy()
+        twin.listener = None
+        return twin
+
+    def check(self) -> None:
+        super().check()
+        self._heap.check(self.reserved_bytes)
+
+    # --- torch's way ---------------------------------------------------------------------------
+
+    def _take(self, rounded: int) -> Block | None:
+        """Allocate a block of `rounded` bytes, or a little more where the rest is not worth a
+        block of its own.
+        """
+        small = rounded <= SMALL_SIZE
+        block = self._cached(rounded, small=small) or self._fresh(rounded, small=small)
+        if block is None:
+            self._release_idle(small=False)
+            self._release_idle(small=True)
+            block = self._fresh(rounded, small=small)
+            if block is None:
+                return None
+        self._heap.strike(block)
+        rest = block.size - rounded
+        if self._worth_splitting(rest, small=small):
+            address = block.address + rounded
+            self._heap.write(Block(address, rest, block.segment, State.FREE))
+            block = block._replace(size=rounded)
+        block = block._replace(state=State.ALLOCATED)
+        self._heap.write(block)
+        return block
+
+    def _worth_splitting(self, rest: int, *, small: bool) -> bool:
+        return rest >= MIN_BLOCK if small else rest > SMALL_SIZE
+
+    def _cached(self, rounded: int, *, small: bool) -> Block | None:
+        """The free block to take, still free."""
+        pool = self._heap.pools[small]
+        index = pool.index_of(rounded)
+        return self._heap.blocks[pool.by_size[index][1]] if index < len(pool.by_size) else None
+
+    def _fresh(self, rounded: int, *, small: bool) -> Block | None:
+        """A free block on memory newly asked from the device; None if it has no room."""
+        size = segment_size(rounded)
+        if self.reserved_bytes + size > self._limit:
+            return None
+        block = self._heap.open(size, small=small, state=State.FREE)
+        self.reserved_bytes += size
+        self._tell("segment_alloc", block.address, size)
+        return block
+
+    def _release_idle(self, *, small: bool) -> None:
+        """Give back to the device what no allocation stands on."""
+        for size, address in self._heap.pools[small].by_size.copy():
+            block = self._heap.blocks[address]
+            if self._heap.is_whole(block):
+                self._heap.close(block)
+                self.reserved_bytes -= size
+                self._tell("segment_free", address, size)
+
+    def _obtainable(self, rounded: int) -> bool:
+        """Whether the device could give a segment for it, all idle ones having gone back."""
+        return segment_size(rounded) <= self._room()
+
+    def _room(self) -> int:
+        blocks = self._heap.blocks
+        idle = (
+            size
+            for pool in self._heap.pools.values()
+            for size, address in pool.by_size
+            if self._heap.is_whole(blocks[address])
+        )
+        return self._limit - self.reserved_bytes + sum(idle)
+
+    def _largest_new(self) -> int:
+        """The largest request for which the device could give memory."""
+        room = self._room() // ROUND_LARGE * ROUND_LARGE
+        if room >= MIN_LARGE_REQUEST:
+            return room
+        return SMALL_SIZE if room >= SMALL_SEGMENT else 0
+
+    def _allocated(self, address: int) -> Block:
+        block = self._heap.blocks.get(address)
+        if block is None or block.state is not State.ALLOCATED:
+            raise unknown_region(address)
+        return block
+
+    def _tell(self, action: str, address: int, size: int) -> None:
+        if self.listener is not None:
+            self.listener(action, address, size)

@@ -1,0 +1,133 @@
+"""The books of torch's caching allocator: segments, the blocks they are cut into, the free ones."""
+
+from bisect import bisect_left, insort
+from itertools import pairwise
+
+from kvsim.errors import InvariantError
+from kvsim.memory.arena.torch_blocks import Block, Segment, State
+
+
+class FreeBlocks:
+    """The free blocks of one pool by (size, address), and its unmapped stretches by address."""
+
+    __slots__ = ("by_size", "unmapped")
+
+    def __init__(self) -> None:
+        self.by_size: list[tuple[int, int]] = []
+        self.unmapped: list[int] = []
+
+    def add(self, block: Block) -> None:
+        """Take up a block; allocated ones are not kept."""
+        if block.state is State.FREE:
+            insort(self.by_size, (block.size, block.address))
+        elif block.state is State.UNMAPPED:
+            insort(self.unmapped, block.address)
+
+    def remove(self, block: Block) -> None:
+        """Strike a block that was added."""
+        if block.state is State.FREE:
+            del self.by_size[bisect_left(self.by_size, (block.size, block.address))]
+        elif block.state is State.UNMAPPED:
+            del self.unmapped[bisect_left(self.unmapped, block.address)]
+
+    def index_of(self, size: int) -> int:
+        """Where in `by_size` the blocks of at least `size` bytes begin."""
+        return bisect_left(self.by_size, (size, -1))
+
+    def copy(self) -> "FreeBlocks":
+        """An independent copy."""
+        twin = FreeBlocks()
+        twin.by_size, twin.unmapped = self.by_size.copy(), self.unmapped.copy()
+        return twin
+
+
+class Heap:
+    """Blocks by address, segments by address, and a pool of free blocks for small and for large
+    requests. Blocks are values: to change one is to strike it and to write another.
+    """
+
+    def __init__(self) -> None:
+        self.segments: dict[int, Segment] = {}
+        self.blocks: dict[int, Block] = {}
+        self.pools = {True: FreeBlocks(), False: FreeBlocks()}  # by Segment.small
+        self._ending: dict[int, int] = {}  # address of the block by its end
+
+    def copy(self) -> "Heap":
+        """An independent copy."""
+        twin = Heap()
+        twin.segments, twin.blocks = self.segments.copy(), self.blocks.copy()
+        twin.pools = {small: pool.copy() for small, pool in self.pools.items()}
+        twin._ending = self._ending.copy()
+        return twin
+
+    def open(self, size: int, *, small: bool, state: State) -> Block:
+        """A segment of one block, at the lowest gap of the address space that holds it."""
+        address = 0
+        for _, other in sorted(self.segments.items()):
+            if other.address - address >= size:
+                break
+            address = other.end
+        self.segments[address] = Segment(address, size, small)
+        block = Block(address, size, address, state)
+        self.write(block)
+        return block
+
+    def close(self, block: Block) -> None:
+        """Drop the segment of which `block` is the whole."""
+        self.strike(block)
+        del self.segments[block.segment]
+
+    def is_whole(self, block: Block) -> bool:
+        """Whether a block is all of its segment."""
+        return block.size == self.segments[block.segment].size
+
+    def before(self, block: Block) -> Block | None:
+        """The neighbour in the same segment that ends where `block` begins."""
+        address = self._ending.get(block.address)
+        found = None if address is None else self.blocks[address]
+        return found if found and found.segment == block.segment else None
+
+    def after(self, block: Block) -> Block | None:
+        """The neighbour in the same segment that begins where `block` ends."""
+        found = self.blocks.get(block.end)
+        return found if found and found.segment == block.segment else None
+
+    def write(self, block: Block) -> None:
+        """Enter a block."""
+        self.blocks[block.address] = block
+        self._ending[block.end] = block.address
+        self.pools[self.segments[block.segment].small].add(block)
+
+    def strike(self, block: Block) -> None:
+        """Take a block out."""
+        del self.blocks[block.address]
+        del self._ending[block.end]
+        self.pools[self.segments[block.segment].small].remove(block)
+
+    def merge(self, block: Block) -> Block:
+        """Enter a free or unmapped block, joined with neighbours of its state."""
+        for neighbour in (self.before(block), self.after(block)):
+            if neighbour is not None and neighbour.state is block.state:
+                self.strike(neighbour)
+                start = min(block.address, neighbour.address)
+                block = block._replace(address=start, size=block.size + neighbour.size)
+        self.write(block)
+        return block
+
+    def check(self, reserved_bytes: int) -> None:
+        """Raise InvariantError unless the blocks tile the segments and the pools hold the free
+        ones.
+        """
+        mapped = sum(b.size for b in self.blocks.values() if b.state is not State.UNMAPPED)
+        if mapped != reserved_bytes:
+            raise InvariantError(f"blocks sum to {mapped}, reserved are {reserved_bytes}")
+        for a, b in pairwise(sorted(self.blocks.values())):
+            if a.segment == b.segment and (a.end != b.address or a.state is b.state is State.FREE):
+                raise InvariantError(f"blocks at {a.address} and {b.address} gape or lie unmerged")
+        for small, pool in self.pools.items():
+            own = [b for b in self.blocks.values() if self.segments[b.segment].small is small]
+            free = sorted((b.size, b.address) for b in own if b.state is State.FREE)
+            if free != pool.by_size:
+                raise InvariantError("a pool's free blocks are not those of its segments")
+            if sorted(b.address for b in own if b.state is State.UNMAPPED) != pool.unmapped:
+                raise InvariantError("a pool's unmapped stretches are not those of its segments")
