@@ -15,6 +15,8 @@ class Sequence:
     num_computed: slots scheduled so far; kept by the engine while it prefills, derived from the
         decode clock while it decodes.
     order: its place in `running`: a number that grows with each admission.
+    decoding, base: whether it is in the decode batch, and its slots minus the batch's clock.
+    finished: all its outputs have returned.
     memory: what its allocator keeps about it; nobody else looks inside.
     """
 
@@ -22,6 +24,7 @@ class Sequence:
         "arrival_ps",
         "base",
         "decoding",
+        "finished",
         "final_tokens",
         "first_scheduled_ps",
         "first_token_ps",
@@ -39,17 +42,24 @@ class Sequence:
         "prompt_runs",
         "prompt_tokens",
         "request",
-        "skip",
     )
 
-    def __init__(self, request: Request, arrival_ps: int, id: str | None = None) -> None:
+    def __init__(
+        self,
+        request: Request,
+        arrival_ps: int,
+        id: str | None = None,
+        max_model_len: int | None = None,
+    ) -> None:
         self.request = request
         self.id = request.id if id is None else id
         self.arrival_ps = arrival_ps
         self.priority = request.priority
         self.prompt_tokens = request.prompt_tokens
         self.output_tokens = request.output_tokens
-        self.final_tokens = request.prompt_tokens + request.output_tokens - 1
+        if max_model_len is not None:  # generation stops there, but not before the first token
+            self.output_tokens = min(self.output_tokens, max(1, max_model_len - self.prompt_tokens))
+        self.final_tokens = self.prompt_tokens + self.output_tokens - 1
         self.prompt_runs: TokenRuns | None = request.prompt_runs
         self.output_start: int | None = request.output_start
         self.num_computed = 0
@@ -59,7 +69,7 @@ class Sequence:
         self.order = -1
         self.decoding = False
         self.base = 0
-        self.skip = False
+        self.finished = False
         self.first_scheduled_ps = -1
         self.first_token_ps = -1
         self.last_token_ps = -1

@@ -21,12 +21,17 @@ class MemorySpec(NamedTuple):
     capacity_bytes: the pool. layout: bytes per token by layer group.
     max_model_len: the longest sequence, in tokens, the model (or the user) allows.
     copy_bytes_per_s: device copy bandwidth, bytes moved (read + written) per second.
+    hash_lag: tokens by which generated content becomes known late: 1 under asynchronous scheduling,
+        where a step is scheduled before the token it continues has returned.
+    semantics: whose rules apply where versions differ: "vllm-0.33" or "vllm-0.11".
     """
 
     capacity_bytes: int
     layout: KVLayout
     max_model_len: int
     copy_bytes_per_s: int
+    hash_lag: int = 0
+    semantics: str = "vllm-0.33"
 
 
 class Refusal(NamedTuple):
@@ -55,11 +60,13 @@ class AllocatorOptions(Options):
 class Allocator(ABC):
     """One pool and the way it is handed out. Units: slots (tokens) in calls, bytes in the ledger.
 
+    token_bytes: what one slot costs, all layers together.
     copied_bytes: device bytes copied so far (payload, counted once).
     hit_tokens, query_tokens: prefix-cache totals (0 without one).
     """
 
     capacity_bytes: int
+    token_bytes: int
     copied_bytes: int = 0
     query_tokens: int = 0
     hit_tokens: int = 0
@@ -136,6 +143,11 @@ class Allocator(ABC):
         """For how many `advance(1)` the split of free bytes by `head` stays what it is, at most
         `limit`; a pool that decoding does not shrink keeps it for ever."""
         return limit
+
+    def may_gain(self, head: Sequence) -> bool:
+        """Whether decoding alone could make `head` easier to admit (its next cached block is
+        being filled right now)."""
+        return False
 
     def copy_pending_ps(self) -> int:
         """Time the last successful `extend` needs for allocating and copying, 0 if none."""

@@ -1,0 +1,299 @@
+"""The engine: plan, wait, commit, as a simpy process.
+
+Under asynchronous scheduling (`depth` 2) a step is scheduled while the one before it computes, so
+the engine waits for the older of two plans; everything else is the same.
+"""
+
+from collections import deque
+from collections.abc import Callable, Generator
+from typing import Protocol
+
+import simpy
+
+from kvsim.engine.plan import Plan
+from kvsim.engine.scheduler import UNBOUNDED, Scheduler
+from kvsim.errors import InvariantError
+from kvsim.memory.allocator import Refusal
+from kvsim.memory.ledger import Course
+from kvsim.request import Request
+from kvsim.results.recorder import Recorder
+from kvsim.sequence import Sequence
+from kvsim.step_time.form import StepTime
+
+_AFTER_ARRIVALS = 2  # simpy priority: what arrives at the instant a step ends is seen by the next
+
+
+class StepEnd(simpy.Event):
+    """Happens after `delay` ps, later than every arrival at the same instant."""
+
+    def __init__(self, env: simpy.Environment, delay: int) -> None:
+        super().__init__(env)
+        self._ok, self._value = True, None
+        env.schedule(self, priority=_AFTER_ARRIVALS, delay=delay)
+
+
+class Observer(Protocol):
+    """Watches single steps (schedule recordings, replays on a real backend)."""
+
+    def planning(self, now_ps: int) -> None:
+        """The next step is about to be scheduled."""
+
+    def planned(self, plan: Plan, now_ps: int) -> None:
+        """`plan` has been scheduled; its memory is taken."""
+
+    def finished(self, plan: Plan, now_ps: int) -> None:
+        """Its outputs have been processed; what finished has given its memory back."""
+
+    def idle(self, now_ps: int, *, stalled: bool) -> bool:
+        """Nothing runs; stalled: and the queue cannot start. True: it has submitted something."""
+
+
+class Engine:
+    """One engine replica: a scheduler, its allocator, and a clock in integer picoseconds.
+
+    max_steps: most steps one plan may stand for; 1 gives the step-by-step run.
+    on_left: called with each request when it has left, finished or refused.
+    refuse: turn away what can never run; False keeps it in the queue for ever, as a real scheduler
+        without a front end does.
+    """
+
+    def __init__(
+        self,
+        env: simpy.Environment,
+        scheduler: Scheduler,
+        step_time: StepTime,
+        recorder: Recorder,
+        *,
+        depth: int = 1,
+        max_steps: int | None = None,
+        on_left: Callable[[Request], None] = lambda request: None,
+        observer: Observer | None = None,
+        refuse: bool = True,
+    ) -> None:
+        self.env = env
+        self.scheduler = scheduler
+        self._step_time = step_time
+        self._recorder = recorder
+        self._behind = depth - 1
+        self._max_steps = UNBOUNDED if max_steps is None else max_steps
+        self._on_left = on_left
+        self._observer = observer
+        self._refuse = refuse
+        self._in_flight: deque[Plan] = deque()
+        self._token_bytes = scheduler.allocator.token_bytes
+        self._wake: simpy.Event | None = None
+        self._paused: dict[Sequence, int] = {}  # preempted, with the time of their last token
+        self._held: dict[Sequence, int] = {}  # passed over, likewise
+        self._open: dict[str, int] = {}  # sequences of a request that have not left
+        self.process = env.process(self._run())
+
+    # --- arrivals -------------------------------------------------------------------------------
+
+    def submit(self, request: Request) -> None:
+        """`request` arrives now: its sequences wait, or it is refused by name."""
+        scheduler, now = self.scheduler, self.env.now
+        refusal = self._refusal(request) if self._refuse else None
+        if refusal is not None:
+            self._recorder.refused(request, now, str(refusal))
+            self._on_left(request)
+            return
+        self._open[request.id] = request.n
+        first = False
+        for sample in range(request.n):
+            name = request.id if request.n == 1 else f"{sample}_{request.id}"
+            first |= scheduler.add(Sequence(request, now, name, scheduler.max_model_len))
+        if first and self._wake is not None and not self._wake.triggered:
+            self._wake.succeed()
+
+    def _refusal(self, request: Request) -> Refusal | None:
+        """Why nothing could ever bring `request` to its end."""
+        scheduler = self.scheduler
+        return (
+            self._too_long(request)
+            or scheduler.refusal(request)
+            or scheduler.allocator.refusal(request)
+        )
+
+    def _too_long(self, request: Request) -> Refusal | None:
+        longest = self.scheduler.max_model_len - 1
+        if request.prompt_tokens <= longest:
+            return None
+        return Refusal(
+            "a prompt that leaves no room for output in max_model_len",
+            request.prompt_tokens,
+            longest,
+            "tokens",
+            "clip the prompts or raise max_model_len",
+        )
+
+    # --- plan, wait, commit ---------------------------------------------------------------------
+
+    def _run(self) -> Generator[simpy.Event, None, None]:
+        while True:
+            plan = self._plan()
+            if plan.empty and not self._in_flight:
+                yield from self._idle(plan)
+            elif not plan.empty and len(self._in_flight) < self._behind:
+                self._in_flight.append(plan)
+            else:
+                steps = yield from self._wait(plan)
+                self._commit(plan, steps)
+
+    def _plan(self) -> Plan:
+        """Schedule the next step and time it."""
+        if self._observer is not None:
+            self._observer.planning(self.env.now)
+        plan = self.scheduler.schedule()
+        now = self.env.now
+        self._note_pauses(plan, self._in_flight[0].end_ps if self._in_flight else now)
+        for seq, _, _ in plan.admitted:
+            if seq.first_scheduled_ps < 0:
+                seq.first_scheduled_ps = now
+        plan.start_ps = self._in_flight[-1].end_ps if self._in_flight else now
+        if not plan.empty:
+            stall_ps = sum(ps for ps, _ in plan.stalls)
+            plan.first_ps = stall_ps + self._step_time.step_ps(plan.shape())
+        if self._observer is not None:
+            self._observer.planned(plan, now)
+        return plan
+
+    def _note_pauses(self, plan: Plan, token_ps: int) -> None:
+        """Whose tokens stop coming with this plan, the last at `token_ps`, and whose come again."""
+        for seq in plan.preempted:
+            if seq.num_outputs:
+                self._paused.setdefault(seq, self._held.pop(seq, token_ps))
+        for seq in plan.held:
+            self._held.setdefault(seq, token_ps)
+        for seq in [seq for seq in self._held if seq not in plan.held]:
+            plan.late[seq] = self._held.pop(seq)
+            plan.num_late += 1
+        for chunk in plan.chunks:
+            if chunk.samples and chunk.seq in self._paused:
+                plan.late[chunk.seq] = self._paused.pop(chunk.seq)
+
+    def _wait(self, plan: Plan) -> Generator[simpy.Event, None, int]:
+        """Let time pass until the plan, repeated as long as nothing changes, must be committed.
+
+        Returns how many steps it stands for: all that may repeat, or fewer if something arrived.
+        """
+        now = self.env.now
+        lead_ps = self._in_flight[0].end_ps - now if self._in_flight else 0
+        steps = 1 if plan.empty else 1 + self._repeatable(plan)
+        self._usage = self.scheduler.usage()
+        wait_ps = lead_ps + plan.duration_ps(steps - self._behind)
+        end = StepEnd(self.env, wait_ps)
+        if steps == 1:
+            yield end
+            return 1
+        self._wake = self.env.event()
+        yield end | self._wake
+        woken, self._wake = self._wake.triggered, None
+        elapsed_ps = self.env.now - now
+        if woken and elapsed_ps < wait_ps:
+            late_ps = max(0, elapsed_ps - lead_ps)
+            steps = max(1, self._behind + plan.steps_by(late_ps, steps))
+            yield StepEnd(self.env, lead_ps + plan.duration_ps(steps - self._behind) - elapsed_ps)
+        return steps
+
+    def _repeatable(self, plan: Plan) -> int:
+        """How many more steps equal to `plan` may follow, and how their durations grow."""
+        if plan.late or self._max_steps == 1:
+            return 0
+        if self._in_flight and (self._in_flight[0].finishing or self._in_flight[0].chunks):
+            return 0
+        more = self.scheduler.repeatable(plan, self._max_steps - 1)
+        if more:
+            run = self._step_time.decode_run(
+                plan.num_decode, plan.context_tokens, plan.longest_context_tokens
+            )
+            plan.growth_ps = run.growth_ps
+            if run.steps is not None:
+                more = min(more, run.steps - 1)
+        return more
+
+    def _commit(self, plan: Plan, steps: int) -> None:
+        """What the wait was for has happened: book it, and process the outputs that returned."""
+        course = self.scheduler.repeat(plan, steps - 1) if steps > 1 else None
+        if self._behind:
+            done = self._in_flight.popleft()
+            self._book_overlapped(done, plan, steps, course)
+            if not plan.empty:
+                self._in_flight.append(plan)
+        else:
+            done = plan
+            self._book(plan, plan.start_ps, steps, plan.first_ps, plan.growth_ps, course)
+        self._finish(done)
+
+    def _finish(self, plan: Plan) -> None:
+        returned_ps = self.env.now if not self._behind else plan.end_ps
+        for chunk in plan.chunks:
+            if chunk.samples and chunk.seq.first_token_ps < 0:
+                chunk.seq.first_token_ps = returned_ps
+        for since_ps in plan.late.values():
+            self._recorder.gap(returned_ps - since_ps)
+        for seq in self.scheduler.finish(plan):
+            self._recorder.left(seq, returned_ps)
+            request = seq.request
+            self._open[request.id] -= 1
+            if not self._open[request.id]:
+                del self._open[request.id]
+                self._on_left(request)
+        if self._observer is not None:
+            self._observer.finished(plan, self.env.now)
+
+    # --- what the recorder is told --------------------------------------------------------------
+
+    def _book(
+        self, plan: Plan, start_ps: int, steps: int, first_ps: int, growth_ps: int,
+        course: Course | None,
+    ) -> None:
+        """`plan` computed for `steps` steps from start_ps on, the ledger at `self._usage`."""
+        for stall_ps, usage in plan.stalls:
+            self._recorder.interval(start_ps, 0, stall_ps, 0, usage, None, *self._counts())
+            start_ps += stall_ps
+            first_ps -= stall_ps
+        self._recorder.interval(
+            start_ps, steps, first_ps, growth_ps, self._usage, course, *self._counts()
+        )
+        stall_ps = sum(ps for ps, _ in plan.stalls)
+        self._recorder.tokens(
+            plan.num_decode - plan.num_late, steps, first_ps + stall_ps, growth_ps
+        )
+
+    def _book_overlapped(self, done: Plan, plan: Plan, steps: int, course: Course | None) -> None:
+        """While `done` computed its last step, `plan` was scheduled: its slots are taken but not
+        yet valid, in that step and, one step on each time, in those it repeated."""
+        usage, ahead = self._usage, plan.new_tokens * self._token_bytes
+        self._usage = usage._replace(used=usage.used - ahead, reserved=usage.reserved + ahead)
+        last_ps = done.first_ps + done.growth_ps * (done.steps - 1)
+        self._book(done, done.end_ps - last_ps, 1, last_ps, 0, None)
+        if course is not None:
+            self._usage = course.value_at_start_of_rest(self._usage)
+            self._book(
+                plan, plan.start_ps, steps - 1, plan.first_ps, plan.growth_ps, course.shifted()
+            )
+
+    def _counts(self) -> tuple[int, int]:
+        return len(self.scheduler.running), len(self.scheduler.waiting)
+
+    # --- nothing to do --------------------------------------------------------------------------
+
+    def _idle(self, plan: Plan) -> Generator[simpy.Event, None, None]:
+        """Wait for an arrival. A queue that cannot start in an idle engine would wait for ever:
+        refusals on arrival exclude it, so it is a fault unless an observer takes it."""
+        if plan.preempted:
+            if self._observer is not None:
+                self._observer.finished(plan, self.env.now)
+            return
+        now, stalled = self.env.now, bool(self.scheduler.waiting)
+        if self._observer is not None:
+            if self._observer.idle(now, stalled=stalled):
+                return
+        elif stalled:
+            raise InvariantError(f"{self.scheduler.waiting.head} can never start")
+        usage = self.scheduler.usage()
+        self._wake = self.env.event()
+        yield self._wake
+        self._wake = None
+        counts = (0, len(self.scheduler.waiting))
+        self._recorder.interval(now, 0, self.env.now - now, 0, usage, None, *counts)

@@ -1,0 +1,96 @@
+"""A plan: one engine step as the scheduler decided it, which may then repeat."""
+
+from dataclasses import dataclass, field
+
+from kvsim.memory.ledger import Usage
+from kvsim.sequence import Sequence
+from kvsim.step_time.form import Chunk, StepShape
+
+
+@dataclass(slots=True)
+class ScheduledChunk:
+    """Tokens of one sequence that is not in the decode batch, computed in this step.
+
+    samples: the chunk completes what is known, so the step samples its next token.
+    is_decode: one token, the newest, of a sequence that has output: a decode's work, no prefill's.
+    """
+
+    seq: Sequence
+    new_tokens: int
+    prior_tokens: int
+    samples: bool
+    is_decode: bool
+
+
+@dataclass(slots=True)
+class Plan:
+    """What one step does; with `steps` > 1 it does so that many times, only decoding.
+
+    num_decode: members of the decode batch that take a token; context_tokens: the slots they
+    attend to in the first step. held: members passed over, because the budget ran out.
+    late: sequences whose token in this step follows a pause (resumed, or passed over before), with
+    the time of the token before; num_late of them are members of the batch.
+    stalls: (ps, ledger) of copies that must end before the step can start.
+    finishing: sequences whose last token this plan's last step samples.
+    """
+
+    chunks: list[ScheduledChunk] = field(default_factory=list)
+    num_decode: int = 0
+    context_tokens: int = 0
+    longest_context_tokens: int = 0
+    admitted: list[tuple[Sequence, int, bool]] = field(default_factory=list)
+    preempted: list[Sequence] = field(default_factory=list)
+    held: list[Sequence] = field(default_factory=list)
+    late: dict[Sequence, int] = field(default_factory=dict)
+    num_late: int = 0
+    stalls: list[tuple[int, Usage]] = field(default_factory=list)
+    finishing: list[Sequence] = field(default_factory=list)
+    steps: int = 1
+    start_ps: int = 0
+    first_ps: int = 0
+    growth_ps: int = 0
+
+    @property
+    def empty(self) -> bool:
+        """Nothing computes."""
+        return not self.chunks and not self.num_decode
+
+    @property
+    def new_tokens(self) -> int:
+        """Slots the first step fills."""
+        return self.num_decode + sum(chunk.new_tokens for chunk in self.chunks)
+
+    def duration_ps(self, steps: int) -> int:
+        """How long the first `steps` steps take."""
+        return self.first_ps * steps + self.growth_ps * (steps * (steps - 1) // 2)
+
+    @property
+    def end_ps(self) -> int:
+        """When its last step has ended."""
+        return self.start_ps + self.duration_ps(self.steps)
+
+    def steps_by(self, elapsed_ps: int, limit: int) -> int:
+        """The fewest steps, at most `limit`, that take at least `elapsed_ps`."""
+        low, high = 0, limit
+        while low < high:
+            middle = (low + high) // 2
+            if self.duration_ps(middle) >= elapsed_ps:
+                high = middle
+            else:
+                low = middle + 1
+        return low
+
+    def shape(self) -> StepShape:
+        """The first step as the step-time form sees it."""
+        decodes = [chunk for chunk in self.chunks if chunk.is_decode]
+        contexts = [chunk.prior_tokens + 1 for chunk in decodes]
+        return StepShape(
+            tuple(
+                Chunk(chunk.new_tokens, chunk.prior_tokens)
+                for chunk in self.chunks
+                if not chunk.is_decode
+            ),
+            self.num_decode + len(decodes),
+            self.context_tokens + sum(contexts),
+            max(self.longest_context_tokens, *contexts) if contexts else self.longest_context_tokens,
+        )

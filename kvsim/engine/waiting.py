@@ -1,0 +1,61 @@
+"""The waiting queue: first come first served, or by priority."""
+
+from collections import deque
+from heapq import heapify, heappop, heappush
+
+from kvsim.sequence import Sequence
+
+
+class FcfsQueue:
+    """In order of arrival; a preempted sequence goes back to the front."""
+
+    def __init__(self) -> None:
+        self._queue: deque[Sequence] = deque()
+
+    def __len__(self) -> int:
+        return len(self._queue)
+
+    def add(self, seq: Sequence) -> None:
+        self._queue.append(seq)
+
+    def put_back(self, seq: Sequence) -> None:
+        self._queue.appendleft(seq)
+
+    @property
+    def head(self) -> Sequence | None:
+        return self._queue[0] if self._queue else None
+
+    def pop(self) -> Sequence:
+        return self._queue.popleft()
+
+    def remove(self, seq: Sequence) -> None:
+        self._queue.remove(seq)
+
+
+class PriorityQueue:
+    """By (priority, arrival, id); lower first, preempted ones among the others."""
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[int, int, str, Sequence]] = []
+
+    def __len__(self) -> int:
+        return len(self._heap)
+
+    def add(self, seq: Sequence) -> None:
+        heappush(self._heap, (seq.priority, seq.arrival_ps, seq.id, seq))
+
+    put_back = add
+
+    @property
+    def head(self) -> Sequence | None:
+        return self._heap[0][3] if self._heap else None
+
+    def pop(self) -> Sequence:
+        return heappop(self._heap)[3]
+
+    def remove(self, seq: Sequence) -> None:
+        self._heap = [entry for entry in self._heap if entry[3] is not seq]
+        heapify(self._heap)
+
+
+WaitingQueue = FcfsQueue | PriorityQueue

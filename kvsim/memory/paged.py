@@ -1,0 +1,421 @@
+"""Paged KV memory as vLLM keeps it: blocks of one pool, block tables, prefix cache.
+
+Semantics of vLLM 0.33 (v1/core/kv_cache_manager.py, single_type_kv_cache_manager.py), one group of
+layers: a sequence holds ceil(slots / block_size) blocks; full blocks become known content when they
+are allocated; a lookup at admission takes the longest run of known blocks below the last token.
+
+Nothing is touched per sequence per step. All decoders advance together, so a decoder that joined at
+clock j with n slots has n - j + clock of them, and takes a block in the step that starts where that
+is a multiple of block_size: the decoders lie in `block_size` buckets by (n - j) mod block_size.
+"""
+
+from collections.abc import Iterator
+from operator import attrgetter
+from typing import Literal
+
+from pydantic import Field
+
+from kvsim.errors import InputError, InvariantError
+from kvsim.memory.allocator import Allocator, AllocatorOptions, MemorySpec, Refusal
+from kvsim.memory.block_pool import BlockPool
+from kvsim.memory.content import ContentKeys
+from kvsim.memory.ledger import NOTHING, Course, Usage, split_free
+from kvsim.request import Request
+from kvsim.sequence import Sequence
+from kvsim.units import ceil_div
+
+_order = attrgetter("order")
+
+
+class Paged(AllocatorOptions):
+    """Blocks out of one pool. Knobs by vLLM's names.
+
+    block_size: tokens a block holds. enable_prefix_caching: keep finished blocks for later hits.
+    watermark: share of the pool that must stay free when a request is admitted beside others.
+    """
+
+    kind: Literal["paged"] = "paged"
+    block_size: int = Field(16, ge=1, le=1 << 20)
+    enable_prefix_caching: bool = True
+    watermark: float = Field(0.0, ge=0.0, lt=1.0)
+
+    def build(self, memory: MemorySpec) -> "PagedAllocator":
+        return PagedAllocator(self, memory)
+
+
+class Table:
+    """What the allocator keeps of one sequence.
+
+    blocks: its block table. tokens: slots it holds while it does not decode.
+    base: slots minus clock while it decodes. joined: slots it began to decode with.
+    keys: content keys of its leading full blocks. registered: how many blocks carry theirs.
+    """
+
+    __slots__ = ("base", "blocks", "joined", "keys", "registered", "tokens")
+
+    def __init__(self, keys: list[int]) -> None:
+        self.blocks: list[int] = []
+        self.tokens = 0
+        self.base = 0
+        self.joined = 0
+        self.keys = keys
+        self.registered = 0
+
+
+class PagedAllocator(Allocator):
+    """The pool, the tables and the prefix cache. Needs: sequences released before they are
+    admitted again."""
+
+    def __init__(self, options: Paged, memory: MemorySpec) -> None:
+        self.block_size = options.block_size
+        self.capacity_bytes = memory.capacity_bytes
+        self.token_bytes = memory.layout.bytes_per_token
+        self._block_bytes = self.token_bytes * options.block_size
+        num_blocks = memory.capacity_bytes // self._block_bytes
+        if num_blocks < 2:
+            raise InputError(
+                "the KV pool holds no block beside the null block",
+                where="allocator.block_size",
+                value=f"{num_blocks} blocks of {options.block_size} tokens",
+                limit="at least 2",
+                remedy="give the pool more memory or take smaller blocks",
+            )
+        self._metadata = memory.capacity_bytes - (num_blocks - 1) * self._block_bytes
+        self._caching = options.enable_prefix_caching
+        self._watermark_blocks = int(options.watermark * num_blocks)
+        self._hash_lag = memory.hash_lag
+        self._max_model_len = memory.max_model_len
+        self.pool = BlockPool(num_blocks, blank_first=memory.semantics != "vllm-0.11")
+        self._content = ContentKeys(options.block_size)
+        self._clock = 0
+        self._num_decoding = 0
+        self._buckets: list[dict[Sequence, None]] = [{} for _ in range(options.block_size)]
+        self._naming: list[dict[Sequence, None]] = [{} for _ in range(options.block_size)]
+        self._num_naming = 0
+        self._extended: set[Sequence] = set()
+        self._live: dict[Sequence, None] = {}
+        self._used_slots = 0
+        self._over_slots = 0
+        self._memo: tuple[Sequence, int, list[int]] | None = None  # _hit_blocks: seq, version
+
+    # --- admission -----------------------------------------------------------------------------
+
+    def refusal(self, request: Request) -> Refusal | None:
+        slots = request.prompt_tokens + request.output_tokens - 1
+        need, usable = ceil_div(slots, self.block_size), self.pool.num_blocks - 1
+        if need <= usable:
+            return None
+        return Refusal(
+            "more KV blocks than the pool has",
+            need,
+            usable,
+            f"blocks of {self.block_size} tokens",
+            "shorten the request or enlarge the pool",
+        )
+
+    def _keys_of(self, seq: Sequence) -> list[int]:
+        """Content keys of a waiting sequence, interned once; cached until it is admitted."""
+        if not self._caching:
+            return []
+        if isinstance(seq.memory, Table):
+            return seq.memory.keys
+        keys = self._content.of(seq)
+        seq.memory = Table(keys)
+        return keys
+
+    def _hit_blocks(self, seq: Sequence) -> list[int]:
+        """Blocks the cache holds for `seq`: the longest run, ending before its last token."""
+        memo = self._memo
+        if memo is not None and memo[0] is seq and memo[1] == self.pool.version:
+            return memo[2]
+        most = (seq.num_tokens - 1) // self.block_size
+        blocks: list[int] = []
+        for key in self._keys_of(seq)[:most]:
+            block = self.pool.find(key)
+            if block is None:
+                break
+            blocks.append(block)
+        self._memo = (seq, self.pool.version, blocks)
+        return blocks
+
+    def cached_tokens(self, seq: Sequence) -> int:
+        return len(self._hit_blocks(seq)) * self.block_size
+
+    def _blocks_needed(self, hits: list[int], tokens: int, *, busy: bool) -> int:
+        """Free blocks an admission with these hits takes or asks to be there."""
+        watermark = self._watermark_blocks if busy else 0
+        revived = sum(map(self.pool.is_free, hits))
+        return max(ceil_div(tokens, self.block_size) - len(hits), 0) + revived + watermark
+
+    def admit(
+        self, seq: Sequence, num_tokens: int, *, cached_tokens: int, reserve_tokens: int, busy: bool
+    ) -> bool:
+        keys = self._keys_of(seq)
+        hits = self._hit_blocks(seq)[: cached_tokens // self.block_size]
+        if self._blocks_needed(hits, reserve_tokens, busy=busy) > self.pool.num_free:
+            return False
+        table: Table = seq.memory if isinstance(seq.memory, Table) else Table(keys)
+        seq.memory = table
+        self._live[seq] = None
+        self._used_slots -= self.pool.share(hits) * self.block_size
+        table.blocks = hits + self.pool.take(ceil_div(num_tokens, self.block_size) - len(hits))
+        table.registered = len(hits)
+        self._grown(seq, table, 0, len(table.blocks))
+        self._filled(table, num_tokens)
+        if self._caching:
+            self.query_tokens += seq.num_tokens
+            self.hit_tokens += cached_tokens
+        return True
+
+    def extend(self, seq: Sequence, num_tokens: int) -> bool:
+        table: Table = seq.memory
+        before = len(table.blocks)
+        need = ceil_div(num_tokens, self.block_size) - before
+        if need > self.pool.num_free:
+            return False
+        if need > 0:
+            table.blocks += self.pool.take(need)
+            self._grown(seq, table, before, before + need)
+        if seq.decoding:
+            self._extended.add(seq)
+        else:
+            self._filled(table, num_tokens)
+        return True
+
+    def _grown(self, seq: Sequence, table: Table, before: int, after: int) -> None:
+        """Book the slots of a last block that the sequence will never fill."""
+        last = ceil_div(seq.final_tokens, self.block_size)
+        if before < last <= after:
+            self._over_slots += last * self.block_size - seq.final_tokens
+
+    def _filled(self, table: Table, num_tokens: int) -> None:
+        """The first `num_tokens` slots are valid; their full blocks become known content."""
+        self._used_slots += num_tokens - table.tokens
+        table.tokens = num_tokens
+        full = min(num_tokens // self.block_size, len(table.keys))
+        for index in range(table.registered, full):
+            self.pool.register(table.blocks[index], table.keys[index])
+        table.registered = max(table.registered, full)
+
+    # --- decoding ------------------------------------------------------------------------------
+
+    def join(self, seq: Sequence, num_tokens: int) -> None:
+        table: Table = seq.memory
+        table.base = num_tokens - self._clock
+        table.joined = num_tokens
+        residue = table.base % self.block_size
+        self._buckets[residue][seq] = None
+        self._num_decoding += 1
+        if table.registered < len(table.keys):
+            self._naming[residue][seq] = None
+            self._num_naming += 1
+
+    def leave(self, seq: Sequence) -> None:
+        table: Table = seq.memory
+        residue = table.base % self.block_size
+        del self._buckets[residue][seq]
+        self._num_decoding -= 1
+        if seq in self._naming[residue]:
+            del self._naming[residue][seq]
+            self._num_naming -= 1
+        self._extended.discard(seq)
+        table.tokens = table.base + self._clock
+
+    def due(self) -> list[Sequence]:
+        bucket = self._buckets[-self._clock % self.block_size]
+        waiting = bucket.keys() - self._extended if self._extended else bucket
+        return sorted(waiting, key=_order)
+
+    def steps_that_fit(self, limit: int) -> int:
+        return self._steps_within(self.pool.num_free, limit)
+
+    def spare_steps(self, head: Sequence, limit: int, *, busy: bool) -> int:
+        spare = self.pool.num_free - self._head_blocks(head, busy=busy)
+        return limit if spare < 0 else self._steps_within(spare, limit)
+
+    def _steps_within(self, blocks: int, limit: int) -> int:
+        """For how many steps `blocks` blocks suffice: whole cycles first, then bucket by bucket."""
+        if not self._num_decoding:
+            return limit
+        size, clock, buckets = self.block_size, self._clock, self._buckets
+        cycles, rest = divmod(blocks, self._num_decoding)
+        steps = cycles * size
+        if steps >= limit:
+            return limit
+        for t in range(size):
+            rest -= len(buckets[-(clock + t) % size])
+            if rest < 0:
+                break
+            steps += 1
+        return min(steps, limit)
+
+    def advance(self, steps: int) -> Course:
+        evicted, over = self.pool.num_evicted, self._over_slots
+        taken = [0, 0, 0]  # blocks, their step, their step * (step - 1) / 2
+        lapsed = [0, 0, 0]  # cached blocks among them
+        overs = [0, 0, 0]  # slots that will stay empty
+        for t, bucket in self._crossings(steps):
+            count = self._cross(t, bucket)
+            weights = (1, t, t * (t - 1) // 2)
+            new_evicted, new_over = self.pool.num_evicted, self._over_slots
+            for i, weight in enumerate(weights):
+                taken[i] += count * weight
+                lapsed[i] += (new_evicted - evicted) * weight
+                overs[i] += (new_over - over) * weight
+            evicted, over = new_evicted, new_over
+        if self._num_naming:
+            self._name(steps)
+        self._extended.clear()
+        self._clock += steps
+        self._used_slots += self._num_decoding * steps
+        slope = self._num_decoding * self.token_bytes
+        moments = (
+            self._moment(*each) for each in zip(taken, lapsed, overs, strict=True)
+        )
+        return Course(Usage(used=slope, reserved=-slope), *moments)
+
+    def _moment(self, taken: int, lapsed: int, over: int) -> Usage:
+        if not taken:
+            return NOTHING
+        over_bytes = over * self.token_bytes
+        return Usage(
+            reserved=taken * self._block_bytes - over_bytes,
+            overprovisioned=over_bytes,
+            cached=-lapsed * self._block_bytes,
+            idle=-(taken - lapsed) * self._block_bytes,
+        )
+
+    def _crossings(self, steps: int) -> Iterator[tuple[int, dict[Sequence, None]]]:
+        """(step, bucket) in step order for every step in which a bucket needs blocks."""
+        size, clock, buckets = self.block_size, self._clock, self._buckets
+        if steps <= size:
+            for t in range(1, steps + 1):
+                bucket = buckets[(1 - clock - t) % size]
+                if bucket:
+                    yield t, bucket
+            return
+        first = sorted(((-r - clock) % size + 1, r) for r in range(size) if buckets[r])
+        for cycle in range(0, steps, size):
+            for t, r in first:
+                if cycle + t <= steps:
+                    yield cycle + t, buckets[r]
+
+    def _cross(self, t: int, bucket: dict[Sequence, None]) -> int:
+        """Every sequence of `bucket` takes its next block at step t; returns how many took one."""
+        members = sorted(bucket, key=_order) if len(bucket) > 1 else list(bucket)
+        if t == 1 and self._extended:
+            members = [seq for seq in members if seq not in self._extended]
+        size, clock = self.block_size, self._clock
+        for seq, block in zip(members, self.pool.take(len(members)), strict=True):
+            table: Table = seq.memory
+            table.blocks.append(block)
+            slots = len(table.blocks) * size
+            if slots >= seq.final_tokens:
+                self._over_slots += slots - seq.final_tokens
+        if members and len(members[0].memory.blocks) * size < members[0].memory.base + clock + t:
+            raise InvariantError(f"{members[0]} decodes into a slot it does not hold")
+        return len(members)
+
+    def _name(self, steps: int) -> None:
+        """Register the blocks that decoders with nameable output fill during these steps."""
+        size, clock, lag = self.block_size, self._clock, self._hash_lag
+        for t in range(1, steps + 1):
+            bucket = self._naming[(lag - clock - t) % size]
+            if not bucket:
+                continue
+            for seq in sorted(bucket, key=_order):
+                table: Table = seq.memory
+                index = (table.base + clock + t - lag) // size - 1
+                if index == table.registered:
+                    self.pool.register(table.blocks[index], table.keys[index])
+                    table.registered += 1
+                    if table.registered == len(table.keys):
+                        del bucket[seq]
+                        self._num_naming -= 1
+
+    def may_gain(self, head: Sequence) -> bool:
+        if not self._num_naming:
+            return False
+        hits, keys = len(self._hit_blocks(head)), self._keys_of(head)
+        if hits >= min(len(keys), (head.num_tokens - 1) // self.block_size):
+            return False
+        return any(
+            table.keys[table.registered] == keys[hits]
+            for bucket in self._naming
+            for table in (seq.memory for seq in bucket)
+        )
+
+    # --- release -------------------------------------------------------------------------------
+
+    def release(self, seq: Sequence) -> None:
+        table: Table = seq.memory
+        del self._live[seq]
+        known = table.tokens
+        if not seq.finished and table.joined and known > table.joined:
+            known -= self._hash_lag
+        full = known // self.block_size if self._caching else 0
+        again: Table | None = None
+        if self._caching and not seq.finished:
+            again = Table(self._named_for_resumption(table, seq, full))
+        shared = self.pool.give_back(table.blocks, full)
+        self._used_slots += shared * self.block_size - table.tokens
+        slots = len(table.blocks) * self.block_size
+        if slots >= seq.final_tokens:
+            self._over_slots -= slots - seq.final_tokens
+        seq.memory = again
+        self._memo = None
+
+    def _named_for_resumption(self, table: Table, seq: Sequence, full: int) -> list[int]:
+        """Keys under which a preempted sequence can find its own blocks again, now registered.
+
+        Nobody else can name private content, so it needs no key before this moment.
+        """
+        keys = list(table.keys)
+        missing = seq.final_tokens // self.block_size - len(keys)
+        if missing > 0:
+            keys.extend(self._content.private(missing))
+        for index in range(table.registered, full):
+            self.pool.register(table.blocks[index], keys[index])
+        return keys
+
+    # --- the ledger ----------------------------------------------------------------------------
+
+    def held_tokens(self, seq: Sequence) -> int:
+        return len(seq.memory.blocks) * self.block_size if seq.memory else 0
+
+    def _head_blocks(self, head: Sequence, *, busy: bool) -> int:
+        return self._blocks_needed(self._hit_blocks(head), head.num_tokens, busy=busy)
+
+    def usage(self, head: Sequence | None, *, busy: bool) -> Usage:
+        pool, size = self.pool, self._block_bytes
+        held_slots = (pool.num_blocks - 1 - pool.num_free) * self.block_size
+        cached = pool.num_cached_free * size
+        free = pool.num_free * size - cached
+        need = None if head is None else self._head_blocks(head, busy=busy) * size
+        external, short, idle = split_free(free, cached, need, placeable=True)
+        used, over = self._used_slots, self._over_slots
+        return Usage(
+            used=used * self.token_bytes,
+            reserved=(held_slots - used - over) * self.token_bytes,
+            overprovisioned=over * self.token_bytes,
+            cached=cached,
+            metadata=self._metadata,
+            external=external,
+            short=short,
+            idle=idle,
+        )
+
+    def check(self) -> None:
+        self.pool.check(seq.memory.blocks for seq in self._live)
+        slots = shared = over = 0
+        seen: set[int] = set()
+        for seq in self._live:
+            table: Table = seq.memory
+            tokens = table.base + self._clock if seq.decoding else table.tokens
+            slots += tokens
+            shared += sum(block in seen for block in table.blocks)
+            seen.update(table.blocks)
+            over += max(0, len(table.blocks) * self.block_size - seq.final_tokens)
+        counted = (self._used_slots, self._over_slots)
+        if (slots - shared * self.block_size, over) != counted:
+            raise InvariantError(f"used and over-provisioned slots miscounted as {counted}")

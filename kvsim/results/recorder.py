@@ -1,0 +1,122 @@
+"""What the engine writes down while it runs: flat integers, nothing per token.
+
+The ledger is integrated exactly: over time (each step weighs its duration) and over steps (each
+weighs one, as the PagedAttention paper averages).
+"""
+
+from array import array
+
+from kvsim.memory.ledger import CLASSES, Course, Usage, check_sum
+from kvsim.request import Request
+from kvsim.sequence import Sequence
+
+SERIES_COLUMNS: tuple[str, ...] = (
+    "start_ps",
+    "end_ps",
+    "steps",
+    "num_running",
+    "num_waiting",
+    *(f"{name}_bytes" for name in CLASSES),
+    *(f"{name}_end_bytes" for name in CLASSES),
+)
+
+
+class Recorder:
+    """Books intervals, tokens and departures of one run.
+
+    series: rows of SERIES_COLUMNS, flat. time_sum, step_sum: per class, bytes * ps and bytes *
+    steps. busy_ps, running_sum: time with steps, and sequences running * ps over it.
+    gaps: (sequences, steps, first_ps, growth_ps) of tokens that came step by step, flat;
+    late_gaps: single gaps in ps.
+    """
+
+    def __init__(self, capacity_bytes: int) -> None:
+        self.capacity_bytes = capacity_bytes
+        self.series = array("q")
+        self.time_sum = [0] * len(CLASSES)
+        self.step_sum = [0] * len(CLASSES)
+        self.total_ps = 0
+        self.running_sum = 0
+        self.steps = 0
+        self.end_ps = 0
+        self.peak_used = 0
+        self.peak_allocated = 0
+        self.gaps = array("q")
+        self.late_gaps = array("q")
+        self.finished: list[Sequence] = []
+        self.finish_ps = array("q")
+        self.rejected: list[tuple[Request, int, str]] = []
+
+    def interval(
+        self,
+        start_ps: int,
+        steps: int,
+        first_ps: int,
+        growth_ps: int,
+        usage: Usage,
+        course: Course | None,
+        num_running: int,
+        num_waiting: int,
+    ) -> None:
+        """From start_ps on, `steps` steps lasted first_ps, first_ps + growth_ps, ...; the ledger
+        stood at `usage` in the first and moved by `course`. steps = 0: first_ps without a step."""
+        check_sum(usage, self.capacity_bytes)
+        pairs = steps * (steps - 1) // 2
+        duration_ps = first_ps * max(steps, 1) + growth_ps * pairs
+        if not duration_ps and not steps:
+            return
+        end = usage
+        time_sum, step_sum = self.time_sum, self.step_sum
+        if course is None or steps <= 1:
+            for i, held in enumerate(usage):
+                if held:
+                    time_sum[i] += held * duration_ps
+                    step_sum[i] += held * steps
+        else:
+            course = course.booked(usage)
+            weighted_ps = first_ps * pairs + growth_ps * (pairs * (2 * steps - 1) // 3)
+            moved = []
+            for i, (held, slope, count, first, second) in enumerate(
+                zip(usage, *course, strict=True)
+            ):
+                time_sum[i] += (
+                    (held + count) * duration_ps
+                    + slope * weighted_ps
+                    - first * first_ps
+                    - second * growth_ps
+                )
+                step_sum[i] += (held + count) * steps + slope * pairs - first
+                moved.append(held + slope * (steps - 1) + count)
+            end = Usage(*moved)
+            check_sum(end, self.capacity_bytes)
+        self.steps += steps
+        self.total_ps += duration_ps
+        self.running_sum += num_running * duration_ps
+        end_ps = start_ps + duration_ps
+        if steps:
+            self.end_ps = end_ps
+        self.peak_used = max(self.peak_used, end.used)
+        self.peak_allocated = max(
+            self.peak_allocated,
+            end.used + end.reserved + end.overprovisioned + end.rounding + end.transient,
+        )
+        self.series.extend((start_ps, end_ps, steps, num_running, num_waiting, *usage, *end))
+
+    def tokens(self, sequences: int, steps: int, first_ps: int, growth_ps: int) -> None:
+        """`sequences` got one token in each of these steps, each as long after the last as the
+        step lasted."""
+        if sequences:
+            self.gaps.extend((sequences, steps, first_ps, growth_ps))
+
+    def gap(self, gap_ps: int) -> None:
+        """One token came gap_ps after the one before it."""
+        self.late_gaps.append(gap_ps)
+
+    def left(self, seq: Sequence, now_ps: int) -> None:
+        """`seq` has all its tokens."""
+        self.finished.append(seq)
+        self.finish_ps.append(now_ps)
+
+    def refused(self, request: Request, now_ps: int, reason: str) -> None:
+        """`request` was turned away on arrival."""
+        self.rejected.append((request, now_ps, reason))
