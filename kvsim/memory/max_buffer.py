@@ -52,10 +52,8 @@ class MaxBufferAllocator(Contiguous):
 
     def refusal(self, request: Request) -> Refusal | None:
         slots = self._slots_of(request)
-        if (
-            self._reserve == "declared-max"
-            and (request.max_tokens or slots) < request.output_tokens
-        ):
+        declared = request.max_tokens if self._reserve == "declared-max" else None
+        if declared is not None and declared < request.output_tokens:
             return Refusal(
                 "its output is longer than the maximum it declared",
                 request.output_tokens,
