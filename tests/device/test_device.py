@@ -1,0 +1,74 @@
+"""GPUs by name, with figures replaced, or described by the user."""
+
+import pytest
+
+from kvsim.device import DeviceOptions, device_names, named_device
+from kvsim.errors import InputError
+from kvsim.units import GIB
+
+
+@pytest.mark.parametrize("name", device_names())
+def test_every_entry_is_whole_and_plausible(name):
+    device = named_device(name)
+    assert device.source
+    assert 10 * GIB < device.memory_bytes < 200 * GIB
+    assert device.fp32_flops < device.fp16_flops <= device.fp8_flops
+    assert device.host_bytes_per_s < device.bandwidth_bytes_per_s
+    # All of them need more than 100 FLOPs a byte to be bound by compute.
+    assert device.fp16_flops / device.bandwidth_bytes_per_s > 100
+
+
+@pytest.mark.parametrize(
+    ("name", "gigabytes", "bandwidth", "tflops"),
+    [
+        ("a100-40gb", 40, 1555, 312),
+        ("a100-80gb", 80, 2039, 312),
+        ("h100", 80, 3350, 989.4),
+        ("h200", 141, 4800, 989.4),
+        ("l4", 24, 300, 121),
+        ("l40s", 48, 864, 362),
+        ("a10g", 24, 600, 70),
+        ("rtx-4090", 24, 1008, 165.2),
+        ("mi300x", 192, 5300, 1307.4),
+    ],
+)
+def test_the_datasheets(name, gigabytes, bandwidth, tflops):
+    device = named_device(name)
+    assert 0.85 < device.memory_bytes / (gigabytes * 2**30) <= 1.0
+    assert device.bandwidth_bytes_per_s == bandwidth * 10**9
+    assert device.fp16_flops == round(tflops * 10**12)
+
+
+@pytest.mark.parametrize("written", ["H100", "NVIDIA H100", "h100_sxm5_80gb"])
+def test_names_as_people_write_them(written):
+    assert named_device(written) == named_device("h100")
+
+
+def test_figures_can_be_replaced_and_say_so():
+    device = DeviceOptions.parse({"name": "h200", "memory_bytes": 10**11}, "device").build()
+    assert device.memory_bytes == 10**11
+    assert device.bandwidth_bytes_per_s == named_device("h200").bandwidth_bytes_per_s
+    assert "memory_bytes as given" in device.source
+
+
+def test_a_gpu_of_ones_own():
+    table = {"name": "mine", "memory_gib": 16, "bandwidth_gb_per_s": 500, "fp16_tflops": 80}
+    device = DeviceOptions.parse(table, "device").build()
+    assert (device.name, device.memory_bytes) == ("mine", 16 * GIB)
+    assert device.flops(16) == device.flops(8) == 80 * 10**12
+    assert device.flops(32) == 10 * 10**12
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ({"name": "h10"}, "did you mean"),
+        ({"name": "mine", "memory_gib": 16}, "add bandwidth_gb_per_s, fp16_tflops"),
+        ({"name": "h100", "memory_gib": 16, "memory_bytes": 5}, "at most one of memory"),
+        ({"name": "h100", "memory": 16}, "unknown key"),
+        ({"name": "h100", "memory_gib": -1}, r"device\.memory_gib"),
+    ],
+)
+def test_options_are_checked(table, message):
+    with pytest.raises(InputError, match=message):
+        DeviceOptions.parse(table, "device").build()

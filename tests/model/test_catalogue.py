@@ -1,0 +1,78 @@
+"""The built-in models and the `[model]` table."""
+
+import json
+
+import pytest
+
+from kvsim.errors import InputError
+from kvsim.model import ModelOptions, model_names, named_model
+
+
+@pytest.mark.parametrize("name", model_names())
+def test_every_entry_is_a_model_with_a_source(name):
+    model = named_model(name)
+    assert model.name == name
+    assert model.source.startswith("config.json of ")
+    assert model.num_active_params <= model.num_params
+    assert 0 < model.kv_layout().bytes_per_token < model.kv_layout("fp32").bytes_per_token
+
+
+@pytest.mark.parametrize(
+    ("written", "name"),
+    [
+        ("meta-llama/Llama-3.1-8B", "llama-3.1-8b"),
+        ("meta-llama/Meta-Llama-3-8B-Instruct", "llama-3-8b"),
+        ("Meta-Llama-3-8B", "llama-3-8b"),
+        ("OPT-13B", "opt-13b"),
+        ("deepseek-ai/DeepSeek-R1", "deepseek-v3"),
+    ],
+)
+def test_ids_and_cases(written, name):
+    assert named_model(written) == named_model(name)
+
+
+def test_an_unknown_name_lists_close_ones():
+    with pytest.raises(InputError, match=r"did you mean .*llama-3\.1-8b") as caught:
+        named_model("llama3.1-8b")
+    assert caught.value.where == "model.name"
+
+
+def test_options_build_model_layout_and_length(tmp_path):
+    options = ModelOptions.parse(
+        {"name": "llama-3-8b", "kv_cache_dtype": "fp8", "tensor_parallel_size": 2}, "model"
+    )
+    model = options.build()
+    assert options.layout(model).bytes_per_token == 32 * 1024
+    assert options.model_len(model) == 8192
+    config = {"hidden_size": 64, "num_hidden_layers": 1, "num_attention_heads": 1}
+    config |= {"intermediate_size": 64, "vocab_size": 10, "max_position_embeddings": 99}
+    (tmp_path / "tiny.json").write_text(json.dumps(config))
+    tiny = ModelOptions.parse({"hf_config": "tiny.json", "dtype": "fp32"}, "model")
+    assert tiny.build(tmp_path).torch_dtype == "float32"
+    assert tiny.build(tmp_path).kv_layout().bytes_per_token == 2 * 64 * 4
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ({}, "exactly one of name and hf_config"),
+        ({"name": "opt-13b", "hf_config": "x"}, "exactly one of name and hf_config"),
+        ({"name": "opt-13b", "dtype": "fp7"}, "unknown dtype"),
+        ({"name": "opt-13b", "quantization": "fp3"}, "unknown quantization"),
+        ({"name": "opt-13b", "kv_dtype": "fp8"}, "unknown key"),
+        ({"name": "opt-13b", "tensor_parallel_size": 0}, r"model\.tensor_parallel_size"),
+        (
+            {"name": "opt-13b", "quantization": "fp8", "weight_bytes_per_param": 1},
+            "at most one of quantization",
+        ),
+    ],
+)
+def test_options_are_checked(table, message):
+    with pytest.raises(InputError, match=message):
+        ModelOptions.parse(table, "model")
+
+
+def test_a_length_beyond_the_positions_is_refused():
+    options = ModelOptions(name="opt-13b", max_model_len=4096)
+    with pytest.raises(InputError, match=r"got 4096; limit 2048"):
+        options.model_len(options.build())

@@ -1,0 +1,245 @@
+"""config.json as people have it: dialects, defaults left out, and what is wrong with bad ones."""
+
+import json
+
+import pytest
+
+from kvsim.errors import InputError
+from kvsim.model import Attention, Dense, Experts, LatentAttention, Model
+from kvsim.units import KIB
+
+LLAMA = {
+    "architectures": ["LlamaForCausalLM"],
+    "model_type": "llama",
+    "hidden_size": 64,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 8,
+    "intermediate_size": 128,
+    "vocab_size": 100,
+    "max_position_embeddings": 256,
+    "torch_dtype": "bfloat16",
+}
+
+
+def windows(model):
+    return [layer.mixer.window_tokens for layer in model.layers]
+
+
+def test_a_multimodal_gemma_3_that_leaves_its_defaults_out():
+    """As gemma-3-4b is published: head counts, head size and vocabulary are left to the class."""
+    model = Model.from_hf(
+        {
+            "architectures": ["Gemma3ForConditionalGeneration"],
+            "model_type": "gemma3",
+            "text_config": {
+                "hidden_size": 2560,
+                "intermediate_size": 10240,
+                "model_type": "gemma3_text",
+                "num_hidden_layers": 34,
+                "rope_scaling": {"factor": 8.0, "rope_type": "linear"},
+                "sliding_window": 1024,
+            },
+            "torch_dtype": "bfloat16",
+            "vision_config": {"hidden_size": 1152, "num_hidden_layers": 27},
+        }
+    )
+    assert model.attention == Attention(8, 4, 256, 1024)
+    assert windows(model)[:7] == [1024] * 5 + [None, 1024]
+    assert (model.vocab_size, model.max_position_embeddings) == (262_208, 131_072)
+    assert model.tie_word_embeddings
+    assert model.torch_dtype == "bfloat16"
+
+
+def test_layer_types_of_newer_files():
+    config = LLAMA | {
+        "model_type": "gpt_oss",
+        "head_dim": 64,
+        "num_local_experts": 8,
+        "num_experts_per_tok": 2,
+        "sliding_window": 128,
+        "layer_types": ["sliding_attention", "full_attention"] * 2,
+    }
+    model = Model.from_hf(config)
+    assert windows(model) == [128, None, 128, None]
+    assert model.layers[0].feed_forward == Experts(128, 8, 2)
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"model_type": "mistral", "sliding_window": 100}, [100] * 4),
+        ({"model_type": "mistral", "sliding_window": None}, [None] * 4),
+        ({"model_type": "phi3", "sliding_window": 512}, [None] * 4),  # longer than any sequence
+        ({"model_type": "qwen2", "sliding_window": 100, "use_sliding_window": False}, [None] * 4),
+        (
+            {
+                "model_type": "qwen2",
+                "sliding_window": 100,
+                "use_sliding_window": True,
+                "max_window_layers": 3,
+            },
+            [None, None, None, 100],
+        ),
+        ({"model_type": "gemma2", "sliding_window": 100}, [100, None, 100, None]),
+        (
+            {"model_type": "cohere2", "sliding_window": 100, "sliding_window_pattern": 4},
+            [100, 100, 100, None],
+        ),
+    ],
+)
+def test_where_the_windows_are(changes, expected):
+    assert windows(Model.from_hf(LLAMA | changes)) == expected
+
+
+def test_the_first_generation_of_key_names():
+    gpt2 = Model.from_hf(
+        {
+            "model_type": "gpt2",
+            "n_embd": 64,
+            "n_layer": 3,
+            "n_head": 4,
+            "n_positions": 128,
+            "n_inner": None,
+            "vocab_size": 100,
+        }
+    )
+    assert gpt2.attention == Attention(4, 4, 16)
+    assert gpt2.layers[0].feed_forward == Dense(256, gated=False)
+    assert (gpt2.max_position_embeddings, gpt2.torch_dtype) == (128, "float16")
+
+
+@pytest.mark.parametrize(
+    ("changes", "kv_heads"),
+    [
+        ({"model_type": "falcon", "multi_query": True}, 1),
+        ({"model_type": "falcon", "new_decoder_architecture": True, "num_kv_heads": 2}, 2),
+        ({"model_type": "gpt_bigcode", "multi_query": True}, 1),
+        ({"model_type": "mpt", "attn_config": {"kv_n_heads": 2}}, 2),
+        ({"model_type": "chatglm", "multi_query_group_num": 2}, 2),
+        ({"num_key_value_heads": 4}, 4),
+        ({"num_key_value_heads": None}, 8),
+    ],
+)
+def test_how_many_kv_heads(changes, kv_heads):
+    assert Model.from_hf(LLAMA | changes).attention.kv_heads == kv_heads
+
+
+def test_deepseek_has_dense_layers_first_and_shared_experts():
+    model = Model.from_hf(
+        LLAMA
+        | {
+            "model_type": "deepseek_v2",
+            "kv_lora_rank": 32,
+            "q_lora_rank": None,
+            "qk_nope_head_dim": 16,
+            "qk_rope_head_dim": 8,
+            "v_head_dim": 16,
+            "n_routed_experts": 16,
+            "n_shared_experts": 2,
+            "num_experts_per_tok": 4,
+            "moe_intermediate_size": 24,
+            "first_k_dense_replace": 1,
+        }
+    )
+    assert model.attention == LatentAttention(8, None, 32, 16, 8, 16)
+    assert model.layers[0].feed_forward == Dense(128)
+    assert model.layers[1].feed_forward == Experts(24, 16, 4, 48)
+    assert model.kv_layout().bytes_per_token == 4 * (32 + 8) * 2
+
+
+def test_a_mamba_2_hybrid_by_list():
+    model = Model.from_hf(
+        LLAMA
+        | {
+            "model_type": "bamba",
+            "num_key_value_heads": 2,
+            "attn_layer_indices": [2],
+            "mamba_n_heads": 16,
+            "mamba_d_head": 8,
+            "mamba_n_groups": 1,
+            "mamba_d_state": 32,
+            "mamba_d_conv": 4,
+            "mamba_expand": 2,
+        }
+    )
+    kinds = {group.kind: group for group in model.kv_layout().groups}
+    assert (kinds["recurrent"].layers, kinds["full"].layers) == (3, 1)
+    # 16 heads of 8 x 32, and 3 inputs of a convolution over 128 + 2 * 32 channels.
+    assert kinds["recurrent"].state_bytes == 3 * 2 * (16 * 8 * 32 + 3 * (128 + 64))
+
+
+@pytest.mark.parametrize(
+    ("scaling", "longest"),
+    [
+        (None, 256),
+        ({"type": "linear", "factor": 2.0}, 512),
+        ({"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 256}, 1024),
+        ({"rope_type": "llama3", "factor": 8.0, "original_max_position_embeddings": 32}, 256),
+    ],
+)
+def test_rope_scaling(scaling, longest):
+    assert Model.from_hf(LLAMA | {"rope_scaling": scaling}).max_position_embeddings == longest
+
+
+@pytest.mark.parametrize(
+    ("table", "bits"),
+    [
+        ({"quant_method": "awq", "bits": 4, "group_size": 128}, 4 + 20 / 128),
+        ({"quant_method": "gptq", "bits": 8, "group_size": -1}, 8),
+        ({"quant_method": "fp8"}, 8),
+        (
+            {
+                "quant_method": "compressed-tensors",
+                "config_groups": {"group_0": {"weights": {"num_bits": 8, "type": "int"}}},
+            },
+            8,
+        ),
+        ({"quant_method": "bitsandbytes", "load_in_4bit": True}, 4 + 20 / 128),
+    ],
+)
+def test_quantised_checkpoints(table, bits):
+    form = Model.from_hf(LLAMA | {"quantization_config": table}).weight_format
+    assert (form.linear_bits, form.other_bits) == (bits, 16)
+
+
+def test_from_a_file_or_its_folder(tmp_path):
+    folder = tmp_path / "tiny-llama"
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(LLAMA))
+    by_file, by_folder = Model.from_hf(folder / "config.json"), Model.from_hf(folder)
+    assert by_file == by_folder
+    assert by_file.name == "tiny-llama"
+    assert by_file.kv_layout().bytes_per_token == KIB
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"{", "not JSON"),
+        (b"\xff\xfe", "not JSON"),
+        (b"[]", "not a JSON object"),
+        (json.dumps({"model_type": "bert"}).encode(), "required key 'num_hidden_layers'"),
+        (json.dumps(LLAMA | {"num_attention_heads": 0}).encode(), "num_attention_heads"),
+        (json.dumps(LLAMA | {"hidden_size": "64"}).encode(), "hidden_size"),
+        (json.dumps(LLAMA | {"torch_dtype": "int3"}).encode(), "unknown torch_dtype"),
+        (json.dumps(LLAMA | {"is_encoder_decoder": True}).encode(), "not modelled"),
+        (json.dumps(LLAMA | {"layer_types": ["linear_attention"] * 4}).encode(), "linear_att"),
+        (json.dumps(LLAMA | {"layer_types": ["full_attention"]}).encode(), "one layer type"),
+        (
+            json.dumps(LLAMA | {"quantization_config": {"quant_method": "aqlm"}}).encode(),
+            "unknown quant_method",
+        ),
+    ],
+)
+def test_bad_files_give_one_line_that_names_them(tmp_path, content, message):
+    path = tmp_path / "config.json"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=message) as caught:
+        Model.from_hf(path)
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_missing_file(tmp_path):
+    with pytest.raises(InputError, match="No such file"):
+        Model.from_hf(tmp_path / "nothing.json")

@@ -1,0 +1,115 @@
+"""Parameters, weight bytes and FLOPs against published counts and closed forms."""
+
+import pytest
+
+from kvsim.model import ModelOptions, named_model
+from kvsim.units import GIB
+
+# Parameter counts of the checkpoints on Hugging Face.
+PARAMS = {
+    "opt-125m": 125_239_296,
+    "opt-6.7b": 6_658_473_984,
+    "opt-13b": 12_853_473_280,
+    "gpt2": 124_439_808,
+    "gpt-neox-20b": 20_554_567_680,
+    "falcon-7b": 6_921_720_704,
+    "llama-2-7b": 6_738_415_616,
+    "llama-3-8b": 8_030_261_248,
+    "llama-3-70b": 70_553_706_496,
+    "llama-3.1-405b": 405_853_388_800,
+    "llama-3.2-1b": 1_235_814_400,
+    "tinyllama-1.1b": 1_100_048_384,
+    "yi-6b": 6_061_035_520,
+    "yi-34b": 34_388_917_248,
+    "mistral-7b": 7_241_732_096,
+    "mixtral-8x7b": 46_702_792_704,
+    "mixtral-8x22b": 140_620_634_112,
+    "qwen2.5-0.5b": 494_032_768,
+    "qwen2.5-7b": 7_615_616_512,
+    "qwen2.5-72b": 72_706_203_648,
+    "qwen3-8b": 8_190_735_360,
+    "qwen3-30b-a3b": 30_532_122_624,
+    "deepseek-v2-lite": 15_706_484_224,
+    "deepseek-v3": 671_026_419_200,
+    "gemma-2-9b": 9_241_705_984,
+    "gemma-3-1b": 999_885_952,
+    "gpt-oss-20b": 20_914_757_184,
+    "gpt-oss-120b": 116_829_156_672,
+    "phi-3-mini-4k": 3_821_079_552,
+    "phi-4": 14_659_507_200,
+    "jamba-v0.1": 51_570_323_328,
+}
+
+
+@pytest.mark.parametrize(("name", "params"), PARAMS.items())
+def test_parameter_counts(name, params):
+    assert named_model(name).num_params == params
+
+
+@pytest.mark.parametrize(
+    ("name", "billions"),
+    [
+        ("llama-3-8b", 8.03),
+        ("mixtral-8x7b", 12.9),
+        ("deepseek-v3", 37.5),
+        ("qwen3-30b-a3b", 3.35),
+        ("gpt-oss-120b", 5.7),
+    ],
+)
+def test_active_parameters(name, billions):
+    assert named_model(name).num_active_params / 1e9 == pytest.approx(billions, rel=0.01)
+
+
+def test_weight_bytes():
+    assert named_model("llama-3-8b").weight_bytes() == 2 * 8_030_261_248
+    # DeepSeek-V3 is published in fp8 with 16-bit embeddings, head, norms.
+    fp8 = named_model("deepseek-v3")
+    tables = 2 * fp8.vocab_size * fp8.hidden_size
+    assert 671.0e9 + tables < fp8.weight_bytes() < 671.1e9 + 1.001 * tables
+    # The mxfp4 checkpoint of gpt-oss-20b is 13.8 GB, that of gpt-oss-120b 65.3 GB.
+    assert named_model("gpt-oss-20b").weight_bytes() / 1e9 == pytest.approx(13.8, abs=0.05)
+    assert named_model("gpt-oss-120b").weight_bytes() / 1e9 == pytest.approx(65.3, abs=0.1)
+
+
+def test_weights_split_over_gpus_but_for_what_is_replicated():
+    model = named_model("llama-3-70b")
+    norms = 80 * 2 * 8192 + 8192
+    assert model.weights(4).total == (model.num_params - norms) // 4 + norms
+    # Beyond 8 GPUs the 8 KV heads are replicated.
+    replicated = 80 * 2 * 8192 * 128
+    assert model.weights(16).linear - model.weights(8).linear // 2 == replicated // 2
+
+
+def test_quantised_weights():
+    plain = ModelOptions(name="llama-3-8b").build()
+    tables = 2 * plain.vocab_size * plain.hidden_size
+    norms = 65 * plain.hidden_size
+    linear = plain.num_params - tables - norms
+    fp8 = ModelOptions(name="llama-3-8b", quantization="fp8").build()
+    assert fp8.weight_bytes() == linear + 2 * (tables + norms)
+    int4 = ModelOptions(name="llama-3-8b", quantization="int4").build()
+    assert int4.weight_bytes() / GIB == pytest.approx(5.33, abs=0.02)  # AWQ checkpoint: 5.7 GB
+    measured = ModelOptions(name="llama-3-8b", weight_bytes_per_param=0.75).build()
+    assert measured.weight_bytes() == plain.num_params * 3 // 4
+    back = ModelOptions(name="deepseek-v3", quantization="none").build()
+    assert back.weight_bytes() == 2 * back.num_params
+
+
+def test_the_worked_example_of_cached_and_uncached_flops():
+    """OPT-13B, 161 prompt and 338 output tokens: 12.8 TFLOP with the cache, 2,819 without."""
+    model = named_model("opt-13b")
+    per_token, logits = model.matmul_flops_per_token, 338 * model.logits_flops
+    contexts = range(1, 161 + 338)
+    cached = 498 * per_token + model.attention_flops(contexts) + logits
+    assert cached / 1e12 == pytest.approx(12.8, abs=0.05)
+    lengths = range(161, 161 + 338)
+    again = per_token * sum(lengths) + logits
+    again += sum(model.attention_flops(range(1, n + 1)) for n in lengths)
+    assert again / 1e12 == pytest.approx(2819, abs=1)
+
+
+def test_attention_flops_are_four_c_h_d_l_and_capped_by_windows():
+    assert named_model("llama-3-8b").attention_flops([1000]) == 4 * 1000 * 4096 * 32
+    gemma = named_model("gemma-3-12b")
+    per_layer = 4 * 16 * 256
+    assert gemma.attention_flops([5000]) == per_layer * (8 * 5000 + 40 * 1024)

@@ -1,0 +1,126 @@
+"""The roofline: closed forms from the datasheets, runs that equal their steps, monotone."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kvsim.device import named_device
+from kvsim.model import named_model
+from kvsim.step_time import STEP_TIMES
+from kvsim.step_time.form import Chunk, StepShape
+from kvsim.step_time.options import Hardware
+from kvsim.units import PS_PER_MS, PS_PER_S, PS_PER_US
+
+CASES = [
+    ("opt-13b", "a100-40gb", 1),
+    ("llama-3-70b", "h100", 4),
+    ("mixtral-8x7b", "h200", 2),
+    ("deepseek-v3", "h200", 8),
+    ("gemma-3-12b", "a100-80gb", 1),
+    ("gpt-oss-20b", "l40s", 1),
+    ("bamba-9b", "h100", 1),
+]
+
+
+def build(model, device, tp=1, layout=None, **options):
+    hardware = Hardware(named_model(model), named_device(device), tp, layout)
+    return STEP_TIMES.parse({"kind": "roofline", **options}, "step_time").build(hardware)
+
+
+FORMS = {case: build(*case) for case in CASES}
+forms = st.sampled_from(CASES).map(FORMS.__getitem__)
+chunks = st.builds(Chunk, st.integers(1, 9000), st.integers(0, 20_000))
+
+
+def decode(num_decode, context_tokens):
+    return StepShape((), num_decode, context_tokens)
+
+
+@given(
+    forms,
+    st.integers(1, 256),
+    st.integers(1, 200_000),
+    st.lists(st.integers(0, 10**6), min_size=1),
+)
+def test_every_step_of_a_run_equals_the_single_step(form, num_decode, extra, offsets):
+    context = num_decode + extra
+    run = form.decode_run(num_decode, context)
+    last = 10**6 if run.steps is None else run.steps - 1
+    for step in {0, last, *(offset % (last + 1) for offset in offsets)}:
+        single = form.step_ps(decode(num_decode, context + num_decode * step))
+        assert run.first_ps + run.growth_ps * step == single
+
+
+@given(forms, st.integers(1, 64), st.integers(1, 3000))
+def test_a_run_ends_only_where_the_next_step_differs(form, num_decode, extra):
+    run = form.decode_run(num_decode, num_decode + extra)
+    if run.steps is not None:
+        after = form.step_ps(decode(num_decode, num_decode + extra + num_decode * run.steps))
+        assert after < run.first_ps + run.growth_ps * run.steps
+
+
+@given(forms, st.lists(chunks, max_size=4), st.integers(0, 64), st.integers(0, 10**5), chunks)
+def test_more_work_never_takes_less_time(form, some, num_decode, extra, one_more):
+    context = num_decode + extra if num_decode else 0
+    before = form.step_ps(StepShape(tuple(some), num_decode, context))
+    assert form.step_ps(StepShape((*some, one_more), num_decode, context)) > before
+    assert form.step_ps(StepShape(tuple(some), num_decode + 1, context + 1)) > before
+
+
+@given(forms, st.integers(1, 5000), st.integers(0, 5000))
+def test_a_chunk_sees_the_pairs_that_lie_in_the_window(form, new, prior):
+    for group in form.attention:
+        window = group.window_tokens or prior + new
+        pairs = sum(min(prior + i, window) for i in range(1, new + 1))
+        reads = min(prior + new, window + new - 1)
+        expected = max(pairs * group.pair_fs, reads * group.read_fs) // 1000
+        assert group.chunk_ps(Chunk(new, prior)) == expected
+
+
+def test_a_decode_step_is_the_weights_and_the_context_at_memory_speed():
+    form = build("llama-3-8b", "h200", memory_efficiency=1, compute_efficiency=1, overhead_us=1)
+    model = named_model("llama-3-8b")
+    weights = model.weight_bytes() - 2 * model.vocab_size * model.hidden_size
+    context = 1000 * 131_072
+    expected = PS_PER_US + (weights + context) * PS_PER_S / 4.8e12
+    assert form.step_ps(decode(1, 1000)) == pytest.approx(expected, rel=1e-5)
+
+
+def test_a_long_prefill_is_its_flops_at_compute_speed():
+    form = build("llama-3-8b", "h200", memory_efficiency=1, compute_efficiency=1, overhead_us=1)
+    model = named_model("llama-3-8b")
+    flops = 4096 * model.matmul_flops_per_token + model.logits_flops
+    flops += model.attention_flops(range(1, 4097))
+    expected = PS_PER_US + flops * PS_PER_S / 989.4e12
+    assert form.step_ps(StepShape((Chunk(4096, 0),), 0, 0)) == pytest.approx(expected, rel=1e-5)
+
+
+def test_known_decode_steps():
+    """About 22 ms of OPT-13B on A100-40GB (fitted base), 4 ms of Llama-3-8B on H200, and the
+    16.6 ms of weights of Llama-3.1-8B on RTX 4090 (published kernel times)."""
+    assert build("opt-13b", "a100-40gb").step_ps(decode(8, 3000)) == pytest.approx(
+        22 * PS_PER_MS, rel=0.05
+    )
+    assert build("llama-3-8b", "h200").step_ps(decode(1, 500)) == pytest.approx(
+        4 * PS_PER_MS, rel=0.05
+    )
+    assert build("llama-3.1-8b", "rtx-4090").step_ps(decode(1, 16)) == pytest.approx(
+        16.64 * PS_PER_MS, rel=0.08
+    )
+
+
+def test_experts_are_read_as_tokens_meet_them():
+    """One token of Mixtral reads 2 of 8 experts; a thousand tokens read all."""
+    form = FORMS["mixtral-8x7b", "h200", 2]
+    (miss, all_ps), shared_ps = form.experts[0], form.weights_ps
+    assert miss == 0.75
+    one = form.step_ps(decode(1, 1))
+    many = form.step_ps(decode(128, 128))
+    assert many - one > 0.7 * all_ps > shared_ps
+
+
+def test_an_fp8_cache_halves_the_context_term():
+    layout = named_model("llama-3-8b").kv_layout("fp8")
+    (half,) = build("llama-3-8b", "h200", layout=layout).attention
+    (whole,) = build("llama-3-8b", "h200").attention
+    assert half.context_ps == pytest.approx(whole.context_ps / 2, rel=1e-4)
