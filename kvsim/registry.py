@@ -39,6 +39,11 @@ class Registry(Generic[T]):
         module, _, attribute = self._entries[name].partition(":")
         return cast("type[T]", getattr(import_module(module), attribute))
 
+    def name_of(self, options: Options) -> str:
+        """The name under which the class of `options` is registered: the `kind` of its table."""
+        target = f"{type(options).__module__}:{type(options).__qualname__}"
+        return next(name for name, entry in self._entries.items() if entry == target)
+
     def parse(self, table: Mapping[str, Any], where: str, default: str | None = None) -> T:
         """The options of a table whose `kind` names the entry; the other keys are its fields."""
         rest = dict(table)

@@ -1,0 +1,13 @@
+"""What arrives: one file a kind of workload, and its line here."""
+
+from kvsim.registry import Registry
+from kvsim.workload.options import WorkloadOptions
+
+WORKLOADS: Registry[WorkloadOptions] = Registry(
+    "workload",
+    {
+        "synthetic": "kvsim.workload.synthetic:Synthetic",
+        "sessions": "kvsim.workload.sessions:Sessions",
+        "trace": "kvsim.workload.trace:TraceReplay",
+    },
+)

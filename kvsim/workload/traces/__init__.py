@@ -1,0 +1,19 @@
+"""Recorded traces: one file a format, and its line here (in the order they are tried)."""
+
+from kvsim.registry import Registry
+from kvsim.workload.traces.format import TraceFormat
+
+TRACE_FORMATS: Registry[TraceFormat] = Registry(
+    "trace format",
+    {
+        "azure": "kvsim.workload.traces.azure:Azure",
+        "burstgpt": "kvsim.workload.traces.burstgpt:BurstGPT",
+        "splitwise": "kvsim.workload.traces.splitwise:Splitwise",
+        "vidur": "kvsim.workload.traces.vidur:Vidur",
+        "qwen-bailian": "kvsim.workload.traces.qwen_bailian:QwenBailian",
+        "aiperf": "kvsim.workload.traces.aiperf:AIPerf",
+        "mooncake": "kvsim.workload.traces.mooncake:Mooncake",
+        "timed-trace": "kvsim.workload.traces.timed_trace:TimedTrace",
+        "agent-sessions": "kvsim.workload.traces.agent_sessions:AgentSessions",
+    },
+)

@@ -1,0 +1,22 @@
+"""When requests (or conversations) start: one file a process, and its line here."""
+
+from kvsim.registry import Registry
+from kvsim.workload.arrivals.process import ArrivalOptions, Schedule
+
+__all__ = ["ARRIVALS", "ArrivalOptions", "Schedule"]
+
+ARRIVALS: Registry[ArrivalOptions] = Registry(
+    "arrival process",
+    {
+        "poisson": "kvsim.workload.arrivals.poisson:Poisson",
+        "gamma": "kvsim.workload.arrivals.gamma:Gamma",
+        "weibull": "kvsim.workload.arrivals.weibull:Weibull",
+        "constant": "kvsim.workload.arrivals.constant:Constant",
+        "at-once": "kvsim.workload.arrivals.at_once:AtOnce",
+        "gaps": "kvsim.workload.arrivals.gaps:Gaps",
+        "on-off": "kvsim.workload.arrivals.on_off:OnOff",
+        "piecewise": "kvsim.workload.arrivals.piecewise:Piecewise",
+        "sinusoidal": "kvsim.workload.arrivals.sinusoidal:Sinusoidal",
+        "closed-loop": "kvsim.workload.arrivals.closed_loop:ClosedLoop",
+    },
+)

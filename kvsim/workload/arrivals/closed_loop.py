@@ -1,0 +1,33 @@
+"""A fixed number of users, each waiting for the answer before asking again."""
+
+from typing import Annotated
+
+import numpy as np
+from pydantic import NonNegativeFloat, PositiveInt
+
+from kvsim.workload.arrivals.process import ArrivalOptions, Schedule, ps
+from kvsim.workload.choice import OneOf
+from kvsim.workload.durations import DURATIONS, DurationOptions
+
+
+class ClosedLoop(ArrivalOptions):
+    """num_users take turns; each thinks for `think`, then asks again.
+
+    ramp_s: the users' first requests are spread evenly over so many seconds.
+    """
+
+    num_users: PositiveInt
+    think: Annotated[DurationOptions, OneOf(DURATIONS, "workload.arrivals.think")]
+    ramp_s: NonNegativeFloat = 0.0
+
+    def schedule(self, count: int, rng: np.random.Generator) -> Schedule:
+        """Start k follows start k - num_users; the first num_users follow nobody."""
+        index = np.arange(count)
+        first = np.minimum(index, self.num_users - 1)
+        think_ps = ps(self.think.draw_s(count, rng))
+        think_ps[: self.num_users] = 0
+        return Schedule(
+            arrival_ps=ps(first * (self.ramp_s / self.num_users)),
+            after=np.where(index < self.num_users, -1, index - self.num_users),
+            think_ps=think_ps,
+        )

@@ -1,0 +1,21 @@
+"""Independent gaps of any distribution, such as a measured grid."""
+
+from typing import Annotated
+
+import numpy as np
+from pydantic import PositiveFloat
+
+from kvsim.workload.arrivals.process import ArrivalOptions, Schedule, renewal
+from kvsim.workload.choice import OneOf
+from kvsim.workload.durations import DURATIONS, DurationOptions
+
+
+class Gaps(ArrivalOptions):
+    """Gaps drawn from a distribution of durations, divided by `speedup`."""
+
+    gap: Annotated[DurationOptions, OneOf(DURATIONS, "workload.arrivals.gap")]
+    speedup: PositiveFloat = 1.0
+
+    def schedule(self, count: int, rng: np.random.Generator) -> Schedule:
+        """A renewal process of these gaps."""
+        return renewal(self.gap.draw_s(count, rng) / self.speedup)

@@ -1,0 +1,45 @@
+"""A rate that changes at given times: a day's load curve, a step, a spike."""
+
+from typing import Annotated, Self
+
+import numpy as np
+from pydantic import Field, NonNegativeFloat, PositiveFloat, model_validator
+
+from kvsim.errors import InputError
+from kvsim.options import Options
+from kvsim.workload.arrivals.process import LONGEST_S, ArrivalOptions, Schedule, inhomogeneous, ps
+
+
+class Piece(Options):
+    """rate_per_s for duration_s seconds."""
+
+    duration_s: PositiveFloat
+    rate_per_s: NonNegativeFloat
+
+
+class Piecewise(ArrivalOptions):
+    """Poisson with the rates of `pieces`, one after the other, round and round."""
+
+    pieces: Annotated[tuple[Piece, ...], Field(min_length=1)]
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if not any(piece.rate_per_s for piece in self.pieces):
+            raise ValueError("at least one piece needs a rate above 0")
+        return self
+
+    def schedule(self, count: int, rng: np.random.Generator) -> Schedule:
+        """As many rounds as `count` arrivals take."""
+        lengths = np.array([piece.duration_s for piece in self.pieces])
+        rates = np.array([piece.rate_per_s for piece in self.pieces])
+        # 10 standard deviations above the mean: more than these arrivals never need
+        rounds = int((count + 10 * np.sqrt(count) + 30) / (lengths @ rates)) + 1
+        if rounds * lengths.sum() > LONGEST_S:
+            raise InputError(
+                "the rates are too low for so many requests",
+                where="workload.arrivals.pieces",
+                value=f"{rounds * lengths.sum():.3g} s for {count:,} requests",
+                limit=f"{LONGEST_S:.3g} s",
+            )
+        boundaries = np.concatenate(([0.0], np.cumsum(np.tile(lengths, rounds))))
+        return Schedule(ps(inhomogeneous(boundaries, np.tile(rates, rounds), count, rng)))

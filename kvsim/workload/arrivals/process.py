@@ -1,0 +1,76 @@
+"""What an arrival process answers."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kvsim.errors import InputError
+from kvsim.options import Options
+from kvsim.units import PS_PER_S
+
+LONGEST_S = 9.0e6  # about 104 days of picoseconds fit 64 bits
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """Starts of `count` things in order.
+
+    arrival_ps: when each starts, never falling; for a follower the earliest it could.
+    after: for each the index of the one it waits for, -1 for none; None: nobody waits.
+    think_ps: how long after that one has left it starts; None with `after`.
+    """
+
+    arrival_ps: NDArray[np.int64]
+    after: NDArray[np.int64] | None = None
+    think_ps: NDArray[np.int64] | None = None
+
+
+class ArrivalOptions(Options):
+    """Options of one arrival process; its fields are the keys beside `kind` in
+    `[workload.arrivals]`.
+    """
+
+    def schedule(self, count: int, rng: np.random.Generator) -> Schedule:
+        """Starts of `count` requests or conversations; InputError past 104 days."""
+        raise NotImplementedError(type(self).__name__)  # every registered process overrides this
+
+
+def ps(seconds: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Whole picoseconds of times in seconds; InputError if they do not fit 64 bits."""
+    if len(seconds) and not seconds.max() <= LONGEST_S:
+        raise InputError(
+            "the workload lasts too long",
+            where="workload.arrivals",
+            value=f"{seconds.max():.3g} s",
+            limit=f"{LONGEST_S:.3g} s",
+            remedy="raise the rate or ask for fewer requests",
+        )
+    return np.rint(seconds * PS_PER_S).astype(np.int64)
+
+
+def renewal(gaps_s: NDArray[np.float64]) -> Schedule:
+    """The first starts at 0, each next one gaps_s[k] after the one before (the last is unused)."""
+    ps(gaps_s.sum(keepdims=True))
+    starts = np.zeros(len(gaps_s), dtype=np.int64)
+    np.cumsum(ps(gaps_s[:-1]), out=starts[1:])
+    return Schedule(starts)
+
+
+def inhomogeneous(
+    boundaries_s: NDArray[np.float64],
+    rates: NDArray[np.float64],
+    count: int,
+    rng: np.random.Generator,
+) -> NDArray[np.float64]:
+    """The arrivals of a Poisson process whose rate is rates[i] (per second, >= 0) between
+    boundaries_s[i] and boundaries_s[i + 1]; boundaries start at 0.
+
+    At most `count`; fewer if the rate's integral ends before. By time change: unit-rate arrivals
+    through the inverse of the integral.
+    """
+    integral = np.concatenate(([0.0], np.cumsum(np.diff(boundaries_s) * rates)))
+    unit = np.cumsum(rng.standard_exponential(count))
+    unit = unit[unit < integral[-1]]
+    piece = np.searchsorted(integral, unit, side="right") - 1
+    return np.asarray(boundaries_s[piece] + (unit - integral[piece]) / rates[piece])

@@ -1,0 +1,16 @@
+"""Gaps and think times: one file a distribution, and its line here."""
+
+from kvsim.registry import Registry
+from kvsim.workload.durations.distribution import DurationOptions
+
+__all__ = ["DURATIONS", "DurationOptions"]
+
+DURATIONS: Registry[DurationOptions] = Registry(
+    "duration distribution",
+    {
+        "fixed": "kvsim.workload.durations.fixed:FixedDuration",
+        "exponential": "kvsim.workload.durations.exponential:ExponentialDuration",
+        "lognormal": "kvsim.workload.durations.lognormal:LognormalDuration",
+        "grid": "kvsim.workload.durations.grid:GridDuration",
+    },
+)

@@ -1,0 +1,14 @@
+"""What a distribution of durations answers."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kvsim.options import Options
+
+
+class DurationOptions(Options):
+    """Options of one distribution of durations, in seconds."""
+
+    def draw_s(self, count: int, rng: np.random.Generator) -> NDArray[np.float64]:
+        """`count` independent durations in seconds, each >= 0."""
+        raise NotImplementedError(type(self).__name__)  # every registered kind overrides this

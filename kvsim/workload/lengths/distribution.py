@@ -1,0 +1,25 @@
+"""What a distribution of lengths answers."""
+
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kvsim.options import Options
+
+Lengths = NDArray[np.int64]
+MOST = 10**9  # tokens; beyond it a length is a mistake
+
+
+class LengthOptions(Options):
+    """Options of one distribution of whole numbers >= 1: tokens, turns."""
+
+    def draw(self, count: int, rng: np.random.Generator, base: Path) -> Lengths:
+        """`count` independent lengths, each >= 1. base: the folder relative paths start from."""
+        raise NotImplementedError(type(self).__name__)  # every registered kind overrides this
+
+
+def whole(values: NDArray[np.float64], least: int, most: int | None) -> Lengths:
+    """Values rounded to the nearest whole number and held within [least, most]."""
+    ceiling = MOST if most is None else most
+    return np.rint(np.clip(values, least, ceiling)).astype(np.int64)

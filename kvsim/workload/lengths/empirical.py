@@ -1,0 +1,43 @@
+"""Lengths as recorded: resampled from a column of a file."""
+
+import csv
+from pathlib import Path
+
+import numpy as np
+
+from kvsim.errors import InputError
+from kvsim.workload.lengths.distribution import LengthOptions, Lengths
+from kvsim.workload.text import read_text, row_error, tokens
+
+
+class EmpiricalLength(LengthOptions):
+    """Drawn with replacement from `column` of the CSV file `path` (which has a header)."""
+
+    path: Path
+    column: str
+
+    def draw(self, count: int, rng: np.random.Generator, base: Path) -> Lengths:
+        """`count` lengths, each one of the file's."""
+        recorded = self._read(base / self.path)
+        return recorded[rng.integers(len(recorded), size=count)]
+
+    def _read(self, path: Path) -> Lengths:
+        text = read_text(path)
+        rows = csv.reader(text.lines)
+        header = next(rows)
+        if self.column not in header:
+            raise InputError(
+                "no such column",
+                where=f"{text.name}, line 1",
+                value=repr(self.column),
+                remedy=f"columns: {', '.join(header)}",
+            )
+        place = header.index(self.column)
+        values = []
+        for row in rows:
+            if len(row) <= place:
+                raise row_error(text.name, rows.line_num, "the row is cut short")
+            values.append(tokens(row[place], text.name, rows.line_num, self.column))
+        if not values:
+            raise InputError("the file has a header and no rows", where=text.name)
+        return np.array(values, dtype=np.int64)

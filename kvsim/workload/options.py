@@ -1,0 +1,68 @@
+"""What every kind of workload promises, and the options they all share."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field, NonNegativeFloat, PositiveInt
+
+from kvsim.errors import InputError
+from kvsim.options import Options
+from kvsim.request import Stream
+from kvsim.workload.choice import OneOf
+from kvsim.workload.max_tokens import MAX_TOKENS, MaxTokensOptions
+
+TokenLimit = PositiveInt | Literal["max_model_len"]
+
+
+class PriorityClass(Options):
+    """A share of the requests and the priority they bear; lower runs first."""
+
+    priority: int
+    share: NonNegativeFloat
+
+
+class WorkloadOptions(Options):
+    """Options of one workload kind; its fields are the keys beside `kind` in `[workload]`.
+
+    n: parallel samples per prompt. priorities: classes drawn at random by share (none: all 0).
+    max_tokens: the output length that clients declare.
+    """
+
+    n: PositiveInt = 1
+    priorities: tuple[PriorityClass, ...] = ()
+    max_tokens: Annotated[MaxTokensOptions, OneOf(MAX_TOKENS, "workload.max_tokens")] = Field(
+        default_factory=lambda: MAX_TOKENS.get("none")()
+    )
+
+    def generate(self, seed: int, *, base: Path, max_model_len: int | None) -> Stream:
+        """The requests, the same bits for the same seed.
+
+        base: the folder that relative paths start from (the scenario file's).
+        max_model_len: what `"max_model_len"` means in limits; None: nothing is known about it.
+        Raises InputError for files that cannot be used.
+        """
+        raise NotImplementedError(type(self).__name__)  # every registered kind overrides this
+
+
+def resolve_limit(limit: TokenLimit | None, max_model_len: int | None, where: str) -> int | None:
+    """A limit in tokens, at least 2 (one of prompt, one of output)."""
+    if limit == "max_model_len":
+        if max_model_len is None:
+            raise InputError(
+                "the model's longest sequence is not known here",
+                where=where,
+                remedy="give a number",
+            )
+        limit = max_model_len
+    if limit is not None and limit < 2:
+        raise InputError("no request fits", where=where, value=limit, limit="at least 2 tokens")
+    return limit
+
+
+def shares(weights: Sequence[float], where: str) -> list[float]:
+    """Weights scaled to sum to 1; InputError if they are all zero."""
+    total = sum(weights)
+    if not total > 0:
+        raise InputError("the shares sum to zero", where=where, limit="above 0")
+    return [weight / total for weight in weights]

@@ -1,0 +1,139 @@
+"""Conversations: each prompt holds the history, the next one comes after the answer and a pause.
+
+The content of a conversation is one range of token ids in the order it is said, so a later prompt
+is its shared prefix and one run that ends with the user's newest words.
+"""
+
+from pathlib import Path
+from typing import Annotated, NamedTuple
+
+import numpy as np
+from pydantic import PositiveInt
+
+from kvsim.request import Request, Stream, TokenRuns
+from kvsim.workload.arrivals import ARRIVALS, ArrivalOptions
+from kvsim.workload.arrivals.process import ps
+from kvsim.workload.choice import OneOf
+from kvsim.workload.clients import Clients
+from kvsim.workload.content import TokenIds, length_of
+from kvsim.workload.durations import DURATIONS, DurationOptions
+from kvsim.workload.lengths import LENGTHS, LengthOptions
+from kvsim.workload.options import TokenLimit, WorkloadOptions, resolve_limit
+from kvsim.workload.prefixes import PrefixPool, draw_prefixes
+from kvsim.workload.random import generator
+
+
+class Sessions(WorkloadOptions):
+    """`kind = "sessions"`: num_sessions conversations that start by `arrivals`.
+
+    turns: requests in a conversation. first_prompt: the user's first words (default: as `prompt`);
+    prompt: those of each later turn, on top of all that was said. output: each answer.
+    think: from an answer to the next request. prefixes: what the conversation begins with.
+    max_context: a conversation ends before the turn that would not fit, prompt and output.
+    In a closed loop a user starts the next conversation after the last answer of the one before.
+    """
+
+    num_sessions: PositiveInt
+    arrivals: Annotated[ArrivalOptions, OneOf(ARRIVALS, "workload.arrivals")]
+    turns: Annotated[LengthOptions, OneOf(LENGTHS, "workload.turns")]
+    first_prompt: Annotated[LengthOptions, OneOf(LENGTHS, "workload.first_prompt")] | None = None
+    prompt: Annotated[LengthOptions, OneOf(LENGTHS, "workload.prompt")]
+    output: Annotated[LengthOptions, OneOf(LENGTHS, "workload.output")]
+    think: Annotated[DurationOptions, OneOf(DURATIONS, "workload.think")]
+    prefixes: tuple[PrefixPool, ...] = ()
+    max_context: TokenLimit | None = None
+
+    def generate(self, seed: int, *, base: Path, max_model_len: int | None) -> Stream:
+        """Requests conversation by conversation, in order of the conversations' starts."""
+        count = self.num_sessions
+        limit = resolve_limit(self.max_context, max_model_len, "workload.max_context")
+        turns = self.turns.draw(count, generator(seed, "turns"), base)
+        total = int(turns.sum())
+        prompts = self.prompt.draw(total, generator(seed, "prompt"), base)
+        first = np.concatenate(([0], np.cumsum(turns)[:-1]))
+        opening = self.prompt if self.first_prompt is None else self.first_prompt
+        prompts[first] = opening.draw(count, generator(seed, "first_prompt"), base)
+        outputs = self.output.draw(total, generator(seed, "output"), base)
+        think_ps = ps(self.think.draw_s(total, generator(seed, "think"))).tolist()
+        schedule = self.arrivals.schedule(count, generator(seed, "arrivals"))
+        clients = Clients(self, total, seed)
+        ids = TokenIds()
+        prefixes = draw_prefixes(self.prefixes, count, seed, base, ids)
+        requests: list[Request] = []
+        last: list[str | None] = []
+        for session in range(count):
+            before = -1 if schedule.after is None else int(schedule.after[session])
+            start = _Start(
+                arrival_ps=int(schedule.arrival_ps[session]),
+                after=None if before < 0 else last[before],
+                think_ps=0 if schedule.think_ps is None else int(schedule.think_ps[session]),
+            )
+            here = slice(int(first[session]), int(first[session] + turns[session]))
+            made = _conversation(
+                f"s{session}",
+                start,
+                prefixes[session],
+                list(
+                    zip(prompts[here].tolist(), outputs[here].tolist(), think_ps[here], strict=True)
+                ),
+                ids,
+                limit,
+                clients,
+                here.start,
+            )
+            requests += made
+            last.append(made[-1].id if made else start.after)
+        notes = clients.notes(total)
+        if limit is not None:
+            cut = total - len(requests)
+            notes.append(f"left out {cut:,} of {total:,} turns that would pass {limit:,} tokens")
+        return Stream(tuple(requests), tuple(notes), {"seed": str(seed)})
+
+
+class _Start(NamedTuple):
+    """When a conversation's first request comes."""
+
+    arrival_ps: int
+    after: str | None
+    think_ps: int
+
+
+def _conversation(
+    name: str,
+    start: _Start,
+    prefix: TokenRuns,
+    turns: list[tuple[int, int, int]],
+    ids: TokenIds,
+    limit: int | None,
+    clients: Clients,
+    first_index: int,
+) -> list[Request]:
+    """The requests of one conversation; turns: (new prompt tokens, output tokens, pause after)."""
+    head = length_of(prefix)
+    content = ids.take(sum(prompt + output for prompt, output, _ in turns))
+    said, after, think_ps = 0, start.after, start.think_ps
+    requests: list[Request] = []
+    for turn, (prompt, drawn, pause_ps) in enumerate(turns):
+        output, max_tokens = clients.output(drawn)
+        if limit is not None and head + said + prompt + output > limit:
+            break
+        said += prompt
+        requests.append(
+            Request(
+                id=f"{name}.{turn}",
+                arrival_ps=start.arrival_ps,
+                prompt_tokens=head + said,
+                output_tokens=output,
+                max_tokens=max_tokens,
+                priority=clients.priority(first_index + turn),
+                n=clients.n,
+                prompt_runs=(*prefix, (content, said)),
+                output_start=content + said,
+                after=after,
+                think_ps=think_ps,
+                session=name,
+            )
+        )
+        said += output
+        after, think_ps = requests[-1].id, pause_ps
+    return requests

@@ -1,0 +1,51 @@
+"""A file of requests: by path, or by its name in the catalogue."""
+
+from pathlib import Path
+from typing import Self
+
+from pydantic import PositiveInt, model_validator
+
+from kvsim.options import Options
+from kvsim.workload.catalogue import locate
+from kvsim.workload.traces.reader import read_trace
+from kvsim.workload.traces.record import Trace
+
+
+class TraceSource(Options):
+    """Which file, and how to read it.
+
+    path: relative to the scenario; name: in the catalogue (downloaded on demand). format: found
+    by content if not named. hash_block_tokens: the trace's own block size, if not its format's
+    usual one. drop_failed: leave out rows without prompt or output. sort: put rows in order of
+    time.
+    """
+
+    path: Path | None = None
+    name: str | None = None
+    format: str | None = None
+    hash_block_tokens: PositiveInt | None = None
+    drop_failed: bool = False
+    sort: bool = False
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Self:
+        if (self.path is None) == (self.name is None):
+            raise ValueError("a trace takes either a path or a name out of the catalogue")
+        return self
+
+    def file(self, base: Path) -> Path:
+        """Where the file lies, fetched if need be."""
+        if self.path is not None:
+            return base / self.path
+        assert self.name is not None
+        return locate(self.name)
+
+    def read(self, file: Path) -> Trace:
+        """The rows of that file, checked."""
+        return read_trace(
+            file,
+            format=self.format,
+            hash_block_tokens=self.hash_block_tokens,
+            drop_failed=self.drop_failed,
+            sort=self.sort,
+        )

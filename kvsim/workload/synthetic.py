@@ -1,0 +1,131 @@
+"""Requests drawn from distributions, each on its own; conversations are in `sessions`."""
+
+from pathlib import Path
+from typing import Annotated, Self
+
+import numpy as np
+from pydantic import Field, PositiveInt, model_validator
+
+from kvsim.errors import InputError
+from kvsim.request import Request, Stream
+from kvsim.workload.arrivals import ARRIVALS, ArrivalOptions
+from kvsim.workload.choice import OneOf
+from kvsim.workload.clients import Clients
+from kvsim.workload.content import TokenIds, filled, length_of
+from kvsim.workload.cuts import clipped_lengths
+from kvsim.workload.lengths import LENGTHS, LengthOptions
+from kvsim.workload.lengths.distribution import Lengths
+from kvsim.workload.options import TokenLimit, WorkloadOptions, resolve_limit
+from kvsim.workload.pairs import DistributedPairs, Pairs, RecordedPairs
+from kvsim.workload.prefixes import PrefixPool, draw_prefixes
+from kvsim.workload.random import generator
+
+MOST_REDRAWS = 1000
+
+
+class Synthetic(WorkloadOptions):
+    """`kind = "synthetic"`: num_requests, lengths from `prompt` and `output` or from `lengths`.
+
+    correlation: between prompt and output (of a normal copula). prefixes come before the drawn
+    prompt and add to its length. Prompts without one are private. redraw_over: lengths whose sum
+    (prefix and all) is longer are drawn again; clip_to: they are cut.
+    """
+
+    num_requests: PositiveInt
+    arrivals: Annotated[ArrivalOptions, OneOf(ARRIVALS, "workload.arrivals")]
+    prompt: Annotated[LengthOptions, OneOf(LENGTHS, "workload.prompt")] | None = None
+    output: Annotated[LengthOptions, OneOf(LENGTHS, "workload.output")] | None = None
+    correlation: Annotated[float, Field(ge=-1, le=1)] = 0.0
+    lengths: RecordedPairs | None = None
+    prefixes: tuple[PrefixPool, ...] = ()
+    redraw_over: TokenLimit | None = None
+    clip_to: TokenLimit | None = None
+
+    @model_validator(mode="after")
+    def _lengths_once(self) -> Self:
+        if self.lengths is None and (self.prompt is None or self.output is None):
+            raise ValueError("prompt and output are both needed, or lengths instead of them")
+        if self.lengths is not None and (self.prompt or self.output or self.correlation):
+            raise ValueError("lengths excludes prompt, output and correlation")
+        if self.redraw_over and self.clip_to:
+            raise ValueError("redraw_over and clip_to exclude each other")
+        return self
+
+    def generate(self, seed: int, *, base: Path, max_model_len: int | None) -> Stream:
+        """num_requests requests in order of arrival."""
+        count, notes = self.num_requests, list[str]()
+        ids = TokenIds()
+        prefixes = draw_prefixes(self.prefixes, count, seed, base, ids)
+        before = np.array([length_of(runs) for runs in prefixes], dtype=np.int64)
+        prompts, outputs = self._lengths(before, seed, base, max_model_len, notes)
+        schedule = self.arrivals.schedule(count, generator(seed, "arrivals"))
+        clients = Clients(self, count, seed)
+        after = [-1] * count if schedule.after is None else schedule.after.tolist()
+        think = [0] * count if schedule.think_ps is None else schedule.think_ps.tolist()
+        requests = []
+        for index, (arrival_ps, prompt_tokens, output_tokens) in enumerate(
+            zip(schedule.arrival_ps.tolist(), prompts.tolist(), outputs.tolist(), strict=True)
+        ):
+            runs = prefixes[index] or None
+            if runs is not None:
+                runs = filled(runs, prompt_tokens, ids)
+            output, max_tokens = clients.output(output_tokens)
+            requests.append(
+                Request(
+                    id=f"r{index}",
+                    arrival_ps=arrival_ps,
+                    prompt_tokens=prompt_tokens,
+                    output_tokens=output,
+                    max_tokens=max_tokens,
+                    priority=clients.priority(index),
+                    n=clients.n,
+                    prompt_runs=runs,
+                    after=None if after[index] < 0 else f"r{after[index]}",
+                    think_ps=think[index],
+                )
+            )
+        notes += clients.notes(count)
+        return Stream(tuple(requests), tuple(notes), {"seed": str(seed)})
+
+    def _pairs(self, seed: int, base: Path) -> Pairs:
+        if self.lengths is not None:
+            return self.lengths.open(seed, base)
+        assert self.prompt is not None
+        assert self.output is not None
+        return DistributedPairs(self.prompt, self.output, self.correlation, seed, base)
+
+    def _lengths(
+        self, before: Lengths, seed: int, base: Path, max_model_len: int | None, notes: list[str]
+    ) -> tuple[Lengths, Lengths]:
+        """(prompts, outputs); prompts include the prefixes of lengths `before`."""
+        pairs = self._pairs(seed, base)
+        prompts, outputs = pairs.draw(len(before))
+        prompts = prompts + before
+        redraw_over = resolve_limit(self.redraw_over, max_model_len, "workload.redraw_over")
+        if redraw_over is not None:
+            again = np.flatnonzero(prompts + outputs > redraw_over)
+            notes.append(
+                f"drew {len(again):,} of {len(before):,} lengths again, over {redraw_over:,}"
+            )
+            for _ in range(MOST_REDRAWS):
+                if not len(again):
+                    break
+                fresh, outputs[again] = pairs.draw(len(again))
+                prompts[again] = fresh + before[again]
+                again = again[(prompts + outputs)[again] > redraw_over]
+            else:
+                raise InputError(
+                    f"no lengths within the limit after {MOST_REDRAWS} draws",
+                    where="workload.redraw_over",
+                    limit=redraw_over,
+                    remedy="shorten the lengths or use clip_to",
+                )
+        clip_to = resolve_limit(self.clip_to, max_model_len, "workload.clip_to")
+        if clip_to is not None:
+            long = np.flatnonzero(prompts + outputs > clip_to).tolist()
+            for index in long:
+                prompts[index], outputs[index] = clipped_lengths(
+                    int(prompts[index]), int(outputs[index]), clip_to
+                )
+            notes.append(f"clipped {len(long):,} of {len(before):,} requests to {clip_to:,} tokens")
+        return prompts, outputs

@@ -1,0 +1,193 @@
+"""A recorded trace, replayed: as it was, cut to a part, rescaled, or under other arrivals."""
+
+from hashlib import sha256
+from pathlib import Path
+from typing import Annotated, Self
+
+from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
+
+from kvsim.errors import InputError
+from kvsim.request import Request, Stream
+from kvsim.units import seconds_from_ps
+from kvsim.workload import cuts
+from kvsim.workload.arrivals import ARRIVALS, ArrivalOptions, Schedule
+from kvsim.workload.choice import OneOf
+from kvsim.workload.clients import Clients
+from kvsim.workload.content import TokenIds, runs_of_blocks
+from kvsim.workload.options import TokenLimit, WorkloadOptions, resolve_limit
+from kvsim.workload.random import generator
+from kvsim.workload.source import TraceSource
+from kvsim.workload.traces.record import Trace, TraceRow
+
+
+class TraceReplay(TraceSource, WorkloadOptions):
+    """`kind = "trace"`. What is done to the rows is done in this order, and noted.
+
+    start_s, end_s: the window [start_s, end_s) since the trace's first row. limit: its first rows.
+    drop_over, clip_to: longest prompt + output, in tokens or "max_model_len".
+    rate_scale: arrivals so many times as fast; rate_per_s: scaled to this mean rate.
+    arrivals: a process that replaces the trace's times (and supplies them to a lengths-only file).
+    The stream's clock starts with its first request.
+    """
+
+    start_s: NonNegativeFloat | None = None
+    end_s: PositiveFloat | None = None
+    limit: PositiveInt | None = None
+    drop_over: TokenLimit | None = None
+    clip_to: TokenLimit | None = None
+    rate_scale: PositiveFloat | None = None
+    rate_per_s: PositiveFloat | None = None
+    arrivals: Annotated[ArrivalOptions, OneOf(ARRIVALS, "workload.arrivals")] | None = None
+
+    @model_validator(mode="after")
+    def _one_clock(self) -> Self:
+        given = [key for key in ("rate_scale", "rate_per_s", "arrivals") if getattr(self, key)]
+        if len(given) > 1:
+            raise ValueError(f"{' and '.join(given)} exclude each other")
+        return self
+
+    def generate(self, seed: int, *, base: Path, max_model_len: int | None) -> Stream:
+        """The trace's requests."""
+        path = self.file(base)
+        trace = self.read(path)
+        rows, notes = self._cut(trace, max_model_len)
+        rows, schedule = self._timed(trace, rows, seed, notes)
+        clients = Clients(self, len(rows), seed)
+        requests = _requests(rows, schedule, trace.hash_block_tokens, clients)
+        digest = sha256(path.read_bytes()).hexdigest()
+        return Stream(
+            requests=tuple(requests),
+            notes=(*notes, *clients.notes(len(rows))),
+            source={"file": path.name, "sha256": digest, "format": trace.format, "seed": str(seed)},
+        )
+
+    def _cut(self, trace: Trace, max_model_len: int | None) -> tuple[list[TraceRow], list[str]]:
+        rows, notes = trace.rows, list(trace.notes)
+        if self.start_s is not None or self.end_s is not None:
+            if not trace.timed:
+                raise InputError("a file of lengths alone has no window", where=trace.name)
+            rows, note = cuts.window(trace, self.start_s, self.end_s)
+            notes.append(note)
+        if self.limit is not None:
+            rows, note = cuts.first(rows, self.limit)
+            notes.append(note)
+        drop_over = resolve_limit(self.drop_over, max_model_len, "workload.drop_over")
+        if drop_over is not None:
+            rows, note = cuts.drop_longer(rows, drop_over)
+            notes.append(note)
+        clip_to = resolve_limit(self.clip_to, max_model_len, "workload.clip_to")
+        if clip_to is not None:
+            rows, note = cuts.clip(rows, clip_to)
+            notes.append(note)
+        return rows, notes
+
+    def _timed(
+        self, trace: Trace, rows: list[TraceRow], seed: int, notes: list[str]
+    ) -> tuple[list[TraceRow], Schedule | None]:
+        """Rows on the stream's clock, and the process that starts them if there is one."""
+        if self.arrivals is not None:
+            starts = sum(row.follows is None for row in rows)
+            if trace.timed:
+                notes.append(f"{starts:,} of {len(rows):,} arrival times replaced")
+            return rows, self.arrivals.schedule(starts, generator(seed, "arrivals"))
+        if not trace.timed:
+            raise InputError(
+                "the file holds lengths and no times",
+                where=trace.name,
+                remedy="add [workload.arrivals], such as kind = 'poisson' with rate_per_s",
+            )
+        factor = self.rate_scale
+        if self.rate_per_s is not None:
+            factor = self.rate_per_s / cuts.rate_of(rows)
+        if factor is not None:
+            rows, note = cuts.speed_up(rows, factor)
+            notes.append(note)
+        zero = next(row.arrival_ps for row in rows if row.arrival_ps is not None)
+        if zero:
+            moved = [
+                row if row.arrival_ps is None else row._replace(arrival_ps=row.arrival_ps - zero)
+                for row in rows
+            ]
+            notes.append(f"clock starts {seconds_from_ps(zero):g} s into the trace's own")
+            return moved, None
+        return rows, None
+
+
+def _requests(
+    rows: list[TraceRow], schedule: Schedule | None, block_tokens: int | None, clients: Clients
+) -> list[Request]:
+    ids = [row.id for row in rows]
+    named = len(set(ids)) == len(ids) and None not in ids
+    names = [str(name) for name in ids] if named else [f"line{row.line}" for row in rows]
+    if len(set(names)) < len(names):
+        names = [f"r{index}" for index in range(len(rows))]
+    by_id = dict(zip(ids, names, strict=True))
+    highest = max((max(row.hash_ids) for row in rows if row.hash_ids), default=-1)
+    private = TokenIds((highest + 1) * (block_tokens or 1))
+    starts = _Starts(schedule)
+    requests = []
+    for index, (row, name) in enumerate(zip(rows, names, strict=True)):
+        follows = None if row.follows is None else by_id[row.follows]
+        if follows is None:
+            arrival_ps, after, think_ps = starts.next(row, name)
+        else:
+            arrival_ps, after, think_ps = starts.latest_ps, follows, row.delay_ps
+        output_tokens, max_tokens = clients.output(row.output_tokens)
+        runs = None
+        if row.hash_ids is not None and block_tokens is not None:
+            runs = runs_of_blocks(row.hash_ids, block_tokens, row.prompt_tokens, private)
+        requests.append(
+            Request(
+                id=name,
+                arrival_ps=arrival_ps,
+                prompt_tokens=row.prompt_tokens,
+                output_tokens=output_tokens,
+                max_tokens=max_tokens,
+                priority=clients.priority(index),
+                n=clients.n,
+                prompt_runs=runs,
+                after=after,
+                think_ps=think_ps,
+                session=row.session,
+            )
+        )
+        starts.ended(row, name)
+    return requests
+
+
+class _Starts:
+    """When the rows start that follow nobody: as recorded, or by a schedule.
+
+    In a closed loop a row starts when the whole conversation before it has ended.
+    """
+
+    def __init__(self, schedule: Schedule | None) -> None:
+        self._schedule = schedule
+        self._count = 0
+        self._last_of: list[str] = []
+        self._chain_of: dict[str, int] = {}
+        self.latest_ps = 0
+
+    def next(self, row: TraceRow, name: str) -> tuple[int, str | None, int]:
+        """(arrival, after, think) of the next start."""
+        index, self._count = self._count, self._count + 1
+        if self._schedule is None:
+            assert row.arrival_ps is not None
+            self.latest_ps = row.arrival_ps
+            return row.arrival_ps, None, 0
+        self._last_of.append(name)
+        self.latest_ps = int(self._schedule.arrival_ps[index])
+        if self._schedule.after is None or self._schedule.think_ps is None:
+            return self.latest_ps, None, 0
+        before = int(self._schedule.after[index])
+        after = None if before < 0 else self._last_of[before]
+        return self.latest_ps, after, int(self._schedule.think_ps[index])
+
+    def ended(self, row: TraceRow, name: str) -> None:
+        """`name` is now the newest of its conversation."""
+        if self._schedule is None:
+            return
+        chain = self._chain_of.get(row.follows or "", self._count - 1)
+        if row.id is not None:
+            self._chain_of[row.id] = chain
+        self._last_of[chain] = name

@@ -1,0 +1,183 @@
+"""Coding-agent sessions (github.com/callanjfox/kv-cache-tester): one JSON object a session, one a
+line or a single one in the file.
+
+Each request follows the answer to the session's one before, after its `think_time`, or else after
+t minus the earlier t and its `api_time`. Nested requests of sub-agents follow the request that
+started them, and the session goes on when the one that ended last is done. A session starts at its
+first t; `[workload.arrivals]` sets when sessions start instead.
+"""
+
+import json
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from pydantic import PositiveInt
+
+from kvsim.units import PS_PER_S
+from kvsim.workload.text import Text, json_object, row_error, scaled_time, whole_number
+from kvsim.workload.traces.format import DELAYS, HASHES, SESSIONS, HashedFormat, Rows
+from kvsim.workload.traces.json_lines import hash_ids, length, required
+from kvsim.workload.traces.record import Trace, TraceRow
+from kvsim.workload.traces.units import decimal_text
+
+
+class AgentSessions(HashedFormat):
+    """hash_block_tokens: tokens per hash id where a session does not tell its block_size.
+
+    Ids are of complete blocks alone, and local to their session unless its hash_id_scope is
+    "global".
+    """
+
+    needs = frozenset()
+    carries = frozenset({HASHES, SESSIONS, DELAYS})
+    example = '{"id": ..., "block_size": 64, "requests": [{"t": s, "in": tokens, "out": tokens, ...'
+    hash_block_tokens: PositiveInt = 64
+
+    @classmethod
+    def sniff(cls, lines: list[str]) -> bool:
+        """By an object that holds requests."""
+        head = "".join(lines[:20])
+        return (
+            lines[0].lstrip().startswith("{") and '"requests"' in head and '"in"' in "".join(lines)
+        )
+
+    def read(self, text: Text) -> Rows:
+        """Session by session."""
+        return Rows(self._rows(text))
+
+    def write(self, trace: Trace) -> Iterator[str]:
+        """A line for each session, in order of their first rows."""
+        sessions: dict[str, list[TraceRow]] = {}
+        for index, row in enumerate(trace.rows):
+            sessions.setdefault(row.session or f"{trace.name}/{index}", []).append(row)
+        block = trace.hash_block_tokens or self.hash_block_tokens
+        for name, rows in sessions.items():
+            head = f'"id": {json.dumps(name)}, "block_size": {block}, "hash_id_scope": "global"'
+            yield "{" + f'{head}, "requests": [{", ".join(_requests(rows, block))}]' + "}"
+
+    def _rows(self, text: Text) -> Iterator[TraceRow]:
+        next_id = 0
+        for line, session in _sessions(text):
+            block = session.get("block_size", self.hash_block_tokens)
+            if block != self.hash_block_tokens:
+                raise row_error(
+                    text.name,
+                    line,
+                    "a session with another block size",
+                    block,
+                    f"{self.hash_block_tokens}",
+                    "set hash_block_tokens",
+                )
+            name = str(required(session, "id", text.name, line))
+            scope = session.get("hash_id_scope", "local")
+            reader = _Session(text.name, line, name, block, 0 if scope == "global" else next_id)
+            yield from reader.rows(required(session, "requests", text.name, line), None)
+            next_id = max(next_id, reader.largest_id + 1)
+
+
+class _Done(NamedTuple):
+    """The request that the next one follows: its id, its t and how long its answer took."""
+
+    id: str
+    at_ps: int
+    took_ps: int
+
+
+class _Session:
+    """Reads one session's requests, nested ones included."""
+
+    def __init__(self, file: str, line: int, name: str, block: int, first_id: int) -> None:
+        self._file, self._line, self._name, self._block = file, line, name, block
+        self._first_id = first_id
+        self.largest_id = first_id - 1
+        self._count = 0
+        self.last: _Done | None = None
+
+    def rows(self, requests: object, before: _Done | None) -> Iterator[TraceRow]:
+        """The rows of a list of requests, the first after `before`; sets `last`."""
+        if not isinstance(requests, list):
+            raise row_error(self._file, self._line, "requests is not a list", requests)
+        for request in requests:
+            if not isinstance(request, dict):
+                raise row_error(self._file, self._line, "a request is not an object", request)
+            if "requests" in request:
+                yield from self.rows(request["requests"], before)
+                ended = self.last
+                if ended is not None and (before is None or ended.at_ps >= before.at_ps):
+                    before = ended
+                continue
+            row, before = self._row(request, before)
+            yield row
+        self.last = before
+
+    def _row(self, request: dict[str, Any], before: _Done | None) -> tuple[TraceRow, _Done]:
+        self._count += 1
+        where = f"requests[{self._count}]"
+        prompt = length(request, "in", self._file, self._line)
+        output = whole_number(request.get("out"), self._file, self._line, f"{where}.out", 0)
+        at, think, took = (
+            self._time(request, key, where) for key in ("t", "think_time", "api_time")
+        )
+        start = 0 if at is None else at
+        if think is None and before is not None:
+            if start < before.at_ps:
+                raise row_error(self._file, self._line, f"{where}.t goes back", request.get("t"))
+            think = start - before.at_ps - before.took_ps
+        ids = hash_ids(request.get("hash_ids"), prompt, self._block, self._file, self._line)
+        if ids is not None:
+            ids = tuple(self._first_id + local for local in ids)
+            self.largest_id = max(self.largest_id, *ids, -1)
+        name = f"{self._name}/{self._count}"
+        row = TraceRow(
+            self._line,
+            start if before is None else None,
+            prompt,
+            output,
+            ids,
+            id=name,
+            session=self._name,
+            follows=None if before is None else before.id,
+            delay_ps=0 if before is None else max(think or 0, 0),
+        )
+        return row, _Done(name, start, took or 0)
+
+    def _time(self, request: dict[str, Any], key: str, where: str) -> int | None:
+        value = request.get(key)
+        if value is None:
+            return None
+        return scaled_time(value, PS_PER_S, self._file, self._line, f"{where}.{key}")
+
+
+def _sessions(text: Text) -> Iterator[tuple[int, dict[str, Any]]]:
+    """(line, session): one a line, or the whole file one object."""
+    if len(text.lines) > 1 and not _complete(text.lines[0]):
+        yield 1, json_object("\n".join(text.lines), text.name, 1)
+        return
+    for line, content in enumerate(text.lines, 1):
+        yield line, json_object(content, text.name, line)
+
+
+def _complete(line: str) -> bool:
+    try:
+        json.loads(line)
+    except ValueError:
+        return False
+    return True
+
+
+def _requests(rows: list[TraceRow], block: int) -> Iterator[str]:
+    """A session's requests as JSON objects; a later row's time becomes a think time."""
+    at = 0
+    for index, row in enumerate(rows):
+        delay = row.delay_ps
+        if row.arrival_ps is not None:
+            at, delay = row.arrival_ps, row.arrival_ps - at
+        else:
+            at += delay
+        parts = [f'"t": {decimal_text(at, PS_PER_S)}']
+        if index:
+            parts.append(f'"think_time": {decimal_text(delay, PS_PER_S)}')
+        parts += [f'"in": {row.prompt_tokens}', f'"out": {row.output_tokens}']
+        if row.hash_ids is not None:
+            parts.append(f'"hash_ids": {list(row.hash_ids[: row.prompt_tokens // block])}')
+        yield "{" + ", ".join(parts) + "}"

@@ -1,0 +1,101 @@
+"""AIPerf's mooncake_trace (github.com/ai-dynamo/aiperf): Mooncake's fields, sessions, delays.
+
+The first record of a session has a timestamp; a later one has either a timestamp, or a `delay` in
+milliseconds after the answer to the session's record before. Each record's input_length is taken
+as its whole prompt.
+"""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from pydantic import PositiveInt
+
+from kvsim.errors import InputError
+from kvsim.units import PS_PER_MS
+from kvsim.workload.text import Text, row_error, scaled_time
+from kvsim.workload.traces import mooncake_fields
+from kvsim.workload.traces.format import DELAYS, HASHES, SESSIONS, HashedFormat, Rows
+from kvsim.workload.traces.json_lines import first_objects, hash_ids, length, numbered_objects
+from kvsim.workload.traces.record import Trace, TraceRow
+from kvsim.workload.traces.units import decimal_text
+
+
+class AIPerf(HashedFormat):
+    """hash_block_tokens: tokens per hash id."""
+
+    needs = frozenset()
+    carries = frozenset({HASHES, SESSIONS, DELAYS})
+    example = '{"session_id": ..., "delay": ms, ' + mooncake_fields.KEYS[1:]
+    hash_block_tokens: PositiveInt = 512
+
+    @classmethod
+    def sniff(cls, lines: list[str]) -> bool:
+        """By its keys: a session or a delay beside the lengths."""
+        records = first_objects(lines)
+        lengths = {"input_length", "output_length"}
+        return bool(records) and all(
+            lengths <= set(record) and ("session_id" in record or "delay" in record)
+            for record in records
+        )
+
+    def read(self, text: Text) -> Rows:
+        """One record a line."""
+        return Rows(_rows(text, self.hash_block_tokens))
+
+    def write(self, trace: Trace) -> Iterator[str]:
+        """A row that follows must come after the row it follows, the last of its session."""
+        newest: dict[str, str | None] = {}
+        for row in trace.rows:
+            parts = []
+            if row.session is not None:
+                parts.append(f'"session_id": {json.dumps(row.session)}')
+            if row.follows is not None:
+                if row.session is None or newest.get(row.session) != row.follows:
+                    raise InputError(
+                        "the aiperf format can only follow the session's row before",
+                        where=f"source line {row.line}",
+                    )
+                parts.append(f'"delay": {decimal_text(row.delay_ps, PS_PER_MS)}')
+            elif row.arrival_ps is not None:
+                parts.append(f'"timestamp": {decimal_text(row.arrival_ps, PS_PER_MS)}')
+            if row.session is not None:
+                newest[row.session] = row.id
+            yield "{" + ", ".join([*parts, mooncake_fields.fields(row)]) + "}"
+
+
+def _rows(text: Text, block_tokens: int) -> Iterator[TraceRow]:
+    newest: dict[str, str] = {}
+    for line, record in numbered_objects(text):
+        name, session = f"r{line}", _session(record, text.name, line)
+        follows = None if session is None else newest.get(session)
+        time, delay = record.get("timestamp"), record.get("delay")
+        if time is not None and delay:
+            raise row_error(text.name, line, "a record has a timestamp or a delay, not both")
+        if follows is None and delay:
+            raise row_error(text.name, line, "a delay, but no record of its session before it")
+        if time is not None:
+            follows = None
+        if session is not None:
+            newest[session] = name
+        prompt = length(record, "input_length", text.name, line)
+        yield TraceRow(
+            line,
+            None if time is None else scaled_time(time, PS_PER_MS, text.name, line, "timestamp"),
+            prompt,
+            length(record, "output_length", text.name, line),
+            hash_ids(record.get("hash_ids"), prompt, block_tokens, text.name, line),
+            id=name,
+            session=session,
+            follows=follows,
+            delay_ps=scaled_time(delay or 0, PS_PER_MS, text.name, line, "delay"),
+        )
+
+
+def _session(record: dict[str, Any], name: str, line: int) -> str | None:
+    session = record.get("session_id")
+    if session is None or isinstance(session, str):
+        return session
+    if type(session) is int:
+        return str(session)
+    raise row_error(name, line, "session_id is not a name", session)

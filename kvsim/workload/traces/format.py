@@ -1,0 +1,60 @@
+"""What a trace format answers: whose file is this, its rows, and the same rows written.
+
+The checks that hold for all formats are in `reader`; a format knows its own columns alone.
+"""
+
+from abc import abstractmethod
+from collections.abc import Iterator
+from typing import ClassVar, NamedTuple
+
+from kvsim.errors import InputError
+from kvsim.options import Options
+from kvsim.workload.text import Text
+from kvsim.workload.traces.record import Trace, TraceRow
+
+TIMES, HASHES, SESSIONS, DELAYS = "arrival times", "hash ids", "sessions", "delays"
+
+
+class Rows(NamedTuple):
+    """What a format found: its rows, still unchecked; the wall clock at time 0 in ps since 1970."""
+
+    rows: Iterator[TraceRow]
+    origin_ps: int | None = None
+
+
+class TraceFormat(Options):
+    """A trace format; its fields are the options that reading or writing it takes.
+
+    needs: what a trace must hold to be written so. carries: what else the format can hold.
+    example: its header or keys, for messages.
+    """
+
+    needs: ClassVar[frozenset[str]] = frozenset({TIMES})
+    carries: ClassVar[frozenset[str]] = frozenset()
+    example: ClassVar[str]
+
+    @classmethod
+    @abstractmethod
+    def sniff(cls, lines: list[str]) -> bool:
+        """Whether a file of these lines (at least one) is of this format. Never raises."""
+
+    @abstractmethod
+    def read(self, text: Text) -> Rows:
+        """The rows in file order; InputError for a line that is not as the format has it."""
+
+    @abstractmethod
+    def write(self, trace: Trace) -> Iterator[str]:
+        """The lines of a file with the same rows; `needs` is met. InputError for a row that the
+        format cannot hold.
+        """
+
+
+class HashedFormat(TraceFormat):
+    """A format with hashed prompt blocks; the last block may be cut short."""
+
+    hash_block_tokens: int
+
+
+def not_carried(row: TraceRow, format: str, what: str) -> InputError:
+    """A row that a format has no way to write."""
+    return InputError(f"the {format} format cannot carry {what}", where=f"source line {row.line}")

@@ -1,0 +1,99 @@
+"""Qwen-Bailian (github.com/alibaba-edu/qwen-bailian-usagetraces-anon): conversations in seconds,
+ids of 16-token blocks. Each record covers its whole prompt, at the time it really came.
+"""
+
+import json
+from collections.abc import Iterator
+
+from pydantic import PositiveInt
+
+from kvsim.units import PS_PER_S
+from kvsim.workload.text import Text, row_error, scaled_time
+from kvsim.workload.traces.format import HASHES, SESSIONS, HashedFormat, Rows
+from kvsim.workload.traces.json_lines import (
+    first_objects,
+    hash_ids,
+    length,
+    numbered_objects,
+    required,
+)
+from kvsim.workload.traces.record import Trace, TraceRow
+from kvsim.workload.traces.units import decimal_text
+
+KEYS = ("chat_id", "parent_chat_id", "timestamp", "input_length", "output_length")
+ROOT = -1
+
+
+class QwenBailian(HashedFormat):
+    """hash_block_tokens: tokens per hash id."""
+
+    carries = frozenset({HASHES, SESSIONS})
+    example = (
+        '{"chat_id": 1, "parent_chat_id": -1, "timestamp": s, "input_length": tokens, '
+        '"output_length": tokens, "type": "text", "turn": 1, "hash_ids": [...]}'
+    )
+    hash_block_tokens: PositiveInt = 16
+
+    @classmethod
+    def sniff(cls, lines: list[str]) -> bool:
+        """By its keys."""
+        records = first_objects(lines)
+        return bool(records) and all(set(KEYS) <= set(record) for record in records)
+
+    def read(self, text: Text) -> Rows:
+        """session: the chat a conversation began with. labels: parent, type, turn."""
+        return Rows(_rows(text, self.hash_block_tokens))
+
+    def write(self, trace: Trace) -> Iterator[str]:
+        """Rows of other formats are numbered; a session's row has the one before as its parent."""
+        newest: dict[str, tuple[int, int]] = {}
+        for index, row in enumerate(trace.rows):
+            assert row.arrival_ps is not None
+            if trace.format == "qwen-bailian":
+                chat, (parent, kind, turn) = str(row.id), row.labels
+            else:
+                before = (ROOT, 0) if row.session is None else newest.get(row.session, (ROOT, 0))
+                chat, parent, kind, turn = str(index), str(before[0]), "text", str(before[1] + 1)
+                if row.session is not None:
+                    newest[row.session] = (index, before[1] + 1)
+            ids = [] if row.hash_ids is None else [f'"hash_ids": {list(row.hash_ids)}']
+            inside = [
+                f'"chat_id": {chat}',
+                f'"parent_chat_id": {parent}',
+                f'"timestamp": {decimal_text(row.arrival_ps, PS_PER_S)}',
+                f'"input_length": {row.prompt_tokens}',
+                f'"output_length": {row.output_tokens}',
+                f'"type": {json.dumps(kind)}',
+                f'"turn": {turn}',
+                *ids,
+            ]
+            yield "{" + ", ".join(inside) + "}"
+
+
+def _rows(text: Text, block_tokens: int) -> Iterator[TraceRow]:
+    roots: dict[int, str] = {}
+    for line, record in numbered_objects(text):
+        chat, parent = (
+            _number(required(record, key, text.name, line), key, text.name, line)
+            for key in KEYS[:2]
+        )
+        root = roots[chat] = str(chat) if parent == ROOT else roots.get(parent, str(parent))
+        prompt = length(record, "input_length", text.name, line)
+        time = required(record, "timestamp", text.name, line)
+        turn = _number(record.get("turn", 1), "turn", text.name, line)
+        yield TraceRow(
+            line,
+            scaled_time(time, PS_PER_S, text.name, line, "timestamp"),
+            prompt,
+            length(record, "output_length", text.name, line),
+            hash_ids(record.get("hash_ids"), prompt, block_tokens, text.name, line),
+            id=str(chat),
+            session=root,
+            labels=(str(parent), str(record.get("type", "text")), str(turn)),
+        )
+
+
+def _number(value: object, key: str, name: str, line: int) -> int:
+    if type(value) is not int:
+        raise row_error(name, line, f"{key} is not a whole number", value)
+    return value
