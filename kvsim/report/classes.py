@@ -1,11 +1,11 @@
 """The ten classes of the ledger as a reader meets them: a colour, a texture and a plain sentence.
 
 The hues are Okabe and Ito's, which people with any colour vision can tell apart (Okabe and Ito,
-"Color Universal Design", 2008): blue works, warm hues are held and wasted, greys are free. The two
-greys that hurt carry a texture as well, so that they survive a black-and-white printer.
+"Color Universal Design", 2008): blue works, warm hues are held and wasted, greys are free. External
+fragmentation is free and lost at once, so it is grey with a hatch.
 """
 
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 Family = Literal["working", "held, not working", "free"]
 
@@ -14,7 +14,7 @@ class ClassLook(NamedTuple):
     """How one ledger class is drawn and explained.
 
     name: the ledger's. family: what it is good for. colour, ink: fill, and the text that reads on
-    it. pattern: plotly's name of its texture, empty for none. meaning: one sentence for a student.
+    it. pattern: plotly's name of its hatch, empty for none. meaning: one sentence for a student.
     """
 
     name: str
@@ -100,9 +100,9 @@ LOOKS: tuple[ClassLook, ...] = (
     ClassLook(
         "short",
         "free",
-        "#cfcfcf",
+        "#b0b4b8",
         "#1a1a1a",
-        ".",
+        "",
         "Free, but too little for the next request in the queue, which has to wait.",
     ),
     ClassLook(
@@ -117,12 +117,25 @@ LOOKS: tuple[ClassLook, ...] = (
 
 LOOK = {look.name: look for look in LOOKS}
 
-PATTERN_INK = "#6b2b2b"
+HATCH_INK = "#8a3b3b"
 
 # Paul Tol's "muted" scheme, for telling runs apart where the classes' hues would mislead; the dash
 # tells them apart without any colour.
 RUN_COLOURS = ("#882255", "#44aa99", "#332288", "#999933", "#cc6677", "#117733", "#aa4499")
-RUN_DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
+RUN_DASHES = ("solid", "10px,3px", "3px,2px", "10px,3px,2px,3px")
+
+
+def hatch(look: ClassLook) -> dict[str, Any] | None:
+    """Plotly's `pattern` of a class; None for a plain fill."""
+    if not look.pattern:
+        return None
+    return {
+        "shape": look.pattern,
+        "bgcolor": look.colour,
+        "fgcolor": HATCH_INK,
+        "size": 7,
+        "solidity": 0.12,
+    }
 
 
 def run_line(index: int) -> dict[str, str]:

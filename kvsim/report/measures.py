@@ -91,6 +91,10 @@ MEASURES: dict[str, Measure] = {
         "End to end, median", "E2E p50", _at("e2e_s", "p50"), numbers.seconds,
         "lower", "From arrival to the last output token.", always=True,
     ),
+    "e2e_p99": Measure(
+        "End to end, p99", "E2E p99", _at("e2e_s", "p99"), numbers.seconds,
+        "lower", "99 of 100 requests were done sooner.", always=True,
+    ),
     "preemptions": Measure(
         "Preemptions", "preempted", _at("preemptions"), numbers.count,
         "lower", "How often a running sequence lost its memory to let the others go on.",

@@ -1,7 +1,10 @@
 """The page: one HTML file with everything in it, which opens offline and can be sent to anyone."""
 
 import json
+import re
 from typing import Any, NamedTuple
+
+from markupsafe import Markup, escape
 
 from kvsim.report.classes import LOOKS
 from kvsim.report.figures import FIGURES
@@ -27,10 +30,10 @@ class _Drawn(NamedTuple):
 def make_page(result: ResultLike) -> str:
     """The whole report as HTML (about 5 MB, nearly all of it plotly.js). Loads nothing."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
-    from markupsafe import Markup
     from plotly.offline import get_plotlyjs
 
     runs = [run.summary for run in result.runs]
+    labels = [run["label"] for run in runs]
     environment = Environment(
         loader=PackageLoader("kvsim.report", "."),
         autoescape=True,
@@ -38,13 +41,13 @@ def make_page(result: ResultLike) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters["marked"] = lambda text: Markup(_marked(text, labels))  # noqa: S704 - escaped
     return environment.get_template("page.html").render(
-        title=f"Where the KV memory went: {listed([run['label'] for run in runs])}",
+        title=f"Where the KV memory went: {listed(labels)}",
         facts=_facts(result),
         words=paragraphs(result),
         looks=LOOKS,
-        shares=[run["memory"]["time_mean"] for run in runs],
-        labels=[run["label"] for run in runs],
+        labels=labels,
         table=_table(runs),
         figures=_figures(result),
         version=result.summary()["kvsim"],
@@ -96,6 +99,14 @@ def _facts(result: ResultLike) -> list[tuple[str, str]]:
         ("seed", str(scenario.get("seed", 0))),
     ]
     return [(label, value) for label, value in found if value]
+
+
+def _marked(text: str, labels: list[str]) -> str:
+    """The text as safe HTML: labels stand out, and no line breaks between a number and its unit."""
+    glued = re.sub(r"(?<=\d) (?=%|[A-Za-zµ]{1,3}\b)", "\N{NO-BREAK SPACE}", str(escape(text)))
+    longest_first = sorted((str(escape(label)) for label in labels), key=len, reverse=True)
+    pattern = "|".join(re.escape(label) for label in longest_first)
+    return re.sub(rf"(?<![\w-])(?:{pattern})(?![\w-])", r"<strong>\g<0></strong>", glued)
 
 
 def _name(table: object, *keys: str) -> str:

@@ -1,9 +1,9 @@
 """The memory series, thinned to what a screen can show, without lying.
 
-A row of the series stands for steps of equal length over which each class moves in a straight line
-from its first value to its last. The drawing gets one point per bucket of time: the exact
-time-weighted mean over the bucket, beside the lowest and highest value in it. No spike is lost, and
-areas on the screen are byte-seconds.
+A row of the series is read as a straight line from its value at the row's first step to that at its
+last. The drawing gets one point per bucket of time: the time-weighted mean of those lines over the
+bucket, beside the lowest and highest value in it. No spike is lost, and areas on the screen are
+byte-seconds.
 """
 
 from typing import TYPE_CHECKING, NamedTuple
@@ -22,12 +22,11 @@ Floats = NDArray[np.float64]
 class Buckets(NamedTuple):
     """A series in b buckets of time.
 
-    edges_s: (b + 1,) seconds. busy: (b,) the share of each bucket in which steps ran. mean, low,
-    high: (b, c), one column a quantity, over the time in which steps ran; 0 where none did.
+    edges_s: (b + 1,) seconds. mean, low, high: (b, c), one column a quantity, over the time that
+    was recorded; 0 where none was.
     """
 
     edges_s: Floats
-    busy: Floats
     mean: Floats
     low: Floats
     high: Floats
@@ -64,9 +63,8 @@ def bucketed(
     inside = (part * lengths[row])[:, None] * (begin[row] + slope[row] * part[:, None] / 2)
     time = np.diff(times_before[row] + part * lengths[row])
     area = np.diff(areas_before[row] + inside, axis=0)
-    width = edges[1] - edges[0]
-    # Differences of long sums leave dust where no step ran at all.
-    ran = time > 1e-9 * width
+    # Differences of long sums leave dust where nothing was recorded at all.
+    ran = time > 1e-9 * (edges[1] - edges[0])
 
     # The extremes lie where a row begins, where it ends, or where an edge cuts it.
     low = np.full((buckets, begin.shape[1]), np.inf)
@@ -87,4 +85,4 @@ def bucketed(
     mean[ran] = area[ran] / time[ran, None]
     low[~ran], high[~ran] = 0.0, 0.0
     # Rounding may put a mean a hair outside what it is the mean of.
-    return Buckets(edges, np.where(ran, time / width, 0.0), np.clip(mean, low, high), low, high)
+    return Buckets(edges, np.clip(mean, low, high), low, high)

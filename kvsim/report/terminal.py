@@ -1,4 +1,4 @@
-"""The short report: two tables for the terminal, and the words."""
+"""The short report: three narrow tables for the terminal, and the words."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -13,16 +13,17 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-OUTCOME = (
+_WORK = (
     *("finished", "rejected", "makespan", "requests_per_s", "tokens_per_s", "running"),
-    *("ttft_p50", "ttft_p99", "tpot_p50", "preemptions", "copied", "hits"),
+    *("preemptions", "copied", "hits"),
 )
+_WAITS = ("ttft_p50", "ttft_p99", "tpot_p50", "tpot_p99", "e2e_p50", "e2e_p99")
 
 
 def print_result(result: ResultLike, console: "Console") -> None:
-    """Print the outcome, where the memory went and what it means: one row a run."""
+    """Print the work done, the waits, where the memory went and what it means; a row a run."""
     runs = [run.summary for run in result.runs]
-    for table in (outcome_table(runs), memory_table(runs)):
+    for table in (_measures(_WORK, runs), _measures(_WAITS, runs), _memory(runs)):
         console.print(table)
         console.print()
     for paragraph in paragraphs(result):
@@ -30,9 +31,9 @@ def print_result(result: ResultLike, console: "Console") -> None:
         console.print()
 
 
-def outcome_table(runs: Sequence[Summary]) -> "Table":
-    """The key numbers, one row a run; what reads best in a column is bold."""
-    table, measures = _table(), shown(OUTCOME, runs)
+def _measures(names: Sequence[str], runs: Sequence[Summary]) -> "Table":
+    """Key numbers, one row a run; what reads best in a column is bold."""
+    table, measures = _table(), shown(names, runs)
     for measure in measures:
         table.add_column(measure.short, justify="right")
     bests = [best(measure, runs) for measure in measures]
@@ -44,11 +45,11 @@ def outcome_table(runs: Sequence[Summary]) -> "Table":
     return table
 
 
-def memory_table(runs: Sequence[Summary]) -> "Table":
+def _memory(runs: Sequence[Summary]) -> "Table":
     """The ledger's time-mean in per cent of the pool, one row a run; classes that occur."""
     shares = [run["memory"]["time_mean"] for run in runs]
     looks = [look for look in LOOKS if any(share[look.name] for share in shares)]
-    table = _table("of the pool, mean over time")
+    table = _table("pool, mean")
     for look in looks:
         table.add_column(look.name, justify="right")
     for run, share in zip(runs, shares, strict=True):
@@ -60,7 +61,7 @@ def _table(first: str = "") -> "Table":
     from rich import box
     from rich.table import Table
 
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
     table.add_column(first, style="bold", overflow="fold")
     return table
 

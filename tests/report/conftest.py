@@ -235,3 +235,9 @@ def odd_result(request: pytest.FixtureRequest) -> StoredResult:
 def result() -> StoredResult:
     """Three allocators over the same 120 requests."""
     return ODD_RESULTS["three allocators"]
+
+
+@pytest.fixture(scope="session")
+def hostile() -> StoredResult:
+    """A run whose label would like to be HTML."""
+    return ODD_RESULTS["hostile label"]

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, ClassVar
 
 from kvsim.memory.ledger import CLASSES
-from kvsim.report.classes import LOOKS, PATTERN_INK
+from kvsim.report.classes import LOOKS, hatch
 from kvsim.report.figure import INK, Figure, compact, heading, style, time_unit
 from kvsim.report.series import bucketed
 from kvsim.results.store import ResultLike, RunLike
@@ -87,8 +87,7 @@ def _panel(figure: "go.Figure", run: RunLike, row: int, unit_s: float) -> None:
             line={"shape": "hvh"},
             stackgroup=f"{row}",
             fillcolor=look.colour,
-            fillpattern={"shape": look.pattern, "fgcolor": PATTERN_INK, "bgcolor": look.colour,
-                         "size": 6, "solidity": 0.2} if look.pattern else None,
+            fillpattern=hatch(look),
             hovertemplate="%{y:.1f} % (at most %{customdata[0]:.1f} %)",
             row=row,
             col=1,

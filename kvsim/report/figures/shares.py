@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, ClassVar
 
-from kvsim.report.classes import LOOKS, PATTERN_INK
+from kvsim.report.classes import LOOKS, hatch
 from kvsim.report.figure import Figure, heading, style
 from kvsim.report.numbers import percent, size
 from kvsim.results.store import ResultLike
@@ -11,15 +11,16 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
 
 _ROW_PX = 74
+_TICKS = [0.0, 0.25, 0.5, 0.75, 1.0]
 
 
 class Shares(Figure):
     """The time-mean of the ledger, run beside run."""
 
-    title: ClassVar[str] = "Where the memory went"
+    title: ClassVar[str] = "The pool, on average"
     note: ClassVar[str] = (
-        "Each bar is the whole pool, averaged over time. Blue did the work; the warm colours were "
-        "held without working; the greys were free."
+        "Each bar is the whole pool, averaged over the run. Blue did the work, the warm colours "
+        "were held without working, the greys were free."
     )
     nothing: ClassVar[str] = "No run took any time, so there is no average to draw."
 
@@ -27,7 +28,7 @@ class Shares(Figure):
         """Horizontal bars, the first run on top; each bar's segments sum to 1."""
         import plotly.graph_objects as go
 
-        runs = [run for run in result.runs if run.summary["memory"]["time_mean"]]
+        runs = [run for run in result.runs if any(run.summary["memory"]["time_mean"].values())]
         if not runs:
             return None
         figure = go.Figure()
@@ -44,12 +45,7 @@ class Shares(Figure):
                 marker={
                     "color": look.colour,
                     "line": {"color": "#ffffff", "width": 1},
-                    "pattern": {
-                        "shape": look.pattern,
-                        "fgcolor": PATTERN_INK,
-                        "size": 6,
-                        "solidity": 0.2,
-                    },
+                    "pattern": hatch(look),
                 },
                 text=[percent(share) for share in shares],
                 textposition="inside",
@@ -72,7 +68,7 @@ class Shares(Figure):
             bargap=0.45,
             showlegend=False,
             uniformtext={"minsize": 11, "mode": "hide"},
-            margin={"l": 8, "r": 16, "t": 4, "b": 36},
+            margin={"l": 12, "r": 20, "t": 4, "b": 36},
             annotations=[
                 {
                     **heading(run.label, axis="y", above_px=0),
@@ -82,6 +78,11 @@ class Shares(Figure):
                 for index, run in enumerate(runs)
             ],
         )
-        figure.update_xaxes(range=[0, 1], tickformat=".0%", dtick=0.25)
+        figure.update_xaxes(
+            range=[0, 1],
+            ticklabeloverflow="allow",
+            tickvals=_TICKS,
+            ticktext=[percent(tick) for tick in _TICKS],
+        )
         figure.update_yaxes(visible=False, autorange=False, range=[len(runs) - 0.6, -0.75])
         return figure

@@ -1,0 +1,96 @@
+import json
+import math
+
+import numpy as np
+import plotly.graph_objects as go
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kvsim.memory.ledger import CLASSES
+from kvsim.report import latency
+from kvsim.report.classes import LOOKS
+from kvsim.report.ecdf import thinned
+from kvsim.report.figures import FIGURES
+
+
+def test_every_class_has_one_look():
+    assert sorted(look.name for look in LOOKS) == sorted(CLASSES)
+    assert len({(look.colour, look.pattern) for look in LOOKS}) == len(CLASSES)
+
+
+@pytest.mark.parametrize("name", list(FIGURES))
+def test_a_figure_draws_any_result_or_says_that_there_is_nothing(name, odd_result):
+    figure = FIGURES.get(name)()
+    plot = figure.draw(odd_result)
+    assert figure.title
+    assert figure.note
+    assert figure.nothing
+    if plot is not None:
+        assert isinstance(plot, go.Figure)
+        assert plot.layout.height > 0
+        assert len(plot.data) > 0
+        json.loads(plot.to_json())
+
+
+@pytest.mark.parametrize("name", list(FIGURES))
+def test_a_usual_result_has_every_figure_with_every_run(name, result):
+    drawn = FIGURES.get(name)().draw(result).to_json()
+    assert all(run.label in drawn for run in result.runs)
+
+
+@pytest.mark.parametrize("name", list(FIGURES))
+def test_drawing_changes_nothing(name, result):
+    before = [(run.requests.copy(), run.memory.copy()) for run in result.runs]
+    FIGURES.get(name)().draw(result)
+    for run, (requests, memory) in zip(result.runs, before, strict=True):
+        assert run.requests.equals(requests)
+        assert run.memory.equals(memory)
+
+
+def test_bars_sum_to_the_pool(result):
+    plot = FIGURES.get("shares")().draw(result)
+    for at in range(len(result.runs)):
+        assert math.isclose(sum(bar.x[at] for bar in plot.data), 1, abs_tol=1e-12)
+
+
+def test_areas_sum_to_the_pool_at_every_point(result):
+    plot = FIGURES.get("ledger")().draw(result)
+    for group in ("1", "2", "3"):
+        areas = [np.asarray(trace.y) for trace in plot.data if trace.stackgroup == group]
+        assert np.allclose(np.sum(areas, axis=0), 100, atol=1e-3)
+
+
+def test_the_area_of_a_class_is_its_time_mean(result):
+    plot = FIGURES.get("ledger")().draw(result)
+    for row, run in enumerate(result.runs, start=1):
+        for trace in plot.data:
+            if trace.stackgroup == str(row):
+                mean = 100 * run.summary["memory"]["time_mean"][trace.name]
+                assert math.isclose(np.mean(trace.y), mean, rel_tol=1e-3)
+
+
+def test_waits_by_hand(result):
+    requests = result.runs[0].requests
+    row = requests.iloc[5]
+    at = int((requests["status"] == "finished").iloc[:5].sum())
+    assert latency.ttft_s(requests)[at] == (row.first_token_ps - row.arrival_ps) / 1e12
+    assert latency.e2e_s(requests)[at] == (row.finish_ps - row.arrival_ps) / 1e12
+    assert latency.queue_s(requests)[at] == (row.scheduled_ps - row.arrival_ps) / 1e12
+    several = requests[requests["output_tokens"] > 1]
+    first = several.iloc[0]
+    gap_s = (first.finish_ps - first.first_token_ps) / 1e12 / (first.output_tokens - 1)
+    assert math.isclose(latency.tpot_s(requests)[0], gap_s)
+
+
+@given(st.lists(st.floats(1e-6, 1e6), min_size=1, max_size=600, unique=True))
+def test_a_thinned_distribution_passes_through_points_of_the_whole_one(values):
+    values = np.array(values)
+    x, share = thinned(values)
+    assert share[0] == 0
+    assert share[-1] == 1
+    assert x[-1] == values.max()
+    assert (np.diff(x) >= 0).all()
+    for at, height in zip(x[1:], share[1:], strict=True):
+        assert math.isclose(height, (values <= at).mean())
+    assert len(x) <= 300

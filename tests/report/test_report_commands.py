@@ -1,0 +1,112 @@
+import copy
+import io
+import json
+
+import pytest
+import typer
+from rich.console import Console
+from typer.testing import CliRunner
+
+from kvsim.commands.compare import compare
+from kvsim.commands.report import report
+from kvsim.errors import InputError
+from kvsim.report.differences import differences
+from kvsim.report.terminal import print_result
+from kvsim.results import store
+
+APP = typer.Typer()
+APP.command("report")(report)
+APP.command("compare")(compare)
+
+
+@pytest.fixture
+def call(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "120")
+    return lambda *words: CliRunner().invoke(APP, [str(word) for word in words])
+
+
+def printed(result, width):
+    console = Console(width=width, file=io.StringIO())
+    print_result(result, console)
+    return console.file.getvalue()
+
+
+@pytest.fixture
+def folders(tmp_path, result):
+    """The same result twice, the second with another seed and half the requests per second."""
+    changed = copy.deepcopy(result)
+    changed.contents["scenario"]["seed"] = 1
+    changed.contents["scenario"]["allocator"][2]["block_size"] = 32
+    for run in changed.contents["runs"]:
+        run["requests_per_s"] /= 2
+    paths = [tmp_path / "base", tmp_path / "other"]
+    for path, each in zip(paths, (result, changed), strict=True):
+        store.write(path, each, "<html>")
+    return paths
+
+
+def test_report_makes_the_page_anew(call, folders):
+    answer = call("report", folders[0])
+    page = folders[0] / store.REPORT
+    assert (answer.exit_code, answer.stdout.strip()) == (0, str(page))
+    assert page.read_text().startswith("<!doctype html>")
+
+
+def test_report_writes_elsewhere_if_asked(call, folders, tmp_path):
+    assert call("report", folders[0], "--out", tmp_path / "page.html").exit_code == 0
+    assert (tmp_path / "page.html").read_text().startswith("<!doctype html>")
+    assert (folders[0] / store.REPORT).read_text() == "<html>"
+
+
+def test_report_of_no_result_says_what_is_missing(call, tmp_path):
+    answer = call("report", tmp_path)
+    assert isinstance(answer.exception, InputError)
+    assert "summary.json is missing" in str(answer.exception)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_compare_shows_what_differs_and_by_how_much(call, folders):
+    answer = call("compare", *folders)
+    assert answer.exit_code == 0
+    assert "allocator.2.block_size" in answer.stdout
+    assert "-50.0 %" in answer.stdout
+    assert answer.stdout.count("Makespan") == 3
+
+
+def test_compare_as_json_is_json_alone(call, folders, result):
+    answer = json.loads(call("compare", *folders, "--json").stdout)
+    assert [each["folder"] for each in answer["results"]] == [str(path) for path in folders]
+    assert answer["results"][0]["runs"] == result.summary()["runs"]
+    assert answer["differences"] == [
+        {"key": "seed", "values": [0, 1]},
+        {"key": "allocator.2.block_size", "values": [None, 32]},
+    ]
+
+
+def test_compare_of_any_results(call, tmp_path, odd_result):
+    store.write(tmp_path / "a", odd_result, "<html>")
+    for words in (["a"], ["a", "a"]):
+        answer = call("compare", *(tmp_path / word for word in words))
+        assert answer.exit_code == 0
+        assert "nan" not in answer.stdout
+
+
+def test_differences_of_nested_tables():
+    one = {"a": 1, "b": {"c": [1, 2]}, "d": [{"k": 1}], "same": 0}
+    two = {"a": 1, "b": {"c": [1, 3]}, "d": [{"k": 1}, {"k": 2}], "same": 0}
+    assert differences([one, two]) == [("b.c", ([1, 2], [1, 3])), ("d.1.k", (None, 2))]
+    assert differences([one]) == differences([one, one]) == []
+
+
+def test_the_terminal_has_a_row_for_every_run(odd_result):
+    text = printed(odd_result, 130)
+    assert all(text.count(run.label[:20]) >= 2 for run in odd_result.runs)
+    assert "nan" not in text
+
+
+def test_the_terminal_fits_eighty_columns(result):
+    text = printed(result, 80)
+    assert max(map(len, text.splitlines())) <= 80
+    assert "…" not in text
+    rows = [line for line in text.splitlines() if line.startswith("paged  ")]
+    assert len(rows) == 3

@@ -1,0 +1,122 @@
+import json
+import math
+import tomllib
+
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kvsim.errors import InputError
+from kvsim.results import store
+from kvsim.results.toml import to_toml
+
+FILES = [store.SCENARIO, store.SUMMARY, store.REQUESTS, store.MEMORY, store.REPORT]
+
+
+def test_a_result_comes_back_as_it_was(tmp_path, odd_result):
+    store.write(tmp_path / "out", odd_result, "<html>")
+    back = store.read(tmp_path / "out")
+    assert back.summary() == odd_result.summary()
+    assert back.scenario == odd_result.scenario
+    assert [(run.label, run.kind) for run in back.runs] == [
+        (run.label, run.kind) for run in odd_result.runs
+    ]
+    for was, now in zip(odd_result.runs, back.runs, strict=True):
+        assert now.summary == was.summary
+        pd.testing.assert_frame_equal(now.memory, was.memory)
+        # A run without any reason stored none: the column's type is then the reader's choice.
+        pd.testing.assert_frame_equal(
+            now.requests.astype(object).where(now.requests.notna(), None),
+            was.requests.astype(object).where(was.requests.notna(), None),
+        )
+        for name in ("arrival_ps", "finish_ps", "prompt_tokens"):
+            assert now.requests[name].dtype == "int64"
+
+
+def test_the_folder_holds_five_files_and_the_scenario_reads_back(tmp_path, result):
+    store.write(tmp_path, result, "<html>")
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(FILES)
+    assert tomllib.loads((tmp_path / store.SCENARIO).read_text()) == result.scenario
+    assert json.loads((tmp_path / store.SUMMARY).read_text()) == result.summary()
+    assert (tmp_path / store.REPORT).read_text() == "<html>"
+
+
+def test_other_files_in_the_folder_are_left_alone(tmp_path, result):
+    (tmp_path / "notes.txt").write_text("mine")
+    (tmp_path / store.SUMMARY).write_text("an older one")
+    store.write(tmp_path, result, "<html>")
+    assert (tmp_path / "notes.txt").read_text() == "mine"
+    assert store.read(tmp_path).summary() == result.summary()
+
+
+def test_a_writer_that_fails_leaves_the_old_files_and_no_others(tmp_path):
+    def fail(path):
+        path.write_text("half")
+        raise OSError(28, "No space left on device")
+
+    store.write_text(tmp_path / "a", "old")
+    with pytest.raises(InputError, match="No space left on device"):
+        store.replace_files(tmp_path, {"a": lambda path: path.write_text("new"), "b": fail})
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+    assert (tmp_path / "a").read_text() == "old"
+
+
+def test_a_file_where_the_folder_should_be_is_one_line(tmp_path, result):
+    (tmp_path / "out").write_text("a file")
+    with pytest.raises(InputError, match="cannot write"):
+        store.write(tmp_path / "out", result, "<html>")
+    assert (tmp_path / "out").read_text() == "a file"
+
+
+@pytest.mark.parametrize("name", [store.SUMMARY, store.REQUESTS, store.MEMORY])
+@pytest.mark.parametrize("damage", ["missing", "empty", "garbage"])
+def test_a_damaged_folder_is_refused_by_the_name_of_the_file(tmp_path, result, name, damage):
+    store.write(tmp_path, result, "<html>")
+    if damage == "missing":
+        (tmp_path / name).unlink()
+    else:
+        (tmp_path / name).write_bytes(b"" if damage == "empty" else b"\xff\x00garbage")
+    with pytest.raises(InputError, match=name) as error:
+        store.read(tmp_path)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("contents", ["[]", "{}", '{"kvsim": "1", "scenario": {}, "runs": [3]}'])
+def test_json_that_is_no_summary_is_refused(tmp_path, contents):
+    (tmp_path / store.SUMMARY).write_text(contents)
+    with pytest.raises(InputError, match="not a summary of kvsim"):
+        store.read(tmp_path)
+
+
+def test_columns_that_are_missing_are_named(tmp_path, result):
+    store.write(tmp_path, result, "<html>")
+    pd.DataFrame({"run": ["paged"], "id": ["r0"]}).to_parquet(tmp_path / store.REQUESTS)
+    with pytest.raises(InputError, match=r"columns are missing.*arrival_ps"):
+        store.read(tmp_path)
+
+
+VALUES = st.one_of(
+    st.booleans(), st.integers(-(2**62), 2**62), st.text(), st.floats(allow_nan=False)
+)
+TABLES = st.recursive(
+    st.dictionaries(st.text(), VALUES | st.lists(VALUES), max_size=4),
+    lambda inner: st.dictionaries(
+        st.text(), VALUES | inner | st.lists(inner) | st.lists(VALUES | inner), max_size=4
+    ),
+    max_leaves=12,
+)
+
+
+@given(TABLES)
+def test_toml_reads_back_as_it_was_written(table):
+    assert tomllib.loads(to_toml(table)) == table
+
+
+def test_toml_looks_as_people_write_it():
+    assert to_toml(
+        {"seed": 0, "name": None, "allocator": [{"kind": "paged"}], "m": {"x": 1.5}}
+    ) == ('seed = 0\n\n[[allocator]]\nkind = "paged"\n\n[m]\nx = 1.5\n')
+    assert tomllib.loads(to_toml({"x": math.inf})) == {"x": math.inf}
+    with pytest.raises(TypeError, match="no TOML for object"):
+        to_toml({"x": object()})

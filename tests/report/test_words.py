@@ -1,0 +1,128 @@
+import copy
+
+import pytest
+
+from kvsim.memory.ledger import CLASSES
+from kvsim.report.classes import LOOKS
+from kvsim.report.words import paragraphs
+from kvsim.results.store import StoredResult, StoredRun
+
+STATS = {"mean": 1.0, "p50": 0.34, "p90": 1.0, "p95": 1.0, "p99": 1.0}
+
+
+def run(label, running, makespan_s, shares, **other):
+    time_mean = {**dict.fromkeys(CLASSES, 0.0), **shares}
+    time_mean["idle"] = 1 - sum(time_mean.values())
+    return {
+        "allocator": label,
+        "label": label,
+        "requests": {"submitted": 1000, "finished": 1000, "rejected": 0},
+        "preemptions": 0,
+        "makespan_s": makespan_s,
+        "running_mean": running,
+        "ttft_s": STATS,
+        "memory": {
+            "capacity_bytes": 12 << 30,
+            "capacity_tokens": 15728,
+            "time_mean": time_mean,
+            "peak_allocated": 1.0,
+        },
+        "prefix_cache": {"query_tokens": 0, "hit_tokens": 0},
+        "copied_bytes": 0,
+        "recomputed_tokens": 0,
+        "swapped_bytes": 0,
+        **other,
+    }
+
+
+def say(*runs):
+    stored = tuple(StoredRun(r["label"], r["allocator"], r, None, None) for r in runs)
+    return paragraphs(StoredResult({"scenario": {}, "runs": list(runs)}, stored))
+
+
+MAX = run(
+    "max-buffer", 7.0, 2880.0, {"used": 0.3, "overprovisioned": 0.574, "reserved": 0.05},
+    ttft_s={**STATS, "p50": 95.0},
+)  # fmt: skip
+PAGED = run("paged", 31.2, 720.0, {"used": 0.95, "reserved": 0.011})
+
+
+def test_the_difference_an_allocator_makes():
+    assert say(MAX, PAGED) == [
+        "The same 1,000 requests met the same pool of 12.0 GiB, room for 15,728 tokens, under "
+        "2 allocators. max-buffer held 7.0 sequences at a time where paged held 31 (4.5 times as "
+        "many); 57 % of its memory was reserved for tokens that never came. paged kept 95 % of the "
+        "pool at work; no kind of waste took more than 1.1 % of its memory.",
+        "paged was done after 12.0 min, max-buffer after 48.0 min, 4.0 times as long. Half of the "
+        "requests saw their first token within 340 ms under paged, and within 95.0 s under "
+        "max-buffer.",
+    ]
+
+
+def test_one_allocator_alone():
+    assert say(PAGED) == [
+        "1,000 requests met a pool of 12.0 GiB, room for 15,728 tokens, under paged. paged held "
+        "31 sequences at a time on average and kept 95 % of the pool at work; no kind of waste "
+        "took more than 1.1 % of its memory."
+    ]
+
+
+def test_runs_within_a_twentieth_are_called_equal():
+    first, second = say(run("a", 30.0, 100.0, {"used": 0.9}), run("b", 30.5, 101.0, {"used": 0.91}))
+    assert "about as many sequences at a time as" in first
+    assert second == "Both were done after about 101 s."
+
+
+@pytest.mark.parametrize(
+    ("other", "sentence"),
+    [
+        ({"preemptions": 1}, "x preempted sequences 1 time."),
+        (
+            {"preemptions": 12, "recomputed_tokens": 3400, "copied_bytes": 3 << 30},
+            "x preempted sequences 12 times and computed 3,400 tokens again and copied 3.00 GiB of "
+            "KV on the device.",
+        ),
+        (
+            {"requests": {"submitted": 9, "finished": 7, "rejected": 2}},
+            "x refused 2 requests that could never fit.",
+        ),
+        (
+            {"prefix_cache": {"query_tokens": 1000, "hit_tokens": 430}},
+            "x found 43 % of its prompt tokens in the prefix cache.",
+        ),
+        ({"swapped_bytes": 1 << 30}, "x swapped 1.00 GiB of KV to the host and back."),
+    ],
+)
+def test_what_a_run_paid(other, sentence):
+    assert say(run("x", 9.0, 1.0, {"used": 0.9}, **other))[-1] == sentence
+
+
+def test_a_pool_that_was_never_full_says_so():
+    roomy = copy.deepcopy(PAGED)
+    roomy["memory"]["peak_allocated"] = 0.6
+    assert say(roomy)[-1].startswith(
+        "Memory was never the limit here: at least 40 % of the pool was free at every moment."
+    )
+    roomy["memory"]["time_mean"].update(short=0.01)
+    assert not any("never the limit" in paragraph for paragraph in say(roomy))
+
+
+def test_nothing_finished():
+    nothing = run(
+        "x", None, 0.0, {}, requests={"submitted": 1, "finished": 0, "rejected": 1},
+        ttft_s=dict.fromkeys(STATS),
+    )  # fmt: skip
+    assert say(nothing)[1] == "No request finished under x."
+
+
+def test_every_kind_of_waste_has_its_words():
+    for look in LOOKS:
+        said = " ".join(say(run("x", 9.0, 1.0, {look.name: 0.5})))
+        wasted = look.family == "held, not working" or look.name in ("external", "short")
+        assert ("50 % of its memory" in said) == wasted
+
+
+def test_any_result_can_be_put_into_words(odd_result):
+    said = paragraphs(odd_result)
+    assert said
+    assert not any("None" in paragraph or "nan" in paragraph for paragraph in said)
