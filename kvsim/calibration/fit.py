@@ -59,7 +59,7 @@ def fit(
     *,
     forms: Sequence[str] | None = None,
     folds: int = 5,
-    resamples: int = 200,
+    resamples: int = 100,
     seed: int = 0,
 ) -> Fit:
     """Fit step times to `samples`.

@@ -26,8 +26,7 @@ def _parse(value: Any) -> Any:
 
 
 def _dump(value: TokenCost) -> dict[str, Any]:
-    kind = next(name for name in TOKEN_COSTS if TOKEN_COSTS.get(name) is type(value))
-    return {"kind": kind, **value.model_dump(mode="json")}
+    return {"kind": TOKEN_COSTS.name_of(value), **value.model_dump(mode="json")}
 
 
 class Terms(Options):

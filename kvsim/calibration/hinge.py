@@ -10,7 +10,7 @@ from kvsim.calibration.token_cost import Candidate, TokenCost
 if TYPE_CHECKING:
     from kvsim.calibration.token_cost import Columns, Tokens
 
-_KNEES = 24
+_KNEES = 64
 
 
 class Hinge(TokenCost):
