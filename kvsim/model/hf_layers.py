@@ -4,7 +4,7 @@ from typing import Any
 
 from kvsim.errors import InputError
 from kvsim.model.hf_keys import Keys
-from kvsim.model.hf_mamba import MAMBA_KINDS, recurrence
+from kvsim.model.hf_recurrent import MAMBA_KINDS, recurrence
 from kvsim.model.layers import Attention, Dense, Experts, FeedForward, LatentAttention, Layer, Mixer
 
 # Architectures with LayerNorm (weight and bias) and with biases on every projection.
@@ -12,8 +12,11 @@ LAYER_NORM = ("opt", "gpt2", "gpt_bigcode", "gpt_neox", "bloom", "falcon", "star
 ALL_BIASES = ("opt", "gpt2", "gpt_bigcode", "gpt_neox", "bloom", "starcoder2", "phi")
 PLAIN_MLP = (*LAYER_NORM, "mpt", "gptj", "nemotron")
 NORMS_PER_LAYER = {"gemma2": 4, "gemma3_text": 4, "cohere": 1, "cohere2": 1, "phi": 1}
-QUERY_KEY_NORMS = ("qwen3", "qwen3_moe", "gemma3_text")
 SLIDING_FIRST_OF_TWO = ("gemma2",)
+GATED_DELTA = ("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text")
+QUERY_KEY_NORMS = ("qwen3", "qwen3_moe", "gemma3_text", *GATED_DELTA)
+RECURRENT = ("mamba", "linear_attention")
+KNOWN_LAYERS = ("full_attention", "sliding_attention", *RECURRENT)
 WINDOWED_EVERYWHERE = ("mistral", "mixtral", "phi3", "starcoder2")
 
 
@@ -22,7 +25,7 @@ def decoder_layers(keys: Keys, dtype: str) -> tuple[Layer, ...]:
     count = keys.integer("num_hidden_layers", "n_layer", "n_layers", "num_layers")
     kinds = _layer_kinds(keys, count)
     mixers: dict[str, Mixer] = {
-        kind: recurrence(keys, dtype) if kind == "mamba" else _attention(keys, kind)
+        kind: recurrence(keys, kind, dtype) if kind in RECURRENT else _attention(keys, kind)
         for kind in dict.fromkeys(kinds)
     }
     layers = []
@@ -38,21 +41,20 @@ def norm_params(keys: Keys, width: int) -> int:
 
 
 def _layer_kinds(keys: Keys, count: int) -> list[str]:
-    """For each layer: full_attention, sliding_attention or mamba."""
+    """For each layer, one of KNOWN_LAYERS."""
     written = keys.get("layer_types", "layers_block_type", default=None)
     if written is not None:
-        kinds = [{"attention": "full_attention", "hybrid": "mamba"}.get(k, k) for k in written]
-        known = ("full_attention", "sliding_attention", "mamba")
-        unknown = next((kind for kind in kinds if kind not in known), None)
+        kinds = ["full_attention" if kind == "attention" else kind for kind in written]
+        unknown = next((kind for kind in kinds if kind not in KNOWN_LAYERS), None)
         if unknown is not None or len(kinds) != count:
             raise InputError(
                 "layer types are not understood" if unknown else "one layer type a layer is needed",
                 where=f"{keys.where}: layer_types",
                 value=unknown or len(kinds),
-                limit=", ".join(known) if unknown else count,
+                limit=", ".join(KNOWN_LAYERS) if unknown else count,
             )
         return kinds
-    if keys.kind in MAMBA_KINDS:
+    if keys.kind in (*MAMBA_KINDS, *GATED_DELTA):
         return [_hybrid_kind(keys, index) for index in range(count)]
     window = _window(keys)
     pattern = int(keys.get("sliding_window_pattern", "_sliding_window_pattern", default=0))
@@ -75,7 +77,10 @@ def _sliding(windowed: bool) -> str:
 
 
 def _hybrid_kind(keys: Keys, index: int) -> str:
-    """Jamba places attention by period and offset, Bamba by a list of indices."""
+    """Jamba places attention by period and offset, Bamba by indices, Qwen by an interval."""
+    if keys.kind in GATED_DELTA:
+        last = (index + 1) % keys.integer("full_attention_interval", default=4) == 0
+        return "full_attention" if last else "linear_attention"
     if keys.get("attn_layer_indices", default=None) is not None:
         attention = index in keys.get("attn_layer_indices")
     else:
@@ -109,7 +114,8 @@ def _attention(keys: Keys, kind: str) -> Attention | LatentAttention:
     window = _window(keys) if kind == "sliding_attention" else None
     if kind == "sliding_attention" and keys.get("sliding_window", default=None) is None:
         raise InputError("sliding layers need a sliding_window", where=keys.where)
-    return Attention(heads, _kv_heads(keys, heads), head_dim, window)
+    gate = keys.kind in GATED_DELTA
+    return Attention(heads, _kv_heads(keys, heads), head_dim, window, gate)
 
 
 def _kv_heads(keys: Keys, heads: int) -> int:

@@ -15,7 +15,16 @@ from kvsim.model.hf_layers import decoder_layers, norm_params
 from kvsim.model.weights import DTYPE_BYTES, WeightFormat
 
 INNER_CONFIGS = ("text_config", "llm_config", "language_config", "thinker_config")
-UNSUPPORTED = ("t5", "mt5", "bart", "whisper", "llama4", "llama4_text", "gemma3n", "gemma3n_text")
+# Architectures that would be misread as plain attention, and keys that give others away.
+UNSUPPORTED = (
+    *("t5", "mt5", "bart", "whisper", "bert", "roberta"),
+    *("llama4", "llama4_text", "gemma3n", "gemma3n_text", "gpt_neo", "recurrent_gemma"),
+    *("mamba", "mamba2", "falcon_mamba", "rwkv", "falcon_h1", "zamba", "zamba2", "lfm2"),
+)
+UNSUPPORTED_KEYS = (
+    *("attn_type_list", "block_configs", "hybrid_override_pattern"),
+    *("ssm_state_size", "state_size", "ssm_cfg"),
+)
 UNSUPPORTED_REMEDY = "write an equivalent config.json of a supported kind (llama, gemma3, ...)"
 
 GEMMA = {"head_dim": 256, "tie_word_embeddings": True}
@@ -108,11 +117,12 @@ def _language_part(content: dict[str, Any], where: str) -> Keys:
             }
             table = shared | table[inner]
     kind = str(table.get("model_type", content.get("model_type", "")))
-    if content.get("is_encoder_decoder") or kind in UNSUPPORTED:
+    strange = next((key for key in UNSUPPORTED_KEYS if table.get(key) is not None), None)
+    if content.get("is_encoder_decoder") or kind in UNSUPPORTED or strange:
         raise InputError(
             "this architecture's KV cache is not modelled",
             where=where,
-            value=kind,
+            value=f"model_type {kind!r}" + (f" with {strange}" if strange else ""),
             remedy=UNSUPPORTED_REMEDY,
         )
     given = {key: value for key, value in table.items() if value is not None}

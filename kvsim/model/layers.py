@@ -14,12 +14,14 @@ class Attention:
     """Multi-head, grouped-query or multi-query attention, perhaps over a sliding window.
 
     window_tokens: a query sees only so many newest tokens, itself included; None: all.
+    output_gate: the query projection also gives a gate for the output.
     """
 
     heads: int
     kv_heads: int
     head_dim: int
     window_tokens: int | None = None
+    output_gate: bool = False
 
     def kv_heads_on(self, tp: int) -> int:
         """Key and value heads one GPU keeps."""
@@ -27,7 +29,7 @@ class Attention:
 
     def weights(self, hidden: int, tp: int) -> Weights:
         """Query, key, value and output projections."""
-        heads = 2 * self.heads // tp + 2 * self.kv_heads_on(tp)
+        heads = (2 + self.output_gate) * self.heads // tp + 2 * self.kv_heads_on(tp)
         return Weights(linear=hidden * self.head_dim * heads)
 
     def prefill_flops_per_pair(self) -> int:
@@ -77,7 +79,7 @@ class LatentAttention:
 
 @dataclass(frozen=True, slots=True)
 class Recurrence:
-    """A state-space mixer (Mamba, Mamba-2): a state of constant size, whatever the context.
+    """A recurrent mixer (Mamba, gated delta rule): a state of constant size, whatever the context.
 
     linear_params, other_params: its parameters; conv_elements, ssm_elements: of its state;
     ssm_dtype: dtype of the second part (the first is in the model's dtype).

@@ -168,6 +168,26 @@ def test_a_mamba_2_hybrid_by_list():
     assert kinds["recurrent"].state_bytes == 3 * 2 * (16 * 8 * 32 + 3 * (128 + 64))
 
 
+@pytest.mark.parametrize("named", [True, False])
+def test_a_gated_delta_hybrid_by_interval_or_by_names(named):
+    config = LLAMA | {
+        "model_type": "qwen3_next",
+        "full_attention_interval": 2,
+        "linear_num_key_heads": 2,
+        "linear_num_value_heads": 4,
+        "linear_key_head_dim": 8,
+        "linear_value_head_dim": 16,
+        "linear_conv_kernel_dim": 4,
+        "mamba_ssm_dtype": "float32",
+    }
+    if named:
+        config["layer_types"] = ["linear_attention", "full_attention"] * 2
+    recurrent, full = Model.from_hf(config).kv_layout().groups
+    assert (recurrent.layers, full.layers) == (2, 2)
+    # 4 states of 8 x 16 in float32; 3 inputs of a convolution over 2 * 16 + 64 channels.
+    assert recurrent.state_bytes == 2 * (4 * 8 * 16 * 4 + 3 * (2 * 16 + 64) * 2)
+
+
 @pytest.mark.parametrize(
     ("scaling", "longest"),
     [
@@ -218,12 +238,15 @@ def test_from_a_file_or_its_folder(tmp_path):
         (b"{", "not JSON"),
         (b"\xff\xfe", "not JSON"),
         (b"[]", "not a JSON object"),
-        (json.dumps({"model_type": "bert"}).encode(), "required key 'num_hidden_layers'"),
+        (json.dumps({"model_type": "llama"}).encode(), "required key 'num_hidden_layers'"),
         (json.dumps(LLAMA | {"num_attention_heads": 0}).encode(), "num_attention_heads"),
         (json.dumps(LLAMA | {"hidden_size": "64"}).encode(), "hidden_size"),
         (json.dumps(LLAMA | {"torch_dtype": "int3"}).encode(), "unknown torch_dtype"),
         (json.dumps(LLAMA | {"is_encoder_decoder": True}).encode(), "not modelled"),
-        (json.dumps(LLAMA | {"layer_types": ["linear_attention"] * 4}).encode(), "linear_att"),
+        (json.dumps(LLAMA | {"layer_types": ["linear_attention"] * 4}).encode(), "linear_conv"),
+        (json.dumps(LLAMA | {"layer_types": ["chunked_attention"] * 4}).encode(), "chunked_att"),
+        (json.dumps(LLAMA | {"attn_type_list": [0, 1]}).encode(), "with attn_type_list"),
+        (json.dumps(LLAMA | {"model_type": "mamba"}).encode(), "model_type 'mamba'"),
         (json.dumps(LLAMA | {"layer_types": ["full_attention"]}).encode(), "one layer type"),
         (
             json.dumps(LLAMA | {"quantization_config": {"quant_method": "aqlm"}}).encode(),

@@ -54,6 +54,7 @@ def test_parameter_counts(name, params):
         ("deepseek-v3", 37.5),
         ("qwen3-30b-a3b", 3.35),
         ("gpt-oss-120b", 5.7),
+        ("qwen3-next-80b-a3b", 3.9),
     ],
 )
 def test_active_parameters(name, billions):
