@@ -13,12 +13,14 @@ from kvsim.registry import Registry
 class OneOf:
     """Annotates an Options field: read from a table by a registry, written with its `kind`.
 
-    where: the key's full name in the scenario, for error messages.
+    where: the key's full name in the scenario, for error messages. default: the kind of a table
+    that names none.
     """
 
-    def __init__(self, registry: Registry[Any], where: str) -> None:
+    def __init__(self, registry: Registry[Any], where: str, default: str | None = None) -> None:
         self.registry = registry
         self.where = where
+        self.default = default
 
     def __get_pydantic_core_schema__(
         self, source: type[Options], handler: GetCoreSchemaHandler
@@ -34,7 +36,7 @@ class OneOf:
         if isinstance(value, str):
             return self.registry.parse({"kind": value}, self.where)
         if isinstance(value, Mapping):
-            return self.registry.parse(value, self.where)
+            return self.registry.parse(value, self.where, self.default)
         return value
 
     def _write(self, value: Options) -> dict[str, Any]:

@@ -13,6 +13,8 @@ def window(trace: Trace, start_s: float | None, end_s: float | None) -> tuple[li
 
     Time counts from the trace's first row. A row that follows another stays if that one does.
     """
+    if not trace.timed:
+        raise InputError("a file of lengths alone has no window", where=trace.name)
     zero = start_of(trace)
     start = 0 if start_s is None else ps_from_seconds(Decimal(repr(start_s)))
     end = None if end_s is None else ps_from_seconds(Decimal(repr(end_s)))

@@ -1,5 +1,6 @@
 """A recorded trace, replayed: as it was, cut to a part, rescaled, or under other arrivals."""
 
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Self
@@ -49,23 +50,21 @@ class TraceReplay(TraceSource, WorkloadOptions):
     def generate(self, seed: int, *, base: Path, max_model_len: int | None) -> Stream:
         """The trace's requests."""
         path = self.file(base)
-        trace = self.read(path)
-        rows, notes = self._cut(trace, max_model_len)
-        rows, schedule = self._timed(trace, rows, seed, notes)
-        clients = Clients(self, len(rows), seed)
-        requests = _requests(rows, schedule, trace.hash_block_tokens, clients)
+        trace = self.cut(self.read(path), max_model_len)
+        schedule, notes = self._schedule(trace, seed)
+        clients = Clients(self, len(trace.rows), seed)
+        requests = _requests(trace, schedule, clients)
         digest = sha256(path.read_bytes()).hexdigest()
         return Stream(
             requests=tuple(requests),
-            notes=(*notes, *clients.notes(len(rows))),
+            notes=(*trace.notes, *notes, *clients.notes(len(requests))),
             source={"file": path.name, "sha256": digest, "format": trace.format, "seed": str(seed)},
         )
 
-    def _cut(self, trace: Trace, max_model_len: int | None) -> tuple[list[TraceRow], list[str]]:
+    def cut(self, trace: Trace, max_model_len: int | None) -> Trace:
+        """The part of a trace that the options ask for, at the rate they ask for, with notes."""
         rows, notes = trace.rows, list(trace.notes)
         if self.start_s is not None or self.end_s is not None:
-            if not trace.timed:
-                raise InputError("a file of lengths alone has no window", where=trace.name)
             rows, note = cuts.window(trace, self.start_s, self.end_s)
             notes.append(note)
         if self.limit is not None:
@@ -79,43 +78,33 @@ class TraceReplay(TraceSource, WorkloadOptions):
         if clip_to is not None:
             rows, note = cuts.clip(rows, clip_to)
             notes.append(note)
-        return rows, notes
-
-    def _timed(
-        self, trace: Trace, rows: list[TraceRow], seed: int, notes: list[str]
-    ) -> tuple[list[TraceRow], Schedule | None]:
-        """Rows on the stream's clock, and the process that starts them if there is one."""
-        if self.arrivals is not None:
-            starts = sum(row.follows is None for row in rows)
-            if trace.timed:
-                notes.append(f"{starts:,} of {len(rows):,} arrival times replaced")
-            return rows, self.arrivals.schedule(starts, generator(seed, "arrivals"))
-        if not trace.timed:
-            raise InputError(
-                "the file holds lengths and no times",
-                where=trace.name,
-                remedy="add [workload.arrivals], such as kind = 'poisson' with rate_per_s",
-            )
         factor = self.rate_scale
         if self.rate_per_s is not None:
             factor = self.rate_per_s / cuts.rate_of(rows)
         if factor is not None:
             rows, note = cuts.speed_up(rows, factor)
             notes.append(note)
-        zero = next(row.arrival_ps for row in rows if row.arrival_ps is not None)
-        if zero:
-            moved = [
-                row if row.arrival_ps is None else row._replace(arrival_ps=row.arrival_ps - zero)
-                for row in rows
-            ]
-            notes.append(f"clock starts {seconds_from_ps(zero):g} s into the trace's own")
-            return moved, None
-        return rows, None
+        return replace(trace, rows=rows, notes=tuple(notes))
+
+    def _schedule(self, trace: Trace, seed: int) -> tuple[Schedule | None, list[str]]:
+        """The process that starts the rows, if it is not the trace's own clock."""
+        if self.arrivals is not None:
+            count = sum(row.follows is None for row in trace.rows)
+            note = f"{count:,} of {len(trace.rows):,} arrival times replaced"
+            schedule = self.arrivals.schedule(count, generator(seed, "arrivals"))
+            return schedule, [note] if trace.timed else []
+        if not trace.timed:
+            raise InputError(
+                "the file holds lengths and no times",
+                where=trace.name,
+                remedy="add [workload.arrivals], such as kind = 'poisson' with rate_per_s",
+            )
+        zero = cuts.start_of(trace)
+        return None, [f"clock starts {seconds_from_ps(zero):g} s into the trace's"] if zero else []
 
 
-def _requests(
-    rows: list[TraceRow], schedule: Schedule | None, block_tokens: int | None, clients: Clients
-) -> list[Request]:
+def _requests(trace: Trace, schedule: Schedule | None, clients: Clients) -> list[Request]:
+    rows, block_tokens = trace.rows, trace.hash_block_tokens
     ids = [row.id for row in rows]
     named = len(set(ids)) == len(ids) and None not in ids
     names = [str(name) for name in ids] if named else [f"line{row.line}" for row in rows]
@@ -124,7 +113,7 @@ def _requests(
     by_id = dict(zip(ids, names, strict=True))
     highest = max((max(row.hash_ids) for row in rows if row.hash_ids), default=-1)
     private = TokenIds((highest + 1) * (block_tokens or 1))
-    starts = _Starts(schedule)
+    starts = _Starts(schedule, cuts.start_of(trace))
     requests = []
     for index, (row, name) in enumerate(zip(rows, names, strict=True)):
         follows = None if row.follows is None else by_id[row.follows]
@@ -161,8 +150,9 @@ class _Starts:
     In a closed loop a row starts when the whole conversation before it has ended.
     """
 
-    def __init__(self, schedule: Schedule | None) -> None:
+    def __init__(self, schedule: Schedule | None, zero_ps: int) -> None:
         self._schedule = schedule
+        self._zero_ps = zero_ps
         self._count = 0
         self._last_of: list[str] = []
         self._chain_of: dict[str, int] = {}
@@ -173,8 +163,8 @@ class _Starts:
         index, self._count = self._count, self._count + 1
         if self._schedule is None:
             assert row.arrival_ps is not None
-            self.latest_ps = row.arrival_ps
-            return row.arrival_ps, None, 0
+            self.latest_ps = row.arrival_ps - self._zero_ps
+            return self.latest_ps, None, 0
         self._last_of.append(name)
         self.latest_ps = int(self._schedule.arrival_ps[index])
         if self._schedule.after is None or self._schedule.think_ps is None:

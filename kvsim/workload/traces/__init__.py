@@ -12,8 +12,8 @@ TRACE_FORMATS: Registry[TraceFormat] = Registry(
         "vidur": "kvsim.workload.traces.vidur:Vidur",
         "qwen-bailian": "kvsim.workload.traces.qwen_bailian:QwenBailian",
         "aiperf": "kvsim.workload.traces.aiperf:AIPerf",
-        "mooncake": "kvsim.workload.traces.mooncake:Mooncake",
         "timed-trace": "kvsim.workload.traces.timed_trace:TimedTrace",
+        "mooncake": "kvsim.workload.traces.mooncake:Mooncake",
         "agent-sessions": "kvsim.workload.traces.agent_sessions:AgentSessions",
     },
 )

@@ -30,6 +30,8 @@ class AgentSessions(HashedFormat):
 
     needs = frozenset()
     carries = frozenset({HASHES, SESSIONS, DELAYS})
+    chains_sessions = True
+    complete_blocks_only = True
     example = '{"id": ..., "block_size": 64, "requests": [{"t": s, "in": tokens, "out": tokens, ...'
     hash_block_tokens: PositiveInt = 64
 
@@ -53,7 +55,7 @@ class AgentSessions(HashedFormat):
         block = trace.hash_block_tokens or self.hash_block_tokens
         for name, rows in sessions.items():
             head = f'"id": {json.dumps(name)}, "block_size": {block}, "hash_id_scope": "global"'
-            yield "{" + f'{head}, "requests": [{", ".join(_requests(rows, block))}]' + "}"
+            yield "{" + f'{head}, "requests": [{", ".join(_requests(rows))}]' + "}"
 
     def _rows(self, text: Text) -> Iterator[TraceRow]:
         next_id = 0
@@ -165,7 +167,7 @@ def _complete(line: str) -> bool:
     return True
 
 
-def _requests(rows: list[TraceRow], block: int) -> Iterator[str]:
+def _requests(rows: list[TraceRow]) -> Iterator[str]:
     """A session's requests as JSON objects; a later row's time becomes a think time."""
     at = 0
     for index, row in enumerate(rows):
@@ -179,5 +181,5 @@ def _requests(rows: list[TraceRow], block: int) -> Iterator[str]:
             parts.append(f'"think_time": {decimal_text(delay, PS_PER_S)}')
         parts += [f'"in": {row.prompt_tokens}', f'"out": {row.output_tokens}']
         if row.hash_ids is not None:
-            parts.append(f'"hash_ids": {list(row.hash_ids[: row.prompt_tokens // block])}')
+            parts.append(f'"hash_ids": {list(row.hash_ids)}')
         yield "{" + ", ".join(parts) + "}"

@@ -7,7 +7,6 @@ from abc import abstractmethod
 from collections.abc import Iterator
 from typing import ClassVar, NamedTuple
 
-from kvsim.errors import InputError
 from kvsim.options import Options
 from kvsim.workload.text import Text
 from kvsim.workload.traces.record import Trace, TraceRow
@@ -26,10 +25,12 @@ class TraceFormat(Options):
     """A trace format; its fields are the options that reading or writing it takes.
 
     needs: what a trace must hold to be written so. carries: what else the format can hold.
+    chains_sessions: every row of a session follows the one before.
     example: its header or keys, for messages.
     """
 
     needs: ClassVar[frozenset[str]] = frozenset({TIMES})
+    chains_sessions: ClassVar[bool] = False
     carries: ClassVar[frozenset[str]] = frozenset()
     example: ClassVar[str]
 
@@ -50,11 +51,10 @@ class TraceFormat(Options):
 
 
 class HashedFormat(TraceFormat):
-    """A format with hashed prompt blocks; the last block may be cut short."""
+    """A format with hashed prompt blocks.
 
+    complete_blocks_only: a prompt's last block has an id only if it is full.
+    """
+
+    complete_blocks_only: ClassVar[bool] = False
     hash_block_tokens: int
-
-
-def not_carried(row: TraceRow, format: str, what: str) -> InputError:
-    """A row that a format has no way to write."""
-    return InputError(f"the {format} format cannot carry {what}", where=f"source line {row.line}")

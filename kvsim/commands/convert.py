@@ -1,0 +1,71 @@
+"""`kvsim convert SRC DST --to FORMAT`: a trace in another format."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def convert(
+    source: Annotated[
+        str, typer.Argument(metavar="SRC", help="A file, or a name out of `kvsim traces list`.")
+    ],
+    destination: Annotated[Path, typer.Argument(metavar="DST", help="The file to write.")],
+    to: Annotated[str, typer.Option("--to", help="Its format (see `kvsim traces formats`).")],
+    format: Annotated[
+        str | None, typer.Option("--from", help="SRC's format.", show_default="found by content")
+    ] = None,
+    hash_block_tokens: Annotated[
+        int | None, typer.Option(min=1, help="SRC's tokens per hash id.")
+    ] = None,
+    to_hash_block_tokens: Annotated[
+        int | None, typer.Option(min=1, help="DST's tokens per hash id.")
+    ] = None,
+    start_s: Annotated[float | None, typer.Option(help="Leave out rows before.")] = None,
+    end_s: Annotated[float | None, typer.Option(help="Leave out rows from here on.")] = None,
+    limit: Annotated[int | None, typer.Option(help="The first rows only.")] = None,
+    rate_scale: Annotated[
+        float | None, typer.Option(help="Arrivals this many times as fast.")
+    ] = None,
+    rate_per_s: Annotated[float | None, typer.Option(help="Arrivals scaled to this rate.")] = None,
+    clip_to: Annotated[
+        int | None, typer.Option(help="Cut prompt + output to so many tokens.")
+    ] = None,
+    drop_over: Annotated[int | None, typer.Option(help="Leave out longer requests.")] = None,
+    drop_failed: Annotated[
+        bool, typer.Option("--drop-failed", help="Leave out rows without prompt or output.")
+    ] = False,
+    sort: Annotated[bool, typer.Option("--sort", help="Put the rows in order of time.")] = False,
+) -> None:
+    """Write SRC, or a part of it, as another format; what that cannot hold is refused or named."""
+    from rich.console import Console
+
+    from kvsim.workload import convert as conversion
+    from kvsim.workload.catalogue import find
+    from kvsim.workload.trace import TraceReplay
+
+    options = {
+        "path": find(source),
+        "format": format,
+        "hash_block_tokens": hash_block_tokens,
+        "start_s": start_s,
+        "end_s": end_s,
+        "limit": limit,
+        "rate_scale": rate_scale,
+        "rate_per_s": rate_per_s,
+        "clip_to": clip_to,
+        "drop_over": drop_over,
+        "drop_failed": drop_failed,
+        "sort": sort,
+    }
+    replay = TraceReplay.parse(options, "convert")
+    trace = replay.cut(replay.read(replay.file(Path())), None)
+    lines, lost = conversion.convert(trace, to, to_hash_block_tokens)
+    conversion.write_lines(lines, destination)
+    console = Console(stderr=True, highlight=False)
+    for note in trace.notes:
+        console.print(note, soft_wrap=True)
+    for what in lost:
+        console.print(f"lost: {what}", soft_wrap=True)
+    rows = f"{len(trace.rows):,} requests"
+    console.print(f"{destination}: {rows}, {trace.format} to {to}", soft_wrap=True)
