@@ -67,7 +67,7 @@ def draw_waits(result: ResultLike, waits: Callable[["pd.DataFrame"], Floats]) ->
     high = math.ceil(math.log10(max(FLOOR_S, max(x[-1] for _, _, x, _ in curves))) - 1e-9)
     high = max(high, low + 1)
     decades = range(low, high + 1)
-    style(figure, height_px=300, hovermode="closest", showlegend=True)
+    style(figure, height_px=260, hovermode="closest", margin={"l": 52, "r": 12, "t": 8, "b": 34})
     figure.update_xaxes(
         type="log",
         range=[low - 0.02, high],

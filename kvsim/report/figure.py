@@ -20,13 +20,15 @@ class Figure(Options):
     """One figure. Its file holds one of these; it draws what a result's tables hold.
 
     title: above it. note: how to read it, in a sentence. nothing: what the page says instead where
-    there is nothing to draw. span: the width it takes on a wide screen.
+    there is nothing to draw. span: the width it takes on a wide screen. lines: it draws a line a
+    run, so that the page puts the key to them above it.
     """
 
     title: ClassVar[str]
     note: ClassVar[str]
     nothing: ClassVar[str]
     span: ClassVar[Literal["full", "half"]] = "full"
+    lines: ClassVar[bool] = False
 
     @abstractmethod
     def draw(self, result: ResultLike) -> "go.Figure | None":
@@ -35,18 +37,22 @@ class Figure(Options):
 
 
 def style(figure: "go.Figure", *, height_px: int, **layout: Any) -> None:
-    """Give `figure` the shared look: typeface, inks, margins, a legend above the plot."""
+    """Give `figure` the shared look: typeface, inks, margins. Its key is the page's."""
     figure.update_layout(
         template="none",
         font={"family": FONT, "size": 13, "color": INK},
         height=height_px,
         paper_bgcolor="#ffffff",
         plot_bgcolor="#ffffff",
-        hoverlabel={"bgcolor": "#ffffff", "bordercolor": GRID, "font": {"family": FONT}},
-        legend={"orientation": "h", "x": 0, "xanchor": "left", "y": 1, "yanchor": "bottom"},
+        hoverlabel={
+            "bgcolor": "#ffffff",
+            "bordercolor": FAINT_INK,
+            "font": {"family": FONT, "color": INK},
+        },
+        showlegend=False,
         dragmode=False,
     )
-    figure.update_layout({"margin": {"l": 52, "r": 12, "t": 34, "b": 44}, **layout})
+    figure.update_layout({"margin": {"l": 52, "r": 12, "t": 24, "b": 34}, **layout})
     figure.update_xaxes(gridcolor=GRID, linecolor=GRID, zeroline=False, ticks="outside",
                         tickcolor=GRID, title_font_color=FAINT_INK, title_standoff=6)  # fmt: skip
     figure.update_yaxes(gridcolor=GRID, linecolor=GRID, zeroline=False,
@@ -70,12 +76,15 @@ def heading(text: str, *, axis: str, above_px: int = 4) -> dict[str, Any]:
     }
 
 
-def time_unit(span_s: float) -> tuple[float, str]:
-    """The unit for an axis of time that is `span_s` long: its seconds, and its name."""
-    for size_s, name in ((3600.0, "hours"), (60.0, "minutes"), (1.0, "seconds")):
-        if span_s >= 3 * size_s:
-            return size_s, name
-    return 1e-3, "milliseconds"
+def time_axis(span_s: float) -> tuple[float, dict[str, Any]]:
+    """An axis of time from 0 to `span_s`: the seconds of its unit, and plotly's axis options."""
+    units = ((3600.0, "h"), (60.0, "min"), (1.0, "s"))
+    unit_s, name = next((unit for unit in units if span_s >= 3 * unit[0]), (1e-3, "ms"))
+    return unit_s, {
+        "range": [0, span_s / unit_s],
+        "ticksuffix": f" {name}",
+        "hoverformat": ".4~g",
+    }
 
 
 def compact(values: "NDArray[Any]") -> "NDArray[np.float32]":

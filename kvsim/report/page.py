@@ -6,13 +6,15 @@ from typing import Any, NamedTuple
 
 from markupsafe import Markup, escape
 
-from kvsim.report.classes import LOOKS
+from kvsim.report.classes import LOOKS, run_line
 from kvsim.report.figures import FIGURES
 from kvsim.report.measures import MEASURES, best, shown
 from kvsim.report.numbers import count, listed, size
 from kvsim.report.words import paragraphs
 from kvsim.results.store import ResultLike
 from kvsim.results.toml import to_toml
+
+_TITLE_LABELS = 4
 
 
 class _Drawn(NamedTuple):
@@ -23,6 +25,7 @@ class _Drawn(NamedTuple):
     note: str
     nothing: str
     span: str
+    lines: bool
     height_px: int
     data: str | None
 
@@ -43,11 +46,12 @@ def make_page(result: ResultLike) -> str:
     )
     environment.filters["marked"] = lambda text: Markup(_marked(text, labels))  # noqa: S704 - escaped
     return environment.get_template("page.html").render(
-        title=f"Where the KV memory went: {listed(labels)}",
+        title=f"Where the KV memory went: {_together(labels)}",
         facts=_facts(result),
         words=paragraphs(result),
         looks=LOOKS,
         labels=labels,
+        strokes=[run_line(index) for index in range(len(runs))],
         table=_table(runs),
         figures=_figures(result),
         version=result.summary()["kvsim"],
@@ -65,7 +69,7 @@ def _figures(result: ResultLike) -> dict[str, _Drawn]:
         data = None if plot is None else plot.to_json().replace("<", "\\u003c")
         height = 0 if plot is None else plot.layout.height
         drawn[name] = _Drawn(
-            name, figure.title, figure.note, figure.nothing, figure.span, height, data
+            name, figure.title, figure.note, figure.nothing, figure.span, figure.lines, height, data
         )
     return drawn
 
@@ -99,6 +103,10 @@ def _facts(result: ResultLike) -> list[tuple[str, str]]:
         ("seed", str(scenario.get("seed", 0))),
     ]
     return [(label, value) for label, value in found if value]
+
+
+def _together(labels: list[str]) -> str:
+    return listed(labels) if len(labels) <= _TITLE_LABELS else f"{len(labels)} runs compared"
 
 
 def _marked(text: str, labels: list[str]) -> str:

@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kvsim.errors import InputError, InvariantError
-from kvsim.memory.ledger import CLASSES
+from kvsim.results.recorder import SERIES_COLUMNS
+from kvsim.results.result import REQUEST_COLUMNS
 from kvsim.results.toml import to_toml
 
 if TYPE_CHECKING:
@@ -31,16 +32,6 @@ SCENARIO, SUMMARY, REQUESTS, MEMORY, REPORT = (
     "requests.parquet",
     "memory.parquet",
     "report.html",
-)
-
-REQUEST_COLUMNS = (
-    *("id", "session", "status", "reason"),
-    *("arrival_ps", "scheduled_ps", "first_token_ps", "finish_ps"),
-    *("prompt_tokens", "output_tokens", "cached_tokens", "preemptions"),
-)
-MEMORY_COLUMNS = (
-    *("start_ps", "end_ps", "steps", "num_running", "num_waiting"),
-    *(f"{name}{end}_bytes" for name in CLASSES for end in ("", "_end")),
 )
 
 
@@ -152,7 +143,7 @@ def read(folder: Path) -> StoredResult:
     contents = read_summary(folder)
     labels = [run["label"] for run in contents["runs"]]
     requests = _split(folder / REQUESTS, labels, REQUEST_COLUMNS)
-    memory = _split(folder / MEMORY, labels, MEMORY_COLUMNS)
+    memory = _split(folder / MEMORY, labels, SERIES_COLUMNS)
     return StoredResult(
         contents,
         tuple(

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, ClassVar
 
 from kvsim.report.classes import run_line
-from kvsim.report.figure import Figure, compact, heading, style, time_unit
+from kvsim.report.figure import Figure, compact, heading, style, time_axis
 from kvsim.report.series import bucketed
 from kvsim.results.store import ResultLike
 
@@ -23,6 +23,7 @@ class Concurrency(Figure):
         "queue. Lines are means over buckets of time, bands the lowest and highest in each."
     )
     nothing: ClassVar[str] = "No step ran, so no sequence did."
+    lines: ClassVar[bool] = True
 
     def draw(self, result: ResultLike) -> "go.Figure | None":
         """Two panels, running above waiting, all runs in each."""
@@ -36,7 +37,7 @@ class Concurrency(Figure):
         if not drawn:
             return None
         span_s = max(series.edges_s[-1] for _, _, series in drawn)
-        unit_s, unit = time_unit(span_s)
+        unit_s, axis = time_axis(span_s)
         figure = make_subplots(rows=2, cols=1, shared_xaxes=True, vertical_spacing=0.09)
         for index, label, series in drawn:
             line = run_line(index)
@@ -46,23 +47,20 @@ class Concurrency(Figure):
                     figure.add_scatter(
                         x=x, y=compact(edge[:, column]), mode="lines", line={"width": 0},
                         fill=fill, fillcolor=_faint(line["color"]), hoverinfo="skip",
-                        showlegend=False, legendgroup=label, row=column + 1, col=1,
+                        row=column + 1, col=1,
                     )  # fmt: skip
                 figure.add_scatter(
                     name=label, x=x, y=compact(series.mean[:, column]), mode="lines",
-                    line={**line, "width": 2}, legendgroup=label, showlegend=column == 0,
+                    line={**line, "width": 2},
                     hovertemplate="%{y:,.1f}", row=column + 1, col=1,
                 )  # fmt: skip
         style(
             figure,
-            height_px=470,
+            height_px=420,
             hovermode="x unified",
-            margin={"l": 52, "r": 12, "t": 64, "b": 44},
-            legend={"orientation": "h", "x": 0, "y": 1.07, "yanchor": "bottom"},
             annotations=[heading("running", axis="y"), heading("waiting", axis="y2")],
         )
-        figure.update_xaxes(range=[0, span_s / unit_s])
-        figure.update_xaxes(title_text=unit, row=2, col=1)
+        figure.update_xaxes(**axis)
         figure.update_yaxes(rangemode="tozero")
         return figure
 

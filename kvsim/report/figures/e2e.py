@@ -18,6 +18,7 @@ class EndToEnd(Figure):
     note: ClassVar[str] = "Arrival to the last output token."
     nothing: ClassVar[str] = "No request finished."
     span: ClassVar[Literal["full", "half"]] = "half"
+    lines: ClassVar[bool] = True
 
     def draw(self, result: ResultLike) -> "go.Figure | None":
         """One cumulative curve a run, over finished requests."""

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from kvsim.memory.ledger import CLASSES
 from kvsim.report.classes import LOOKS, hatch
-from kvsim.report.figure import INK, Figure, compact, heading, style, time_unit
+from kvsim.report.figure import INK, Figure, compact, heading, style, time_axis
 from kvsim.report.series import bucketed
 from kvsim.results.store import ResultLike, RunLike
 
@@ -36,8 +36,8 @@ class Ledger(Figure):
         if not ends or max(ends) <= 0:
             return None
         span_s = max(ends) / 1e12
-        unit_s, unit = time_unit(span_s)
-        height = 60 + _PANEL_PX * len(runs)
+        unit_s, axis = time_axis(span_s)
+        height = 46 + _PANEL_PX * len(runs)
         figure = make_subplots(
             rows=len(runs), cols=1, shared_xaxes=True, vertical_spacing=34 / height
         )
@@ -47,14 +47,12 @@ class Ledger(Figure):
             figure,
             height_px=height,
             hovermode="x unified",
-            showlegend=False,
             annotations=[
                 heading(run.label, axis="y" if row == 1 else f"y{row}")
                 for row, run in enumerate(runs, start=1)
             ],
         )
-        figure.update_xaxes(range=[0, span_s / unit_s], showgrid=False, unifiedhovertitle_text="")
-        figure.update_xaxes(title_text=unit, row=len(runs), col=1)
+        figure.update_xaxes(**axis, showgrid=False)
         figure.update_yaxes(range=[0, 100], dtick=25, ticksuffix=" %")
         return figure
 

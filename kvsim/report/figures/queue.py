@@ -21,6 +21,7 @@ class Queue(Figure):
     )
     nothing: ClassVar[str] = "No request finished."
     span: ClassVar[Literal["full", "half"]] = "half"
+    lines: ClassVar[bool] = True
 
     def draw(self, result: ResultLike) -> "go.Figure | None":
         """One cumulative curve a run, over finished requests."""

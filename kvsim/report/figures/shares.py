@@ -66,7 +66,6 @@ class Shares(Figure):
             height_px=40 + _ROW_PX * len(runs),
             barmode="stack",
             bargap=0.45,
-            showlegend=False,
             uniformtext={"minsize": 11, "mode": "hide"},
             margin={"l": 12, "r": 20, "t": 4, "b": 36},
             annotations=[

@@ -20,6 +20,7 @@ class TimePerOutputToken(Figure):
     )
     nothing: ClassVar[str] = "No request with more than one output token finished."
     span: ClassVar[Literal["full", "half"]] = "half"
+    lines: ClassVar[bool] = True
 
     def draw(self, result: ResultLike) -> "go.Figure | None":
         """One cumulative curve a run, over finished requests."""
