@@ -1,0 +1,34 @@
+"""kvsim: what happens to GPU KV memory when these requests arrive, under this allocator.
+
+result = kvsim.simulate("chat")
+result["paged"].memory        # the ledger over time, a pandas table
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from kvsim.version import VERSION as __version__
+
+if TYPE_CHECKING:
+    from kvsim.request import Request, Stream
+    from kvsim.results.result import Result, Run
+    from kvsim.scenario import Scenario
+    from kvsim.simulate import simulate
+
+_HOMES = {
+    "Request": "kvsim.request",
+    "Result": "kvsim.results.result",
+    "Run": "kvsim.results.result",
+    "Scenario": "kvsim.scenario",
+    "Stream": "kvsim.request",
+    "simulate": "kvsim.simulate",
+}
+__all__ = ["Request", "Result", "Run", "Scenario", "Stream", "__version__", "simulate"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import what is asked for when it is asked for: `kvsim --help` needs none of it."""
+    if name in _HOMES:
+        from importlib import import_module
+
+        return getattr(import_module(_HOMES[name]), name)
+    raise AttributeError(f"module 'kvsim' has no attribute {name!r}")

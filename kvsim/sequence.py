@@ -44,21 +44,13 @@ class Sequence:
         "request",
     )
 
-    def __init__(
-        self,
-        request: Request,
-        arrival_ps: int,
-        id: str | None = None,
-        max_model_len: int | None = None,
-    ) -> None:
+    def __init__(self, request: Request, arrival_ps: int, id: str | None = None) -> None:
         self.request = request
         self.id = request.id if id is None else id
         self.arrival_ps = arrival_ps
         self.priority = request.priority
         self.prompt_tokens = request.prompt_tokens
         self.output_tokens = request.output_tokens
-        if max_model_len is not None:  # generation stops there, but not before the first token
-            self.output_tokens = min(self.output_tokens, max(1, max_model_len - self.prompt_tokens))
         self.final_tokens = self.prompt_tokens + self.output_tokens - 1
         self.prompt_runs: TokenRuns | None = request.prompt_runs
         self.output_start: int | None = request.output_start

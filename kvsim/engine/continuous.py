@@ -23,7 +23,6 @@ class Continuous(SchedulerOptions):
         check nor a watermark, and returns all blocks to the back of the free queue).
     """
 
-    kind: Literal["continuous"] = "continuous"
     max_num_seqs: int = Field(256, ge=1)
     max_num_batched_tokens: int = Field(2048, ge=1)
     enable_chunked_prefill: bool = True

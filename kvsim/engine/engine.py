@@ -6,6 +6,7 @@ the engine waits for the older of two plans; everything else is the same.
 
 from collections import deque
 from collections.abc import Callable, Generator
+from dataclasses import replace
 from typing import Protocol
 
 import simpy
@@ -92,6 +93,9 @@ class Engine:
     def submit(self, request: Request) -> None:
         """`request` arrives now: its sequences wait, or it is refused by name."""
         scheduler, now = self.scheduler, self.env.now
+        room = max(1, scheduler.max_model_len - request.prompt_tokens)
+        if request.output_tokens > room:  # generation stops at max_model_len
+            request = replace(request, output_tokens=room)
         refusal = self._refusal(request) if self._refuse else None
         if refusal is not None:
             self._recorder.refused(request, now, str(refusal))
@@ -101,7 +105,7 @@ class Engine:
         first = False
         for sample in range(request.n):
             name = request.id if request.n == 1 else f"{sample}_{request.id}"
-            first |= scheduler.add(Sequence(request, now, name, scheduler.max_model_len))
+            first |= scheduler.add(Sequence(request, now, name))
         if first and self._wake is not None and not self._wake.triggered:
             self._wake.succeed()
 
@@ -244,7 +248,12 @@ class Engine:
     # --- what the recorder is told --------------------------------------------------------------
 
     def _book(
-        self, plan: Plan, start_ps: int, steps: int, first_ps: int, growth_ps: int,
+        self,
+        plan: Plan,
+        start_ps: int,
+        steps: int,
+        first_ps: int,
+        growth_ps: int,
         course: Course | None,
     ) -> None:
         """`plan` computed for `steps` steps from start_ps on, the ledger at `self._usage`."""

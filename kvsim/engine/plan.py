@@ -92,5 +92,7 @@ class Plan:
             ),
             self.num_decode + len(decodes),
             self.context_tokens + sum(contexts),
-            max(self.longest_context_tokens, *contexts) if contexts else self.longest_context_tokens,
+            max(self.longest_context_tokens, *contexts)
+            if contexts
+            else self.longest_context_tokens,
         )

@@ -1,9 +1,9 @@
 """What every scheduler does: keep who waits and who runs, and carry a plan through its life.
 
-    schedule()          decide one step and take its memory        (policies differ here alone)
-    repeatable(plan)    how many equal steps could follow
-    repeat(plan, k)     let them have happened
-    finish(plan)        its outputs have returned: sequences that are done give their memory back
+schedule()          decide one step and take its memory        (policies differ here alone)
+repeatable(plan)    how many equal steps could follow
+repeat(plan, k)     let them have happened
+finish(plan)        its outputs have returned: sequences that are done give their memory back
 """
 
 from abc import ABC, abstractmethod

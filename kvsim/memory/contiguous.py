@@ -54,6 +54,7 @@ class Contiguous(Allocator):
     ) -> None:
         whole = BufferShape.of(memory.layout)
         self.capacity_bytes = memory.capacity_bytes
+        self.token_bytes = whole.token_bytes
         self.arena = arena
         self._max_model_len = memory.max_model_len
         self._whole = whole

@@ -11,7 +11,6 @@ is a multiple of block_size: the decoders lie in `block_size` buckets by (n - j)
 
 from collections.abc import Iterator
 from operator import attrgetter
-from typing import Literal
 
 from pydantic import Field
 
@@ -34,7 +33,6 @@ class Paged(AllocatorOptions):
     watermark: share of the pool that must stay free when a request is admitted beside others.
     """
 
-    kind: Literal["paged"] = "paged"
     block_size: int = Field(16, ge=1, le=1 << 20)
     enable_prefix_caching: bool = True
     watermark: float = Field(0.0, ge=0.0, lt=1.0)
@@ -162,7 +160,7 @@ class PagedAllocator(Allocator):
         table.registered = len(hits)
         self._grown(seq, table, 0, len(table.blocks))
         self._filled(table, num_tokens)
-        if self._caching:
+        if self._caching and not seq.num_preemptions:  # vLLM counts resumptions apart
             self.query_tokens += seq.num_tokens
             self.hit_tokens += cached_tokens
         return True
@@ -269,9 +267,7 @@ class PagedAllocator(Allocator):
         self._clock += steps
         self._used_slots += self._num_decoding * steps
         slope = self._num_decoding * self.token_bytes
-        moments = (
-            self._moment(*each) for each in zip(taken, lapsed, overs, strict=True)
-        )
+        moments = (self._moment(*each) for each in zip(taken, lapsed, overs, strict=True))
         return Course(Usage(used=slope, reserved=-slope), *moments)
 
     def _moment(self, taken: int, lapsed: int, over: int) -> Usage:

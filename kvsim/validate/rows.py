@@ -175,8 +175,7 @@ def simulate_rows(case: Case) -> list[Row]:
         enable_chunked_prefill=settings.chunked_prefill,
         long_prefill_token_threshold=settings.long_prefill_token_threshold,
         policy=settings.policy,
-        scheduler_reserve_full_isl=settings.reserve_full_isl
-        and settings.semantics != "vllm-0.11",
+        scheduler_reserve_full_isl=settings.reserve_full_isl and settings.semantics != "vllm-0.11",
         async_scheduling=settings.async_scheduling,
         semantics=settings.semantics,
     ).build(allocator, settings.max_model_len)

@@ -1,0 +1,58 @@
+"""The command line. Faults of the input are one line and exit 2; faults of kvsim exit 1."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from kvsim.commands import compare, report, run, validate_schedule
+from kvsim.errors import InputError, InvariantError
+from kvsim.version import VERSION
+
+app = typer.Typer(
+    help="What is my KV memory doing, and what would another allocator do?",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=True,
+)
+validate = typer.Typer(
+    help="Hold the simulator against recordings, papers and real runs.", no_args_is_help=True
+)
+
+app.command("run")(run.run)
+app.command("report")(report.report)
+app.command("compare")(compare.compare)
+validate.command("schedule")(validate_schedule.schedule)
+app.add_typer(validate, name="validate")
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"kvsim {VERSION}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_version, is_eager=True, help="Print the version."),
+    ] = False,
+) -> None:
+    """A discrete-event simulator of GPU KV-cache memory for LLM serving."""
+
+
+def main() -> None:
+    """Run the command line; the exit code says whose fault a fault was."""
+    try:
+        app()
+    except InputError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)
+    except InvariantError as error:
+        print(f"fault of kvsim, please report it: {error}", file=sys.stderr)
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,67 @@
+"""`kvsim run`: simulate a scenario under all its allocators."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from kvsim.results.result import Result
+    from kvsim.scenario import Scenario
+
+
+def run(
+    scenario: Annotated[
+        str, typer.Argument(metavar="SCENARIO", help="A TOML file, or the name of a recipe.")
+    ],
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="A.B=VALUE", help="Change one key; may be repeated."),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Write tables, summary and report.html into this folder."),
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print summary.json, and nothing else, to stdout.")
+    ] = False,
+) -> None:
+    """Simulate a scenario: one stream of requests through every allocator it names."""
+    from rich.console import Console
+
+    from kvsim.scenario import Scenario
+
+    loaded = Scenario.load(scenario, set_ or [])
+    result = _with_progress(loaded, Console(stderr=True))
+    if out is not None:
+        from kvsim.report.page import make_page
+        from kvsim.results import store
+
+        store.write(out, result, make_page(result))
+    if as_json:
+        typer.echo(json.dumps(result.summary(), indent=2, ensure_ascii=False))
+    else:
+        from kvsim.report.terminal import print_result
+
+        print_result(result, Console())
+        if out is not None:
+            typer.echo(str(out / store.REPORT))
+
+
+def _with_progress(scenario: "Scenario", console: "object") -> "Result":
+    """Simulate, with one bar an allocator on a terminal's stderr."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    from kvsim.simulate import simulate
+
+    assert isinstance(console, Console)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    with Progress(*columns, TimeElapsedColumn(), console=console) as bars:
+        tasks = {label: bars.add_task(label, total=None) for label in scenario.labels()}
+
+        def moved(label: str, done: int, total: int) -> None:
+            bars.update(tasks[label], completed=done, total=total)
+
+        return simulate(scenario, progress=moved)

@@ -1,0 +1,76 @@
+"""From what the recorder wrote down to one entry of summary.json's `runs`."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from kvsim.memory.ledger import CLASSES
+from kvsim.results.gaps import Gaps
+from kvsim.results.recorder import Recorder
+from kvsim.units import PS_PER_S
+
+QUANTILES = {"p50": 0.50, "p90": 0.90, "p95": 0.95, "p99": 0.99}
+Times = npt.NDArray[np.int64]
+
+
+def latencies(recorder: Recorder) -> dict[str, dict[str, float | None]]:
+    """ttft_s, tpot_s, itl_s, e2e_s and queue_s of the finished sequences; None where undefined.
+
+    ttft: arrival to first token. tpot: the mean gap after it, of sequences with two tokens or
+    more. itl: all gaps. e2e: arrival to last token. queue: arrival to first admission.
+    """
+    done = recorder.finished
+    finish = np.frombuffer(recorder.finish_ps, dtype=np.int64)
+    arrival = _column(done, lambda seq: seq.arrival_ps)
+    first = _column(done, lambda seq: seq.first_token_ps)
+    outputs = _column(done, lambda seq: seq.output_tokens)
+    several = outputs > 1
+    gaps = Gaps(recorder.gaps, recorder.late_gaps)
+    return {
+        "ttft_s": _spread((first - arrival) / PS_PER_S),
+        "tpot_s": _spread((finish - first)[several] / (outputs[several] - 1) / PS_PER_S),
+        "itl_s": {
+            "mean": gaps.mean_ps() / PS_PER_S if gaps.num else None,
+            **{
+                name: gaps.quantile_ps(share) / PS_PER_S if gaps.num else None
+                for name, share in QUANTILES.items()
+            },
+        },
+        "e2e_s": _spread((finish - arrival) / PS_PER_S),
+        "queue_s": _spread(
+            (_column(done, lambda seq: seq.first_scheduled_ps) - arrival) / PS_PER_S
+        ),
+    }
+
+
+def memory(recorder: Recorder, token_bytes: int) -> dict[str, Any]:
+    """The ledger's means as fractions of the capacity, and its peaks."""
+    capacity = recorder.capacity_bytes
+    return {
+        "capacity_bytes": capacity,
+        "capacity_tokens": capacity // token_bytes,
+        "time_mean": _shares(recorder.time_sum, capacity * recorder.total_ps),
+        "step_mean": _shares(recorder.step_sum, capacity * recorder.steps),
+        "peak_used": recorder.peak_used / capacity,
+        "peak_allocated": recorder.peak_allocated / capacity,
+    }
+
+
+def _shares(sums: list[int], whole: int) -> dict[str, float]:
+    """Each class's share; without any time all is idle, as the pool was."""
+    if not whole:
+        return {name: float(name == "idle") for name in CLASSES}
+    return {name: total / whole for name, total in zip(CLASSES, sums, strict=True)}
+
+
+def _column(rows: list[Any], value: Callable[[Any], int]) -> Times:
+    return np.fromiter(map(value, rows), dtype=np.int64, count=len(rows))
+
+
+def _spread(values: npt.NDArray[np.float64]) -> dict[str, float | None]:
+    if not len(values):
+        return dict.fromkeys(("mean", *QUANTILES))
+    found = np.quantile(values, list(QUANTILES.values()))
+    return {"mean": float(values.mean()), **dict(zip(QUANTILES, map(float, found), strict=True))}

@@ -1,0 +1,164 @@
+"""A scenario: one stream of requests, one model on one device, and the allocators to compare.
+
+Every table of the TOML file is an Options class; `kind` chooses it where there are several.
+"""
+
+import tomllib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Self
+
+from pydantic import Field, PrivateAttr
+
+from kvsim.device import DeviceOptions
+from kvsim.engine import SCHEDULERS
+from kvsim.engine.scheduler import SchedulerOptions
+from kvsim.errors import InputError
+from kvsim.memory import ALLOCATORS
+from kvsim.memory.allocator import AllocatorOptions
+from kvsim.model import ModelOptions
+from kvsim.options import Options
+from kvsim.pool import MemoryOptions
+from kvsim.shipped import shipped_folder
+from kvsim.step_time import STEP_TIMES
+from kvsim.step_time.options import StepTimeOptions
+from kvsim.workload import WORKLOADS
+from kvsim.workload.choice import OneOf
+from kvsim.workload.options import WorkloadOptions
+
+AnyAllocator = Annotated[AllocatorOptions, OneOf(ALLOCATORS, "allocator")]
+AnyScheduler = Annotated[SchedulerOptions, OneOf(SCHEDULERS, "scheduler", "continuous")]
+AnyStepTime = Annotated[StepTimeOptions, OneOf(STEP_TIMES, "step_time", "roofline")]
+AnyWorkload = Annotated[WorkloadOptions, OneOf(WORKLOADS, "workload")]
+
+
+class Scenario(Options):
+    """The tables of a scenario file.
+
+    seed: of everything random. max_steps: most steps the engine takes at once (1: one by one; the
+    results are the same to the last bit).
+    """
+
+    seed: int = Field(0, ge=0)
+    max_steps: int | None = Field(None, ge=1)
+    model: ModelOptions
+    device: DeviceOptions
+    memory: MemoryOptions = MemoryOptions()
+    allocator: tuple[AnyAllocator, ...] = Field(min_length=1)
+    scheduler: AnyScheduler = Field({"kind": "continuous"}, validate_default=True)
+    step_time: AnyStepTime = Field({"kind": "roofline"}, validate_default=True)
+    workload: AnyWorkload
+    _folder: Path = PrivateAttr(default_factory=Path)
+
+    @property
+    def folder(self) -> Path:
+        """Where relative paths of the scenario start."""
+        return self._folder
+
+    @classmethod
+    def from_table(cls, table: Mapping[str, Any], folder: Path | None = None) -> Self:
+        """A scenario from nested dictionaries, as a TOML file has them."""
+        plain = dict(table)
+        plain.pop("provenance", None)  # written beside results; says how, changes nothing
+        if isinstance(plain.get("allocator"), Mapping | str):
+            plain["allocator"] = [plain["allocator"]]
+        scenario = cls.parse(plain, "")
+        scenario._folder = folder or Path()
+        return scenario
+
+    @classmethod
+    def load(cls, source: str | Path, overrides: Iterable[str] = ()) -> Self:
+        """The scenario in a TOML file, or of a shipped recipe by its name.
+
+        overrides: `a.b=value` each, the value as TOML would read it (else a string).
+        """
+        path = find_scenario(source)
+        try:
+            with path.open("rb") as file:
+                table = tomllib.load(file)
+        except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise InputError(f"not readable as TOML: {error}", where=str(path)) from None
+        for override in overrides:
+            _override(table, override)
+        return cls.from_table(table, path.parent)
+
+    def labels(self) -> list[str]:
+        """One name an allocator: its label, or its kind and what tells it from its like."""
+        kinds = [ALLOCATORS.name_of(each) for each in self.allocator]
+        labels = []
+        for kind, options in zip(kinds, self.allocator, strict=True):
+            alike = [o for k, o in zip(kinds, self.allocator, strict=True) if k == kind]
+            labels.append(options.label or _label(kind, options, alike))
+        for index, label in enumerate(labels):
+            if label in labels[:index]:
+                raise InputError(
+                    "two allocators with the same label and options",
+                    where=f"allocator[{index}]",
+                    value=label,
+                    remedy="give one of them another label",
+                )
+        return labels
+
+
+def _label(kind: str, options: AllocatorOptions, alike: list[AllocatorOptions]) -> str:
+    if len(alike) == 1:
+        return kind
+    dumps = [each.model_dump(exclude_none=True) for each in alike]
+    mine = options.model_dump(exclude_none=True)
+    differing = [key for key in mine if any(dump.get(key) != mine[key] for dump in dumps)]
+    parts = [f"{key}={_short(mine[key])}" for key in differing if key != "label"]
+    return " ".join([kind, *parts])
+
+
+def _short(value: object) -> str:
+    if isinstance(value, Mapping):
+        return str(value.get("kind", dict(value)))
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def find_scenario(source: str | Path) -> Path:
+    """The file named, or the shipped recipe of that name."""
+    path = Path(source)
+    if path.suffix == ".toml" or path.exists():
+        if path.is_file():
+            return path
+        raise InputError("no such scenario file", where=str(source))
+    recipes = {recipe.stem: recipe for recipe in sorted(shipped_folder("workloads").glob("*.toml"))}
+    if str(source) in recipes:
+        return recipes[str(source)]
+    raise InputError(
+        "no such scenario",
+        where=str(source),
+        remedy=f"give a .toml file or one of the recipes: {', '.join(recipes)}",
+    )
+
+
+def _override(table: dict[str, Any], override: str) -> None:
+    """Set one key of nested tables; list items by index (`allocator.0.block_size=32`)."""
+    key, equals, text = override.partition("=")
+    parts = key.strip().split(".")
+    if not equals or not all(parts):
+        raise InputError("not of the form a.b=value", where="--set", value=override)
+    try:
+        value = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = text.strip()
+    place: Any = table
+    for depth, part in enumerate(parts):
+        last = depth == len(parts) - 1
+        if isinstance(place, list):
+            if not part.isdigit() or int(part) >= len(place):
+                raise InputError(
+                    "no such item", where=f"--set {key}", value=part, limit=len(place) - 1
+                )
+            index: Any = int(part)
+        elif isinstance(place, dict):
+            index = part
+            if not last and not isinstance(place.get(part), dict | list):
+                place[part] = {}
+        else:
+            raise InputError("not a table", where=f"--set {key}", value=place)
+        if last:
+            place[index] = value
+        else:
+            place = place[index]
