@@ -1,0 +1,1 @@
+"""Where K and V are kept: one file a store, all behind `Store`."""

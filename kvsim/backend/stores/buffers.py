@@ -1,0 +1,90 @@
+"""A buffer of its own for each sequence, out of torch's allocator: allocate, copy, free."""
+
+import torch
+from torch import Tensor
+
+from kvsim.backend.shape import Shape
+from kvsim.backend.step import Batch
+from kvsim.backend.stores.store import Address, Store, must_fit
+from kvsim.errors import InvariantError
+
+
+class BufferStore(Store):
+    """Each sequence owns one tensor [layers, 2, capacity, kv_dim].
+
+    `span.capacity` says how many slots it must have: a span that asks for more than its buffer has
+    gets a new one, its content copied, the old one freed. Max-buffer asks once, doubling again and
+    again. `release` frees.
+    """
+
+    def __init__(self, shape: Shape, device: str = "cpu") -> None:
+        self.shape = shape
+        self.device = device
+        self._dtype = getattr(torch, shape.dtype)
+        self._buffers: dict[str, Tensor] = {}
+        self._batch: Batch
+        self._base: Tensor
+        self._offsets: Tensor | None
+
+    def begin(self, batch: Batch) -> None:
+        for span, context in zip(batch.spans, batch.context, strict=True):
+            if span.capacity is None:
+                raise InvariantError(f"sequence {span.id!r} has no capacity")
+            must_fit(span.id, context, span.capacity)
+            self._grow(span.id, span.capacity, span.start)
+        self._batch = batch
+        self._base = self._buffers[batch.spans[0].id]
+        self._offsets = None
+
+    def _grow(self, id: str, capacity: int, valid: int) -> None:
+        old = self._buffers.get(id)
+        if old is not None and old.shape[2] >= capacity:
+            return
+        size = (self.shape.layers, 2, capacity, self.shape.kv_dim)
+        new = torch.empty(size, dtype=self._dtype, device=self.device)
+        if valid:
+            if old is None:
+                raise InvariantError(f"sequence {id!r} has no buffer and {valid} tokens in it")
+            new[:, :, :valid].copy_(old[:, :, :valid])
+        self._buffers[id] = new
+
+    def write(self, layer: int, key: Tensor, value: Tensor) -> None:
+        begin = self._batch.begin
+        for index, span in enumerate(self._batch.spans):
+            new = slice(begin[index], begin[index + 1])
+            rows = self._buffers[span.id][layer, :, span.start : span.context]
+            rows[0].copy_(key[new].flatten(1))
+            rows[1].copy_(value[new].flatten(1))
+
+    def read(self, layer: int, index: int) -> tuple[Tensor, Tensor]:
+        span = self._batch.spans[index]
+        rows = self._buffers[span.id][layer, :, : span.context]
+        key, value = rows.view(2, -1, self.shape.kv_heads, self.shape.head_dim)
+        return key, value
+
+    def address(self, layer: int) -> Address:
+        # Offsets from one buffer into all others: they share the device's address space.
+        if self._offsets is None:
+            size = self._base.element_size()
+            offsets = [
+                [
+                    [
+                        (buffer[at, part].data_ptr() - self._base.data_ptr()) // size
+                        for buffer in own
+                    ]
+                    for part in (0, 1)
+                ]
+                for at in range(self.shape.layers)
+                for own in [[self._buffers[span.id] for span in self._batch.spans]]
+            ]
+            self._offsets = torch.tensor(offsets, dtype=torch.int64).to(self.device)
+        key, value = self._offsets[layer]
+        return Address(self._base, self._base, key, value)
+
+    def release(self, id: str) -> None:
+        """Free the buffer of `id`, if it has one."""
+        self._buffers.pop(id, None)
+
+    @property
+    def held_bytes(self) -> int:
+        return sum(buffer.nbytes for buffer in self._buffers.values())

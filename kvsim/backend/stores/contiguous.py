@@ -1,0 +1,63 @@
+"""Contiguous buffers in one address space: max-buffer and doubling under any placement."""
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from kvsim.backend.shape import Shape
+from kvsim.backend.step import Batch, Copy
+from kvsim.backend.stores.pool import SlotPool
+from kvsim.backend.stores.store import Address, Store, must_fit
+from kvsim.errors import InvariantError
+
+
+class ContiguousStore(Store):
+    """num_slots slots; a sequence's token t lies at slot `span.slot + t`.
+
+    What a buffer reserves and where it stands is the allocator's matter. One that grows arrives
+    as a copy from its old place to its new one, and as a new `slot`.
+    """
+
+    def __init__(self, shape: Shape, num_slots: int, device: str = "cpu") -> None:
+        self.shape = shape
+        self.device = device
+        self.pool = SlotPool(shape, num_slots, device)
+        self._batch: Batch
+        self._first: list[int]
+        self._slots: Tensor
+        self._offset: Tensor
+
+    def begin(self, batch: Batch) -> None:
+        first = []
+        for span, context in zip(batch.spans, batch.context, strict=True):
+            if span.slot is None or span.slot < 0:
+                raise InvariantError(f"sequence {span.id!r} has no slot: {span.slot}")
+            must_fit(span.id, context, self.pool.num_slots - span.slot)
+            first.append(span.slot)
+        lengths = np.diff(batch.begin)
+        shift = torch.from_numpy(np.repeat(np.asarray(first, dtype=np.int64), lengths))
+        self._batch = batch
+        self._first = first
+        self._slots = batch.positions + shift.to(self.device)
+        self._offset = torch.tensor(first, device=self.device) * self.shape.kv_dim
+
+    def write(self, layer: int, key: Tensor, value: Tensor) -> None:
+        self.pool.write(layer, self._slots, key, value)
+
+    def read(self, layer: int, index: int) -> tuple[Tensor, Tensor]:
+        first = self._first[index]
+        rows = self.pool.rows[layer, :, first : first + self._batch.context[index]]
+        key, value = rows.view(2, -1, self.shape.kv_heads, self.shape.head_dim)
+        return key, value
+
+    def address(self, layer: int) -> Address:
+        rows = self.pool.rows[layer]
+        return Address(rows[0], rows[1], self._offset, self._offset)
+
+    def copy(self, copy: Copy) -> None:
+        """A buffer's slots move to its successor, or to a fork."""
+        self.pool.copy(copy.source, copy.target, copy.slots)
+
+    @property
+    def held_bytes(self) -> int:
+        return self.pool.rows.nbytes

@@ -1,0 +1,42 @@
+"""No cache: a step brings all tokens of its sequences, and nothing outlives a layer."""
+
+import torch
+from torch import Tensor
+
+from kvsim.backend.step import Batch
+from kvsim.backend.stores.store import Address, Store
+from kvsim.errors import InvariantError
+
+
+class RecomputeStore(Store):
+    """Keeps K and V of one layer of one step."""
+
+    def __init__(self) -> None:
+        self._batch: Batch
+        self._key: Tensor
+        self._value: Tensor
+
+    def begin(self, batch: Batch) -> None:
+        for span in batch.spans:
+            if span.start:
+                raise InvariantError(f"sequence {span.id!r} starts at {span.start} without a cache")
+        self._batch = batch
+
+    def write(self, layer: int, key: Tensor, value: Tensor) -> None:
+        self._key, self._value = key.contiguous(), value.contiguous()
+
+    def read(self, layer: int, index: int) -> tuple[Tensor, Tensor]:
+        own = slice(self._batch.begin[index], self._batch.begin[index + 1])
+        return self._key[own], self._value[own]
+
+    def receive(self, key: Tensor, value: Tensor) -> None:
+        self._key, self._value = key.new_empty(key.shape), value.new_empty(value.shape)
+
+    def address(self, layer: int) -> Address:
+        first = torch.tensor(self._batch.begin[:-1], device=self._key.device)
+        offset = first * self._key[0].numel()
+        return Address(self._key, self._value, offset, offset)
+
+    @property
+    def held_bytes(self) -> int:
+        return 0

@@ -1,0 +1,74 @@
+"""What a store of K and V promises the attention."""
+
+from abc import ABC, abstractmethod
+from typing import NamedTuple
+
+from torch import Tensor
+
+from kvsim.backend.step import Batch, Copy
+from kvsim.errors import InvariantError
+
+
+class Address(NamedTuple):
+    """Where a kernel finds K and V of one layer.
+
+    Row t of span i lies at element `offset[i] + t * kv_dim` of its base (key or value), or, where
+    there is a table, at `(table[i, t // page] * page + t % page) * kv_dim`.
+
+    key, value: the bases. key_offset, value_offset: int64 [spans], None with a table.
+    table: int32 [spans, pages], None without one. page: slots a page, 0 without a table.
+    """
+
+    key: Tensor
+    value: Tensor
+    key_offset: Tensor | None = None
+    value_offset: Tensor | None = None
+    table: Tensor | None = None
+    page: int = 0
+
+
+class Store(ABC):
+    """K and V of every layer. A step: `begin`, then `write` and `read` (or a kernel that goes by
+    `address`) layer by layer; copies come before `begin`.
+    """
+
+    @abstractmethod
+    def begin(self, batch: Batch) -> None:
+        """Take the places of a step's spans; InvariantError where a span does not fit its place."""
+
+    @abstractmethod
+    def write(self, layer: int, key: Tensor, value: Tensor) -> None:
+        """Keep the new tokens' key and value, [tokens, kv_heads, head_dim], in `batch` order."""
+
+    @abstractmethod
+    def read(self, layer: int, index: int) -> tuple[Tensor, Tensor]:
+        """K and V [context, kv_heads, head_dim] of span `index`, oldest token first."""
+
+    def receive(self, key: Tensor, value: Tensor) -> None:
+        """A kernel is about to write these of the next layer; only a store without memory of its
+        own for them does anything, before `address`.
+        """
+        return
+
+    @abstractmethod
+    def address(self, layer: int) -> Address:
+        """Where a kernel finds this layer, for the spans of the step."""
+
+    def copy(self, copy: Copy) -> None:
+        """Move slots in all layers, before `begin`."""
+        raise InvariantError(f"{type(self).__name__} copies by itself, got {copy}")
+
+    def release(self, id: str) -> None:
+        """Sequence `id` is gone; only a store that owns its memory by sequence does anything."""
+        return
+
+    @property
+    @abstractmethod
+    def held_bytes(self) -> int:
+        """Bytes of K and V memory the store holds now, valid or not."""
+
+
+def must_fit(span_id: str, context: int, room: int) -> None:
+    """Raise InvariantError unless a span's context fits the room its allocator gave it."""
+    if context > room:
+        raise InvariantError(f"sequence {span_id!r} has room for {room} slots and needs {context}")
