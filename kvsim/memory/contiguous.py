@@ -125,13 +125,13 @@ class Contiguous(Allocator):
     ) -> bool:
         # All tokens known so far must fit: a prompt computed in chunks does not grow its buffer.
         slots = self._slots_for(seq, max(reserve_tokens, seq.num_tokens))
+        if len(self._shapes) > 1 and not self._has_place(slots):
+            return False
         regions: list[int] = []
         granted = 0
         for shape in self._shapes:
             placed = self.arena.allocate(shape.bytes(slots))
             if placed is None:
-                for address in regions:
-                    self.arena.free(address)
                 return False
             regions.append(placed.address)
             granted += placed.granted

@@ -76,43 +76,29 @@ class Growing(Contiguous):
         return True
 
     def _move_all(self, buffer: Buffer, slots: int, valid: int) -> bool:
-        """Move every region into a larger one; on failure all are as large as before."""
-        moved: list[int] = []
-        payload = 0
+        """Move every region into a larger one; on failure none has moved."""
+        before = self.arena.clone() if len(self._shapes) > 1 else None
+        regions = buffer.regions.copy()
+        granted, num_moved, payload = buffer.granted, 0, 0
         for index, shape in enumerate(self._shapes):
             size = shape.bytes(slots)
             if size == shape.bytes(buffer.asked):  # a recurrent state does not grow
                 continue
             placed = self.arena.allocate(size)
             if placed is None:
-                self._move_back(buffer, moved)
+                if before is not None:
+                    self.arena.restore(before)
+                self._old = None
                 return False
             self.settle()
-            address = buffer.regions[index]
+            address = regions[index]
             self._old = (address, self.arena.granted(address))
-            buffer.regions[index] = placed.address
-            buffer.granted += placed.granted - self._old[1]
-            moved.append(index)
+            regions[index] = placed.address
+            granted += placed.granted - self._old[1]
+            num_moved += 1
             payload += shape.bytes(valid)
-        buffer.asked = slots
+        buffer.regions, buffer.granted, buffer.asked = regions, granted, slots
         self.copied_bytes += payload
         copying = ceil_div(2 * payload * PS_PER_S, self._copy_bytes_per_s)  # read and written
-        self._pending_ps = len(moved) * self._allocation_ps + copying
+        self._pending_ps = num_moved * self._allocation_ps + copying
         return True
-
-    def _move_back(self, buffer: Buffer, moved: list[int]) -> None:
-        """Undo the moves of a growth that failed: the last old region still lives, the others get
-        a place again where their grown ones stood.
-        """
-        for index in reversed(moved):
-            address = buffer.regions[index]
-            buffer.granted -= self.arena.granted(address)
-            self.arena.free(address)
-            if self._old is not None:
-                (back, granted), self._old = self._old, None
-            else:
-                placed = self.arena.allocate(self._shapes[index].bytes(buffer.asked))
-                assert placed is not None, "a smaller region fits where a larger one stood"
-                back, granted = placed
-            buffer.regions[index] = back
-            buffer.granted += granted

@@ -82,6 +82,12 @@ class Arena(ABC):
     def clone(self) -> Self:
         """An independent arena in the same state, for asking what would happen."""
 
+    def restore(self, earlier: Self) -> None:
+        """Be again as this arena was when `earlier` was cloned from it; `earlier` is used up."""
+        version = self.version
+        vars(self).update(vars(earlier))
+        self.version = version + 1
+
     def fits_all(self, sizes: Sequence[int]) -> bool:
         """Whether all of `sizes` would find places, one after the other. Mutates nothing."""
         if len(sizes) == 1:

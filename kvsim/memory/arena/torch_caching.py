@@ -141,6 +141,11 @@ class TorchCachingArena(Arena):
         twin.listener = None
         return twin
 
+    def restore(self, earlier: Self) -> None:
+        listener = self.listener
+        super().restore(earlier)
+        self.listener = listener
+
     def check(self) -> None:
         super().check()
         self._heap.check(self.reserved_bytes)
