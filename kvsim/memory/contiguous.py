@@ -55,6 +55,7 @@ class Contiguous(Allocator):
         whole = BufferShape.of(memory.layout)
         self.capacity_bytes = memory.capacity_bytes
         self.token_bytes = whole.token_bytes
+        self.token_bytes = whole.token_bytes
         self.arena = arena
         self._max_model_len = memory.max_model_len
         self._whole = whole
@@ -204,7 +205,7 @@ class Contiguous(Allocator):
 
     def advance(self, steps: int) -> Course:
         self._clock += steps
-        slope = self._num_decoding * self._whole.token_bytes
+        slope = self._num_decoding * self.token_bytes
         return Course(Usage(used=slope, reserved=-slope))
 
     # --- release -------------------------------------------------------------------------------
