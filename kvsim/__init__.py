@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from kvsim.request import Request, Stream
     from kvsim.results.result import Result, Run
     from kvsim.scenario import Scenario
-    from kvsim.simulate import simulate
+    from kvsim.simulation import simulate
 
 _HOMES = {
     "Request": "kvsim.request",
@@ -20,7 +20,7 @@ _HOMES = {
     "Run": "kvsim.results.result",
     "Scenario": "kvsim.scenario",
     "Stream": "kvsim.request",
-    "simulate": "kvsim.simulate",
+    "simulate": "kvsim.simulation",
 }
 __all__ = ["Request", "Result", "Run", "Scenario", "Stream", "__version__", "simulate"]
 

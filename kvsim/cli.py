@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from kvsim.commands import compare, report, run, validate_schedule
+from kvsim.commands import compare, convert, memory, report, run, traces, validate_schedule
 from kvsim.errors import InputError, InvariantError
 from kvsim.version import VERSION
 
@@ -20,6 +20,9 @@ validate = typer.Typer(
 )
 
 app.command("run")(run.run)
+app.command("memory")(memory.memory)
+app.add_typer(traces.app, name="traces")
+app.command("convert")(convert.convert)
 app.command("report")(report.report)
 app.command("compare")(compare.compare)
 validate.command("schedule")(validate_schedule.schedule)

@@ -36,7 +36,7 @@ class Scenario(Options):
     """The tables of a scenario file.
 
     seed: of everything random. max_steps: most steps the engine takes at once (1: one by one; the
-    results are the same to the last bit).
+    results are the same to the last bit). workload: may be left out where requests are given.
     """
 
     seed: int = Field(0, ge=0)
@@ -47,7 +47,7 @@ class Scenario(Options):
     allocator: tuple[AnyAllocator, ...] = Field(min_length=1)
     scheduler: AnyScheduler = Field({"kind": "continuous"}, validate_default=True)
     step_time: AnyStepTime = Field({"kind": "roofline"}, validate_default=True)
-    workload: AnyWorkload
+    workload: AnyWorkload | None = None
     _folder: Path = PrivateAttr(default_factory=Path)
 
     @property

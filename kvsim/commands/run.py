@@ -54,7 +54,7 @@ def _with_progress(scenario: "Scenario", console: "object") -> "Result":
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-    from kvsim.simulate import simulate
+    from kvsim.simulation import simulate
 
     assert isinstance(console, Console)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())

@@ -15,7 +15,7 @@ from kvsim.engine.plan import Plan
 from kvsim.engine.scheduler import UNBOUNDED, Scheduler
 from kvsim.errors import InvariantError
 from kvsim.memory.allocator import Refusal
-from kvsim.memory.ledger import Course
+from kvsim.memory.ledger import Course, Usage, file_free
 from kvsim.request import Request
 from kvsim.results.recorder import Recorder
 from kvsim.sequence import Sequence
@@ -217,14 +217,14 @@ class Engine:
 
     def _commit(self, plan: Plan, steps: int) -> None:
         """What the wait was for has happened: book it, and process the outputs that returned."""
-        course = self.scheduler.repeat(plan, steps - 1) if steps > 1 else None
         if self._behind:
             done = self._in_flight.popleft()
-            self._book_overlapped(done, plan, steps, course)
+            self._book_overlapped(done, plan, steps)
             if not plan.empty:
                 self._in_flight.append(plan)
         else:
             done = plan
+            course = self.scheduler.repeat(plan, steps - 1) if steps > 1 else None
             self._book(plan, plan.start_ps, steps, plan.first_ps, plan.growth_ps, course)
         self._finish(done)
 
@@ -269,18 +269,20 @@ class Engine:
             plan.num_decode - plan.num_late, steps, first_ps + stall_ps, growth_ps
         )
 
-    def _book_overlapped(self, done: Plan, plan: Plan, steps: int, course: Course | None) -> None:
-        """While `done` computed its last step, `plan` was scheduled: its slots are taken but not
+    def _book_overlapped(self, done: Plan, plan: Plan, steps: int) -> None:
+        """While `done` computed its last step, `plan` was scheduled: its slots were taken but not
         yet valid, in that step and, one step on each time, in those it repeated."""
-        usage, ahead = self._usage, plan.new_tokens * self._token_bytes
-        self._usage = usage._replace(used=usage.used - ahead, reserved=usage.reserved + ahead)
+        now, ahead = self._usage, plan.new_tokens * self._token_bytes
+        self._usage = _not_yet_valid(now, ahead)
         last_ps = done.first_ps + done.growth_ps * (done.steps - 1)
         self._book(done, done.end_ps - last_ps, 1, last_ps, 0, None)
-        if course is not None:
-            self._usage = course.value_at_start_of_rest(self._usage)
-            self._book(
-                plan, plan.start_ps, steps - 1, plan.first_ps, plan.growth_ps, course.shifted()
-            )
+        if steps == 1:
+            return
+        self.scheduler.repeat(plan, 1)
+        next_usage = file_free(self.scheduler.allocator.usage(None, busy=True), now)
+        self._usage = _not_yet_valid(next_usage, ahead)
+        course = self.scheduler.repeat(plan, steps - 2) if steps > 2 else None
+        self._book(plan, plan.start_ps, steps - 1, plan.first_ps, plan.growth_ps, course)
 
     def _counts(self) -> tuple[int, int]:
         return len(self.scheduler.running), len(self.scheduler.waiting)
@@ -306,3 +308,8 @@ class Engine:
         self._wake = None
         counts = (0, len(self.scheduler.waiting))
         self._recorder.interval(now, 0, self.env.now - now, 0, usage, None, *counts)
+
+
+def _not_yet_valid(usage: Usage, ahead_bytes: int) -> Usage:
+    """The ledger with slots of a step that has not begun counted as reserved."""
+    return usage._replace(used=usage.used - ahead_bytes, reserved=usage.reserved + ahead_bytes)

@@ -48,7 +48,7 @@ class Course(NamedTuple):
 
         count = sum J_i    first = sum J_i * t_i    second = sum J_i * t_i * (t_i - 1) / 2
 
-    Free bytes are booked under `idle`; `booked` moves them to the class they are in.
+    Free bytes are booked under `idle`; `filed` moves them to the class they are in.
     """
 
     slope: Usage
@@ -56,12 +56,18 @@ class Course(NamedTuple):
     first: Usage = NOTHING
     second: Usage = NOTHING
 
-    def booked(self, base: Usage) -> "Course":
+    def filed(self, base: Usage) -> "Course":
         """This course with free bytes in the class that holds them in `base`, where it began."""
         if base.idle or not (base.short or base.external):
             return self
-        name = "short" if base.short else "external"
-        return Course(*(_moved(part, name) for part in self))
+        return Course(*(file_free(part, base) for part in self))
+
+
+def file_free(usage: Usage, base: Usage) -> Usage:
+    """`usage`, its idle bytes moved to the class of free bytes that `base` has."""
+    if not usage.idle or base.idle or not (base.short or base.external):
+        return usage
+    return usage._replace(**{"short" if base.short else "external": usage.idle, "idle": 0})
 
 
 def split_free(free: int, cached: int, need: int | None, placeable: bool) -> tuple[int, int, int]:
@@ -85,7 +91,6 @@ def check_sum(usage: Usage, capacity_bytes: int) -> None:
             f"ledger sums to {sum(usage)} of {capacity_bytes} bytes: {usage._asdict()}"
         )
 
-
     def value_at_start_of_rest(self, base: Usage) -> Usage:
         """The ledger at step 1, from that at step 0, of the jumps at step 1 none: `shifted` has
         them at its step 0."""
@@ -94,11 +99,6 @@ def check_sum(usage: Usage, capacity_bytes: int) -> None:
     def shifted(self) -> "Course":
         """The same course told from step 1 on: t counts from there, so t - 1 stands for t."""
         first = [f - c for f, c in zip(self.first, self.count, strict=True)]
-        second = [
-            s - f + c for s, f, c in zip(self.second, self.first, self.count, strict=True)
-        ]
+        second = [s - f + c for s, f, c in zip(self.second, self.first, self.count, strict=True)]
         return Course(self.slope, self.count, Usage(*first), Usage(*second))
 
-
-def _moved(part: Usage, name: str) -> Usage:
-    return part._replace(**{name: part.idle, "idle": 0}) if part.idle else part

@@ -73,7 +73,7 @@ class Recorder:
                     time_sum[i] += held * duration_ps
                     step_sum[i] += held * steps
         else:
-            course = course.booked(usage)
+            course = course.filed(usage)
             weighted_ps = first_ps * pairs + growth_ps * (pairs * (2 * steps - 1) // 3)
             moved = []
             for i, (held, slope, count, first, second) in enumerate(

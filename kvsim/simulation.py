@@ -8,7 +8,7 @@ import simpy
 
 from kvsim.engine import SCHEDULERS
 from kvsim.engine.engine import Engine, Observer
-from kvsim.errors import InvariantError
+from kvsim.errors import InputError, InvariantError
 from kvsim.memory import ALLOCATORS
 from kvsim.memory.allocator import AllocatorOptions, MemorySpec
 from kvsim.pool import Pool, size_pool
@@ -69,6 +69,8 @@ class Simulation:
             Hardware(self.model, self.device, options.tensor_parallel_size, self.layout)
         )
         if requests is None:
+            if scenario.workload is None:
+                raise InputError("required key is missing", where="workload")
             requests = scenario.workload.generate(
                 scenario.seed, base=scenario.folder, max_model_len=self.max_model_len
             )
