@@ -4,7 +4,6 @@ import json
 import os
 from collections import Counter
 from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,6 +14,7 @@ from kvsim.calibration.identity import ModelIdentity, device_name
 from kvsim.calibration.samples import Kind, SampleRow, SampleSet, kind_of
 from kvsim.errors import InputError
 from kvsim.options import Options
+from kvsim.version import VERSION
 
 MOST_EMBEDDED_ROWS = 1000
 Facts = dict[str, Any]  # figures of a measurement, each under its name, for the reader
@@ -80,11 +80,7 @@ class CalibrationFile(Options):
     def now(cls, **fields: Any) -> "CalibrationFile":
         """A file made now by this version of kvsim."""
         created = datetime.now(UTC).isoformat(timespec="seconds")
-        try:
-            tool = f"kvsim {version('kvsim')}"
-        except PackageNotFoundError:
-            tool = "kvsim, not installed"
-        return cls(format="kvsim-calibration/1", created=created, tool=tool, **fields)
+        return cls(format="kvsim-calibration/1", created=created, tool=f"kvsim {VERSION}", **fields)
 
     def dump(self) -> dict[str, Any]:
         """As JSON objects; what is left out has its default."""

@@ -1,6 +1,6 @@
 """Step times out of a calibration file: what was measured, on this model and this device."""
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from kvsim.calibration.formula import FormulaTime
 from kvsim.errors import InputError
@@ -21,7 +21,6 @@ class Calibrated(StepTimeOptions):
     be negative, for samples that hold more than a step, as long as no step can end before it began.
     """
 
-    kind: Literal["calibrated"] = "calibrated"
     file: str
     overhead_us: float = 0.0
 

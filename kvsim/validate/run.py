@@ -1,0 +1,104 @@
+"""A run of a real engine, held against the simulator.
+
+The folder's requests arrive when they did, under the engine's recorded settings; what the simulated
+engine then does is compared with what the real one did.
+"""
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from kvsim.calibration.file import CalibrationFile
+from kvsim.calibration.identity import ModelIdentity
+from kvsim.step_time.calibrated import CalibratedTime
+from kvsim.units import PS_PER_S
+from kvsim.validate.run_curves import Curves, curves
+from kvsim.validate.run_errors import Latencies, recorded, relative, simulated
+from kvsim.validate.run_folder import ObservedRun
+from kvsim.validate.run_overhead import fit_overhead, parts
+from kvsim.validate.run_replay import Replay, replay
+from kvsim.version import VERSION
+
+
+class Comparison(NamedTuple):
+    """One comparison.
+
+    overhead_ps: the constant added to every step; fitted: on how many requests (0: it was not).
+    recorded, simulated: latencies of the others. curves: the whole run.
+    """
+
+    run: ObservedRun
+    calibration: CalibrationFile
+    overhead_ps: int
+    fitted: int
+    replay: Replay
+    recorded: Latencies
+    simulated: Latencies
+    curves: Curves
+
+    def summary(self) -> dict[str, Any]:
+        """What `--json` prints. Errors are signed fractions, times in seconds."""
+        meta, steps = self.run.meta, self.replay.steps
+        return {
+            "kvsim": VERSION,
+            "run": {
+                "name": self.run.name,
+                "model": meta.model,
+                "gpu": meta.gpu,
+                "vllm_version": meta.vllm_version,
+                "requests": len(self.run.rows),
+                "source": meta.source,
+            },
+            "step_time": {
+                "fit": self.calibration.fit.label,
+                "samples_sha256": self.calibration.samples.sha256,
+                "source": self.calibration.source,
+            },
+            "overhead_s": self.overhead_ps / PS_PER_S,
+            "overhead_fitted_on_requests": self.fitted,
+            "reported_requests": len(self.run.rows) - self.fitted,
+            "errors": relative(self.simulated, self.recorded),
+            "recorded": self.recorded,
+            "simulated": self.simulated,
+            "curves": self.curves.summary(),
+            "clock_ahead_s": self.curves.clock_ahead_s,
+            "steps": steps,
+            "steps_outside_domain": self.replay.outside_domain / steps,
+            "preemptions": self.replay.preemptions,
+        }
+
+
+def compare_run(
+    folder: Path, calibration: CalibrationFile, fit_share: float | None = None
+) -> Comparison:
+    """Replay the run in `folder` with these step times.
+
+    fit_share: fit one constant per step on the requests answered within this share of the run's
+    time, and report the latencies of the others alone. InputError if the folder is not an observed
+    run, or the calibration is of another model, device or sharding.
+    """
+    run = ObservedRun.read(folder)
+    calibration.check_device(run.meta.gpu, "meta.json.gpu")
+    calibration.check_model(ModelIdentity.named(run.meta.model), "meta.json.model")
+    calibration.check_tensor_parallel(
+        run.meta.tensor_parallel_size, "meta.json.tensor_parallel_size"
+    )
+
+    def replay_with(overhead_ps: int) -> Replay:
+        return replay(run, CalibratedTime(calibration, overhead_ps))
+
+    overhead_ps, first, rest = 0, list[int](), list(range(len(run.rows)))
+    if fit_share is not None:
+        first, rest = parts(run, fit_share)
+        shortest_ps = calibration.fit.formula.token_cost.ps(1)
+        overhead_ps = fit_overhead(run, first, shortest_ps, replay_with)
+    found = replay_with(overhead_ps)
+    return Comparison(
+        run=run,
+        calibration=calibration,
+        overhead_ps=overhead_ps,
+        fitted=len(first),
+        replay=found,
+        recorded=recorded(run, rest),
+        simulated=simulated(run, found, rest),
+        curves=curves(run, found.records),
+    )
