@@ -1,0 +1,41 @@
+# make demo   install into .venv and run the main job      make test   the whole test suite
+# make check  lint, format, types                          make bench  speed, never a test
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: demo test check install bench clean
+
+demo: .venv/.kvsim
+	$(BIN)/kvsim run chat --out out/demo
+	@echo "open out/demo/report.html"
+
+install: .venv/.kvsim
+
+test: .venv/.tests
+	$(BIN)/python -m pytest -n 2 $(PYTEST)
+
+check: .venv/.tests
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: .venv/.tests
+	$(BIN)/python benchmarks/speed.py
+
+clean:
+	rm -rf .venv out build dist *.egg-info
+
+.venv/bin/python:
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "kvsim needs Python 3.11 or newer, this is " + sys.version.split()[0])'
+	$(PYTHON) -m venv .venv
+
+# The package is installed in place: edits take effect at once.
+.venv/.kvsim: .venv/bin/python pyproject.toml
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	@touch $@
+
+# torch comes first and pinned: a looser request may pull gigabytes of CUDA packages.
+.venv/.tests: .venv/.kvsim
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test,check,sweep]'
+	@touch $@
