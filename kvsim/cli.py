@@ -5,7 +5,16 @@ from typing import Annotated
 
 import typer
 
-from kvsim.commands import compare, convert, memory, report, run, traces, validate_schedule
+from kvsim.commands import (
+    compare,
+    convert,
+    memory,
+    report,
+    run,
+    traces,
+    validate_cache,
+    validate_schedule,
+)
 from kvsim.errors import InputError, InvariantError
 from kvsim.version import VERSION
 
@@ -26,6 +35,7 @@ app.command("convert")(convert.convert)
 app.command("report")(report.report)
 app.command("compare")(compare.compare)
 validate.command("schedule")(validate_schedule.schedule)
+validate.command("cache")(validate_cache.validate_cache)
 app.add_typer(validate, name="validate")
 
 

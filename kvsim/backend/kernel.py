@@ -10,7 +10,7 @@ Addresses are those of `kvsim.backend.stores.store.Address`.
 """
 
 # ruff: noqa: N803, N806 - compile-time constants stand in capitals, as in Triton's own kernels
-# mypy: disable-error-code="no-untyped-def, untyped-decorator" - arguments are traced, not typed
+# mypy: disable-error-code="no-untyped-def, untyped-decorator"
 import triton
 import triton.language as tl
 

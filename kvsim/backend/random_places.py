@@ -60,7 +60,7 @@ class Blocks(Places):
         return copies
 
     def fork(self, parent: str, child: str, valid: int) -> CopyList | None:
-        self.tables[child] = self.tables[parent][: -(-valid // self.size)]
+        self.tables[child] = self.tables.get(parent, [])[: -(-valid // self.size)]
         for block in self.tables[child]:
             self.references[block] += 1
         return []

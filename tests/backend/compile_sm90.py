@@ -51,9 +51,7 @@ def compile_attend(element: str, head_dim: int, rows: int, splits: int, page: in
         "SPLITS": splits,
         "PRECISION": "ieee",
     }
-    signature = {
-        name: "*" + (element if kind == "e" else kind) for name, kind in POINTERS.items()
-    }
+    signature = {name: "*" + (element if kind == "e" else kind) for name, kind in POINTERS.items()}
     signature |= {"scale": "fp32", "query_stride": "i32", "table_width": "i32"}
     signature |= dict.fromkeys(constants, "constexpr")
     names = kernel.attend.arg_names
