@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from kvsim.commands import (
+    calibrate,
     compare,
     convert,
     memory,
@@ -13,6 +14,7 @@ from kvsim.commands import (
     run,
     traces,
     validate_cache,
+    validate_run,
     validate_schedule,
 )
 from kvsim.errors import InputError, InvariantError
@@ -36,7 +38,9 @@ app.command("report")(report.report)
 app.command("compare")(compare.compare)
 validate.command("schedule")(validate_schedule.schedule)
 validate.command("cache")(validate_cache.validate_cache)
+validate.command("run")(validate_run.run)
 app.add_typer(validate, name="validate")
+app.add_typer(calibrate.app, name="calibrate")
 
 
 def _version(wanted: bool) -> None:
