@@ -59,8 +59,16 @@ def compare(
             next((run for run in result["runs"] if run["label"] == label), None)
             for result in results
         ]
-        console.print(_runs(label, names, runs))
+        if len(runs) > 1 and all(_numbers(run) == _numbers(runs[0]) for run in runs):
+            console.print(f"{_escape(label)}: the same numbers everywhere")
+        else:
+            console.print(_runs(label, names, runs))
         console.print()
+
+
+def _numbers(run: "Summary | None") -> "Summary | None":
+    """A run's summary without what differs from machine to machine."""
+    return None if run is None else {key: run[key] for key in run if key != "wall_s"}
 
 
 def _scenarios(names: Sequence[str], differing: "Sequence[Difference]") -> "Table":
@@ -99,7 +107,8 @@ def _cells(measure: "Measure", runs: "Sequence[Summary | None]") -> list[str]:
         value = None if run is None else measure.value(run)
         change = ""
         if base and value is not None and run is not runs[0]:
-            change = f" [dim]{100 * (value / base - 1):+.1f} %[/dim]"
+            percent = 100 * (value / base - 1)
+            change = " [dim]=[/dim]" if value == base else f" [dim]{percent:+.1f} %[/dim]"
         cells.append((NOTHING if run is None else measure.text(run)) + change)
     return cells
 

@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 
-# The axis is logarithmic and ends here on the left: waits below it are drawn on its edge.
-FLOOR_S = 1e-4
+# The axis is logarithmic and has this many decades at most: shorter waits are drawn on its edge.
+_DECADES = 5
+_LEAST_S = 1e-6
 _POINTS = 240
 _TAIL = 40
 
@@ -52,32 +53,39 @@ def draw_waits(result: ResultLike, waits: Callable[["pd.DataFrame"], Floats]) ->
     ]
     if not curves:
         return None
+    shortest, longest = min(x[0] for _, _, x, _ in curves), max(x[-1] for _, _, x, _ in curves)
+    high = math.ceil(math.log10(max(longest, _LEAST_S)) - 1e-9)
+    low = math.floor(math.log10(max(shortest, _LEAST_S)) + 1e-9)
+    low = min(max(low, high - _DECADES), high - 1)
+    cut = shortest < 10.0**low
     figure = go.Figure()
     for index, label, x, share in curves:
         figure.add_scatter(
             name=label,
-            x=compact(np.maximum(x, FLOOR_S)),
+            x=compact(np.maximum(x, 10.0**low)),
             y=compact(100 * share),
             mode="lines",
             line={**run_line(index), "width": 2, "shape": "hv"},
             text=[seconds(value) for value in x],
             hovertemplate=f"%{{y:.1f}} % within %{{text}}<extra>{label}</extra>",
         )
-    low = math.floor(math.log10(max(FLOOR_S, min(x[0] for _, _, x, _ in curves))) + 1e-9)
-    high = math.ceil(math.log10(max(FLOOR_S, max(x[-1] for _, _, x, _ in curves))) - 1e-9)
-    high = max(high, low + 1)
-    decades = range(low, high + 1)
-    style(figure, height_px=260, hovermode="closest", margin={"l": 52, "r": 12, "t": 8, "b": 34})
+    style(figure, height_px=260, hovermode="closest", margin={"l": 52, "r": 26, "t": 8, "b": 34})
     figure.update_xaxes(
         type="log",
         range=[low - 0.02, high],
-        tickvals=[10.0**decade for decade in decades],
-        ticktext=[_tick(decade) for decade in decades],
+        tickvals=[10.0**decade for decade in range(low, high + 1)],
+        ticktext=[
+            f"{'≤ ' if cut and decade == low else ''}{_decade(decade)}"
+            for decade in range(low, high + 1)
+        ],
+        tickangle=0,
     )
     figure.update_yaxes(range=[0, 101], dtick=25, ticksuffix=" %")
     return figure
 
 
-def _tick(decade: int) -> str:
-    text = f"{10**decade:,} s" if decade >= 0 else f"{10.0 ** (decade + 3):g} ms"
-    return f"≤ {text}" if 10.0**decade <= FLOOR_S else text
+def _decade(power: int) -> str:
+    """10**power seconds, short enough for a tick: `10 ms`, `1,000 s`."""
+    if power >= 0:
+        return f"{10**power:,} s"
+    return f"{10 ** (power + 3)} ms" if power >= -3 else f"{10 ** (power + 6)} µs"

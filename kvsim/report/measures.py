@@ -57,7 +57,7 @@ MEASURES: dict[str, Measure] = {
     ),
     "makespan": Measure(
         "Makespan", "makespan", _at("makespan_s"), numbers.seconds,
-        "lower", "From the start to the end of the last step.", always=True,
+        "lower", "From the first arrival to the end of the last step.", always=True,
     ),
     "requests_per_s": Measure(
         "Requests per second", "req/s", _at("requests_per_s"), numbers.number,
@@ -96,7 +96,7 @@ MEASURES: dict[str, Measure] = {
         "lower", "99 of 100 requests were done sooner.", always=True,
     ),
     "preemptions": Measure(
-        "Preemptions", "preempted", _at("preemptions"), numbers.count,
+        "Preemptions", "preempt", _at("preemptions"), numbers.count,
         "lower", "How often a running sequence lost its memory to let the others go on.",
         always=True,
     ),

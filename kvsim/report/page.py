@@ -55,6 +55,7 @@ def make_page(result: ResultLike) -> str:
         table=_table(runs),
         figures=_figures(result),
         version=result.summary()["kvsim"],
+        notes=_notes(result.scenario),
         scenario=to_toml(result.scenario),
         plotly_js=Markup(get_plotlyjs()),  # noqa: S704 - plotly's own bundle, not input
     )
@@ -115,6 +116,11 @@ def _marked(text: str, labels: list[str]) -> str:
     longest_first = sorted((str(escape(label)) for label in labels), key=len, reverse=True)
     pattern = "|".join(re.escape(label) for label in longest_first)
     return re.sub(rf"(?<![\w-])(?:{pattern})(?![\w-])", r"<strong>\g<0></strong>", glued)
+
+
+def _notes(scenario: dict[str, Any]) -> list[str]:
+    """What was done to the requests on the way, as their stream tells it."""
+    return [f"Requests: {note}" for note in scenario.get("provenance", {}).get("notes", [])]
 
 
 def _name(table: object, *keys: str) -> str:

@@ -1,4 +1,4 @@
-"""The short report: three narrow tables for the terminal, and the words."""
+"""The short report: three tables of eighty columns or less for the terminal, and the words."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -21,7 +21,7 @@ _WAITS = ("ttft_p50", "ttft_p99", "tpot_p50", "tpot_p99", "e2e_p50", "e2e_p99")
 
 
 def print_result(result: ResultLike, console: "Console") -> None:
-    """Print the work done, the waits, where the memory went and what it means; a row a run."""
+    """Print the work done, the waits, where the memory went, and what it means."""
     runs = [run.summary for run in result.runs]
     for table in (_measures(_WORK, runs), _measures(_WAITS, runs), _memory(runs)):
         console.print(table)
@@ -35,7 +35,7 @@ def _measures(names: Sequence[str], runs: Sequence[Summary]) -> "Table":
     """Key numbers, one row a run; what reads best in a column is bold."""
     table, measures = _table(), shown(names, runs)
     for measure in measures:
-        table.add_column(measure.short, justify="right")
+        table.add_column(measure.short, justify="right", no_wrap=True)
     bests = [best(measure, runs) for measure in measures]
     for index, run in enumerate(runs):
         cells = (
@@ -46,14 +46,15 @@ def _measures(names: Sequence[str], runs: Sequence[Summary]) -> "Table":
 
 
 def _memory(runs: Sequence[Summary]) -> "Table":
-    """The ledger's time-mean in per cent of the pool, one row a run; classes that occur."""
+    """The ledger's time-mean in per cent of the pool: one row a class that occurs."""
+    table = _table("mean of the pool")
+    for run in runs:
+        table.add_column(_plain(run["label"]), justify="right", overflow="fold")
     shares = [run["memory"]["time_mean"] for run in runs]
-    looks = [look for look in LOOKS if any(share[look.name] for share in shares)]
-    table = _table("pool, mean")
-    for look in looks:
-        table.add_column(look.name, justify="right")
-    for run, share in zip(runs, shares, strict=True):
-        table.add_row(_plain(run["label"]), *(percent(share[look.name]) for look in looks))
+    for look in LOOKS:
+        if any(share[look.name] for share in shares):
+            swatch = f"[{look.colour}]\N{BLACK SQUARE}[/] {look.name}"
+            table.add_row(swatch, *(percent(share[look.name]) for share in shares))
     return table
 
 
@@ -62,7 +63,7 @@ def _table(first: str = "") -> "Table":
     from rich.table import Table
 
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
-    table.add_column(first, style="bold", overflow="fold")
+    table.add_column(first, overflow="fold", min_width=10)
     return table
 
 

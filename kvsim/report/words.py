@@ -31,7 +31,7 @@ def paragraphs(result: ResultLike) -> list[str]:
     parts = [
         [_setting(runs), *_concurrency(runs)],
         _outcome(runs),
-        [sentence for run in runs for sentence in _costs(run)],
+        _costs(runs),
         _limit(runs),
     ]
     return [" ".join(part) for part in parts if part]
@@ -59,14 +59,18 @@ def _concurrency(runs: Sequence[Summary]) -> list[str]:
     most = max(float(run["running_mean"]) for run in running)
     # Of those that held the most, the one that wasted the least sets the mark.
     best = min((run for run in running if _same(run["running_mean"], most)), key=_wasted)
-    said = []
+    said: list[str] = []
+    compared = False
     for run in running:
         if run is best:
             continue
         label, mean, top = run["label"], run["running_mean"], best["running_mean"]
         if _same(mean, top):
             start = f"{label} held about as many sequences at a time as {best['label']}"
+        elif compared:
+            start = f"{label} held {numbers.figures(mean, 2)}"
         else:
+            compared = True
             start = (
                 f"{label} held {_sequences(mean)} at a time where {best['label']} held "
                 f"{numbers.figures(top, 2)} ({_more(top / mean)})"
@@ -120,16 +124,30 @@ def _outcome(runs: Sequence[Summary]) -> list[str]:
     return said
 
 
-def _costs(run: Summary) -> list[str]:
-    """What a run paid on the way."""
+def _costs(runs: Sequence[Summary]) -> list[str]:
+    """What the runs paid on the way."""
+    refused = [run["requests"]["rejected"] for run in runs]
+    alike = len(runs) > 1 and refused[0] and len(set(refused)) == 1
+    said = [f"Each {_refused(refused[0])}."] if alike else []
+    for run in runs:
+        paid = _paid(run)
+        if run["requests"]["rejected"] and not alike:
+            paid.insert(0, _refused(run["requests"]["rejected"]))
+        if paid:
+            said.append(f"{run['label']} {numbers.listed(paid)}.")
+    return said
+
+
+def _refused(rejected: int) -> str:
+    return f"refused {numbers.plural(rejected, 'request')} that could never fit"
+
+
+def _paid(run: Summary) -> list[str]:
     paid = []
-    if run["requests"]["rejected"]:
-        refused = numbers.plural(run["requests"]["rejected"], "request")
-        paid.append(f"refused {refused} that could never fit")
     if run["preemptions"]:
         times = numbers.plural(run["preemptions"], "time")
         again = run["recomputed_tokens"]
-        lost = f" and computed {numbers.plural(again, 'token')} again" if again else ""
+        lost = f" ({numbers.plural(again, 'token')} computed again)" if again else ""
         paid.append(f"preempted sequences {times}{lost}")
     if run["copied_bytes"]:
         paid.append(f"copied {numbers.size(run['copied_bytes'])} of KV on the device")
@@ -138,7 +156,7 @@ def _costs(run: Summary) -> list[str]:
     hits = hit_fraction(run)
     if hits:
         paid.append(f"found {numbers.percent(hits)} of its prompt tokens in the prefix cache")
-    return [f"{run['label']} {numbers.listed(paid)}."] if paid else []
+    return paid
 
 
 def _limit(runs: Sequence[Summary]) -> list[str]:

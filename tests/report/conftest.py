@@ -194,7 +194,8 @@ def make_result(*runs: StoredRun) -> StoredResult:
         "allocator": [{"kind": run.kind, "label": run.label} for run in runs],
         "scheduler": {"kind": "continuous", "max_num_seqs": 128},
         "step_time": {"kind": "roofline"},
-        "workload": {"kind": "synthetic", "requests": 120},
+        "workload": {"kind": "synthetic", "num_requests": 120},
+        "provenance": {"notes": ["clipped 2 of 120 prompts to 900 tokens"]},
     }
     contents = {
         "kvsim": "0.1.0",

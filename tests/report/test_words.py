@@ -79,7 +79,7 @@ def test_runs_within_a_twentieth_are_called_equal():
         ({"preemptions": 1}, "x preempted sequences 1 time."),
         (
             {"preemptions": 12, "recomputed_tokens": 3400, "copied_bytes": 3 << 30},
-            "x preempted sequences 12 times and computed 3,400 tokens again and copied 3.00 GiB of "
+            "x preempted sequences 12 times (3,400 tokens computed again) and copied 3.00 GiB of "
             "KV on the device.",
         ),
         (
@@ -95,6 +95,18 @@ def test_runs_within_a_twentieth_are_called_equal():
 )
 def test_what_a_run_paid(other, sentence):
     assert say(run("x", 9.0, 1.0, {"used": 0.9}, **other))[-1] == sentence
+
+
+def test_what_all_refused_is_said_once():
+    refused = {"requests": {"submitted": 9, "finished": 7, "rejected": 2}}
+    a, b = (run(label, 9.0, 1.0, {"used": 0.9}, **refused) for label in "ab")
+    assert say(a, b)[-1] == "Each refused 2 requests that could never fit."
+
+
+def test_the_mark_is_named_once():
+    third = run("doubling", 22.0, 900.0, {"used": 0.6, "reserved": 0.2})
+    assert "(4.5 times as many)" in say(MAX, third, PAGED)[0]
+    assert " doubling held 22; 20 % of its memory was set aside" in say(MAX, third, PAGED)[0]
 
 
 def test_a_pool_that_was_never_full_says_so():

@@ -10,7 +10,7 @@ from kvsim.results.store import ResultLike
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-_BUCKETS = 500
+_BUCKETS = 240
 _COLUMNS = ["num_running", "num_waiting"]
 
 

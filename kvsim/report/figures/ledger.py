@@ -11,7 +11,7 @@ from kvsim.results.store import ResultLike, RunLike
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-_BUCKETS = 600
+_BUCKETS = 480
 _PANEL_PX = 250
 _HELD = [look.name for look in LOOKS if look.family != "free"]
 
@@ -95,7 +95,7 @@ def _panel(figure: "go.Figure", run: RunLike, row: int, unit_s: float) -> None:
         x=x,
         y=compact(high[:, names.index("held")]),
         mode="lines",
-        line={"shape": "hvh", "width": 1, "color": INK},
+        line={"shape": "hvh", "width": 0.8, "color": INK},
         hoverinfo="skip",
         row=row,
         col=1,

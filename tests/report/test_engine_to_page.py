@@ -1,0 +1,62 @@
+"""The report on a real run: what the engine recorded, what the summary says and what is drawn."""
+
+import math
+
+import numpy as np
+import pytest
+
+from kvsim import simulate
+from kvsim.report import latency
+from kvsim.report.figures import FIGURES
+from kvsim.report.page import make_page
+from kvsim.report.words import paragraphs
+from kvsim.results import store
+
+SCENARIO = {
+    "model": {"name": "llama-2-7b"},
+    "device": {"name": "a100-80gb"},
+    "memory": {"kv_cache_tokens": 20000},
+    "allocator": [{"kind": "max-buffer"}, {"kind": "doubling"}, {"kind": "paged"}],
+    "workload": {
+        "kind": "synthetic",
+        "num_requests": 150,
+        "arrivals": {"kind": "poisson", "rate_per_s": 8.0},
+        "prompt": {"kind": "uniform", "min_tokens": 20, "max_tokens": 600},
+        "output": {"kind": "geometric", "mean": 150},
+        "clip_to": 2048,
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def simulated():
+    return simulate(SCENARIO)
+
+
+@pytest.mark.parametrize("name", ["ttft_s", "tpot_s", "e2e_s"])
+def test_waits_drawn_are_the_waits_of_the_summary(simulated, name):
+    for run in simulated.runs:
+        values = getattr(latency, name)(run.requests)
+        assert math.isclose(values.mean(), run.summary[name]["mean"], rel_tol=1e-12)
+        assert math.isclose(np.quantile(values, 0.99), run.summary[name]["p99"], rel_tol=1e-12)
+
+
+def test_areas_drawn_are_the_time_means_of_the_summary(simulated):
+    plot = FIGURES.get("ledger")().draw(simulated)
+    for row, run in enumerate(simulated.runs, start=1):
+        for trace in plot.data:
+            if trace.stackgroup == str(row):
+                mean = 100 * run.summary["memory"]["time_mean"][trace.name]
+                # A stretch of steps is drawn as a straight line; the summary knows each step.
+                assert math.isclose(np.mean(trace.y), mean, abs_tol=0.1)
+
+
+def test_a_simulated_result_is_stored_and_read_back(simulated, tmp_path):
+    page = make_page(simulated)
+    store.write(tmp_path, simulated, page)
+    back = store.read(tmp_path)
+    assert back.summary() == simulated.summary()
+    for was, now in zip(simulated.runs, back.runs, strict=True):
+        assert now.memory.equals(was.memory)
+    assert make_page(back) == page
+    assert paragraphs(back) == paragraphs(simulated)
