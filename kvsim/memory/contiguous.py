@@ -131,7 +131,7 @@ class Contiguous(Allocator):
         regions: list[int] = []
         granted = 0
         for shape in self._shapes:
-            placed = self.arena.allocate(shape.bytes(slots))
+            placed = self.arena.allocate(shape.bytes(slots), seq.id)
             if placed is None:
                 return False
             regions.append(placed.address)

@@ -58,7 +58,7 @@ class Growing(Contiguous):
         slots = self._slots_for(seq, tokens)
         valid = buffer.base + self._clock if buffer.ticket >= 0 else buffer.tokens
         self._book(seq, buffer, -1)
-        grown = self._extend_all(buffer, slots) or self._move_all(buffer, slots, valid)
+        grown = self._extend_all(buffer, slots) or self._move_all(buffer, slots, valid, seq.id)
         self._book(seq, buffer, 1)
         if grown and buffer.ticket >= 0:
             self._watch(seq, buffer)
@@ -75,7 +75,7 @@ class Growing(Contiguous):
         self._pending_ps = self._allocation_ps
         return True
 
-    def _move_all(self, buffer: Buffer, slots: int, valid: int) -> bool:
+    def _move_all(self, buffer: Buffer, slots: int, valid: int, owner: str) -> bool:
         """Move every region into a larger one; on failure none has moved."""
         before = self.arena.clone() if len(self._shapes) > 1 else None
         regions = buffer.regions.copy()
@@ -84,7 +84,7 @@ class Growing(Contiguous):
             size = shape.bytes(slots)
             if size == shape.bytes(buffer.asked):  # a recurrent state does not grow
                 continue
-            placed = self.arena.allocate(size)
+            placed = self.arena.allocate(size, owner)
             if placed is None:
                 if before is not None:
                     self.arena.restore(before)

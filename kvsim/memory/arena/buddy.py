@@ -71,33 +71,28 @@ class BuddyArena(Arena):
     def _order_of(self, size: int) -> int:
         return _order(ceil_div(size, self.unit_bytes))
 
-    def allocate(self, size: int) -> Placement | None:
+    def _place(self, size: int) -> Placement | None:
         wanted = self._order_of(size)
         order = next((k for k in range(wanted, self.largest_order + 1) if self._free[k]), None)
         if order is None:
             return None
-        self.version += 1
         start, _ = self._free[order].popitem()
         while order > wanted:
             order -= 1
             self._free[order][start + (1 << order)] = None
         self._live[start] = order
-        granted = self.unit_bytes << order
-        self.free_bytes -= granted
-        return Placement(start * self.unit_bytes, granted)
+        return Placement(start * self.unit_bytes, self.unit_bytes << order)
 
-    def free(self, address: int) -> None:
+    def _displace(self, address: int) -> int:
+        granted = self.granted(address)
         start = address // self.unit_bytes
-        if address % self.unit_bytes or start not in self._live:
-            raise unknown_region(address)
-        self.version += 1
         order = self._live.pop(start)
-        self.free_bytes += self.unit_bytes << order
         while order < self.largest_order and start ^ (1 << order) in self._free[order]:
             del self._free[order][start ^ (1 << order)]
             start &= ~(1 << order)
             order += 1
         self._free[order][start] = None
+        return granted
 
     def fits(self, size: int) -> bool:
         return any(self._free[self._order_of(size) :])
@@ -105,23 +100,18 @@ class BuddyArena(Arena):
     def can_ever_fit(self, size: int) -> bool:
         return self._order_of(size) <= self._largest_tile
 
-    def extend_in_place(self, address: int, new_size: int) -> bool:
-        order, wanted = _order(self.granted(address) // self.unit_bytes), self._order_of(new_size)
-        if wanted <= order:
-            return True
-        start = address // self.unit_bytes
-        above = [(k, start + (1 << k)) for k in range(order, wanted)]
+    def _stretch(self, address: int, new_size: int) -> bool:
+        start, wanted = address // self.unit_bytes, self._order_of(new_size)
+        above = [(k, start + (1 << k)) for k in range(self._live[start], wanted)]
         if (
             wanted > self.largest_order
             or start % (1 << wanted)
             or any(half not in self._free[k] for k, half in above)
         ):
             return False
-        self.version += 1
         for k, half in above:
             del self._free[k][half]
         self._live[start] = wanted
-        self.free_bytes -= self.unit_bytes * ((1 << wanted) - (1 << order))
         return True
 
     @property
@@ -144,8 +134,7 @@ class BuddyArena(Arena):
         return self.unit_bytes << order
 
     def clone(self) -> Self:
-        twin = self.__class__.__new__(self.__class__)
-        vars(twin).update(vars(self))
+        twin = self._twin()
         twin._free, twin._live = [free.copy() for free in self._free], self._live.copy()
         return twin
 

@@ -44,31 +44,25 @@ class FixedSlotsArena(Arena):
         heapify(self._free)
         self._live: set[int] = set()
 
-    def allocate(self, size: int) -> Placement | None:
+    def _place(self, size: int) -> Placement | None:
         if not self.fits(size):
             return None
-        self.version += 1
         address = heappop(self._free)
         self._live.add(address)
-        self.free_bytes -= self.slot_bytes
         return Placement(address, self.slot_bytes)
 
-    def free(self, address: int) -> None:
+    def _displace(self, address: int) -> int:
         if address not in self._live:
             raise unknown_region(address)
-        self.version += 1
         self._live.remove(address)
         heappush(self._free, address)
-        self.free_bytes += self.slot_bytes
+        return self.slot_bytes
 
     def fits(self, size: int) -> bool:
         return size <= self.largest_hole
 
     def can_ever_fit(self, size: int) -> bool:
         return size <= self.slot_bytes <= self.capacity_bytes
-
-    def extend_in_place(self, address: int, new_size: int) -> bool:
-        return new_size <= self.granted(address)
 
     @property
     def largest_hole(self) -> int:
@@ -86,7 +80,6 @@ class FixedSlotsArena(Arena):
         return self.slot_bytes
 
     def clone(self) -> Self:
-        twin = self.__class__.__new__(self.__class__)
-        vars(twin).update(vars(self))
+        twin = self._twin()
         twin._free, twin._live = self._free.copy(), self._live.copy()
         return twin

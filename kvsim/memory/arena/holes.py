@@ -60,7 +60,7 @@ class HoleArena(Arena):
     def _round(self, size: int) -> int:
         return ceil_div(size, self.unit_bytes) * self.unit_bytes
 
-    def allocate(self, size: int) -> Placement | None:
+    def _place(self, size: int) -> Placement | None:
         size = self._round(size)
         if size > self.largest_hole:
             return None
@@ -69,12 +69,11 @@ class HoleArena(Arena):
         self._live[address] = size
         return Placement(address, size)
 
-    def free(self, address: int) -> None:
-        size = self._live.pop(address, None)
-        if size is None:
+    def _displace(self, address: int) -> int:
+        held = self._live.pop(address, None)
+        if held is None:
             raise unknown_region(address)
-        self.version += 1
-        self.free_bytes += size
+        size = held
         following = self._size.get(address + size)
         if following is not None:
             self._remove(address + size, following)
@@ -85,6 +84,7 @@ class HoleArena(Arena):
             self._remove(before, self._size[before])
             address = before
         self._insert(address, size)
+        return held
 
     def fits(self, size: int) -> bool:
         return self._round(size) <= self.largest_hole
@@ -92,15 +92,12 @@ class HoleArena(Arena):
     def can_ever_fit(self, size: int) -> bool:
         return self._round(size) <= self.capacity_bytes - self.metadata_bytes
 
-    def extend_in_place(self, address: int, new_size: int) -> bool:
-        held = self.granted(address)
-        new_size = self._round(new_size)
-        if new_size <= held:
-            return True
-        if self._size.get(address + held, 0) < new_size - held:
+    def _stretch(self, address: int, new_size: int) -> bool:
+        held, size = self._live[address], self._round(new_size)
+        if self._size.get(address + held, 0) < size - held:
             return False
-        self._cut(address + held, new_size - held)
-        self._live[address] = new_size
+        self._cut(address + held, size - held)
+        self._live[address] = size
         return True
 
     @property
@@ -120,8 +117,7 @@ class HoleArena(Arena):
             raise unknown_region(address) from None
 
     def clone(self) -> Self:
-        twin = self.__class__.__new__(self.__class__)
-        vars(twin).update(vars(self))
+        twin = self._twin()
         twin._live, twin._size, twin._ending = (
             self._live.copy(),
             self._size.copy(),
@@ -142,8 +138,6 @@ class HoleArena(Arena):
 
     def _cut(self, start: int, size: int) -> None:
         """Take `size` bytes from the front of the hole at `start`."""
-        self.version += 1
-        self.free_bytes -= size
         whole = self._size[start]
         self._remove(start, whole)
         if whole > size:

@@ -23,8 +23,8 @@ class NextFitArena(HoleArena):
 
     _rover: int = 0
 
-    def allocate(self, size: int) -> Placement | None:
-        placed = super().allocate(size)
+    def _place(self, size: int) -> Placement | None:
+        placed = super()._place(size)
         if placed:
             self._rover = placed.address + placed.granted
         return placed

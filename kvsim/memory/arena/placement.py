@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import NamedTuple, Self
+from typing import NamedTuple, Protocol, Self
 
 from kvsim.errors import InvariantError
 from kvsim.memory.allocator import MemorySpec
@@ -25,27 +25,88 @@ class PlacementOptions(Options):
         raise NotImplementedError(type(self).__name__)  # every registered kind overrides this
 
 
+class Listener(Protocol):
+    """Hears what happens in an arena. Addresses and sizes are bytes."""
+
+    def allocated(self, address: int, size: int, owner: str) -> None:
+        """A region for `size` bytes now lives at `address`."""
+
+    def extended(self, address: int, size: int) -> None:
+        """The region at `address` now serves `size` bytes."""
+
+    def freed(self, address: int) -> None:
+        """The region at `address` lives no more."""
+
+    def device(self, action: str, address: int, size: int) -> None:
+        """Torch's allocator and its device: "segment_alloc", "segment_free", "segment_map" or
+        "segment_unmap".
+        """
+
+    def restored(self, version: int) -> None:
+        """Nothing that happened after the arena had this version has happened."""
+
+
 class Arena(ABC):
     """One address space and the regions in it. All sizes and addresses are bytes, sizes >= 1.
 
     capacity_bytes: the space. metadata_bytes: the odd end that no request can ever be given.
     free_bytes: what is neither live nor metadata. version: grows with every change.
+    A subclass places and displaces (`_place`, `_displace`, `_stretch`); the books are kept here.
     """
 
     capacity_bytes: int
     metadata_bytes: int
     free_bytes: int
     version: int = 0
+    listener: Listener | None = None
 
-    @abstractmethod
-    def allocate(self, size: int) -> Placement | None:
-        """Place a region of at least `size` bytes; None, and nothing changed, if there is no
-        place.
+    def allocate(self, size: int, owner: str = "") -> Placement | None:
+        """Place a region of at least `size` bytes; None, and nothing changed, if there is no place.
+
+        owner: whose it is, for the listener.
         """
+        self.version += 1
+        placed = self._place(size)
+        if placed is None:
+            self.version -= 1
+            return None
+        self.free_bytes -= placed.granted
+        if self.listener is not None:
+            self.listener.allocated(placed.address, size, owner)
+        return placed
 
-    @abstractmethod
     def free(self, address: int) -> None:
         """Take back the live region at `address`."""
+        self.version += 1
+        self.free_bytes += self._displace(address)
+        if self.listener is not None:
+            self.listener.freed(address)
+
+    def extend_in_place(self, address: int, new_size: int) -> bool:
+        """Let the live region at `address` have `new_size` bytes where it stands; False, and
+        nothing changed, if its neighbourhood does not allow it.
+        """
+        held = self.granted(address)
+        if new_size > held:
+            if not self._stretch(address, new_size):
+                return False
+            self.version += 1
+            self.free_bytes -= self.granted(address) - held
+        if self.listener is not None:
+            self.listener.extended(address, new_size)
+        return True
+
+    @abstractmethod
+    def _place(self, size: int) -> Placement | None:
+        """`allocate` without the books."""
+
+    @abstractmethod
+    def _displace(self, address: int) -> int:
+        """`free` without the books; returns the bytes that were granted."""
+
+    def _stretch(self, address: int, new_size: int) -> bool:
+        """`extend_in_place` beyond what is granted, without the books."""
+        return False
 
     @abstractmethod
     def fits(self, size: int) -> bool:
@@ -54,12 +115,6 @@ class Arena(ABC):
     @abstractmethod
     def can_ever_fit(self, size: int) -> bool:
         """Whether `allocate(size)` would find a place in the empty arena."""
-
-    @abstractmethod
-    def extend_in_place(self, address: int, new_size: int) -> bool:
-        """Let the live region at `address` have `new_size` bytes where it stands; False, and
-        nothing changed, if its neighbourhood does not allow it.
-        """
 
     @property
     @abstractmethod
@@ -80,13 +135,22 @@ class Arena(ABC):
 
     @abstractmethod
     def clone(self) -> Self:
-        """An independent arena in the same state, for asking what would happen."""
+        """An independent arena in the same state, for asking what would happen; nobody listens."""
 
     def restore(self, earlier: Self) -> None:
         """Be again as this arena was when `earlier` was cloned from it; `earlier` is used up."""
-        version = self.version
+        version, listener = self.version, self.listener
         vars(self).update(vars(earlier))
-        self.version = version + 1
+        self.version, self.listener = version + 1, listener
+        if listener is not None:
+            listener.restored(earlier.version)
+
+    def _twin(self) -> Self:
+        """A shallow copy without a listener; `clone` copies its containers."""
+        twin = self.__class__.__new__(self.__class__)
+        vars(twin).update(vars(self))
+        twin.listener = None
+        return twin
 
     def fits_all(self, sizes: Sequence[int]) -> bool:
         """Whether all of `sizes` would find places, one after the other. Mutates nothing."""

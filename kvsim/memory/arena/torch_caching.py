@@ -11,7 +11,7 @@ Addresses are virtual. Memory the device has not been asked for has none; it cou
 behind the last segment.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Self
 
 from kvsim.errors import InputError
@@ -30,8 +30,6 @@ from kvsim.memory.arena.torch_blocks import (
     segment_size,
 )
 from kvsim.memory.arena.torch_heap import Heap
-
-Listener = Callable[[str, int, int], None]
 
 
 class TorchCaching(PlacementOptions):
@@ -58,12 +56,10 @@ class TorchCaching(PlacementOptions):
 class TorchCachingArena(Arena):
     """Segments of blocks on a device of capacity_bytes.
 
-    reserved_bytes: what the device has handed out. listener: told (action, address, size) of
-    "alloc", "free", "segment_alloc", "segment_free", "segment_map" and "segment_unmap".
+    reserved_bytes: what the device has handed out.
     """
 
     expandable = False
-    listener: Listener | None = None
 
     def __init__(self, capacity_bytes: int) -> None:
         self.capacity_bytes = capacity_bytes
@@ -83,23 +79,18 @@ class TorchCachingArena(Arena):
 
     # --- the arena's promise -------------------------------------------------------------------
 
-    def allocate(self, size: int) -> Placement | None:
+    def _place(self, size: int) -> Placement | None:
         if not self.fits(size):
             return None
         block = self._take(round_size(size))
         assert block is not None, "fits() promised a place"
-        self.version += 1
-        self.free_bytes -= block.size
-        self._tell("alloc", block.address, block.size)
         return Placement(block.address, block.size)
 
-    def free(self, address: int) -> None:
+    def _displace(self, address: int) -> int:
         block = self._allocated(address)
-        self.version += 1
-        self.free_bytes += block.size
         self._heap.strike(block)
-        self._heap.merge(block._replace(state=State.FREE))
-        self._tell("free", address, block.size)
+        self._heap.merge(Block(address, block.size, block.segment, State.FREE))
+        return block.size
 
     def fits(self, size: int) -> bool:
         rounded = round_size(size)
@@ -108,9 +99,6 @@ class TorchCachingArena(Arena):
 
     def can_ever_fit(self, size: int) -> bool:
         return type(self)(self.capacity_bytes).fits(size)
-
-    def extend_in_place(self, address: int, new_size: int) -> bool:
-        return new_size <= self.granted(address)
 
     @property
     def largest_hole(self) -> int:
@@ -135,16 +123,9 @@ class TorchCachingArena(Arena):
         return self._allocated(address).size
 
     def clone(self) -> Self:
-        twin = self.__class__.__new__(self.__class__)
-        vars(twin).update(vars(self))
+        twin = self._twin()
         twin._heap = self._heap.copy()
-        twin.listener = None
         return twin
-
-    def restore(self, earlier: Self) -> None:
-        listener = self.listener
-        super().restore(earlier)
-        self.listener = listener
 
     def check(self) -> None:
         super().check()
@@ -165,12 +146,11 @@ class TorchCachingArena(Arena):
             if block is None:
                 return None
         self._heap.strike(block)
-        rest = block.size - rounded
-        if self._worth_splitting(rest, small=small):
-            address = block.address + rounded
-            self._heap.write(Block(address, rest, block.segment, State.FREE))
-            block = block._replace(size=rounded)
-        block = block._replace(state=State.ALLOCATED)
+        address, size, segment, _ = block
+        if self._worth_splitting(size - rounded, small=small):
+            self._heap.write(Block(address + rounded, size - rounded, segment, State.FREE))
+            size = rounded
+        block = Block(address, size, segment, State.ALLOCATED)
         self._heap.write(block)
         return block
 
@@ -231,4 +211,4 @@ class TorchCachingArena(Arena):
 
     def _tell(self, action: str, address: int, size: int) -> None:
         if self.listener is not None:
-            self.listener(action, address, size)
+            self.listener.device(action, address, size)

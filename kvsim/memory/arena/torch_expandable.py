@@ -51,7 +51,7 @@ class ExpandableArena(TorchCachingArena):
 
     def _fresh(self, rounded: int, *, small: bool) -> Block | None:
         page = self._page(small=small)
-        block: Block | None = self._stretch(rounded, small=small)
+        block: Block | None = self._lowest_run(rounded, small=small)
         if block is not None and block.state is State.UNMAPPED:
             block = self._map(block, min(block.size, rounded), page)
         while block is not None and block.size < rounded:
@@ -60,7 +60,7 @@ class ExpandableArena(TorchCachingArena):
             block = self._map(following, min(rounded - block.size, following.size), page)
         return block
 
-    def _stretch(self, rounded: int, *, small: bool) -> Block:
+    def _lowest_run(self, rounded: int, *, small: bool) -> Block:
         """Where the lowest run of unmapped and free blocks of that length begins."""
         for address in self._heap.pools[small].unmapped:
             start = self._heap.blocks[address]

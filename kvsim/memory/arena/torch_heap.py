@@ -110,7 +110,7 @@ class Heap:
             if neighbour is not None and neighbour.state is block.state:
                 self.strike(neighbour)
                 start = min(block.address, neighbour.address)
-                block = block._replace(address=start, size=block.size + neighbour.size)
+                block = Block(start, block.size + neighbour.size, block.segment, block.state)
         self.write(block)
         return block
 
