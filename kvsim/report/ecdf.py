@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 
 # The axis is logarithmic and has this many decades at most: shorter waits are drawn on its edge.
-_DECADES = 5
+_DECADES = 6
 _LEAST_S = 1e-6
 _POINTS = 240
 _TAIL = 40
@@ -53,11 +53,9 @@ def draw_waits(result: ResultLike, waits: Callable[["pd.DataFrame"], Floats]) ->
     ]
     if not curves:
         return None
-    shortest, longest = min(x[0] for _, _, x, _ in curves), max(x[-1] for _, _, x, _ in curves)
-    high = math.ceil(math.log10(max(longest, _LEAST_S)) - 1e-9)
-    low = math.floor(math.log10(max(shortest, _LEAST_S)) + 1e-9)
-    low = min(max(low, high - _DECADES), high - 1)
-    cut = shortest < 10.0**low
+    low, right = _span(min(x[0] for _, _, x, _ in curves), max(x[-1] for _, _, x, _ in curves))
+    cut = any(x[0] < 10.0**low for _, _, x, _ in curves)
+    decades = range(low, math.floor(right) + 1)
     figure = go.Figure()
     for index, label, x, share in curves:
         figure.add_scatter(
@@ -72,16 +70,22 @@ def draw_waits(result: ResultLike, waits: Callable[["pd.DataFrame"], Floats]) ->
     style(figure, height_px=260, hovermode="closest", margin={"l": 52, "r": 26, "t": 8, "b": 34})
     figure.update_xaxes(
         type="log",
-        range=[low - 0.02, high],
-        tickvals=[10.0**decade for decade in range(low, high + 1)],
+        range=[low - 0.02, right],
+        tickvals=[10.0**decade for decade in decades],
         ticktext=[
-            f"{'≤ ' if cut and decade == low else ''}{_decade(decade)}"
-            for decade in range(low, high + 1)
+            f"{'≤ ' if cut and decade == low else ''}{_decade(decade)}" for decade in decades
         ],
         tickangle=0,
     )
     figure.update_yaxes(range=[0, 101], dtick=25, ticksuffix=" %")
     return figure
+
+
+def _span(shortest: float, longest: float) -> tuple[int, float]:
+    """The axis, as powers of ten: a whole one on the left, a little more than the longest wait."""
+    right = math.log10(max(longest, _LEAST_S)) + 0.06
+    left = math.floor(math.log10(max(shortest, _LEAST_S)) + 1e-9)
+    return max(left, math.ceil(right) - _DECADES), right
 
 
 def _decade(power: int) -> str:
