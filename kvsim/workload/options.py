@@ -9,7 +9,7 @@ from pydantic import Field, NonNegativeFloat, PositiveInt
 from kvsim.errors import InputError
 from kvsim.options import Options
 from kvsim.request import Stream
-from kvsim.workload.choice import OneOf
+from kvsim.choice import OneOf
 from kvsim.workload.max_tokens import MAX_TOKENS, MaxTokensOptions
 
 TokenLimit = PositiveInt | Literal["max_model_len"]

@@ -12,7 +12,7 @@ from pydantic import Field, NonNegativeFloat, PositiveInt
 
 from kvsim.options import Options
 from kvsim.request import TokenRuns
-from kvsim.workload.choice import OneOf
+from kvsim.choice import OneOf
 from kvsim.workload.content import TokenIds
 from kvsim.workload.lengths import LENGTHS, LengthOptions
 from kvsim.workload.random import generator

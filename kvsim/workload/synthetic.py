@@ -9,7 +9,7 @@ from pydantic import Field, PositiveInt, model_validator
 from kvsim.errors import InputError
 from kvsim.request import Request, Stream
 from kvsim.workload.arrivals import ARRIVALS, ArrivalOptions
-from kvsim.workload.choice import OneOf
+from kvsim.choice import OneOf
 from kvsim.workload.clients import Clients
 from kvsim.workload.content import TokenIds, filled, length_of
 from kvsim.workload.cuts import clipped_lengths

@@ -12,7 +12,7 @@ from kvsim.request import Request, Stream
 from kvsim.units import seconds_from_ps
 from kvsim.workload import cuts
 from kvsim.workload.arrivals import ARRIVALS, ArrivalOptions, Schedule
-from kvsim.workload.choice import OneOf
+from kvsim.choice import OneOf
 from kvsim.workload.clients import Clients
 from kvsim.workload.content import TokenIds, runs_of_blocks
 from kvsim.workload.options import TokenLimit, WorkloadOptions, resolve_limit

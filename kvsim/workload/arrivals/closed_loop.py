@@ -6,7 +6,7 @@ import numpy as np
 from pydantic import NonNegativeFloat, PositiveInt
 
 from kvsim.workload.arrivals.process import ArrivalOptions, Schedule, ps
-from kvsim.workload.choice import OneOf
+from kvsim.choice import OneOf
 from kvsim.workload.durations import DURATIONS, DurationOptions
 
 

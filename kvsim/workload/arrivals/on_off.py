@@ -7,7 +7,7 @@ from pydantic import NonNegativeFloat, PositiveFloat
 
 from kvsim.errors import InputError
 from kvsim.workload.arrivals.process import LONGEST_S, ArrivalOptions, Schedule, inhomogeneous, ps
-from kvsim.workload.choice import OneOf
+from kvsim.choice import OneOf
 from kvsim.workload.durations import DURATIONS, DurationOptions
 
 

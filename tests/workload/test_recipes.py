@@ -1,0 +1,39 @@
+"""The recipes that ship: each asks a question, is read, and makes its requests."""
+
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from kvsim.workload import WORKLOADS
+from kvsim.workload.catalogue import entries
+
+RECIPES = sorted((Path(__file__).parents[2] / "workloads").glob("*.toml"))
+WANTED = {
+    "chat",
+    "azure-conv",
+    "azure-code",
+    "mooncake-conversation",
+    "code-completion",
+    "long-document-qa",
+    "agents",
+}
+
+
+def test_the_recipes_are_there() -> None:
+    assert {path.stem for path in RECIPES} >= WANTED
+
+
+@pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
+def test_a_recipe_asks_a_question_and_makes_its_requests(path: Path) -> None:
+    text = path.read_text()
+    first = text.splitlines()[0]
+    assert first.startswith("# ")
+    assert "?" in first
+    table = tomllib.loads(text)
+    options = WORKLOADS.parse(table["workload"], "workload")
+    if table["workload"]["kind"] == "trace":
+        assert table["workload"]["name"] in entries()
+        return
+    made = options.generate(table.get("seed", 0), base=path.parent, max_model_len=2048 * 64)
+    assert 500 <= len(made.requests) <= 10_000
