@@ -6,10 +6,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field, NonNegativeFloat, PositiveInt
 
+from kvsim.choice import OneOf
 from kvsim.errors import InputError
 from kvsim.options import Options
 from kvsim.request import Stream
-from kvsim.choice import OneOf
 from kvsim.workload.max_tokens import MAX_TOKENS, MaxTokensOptions
 
 TokenLimit = PositiveInt | Literal["max_model_len"]

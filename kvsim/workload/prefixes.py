@@ -10,9 +10,9 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field, NonNegativeFloat, PositiveInt
 
+from kvsim.choice import OneOf
 from kvsim.options import Options
 from kvsim.request import TokenRuns
-from kvsim.choice import OneOf
 from kvsim.workload.content import TokenIds
 from kvsim.workload.lengths import LENGTHS, LengthOptions
 from kvsim.workload.random import generator

@@ -10,10 +10,10 @@ from typing import Annotated, NamedTuple
 import numpy as np
 from pydantic import PositiveInt
 
+from kvsim.choice import OneOf
 from kvsim.request import Request, Stream, TokenRuns
 from kvsim.workload.arrivals import ARRIVALS, ArrivalOptions
 from kvsim.workload.arrivals.process import ps
-from kvsim.choice import OneOf
 from kvsim.workload.clients import Clients
 from kvsim.workload.content import TokenIds, length_of
 from kvsim.workload.durations import DURATIONS, DurationOptions

@@ -6,10 +6,10 @@ from typing import Annotated, Self
 import numpy as np
 from pydantic import Field, PositiveInt, model_validator
 
+from kvsim.choice import OneOf
 from kvsim.errors import InputError
 from kvsim.request import Request, Stream
 from kvsim.workload.arrivals import ARRIVALS, ArrivalOptions
-from kvsim.choice import OneOf
 from kvsim.workload.clients import Clients
 from kvsim.workload.content import TokenIds, filled, length_of
 from kvsim.workload.cuts import clipped_lengths

@@ -7,12 +7,12 @@ from typing import Annotated, Self
 
 from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
 
+from kvsim.choice import OneOf
 from kvsim.errors import InputError
 from kvsim.request import Request, Stream
 from kvsim.units import seconds_from_ps
 from kvsim.workload import cuts
 from kvsim.workload.arrivals import ARRIVALS, ArrivalOptions, Schedule
-from kvsim.choice import OneOf
 from kvsim.workload.clients import Clients
 from kvsim.workload.content import TokenIds, runs_of_blocks
 from kvsim.workload.options import TokenLimit, WorkloadOptions, resolve_limit

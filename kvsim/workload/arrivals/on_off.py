@@ -5,9 +5,9 @@ from typing import Annotated
 import numpy as np
 from pydantic import NonNegativeFloat, PositiveFloat
 
+from kvsim.choice import OneOf
 from kvsim.errors import InputError
 from kvsim.workload.arrivals.process import LONGEST_S, ArrivalOptions, Schedule, inhomogeneous, ps
-from kvsim.choice import OneOf
 from kvsim.workload.durations import DURATIONS, DurationOptions
 
 
