@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -14,6 +14,13 @@ from kvsim.backend.step import Batch, Copy, Span
 from kvsim.backend.stores.store import Store
 
 AttentionKind = Literal["gather", "triton"]
+
+
+class Prepared(NamedTuple):
+    """A step whose tokens and places are on the device."""
+
+    batch: Batch
+    attend: Attend
 
 
 class Runner:
@@ -28,29 +35,39 @@ class Runner:
         self.attention = attention or ("triton" if on_gpu else "gather")
         self._attend = _attention(self.attention)
 
-    @torch.inference_mode()
     def step(self, spans: Sequence[Span], copies: Sequence[Copy] = ()) -> Tensor:
         """Logits [spans, vocab] of each span's last token. Writes the spans' KV into the store.
 
         Their places must hold what earlier steps wrote for positions below `start`.
         """
-        batch, hidden = self._hidden(spans, copies)
-        return self.decoder.logits(hidden[batch.last])
+        return self.run(self.prepare(spans, copies))
 
     @torch.inference_mode()
-    def all_logits(self, spans: Sequence[Span]) -> list[Tensor]:
-        """As `step`, with the logits [new tokens, vocab] of every token, span by span."""
-        batch, hidden = self._hidden(spans, ())
-        logits = self.decoder.logits(hidden)
-        return [logits[first:end] for first, end in pairwise(batch.begin)]
-
-    def _hidden(self, spans: Sequence[Span], copies: Sequence[Copy]) -> tuple[Batch, Tensor]:
+    def prepare(self, spans: Sequence[Span], copies: Sequence[Copy] = ()) -> Prepared:
+        """Do the copies and bring tokens and places to the device; the store is set on this step
+        until the next `prepare`.
+        """
         for copy in copies:
             self.store.copy(copy)
         batch = Batch.pack(spans, self.decoder.device)
         self.store.begin(batch)
-        attend = self._attend(self.decoder.shape, self.store, batch)
-        return batch, self.decoder.hidden(batch.token_ids, batch.positions, attend)
+        return Prepared(batch, self._attend(self.decoder.shape, self.store, batch))
+
+    @torch.inference_mode()
+    def run(self, prepared: Prepared) -> Tensor:
+        """Compute a prepared step, as `step`; again and again with the same result."""
+        return self.decoder.logits(self._hidden(prepared)[prepared.batch.last])
+
+    @torch.inference_mode()
+    def all_logits(self, spans: Sequence[Span]) -> list[Tensor]:
+        """As `step`, with the logits [new tokens, vocab] of every token, span by span."""
+        prepared = self.prepare(spans)
+        logits = self.decoder.logits(self._hidden(prepared))
+        return [logits[first:end] for first, end in pairwise(prepared.batch.begin)]
+
+    def _hidden(self, prepared: Prepared) -> Tensor:
+        batch, attend = prepared
+        return self.decoder.hidden(batch.token_ids, batch.positions, attend)
 
 
 def _attention(kind: AttentionKind) -> Callable[[Shape, Store, Batch], Attend]:

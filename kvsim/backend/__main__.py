@@ -1,0 +1,66 @@
+"""`python -m kvsim.backend CONFIG --out SAMPLES.jsonl`: measure where only torch and numpy are.
+
+The samples and their facts then go to `kvsim calibrate fit` on any machine.
+"""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from kvsim.backend.grid import CPU, CPU_QUICK, CUDA, CUDA_QUICK, StepPlan, grid
+from kvsim.backend.measure import Setup, measure, write_samples
+from kvsim.backend.shape import Shape
+from kvsim.errors import InputError
+
+
+def main() -> int:
+    """Exit code 0; 2 with one line where the input is wrong."""
+    parser = argparse.ArgumentParser(prog="python -m kvsim.backend", description=__doc__)
+    parser.add_argument("config", type=Path, help="config.json of a Llama-shaped model")
+    parser.add_argument("--out", type=Path, required=True, help="samples; the log goes beside it")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--dtype", default=None, help="in place of the config's")
+    parser.add_argument("--block-size", type=int, default=16)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--quick", action="store_true", help="a smaller grid")
+    parser.add_argument("--eager", action="store_true", help="decode without CUDA graphs")
+    parser.add_argument(
+        "--held-out", type=Path, default=None, help='JSON lines {"chunks": ..., "contexts": ...}'
+    )
+    given = parser.parse_args()
+    try:
+        setup = Setup(
+            Shape.from_hf(given.config, given.dtype),
+            given.device,
+            given.block_size,
+            not given.eager,
+            given.rounds,
+            given.seed,
+        )
+        limits = {
+            ("cpu", False): CPU,
+            ("cpu", True): CPU_QUICK,
+            ("cuda", False): CUDA,
+            ("cuda", True): CUDA_QUICK,
+        }[given.device, given.quick]
+        plans = grid(limits)
+        if given.held_out is not None:
+            lines = given.held_out.read_text(encoding="utf-8").splitlines()
+            plans += [StepPlan.from_record(json.loads(line)) for line in lines]
+        measured = measure(setup, plans, given.out.with_suffix(".log.jsonl"), _say)
+        write_samples(given.out, measured)
+    except InputError as error:
+        print(f"error: {error}", file=sys.stderr)  # noqa: T201 - this is a command
+        return 2
+    return 0
+
+
+def _say(done: int, total: int) -> None:
+    if done % 10 == 0 or done == total:
+        print(f"{done} of {total} timings", file=sys.stderr, flush=True)  # noqa: T201
+
+
+if __name__ == "__main__":
+    sys.exit(main())

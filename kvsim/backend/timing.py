@@ -1,0 +1,86 @@
+"""Clocks that can be trusted: thread CPU time on a CPU, events on a GPU."""
+
+import time
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import torch
+
+
+class Timing(NamedTuple):
+    """Seconds of repeated runs: the statistic that is fitted, the least, the 90th percentile."""
+
+    seconds: float
+    min_s: float
+    p90_s: float
+    n: int
+
+
+class Clock(Protocol):
+    """Times one piece of work by running it again and again."""
+
+    name: str
+    statistic: str
+    warm_ups: int
+
+    def time(self, work: Callable[[], object]) -> Timing:
+        """Warm up, then repeat."""
+        ...
+
+
+class CpuClock:
+    """CPU time of this thread; the minimum, which is what a busy machine disturbs least.
+
+    With one torch thread all work is in this thread. Repeats until `budget_s` is spent.
+    """
+
+    name = "thread CPU time"
+    statistic = "minimum"
+    warm_ups = 1
+
+    def __init__(self, budget_s: float) -> None:
+        self.budget_s = budget_s
+        self.least, self.most = 3, 40
+
+    def time(self, work: Callable[[], object]) -> Timing:
+        """See `Clock`."""
+        for _ in range(self.warm_ups):
+            work()
+        found: list[float] = []
+        while len(found) < self.least or (sum(found) < self.budget_s and len(found) < self.most):
+            start = time.thread_time_ns()
+            work()
+            found.append((time.thread_time_ns() - start) * 1e-9)
+        return _timing(found, min(found))
+
+
+class CudaClock:
+    """CUDA events around each run; the median."""
+
+    name = "CUDA events"
+    statistic = "median"
+    warm_ups = 5
+
+    def __init__(self, repeats: int = 20) -> None:
+        self.repeats = repeats
+
+    def time(self, work: Callable[[], object]) -> Timing:
+        """See `Clock`."""
+        for _ in range(self.warm_ups):
+            work()
+        pairs = [
+            (torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True))
+            for _ in range(self.repeats)
+        ]
+        for start, end in pairs:
+            start.record()
+            work()
+            end.record()
+        torch.cuda.synchronize()
+        found = [start.elapsed_time(end) * 1e-3 for start, end in pairs]
+        return _timing(found, float(np.median(found)))
+
+
+def _timing(found: list[float], seconds: float) -> Timing:
+    return Timing(seconds, min(found), float(np.percentile(found, 90)), len(found))
