@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from kvsim.registry import Registry
 from kvsim.workload.arrivals import ARRIVALS
 from kvsim.workload.durations import DURATIONS
 from kvsim.workload.lengths import LENGTHS
@@ -63,7 +64,7 @@ MAX_TOKENS_EXAMPLES: dict[str, Table] = {
     "next-pow2": {},
     "fixed": {"tokens": 64},
 }
-EXAMPLES = [
+EXAMPLES: list[tuple[Registry[Any], dict[str, Table]]] = [
     (ARRIVALS, ARRIVAL_EXAMPLES),
     (DURATIONS, DURATION_EXAMPLES),
     (LENGTHS, LENGTH_EXAMPLES),

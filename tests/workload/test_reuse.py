@@ -1,5 +1,6 @@
 """Prefix reuse and block sizes, against hand-worked cases and an obviously right model."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -13,7 +14,7 @@ from kvsim.workload.statistics import arrival_statistics, length_statistics
 from kvsim.workload.traces.record import Trace, TraceRow
 
 
-def trace(rows: list[tuple[int, tuple[int, ...]]], block: int = 4) -> Trace:
+def trace(rows: Sequence[tuple[int, tuple[int, ...]]], block: int = 4) -> Trace:
     return Trace(
         "t", "mooncake", [TraceRow(i, i, n, 1, ids) for i, (n, ids) in enumerate(rows, 1)], block
     )

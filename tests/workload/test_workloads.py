@@ -163,7 +163,7 @@ def test_prompt_and_output_rank_together_as_asked(folder: Path) -> None:
     made = stream(table, folder).requests
     pairs = np.array([(r.prompt_tokens, r.output_tokens) for r in made], dtype=float)
     ranks = pairs.argsort(0).argsort(0)
-    measured = np.corrcoef(ranks.T)[0, 1]
+    measured = float(np.asarray(np.corrcoef(ranks.T))[0, 1])
     assert measured == pytest.approx(6 / np.pi * np.arcsin(0.25), abs=0.02)
     plain = stream({**table, "correlation": 0.0}, folder).requests
     assert sorted(r.prompt_tokens for r in plain) == sorted(r.prompt_tokens for r in made)

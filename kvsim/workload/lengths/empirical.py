@@ -1,6 +1,7 @@
 """Lengths as recorded: resampled from a column of a file."""
 
 import csv
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -18,26 +19,30 @@ class EmpiricalLength(LengthOptions):
 
     def draw(self, count: int, rng: np.random.Generator, base: Path) -> Lengths:
         """`count` lengths, each one of the file's."""
-        recorded = self._read(base / self.path)
+        path = base / self.path
+        recorded = _recorded(path, self.column, path.stat().st_mtime_ns if path.exists() else 0)
         return recorded[rng.integers(len(recorded), size=count)]
 
-    def _read(self, path: Path) -> Lengths:
-        text = read_text(path)
-        rows = csv.reader(text.lines)
-        header = next(rows)
-        if self.column not in header:
-            raise InputError(
-                "no such column",
-                where=f"{text.name}, line 1",
-                value=repr(self.column),
-                remedy=f"columns: {', '.join(header)}",
-            )
-        place = header.index(self.column)
-        values = []
-        for row in rows:
-            if len(row) <= place:
-                raise row_error(text.name, rows.line_num, "the row is cut short")
-            values.append(tokens(row[place], text.name, rows.line_num, self.column))
-        if not values:
-            raise InputError("the file has a header and no rows", where=text.name)
-        return np.array(values, dtype=np.int64)
+
+@lru_cache(maxsize=4)
+def _recorded(path: Path, column: str, changed_ns: int) -> Lengths:
+    """The column's lengths, read once as long as the file does not change."""
+    text = read_text(path)
+    rows = csv.reader(text.lines)
+    header = next(rows)
+    if column not in header:
+        raise InputError(
+            "no such column",
+            where=f"{text.name}, line 1",
+            value=repr(column),
+            remedy=f"columns: {', '.join(header)}",
+        )
+    place = header.index(column)
+    values = []
+    for row in rows:
+        if len(row) <= place:
+            raise row_error(text.name, rows.line_num, "the row is cut short")
+        values.append(tokens(row[place], text.name, rows.line_num, column))
+    if not values:
+        raise InputError("the file has a header and no rows", where=text.name)
+    return np.array(values, dtype=np.int64)
