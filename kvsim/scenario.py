@@ -10,6 +10,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import Field, PrivateAttr
 
+from kvsim.choice import OneOf
 from kvsim.device import DeviceOptions
 from kvsim.engine import SCHEDULERS
 from kvsim.engine.scheduler import SchedulerOptions
@@ -23,7 +24,6 @@ from kvsim.shipped import shipped_folder
 from kvsim.step_time import STEP_TIMES
 from kvsim.step_time.options import StepTimeOptions
 from kvsim.workload import WORKLOADS
-from kvsim.workload.choice import OneOf
 from kvsim.workload.options import WorkloadOptions
 
 AnyAllocator = Annotated[AllocatorOptions, OneOf(ALLOCATORS, "allocator")]

@@ -1,14 +1,13 @@
 """Run a scenario: the same requests through every allocator, one engine each."""
 
 import time
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
-import simpy
-
-from kvsim.engine import SCHEDULERS
-from kvsim.engine.engine import Engine, Observer
-from kvsim.errors import InputError, InvariantError
+from kvsim.engine.arrivals import serve
+from kvsim.engine.engine import Observer
+from kvsim.errors import InputError
 from kvsim.memory import ALLOCATORS
 from kvsim.memory.allocator import AllocatorOptions, MemorySpec
 from kvsim.pool import Pool, size_pool
@@ -17,11 +16,9 @@ from kvsim.results import metrics
 from kvsim.results.recorder import Recorder
 from kvsim.results.result import Result, Run
 from kvsim.scenario import Scenario
-from kvsim.step_time import STEP_TIMES
 from kvsim.step_time.options import Hardware
 from kvsim.units import seconds_from_ps
 from kvsim.version import VERSION
-from kvsim.workload import WORKLOADS
 
 Progress = Callable[[str, int, int], None]
 BLOCK_SIZE = 16  # where no allocator names one: vLLM's default
@@ -120,24 +117,19 @@ class Simulation:
         allocator = options.build(self.memory_spec())
         scheduler = scenario.scheduler.build(allocator, self.max_model_len)
         recorder = Recorder(allocator.capacity_bytes)
-        env = simpy.Environment()
-        arrivals = _Arrivals(env, stream, label, progress)
-        engine = Engine(
-            env,
+        serve(
+            stream,
             scheduler,
             self.step_time,
             recorder,
             depth=scenario.scheduler.depth,
             max_steps=scenario.max_steps,
-            on_left=arrivals.left,
+            progress=progress and partial(progress, label),
             observer=observer,
         )
-        arrivals.start(engine)
-        env.run()
-        _check_drained(engine, recorder, arrivals)
         kind = ALLOCATORS.name_of(options)
         refused = len(recorder.rejected)
-        makespan_s = arrivals.makespan_s(recorder)
+        makespan_s = seconds_from_ps(recorder.makespan_ps)
         outputs = sum(seq.output_tokens for seq in recorder.finished)
         finished = len(stream.requests) - refused
         summary = {
@@ -178,72 +170,3 @@ class Simulation:
             "notes": list(self.stream.notes),
         }
         return tables
-
-
-class _Arrivals:
-    """Submits requests at their time, and followers after those they follow have left."""
-
-    def __init__(
-        self, env: simpy.Environment, stream: Stream, label: str, progress: Progress | None
-    ) -> None:
-        self._env = env
-        self._label = label
-        self._progress = progress
-        self._total = len(stream.requests)
-        self.num_left = 0
-        self._first_ps: int | None = None
-        self._followers: dict[str, list[Request]] = {}
-        self._roots = []
-        for request in stream.requests:
-            if request.after is None:
-                self._roots.append(request)
-            else:
-                self._followers.setdefault(request.after, []).append(request)
-
-    def start(self, engine: Engine) -> None:
-        self._engine = engine
-        self._env.process(self._submit_roots())
-
-    def _submit_roots(self) -> Generator[simpy.Event, None, None]:
-        env, submit = self._env, self._engine.submit
-        for request in self._roots:
-            if request.arrival_ps > env.now:
-                yield env.timeout(request.arrival_ps - env.now)
-            if self._first_ps is None:
-                self._first_ps = env.now
-            submit(request)
-
-    def left(self, request: Request) -> None:
-        """`request` has left: whoever follows it comes after their pause."""
-        self.num_left += 1
-        if self._progress is not None and (
-            self.num_left % 256 == 0 or self.num_left == self._total
-        ):
-            self._progress(self._label, self.num_left, self._total)
-        for follower in self._followers.pop(request.id, ()):
-            self._env.process(self._submit_after_pause(follower))
-
-    def _submit_after_pause(self, follower: Request) -> Generator[simpy.Event, None, None]:
-        yield self._env.timeout(follower.think_ps)
-        self._engine.submit(follower)
-
-    def makespan_s(self, recorder: Recorder) -> float:
-        """From the first arrival to the end of the last step."""
-        return seconds_from_ps(recorder.end_ps - (self._first_ps or 0)) if recorder.steps else 0.0
-
-    @property
-    def missing(self) -> int:
-        return self._total - self.num_left
-
-
-def _check_drained(engine: Engine, recorder: Recorder, arrivals: _Arrivals) -> None:
-    """Everyone has left, and the pool is as empty as it was."""
-    if arrivals.missing:
-        raise InvariantError(f"{arrivals.missing} requests never left")
-    usage = engine.scheduler.usage()
-    held = usage.used + usage.reserved + usage.overprovisioned + usage.rounding + usage.transient
-    if held:
-        raise InvariantError(f"{held} bytes are still held by nobody: {usage._asdict()}")
-
-
-__all__ = ["ALLOCATORS", "SCHEDULERS", "STEP_TIMES", "WORKLOADS", "Simulation", "simulate"]

@@ -1,5 +1,6 @@
 """Continuous batching as vLLM's scheduler does it (v1/core/sched/scheduler.py, 0.33; 0.11.2 by
-option): one token budget a step, running sequences first, then the head of the queue."""
+option): one token budget a step, running sequences first, then the head of the queue.
+"""
 
 from typing import Literal
 
@@ -108,11 +109,11 @@ class ContinuousScheduler(Scheduler):
         """The whole batch decodes, then prompts go on: only who needs memory is looked at."""
         if self.batch.num and not self.allocator.steps_that_fit(1):
             for seq in self.allocator.due():
-                if seq in self.running and not self._make_room(
+                room = seq not in self.running or self._make_room(
                     seq, plan, self.batch.slots(seq) + 1
-                ):
-                    if not self._by_priority:
-                        break
+                )
+                if not room and not self._by_priority:
+                    break
         self._step_decoders(plan, [])
         for seq in list(self.prefilling):
             left = budget - self.batch.num - sum(chunk.new_tokens for chunk in plan.chunks)
@@ -177,7 +178,8 @@ class ContinuousScheduler(Scheduler):
 
     def _count_scheduled(self, victim: Sequence) -> None:
         """A victim whose turn in this step is over has already filled its slot in the cache's
-        eyes, though the step will not compute it."""
+        eyes, though the step will not compute it.
+        """
         self.batch.leave(victim)
         self.allocator.leave(victim)
         self.allocator.extend(victim, victim.num_computed + 1)

@@ -7,9 +7,10 @@ the engine waits for the older of two plans; everything else is the same.
 from collections import deque
 from collections.abc import Callable, Generator
 from dataclasses import replace
-from typing import Protocol
+from typing import Protocol, cast
 
 import simpy
+from simpy.events import EventPriority
 
 from kvsim.engine.plan import Plan
 from kvsim.engine.scheduler import UNBOUNDED, Scheduler
@@ -21,7 +22,9 @@ from kvsim.results.recorder import Recorder
 from kvsim.sequence import Sequence
 from kvsim.step_time.form import StepTime
 
-_AFTER_ARRIVALS = 2  # simpy priority: what arrives at the instant a step ends is seen by the next
+_AFTER_ARRIVALS = EventPriority(
+    2
+)  # simpy priority: what arrives at the instant a step ends is seen by the next
 
 
 class StepEnd(simpy.Event):
@@ -34,7 +37,12 @@ class StepEnd(simpy.Event):
 
 
 class Observer(Protocol):
-    """Watches single steps (schedule recordings, replays on a real backend)."""
+    """Watches steps (schedule recordings, replays on a real backend).
+
+    engine: the engine it watches, which sets it.
+    """
+
+    engine: "Engine"
 
     def planning(self, now_ps: int) -> None:
         """The next step is about to be scheduled."""
@@ -79,6 +87,8 @@ class Engine:
         self._max_steps = UNBOUNDED if max_steps is None else max_steps
         self._on_left = on_left
         self._observer = observer
+        if observer is not None:
+            observer.engine = self
         self._refuse = refuse
         self._in_flight: deque[Plan] = deque()
         self._token_bytes = scheduler.allocator.token_bytes
@@ -88,11 +98,17 @@ class Engine:
         self._open: dict[str, int] = {}  # sequences of a request that have not left
         self.process = env.process(self._run())
 
+    @property
+    def now_ps(self) -> int:
+        """The clock; simpy's, which only ever gets integers here."""
+        return cast("int", self.env.now)
+
     # --- arrivals -------------------------------------------------------------------------------
 
     def submit(self, request: Request) -> None:
         """`request` arrives now: its sequences wait, or it is refused by name."""
-        scheduler, now = self.scheduler, self.env.now
+        scheduler, now = self.scheduler, self.now_ps
+        self._recorder.arrived(now)
         room = max(1, scheduler.max_model_len - request.prompt_tokens)
         if request.output_tokens > room:  # generation stops at max_model_len
             request = replace(request, output_tokens=room)
@@ -146,9 +162,9 @@ class Engine:
     def _plan(self) -> Plan:
         """Schedule the next step and time it."""
         if self._observer is not None:
-            self._observer.planning(self.env.now)
+            self._observer.planning(self.now_ps)
         plan = self.scheduler.schedule()
-        now = self.env.now
+        now = self.now_ps
         self._note_pauses(plan, self._in_flight[0].end_ps if self._in_flight else now)
         for seq, _, _ in plan.admitted:
             if seq.first_scheduled_ps < 0:
@@ -180,7 +196,7 @@ class Engine:
 
         Returns how many steps it stands for: all that may repeat, or fewer if something arrived.
         """
-        now = self.env.now
+        now = self.now_ps
         lead_ps = self._in_flight[0].end_ps - now if self._in_flight else 0
         steps = 1 if plan.empty else 1 + self._repeatable(plan)
         self._usage = self.scheduler.usage()
@@ -192,7 +208,7 @@ class Engine:
         self._wake = self.env.event()
         yield end | self._wake
         woken, self._wake = self._wake.triggered, None
-        elapsed_ps = self.env.now - now
+        elapsed_ps = self.now_ps - now
         if woken and elapsed_ps < wait_ps:
             late_ps = max(0, elapsed_ps - lead_ps)
             steps = max(1, self._behind + plan.steps_by(late_ps, steps))
@@ -229,7 +245,7 @@ class Engine:
         self._finish(done)
 
     def _finish(self, plan: Plan) -> None:
-        returned_ps = self.env.now if not self._behind else plan.end_ps
+        returned_ps = self.now_ps if not self._behind else plan.end_ps
         for chunk in plan.chunks:
             if chunk.samples and chunk.seq.first_token_ps < 0:
                 chunk.seq.first_token_ps = returned_ps
@@ -243,7 +259,7 @@ class Engine:
                 del self._open[request.id]
                 self._on_left(request)
         if self._observer is not None:
-            self._observer.finished(plan, self.env.now)
+            self._observer.finished(plan, self.now_ps)
 
     # --- what the recorder is told --------------------------------------------------------------
 
@@ -271,7 +287,8 @@ class Engine:
 
     def _book_overlapped(self, done: Plan, plan: Plan, steps: int) -> None:
         """While `done` computed its last step, `plan` was scheduled: its slots were taken but not
-        yet valid, in that step and, one step on each time, in those it repeated."""
+        yet valid, in that step and, one step on each time, in those it repeated.
+        """
         now, ahead = self._usage, plan.new_tokens * self._token_bytes
         self._usage = _not_yet_valid(now, ahead)
         last_ps = done.first_ps + done.growth_ps * (done.steps - 1)
@@ -291,12 +308,13 @@ class Engine:
 
     def _idle(self, plan: Plan) -> Generator[simpy.Event, None, None]:
         """Wait for an arrival. A queue that cannot start in an idle engine would wait for ever:
-        refusals on arrival exclude it, so it is a fault unless an observer takes it."""
+        refusals on arrival exclude it, so it is a fault unless an observer takes it.
+        """
         if plan.preempted:
             if self._observer is not None:
-                self._observer.finished(plan, self.env.now)
+                self._observer.finished(plan, self.now_ps)
             return
-        now, stalled = self.env.now, bool(self.scheduler.waiting)
+        now, stalled = self.now_ps, bool(self.scheduler.waiting)
         if self._observer is not None:
             if self._observer.idle(now, stalled=stalled):
                 return
@@ -307,7 +325,7 @@ class Engine:
         yield self._wake
         self._wake = None
         counts = (0, len(self.scheduler.waiting))
-        self._recorder.interval(now, 0, self.env.now - now, 0, usage, None, *counts)
+        self._recorder.interval(now, 0, self.now_ps - now, 0, usage, None, *counts)
 
 
 def _not_yet_valid(usage: Usage, ahead_bytes: int) -> Usage:

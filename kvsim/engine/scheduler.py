@@ -202,7 +202,7 @@ class Scheduler(ABC):
         return course
 
     def finish(self, plan: Plan) -> list[Sequence]:
-        """The outputs of the plan's last step returned: who is done leaves. In order of schedule."""
+        """The outputs of the plan's last step returned: who is done leaves, in running order."""
         plan.finishing.sort(key=lambda seq: seq.order)
         for seq in plan.finishing:
             seq.finished = True

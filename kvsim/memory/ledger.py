@@ -46,13 +46,13 @@ class Course(NamedTuple):
     jumps J_i that happened at steps t_i <= t. The jumps are kept as three sums per class, which is
     all that integrals over steps (weights 1) and over time (durations affine in t) need:
 
-        count = sum J_i    first = sum J_i * t_i    second = sum J_i * t_i * (t_i - 1) / 2
+        jumps = sum J_i    first = sum J_i * t_i    second = sum J_i * t_i * (t_i - 1) / 2
 
     Free bytes are booked under `idle`; `filed` moves them to the class they are in.
     """
 
     slope: Usage
-    count: Usage = NOTHING
+    jumps: Usage = NOTHING
     first: Usage = NOTHING
     second: Usage = NOTHING
 
@@ -90,15 +90,3 @@ def check_sum(usage: Usage, capacity_bytes: int) -> None:
         raise InvariantError(
             f"ledger sums to {sum(usage)} of {capacity_bytes} bytes: {usage._asdict()}"
         )
-
-    def value_at_start_of_rest(self, base: Usage) -> Usage:
-        """The ledger at step 1, from that at step 0, of the jumps at step 1 none: `shifted` has
-        them at its step 0."""
-        return Usage(*(b + s for b, s in zip(base, self.slope, strict=True)))
-
-    def shifted(self) -> "Course":
-        """The same course told from step 1 on: t counts from there, so t - 1 stands for t."""
-        first = [f - c for f, c in zip(self.first, self.count, strict=True)]
-        second = [s - f + c for s, f, c in zip(self.second, self.first, self.count, strict=True)]
-        return Course(self.slope, self.count, Usage(*first), Usage(*second))
-

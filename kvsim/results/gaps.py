@@ -39,7 +39,8 @@ class Gaps:
 
     def _at(self, index: int) -> int:
         """The gap that `index` others come before in sorted order: the least value that more
-        than `index` gaps do not exceed."""
+        than `index` gaps do not exceed.
+        """
         low, high = 0, self._largest()
         while low < high:
             middle = (low + high) // 2

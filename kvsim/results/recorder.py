@@ -38,6 +38,7 @@ class Recorder:
         self.total_ps = 0
         self.running_sum = 0
         self.steps = 0
+        self.first_arrival_ps = -1
         self.end_ps = 0
         self.peak_used = 0
         self.peak_allocated = 0
@@ -59,12 +60,16 @@ class Recorder:
         num_waiting: int,
     ) -> None:
         """From start_ps on, `steps` steps lasted first_ps, first_ps + growth_ps, ...; the ledger
-        stood at `usage` in the first and moved by `course`. steps = 0: first_ps without a step."""
+        stood at `usage` in the first and moved by `course`. steps = 0: first_ps without a step.
+        """
         check_sum(usage, self.capacity_bytes)
         pairs = steps * (steps - 1) // 2
         duration_ps = first_ps * max(steps, 1) + growth_ps * pairs
-        if not duration_ps and not steps:
-            return
+        if not steps:  # nothing is worth booking before the first arrival
+            early_ps = max(0, self.first_arrival_ps - start_ps)
+            start_ps, duration_ps = start_ps + early_ps, duration_ps - early_ps
+            if duration_ps <= 0:
+                return
         end = usage
         time_sum, step_sum = self.time_sum, self.step_sum
         if course is None or steps <= 1:
@@ -102,9 +107,20 @@ class Recorder:
         )
         self.series.extend((start_ps, end_ps, steps, num_running, num_waiting, *usage, *end))
 
+    @property
+    def makespan_ps(self) -> int:
+        """From the first arrival to the end of the last step."""
+        return self.end_ps - self.first_arrival_ps if self.steps else 0
+
+    def arrived(self, now_ps: int) -> None:
+        """A request arrived."""
+        if self.first_arrival_ps < 0:
+            self.first_arrival_ps = now_ps
+
     def tokens(self, sequences: int, steps: int, first_ps: int, growth_ps: int) -> None:
         """`sequences` got one token in each of these steps, each as long after the last as the
-        step lasted."""
+        step lasted.
+        """
         if sequences:
             self.gaps.extend((sequences, steps, first_ps, growth_ps))
 

@@ -31,7 +31,7 @@ class Run:
         """
         import pandas as pd
 
-        rows = [
+        rows: list[tuple[Any, ...]] = [
             (
                 seq.id,
                 seq.request.session,
@@ -71,7 +71,8 @@ class Run:
     @cached_property
     def memory(self) -> "pd.DataFrame":
         """The ledger over time, one row a stretch of equal steps: the ten classes in bytes in its
-        first step (`CLASS_bytes`) and in its last (`CLASS_end_bytes`)."""
+        first step (`CLASS_bytes`) and in its last (`CLASS_end_bytes`).
+        """
         import pandas as pd
 
         rows = np.frombuffer(self.recorder.series, dtype=np.int64)
@@ -88,7 +89,8 @@ REQUEST_COLUMNS = (
 @dataclass(frozen=True)
 class Result:
     """All runs of a scenario; `scenario` is resolved: every default written out, provenance
-    included."""
+    included.
+    """
 
     scenario: dict[str, Any]
     runs: tuple[Run, ...]

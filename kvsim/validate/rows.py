@@ -1,6 +1,7 @@
 """Runs a recorded case step by step and writes the rows a recording of the real engine has."""
 
 from collections import deque
+from collections.abc import Generator
 from typing import Any
 
 import simpy
@@ -11,6 +12,7 @@ from kvsim.engine.plan import Plan
 from kvsim.layout import KVGroup, KVLayout
 from kvsim.memory.allocator import MemorySpec
 from kvsim.memory.paged import Paged, PagedAllocator
+from kvsim.request import Request
 from kvsim.results.recorder import Recorder
 from kvsim.step_time.form import DecodeRun, StepShape
 from kvsim.validate.case import TICK_PS, Case, CaseCost
@@ -40,16 +42,16 @@ class TickCost:
 class RowObserver:
     """Writes one row a step. Requests that arrive by step number are submitted here."""
 
-    def __init__(self, by_step: deque[tuple[int, list[Any]]]) -> None:
+    engine: Engine
+
+    def __init__(self, by_step: deque[tuple[int, list[Request]]]) -> None:
         self.rows: list[Row] = []
         self._open: list[tuple[Plan, Row]] = []
         self._by_step = by_step
         self._evicted = 0
-        self.engine: Engine | None = None
 
     @property
     def _pool(self) -> Any:
-        assert self.engine is not None
         allocator = self.engine.scheduler.allocator
         assert isinstance(allocator, PagedAllocator)
         return allocator.pool
@@ -59,14 +61,12 @@ class RowObserver:
             self._submit_next()
 
     def _submit_next(self) -> None:
-        assert self.engine is not None
         for request in self._by_step.popleft()[1]:
             self.engine.submit(request)
 
     def planned(self, plan: Plan, now_ps: int) -> None:
         if plan.empty and not plan.preempted:
             return
-        assert self.engine is not None
         scheduler = self.engine.scheduler
         pool = self._pool
         sched = self._scheduled(plan)
@@ -93,7 +93,6 @@ class RowObserver:
         self._open.append((plan, row))
 
     def _scheduled(self, plan: Plan) -> list[list[Any]]:
-        assert self.engine is not None
         scheduler = self.engine.scheduler
         held = scheduler.allocator.held_tokens
         size = scheduler.allocator.block_size  # type: ignore[attr-defined]  # paged, see _pool
@@ -133,7 +132,6 @@ class RowObserver:
         return False
 
     def _stall_row(self, now: int) -> None:
-        assert self.engine is not None
         pool = self._pool
         self.rows.append(
             {
@@ -179,8 +177,8 @@ def simulate_rows(case: Case) -> list[Row]:
         async_scheduling=settings.async_scheduling,
         semantics=settings.semantics,
     ).build(allocator, settings.max_model_len)
-    by_step: dict[int, list[Any]] = {}
-    timed = []
+    by_step: dict[int, list[Request]] = {}
+    timed: list[Request] = []
     for request in case.requests:
         if request.arrival_step is None:
             timed += request.requests()
@@ -198,13 +196,14 @@ def simulate_rows(case: Case) -> list[Row]:
         observer=observer,
         refuse=False,
     )
-    observer.engine = engine
     env.process(_arrivals(env, engine, sorted(timed, key=lambda request: request.arrival_ps)))
     env.run()
     return observer.rows
 
 
-def _arrivals(env: simpy.Environment, engine: Engine, requests: list[Any]) -> Any:
+def _arrivals(
+    env: simpy.Environment, engine: Engine, requests: list[Request]
+) -> Generator[simpy.Event, None, None]:
     for request in requests:
         if request.arrival_ps > env.now:
             yield env.timeout(request.arrival_ps - env.now)

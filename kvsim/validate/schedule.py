@@ -20,7 +20,8 @@ FIELDS = (
 @dataclass(frozen=True)
 class Verdict:
     """One case compared. steps: rows recorded. first_difference: None if all are equal, else
-    {step, field, recorded, simulated, before}."""
+    {step, field, recorded, simulated, before}.
+    """
 
     case: str
     steps: int

@@ -138,7 +138,7 @@ class Scheduler:
                 run = 1
             before = self.usage()
             course = allocator.advance(run)
-            assert (course.count, course.first, course.second) == (Usage(), Usage(), Usage())
+            assert (course.jumps, course.first, course.second) == (Usage(), Usage(), Usage())
             assert self.usage() == Usage(
                 *(b + s * run for b, s in zip(before, course.slope, strict=True))
             )

@@ -1,0 +1,91 @@
+"""Requests come to an engine at their time, followers after those they follow have left."""
+
+from collections.abc import Callable, Generator
+
+import simpy
+
+from kvsim.engine.engine import Engine, Observer
+from kvsim.engine.scheduler import Scheduler
+from kvsim.errors import InvariantError
+from kvsim.request import Request, Stream
+from kvsim.results.recorder import Recorder
+from kvsim.step_time.form import StepTime
+
+Left = Callable[[int, int], None]
+EVERY = 256  # departures between two reports of progress
+
+
+class Arrivals:
+    """Submits the requests of a stream. progress: called with (left, all) now and then."""
+
+    def __init__(
+        self, env: simpy.Environment, stream: Stream, progress: Left | None = None
+    ) -> None:
+        self.engine: Engine
+        self._env = env
+        self._progress = progress
+        self._total = len(stream.requests)
+        self._num_left = 0
+        self._roots = [request for request in stream.requests if request.after is None]
+        self._followers: dict[str, list[Request]] = {}
+        for request in stream.requests:
+            if request.after is not None:
+                self._followers.setdefault(request.after, []).append(request)
+        env.process(self._submit_roots())
+
+    @property
+    def missing(self) -> int:
+        """Requests that have not left."""
+        return self._total - self._num_left
+
+    def _submit_roots(self) -> Generator[simpy.Event, None, None]:
+        env = self._env
+        for request in self._roots:
+            if request.arrival_ps > env.now:
+                yield env.timeout(request.arrival_ps - env.now)
+            self.engine.submit(request)
+
+    def left(self, request: Request) -> None:
+        """`request` has left: whoever follows it comes after their pause."""
+        self._num_left += 1
+        if self._progress is not None and (self._num_left % EVERY == 0 or not self.missing):
+            self._progress(self._num_left, self._total)
+        for follower in self._followers.pop(request.id, ()):
+            self._env.process(self._submit_after_pause(follower))
+
+    def _submit_after_pause(self, follower: Request) -> Generator[simpy.Event, None, None]:
+        yield self._env.timeout(follower.think_ps)
+        self.engine.submit(follower)
+
+
+def serve(
+    stream: Stream,
+    scheduler: Scheduler,
+    step_time: StepTime,
+    recorder: Recorder,
+    *,
+    depth: int = 1,
+    max_steps: int | None = None,
+    progress: Left | None = None,
+    observer: Observer | None = None,
+) -> None:
+    """One engine serves the whole stream; afterwards everyone has left and the pool is empty."""
+    env = simpy.Environment()
+    arrivals = Arrivals(env, stream, progress)
+    arrivals.engine = Engine(
+        env,
+        scheduler,
+        step_time,
+        recorder,
+        depth=depth,
+        max_steps=max_steps,
+        on_left=arrivals.left,
+        observer=observer,
+    )
+    env.run()
+    if arrivals.missing:
+        raise InvariantError(f"{arrivals.missing} requests never left")
+    usage = scheduler.usage()
+    held = usage.used + usage.reserved + usage.overprovisioned + usage.rounding + usage.transient
+    if held:
+        raise InvariantError(f"{held} bytes are held by nobody: {usage._asdict()}")

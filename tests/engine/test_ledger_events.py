@@ -1,0 +1,71 @@
+"""At every event the ledger sums to the capacity and every allocator's books agree."""
+
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from support.cases import ALLOCATOR_TABLES, SCHEDULERS, streams
+
+from kvsim.engine.engine import Engine
+from kvsim.engine.plan import Plan
+from kvsim.memory.ledger import check_sum
+from kvsim.request import Request
+from kvsim.scenario import Scenario
+from kvsim.simulation import Simulation
+
+
+class Auditor:
+    """Checks the books of an allocator at each event of a run."""
+
+    engine: Engine
+
+    def __init__(self) -> None:
+        self.events = 0
+
+    def _audit(self) -> None:
+        self.events += 1
+        scheduler = self.engine.scheduler
+        scheduler.allocator.check()
+        check_sum(scheduler.usage(), scheduler.allocator.capacity_bytes)
+
+    def planning(self, now_ps: int) -> None:
+        self._audit()
+
+    def planned(self, plan: Plan, now_ps: int) -> None:
+        self._audit()
+
+    def finished(self, plan: Plan, now_ps: int) -> None:
+        self._audit()
+
+    def idle(self, now_ps: int, *, stalled: bool) -> bool:
+        assert not stalled
+        return False
+
+
+@pytest.mark.parametrize(
+    "allocator", ALLOCATOR_TABLES, ids=lambda table: "-".join(map(str, table.values()))
+)
+@settings(
+    max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(requests=streams())
+def test_the_books_agree_at_every_event(
+    tables: Any, allocator: dict[str, Any], requests: list[Request]
+) -> None:
+    for scheduler in SCHEDULERS[:3]:
+        scenario = Scenario.from_table(
+            tables(
+                allocator=[allocator],
+                scheduler=scheduler,
+                memory={"kv_cache_tokens": 1024},
+                model={"name": "opt-13b", "max_model_len": 1024},
+            )
+        )
+        auditor = Auditor()
+        simulation = Simulation(scenario, requests)
+        options = scenario.allocator[0]
+        run = simulation.run(options, "audited", observer=auditor)
+        assert auditor.events >= 2
+        requests_by_end = run.summary["requests"]
+        assert requests_by_end["submitted"] == len(requests)
+        assert requests_by_end["finished"] + requests_by_end["rejected"] == len(requests)

@@ -1,0 +1,67 @@
+"""Every allocator, placement and scheduler, and small streams that stir them."""
+
+from typing import Any
+
+from hypothesis import strategies as st
+
+from kvsim.memory.arena import PLACEMENTS
+from kvsim.request import Request
+
+ALLOCATOR_TABLES: list[dict[str, Any]] = [
+    {"kind": "paged", "block_size": 16},
+    {"kind": "paged", "block_size": 16, "enable_prefix_caching": False},
+    {"kind": "paged", "block_size": 1},
+    {"kind": "paged", "block_size": 64, "watermark": 0.1},
+    *({"kind": "max-buffer", "reserve": r} for r in ("exact", "pow2", "declared-max")),
+    *({"kind": "doubling", "initial_tokens": 32, "placement": p} for p in PLACEMENTS),
+    {"kind": "doubling", "initial_tokens": 16, "factor": 1.5, "allocation_latency_us": 50},
+    {"kind": "concatenation"},
+]
+SCHEDULERS: list[dict[str, Any]] = [
+    {"kind": "continuous", "max_num_seqs": 8, "max_num_batched_tokens": 256},
+    {"kind": "continuous", "max_num_seqs": 16, "async_scheduling": True},
+    {"kind": "continuous", "policy": "priority", "max_num_batched_tokens": 64},
+    {"kind": "continuous", "long_prefill_token_threshold": 40, "max_num_batched_tokens": 128},
+    {"kind": "continuous", "max_num_seqs": 12, "max_num_batched_tokens": 8},
+    {"kind": "continuous", "semantics": "vllm-0.11", "max_num_seqs": 8},
+]
+
+
+@st.composite
+def streams(draw: st.DrawFn) -> list[Request]:
+    """Bursts and gaps, shared prefixes, outputs other prompts name, followers, priorities."""
+    requests: list[Request] = []
+    now = 0
+    for index in range(draw(st.integers(1, 14))):
+        now += draw(st.sampled_from([0, 0, 10**9, 10**11, 5 * 10**11, 3 * 10**12]))
+        prompt = draw(st.integers(1, 400))
+        shared = draw(st.integers(0, prompt))
+        runs: tuple[tuple[int, int], ...] | None = (
+            (1 << 40, shared),
+            (index << 20, prompt - shared),
+        )
+        named = draw(st.booleans())
+        after = None
+        if requests and draw(st.integers(0, 4)) == 0:
+            before = requests[-1]
+            after = before.id
+            if before.prompt_runs is not None and before.output_start is not None:
+                history = (*before.prompt_runs, (before.output_start, before.output_tokens))
+                runs = (*history, (index << 20, prompt))
+                prompt = sum(length for _, length in runs)
+                named = True
+        requests.append(
+            Request(
+                id=f"r{index}",
+                arrival_ps=now,
+                prompt_tokens=prompt,
+                output_tokens=(output := draw(st.integers(1, 200))),
+                max_tokens=output + draw(st.integers(0, 100)),
+                priority=draw(st.integers(0, 2)),
+                prompt_runs=runs if named else None,
+                output_start=(1 << 50) + (index << 20) if named else None,
+                after=after,
+                think_ps=draw(st.sampled_from([0, 10**10, 10**12])),
+            )
+        )
+    return requests
