@@ -114,7 +114,7 @@ def clock_ahead(run: ObservedRun) -> float:
     """
     import numpy as np
 
-    taken = np.sort([row.queued_s for row in run.rows])
+    taken = np.sort([row.arrival_s if row.queued_s is None else row.queued_s for row in run.rows])
     gone = np.sort([row.last_token_s for row in run.rows])
     t = np.array([tick.t for tick in run.ticks])
     logged = np.array([tick.running + tick.waiting for tick in run.ticks])

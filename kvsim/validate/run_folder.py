@@ -57,15 +57,16 @@ class Meta(Options):
 class ObservedRequest(Options):
     """One row of requests.csv, in seconds from the first arrival.
 
-    queued_s: when the engine took it from its input queue; scheduled_s: its first admission.
+    queued_s: when the engine took it from its input queue (None: on arrival); scheduled_s: its
+    first admission, for the reader.
     """
 
     id: str
     arrival_s: NonNegativeFloat
     prompt_tokens: PositiveInt
     output_tokens: PositiveInt
-    queued_s: NonNegativeFloat
-    scheduled_s: NonNegativeFloat
+    queued_s: NonNegativeFloat | None = None
+    scheduled_s: NonNegativeFloat | None = None
     first_token_s: NonNegativeFloat
     last_token_s: NonNegativeFloat
     priority: int = 0
@@ -131,7 +132,7 @@ def _table(path: Path, row_type: type[Row]) -> Iterator[Row]:
             raise InputError(
                 "wrong number of fields", where=where, limit=len(reader.fieldnames or ())
             )
-        yield row_type.parse(row, where)
+        yield row_type.parse({key: value for key, value in row.items() if value != ""}, where)
     if empty:
         raise InputError("no rows", where=str(path))
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kvsim.report.figure import GRID, INK, heading, style
-from kvsim.report.numbers import count, plural, seconds
+from kvsim.report.numbers import count, figures, plural, seconds
 from kvsim.units import PS_PER_S
 from kvsim.validate.run import Comparison
 from kvsim.validate.run_curves import PHASES, SATURATED_USAGE
@@ -105,9 +105,12 @@ def draw(comparisons: Sequence[Comparison]) -> "go.Figure":
     style(figure, height_px=HEIGHT_PX, hovermode="x unified")
     for row, (_, title, _) in enumerate(_PANELS, start=1):
         figure.add_annotation(heading(title, axis="y" if row == 1 else f"y{row}"))
-    figure.update_layout(legend={"y": 1.05})
+    above = {"orientation": "h", "x": 0, "xanchor": "left", "y": 1.04, "yanchor": "bottom"}
+    figure.update_layout(showlegend=True, legend=above, margin={"t": 64, "b": 56})
     figure.update_yaxes(rangemode="tozero")
-    figure.update_xaxes(title_text="seconds since the first arrival", row=len(_PANELS), col=1)
+    figure.update_xaxes(
+        title_text="seconds since the first arrival", title_standoff=14, row=len(_PANELS), col=1
+    )
     return figure
 
 
@@ -140,9 +143,9 @@ def _facts(comparison: Comparison) -> list[tuple[str, str]]:
 def _words(comparison: Comparison) -> str:
     errors = relative(comparison.simulated, comparison.recorded)
     means = [
-        f"{_NAMES[name]} {100 * figures['mean']:+.1f} %"
-        for name, figures in errors.items()
-        if isinstance(figures, dict)
+        f"{_NAMES[name]} {_signed(spread['mean'])}"
+        for name, spread in errors.items()
+        if isinstance(spread, dict)
     ]
     makespan = errors["makespan_s"]
     assert isinstance(makespan, float)
@@ -156,7 +159,7 @@ def _words(comparison: Comparison) -> str:
         how = (
             f"With nothing fitted on the run, its {count(len(comparison.run.rows))} requests are at"
         )
-    return f"{how} {', '.join(means)} on average, and the makespan at {100 * makespan:+.1f} %."
+    return f"{how} {', '.join(means)} on average, and the makespan at {_signed(makespan)}."
 
 
 def _tables(comparison: Comparison) -> list[Table]:
@@ -167,13 +170,13 @@ def _tables(comparison: Comparison) -> list[Table]:
 def _latency_table(comparison: Comparison, which: str) -> Table:
     errors = relative(comparison.simulated, comparison.recorded)
     rows: list[tuple[str, ...]] = []
-    for name, figures in comparison.recorded.items():
-        for key, value in figures.items():
+    for name, spread in comparison.recorded.items():
+        for key, value in spread.items():
             error: Any = errors[name]
             error = error[key] if isinstance(error, dict) else error
             simulated = comparison.simulated[name][key]
             label = f"{_NAMES[name]}, {key}" if name in _NAMES else "makespan"
-            rows.append((label, seconds(value), seconds(simulated), f"{100 * error:+.1f} %"))
+            rows.append((label, _time(name, value), _time(name, simulated), _signed(error)))
     reported = plural(len(comparison.run.rows) - comparison.fitted, "request")
     note = f"Of {reported}" + (
         ", none of which the constant has seen." if comparison.fitted else "."
@@ -207,6 +210,17 @@ def _curve_table(comparison: Comparison, which: str) -> Table:
         ("", "ticks", "running", "waiting", "KV, points", "KV recorded", "KV simulated"),
         tuple(rows),
     )
+
+
+def _time(name: str, value_s: float) -> str:
+    """In one unit a row: milliseconds for gaps between tokens, seconds for all else."""
+    return f"{figures(1e3 * value_s)} ms" if name == "tpot_s" else f"{figures(value_s)} s"
+
+
+def _signed(fraction: float) -> str:
+    """In per cent with its sign; what rounds to nothing has none."""
+    text = f"{100 * fraction:+.1f} %"
+    return "0.0 %" if text in ("+0.0 %", "-0.0 %") else text
 
 
 def _sentence(text: str) -> str:
