@@ -38,7 +38,7 @@ class DecodeGraph:
             (size, pages), NULL_BLOCK, dtype=torch.int32, device=decoder.device
         )
         self._graph = torch.cuda.CUDAGraph()
-        side = torch.cuda.Stream()
+        side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):  # compiles kernels and sets up libraries outside the capture
             for _ in range(3):

@@ -69,10 +69,7 @@ class CudaClock:
         """See `Clock`."""
         for _ in range(self.warm_ups):
             work()
-        pairs = [
-            (torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True))
-            for _ in range(self.repeats)
-        ]
+        pairs = [(_event(), _event()) for _ in range(self.repeats)]
         for start, end in pairs:
             start.record()
             work()
@@ -84,3 +81,7 @@ class CudaClock:
 
 def _timing(found: list[float], seconds: float) -> Timing:
     return Timing(seconds, min(found), float(np.percentile(found, 90)), len(found))
+
+
+def _event() -> torch.cuda.Event:
+    return torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
