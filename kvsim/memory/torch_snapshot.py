@@ -7,12 +7,12 @@ it; any other arena appears as one segment, the pool.
 
 import os
 import pickle
-import tempfile
 from collections import deque
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from kvsim.errors import InputError
 from kvsim.memory.arena.placement import Arena
 from kvsim.memory.arena.torch_blocks import Block, State
 from kvsim.memory.arena.torch_caching import TorchCachingArena
@@ -102,14 +102,15 @@ class SnapshotRecorder:
     def write(self, path: str | Path) -> None:
         """Write the snapshot as a pickle, whole or not at all."""
         path = Path(path)
-        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=path.name, delete=False) as file:
-            try:
+        temporary = path.with_name(f".{path.name}.{os.getpid()}")
+        try:
+            with open(temporary, "wb") as file:
                 pickle.dump(self.snapshot(), file, protocol=PROTOCOL)
-                file.close()
-                os.replace(file.name, path)
-            except BaseException:
-                os.unlink(file.name)
-                raise
+            os.replace(temporary, path)
+        except OSError as error:
+            raise InputError(f"cannot be written: {error.strerror}", where=str(path)) from None
+        finally:
+            temporary.unlink(missing_ok=True)
 
     def _segment(self, small: bool, run: list[Block]) -> dict[str, Any]:
         blocks = [self._block(block) for block in run]
