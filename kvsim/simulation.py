@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from kvsim.engine.arrivals import serve
@@ -21,6 +22,7 @@ from kvsim.units import seconds_from_ps
 from kvsim.version import VERSION
 
 Progress = Callable[[str, int, int], None]
+PATH_KEYS = ("path", "hf_config", "file")
 BLOCK_SIZE = 16  # where no allocator names one: vLLM's default
 
 
@@ -39,18 +41,14 @@ def simulate(
         scenario = Scenario.load(scenario)
     elif isinstance(scenario, dict):
         scenario = Scenario.from_table(scenario)
-    simulation = Simulation(scenario, requests)
-    return Result(
-        simulation.resolved(),
-        tuple(
-            simulation.run(options, label, progress)
-            for options, label in zip(scenario.allocator, scenario.labels(), strict=True)
-        ),
-    )
+    return Simulation(scenario, requests).result(progress)
 
 
 class Simulation:
-    """A scenario made ready: its requests, pool and step time, the same for every allocator."""
+    """A scenario made ready: its requests, pool and step time, the same for every allocator.
+
+    Raises InputError for whatever of it cannot run, before anything does.
+    """
 
     def __init__(
         self, scenario: Scenario, requests: Stream | Iterable[Request] | None = None
@@ -65,6 +63,9 @@ class Simulation:
         self.step_time = scenario.step_time.build(
             Hardware(self.model, self.device, options.tensor_parallel_size, self.layout)
         )
+        self.labels = scenario.labels()
+        for each in scenario.allocator:
+            each.build(self.memory_spec())
         if requests is None:
             if scenario.workload is None:
                 raise InputError("required key is missing", where="workload")
@@ -102,6 +103,13 @@ class Simulation:
             self.device.bandwidth_bytes_per_s,
             hash_lag=scheduler.depth - 1,
             semantics=scheduler.rules,
+        )
+
+    def result(self, progress: Progress | None = None) -> Result:
+        """Every allocator's run."""
+        runs = zip(self.scenario.allocator, self.labels, strict=True)
+        return Result(
+            self.resolved(), tuple(self.run(options, label, progress) for options, label in runs)
         )
 
     def run(
@@ -162,6 +170,7 @@ class Simulation:
     def resolved(self) -> dict[str, Any]:
         """The scenario with every default written out, and where its inputs came from."""
         tables = self.scenario.model_dump(mode="json", exclude_none=True)
+        _root_paths(tables, self.scenario.folder)
         tables["provenance"] = {
             "kvsim": VERSION,
             "requests": len(self.stream.requests),
@@ -170,3 +179,12 @@ class Simulation:
             "notes": list(self.stream.notes),
         }
         return tables
+
+
+def _root_paths(table: dict[str, Any], folder: Path) -> None:
+    """Make paths relative to the scenario's folder absolute, so that a stored one runs anywhere."""
+    for key, value in table.items():
+        if isinstance(value, dict):
+            _root_paths(value, folder)
+        elif key in PATH_KEYS and isinstance(value, str) and (folder / value).exists():
+            table[key] = str((folder / value).resolve())

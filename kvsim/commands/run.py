@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from kvsim.results.result import Result
-    from kvsim.scenario import Scenario
+    from kvsim.simulation import Simulation
 
 
 def run(
@@ -30,13 +32,16 @@ def run(
     """Simulate a scenario: one stream of requests through every allocator it names."""
     from rich.console import Console
 
+    from kvsim.results import store
     from kvsim.scenario import Scenario
+    from kvsim.simulation import Simulation
 
-    loaded = Scenario.load(scenario, set_ or [])
-    result = _with_progress(loaded, Console(stderr=True))
+    simulation = Simulation(Scenario.load(scenario, set_ or []))
+    if out is not None:
+        store.check_writable(out)
+    result = _with_progress(simulation, Console(stderr=True))
     if out is not None:
         from kvsim.report.page import make_page
-        from kvsim.results import store
 
         store.write(out, result, make_page(result))
     if as_json:
@@ -49,19 +54,15 @@ def run(
             typer.echo(str(out / store.REPORT))
 
 
-def _with_progress(scenario: "Scenario", console: "object") -> "Result":
+def _with_progress(simulation: "Simulation", console: "Console") -> "Result":
     """Simulate, with one bar an allocator on a terminal's stderr."""
-    from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-    from kvsim.simulation import simulate
-
-    assert isinstance(console, Console)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     with Progress(*columns, TimeElapsedColumn(), console=console) as bars:
-        tasks = {label: bars.add_task(label, total=None) for label in scenario.labels()}
+        tasks = {label: bars.add_task(label, total=None) for label in simulation.labels}
 
         def moved(label: str, done: int, total: int) -> None:
             bars.update(tasks[label], completed=done, total=total)
 
-        return simulate(scenario, progress=moved)
+        return simulation.result(moved)

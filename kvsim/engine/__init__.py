@@ -7,5 +7,8 @@ SCHEDULERS: Registry[SchedulerOptions] = Registry(
     "scheduler",
     {
         "continuous": "kvsim.engine.continuous:Continuous",
+        "orca": "kvsim.engine.orca:Orca",
+        "vllm-v0": "kvsim.engine.vllm_v0:VllmV0",
+        "static": "kvsim.engine.static_batching:StaticBatching",
     },
 )

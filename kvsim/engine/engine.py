@@ -5,7 +5,7 @@ the engine waits for the older of two plans; everything else is the same.
 """
 
 from collections import deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import replace
 from typing import Protocol, cast
 
@@ -95,6 +95,7 @@ class Engine:
         self._wake: simpy.Event | None = None
         self._paused: dict[Sequence, int] = {}  # preempted, with the time of their last token
         self._held: dict[Sequence, int] = {}  # passed over, likewise
+        self._private_ids = 0
         self._open: dict[str, int] = {}  # sequences of a request that have not left
         self.process = env.process(self._run())
 
@@ -119,11 +120,25 @@ class Engine:
             return
         self._open[request.id] = request.n
         first = False
-        for sample in range(request.n):
-            name = request.id if request.n == 1 else f"{sample}_{request.id}"
-            first |= scheduler.add(Sequence(request, now, name))
+        for seq in self._samples(request, now):
+            first |= scheduler.add(seq)
         if first and self._wake is not None and not self._wake.triggered:
             self._wake.succeed()
+
+    def _samples(self, request: Request, now_ps: int) -> Iterator[Sequence]:
+        """The sequences of a request: n of them share its prompt and go their own ways after it."""
+        if request.n == 1:
+            yield Sequence(request, now_ps)
+            return
+        if request.prompt_runs is None:  # ids below zero are nobody else's
+            self._private_ids -= request.prompt_tokens
+            runs = ((self._private_ids, request.prompt_tokens),)
+            request = replace(request, prompt_runs=runs)
+        for sample in range(request.n):
+            seq = Sequence(request, now_ps, f"{sample}_{request.id}")
+            if sample:
+                seq.output_start = None
+            yield seq
 
     def _refusal(self, request: Request) -> Refusal | None:
         """Why nothing could ever bring `request` to its end."""
@@ -184,7 +199,8 @@ class Engine:
                 self._paused.setdefault(seq, self._held.pop(seq, token_ps))
         for seq in plan.held:
             self._held.setdefault(seq, token_ps)
-        for seq in [seq for seq in self._held if seq not in plan.held]:
+        held = set(plan.held)
+        for seq in [seq for seq in self._held if seq not in held]:
             plan.late[seq] = self._held.pop(seq)
             plan.num_late += 1
         for chunk in plan.chunks:

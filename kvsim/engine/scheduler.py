@@ -147,12 +147,13 @@ class Scheduler(ABC):
 
     def _settle(self, plan: Plan) -> Plan:
         """Close the plan: count its decoders, and let whoever can decode join for the next step."""
-        self._stepped = False
-        plan.num_decode = self.batch.num
-        plan.context_tokens = self.batch.context_tokens
-        plan.longest_context_tokens = self.batch.longest_context_tokens()
+        if self._stepped:
+            self._stepped = False
+            plan.num_decode = self.batch.num
+            plan.context_tokens = self.batch.context_tokens
+            plan.longest_context_tokens = self.batch.longest_context_tokens()
         for seq in plan.held:
-            if seq in self.running:
+            if seq in self.running and not seq.decoding:
                 self._join(seq, seq.num_computed)
         for chunk in plan.chunks:
             if chunk.samples:

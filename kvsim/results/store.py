@@ -111,6 +111,17 @@ def write(folder: Path, result: ResultLike, report_html: str) -> None:
     )
 
 
+def check_writable(folder: Path) -> None:
+    """Raise InputError if `folder` cannot be made or written, before anything costly is done."""
+    place = folder
+    while not place.exists():
+        place = place.parent
+    if not place.is_dir():
+        raise InputError("not a folder", where=str(folder), value=str(place))
+    if not os.access(place, os.W_OK | os.X_OK):
+        raise InputError("cannot write", where=str(folder), value="permission denied")
+
+
 def replace_files(folder: Path, files: dict[str, Callable[[Path], object]]) -> None:
     """Write every file (name -> its writer) under a temporary name, then rename them in order.
 

@@ -1,0 +1,149 @@
+"""The command line as a user meets it: answers, one-line faults, exit codes, nothing half done."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SMALL = """
+[model]
+name = "llama-3-8b"
+max_model_len = 2048
+[device]
+name = "a100-80gb"
+[memory]
+kv_cache_tokens = 8192
+[[allocator]]
+kind = "max-buffer"
+[[allocator]]
+kind = "doubling"
+initial_tokens = 128
+[[allocator]]
+kind = "paged"
+[workload]
+kind = "synthetic"
+num_requests = 40
+arrivals = { kind = "poisson", rate_per_s = 20.0 }
+prompt = { kind = "lognormal", components = [{ mu = 4.5, sigma = 0.8 }], max_tokens = 600 }
+output = { kind = "fixed", tokens = 60 }
+"""
+
+
+def kvsim(*arguments: str | Path, cwd: Path | None = None) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, "-m", "kvsim.cli", *map(str, arguments)],
+        capture_output=True, text=True, cwd=cwd, check=False,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def scenario(tmp_path: Path) -> Path:
+    path = tmp_path / "small.toml"
+    path.write_text(SMALL)
+    return path
+
+
+def without_wall(summary: dict) -> dict:  # type: ignore[type-arg]  # JSON of any shape
+    for run in summary["runs"]:
+        assert run.pop("wall_s") > 0
+    return summary
+
+
+def test_run_keeps_the_contract(scenario: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    done = kvsim("run", scenario, "--out", out, "--json")
+    assert done.returncode == 0, done.stderr
+    summary = json.loads(done.stdout)
+    assert [run["allocator"] for run in summary["runs"]] == ["max-buffer", "doubling", "paged"]
+    for run in summary["runs"]:
+        assert run["requests"] == {"submitted": 40, "finished": 40, "rejected": 0}
+        for mean in ("time_mean", "step_mean"):
+            assert sum(run["memory"][mean].values()) == pytest.approx(1, abs=1e-12)
+        assert {"mean", "p50", "p90", "p95", "p99"} == set(run["ttft_s"])
+    names = {path.name for path in out.iterdir()}
+    assert names == {
+        "scenario.toml", "summary.json", "requests.parquet", "memory.parquet", "report.html",
+    }  # fmt: skip
+    assert json.loads((out / "summary.json").read_text()) == summary
+
+
+def test_the_same_scenario_gives_the_same_bytes(scenario: Path) -> None:
+    first, second = (json.loads(kvsim("run", scenario, "--json").stdout) for _ in range(2))
+    assert json.dumps(without_wall(first)) == json.dumps(without_wall(second))
+
+
+def test_single_steps_change_nothing_but_the_option(scenario: Path) -> None:
+    leaps = json.loads(kvsim("run", scenario, "--json").stdout)
+    steps = json.loads(kvsim("run", scenario, "--json", "--set", "max_steps=1").stdout)
+    assert without_wall(leaps)["runs"] == without_wall(steps)["runs"]
+
+
+def test_the_stored_scenario_runs_again(scenario: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    first = json.loads(kvsim("run", scenario, "--out", out, "--json").stdout)
+    again = json.loads(kvsim("run", out / "scenario.toml", "--json").stdout)
+    assert without_wall(again) == without_wall(first)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ("allocator.2.blok_size=16", ["blok_size", "block_size"]),
+        ("allocator.2.kind=pagd", ["pagd", "paged"]),
+        ("allocator.9.block_size=16", ["no such item"]),
+        ("model.name=llama-9", ["llama-9"]),
+        ("device.name=a101", ["a101"]),
+        ("scheduler.max_num_seqs=0", ["max_num_seqs"]),
+        ("memory.kv_cache_tokens=3", ["block"]),
+        ("memory.num_gpu_blocks=100", ["kv_cache_tokens", "num_gpu_blocks"]),
+        ("seed=-1", ["seed"]),
+        ("nonsense", ["a.b=value"]),
+        ("workload.rate=3", ["unknown key"]),
+        ("model.max_model_len=999999", ["max_model_len", "8192"]),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_2(
+    scenario: Path, tmp_path: Path, change: str, words: list[str]
+) -> None:
+    out = tmp_path / "out"
+    done = kvsim("run", scenario, "--set", change, "--out", out)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    lines = [line for line in done.stderr.splitlines() if line.strip()]
+    assert len(lines) == 1, done.stderr
+    for word in words:
+        assert word in lines[0]
+    assert not out.exists()
+
+
+def test_a_missing_scenario_names_the_recipes() -> None:
+    done = kvsim("run", "chta")
+    assert done.returncode == 2
+    assert "chat" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_request_that_can_never_fit_is_refused_by_name(scenario: Path) -> None:
+    done = kvsim("run", scenario, "--json", "--set", "memory.kv_cache_tokens=320")
+    runs = {run["allocator"]: run for run in json.loads(done.stdout)["runs"]}
+    assert runs["max-buffer"]["requests"]["finished"] == 0  # its buffer is 2,048 tokens
+    assert runs["paged"]["requests"]["rejected"] > 0
+    for run in runs.values():
+        counts = run["requests"]
+        assert counts["finished"] + counts["rejected"] == counts["submitted"]
+
+
+def test_help_needs_nothing_heavy() -> None:
+    code = (
+        "import sys; sys.argv = ['kvsim', '--help']\n"
+        "from kvsim.cli import app\n"
+        "try: app()\n"
+        "except SystemExit: pass\n"
+        "heavy = {'numpy', 'pandas', 'plotly', 'scipy', 'torch', 'pyarrow', 'simpy', 'pydantic'}\n"
+        "found = sorted(heavy & sys.modules.keys())\n"
+        "assert not found, found\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,91 @@
+"""Imports go one way: the walls of the house, read off the code itself."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[1] / "kvsim"
+WINGS = ("workload", "memory", "step_time")
+ABOVE = ("report", "whatif", "validate", "commands", "cli", "simulation", "scenario")
+
+
+def imports(path: Path) -> Iterator[str]:
+    """Every module a file imports anywhere, those for type checking alone left out."""
+    tree = ast.parse(path.read_text())
+    skipped = {
+        id(inner)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and getattr(node.test, "id", "") == "TYPE_CHECKING"
+        for inner in ast.walk(node)
+    }
+    for node in ast.walk(tree):
+        if id(node) in skipped:
+            continue
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+
+
+def room(path: Path) -> str:
+    """The folder or module of kvsim that a file belongs to."""
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+FILES = sorted(PACKAGE.rglob("*.py"))
+
+
+def users_of(library: str) -> set[str]:
+    return {room(path) for path in FILES for name in imports(path) if name.split(".")[0] == library}
+
+
+@pytest.mark.parametrize("wing", WINGS)
+def test_the_wings_do_not_know_each_other_nor_the_hall(wing: str) -> None:
+    forbidden = {*WINGS, "engine", "results", "backend", *ABOVE} - {wing}
+    for path in (PACKAGE / wing).rglob("*.py"):
+        for name in imports(path):
+            parts = name.split(".")
+            assert not (parts[0] == "kvsim" and len(parts) > 1 and parts[1] in forbidden), (
+                f"{path.relative_to(PACKAGE)} imports {name}"
+            )
+
+
+@pytest.mark.parametrize("lower", ["engine", "results"])
+def test_what_runs_and_records_knows_nothing_above_it(lower: str) -> None:
+    for path in (PACKAGE / lower).rglob("*.py"):
+        for name in imports(path):
+            parts = name.split(".")
+            assert parts[0] != "kvsim" or len(parts) == 1 or parts[1] not in ABOVE, (
+                f"{path.relative_to(PACKAGE)} imports {name}"
+            )
+
+
+@pytest.mark.parametrize(
+    ("library", "rooms"),
+    [
+        ("simpy", {"engine", "validate"}),
+        ("torch", {"backend", "validate", "commands"}),
+        ("triton", {"backend"}),
+        ("plotly", {"report", "validate"}),
+        ("pandas", {"results", "report", "validate", "whatif", "commands"}),
+    ],
+)
+def test_a_library_stays_in_its_rooms(library: str, rooms: set[str]) -> None:
+    assert users_of(library) <= rooms
+
+
+def test_siblings_never_import_each_other() -> None:
+    """Implementations of one registry: allocators, placements, step times, figures, formats."""
+    families = {
+        "memory": {"max_buffer", "doubling", "paged", "concatenation"},
+        "memory/arena": {"first_fit", "best_fit", "next_fit", "buddy", "fixed_slots"},
+        "step_time": {"linear", "roofline", "calibrated"},
+    }
+    for folder, members in families.items():
+        for member in members:
+            path = PACKAGE / folder / f"{member}.py"
+            prefix = "kvsim." + folder.replace("/", ".")
+            siblings = {f"{prefix}.{other}" for other in members - {member}}
+            assert not siblings & set(imports(path)), path
