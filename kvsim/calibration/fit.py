@@ -94,6 +94,18 @@ def fit(
     )
 
 
+def held_out_errors(found: Fit, samples: Sequence[Sample]) -> list[float]:
+    """Relative errors of the samples behind `found`, in their order, each predicted by a fit
+    without its fold: what `found.held_out` sums up.
+    """
+    steps = Steps.of(samples)
+    fold = _shuffled(int(steps.group.max()) + 1, found.seed)[steps.group] % found.folds
+    forms = (TOKEN_COSTS.name_of(found.formula.token_cost),)
+    trial = next(trial for trial in _trials(steps, forms) if trial.label == found.label)
+    errors: list[float] = _score(trial, steps, fold).errors.tolist()
+    return errors
+
+
 def errors_by_kind(formula: Formula, samples: Sequence[Sample]) -> dict[Kind, Errors]:
     """How far the integer formula lies from these samples (a held-out set, say)."""
     time = FormulaTime(formula)

@@ -40,6 +40,10 @@ def fit(
     folds: Annotated[int, typer.Option(min=2, help="Parts held out in turn.")] = 5,
     resamples: Annotated[int, typer.Option(min=2, help="Bootstrap resamples.")] = 100,
     seed: Annotated[int, typer.Option(min=0, help="Of folds and resamples.")] = 0,
+    parity: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE.html", help="Where to plot held-out steps against measured."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the file's content.")] = False,
 ) -> None:
     """Fit step times to SAMPLES; the form of g(T) is the one that predicts held-out steps best."""
@@ -61,6 +65,15 @@ def fit(
     )
     if out is not None:
         write_calibration(out, calibration)
+    if parity is not None:
+        from kvsim.calibration.fit import held_out_errors
+        from kvsim.calibration.parity import parity_page
+        from kvsim.results.store import write_text
+
+        errors = held_out_errors(calibration.fit, found.samples())
+        write_text(
+            parity, parity_page(f"Held-out steps of {samples.name}", found.samples(), errors)
+        )
     if as_json:
         typer.echo(json.dumps(calibration.dump(), indent=1))
         return
@@ -69,8 +82,9 @@ def fit(
     console.print(f"chosen: {calibration.fit.label}", highlight=False)
     console.print(_errors(calibration.fit))
     console.print(_terms(calibration.fit))
-    if out is not None:
-        console.print(f"written to {out}", highlight=False)
+    for path in (out, parity):
+        if path is not None:
+            console.print(f"written to {path}", highlight=False)
 
 
 def _errors(fit: "Fit") -> "Table":
