@@ -23,7 +23,8 @@ class MemorySpec(NamedTuple):
     copy_bytes_per_s: device copy bandwidth, bytes moved (read + written) per second.
     hash_lag: tokens by which generated content becomes known late: 1 under asynchronous scheduling,
         where a step is scheduled before the token it continues has returned.
-    semantics: whose rules apply where versions differ: "vllm-0.33" or "vllm-0.11".
+    semantics: whose rules apply where versions differ: "vllm-0.33", "vllm-0.11" or
+        "vllm-v0".
     """
 
     capacity_bytes: int

@@ -30,14 +30,19 @@ class Paged(AllocatorOptions):
     """Blocks out of one pool. Knobs by vLLM's names.
 
     block_size: tokens a block holds. enable_prefix_caching: keep finished blocks for later hits.
-    watermark: share of the pool that must stay free when a request is admitted beside others.
+    watermark: share of the pool that must stay free when a request is admitted beside others;
+        not given: the scheduler's version decides, 0.01 under vllm-v0 and 0 since.
     """
 
     block_size: int = Field(16, ge=1, le=1 << 20)
     enable_prefix_caching: bool = True
-    watermark: float = Field(0.0, ge=0.0, lt=1.0)
+    watermark: float | None = Field(None, ge=0.0, lt=1.0)
 
     def build(self, memory: MemorySpec) -> "PagedAllocator":
+        if memory.semantics == "vllm-v0":
+            from kvsim.memory.paged_v0 import PagedV0Allocator
+
+            return PagedV0Allocator(self, memory)
         return PagedAllocator(self, memory)
 
 
@@ -62,7 +67,13 @@ class Table:
 
 class PagedAllocator(Allocator):
     """The pool, the tables and the prefix cache. Needs: sequences released before they are
-    admitted again."""
+    admitted again.
+
+    null_blocks: blocks of the pool that nobody can have.
+    """
+
+    null_blocks = 1
+    default_watermark = 0.0
 
     def __init__(self, options: Paged, memory: MemorySpec) -> None:
         self.block_size = options.block_size
@@ -70,20 +81,24 @@ class PagedAllocator(Allocator):
         self.token_bytes = memory.layout.bytes_per_token
         self._block_bytes = self.token_bytes * options.block_size
         num_blocks = memory.capacity_bytes // self._block_bytes
-        if num_blocks < 2:
+        usable = num_blocks - self.null_blocks
+        if usable < 1:
             raise InputError(
-                "the KV pool holds no block beside the null block",
+                "the KV pool holds no block beside the null block"
+                if self.null_blocks
+                else "the KV pool holds no block",
                 where="allocator.block_size",
                 value=f"{num_blocks} blocks of {options.block_size} tokens",
-                limit="at least 2",
+                limit=f"at least {self.null_blocks + 1}",
                 remedy="give the pool more memory or take smaller blocks",
             )
-        self._metadata = memory.capacity_bytes - (num_blocks - 1) * self._block_bytes
+        self._metadata = memory.capacity_bytes - usable * self._block_bytes
         self._caching = options.enable_prefix_caching
-        self._watermark_blocks = int(options.watermark * num_blocks)
+        watermark = self.default_watermark if options.watermark is None else options.watermark
+        self._watermark_blocks = int(watermark * num_blocks)
         self._hash_lag = memory.hash_lag
         self._max_model_len = memory.max_model_len
-        self.pool = BlockPool(num_blocks, blank_first=memory.semantics != "vllm-0.11")
+        self.pool = BlockPool(usable + 1, blank_first=memory.semantics != "vllm-0.11")
         self._content = ContentKeys(options.block_size)
         self._clock = 0
         self._num_decoding = 0
