@@ -19,7 +19,7 @@ class BlockPool:
     """Blocks 0 .. num_blocks - 1, block 0 set aside as the null block.
 
     A block's content is an integer key (see content.py); equal content, equal key. A block may hold
-    content without a key (`keyless`): known, so cached, but nameable by nobody yet.
+    content without a key: known, so cached, but nameable by nobody yet.
     """
 
     def __init__(self, num_blocks: int, *, blank_first: bool = True) -> None:
@@ -32,9 +32,10 @@ class BlockPool:
         self._blank: list[int] = []
         self._fresh = NULL_BLOCK + 1
         self._back: OrderedDict[int, None] = OrderedDict()
-        self._cached = bytearray(num_blocks)
+        self._blank_back: set[int] = set()  # of _back, where blank blocks go there too
         self._key_of: dict[int, int] = {}
-        self._blocks_of: dict[int, list[int]] = {}
+        self._oldest: dict[int, int] = {}
+        self._younger: dict[int, list[int]] = {}  # other blocks with the same key, by age
         self._extra_refs: dict[int, int] = {}
 
     def take(self, count: int) -> list[int]:
@@ -56,36 +57,66 @@ class BlockPool:
         if fresh:
             blocks.extend(range(self._fresh, self._fresh + fresh))
             self._fresh += fresh
-        while len(blocks) < count:
-            block, _ = self._back.popitem(last=False)
-            if self._cached[block]:
-                self._forget(block)
-            blocks.append(block)
+        blocks.extend(self._lapse(count - len(blocks)))
         return blocks
+
+    def _lapse(self, count: int) -> list[int]:
+        """Take `count` blocks off the back part of the queue, their content forgotten."""
+        pop, key_of, oldest = self._back.popitem, self._key_of, self._oldest
+        blocks = [pop(last=False)[0] for _ in range(count)]
+        lapsed = blocks
+        if self._blank_back:
+            lapsed = [block for block in blocks if block not in self._blank_back]
+            self._blank_back.difference_update(blocks)
+        for block in lapsed:
+            key = key_of.pop(block, None)
+            if key is None:
+                continue
+            younger = self._younger.get(key)
+            if younger is None:
+                del oldest[key]
+            else:
+                self._forget_one_of(key, block, younger)
+        if lapsed:
+            self.num_cached_free -= len(lapsed)
+            self.num_evicted += len(lapsed)
+            self.version += 1
+        return blocks
+
+    def _forget_one_of(self, key: int, block: int, younger: list[int]) -> None:
+        """`block` no longer holds `key`, which `younger` blocks hold as well."""
+        if self._oldest[key] == block:
+            self._oldest[key] = younger.pop(0)
+        else:
+            younger.remove(block)
+        if not younger:
+            del self._younger[key]
 
     def give_back(self, blocks: Sequence[int], num_cached: int) -> int:
         """One owner returns its table; the first `num_cached` blocks hold known content.
 
         Blocks others still hold stay with them. Returns how many these are.
         """
-        shared, extra_refs, back = 0, self._extra_refs, self._back
-        blank = blocks[num_cached:]
+        back, extra_refs, shared = self._back, self._extra_refs, 0
+        cached, blank = blocks[:num_cached], blocks[num_cached:]
         if self.blank_first:
             self._blank.extend(blank)
         else:
             back.update(dict.fromkeys(reversed(blank)))
-        for block in reversed(blocks[:num_cached]):
-            if block in extra_refs:
+            self._blank_back.update(blank)
+        if extra_refs.keys().isdisjoint(cached):
+            back.update(dict.fromkeys(reversed(cached)))
+        else:
+            for block in reversed(cached):
+                if block not in extra_refs:
+                    back[block] = None
+                    continue
                 shared += 1
-                if extra_refs[block] == 1:
+                extra_refs[block] -= 1
+                if not extra_refs[block]:
                     del extra_refs[block]
-                else:
-                    extra_refs[block] -= 1
-            else:
-                self._cached[block] = 1
-                back[block] = None
         self.version += 1
-        self.num_cached_free += min(num_cached, len(blocks)) - shared
+        self.num_cached_free += len(cached) - shared
         self.num_free += len(blocks) - shared
         return shared
 
@@ -102,35 +133,31 @@ class BlockPool:
                 in_use += 1
         return in_use
 
-    def register(self, block: int, key: int) -> None:
-        """`block` holds the content `key` from now on. Equal blocks are not merged."""
-        self._cached[block] = 1
-        self._key_of[block] = key
-        self._blocks_of.setdefault(key, []).append(block)
-        self.version += 1
-
-    def find(self, key: int) -> int | None:
-        """The oldest block that holds `key`, or None."""
-        blocks = self._blocks_of.get(key)
-        return blocks[0] if blocks else None
-
-    def is_free(self, block: int) -> bool:
-        """Whether a block that holds content waits in the free queue."""
-        return block in self._back
-
-    def _forget(self, block: int) -> None:
-        self._cached[block] = 0
-        self.num_cached_free -= 1
-        self.num_evicted += 1
-        key = self._key_of.pop(block, None)
-        if key is None:
-            return
-        blocks = self._blocks_of[key]
-        if len(blocks) == 1:
-            del self._blocks_of[key]
+    def register(self, blocks: Sequence[int], keys: Sequence[int]) -> None:
+        """Each block holds the content of its key from now on. Equal blocks are not merged."""
+        self._key_of.update(zip(blocks, keys, strict=True))
+        if self._oldest.keys().isdisjoint(keys):
+            self._oldest.update(zip(keys, blocks, strict=True))
         else:
-            blocks.remove(block)
+            for block, key in zip(blocks, keys, strict=True):
+                if self._oldest.setdefault(key, block) != block:
+                    self._younger.setdefault(key, []).append(block)
         self.version += 1
+
+    def find(self, keys: Iterable[int]) -> list[int]:
+        """The oldest blocks that hold `keys`, up to the first key that none holds."""
+        blocks: list[int] = []
+        found = self._oldest.get
+        for key in keys:
+            block = found(key)
+            if block is None:
+                break
+            blocks.append(block)
+        return blocks
+
+    def num_free_of(self, blocks: Sequence[int]) -> int:
+        """How many of these blocks, which hold content, wait in the free queue."""
+        return len(self._back.keys() & blocks) if blocks else 0
 
     def check(self, tables: Iterable[Sequence[int]]) -> None:
         """Raise InvariantError unless every block is free or owned, never both, never lost."""
@@ -151,5 +178,5 @@ class BlockPool:
         wrong = {b: n for b, n in owners.items() if n != 1 + self._extra_refs.get(b, 0)}
         if wrong or self._extra_refs.keys() - owners.keys():
             raise InvariantError(f"reference counts differ from owners: {wrong}")
-        if sum(1 for block in self._back if self._cached[block]) != self.num_cached_free:
+        if len(self._back) - len(self._blank_back) != self.num_cached_free:
             raise InvariantError(f"cached free blocks miscounted as {self.num_cached_free}")

@@ -142,12 +142,7 @@ class PagedAllocator(Allocator):
         if memo is not None and memo[0] is seq and memo[1] == self.pool.version:
             return memo[2]
         most = (seq.num_tokens - 1) // self.block_size
-        blocks: list[int] = []
-        for key in self._keys_of(seq)[:most]:
-            block = self.pool.find(key)
-            if block is None:
-                break
-            blocks.append(block)
+        blocks = self.pool.find(self._keys_of(seq)[:most])
         self._memo = (seq, self.pool.version, blocks)
         return blocks
 
@@ -157,7 +152,7 @@ class PagedAllocator(Allocator):
     def _blocks_needed(self, hits: list[int], tokens: int, *, busy: bool) -> int:
         """Free blocks an admission with these hits takes or asks to be there."""
         watermark = self._watermark_blocks if busy else 0
-        revived = sum(map(self.pool.is_free, hits))
+        revived = self.pool.num_free_of(hits)
         return max(ceil_div(tokens, self.block_size) - len(hits), 0) + revived + watermark
 
     def admit(
@@ -206,9 +201,10 @@ class PagedAllocator(Allocator):
         self._used_slots += num_tokens - table.tokens
         table.tokens = num_tokens
         full = min(num_tokens // self.block_size, len(table.keys))
-        for index in range(table.registered, full):
-            self.pool.register(table.blocks[index], table.keys[index])
-        table.registered = max(table.registered, full)
+        if full > table.registered:
+            new = slice(table.registered, full)
+            self.pool.register(table.blocks[new], table.keys[new])
+            table.registered = full
 
     # --- decoding ------------------------------------------------------------------------------
 
@@ -338,7 +334,7 @@ class PagedAllocator(Allocator):
                 table: Table = seq.memory
                 index = (table.base + clock + t - lag) // size - 1
                 if index == table.registered:
-                    self.pool.register(table.blocks[index], table.keys[index])
+                    self.pool.register((table.blocks[index],), (table.keys[index],))
                     table.registered += 1
                     if table.registered == len(table.keys):
                         del bucket[seq]
@@ -385,8 +381,8 @@ class PagedAllocator(Allocator):
         missing = seq.final_tokens // self.block_size - len(keys)
         if missing > 0:
             keys.extend(self._content.private(missing))
-        for index in range(table.registered, full):
-            self.pool.register(table.blocks[index], keys[index])
+        new = slice(table.registered, full)
+        self.pool.register(table.blocks[new], keys[new])
         return keys
 
     # --- the ledger ----------------------------------------------------------------------------
