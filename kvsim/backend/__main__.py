@@ -4,11 +4,10 @@ The samples and their facts then go to `kvsim calibrate fit` on any machine.
 """
 
 import argparse
-import json
 import sys
 from pathlib import Path
 
-from kvsim.backend.grid import CPU, CPU_QUICK, CUDA, CUDA_QUICK, StepPlan, grid
+from kvsim.backend.grid import DESIGNS, grid, read_plans
 from kvsim.backend.measure import Setup, measure, write_samples
 from kvsim.backend.shape import Shape
 from kvsim.errors import InputError
@@ -22,7 +21,7 @@ def main() -> int:
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--dtype", default=None, help="in place of the config's")
     parser.add_argument("--block-size", type=int, default=16)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, help="3; on a CPU 10, or 4 if quick")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--quick", action="store_true", help="a smaller grid")
     parser.add_argument("--eager", action="store_true", help="decode without CUDA graphs")
@@ -30,25 +29,19 @@ def main() -> int:
         "--held-out", type=Path, default=None, help='JSON lines {"chunks": ..., "contexts": ...}'
     )
     given = parser.parse_args()
+    limits, rounds = DESIGNS[given.device, given.quick]
     try:
         setup = Setup(
             Shape.from_hf(given.config, given.dtype),
             given.device,
             given.block_size,
             not given.eager,
-            given.rounds,
+            given.rounds or rounds,
             given.seed,
         )
-        limits = {
-            ("cpu", False): CPU,
-            ("cpu", True): CPU_QUICK,
-            ("cuda", False): CUDA,
-            ("cuda", True): CUDA_QUICK,
-        }[given.device, given.quick]
         plans = grid(limits)
         if given.held_out is not None:
-            lines = given.held_out.read_text(encoding="utf-8").splitlines()
-            plans += [StepPlan.from_record(json.loads(line)) for line in lines]
+            plans += read_plans(given.held_out)
         measured = measure(setup, plans, given.out.with_suffix(".log.jsonl"), _say)
         write_samples(given.out, measured)
     except InputError as error:

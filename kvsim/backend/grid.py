@@ -1,8 +1,12 @@
 """Which steps to measure: a designed grid, both edges of the tiles that GEMMs work in."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any, NamedTuple, Self
+
+from kvsim.errors import InputError
 
 TILE = 64
 
@@ -37,9 +41,15 @@ class StepPlan(NamedTuple):
 
     @classmethod
     def from_record(cls, record: dict[str, Any]) -> Self:
-        """From {"chunks": [[new, prior], ...], "contexts": [...], "source"}."""
+        """From {"chunks": [[new, prior], ...], "contexts": [...], "source"?}; ValueError if that
+        is no step.
+        """
         chunks = tuple((int(new), int(prior)) for new, prior in record.get("chunks", ()))
         contexts = tuple(int(context) for context in record.get("contexts", ()))
+        if not (chunks or contexts):
+            raise ValueError("a step without a token")
+        if any(new < 1 or prior < 0 for new, prior in chunks) or min(contexts, default=1) < 1:
+            raise ValueError("counts of tokens must be positive")
         return cls(chunks, contexts, str(record.get("source", "held-out")))
 
 
@@ -63,6 +73,35 @@ CUDA = Limits(
     (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 256), (128, 512, 2048, 4096, 8192), 8192, 524288
 )
 CUDA_QUICK = Limits((1, 4, 16, 64, 256), (128, 1024, 4096), 2048, 262144)
+
+# By device and whether it must be quick: how far the grid reaches, and how many rounds. The least
+# CPU time of a busy machine wants many short rounds; events on a GPU hardly spread.
+DESIGNS = {
+    ("cpu", False): (CPU, 10),
+    ("cpu", True): (CPU_QUICK, 4),
+    ("cuda", False): (CUDA, 3),
+    ("cuda", True): (CUDA_QUICK, 3),
+}
+
+
+def read_plans(path: Path) -> list[StepPlan]:
+    """Plans from JSON lines as `StepPlan.from_record` takes them; InputError names a bad line."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError("cannot read the steps", where=str(path), value=error) from None
+    plans = []
+    for number, line in enumerate(lines, 1):
+        try:
+            plans.append(StepPlan.from_record(json.loads(line)))
+        except (ValueError, TypeError, AttributeError) as error:
+            raise InputError(
+                "no step to measure",
+                where=f"{path}:{number}",
+                value=error,
+                remedy='a line is {"chunks": [[new, prior], ...], "contexts": [...]}',
+            ) from None
+    return plans
 
 
 def grid(limits: Limits) -> list[StepPlan]:

@@ -67,12 +67,12 @@ class _Driver:
     def run(self, steps: int) -> Iterator[Record]:
         done = 0
         while done < steps:
-            self.copies = []
             self._happen()
             seqs = [entry for seq in list(self.live) if (entry := self._span(seq))]
             if seqs:
                 done += 1
                 yield {"seqs": seqs, "copies": self.copies}
+                self.copies = []  # those of a turn in which nobody ran wait for the next step
             self._finish()
 
     def _chance(self, probability: float) -> bool:

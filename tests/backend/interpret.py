@@ -65,9 +65,9 @@ def attended(attention: type, kind: str, shape: Shape) -> Tensor:
 
     places = PLACES[kind]
     if kind == "recompute":
-        return step([Span(id, [1] * (new + start), 0) for id, (new, start) in STEP.items()])
-    step([Span(id, [1] * start, 0, **places[id]) for id, (_, start) in STEP.items() if start])
-    return step([Span(id, [1] * new, start, **places[id]) for id, (new, start) in STEP.items()])
+        return step([Span(name, [1] * (new + prior), 0) for name, (new, prior) in STEP.items()])
+    step([Span(at, [1] * n, 0, **places[at]) for at, (_, n) in STEP.items() if n])
+    return step([Span(at, [1] * new, n, **places[at]) for at, (new, n) in STEP.items()])
 
 
 if __name__ == "__main__":

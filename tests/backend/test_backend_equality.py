@@ -47,22 +47,17 @@ def test_over_random_schedules(kind, seed):
 
 def test_random_schedules_hold_what_they_promise():
     # Otherwise equality would prove little.
-    steps = [step for seed in range(4) for step in random_steps("paged", seed)]
+    steps = list(random_steps("paged", 0, steps=200))
     spans = [span for step in steps for span in step["seqs"]]
     assert any(step["copies"] for step in steps)  # copy on write
     assert any(span.get("prefix") and span["start"] for span in spans)  # prefix hits, forks
     assert any(len(span["tokens"]) > 1 and span["start"] for span in spans)  # chunks
-    resumed = {
-        (before["id"], after["id"])
-        for step, follower in zip(steps, steps[1:], strict=False)
-        for before in step["seqs"]
-        for after in follower["seqs"]
-        if before["id"] == after["id"] and after["start"] < before["start"]
-    }
-    assert resumed or any(
-        span["start"] == 0 and any(s["id"] == span["id"] and s["start"] for s in spans)
-        for span in spans
-    )  # preemption
+    first_seen = set()
+    again_from_the_start = False  # preemption
+    for span in spans:
+        again_from_the_start |= span["start"] == 0 and span["id"] in first_seen
+        first_seen.add(span["id"])
+    assert again_from_the_start
     doubled = [copy for step in random_steps("doubling", 1) for copy in step["copies"]]
     assert len(doubled) > 10
 

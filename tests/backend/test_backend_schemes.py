@@ -21,7 +21,7 @@ def test_counted_flop_and_bytes_are_those_of_the_formulas(heads):
 
 
 def test_opt_13b_as_worked_in_tutorials():
-    # 161 prompt and 338 output tokens: 2,819 TFLOP without a cache, 479 with x kept, 12.8 with K, V.
+    # 161 prompt and 338 output tokens: 2,819 TFLOP without a cache, 479 with x kept, 12.8 with KV.
     steps = range(161, 161 + 338)
     total = {
         scheme: sum(scheme.cost(OPT_13B, context).flop for context in steps) / 1e12
