@@ -122,7 +122,12 @@ class Engine:
         first = False
         for seq in self._samples(request, now):
             first |= scheduler.add(seq)
-        if first and self._wake is not None and not self._wake.triggered:
+        if first:
+            self.cut()
+
+    def cut(self) -> None:
+        """End the run under way with the step under way, so that the books can close there."""
+        if self._wake is not None and not self._wake.triggered:
             self._wake.succeed()
 
     def _samples(self, request: Request, now_ps: int) -> Iterator[Sequence]:

@@ -1,0 +1,69 @@
+"""Means over the steps that start within a window of time, exact at both edges."""
+
+from kvsim.errors import InvariantError
+from kvsim.memory.ledger import CLASSES, Course, Usage
+from kvsim.results.recorder import SERIES_COLUMNS, Recorder
+
+
+class WindowRecorder(Recorder):
+    """A recorder that keeps sums of the window beside those of the whole run.
+
+    start_ps, end_ps: steps that start at start_ps <= t <= end_ps count, each with weight one.
+    Runs of steps must not cross an edge: whoever runs the engine cuts them there (`Engine.cut`).
+
+    window_steps: how many steps count. window_sum: per class, bytes * steps. window_running:
+    sequences running * steps.
+    """
+
+    def __init__(self, capacity_bytes: int, start_ps: int, end_ps: int) -> None:
+        super().__init__(capacity_bytes)
+        self.start_ps, self.last_ps = start_ps, end_ps
+        self.window_steps = 0
+        self.window_running = 0
+        self.window_sum = [0] * len(CLASSES)
+
+    @property
+    def closed(self) -> bool:
+        """Whether every step of the window has been booked."""
+        return self.booked_ps > self.last_ps
+
+    @property
+    def booked_ps(self) -> int:
+        """The end of what has been booked."""
+        return self.series[-len(SERIES_COLUMNS) + 1] if self.series else 0
+
+    def interval(
+        self,
+        start_ps: int,
+        steps: int,
+        first_ps: int,
+        growth_ps: int,
+        usage: Usage,
+        course: Course | None,
+        num_running: int,
+        num_waiting: int,
+    ) -> None:
+        last = start_ps + first_ps * (steps - 1) + growth_ps * ((steps - 1) * (steps - 2) // 2)
+        inside = self.start_ps <= start_ps <= self.last_ps
+        if steps > 1 and inside != (self.start_ps <= last <= self.last_ps):
+            raise InvariantError("a run of steps crosses the edge of a window")
+        before = self.step_sum.copy() if inside else []
+        super().interval(
+            start_ps, steps, first_ps, growth_ps, usage, course, num_running, num_waiting
+        )
+        if inside:
+            self.window_steps += steps
+            self.window_running += num_running * steps
+            self.window_sum = [
+                total + after - was
+                for total, after, was in zip(self.window_sum, self.step_sum, before, strict=True)
+            ]
+
+    def shares(self) -> dict[str, float]:
+        """Each class's share of the capacity, the mean over the window's steps (at least one)."""
+        whole = self.capacity_bytes * self.window_steps
+        return {name: total / whole for name, total in zip(CLASSES, self.window_sum, strict=True)}
+
+    def running_mean(self) -> float:
+        """Sequences running, the mean over the window's steps (at least one)."""
+        return self.window_running / self.window_steps
