@@ -12,6 +12,7 @@ from kvsim.commands import (
     memory,
     report,
     run,
+    snapshot,
     traces,
     validate_cache,
     validate_run,
@@ -34,6 +35,7 @@ app.command("run")(run.run)
 app.command("memory")(memory.memory)
 app.add_typer(traces.app, name="traces")
 app.command("convert")(convert.convert)
+app.command("snapshot")(snapshot.snapshot)
 app.command("report")(report.report)
 app.command("compare")(compare.compare)
 validate.command("schedule")(validate_schedule.schedule)

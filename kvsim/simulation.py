@@ -61,7 +61,13 @@ class Simulation:
         self.layout = options.layout(self.model)
         self.pool = self._pool()
         self.step_time = scenario.step_time.build(
-            Hardware(self.model, self.device, options.tensor_parallel_size, self.layout)
+            Hardware(
+                self.model,
+                self.device,
+                options.tensor_parallel_size,
+                self.layout,
+                scenario.folder,
+            )
         )
         self.labels = scenario.labels()
         for each in scenario.allocator:
@@ -163,6 +169,7 @@ class Simulation:
             "recomputed_tokens": scheduler.recomputed_tokens,
             "swapped_bytes": 0,
             "steps": recorder.steps,
+            "outside_domain_steps": recorder.outside_steps,
             "wall_s": time.perf_counter() - began,
         }
         return Run(label, kind, summary, recorder)

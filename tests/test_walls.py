@@ -66,9 +66,10 @@ def test_what_runs_and_records_knows_nothing_above_it(lower: str) -> None:
     ("library", "rooms"),
     [
         ("simpy", {"engine", "validate"}),
+        # Pages of a calibration or a validation are drawn where their numbers are made.
         ("torch", {"backend", "validate", "commands"}),
         ("triton", {"backend"}),
-        ("plotly", {"report", "validate"}),
+        ("plotly", {"report", "validate", "calibration"}),
         ("pandas", {"results", "report", "validate", "whatif", "commands"}),
     ],
 )

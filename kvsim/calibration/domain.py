@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from kvsim.calibration.samples import Kind, kind_of
 from kvsim.options import Options
 from kvsim.step_time.form import StepShape
+from kvsim.units import ceil_div
 
 
 def features(shape: StepShape) -> dict[str, int]:
@@ -42,3 +43,15 @@ class Domain(Options):
         return any(
             not box[name][0] <= value <= box[name][1] for name, value in features(shape).items()
         )
+
+    def steps_alike(self, num_decode: int, context_tokens: int) -> int | None:
+        """For how many steps a decode batch stays inside, or outside: its context grows by
+        num_decode a step, the first at context_tokens. None: for ever.
+        """
+        box = self.ranges.get("decode")
+        if box is None:
+            return None
+        low, high = box["decode_context_tokens"]
+        if context_tokens < low:
+            return ceil_div(low - context_tokens, num_decode)
+        return (high - context_tokens) // num_decode + 1 if context_tokens <= high else None

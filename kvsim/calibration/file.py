@@ -14,6 +14,7 @@ from kvsim.calibration.identity import ModelIdentity, device_name
 from kvsim.calibration.samples import Kind, SampleRow, SampleSet, kind_of
 from kvsim.errors import InputError
 from kvsim.options import Options
+from kvsim.shipped import shipped_folder
 from kvsim.version import VERSION
 
 MOST_EMBEDDED_ROWS = 1000
@@ -144,16 +145,13 @@ def read_calibration(path: Path) -> CalibrationFile:
     return CalibrationFile.parse(table, str(path))
 
 
-def shipped_folder() -> Path:
-    """The folder of the calibrations that come with kvsim."""
-    return Path(__file__).parents[2] / "calibration"
-
-
-def find_calibration(name: str, where: str) -> CalibrationFile:
-    """The calibration at a path (it ends in .json), or the shipped one of this name."""
+def find_calibration(name: str, where: str, folder: Path | None = None) -> CalibrationFile:
+    """The calibration at a path (it ends in .json; relative ones start from `folder`), or the
+    shipped one of this name.
+    """
     if name.endswith(".json"):
-        return read_calibration(Path(name))
-    shipped = {path.stem: path for path in sorted(shipped_folder().glob("*.json"))}
+        return read_calibration((folder or Path()) / name)
+    shipped = {path.stem: path for path in sorted(shipped_folder("calibration").glob("*.json"))}
     if name not in shipped:
         raise InputError(
             "unknown calibration",

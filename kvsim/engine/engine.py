@@ -20,7 +20,7 @@ from kvsim.memory.ledger import Course, Usage, file_free
 from kvsim.request import Request
 from kvsim.results.recorder import Recorder
 from kvsim.sequence import Sequence
-from kvsim.step_time.form import StepTime
+from kvsim.step_time.form import Measured, StepTime
 
 _AFTER_ARRIVALS = EventPriority(
     2
@@ -82,6 +82,7 @@ class Engine:
         self.env = env
         self.scheduler = scheduler
         self._step_time = step_time
+        self._measured = step_time if isinstance(step_time, Measured) else None
         self._recorder = recorder
         self._behind = depth - 1
         self._max_steps = UNBOUNDED if max_steps is None else max_steps
@@ -192,7 +193,9 @@ class Engine:
         plan.start_ps = self._in_flight[-1].end_ps if self._in_flight else now
         if not plan.empty:
             stall_ps = sum(ps for ps, _ in plan.stalls)
-            plan.first_ps = stall_ps + self._step_time.step_ps(plan.shape())
+            shape = plan.shape()
+            plan.first_ps = stall_ps + self._step_time.step_ps(shape)
+            plan.outside = self._measured is not None and self._measured.outside_domain(shape)
         if self._observer is not None:
             self._observer.planned(plan, now)
         return plan
@@ -301,6 +304,8 @@ class Engine:
         self._recorder.interval(
             start_ps, steps, first_ps, growth_ps, self._usage, course, *self._counts()
         )
+        if plan.outside:
+            self._recorder.outside_steps += steps
         stall_ps = sum(ps for ps, _ in plan.stalls)
         self._recorder.tokens(
             plan.num_decode - plan.num_late, steps, first_ps + stall_ps, growth_ps

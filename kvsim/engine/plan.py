@@ -31,6 +31,7 @@ class Plan:
     late: sequences whose token in this step follows a pause (resumed, or passed over before), with
     the time of the token before; num_late of them are members of the batch.
     stalls: (ps, ledger) of copies that must end before the step can start.
+    outside: its time is extrapolated from what was measured.
     finishing: sequences whose last token this plan's last step samples.
     """
 
@@ -49,6 +50,7 @@ class Plan:
     start_ps: int = 0
     first_ps: int = 0
     growth_ps: int = 0
+    outside: bool = False
 
     @property
     def empty(self) -> bool:

@@ -33,7 +33,8 @@ class ContentKeys:
         runs = seq.prompt_runs
         if seq.output_start is not None:
             runs = (*runs, (seq.output_start, seq.output_tokens))
-        parent, keys = ROOT, []
+        keys: list[int] = []
+        parent = ROOT
         for content, count in _stretches(runs, self._block_size):
             link = (parent, content)
             name = self._names.get(link)

@@ -26,6 +26,7 @@ class Recorder:
 
     series: rows of SERIES_COLUMNS, flat. time_sum, step_sum: per class, bytes * ps and bytes *
     steps. busy_ps, running_sum: time with steps, and sequences running * ps over it.
+    outside_steps: steps whose time lies beyond what was measured.
     gaps: (sequences, steps, first_ps, growth_ps) of tokens that came step by step, flat;
     late_gaps: single gaps in ps.
     """
@@ -38,6 +39,7 @@ class Recorder:
         self.total_ps = 0
         self.running_sum = 0
         self.steps = 0
+        self.outside_steps = 0
         self.first_arrival_ps = -1
         self.end_ps = 0
         self.peak_used = 0

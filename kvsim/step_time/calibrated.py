@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from kvsim.calibration.formula import FormulaTime
 from kvsim.errors import InputError
-from kvsim.step_time.form import StepShape
+from kvsim.step_time.form import DecodeRun, StepShape
 from kvsim.step_time.options import Hardware, StepTimeOptions
 from kvsim.units import PS_PER_US
 
@@ -28,7 +28,7 @@ class Calibrated(StepTimeOptions):
         from kvsim.calibration.file import find_calibration
         from kvsim.calibration.identity import ModelIdentity
 
-        calibration = find_calibration(self.file, "step_time.file")
+        calibration = find_calibration(self.file, "step_time.file", hardware.folder)
         calibration.check_device(hardware.device.name, "device.name")
         calibration.check_model(ModelIdentity.of(hardware.model), "model.name")
         calibration.check_tensor_parallel(
@@ -53,6 +53,13 @@ class CalibratedTime(FormulaTime):
             )
         super().__init__(fit.formula, overhead_ps=overhead_ps, tabulated_tokens=TABULATED_TOKENS)
         self._domain = fit.domain
+
+    def decode_run(
+        self, num_decode: int, context_tokens: int, longest_context_tokens: int = 0
+    ) -> DecodeRun:
+        """Successive pure decode steps, as far as all are measured or none is."""
+        run = super().decode_run(num_decode, context_tokens, longest_context_tokens)
+        return run._replace(steps=self._domain.steps_alike(num_decode, context_tokens))
 
     def outside_domain(self, shape: StepShape) -> bool:
         """Whether the time of this step (it has a token) is extrapolated from the samples."""

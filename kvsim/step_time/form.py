@@ -6,7 +6,7 @@ in closed form: step t lasts `first_ps + growth_ps * t`.
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 
 class Chunk(NamedTuple):
@@ -38,9 +38,7 @@ class StepShape:
     @property
     def attention_pairs(self) -> int:
         """Query-key pairs of the chunks: sum of new * prior + new * (new + 1) / 2."""
-        return sum(
-            new * prior + new * (new + 1) // 2 for new, prior in self.chunks
-        )
+        return sum(new * prior + new * (new + 1) // 2 for new, prior in self.chunks)
 
     @property
     def prefill_context_tokens(self) -> int:
@@ -73,5 +71,16 @@ class StepTime(Protocol):
 
         context_tokens is that of step 0; each step adds num_decode to it and 1 to the longest.
         Step 0 equals `step_ps` of the same shape, exactly, and so does every step t < steps.
+        """
+        ...
+
+
+@runtime_checkable
+class Measured(Protocol):
+    """A form fitted to measurements knows where it extrapolates."""
+
+    def outside_domain(self, shape: StepShape) -> bool:
+        """Whether the time of this step (it has a token) goes beyond what was measured. The same
+        for all steps of a decode run.
         """
         ...

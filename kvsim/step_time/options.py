@@ -1,5 +1,6 @@
 """What a step-time form is built from."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from kvsim.options import Options
@@ -14,13 +15,15 @@ if TYPE_CHECKING:
 class Hardware(NamedTuple):
     """Whose steps are timed: a model, sharded over tensor_parallel_size devices of one kind.
 
-    layout: the KV cache on one GPU (None: in the model's own dtype).
+    layout: the KV cache on one GPU (None: in the model's own dtype). folder: where relative paths
+    start, the scenario's.
     """
 
     model: "Model"
     device: "Device"
     tensor_parallel_size: int = 1
     layout: "KVLayout | None" = None
+    folder: Path = Path()
 
 
 class StepTimeOptions(Options):
