@@ -47,7 +47,7 @@ def as_object(report: "CacheReport") -> dict[str, object]:
 
     parts = {
         name: [plain(check, check._fields) for check in getattr(report, name)]
-        for name in ("equality", "work", "exactness")
+        for name in ("equality", "simulated", "work", "exactness")
     }
     return {"ok": report.ok, "device": report.device, **parts}
 
@@ -82,6 +82,21 @@ def tables(report: "CacheReport") -> "list[Table]":
                     verdict(check.ok),
                 )
                 for check in report.equality
+            ],
+        ),
+        table(
+            "The same of kvsim's own allocators, driven by its engine?",
+            "allocator|dtype|rows|largest error|tolerance|",
+            [
+                (
+                    check.store,
+                    check.dtype,
+                    f"{check.rows:,}",
+                    f"{check.error:.1e}",
+                    f"{check.tolerance:.0e}",
+                    verdict(check.ok),
+                )
+                for check in report.simulated
             ],
         ),
         table(

@@ -55,10 +55,15 @@ class Exactness(NamedTuple):
 
 
 class CacheReport(NamedTuple):
-    """All checks; `ok` where every one holds."""
+    """All checks; `ok` where every one holds.
+
+    equality: random schedules on small allocators of their own; simulated: kvsim's own allocators,
+    driven by its engine.
+    """
 
     device: str
     equality: tuple[Equality, ...]
+    simulated: tuple[Equality, ...]
     work: tuple[Work, ...]
     exactness: tuple[Exactness, ...]
 
@@ -85,6 +90,7 @@ def validate_cache(seed: int = 0, schedules: int = 3, device: str = "cpu") -> Ca
         return CacheReport(
             device,
             tuple(_equality(seed, schedules, device)),
+            tuple(_simulated(seed, device)),
             tuple(_work(seed)),
             tuple(_exactness(seed)),
         )
@@ -143,6 +149,21 @@ def _equality(seed: int, schedules: int, device: str) -> list[Equality]:
                         ok=worst.ok != broken,
                     )
                 )
+    return checks
+
+
+def _simulated(seed: int, device: str) -> list[Equality]:
+    from kvsim.backend.decoder import Decoder
+    from kvsim.validate.cache_simulated import allocators, replay_run, small_run
+
+    dtype = "float64" if device == "cpu" else "float32"
+    decoder = Decoder(small_shape(dtype), device=device)
+    checks = []
+    for name, table in allocators().items():
+        found, _ = replay_run(small_run(table, seed), decoder, device)
+        checks.append(
+            Equality(name, dtype, "sound", found.rows, found.error, found.tolerance, found.ok)
+        )
     return checks
 
 
