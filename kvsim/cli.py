@@ -10,6 +10,7 @@ from kvsim.commands import (
     compare,
     convert,
     memory,
+    options,
     report,
     run,
     snapshot,
@@ -33,6 +34,7 @@ validate = typer.Typer(
 
 app.command("run")(run.run)
 app.command("memory")(memory.memory)
+app.command("options")(options.options)
 app.add_typer(traces.app, name="traces")
 app.command("convert")(convert.convert)
 app.command("snapshot")(snapshot.snapshot)

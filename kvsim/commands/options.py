@@ -1,0 +1,49 @@
+"""`kvsim options`: every key a scenario may hold."""
+
+from inspect import cleandoc
+from typing import Annotated
+
+import typer
+
+
+def options(
+    table: Annotated[
+        str | None,
+        typer.Argument(metavar="[TABLE]", help="Only this table or kind: scheduler, paged, ..."),
+    ] = None,
+    markdown: Annotated[
+        bool, typer.Option("--markdown", help="The whole reference as a page.")
+    ] = False,
+) -> None:
+    """List every key a scenario may hold, with its type, limits and default."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from kvsim import reference
+    from kvsim.errors import InputError
+
+    if markdown:
+        typer.echo(reference.markdown(), nl=False)
+        return
+    chosen = [
+        entry
+        for entry in reference.entries()
+        if table is None or table in (entry.table, entry.kind, entry.table.split(".")[0])
+    ]
+    if not chosen:
+        names = {
+            name for entry in reference.entries() for name in (entry.table, entry.kind) if name
+        }
+        raise InputError("no such table or kind", value=table, remedy=", ".join(sorted(names)))
+    console = Console()
+    for entry in chosen:
+        title = entry.table if entry.kind is None else f"{entry.table}: kind = {entry.kind}"
+        console.print(f"[bold]{title}[/bold]")
+        console.print(cleandoc(entry.options.__doc__ or ""), markup=False, highlight=False)
+        rows = Table(box=None, pad_edge=False)
+        for column in ("key", "type", "default"):
+            rows.add_column(column, overflow="fold")
+        for key in reference.keys(entry.options):
+            rows.add_row(key.name, key.type.replace("[", r"\["), key.default.replace("[", r"\["))
+        console.print(rows)
+        console.print()
