@@ -18,30 +18,33 @@ from kvsim.backend import kernel
 from kvsim.backend.shape import Shape
 from kvsim.backend.triton_attention import DECODE_ROWS, PREFILL_ROWS, key_tile
 
+# Pointers by what they point to; "e" is the model's own element. The rest are 32-bit integers.
 POINTERS = {
-    "query": "e",
-    "key_base": "e",
-    "value_base": "e",
-    "result": "e",
-    "part": "fp32",
-    "part_max": "fp32",
-    "part_sum": "fp32",
-    "table": "i32",
-    "key_offset": "i64",
-    "value_offset": "i64",
-    "span_begin": "i32",
-    "span_new": "i32",
-    "span_start": "i32",
-    "tile_span": "i32",
-    "tile_token": "i32",
+    "e": ("query", "key", "value", "key_base", "value_base", "result"),
+    "fp32": ("part", "part_max", "part_sum"),
+    "i64": ("key_offset", "value_offset", "position"),
+    "i32": (
+        "table",
+        "token_span",
+        "span_begin",
+        "span_new",
+        "span_start",
+        "tile_span",
+        "tile_token",
+    ),
 }
+TYPES = {name: kind for kind, names in POINTERS.items() for name in names}
 
 
-def compile_attend(element: str, head_dim: int, rows: int, splits: int, page: int) -> dict:
+def compile_for(
+    function: triton.JITFunction, element: str, head_dim: int, rows: int, splits: int, page: int
+) -> dict:
     dtype = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}[element]
     shape = Shape(1, 4096, 32, 8, head_dim, 1, 1, dtype)
-    constants = {
+    every = {
         "PAGE": page,
+        "ROW": shape.kv_dim,
+        "ROW_PADDED": shape.kv_dim,
         "KV_HEADS": shape.kv_heads,
         "GROUP": shape.group,
         "DIM": head_dim,
@@ -49,27 +52,31 @@ def compile_attend(element: str, head_dim: int, rows: int, splits: int, page: in
         "ROWS": rows,
         "KEYS": key_tile(shape),
         "SPLITS": splits,
+        "SPLITS_PADDED": splits,
         "PRECISION": "ieee",
     }
-    signature = {name: "*" + (element if kind == "e" else kind) for name, kind in POINTERS.items()}
-    signature |= {"scale": "fp32", "query_stride": "i32", "table_width": "i32"}
-    signature |= dict.fromkeys(constants, "constexpr")
-    names = kernel.attend.arg_names
+    names = function.arg_names
+    constants = {(at,): every[name] for at, name in enumerate(names) if name in every}
+
+    def type_of(name: str) -> str:
+        if name in every:
+            return "constexpr"
+        if name in TYPES:
+            return "*" + (element if TYPES[name] == "e" else TYPES[name])
+        return "fp32" if name == "scale" else "i32"
+
     # What the launcher finds out by itself: torch's pointers and the strides are multiples of 16.
     aligned = {
-        (names.index(name),): [["tt.divisibility", 16]] for name in [*POINTERS, "query_stride"]
+        (at,): [["tt.divisibility", 16]]
+        for at, name in enumerate(names)
+        if name in TYPES or name.endswith("_stride")
     }
-    source = ASTSource(
-        kernel.attend,
-        {name: signature[name] for name in names},
-        {(names.index(name),): value for name, value in constants.items()},
-        aligned,
-    )
+    source = ASTSource(function, {name: type_of(name) for name in names}, constants, aligned)
     target = GPUTarget("cuda", 90, 32)
     built = triton.compile(source, target=target, options={"num_warps": 4, "num_stages": 3})
     ptx = built.asm["ptx"]
-    report = _assemble(ptx)
     return {
+        "kernel": function.__name__,
         "element": element,
         "head_dim": head_dim,
         "rows": rows,
@@ -77,7 +84,7 @@ def compile_attend(element: str, head_dim: int, rows: int, splits: int, page: in
         "page": page,
         "shared_bytes": built.metadata.shared,
         "async_16_byte_loads": len(re.findall(r"cp\.async\.cg\.shared\.global.*0x10", ptx)),
-        **report,
+        **_assemble(ptx),
     }
 
 
@@ -100,11 +107,15 @@ def _assemble(ptx: str) -> dict:
 
 if __name__ == "__main__":
     cases = [
-        ("bf16", 128, DECODE_ROWS, 8, 16),
-        ("bf16", 128, DECODE_ROWS, 1, 0),
-        ("bf16", 128, PREFILL_ROWS, 1, 16),
-        ("bf16", 128, PREFILL_ROWS, 1, 0),
-        ("fp16", 64, PREFILL_ROWS, 1, 16),
-        ("fp32", 128, DECODE_ROWS, 1, 16),
+        (kernel.attend, "bf16", 128, DECODE_ROWS, 8, 16),
+        (kernel.attend, "bf16", 128, DECODE_ROWS, 1, 0),
+        (kernel.attend, "bf16", 128, PREFILL_ROWS, 1, 16),
+        (kernel.attend, "bf16", 128, PREFILL_ROWS, 1, 0),
+        (kernel.attend, "fp16", 64, PREFILL_ROWS, 1, 16),
+        (kernel.attend, "fp32", 128, DECODE_ROWS, 1, 16),
+        (kernel.write, "bf16", 128, DECODE_ROWS, 1, 16),
+        (kernel.write, "bf16", 128, DECODE_ROWS, 1, 0),
+        (kernel.combine, "bf16", 128, DECODE_ROWS, 8, 16),
+        (kernel.combine, "bf16", 128, PREFILL_ROWS, 32, 16),
     ]
-    json.dump([compile_attend(*case) for case in cases], sys.stdout)
+    json.dump([compile_for(*case) for case in cases], sys.stdout)

@@ -40,5 +40,6 @@ def test_kernels_compile_for_sm90_without_spills():
     for case in json.loads(done.stdout):
         assert case["spilled_bytes"] == 0, case
         assert case["registers"] <= 200, case
-        assert case["async_16_byte_loads"] > 0, case
+        if case["kernel"] == "attend":
+            assert case["async_16_byte_loads"] > 0, case
         assert case["shared_bytes"] <= 227 * 1024, case
