@@ -70,7 +70,7 @@ class Scheduler(ABC):
         """A new sequence waits. Returns whether the next plan could differ for it."""
         before = self.waiting.head
         self.waiting.add(seq)
-        return self.waiting.head is not before
+        return self.waiting.head is not before or not self.running
 
     # --- building blocks of a plan --------------------------------------------------------------
 

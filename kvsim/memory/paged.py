@@ -361,29 +361,26 @@ class PagedAllocator(Allocator):
         if not seq.finished and table.joined and known > table.joined:
             known -= self._hash_lag
         full = known // self.block_size if self._caching else 0
-        again: Table | None = None
         if self._caching and not seq.finished:
-            again = Table(self._named_for_resumption(table, seq, full))
+            self._name_private(table, seq)
+        new = slice(table.registered, min(full, len(table.keys)))
+        self.pool.register(table.blocks[new], table.keys[new])
         shared = self.pool.give_back(table.blocks, full)
         self._used_slots += shared * self.block_size - table.tokens
         slots = len(table.blocks) * self.block_size
         if slots >= seq.final_tokens:
             self._over_slots -= slots - seq.final_tokens
-        seq.memory = again
+        seq.memory = Table(table.keys) if self._caching and not seq.finished else None
         self._memo = None
 
-    def _named_for_resumption(self, table: Table, seq: Sequence, full: int) -> list[int]:
-        """Keys under which a preempted sequence can find its own blocks again, now registered.
+    def _name_private(self, table: Table, seq: Sequence) -> None:
+        """Give a preempted sequence keys under which it can find its own blocks again.
 
         Nobody else can name private content, so it needs no key before this moment.
         """
-        keys = list(table.keys)
-        missing = seq.final_tokens // self.block_size - len(keys)
+        missing = seq.final_tokens // self.block_size - len(table.keys)
         if missing > 0:
-            keys.extend(self._content.private(missing))
-        new = slice(table.registered, full)
-        self.pool.register(table.blocks[new], keys[new])
-        return keys
+            table.keys = [*table.keys, *self._content.private(missing)]
 
     # --- the ledger ----------------------------------------------------------------------------
 

@@ -65,8 +65,12 @@ class RowObserver:
             self.engine.submit(request)
 
     def planned(self, plan: Plan, now_ps: int) -> None:
-        if plan.empty and not plan.preempted:
-            return
+        if not plan.empty or plan.preempted:
+            self._add_row(plan, now_ps)
+        if self._open and self._open[0][0].empty and self._open[0][0] is not plan:
+            self.finished(self._open[0][0], now_ps)  # two in flight: it returns one schedule later
+
+    def _add_row(self, plan: Plan, now_ps: int) -> None:
         scheduler = self.engine.scheduler
         pool = self._pool
         sched = self._scheduled(plan)
