@@ -7,6 +7,7 @@ import typer
 
 from kvsim.commands import (
     calibrate,
+    calibrate_measure,
     compare,
     convert,
     memory,
@@ -44,6 +45,7 @@ validate.command("schedule")(validate_schedule.schedule)
 validate.command("cache")(validate_cache.validate_cache)
 validate.command("run")(validate_run.run)
 app.add_typer(validate, name="validate")
+calibrate.app.callback(invoke_without_command=True)(calibrate_measure.measure)
 app.add_typer(calibrate.app, name="calibrate")
 
 

@@ -1,6 +1,7 @@
 """Steps to hold a calibration against: drawn from a simulated run, never from the grid."""
 
 from dataclasses import dataclass, field
+from itertools import zip_longest
 
 from numpy.random import PCG64, Generator
 
@@ -24,18 +25,23 @@ def held_out_steps(
     pool_tokens: int,
     seed: int = 0,
 ) -> list[StepPlan]:
-    """Up to `count` different steps of a run under one allocator, a third of each kind if it has
-    as many, every step of a kind as likely as any other.
+    """Up to `count` different steps of a run under one allocator, as many of each kind as there
+    are, every step of a kind as likely as any other.
 
     Steps beyond step_tokens or pool_tokens, which a device could not run, are passed over. The
     scenario's max_steps must be 1.
     """
     if simulation.scenario.max_steps != 1:
         raise InputError("held-out steps are drawn from single ones", where="max_steps", limit=1)
-    sampler = _Sampler(Generator(PCG64(seed)), -(-count // len(KINDS)), step_tokens, pool_tokens)
+    sampler = _Sampler(Generator(PCG64(seed)), count, step_tokens, pool_tokens)
     simulation.run(options, "held out", observer=sampler)
-    drawn = [sorted(sampler.kept[kind]) for kind in KINDS]
-    return [plan for plans in drawn for plan in dict.fromkeys(plans)][:count]
+    return _evenly([list(dict.fromkeys(sampler.kept[kind])) for kind in KINDS], count)
+
+
+def _evenly(drawn: list[list[StepPlan]], count: int) -> list[StepPlan]:
+    """In turns one of each list that has any left, until there are `count`."""
+    turns = [plan for turn in zip_longest(*drawn) for plan in turn if plan is not None]
+    return sorted(turns[:count])
 
 
 @dataclass(slots=True)
