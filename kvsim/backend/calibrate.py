@@ -76,7 +76,8 @@ def trace_steps(limits: Limits, count: int, seed: int) -> list[StepPlan]:
     most = limits.batches[-1]
     busy = _chat_steps(limits, most / 12, 8 * most, 2 * count // 3, seed)
     alone = _chat_steps(limits, 0.05, 40, count - 2 * count // 3, seed)
-    return list(dict.fromkeys(busy + alone))
+    fitted_on = {plan[:2] for plan in grid(limits)}
+    return [plan for plan in dict.fromkeys(busy + alone) if plan[:2] not in fitted_on]
 
 
 def _chat_steps(
