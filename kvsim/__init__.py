@@ -6,7 +6,7 @@ result["paged"].memory        # the ledger over time, a pandas table
 
 from typing import TYPE_CHECKING, Any
 
-from kvsim.version import VERSION as __version__
+from kvsim import version
 
 if TYPE_CHECKING:
     from kvsim.request import Request, Stream
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from kvsim.scenario import Scenario
     from kvsim.simulation import simulate
 
+__version__ = version.VERSION
 _HOMES = {
     "Request": "kvsim.request",
     "Result": "kvsim.results.result",

@@ -13,7 +13,7 @@ from kvsim.errors import InputError
 
 
 class Options(BaseModel):
-    """A frozen table of options. Unknown keys are refused; there is no silent default for a typo."""
+    """A frozen table of options. Unknown keys are refused: a typo is never a silent default."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 

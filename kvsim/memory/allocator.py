@@ -8,6 +8,7 @@ Nothing here knows of time: the allocator counts decode steps, the engine knows 
 from abc import ABC, abstractmethod
 from typing import NamedTuple
 
+from kvsim.errors import InvariantError
 from kvsim.layout import KVLayout
 from kvsim.memory.ledger import Course, Usage
 from kvsim.options import Options
@@ -134,7 +135,8 @@ class Allocator(ABC):
     @abstractmethod
     def usage(self, head: Sequence | None, *, busy: bool) -> Usage:
         """The ledger now. head: the first waiting sequence, whose need splits the free bytes;
-        busy: as in `admit`."""
+        busy: as in `admit`.
+        """
 
     @abstractmethod
     def held_tokens(self, seq: Sequence) -> int:
@@ -142,12 +144,14 @@ class Allocator(ABC):
 
     def spare_steps(self, head: Sequence, limit: int, *, busy: bool) -> int:
         """For how many `advance(1)` the split of free bytes by `head` stays what it is, at most
-        `limit`; a pool that decoding does not shrink keeps it for ever."""
+        `limit`; a pool that decoding does not shrink keeps it for ever.
+        """
         return limit
 
     def may_gain(self, head: Sequence) -> bool:
         """Whether decoding alone could make `head` easier to admit (its next cached block is
-        being filled right now)."""
+        being filled right now).
+        """
         return False
 
     def copy_pending_ps(self) -> int:
@@ -156,7 +160,8 @@ class Allocator(ABC):
 
     def settle(self) -> None:
         """That copy is done: free the old buffer. Called once after every `extend` with a copy."""
-        return None
+        if self.copy_pending_ps():
+            raise InvariantError(f"{type(self).__name__} copies and does not say when it is done")
 
     @abstractmethod
     def check(self) -> None:

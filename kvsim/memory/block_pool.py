@@ -121,7 +121,7 @@ class BlockPool:
         return shared
 
     def share(self, blocks: Iterable[int]) -> int:
-        """One more owner for each block; free ones leave the queue. Returns how many were in use."""
+        """One more owner for each block; free ones leave the queue. Returns how many had one."""
         in_use = 0
         for block in blocks:
             if block in self._back:

@@ -57,7 +57,7 @@ class Course(NamedTuple):
     second: Usage = NOTHING
 
     def filed(self, base: Usage) -> "Course":
-        """This course with free bytes in the class that holds them in `base`, where it began."""
+        """The same with free bytes in the class that holds them in `base`, where it began."""
         if base.idle or not (base.short or base.external):
             return self
         return Course(*(file_free(part, base) for part in self))

@@ -184,7 +184,9 @@ def test_an_unknown_name_lists_the_shipped_ones() -> None:
         find_calibration("b200", "step_time.file")
 
 
-@pytest.mark.parametrize("name", [path.stem for path in sorted(shipped_folder("calibration").glob("*.json"))])
+@pytest.mark.parametrize(
+    "name", [path.stem for path in sorted(shipped_folder("calibration").glob("*.json"))]
+)
 def test_every_shipped_calibration_serves_its_own_model_and_device(name: str) -> None:
     calibration = find_calibration(name, "step_time.file")
     assert calibration.model is not None

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-MODEL = {"name": "opt-13b"}
+MODEL = {"name": "opt-125m"}
 DEVICE = {"name": "a100-40gb"}
 
 

@@ -40,7 +40,7 @@ def test_runs_of_k_steps_equal_single_steps(
         allocator=[allocator],
         scheduler=scheduler,
         memory={"kv_cache_tokens": tokens},
-        model={"name": "opt-13b", "max_model_len": 1024},
+        model={"name": "opt-125m", "max_model_len": 1024},
     )
     assert outcome(made, requests, None) == outcome(made, requests, 1)
     assert outcome(made, requests, 3) == outcome(made, requests, 1)

@@ -58,7 +58,7 @@ def test_the_books_agree_at_every_event(
                 allocator=[allocator],
                 scheduler=scheduler,
                 memory={"kv_cache_tokens": 1024},
-                model={"name": "opt-13b", "max_model_len": 1024},
+                model={"name": "opt-125m", "max_model_len": 1024},
             )
         )
         auditor = Auditor()
