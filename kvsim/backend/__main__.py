@@ -4,12 +4,15 @@ The samples and their facts then go to `kvsim calibrate fit` on any machine.
 """
 
 import argparse
+import json
 import sys
 from pathlib import Path
 
+from kvsim.backend.compare import compare_stores
 from kvsim.backend.grid import DESIGNS, grid, read_plans
-from kvsim.backend.measure import Setup, measure, write_samples
+from kvsim.backend.measure import Setup, measure, write_samples, write_whole
 from kvsim.backend.shape import Shape
+from kvsim.backend.timing import CpuClock, CudaClock
 from kvsim.errors import InputError
 
 
@@ -26,6 +29,9 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="a smaller grid")
     parser.add_argument("--eager", action="store_true", help="decode without CUDA graphs")
     parser.add_argument(
+        "--compare", action="store_true", help="paged and contiguous, growing and swapping instead"
+    )
+    parser.add_argument(
         "--held-out", type=Path, default=None, help='JSON lines {"chunks": ..., "contexts": ...}'
     )
     given = parser.parse_args()
@@ -39,6 +45,11 @@ def main() -> int:
             given.rounds or rounds,
             given.seed,
         )
+        if given.compare:
+            clock = CudaClock() if given.device == "cuda" else CpuClock(0.2)
+            found = compare_stores(setup.shape, given.device, clock, given.block_size)
+            write_whole(given.out, json.dumps(found, indent=1) + "\n")
+            return 0
         plans = grid(limits)
         if given.held_out is not None:
             plans += read_plans(given.held_out)

@@ -207,7 +207,12 @@ def write_samples(path: Path, measured: Measured) -> None:
     """The rows as JSON lines, and beside them PATH with the suffix .facts.json; whole or not."""
     lines = "".join(json.dumps(row) + "\n" for row in measured.rows)
     facts = json.dumps(measured.facts, indent=1) + "\n"
-    for target, text in ((path, lines), (path.with_suffix(".facts.json"), facts)):
-        temporary = target.with_name(f".{target.name}.{os.getpid()}")
-        temporary.write_text(text, encoding="utf-8")
-        os.replace(temporary, target)
+    write_whole(path, lines)
+    write_whole(path.with_suffix(".facts.json"), facts)
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file whole or not at all."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.write_text(text, encoding="utf-8")
+    os.replace(temporary, path)
