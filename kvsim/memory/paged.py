@@ -200,11 +200,18 @@ class PagedAllocator(Allocator):
         """The first `num_tokens` slots are valid; their full blocks become known content."""
         self._used_slots += num_tokens - table.tokens
         table.tokens = num_tokens
-        full = min(num_tokens // self.block_size, len(table.keys))
+        full = min(self._known(table) // self.block_size, len(table.keys))
         if full > table.registered:
             new = slice(table.registered, full)
             self.pool.register(table.blocks[new], table.keys[new])
             table.registered = full
+
+    def _known(self, table: Table) -> int:
+        """Slots whose content is known: under overlapping steps, a token that was decoded last
+        has not returned yet.
+        """
+        decoded = table.tokens > table.joined > 0
+        return table.tokens - self._hash_lag * decoded
 
     # --- decoding ------------------------------------------------------------------------------
 
@@ -357,9 +364,7 @@ class PagedAllocator(Allocator):
     def release(self, seq: Sequence) -> None:
         table: Table = seq.memory
         del self._live[seq]
-        known = table.tokens
-        if not seq.finished and table.joined and known > table.joined:
-            known -= self._hash_lag
+        known = table.tokens if seq.finished else self._known(table)
         full = known // self.block_size if self._caching else 0
         if self._caching and not seq.finished:
             self._name_private(table, seq)
