@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from kvsim.engine.arrivals import serve
-from kvsim.engine.engine import Observer
+from kvsim.engine.observer import Observer
 from kvsim.errors import InputError
 from kvsim.memory import ALLOCATORS
 from kvsim.memory.allocator import AllocatorOptions, MemorySpec
@@ -109,6 +109,7 @@ class Simulation:
             self.device.bandwidth_bytes_per_s,
             hash_lag=scheduler.depth - 1,
             semantics=scheduler.rules,
+            max_in_flight_tokens=scheduler.max_in_flight_tokens,
         )
 
     def result(self, progress: Progress | None = None) -> Result:

@@ -4,7 +4,8 @@ from collections.abc import Callable, Generator
 
 import simpy
 
-from kvsim.engine.engine import Engine, Observer
+from kvsim.engine.engine import Engine
+from kvsim.engine.observer import Observer
 from kvsim.engine.scheduler import Scheduler
 from kvsim.errors import InvariantError
 from kvsim.request import Request, Stream

@@ -48,6 +48,10 @@ class Continuous(SchedulerOptions):
     def rules(self) -> str:
         return self.semantics
 
+    @property
+    def max_in_flight_tokens(self) -> int:
+        return self.depth * self.max_num_batched_tokens
+
     def build(self, allocator: Allocator, max_model_len: int) -> "ContinuousScheduler":
         return ContinuousScheduler(self, allocator, max_model_len)
 
@@ -60,6 +64,7 @@ class ContinuousScheduler(Scheduler):
         self._options = options
         self._by_priority = options.policy == "priority"
         self._v011 = options.semantics == "vllm-0.11"
+        self._goes_on = self._by_priority and not self._v011  # past one that preempted itself
         self._reserve_full = options.scheduler_reserve_full_isl and not self._v011
         self.waiting = PriorityQueue() if self._by_priority else FcfsQueue()
 
@@ -81,7 +86,8 @@ class ContinuousScheduler(Scheduler):
         if len(self.running) + len(self.waiting) <= 1 and not self._v011:
             threshold = 0  # nobody else to starve
         budget = self._options.max_num_batched_tokens
-        if self._prefills_come_last() and self.batch.num <= budget:
+        stops_midway = self._by_priority and not self._goes_on
+        if self._prefills_come_last() and self.batch.num <= budget and not stops_midway:
             budget = self._run(plan, budget, threshold)
         else:
             budget = self._run_one_by_one(plan, budget, threshold)
@@ -112,7 +118,7 @@ class ContinuousScheduler(Scheduler):
                 room = seq not in self.running or self._make_room(
                     seq, plan, self.batch.slots(seq) + 1
                 )
-                if not room and not self._by_priority:
+                if not room and not self._goes_on:
                     break
         self._step_decoders(plan, [])
         for seq in list(self.prefilling):
@@ -139,7 +145,7 @@ class ContinuousScheduler(Scheduler):
                 room = seq not in due or self._make_room(seq, plan, self.batch.slots(seq) + 1)
                 if room:
                     scheduled.add(seq)
-                going = room or self._by_priority
+                going = room or self._goes_on
             else:
                 going = seq not in self.prefilling or self._continue_prompt(
                     seq, plan, left(), threshold
@@ -161,7 +167,7 @@ class ContinuousScheduler(Scheduler):
         if new_tokens <= 0:
             return True
         if not self._make_room(seq, plan, seq.num_computed + new_tokens):
-            return self._by_priority
+            return self._goes_on
         self._compute(seq, plan, new_tokens)
         return True
 

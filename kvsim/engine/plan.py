@@ -62,6 +62,11 @@ class Plan:
         """Slots the first step fills."""
         return self.num_decode + sum(chunk.new_tokens for chunk in self.chunks)
 
+    @property
+    def stall_ps(self) -> int:
+        """How long its copies take."""
+        return sum(ps for ps, _ in self.stalls)
+
     def duration_ps(self, steps: int) -> int:
         """How long the first `steps` steps take."""
         return self.first_ps * steps + self.growth_ps * (steps * (steps - 1) // 2)

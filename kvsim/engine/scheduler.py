@@ -33,6 +33,11 @@ class SchedulerOptions(Options):
         """Whose version of the block pool's rules goes with this scheduler."""
         return "vllm-0.33"
 
+    @property
+    def max_in_flight_tokens(self) -> int | None:
+        """Most tokens scheduled whose step has not returned; None: prompts are computed whole."""
+        return None
+
     def build(self, allocator: Allocator, max_model_len: int) -> "Scheduler":
         """A scheduler over this allocator, nothing running."""
         raise NotImplementedError(type(self).__name__)  # every registered kind overrides this

@@ -1,0 +1,98 @@
+"""What an engine tells its recorder: the ledger over time, and the gaps between tokens."""
+
+from kvsim.engine.plan import Plan
+from kvsim.engine.scheduler import Scheduler
+from kvsim.memory.ledger import Course, Usage, file_free
+from kvsim.results.recorder import Recorder
+from kvsim.sequence import Sequence
+
+
+class Books:
+    """Keeps the books of one engine. `open` before time passes, `close` after it has."""
+
+    def __init__(self, scheduler: Scheduler, recorder: Recorder) -> None:
+        self._scheduler = scheduler
+        self._recorder = recorder
+        self._usage = Usage()
+        self._paused: dict[Sequence, int] = {}  # preempted, with the time of their last token
+        self._held: dict[Sequence, int] = {}  # passed over, likewise
+
+    def planned(self, plan: Plan, token_ps: int) -> None:
+        """Whose tokens stop coming with this plan, the last at `token_ps`, and whose come again."""
+        for seq in plan.preempted:
+            if seq.num_outputs:
+                self._paused.setdefault(seq, self._held.pop(seq, token_ps))
+        for seq in plan.held:
+            self._held.setdefault(seq, token_ps)
+        held = set(plan.held)
+        for seq in [seq for seq in self._held if seq not in held]:
+            plan.late[seq] = self._held.pop(seq)
+            plan.num_late += 1
+        for chunk in plan.chunks:
+            if chunk.samples and chunk.seq in self._paused:
+                plan.late[chunk.seq] = self._paused.pop(chunk.seq)
+
+    def returned(self, plan: Plan, now_ps: int) -> None:
+        """Tokens of the plan's first step came at now_ps: first ones, and those after a pause."""
+        for chunk in plan.chunks:
+            if chunk.samples and chunk.seq.first_token_ps < 0:
+                chunk.seq.first_token_ps = now_ps
+        for since_ps in plan.late.values():
+            self._recorder.gap(now_ps - since_ps)
+
+    def open(self) -> None:
+        """Time is about to pass: this is how the ledger stands."""
+        self._usage = self._scheduler.usage()
+
+    def idled(self, start_ps: int, end_ps: int) -> None:
+        """Nothing ran between the two."""
+        waiting = len(self._scheduler.waiting)
+        self._recorder.interval(start_ps, 0, end_ps - start_ps, 0, self._usage, None, 0, waiting)
+
+    def close(self, plan: Plan, steps: int) -> None:
+        """`plan` was scheduled and computed `steps` times."""
+        course = self._scheduler.repeat(plan, steps - 1) if steps > 1 else None
+        self._book(plan, plan.start_ps, steps, plan.first_ps, plan.growth_ps, course)
+
+    def close_overlapped(self, done: Plan, plan: Plan, steps: int) -> None:
+        """While `done` computed its last step, `plan` was scheduled: its slots were taken but not
+        yet valid, in that step and, one step on each time, in those it repeated.
+        """
+        scheduler, now = self._scheduler, self._usage
+        ahead = plan.new_tokens * scheduler.allocator.token_bytes
+        self._usage = _not_yet_valid(now, ahead)
+        last_ps = done.first_ps + done.growth_ps * (done.steps - 1)
+        self._book(done, done.end_ps - last_ps, 1, last_ps, 0, None)
+        if steps == 1:
+            return
+        scheduler.repeat(plan, 1)
+        next_usage = file_free(scheduler.allocator.usage(None, busy=True), now)
+        self._usage = _not_yet_valid(next_usage, ahead)
+        course = scheduler.repeat(plan, steps - 2) if steps > 2 else None
+        self._book(plan, plan.start_ps, steps - 1, plan.first_ps, plan.growth_ps, course)
+
+    def _book(
+        self,
+        plan: Plan,
+        start_ps: int,
+        steps: int,
+        first_ps: int,
+        growth_ps: int,
+        course: Course | None,
+    ) -> None:
+        """`plan` computed for `steps` steps from start_ps on, after its copies."""
+        recorder, scheduler = self._recorder, self._scheduler
+        counts = len(scheduler.running), len(scheduler.waiting)
+        recorder.tokens(plan.num_decode - plan.num_late, steps, first_ps, growth_ps)
+        for stall_ps, usage in plan.stalls:
+            recorder.interval(start_ps, 0, stall_ps, 0, usage, None, *counts)
+            start_ps += stall_ps
+            first_ps -= stall_ps
+        recorder.interval(start_ps, steps, first_ps, growth_ps, self._usage, course, *counts)
+        if plan.outside:
+            recorder.outside_steps += steps
+
+
+def _not_yet_valid(usage: Usage, ahead_bytes: int) -> Usage:
+    """The ledger with slots of a step that has not begun counted as reserved."""
+    return usage._replace(used=usage.used - ahead_bytes, reserved=usage.reserved + ahead_bytes)

@@ -1,0 +1,94 @@
+"""The front end of an engine: requests become sequences that wait, or are refused by name."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from kvsim.engine.scheduler import Scheduler
+from kvsim.memory.allocator import Refusal
+from kvsim.request import Request
+from kvsim.results.recorder import Recorder
+from kvsim.sequence import Sequence
+
+
+class Intake:
+    """Takes requests in and sees them off.
+
+    on_left: called with each request when it has left, finished or refused.
+    refuse: turn away what can never run; False keeps it in the queue for ever, as a real scheduler
+        without a front end does.
+    """
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        recorder: Recorder,
+        on_left: Callable[[Request], None],
+        *,
+        refuse: bool,
+    ) -> None:
+        self._scheduler = scheduler
+        self._recorder = recorder
+        self._on_left = on_left
+        self._refuse = refuse
+        self._private_ids = 0
+        self._open: dict[str, int] = {}  # sequences of a request that have not left
+
+    def take(self, request: Request, now_ps: int) -> bool:
+        """`request` arrives. Returns whether the next plan could differ for it."""
+        self._recorder.arrived(now_ps)
+        room = max(1, self._scheduler.max_model_len - request.prompt_tokens)
+        if request.output_tokens > room:  # generation stops at max_model_len
+            request = replace(request, output_tokens=room)
+        refusal = self._refusal(request) if self._refuse else None
+        if refusal is not None:
+            self._recorder.refused(request, now_ps, str(refusal))
+            self._on_left(request)
+            return False
+        self._open[request.id] = request.n
+        heads = [self._scheduler.add(seq) for seq in self._samples(request, now_ps)]
+        return any(heads)
+
+    def left(self, seq: Sequence, now_ps: int) -> None:
+        """`seq` has all its tokens; its request has left with the last of its sequences."""
+        self._recorder.left(seq, now_ps)
+        request = seq.request
+        self._open[request.id] -= 1
+        if not self._open[request.id]:
+            del self._open[request.id]
+            self._on_left(request)
+
+    def _samples(self, request: Request, now_ps: int) -> Iterator[Sequence]:
+        """The sequences of a request: n of them share its prompt and go their own ways after it."""
+        if request.n == 1:
+            yield Sequence(request, now_ps)
+            return
+        if request.prompt_runs is None:  # ids below zero are nobody else's
+            self._private_ids -= request.prompt_tokens
+            runs = ((self._private_ids, request.prompt_tokens),)
+            request = replace(request, prompt_runs=runs)
+        for sample in range(request.n):
+            seq = Sequence(request, now_ps, f"{sample}_{request.id}")
+            if sample:
+                seq.output_start = None
+            yield seq
+
+    def _refusal(self, request: Request) -> Refusal | None:
+        """Why nothing could ever bring `request` to its end."""
+        scheduler = self._scheduler
+        return (
+            self._too_long(request)
+            or scheduler.refusal(request)
+            or scheduler.allocator.refusal(request)
+        )
+
+    def _too_long(self, request: Request) -> Refusal | None:
+        longest = self._scheduler.max_model_len - 1
+        if request.prompt_tokens <= longest:
+            return None
+        return Refusal(
+            "a prompt that leaves no room for output in max_model_len",
+            request.prompt_tokens,
+            longest,
+            "tokens",
+            "clip the prompts or raise max_model_len",
+        )
