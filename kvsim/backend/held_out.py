@@ -33,9 +33,14 @@ def held_out_steps(
     """
     if simulation.scenario.max_steps != 1:
         raise InputError("held-out steps are drawn from single ones", where="max_steps", limit=1)
-    sampler = _Sampler(Generator(PCG64(seed)), count, step_tokens, pool_tokens)
+    random = Generator(PCG64(seed))
+    sampler = _Sampler(random, count, step_tokens, pool_tokens)
     simulation.run(options, "held out", observer=sampler)
-    return _evenly([list(dict.fromkeys(sampler.kept[kind])) for kind in KINDS], count)
+    drawn = []
+    for kind in KINDS:
+        kept = list(dict.fromkeys(sampler.kept[kind]))
+        drawn.append([kept[at] for at in random.permutation(len(kept))])
+    return _evenly(drawn, count)
 
 
 def _evenly(drawn: list[list[StepPlan]], count: int) -> list[StepPlan]:
