@@ -62,7 +62,8 @@ class DecodeBatch:
         leaving, done = self._leaving, []
         while leaving and leaving[0][0] <= self.clock:
             clock, order, seq = heappop(leaving)
-            if self._stands(clock, seq, order):
+            again = bool(done) and done[-1] is seq  # it left and came back at the same clock
+            if self._stands(clock, seq, order) and not again:
                 done.append(seq)
         return sorted(done, key=_order)
 
