@@ -70,11 +70,12 @@ class ContinuousScheduler(Scheduler):
 
     def refusal(self, request: Request) -> Refusal | None:
         longest = self._options.max_num_batched_tokens
-        if self._options.enable_chunked_prefill or request.prompt_tokens <= longest:
+        slots = request.prompt_tokens + request.output_tokens - 1
+        if self._options.enable_chunked_prefill or slots <= longest:
             return None
         return Refusal(
-            "a prompt that no step can take whole",
-            request.prompt_tokens,
+            "without chunked prefill a sequence that no step could recompute whole",
+            slots,
             longest,
             "tokens (max_num_batched_tokens)",
             "enable chunked prefill or raise the limit",

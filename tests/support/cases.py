@@ -24,6 +24,7 @@ SCHEDULERS: list[dict[str, Any]] = [
     {"kind": "continuous", "long_prefill_token_threshold": 40, "max_num_batched_tokens": 128},
     {"kind": "continuous", "max_num_seqs": 12, "max_num_batched_tokens": 8},
     {"kind": "continuous", "semantics": "vllm-0.11", "max_num_seqs": 8},
+    {"kind": "continuous", "enable_chunked_prefill": False, "max_num_batched_tokens": 400},
     {"kind": "orca", "max_num_seqs": 8, "max_num_batched_tokens": 500},
     {"kind": "vllm-v0", "max_num_seqs": 8, "max_num_batched_tokens": 500},
     {"kind": "static", "max_num_seqs": 6},
