@@ -1,0 +1,122 @@
+"""Figure 15: memory saved by sharing blocks between the sequences of one request.
+
+Saving is 1 - physical / logical blocks. Every request is in the batch for one iteration a token, so
+the mean over iterations is the ratio of two sums over requests and their iterations: no simulation
+is needed, and no time model.
+
+Parallel sampling: the n samples share the full blocks of the prompt; the prompt's last block is
+copied when the first of them writes into it. Beam search shares more, by how often beams fork,
+which is not published: here each beam goes on from a random beam with probability FORKS a step, and
+from itself otherwise. FORKS is fitted on width 2, so beams are reported and not held.
+"""
+
+from collections.abc import Iterator
+from math import comb
+
+import numpy as np
+
+from kvsim.validate.paper.check import Check, within
+from kvsim.validate.paper.experiment import BLOCK_TOKENS, Setting
+from kvsim.validate.paper.lengths import ALPACA_ASSUMED, ALPACA_SHAPES, Floats, Lengths, alpaca
+
+SOURCE = "PagedAttention, figure 15"
+PARALLEL = {2: 6.09, 4: 8.53, 6: 9.79}  # Alpaca
+BEAM = {2: 37.56, 4: 53.13, 6: 55.16}
+SHAREGPT_PARALLEL = (16.2, 30.5)  # over n = 2, 4, 6
+FORKS = 0.07
+TOLERANCE = 1.0
+REQUESTS = 4000
+UNIT = "% of logical blocks"
+
+
+def checks(setting: Setting) -> Iterator[Check]:
+    """Parallel sampling, held; beam search, reported."""
+    for shape in ALPACA_SHAPES:
+        prompts, outputs = draw(setting, shape)
+        for n, published in PARALLEL.items():
+            yield Check(
+                SOURCE,
+                f"parallel sampling, n = {n}, Alpaca ({shape})",
+                published,
+                100 * saved(prompts, outputs, n, ancestors(n, 0.0, 0)),
+                UNIT,
+                TOLERANCE if shape == ALPACA_ASSUMED else None,
+                why="another shape for Alpaca's lengths, beside the one assumed",
+            )
+    prompts, outputs = draw(setting, ALPACA_ASSUMED)
+    for n, published in BEAM.items():
+        yield Check(
+            SOURCE,
+            f"beam search, width {n}, Alpaca ({ALPACA_ASSUMED})",
+            published,
+            100 * saved(prompts, outputs, n, ancestors(n, FORKS, int(outputs.max()))),
+            UNIT,
+            None,
+            why=f"how often beams fork is not published; {FORKS:g} a step is fitted on width 2",
+        )
+    rng = np.random.Generator(np.random.PCG64(setting.seed))
+    prompts, outputs = setting.sharegpt(REQUESTS, rng)
+    for n in PARALLEL:
+        share = 100 * saved(prompts, outputs, n, ancestors(n, 0.0, 0))
+        yield within(
+            SOURCE, f"parallel sampling, n = {n}, ShareGPT", SHAREGPT_PARALLEL, share, UNIT
+        )
+
+
+def draw(setting: Setting, shape: str) -> tuple[Lengths, Lengths]:
+    """Alpaca's lengths under a shape."""
+    rng = np.random.Generator(np.random.PCG64(setting.seed))
+    return alpaca(shape)(REQUESTS, rng)
+
+
+def ancestors(n: int, forks: float, steps: int) -> Floats:
+    """How many distinct beams of k steps ago the n beams of now descend from, k = 0..steps, on
+    average.
+
+    A Markov chain. Of j ancestors each is its own parent with probability 1 - forks; those that are
+    not draw theirs among all n, one after the other.
+    """
+    chain = np.zeros((n + 1, n + 1))
+    for j in range(n + 1):
+        for kept in range(j + 1):
+            found = np.zeros(n + 1)
+            found[kept] = comb(j, kept) * (1 - forks) ** kept * forks ** (j - kept)
+            for _ in range(j - kept):
+                old = np.arange(n + 1) / n
+                found = found * old + np.concatenate(([0.0], found[:-1] * (1 - old[:-1])))
+            chain[j] += found
+    now = np.zeros(n + 1)
+    now[n] = 1.0
+    means = []
+    for _ in range(steps + 1):
+        means.append(float(now @ np.arange(n + 1)))
+        now = now @ chain
+    return np.array(means)
+
+
+def saved(prompts: Lengths, outputs: Lengths, n: int, distinct: Floats) -> float:
+    """1 - physical / logical blocks over all iterations of all requests.
+
+    distinct[k]: how many copies of a block n sequences hold that was filled k steps ago; the last
+    entry stands for all later steps. In iteration i = 0 the prompt is computed and all is shared;
+    in iteration i each sequence holds prompt + i slots.
+    """
+    copies = np.concatenate(([0.0], np.cumsum(distinct)))
+
+    def summed(steps: Lengths) -> Floats:
+        """Sum of distinct[0 .. steps - 1]."""
+        known = np.minimum(steps, len(distinct))
+        return copies[known] + (steps - known) * distinct[-1]
+
+    size, logical, physical = BLOCK_TOKENS, 0.0, 0.0
+    for prompt, output in zip(prompts.tolist(), outputs.tolist(), strict=True):
+        held = -(-(prompt + np.arange(output)) // size)  # blocks of one sequence, by iteration
+        shared = prompt // size
+        full = (prompt + output - 1) // size  # filled by the last iteration
+        filled_at = np.arange(shared + 1, full + 1) * size - prompt
+        logical += n * float(held.sum())
+        # The prompt's full blocks, then blocks filled since, then the last one of each sequence.
+        open_blocks = (held - (prompt + np.arange(output)) // size).astype(np.float64)
+        physical += shared * output + float(summed(output - filled_at).sum())
+        physical += n * float(open_blocks[1:].sum()) + float(open_blocks[0])
+    return 1 - physical / logical

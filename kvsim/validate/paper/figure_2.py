@@ -1,0 +1,63 @@
+"""Figure 2: what the KV memory of four systems holds, averaged over iterations.
+
+The paper draws vLLM's bar without room for labels; its three slivers are no data, its 96.3 is.
+"""
+
+from collections.abc import Iterator
+from statistics import stdev
+
+from kvsim.validate.paper.check import Check, within
+from kvsim.validate.paper.experiment import SYSTEMS, Means, Setting
+
+SOURCE = "PagedAttention, figure 2"
+LAUNCH_POST = "vLLM launch post, 2023-06-20"
+CELLS = ("token states", "reservation", "internal", "external and others")
+PUBLISHED: dict[str, tuple[float, ...]] = {
+    "Orca (Max)": (20.4, 13.3, 57.3, 8.9),
+    "Orca (Pow2)": (26.8, 17.9, 13.6, 41.6),
+    "Orca (Oracle)": (38.2, 25.2, 0.0, 36.6),
+    "vLLM": (96.3,),
+}
+RATE_PER_S = 4.0  # above what any of them sustains, so that all are full
+TOLERANCE = 1.0
+Runs = dict[str, list[Means]]
+
+
+def simulate(setting: Setting) -> Runs:
+    """Every system under the same streams."""
+    return {
+        name: setting.watch(tables, setting.sharegpt, RATE_PER_S)
+        for name, tables in SYSTEMS.items()
+    }
+
+
+def bars(runs: Runs) -> dict[str, list[tuple[float, float]]]:
+    """For each system the four cells: mean and standard deviation over streams, in per cent."""
+    return {
+        name: [(mean(cell), stdev(cell) if len(cell) > 1 else 0.0) for cell in cells_of(found)]
+        for name, found in runs.items()
+    }
+
+
+def checks(runs: Runs) -> Iterator[Check]:
+    """Every published cell; and the share that does not hold tokens, as the launch post has it."""
+    found = bars(runs)
+    for name, published in PUBLISHED.items():
+        for cell, value, (simulated, spread) in zip(CELLS, published, found[name], strict=False):
+            quantity = f"{name}: {cell}"
+            yield Check(SOURCE, quantity, value, simulated, "% of KV memory", TOLERANCE, spread)
+    for name in ("Orca (Max)", "Orca (Oracle)"):
+        wasted = 100 - found[name][0][0]
+        yield within(LAUNCH_POST, f"{name}: wasted", (60, 80), wasted, "% of KV memory")
+    wasted = 100 - found["vLLM"][0][0]
+    yield within(LAUNCH_POST, "vLLM: wasted", (0, 4), wasted, "% of KV memory")
+
+
+def cells_of(found: list[Means]) -> list[tuple[float, ...]]:
+    """The four cells, each with its value in every stream."""
+    return list(zip(*(means.paper_view for means in found), strict=True))
+
+
+def mean(values: tuple[float, ...]) -> float:
+    """The arithmetic mean of at least one value."""
+    return sum(values) / len(values)

@@ -1,0 +1,50 @@
+"""Section 6.2: the request rate a system sustains at a given latency, and the ratios of these.
+
+Latency is normalised: the mean over requests of end-to-end time over output tokens. A rate is
+sustained if that stays below LATENCY_S over a stream of DURATION_S. The paper's ranges span its
+models; OPT-13B is one of them.
+"""
+
+from collections.abc import Iterator
+from math import sqrt
+from statistics import fmean
+
+import kvsim
+from kvsim.units import PS_PER_S
+from kvsim.validate.paper.check import Check, within
+from kvsim.validate.paper.experiment import EXPERIMENT, SYSTEMS, Setting, stream
+
+SOURCE = "PagedAttention, section 6.2"
+OVER_ORACLE, OVER_MAX = (1.7, 2.7), (2.7, 8.0)
+LATENCY_S = 0.5
+DURATION_S = 1200.0
+SEARCHED_PER_S = (0.25, 4.0)
+PRECISION = 1.03
+
+
+def checks(setting: Setting) -> Iterator[Check]:
+    """vLLM's rate over those of Orca."""
+    rates = {name: sustained(setting, name) for name in ("Orca (Max)", "Orca (Oracle)", "vLLM")}
+    for name, span in (("Orca (Oracle)", OVER_ORACLE), ("Orca (Max)", OVER_MAX)):
+        quantity = f"vLLM's sustained rate over {name}'s, OPT-13B, ShareGPT"
+        yield within(SOURCE, quantity, span, rates["vLLM"] / rates[name], "x")
+
+
+def sustained(setting: Setting, system: str) -> float:
+    """Requests/s at which the normalised latency reaches LATENCY_S, to a factor of PRECISION."""
+    low, high = SEARCHED_PER_S
+    while high / low > PRECISION:
+        middle = sqrt(low * high)
+        if latency_s(setting, system, middle) <= LATENCY_S:
+            low = middle
+        else:
+            high = middle
+    return sqrt(low * high)
+
+
+def latency_s(setting: Setting, system: str, rate_per_s: float) -> float:
+    """Mean over requests of seconds from arrival to end, per output token."""
+    requests = stream(setting.sharegpt, rate_per_s, DURATION_S, setting.first_stream)
+    (run,) = kvsim.simulate({**EXPERIMENT, **SYSTEMS[system]}, requests).runs
+    done = zip(run.recorder.finished, run.recorder.finish_ps, strict=True)
+    return fmean((end - seq.arrival_ps) / seq.output_tokens for seq, end in done) / PS_PER_S
