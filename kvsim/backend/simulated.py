@@ -44,6 +44,50 @@ class Content:
         return ((name * MIXER & (1 << 64) - 1) >> 32) % self._vocab
 
 
+class SpanMaker:
+    """What the sequences of each plan compute, and where their KV is.
+
+    own_buffers: each sequence has a buffer of its own, whose size a span then tells; else spans of
+    contiguous allocators tell the slot where the buffer starts, and growths come as copies.
+    """
+
+    def __init__(self, vocab: int, *, own_buffers: bool = False) -> None:
+        self.content = Content(vocab)
+        self._own_buffers = own_buffers
+        self._stood: dict[Sequence, tuple[Buffer, int]] = {}
+
+    def spans(self, plan: Plan, scheduler: Scheduler) -> tuple[tuple[Span, ...], tuple[Copy, ...]]:
+        """Of a plan just made; its copies come in an order that loses nothing."""
+        allocator, copies = scheduler.allocator, list[Copy]()
+        parts = [(seq, end - 1, 1) for seq, end in decoding(plan, scheduler)]
+        parts += [(chunk.seq, chunk.prior_tokens, chunk.new_tokens) for chunk in plan.chunks]
+        spans = [self._span(allocator, seq, start, new, copies) for seq, start, new in parts]
+        return tuple(spans), in_order(copies)
+
+    def left(self, seq: Sequence) -> None:
+        """`seq` stands nowhere any more."""
+        self._stood.pop(seq, None)
+
+    def _span(
+        self, allocator: Allocator, seq: Sequence, start: int, new_tokens: int, copies: list[Copy]
+    ) -> Span:
+        tokens = self.content.tokens(seq, start, start + new_tokens)
+        if isinstance(allocator, PagedAllocator):
+            return Span(seq.id, tokens, start, blocks=tuple(seq.memory.blocks))
+        buffer: Buffer = seq.memory
+        if len(buffer.regions) != 1:
+            raise InputError("no backend store has a buffer a layer", where="allocator.kind")
+        if self._own_buffers:
+            return Span(seq.id, tokens, start, capacity=buffer.asked)
+        slot = slot_of(allocator, buffer.regions[0])
+        stood = self._stood.get(seq)
+        # A sequence that was preempted comes back in another buffer, and with nothing in it.
+        if stood is not None and stood[0] is buffer and stood[1] != slot:
+            copies.append(Copy(stood[1], slot, start))
+        self._stood[seq] = buffer, slot
+        return Span(seq.id, tokens, start, slot=slot)
+
+
 @dataclass(slots=True)
 class StepRecorder:
     """An engine's observer that keeps every step. Needs plans of one step each (max_steps = 1).
@@ -56,12 +100,11 @@ class StepRecorder:
     steps: list[Step] = field(default_factory=list)
     begin_ps: list[int] = field(default_factory=list)
     engine: Engine = field(init=False)
-    _content: Content = field(init=False)
+    _maker: SpanMaker = field(init=False)
     _known: set[str] = field(default_factory=set)
-    _stood: dict[Sequence, tuple[Buffer, int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._content = Content(self.vocab)
+        self._maker = SpanMaker(self.vocab)
 
     def planning(self, now_ps: int) -> None:
         """Nothing is decided yet."""
@@ -71,43 +114,24 @@ class StepRecorder:
         full = self.most_steps is not None and len(self.steps) >= self.most_steps
         if plan.empty or full:
             return
-        copies: list[Copy] = []
-        spans, prefixes = [], {}
-        for seq, end in decoding(plan, self.engine.scheduler):
-            spans.append(self._span(seq, end - 1, end, copies))
+        spans, copies = self._maker.spans(plan, self.engine.scheduler)
+        prefixes = {}
         for chunk in plan.chunks:
-            seq, start = chunk.seq, chunk.prior_tokens
-            spans.append(self._span(seq, start, start + chunk.new_tokens, copies))
+            seq = chunk.seq
             if seq.id not in self._known:
                 self._known.add(seq.id)
-                prefixes[seq.id] = self._content.tokens(seq, 0, start)
-        self.steps.append(Step(tuple(spans), in_order(copies), prefixes))
+                prefixes[seq.id] = self._maker.content.tokens(seq, 0, chunk.prior_tokens)
+        self.steps.append(Step(spans, copies, prefixes))
         self.begin_ps.append(plan.start_ps)
 
     def finished(self, plan: Plan, now_ps: int) -> None:
         """Those that left stand nowhere."""
         for seq in plan.finishing:
-            self._stood.pop(seq, None)
+            self._maker.left(seq)
 
     def idle(self, now_ps: int, *, stalled: bool) -> bool:
         """It never submits anything."""
         return False
-
-    def _span(self, seq: Sequence, start: int, end: int, copies: list[Copy]) -> Span:
-        tokens = self._content.tokens(seq, start, end)
-        allocator = self.engine.scheduler.allocator
-        if isinstance(allocator, PagedAllocator):
-            return Span(seq.id, tokens, start, blocks=tuple(seq.memory.blocks))
-        buffer: Buffer = seq.memory
-        if len(buffer.regions) != 1:
-            raise InputError("no backend store has a buffer a layer", where="allocator.kind")
-        slot = slot_of(allocator, buffer.regions[0])
-        stood = self._stood.get(seq)
-        # A sequence that was preempted comes back in another buffer, and with nothing in it.
-        if stood is not None and stood[0] is buffer and stood[1] != slot:
-            copies.append(Copy(stood[1], slot, start))
-        self._stood[seq] = buffer, slot
-        return Span(seq.id, tokens, start, slot=slot)
 
 
 def decoding(plan: Plan, scheduler: Scheduler) -> list[tuple[Sequence, int]]:
