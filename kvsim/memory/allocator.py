@@ -26,6 +26,8 @@ class MemorySpec(NamedTuple):
         where a step is scheduled before the token it continues has returned.
     semantics: whose rules apply where versions differ: "vllm-0.33", "vllm-0.11" or
         "vllm-v0".
+    max_in_flight_tokens: most tokens scheduled at once whose step has not returned, where the
+        scheduler computes prompts in chunks; None: prompts are computed whole.
     """
 
     capacity_bytes: int
@@ -34,6 +36,7 @@ class MemorySpec(NamedTuple):
     copy_bytes_per_s: int
     hash_lag: int = 0
     semantics: str = "vllm-0.33"
+    max_in_flight_tokens: int | None = None
 
 
 class Refusal(NamedTuple):

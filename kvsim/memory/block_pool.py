@@ -159,6 +159,11 @@ class BlockPool:
         """How many of these blocks, which hold content, wait in the free queue."""
         return len(self._back.keys() & blocks) if blocks else 0
 
+    @property
+    def has_shared(self) -> bool:
+        """Whether any block has several owners."""
+        return bool(self._extra_refs)
+
     def check(self, tables: Iterable[Sequence[int]]) -> None:
         """Raise InvariantError unless every block is free or owned, never both, never lost."""
         owners: dict[int, int] = {}

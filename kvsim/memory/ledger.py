@@ -34,6 +34,11 @@ class Usage(NamedTuple):
     short: int = 0
     idle: int = 0
 
+    @property
+    def allocated(self) -> int:
+        """What live requests hold, whatever they do with it."""
+        return self.used + self.reserved + self.overprovisioned + self.rounding + self.transient
+
 
 CLASSES: tuple[str, ...] = Usage._fields
 NOTHING = Usage()
@@ -49,18 +54,28 @@ class Course(NamedTuple):
         jumps = sum J_i    first = sum J_i * t_i    second = sum J_i * t_i * (t_i - 1) / 2
 
     Free bytes are booked under `idle`; `filed` moves them to the class they are in.
+
+    used_rise, allocated_rise: how far used bytes, and all that somebody holds, rose above the
+    beginning on the way, where that is more than at the end.
     """
 
     slope: Usage
     jumps: Usage = NOTHING
     first: Usage = NOTHING
     second: Usage = NOTHING
+    used_rise: int = 0
+    allocated_rise: int = 0
 
     def filed(self, base: Usage) -> "Course":
         """The same with free bytes in the class that holds them in `base`, where it began."""
         if base.idle or not (base.short or base.external):
             return self
-        return Course(*(file_free(part, base) for part in self))
+        return self._replace(
+            slope=file_free(self.slope, base),
+            jumps=file_free(self.jumps, base),
+            first=file_free(self.first, base),
+            second=file_free(self.second, base),
+        )
 
 
 def file_free(usage: Usage, base: Usage) -> Usage:

@@ -18,6 +18,7 @@ from kvsim.errors import InputError, InvariantError
 from kvsim.memory.allocator import Allocator, AllocatorOptions, MemorySpec, Refusal
 from kvsim.memory.block_pool import BlockPool
 from kvsim.memory.content import ContentKeys
+from kvsim.memory.kv_groups import is_uniform
 from kvsim.memory.ledger import NOTHING, Course, Usage, split_free
 from kvsim.request import Request
 from kvsim.sequence import Sequence
@@ -32,17 +33,26 @@ class Paged(AllocatorOptions):
     block_size: tokens a block holds. enable_prefix_caching: keep finished blocks for later hits.
     watermark: share of the pool that must stay free when a request is admitted beside others;
         not given: the scheduler's version decides, 0.01 under vllm-v0 and 0 since.
+    disable_hybrid_kv_cache_manager: layers with a window keep every token.
+
+    Layers with a window or a recurrent state get block tables of their own (hybrid.py). A block
+    that must hold a recurrent state grows to a multiple of block_size.
     """
 
     block_size: int = Field(16, ge=1, le=1 << 20)
     enable_prefix_caching: bool = True
     watermark: float | None = Field(None, ge=0.0, lt=1.0)
+    disable_hybrid_kv_cache_manager: bool = False
 
     def build(self, memory: MemorySpec) -> "PagedAllocator":
         if memory.semantics == "vllm-v0":
             from kvsim.memory.paged_v0 import PagedV0Allocator
 
             return PagedV0Allocator(self, memory)
+        if not is_uniform(memory.layout, windows=not self.disable_hybrid_kv_cache_manager):
+            from kvsim.memory.hybrid import HybridAllocator
+
+            return HybridAllocator(self, memory)
         return PagedAllocator(self, memory)
 
 
@@ -285,8 +295,8 @@ class PagedAllocator(Allocator):
         self._clock += steps
         self._used_slots += self._num_decoding * steps
         slope = self._num_decoding * self.token_bytes
-        moments = (self._moment(*each) for each in zip(taken, lapsed, overs, strict=True))
-        return Course(Usage(used=slope, reserved=-slope), *moments)
+        jumps, first, second = map(self._moment, taken, lapsed, overs)
+        return Course(Usage(used=slope, reserved=-slope), jumps, first, second)
 
     def _moment(self, taken: int, lapsed: int, over: int) -> Usage:
         if not taken:

@@ -72,7 +72,7 @@ class Recorder:
             start_ps, duration_ps = start_ps + early_ps, duration_ps - early_ps
             if duration_ps <= 0:
                 return
-        end = usage
+        end, used_rise, allocated_rise = usage, 0, 0
         time_sum, step_sum = self.time_sum, self.step_sum
         if course is None or steps <= 1:
             for i, held in enumerate(usage):
@@ -84,7 +84,7 @@ class Recorder:
             weighted_ps = first_ps * pairs + growth_ps * (pairs * (2 * steps - 1) // 3)
             moved = []
             for i, (held, slope, count, first, second) in enumerate(
-                zip(usage, *course, strict=True)
+                zip(usage, *course[:4], strict=True)
             ):
                 time_sum[i] += (
                     (held + count) * duration_ps
@@ -96,16 +96,16 @@ class Recorder:
                 moved.append(held + slope * (steps - 1) + count)
             end = Usage(*moved)
             check_sum(end, self.capacity_bytes)
+            used_rise, allocated_rise = course.used_rise, course.allocated_rise
         self.steps += steps
         self.total_ps += duration_ps
         self.running_sum += num_running * duration_ps
         end_ps = start_ps + duration_ps
         if steps:
             self.end_ps = end_ps
-        self.peak_used = max(self.peak_used, end.used)
+        self.peak_used = max(self.peak_used, end.used, usage.used + used_rise)
         self.peak_allocated = max(
-            self.peak_allocated,
-            end.used + end.reserved + end.overprovisioned + end.rounding + end.transient,
+            self.peak_allocated, end.allocated, usage.allocated + allocated_rise
         )
         self.series.extend((start_ps, end_ps, steps, num_running, num_waiting, *usage, *end))
 
