@@ -17,6 +17,7 @@ from kvsim.commands import (
     snapshot,
     traces,
     validate_cache,
+    validate_paper,
     validate_run,
     validate_schedule,
 )
@@ -42,6 +43,7 @@ app.command("snapshot")(snapshot.snapshot)
 app.command("report")(report.report)
 app.command("compare")(compare.compare)
 validate.command("schedule")(validate_schedule.schedule)
+validate.command("paper")(validate_paper.paper)
 validate.command("cache")(validate_cache.validate_cache)
 validate.command("run")(validate_run.run)
 app.add_typer(validate, name="validate")

@@ -30,7 +30,7 @@ PUBLISHED = {
 def simulate(setting: Setting) -> dict[str, Means]:
     """Every system's means."""
     return {
-        name: mean_of(setting.watch(tables, setting.sharegpt, RATE_PER_S, streams=STREAMS))
+        name: mean_of(setting.watch(tables, setting.sharegpt, RATE_PER_S, STREAMS))
         for name, tables in SYSTEMS.items()
     }
 

@@ -22,7 +22,7 @@ class Check(NamedTuple):
 
     @property
     def difference(self) -> float:
-        """simulated - published."""
+        """What the simulation has more."""
         return self.simulated - self.published
 
     @property

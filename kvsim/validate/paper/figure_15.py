@@ -106,7 +106,8 @@ def saved(prompts: Lengths, outputs: Lengths, n: int, distinct: Floats) -> float
     def summed(steps: Lengths) -> Floats:
         """Sum of distinct[0 .. steps - 1]."""
         known = np.minimum(steps, len(distinct))
-        return copies[known] + (steps - known) * distinct[-1]
+        total: Floats = copies[known] + (steps - known) * distinct[-1]
+        return total
 
     size, logical, physical = BLOCK_TOKENS, 0.0, 0.0
     for prompt, output in zip(prompts.tolist(), outputs.tolist(), strict=True):

@@ -8,7 +8,7 @@ are an independent re-implementation's of the paper's artifact.
 from collections.abc import Iterator
 
 from kvsim.validate.paper.check import Check
-from kvsim.validate.paper.experiment import Means, Setting, mean_of, vllm
+from kvsim.validate.paper.experiment import WINDOW_S, Means, Setting, mean_of, vllm
 from kvsim.validate.paper.lengths import ALPACA_ASSUMED, Sampler, alpaca
 
 SOURCE = "PagedAttention, figure 18b"
@@ -18,13 +18,14 @@ SHAREGPT_PER_S, ALPACA_PER_S = 4.0, 60.0  # above what vLLM sustains
 SHAREGPT_BEST, ALPACA_BEST = 128, 32  # the largest blocks that still serve best
 BEST_SHARE = 0.9
 TOLERANCE = 1.0
-STREAMS = 2
+ALPACA_S = (60.0, 200.0)
+STREAMS = 4
 Curve = dict[int, Means]
 
 
 def sharegpt_curve(setting: Setting) -> Curve:
     """Saturated ShareGPT by block size."""
-    return _curve(setting, setting.sharegpt, SHAREGPT_PER_S, tuple(TOKEN_SHARES), 900.0)
+    return _curve(setting, setting.sharegpt, SHAREGPT_PER_S, tuple(TOKEN_SHARES), STREAMS)
 
 
 def checks(setting: Setting, sharegpt: Curve) -> Iterator[Check]:
@@ -34,7 +35,7 @@ def checks(setting: Setting, sharegpt: Curve) -> Iterator[Check]:
         quantity = f"vLLM: token states, block {size}, ShareGPT"
         yield Check(REWORKED, quantity, published, share, "% of KV memory", TOLERANCE)
     lengths = alpaca(ALPACA_ASSUMED)
-    other = _curve(setting, lengths, ALPACA_PER_S, (16, 32, 64, 128), 450.0)
+    other = _curve(setting, lengths, ALPACA_PER_S, (16, 32, 64, 128), 1, ALPACA_S)
     for name, curve, published in (
         ("ShareGPT", sharegpt, SHAREGPT_BEST),
         (f"Alpaca ({ALPACA_ASSUMED})", other, ALPACA_BEST),
@@ -57,10 +58,15 @@ def largest_good(curve: Curve) -> int:
 
 
 def _curve(
-    setting: Setting, lengths: Sampler, rate_per_s: float, sizes: tuple[int, ...], until_s: float
+    setting: Setting,
+    lengths: Sampler,
+    rate_per_s: float,
+    sizes: tuple[int, ...],
+    streams: int,
+    window_s: tuple[float, float] = WINDOW_S,
 ) -> Curve:
     found = {}
     for size in sizes:
-        runs = setting.watch(vllm(size), lengths, rate_per_s, until_s=until_s, streams=STREAMS)
+        runs = setting.watch(vllm(size), lengths, rate_per_s, streams, window_s)
         found[size] = mean_of(runs)
     return found

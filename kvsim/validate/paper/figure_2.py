@@ -4,7 +4,7 @@ The paper draws vLLM's bar without room for labels; its three slivers are no dat
 """
 
 from collections.abc import Iterator
-from statistics import stdev
+from statistics import fmean, stdev
 
 from kvsim.validate.paper.check import Check, within
 from kvsim.validate.paper.experiment import SYSTEMS, Means, Setting
@@ -19,6 +19,7 @@ PUBLISHED: dict[str, tuple[float, ...]] = {
     "vLLM": (96.3,),
 }
 RATE_PER_S = 4.0  # above what any of them sustains, so that all are full
+STREAMS = 4
 TOLERANCE = 1.0
 Runs = dict[str, list[Means]]
 
@@ -26,7 +27,7 @@ Runs = dict[str, list[Means]]
 def simulate(setting: Setting) -> Runs:
     """Every system under the same streams."""
     return {
-        name: setting.watch(tables, setting.sharegpt, RATE_PER_S)
+        name: setting.watch(tables, setting.sharegpt, RATE_PER_S, STREAMS)
         for name, tables in SYSTEMS.items()
     }
 
@@ -34,7 +35,7 @@ def simulate(setting: Setting) -> Runs:
 def bars(runs: Runs) -> dict[str, list[tuple[float, float]]]:
     """For each system the four cells: mean and standard deviation over streams, in per cent."""
     return {
-        name: [(mean(cell), stdev(cell) if len(cell) > 1 else 0.0) for cell in cells_of(found)]
+        name: [(fmean(cell), stdev(cell)) for cell in cells_of(found)]
         for name, found in runs.items()
     }
 
@@ -56,8 +57,3 @@ def checks(runs: Runs) -> Iterator[Check]:
 def cells_of(found: list[Means]) -> list[tuple[float, ...]]:
     """The four cells, each with its value in every stream."""
     return list(zip(*(means.paper_view for means in found), strict=True))
-
-
-def mean(values: tuple[float, ...]) -> float:
-    """The arithmetic mean of at least one value."""
-    return sum(values) / len(values)

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from kvsim.validate.paper import (
     beyond,
@@ -16,7 +17,7 @@ from kvsim.validate.paper import (
     vattention,
 )
 from kvsim.validate.paper.check import Check
-from kvsim.validate.paper.experiment import STREAMS, Means, Setting
+from kvsim.validate.paper.experiment import Means, Setting
 
 Progress = Callable[[str], None]
 
@@ -25,7 +26,7 @@ Progress = Callable[[str], None]
 class Findings:
     """Every check, and the simulations that the figures are drawn from."""
 
-    seed: int
+    setting: Setting
     lengths: str
     checks: tuple[Check, ...]
     figure_2: figure_2.Runs
@@ -42,6 +43,16 @@ class Findings:
         """Figures without one, each with its reason."""
         return [check for check in self.checks if check.tolerance is None]
 
+    def as_dict(self) -> dict[str, Any]:
+        """The JSON answer."""
+        return {
+            "seed": self.setting.seed,
+            "lengths": self.lengths,
+            "ok": self.ok,
+            "checks": [check.as_dict() for check in self.held],
+            "reported": [check.as_dict() for check in self.reported],
+        }
+
     @property
     def ok(self) -> bool:
         """Whether every check is within its tolerance."""
@@ -52,16 +63,15 @@ def validate_paper(
     seed: int = 0,
     lengths_file: Path | None = None,
     *,
-    streams: int = STREAMS,
     progress: Progress = lambda what: None,
 ) -> Findings:
-    """Run everything. seed: of every stream; streams: how many a figure is the mean of.
+    """Run everything. seed: of every stream.
 
     lengths_file: ShareGPT's lengths as recorded, in place of the grids. progress: called with the
     name of each experiment as it starts. Raises InputError for a file that cannot be used.
     """
     sharegpt = lengths.sharegpt if lengths_file is None else lengths.recorded(lengths_file)
-    setting = Setting(seed, sharegpt, streams)
+    setting = Setting(seed, sharegpt)
     found: list[Check] = []
 
     def take(name: str, checks: Callable[[], Iterator[Check]]) -> None:
@@ -83,4 +93,4 @@ def validate_paper(
     others = beyond.simulate(setting)
     found.extend(beyond.checks(others))
     source = "the shipped grids" if lengths_file is None else lengths_file.name
-    return Findings(seed, source, tuple(found), runs, others, curve)
+    return Findings(setting, source, tuple(found), runs, others, curve)

@@ -23,7 +23,7 @@ PRECISION = 1.03
 
 
 def checks(setting: Setting) -> Iterator[Check]:
-    """vLLM's rate over those of Orca."""
+    """How much more vLLM sustains than Orca."""
     rates = {name: sustained(setting, name) for name in ("Orca (Max)", "Orca (Oracle)", "vLLM")}
     for name, span in (("Orca (Oracle)", OVER_ORACLE), ("Orca (Max)", OVER_MAX)):
         quantity = f"vLLM's sustained rate over {name}'s, OPT-13B, ShareGPT"

@@ -1,0 +1,51 @@
+"""`kvsim validate paper`: published figures beside simulated ones."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def paper(
+    seed: Annotated[int, typer.Option(min=0, help="Seed of every stream of requests.")] = 0,
+    lengths: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.csv", help="ShareGPT's lengths as recorded, in place of the grids."
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Write table.md, checks.json and index.html here."),
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print {checks, reported} as JSON.")
+    ] = False,
+) -> None:
+    """Reproduce the PagedAttention paper and its successors; exit 1 if a figure is missed."""
+    from rich.console import Console
+
+    from kvsim.validate.paper.findings import validate_paper
+    from kvsim.validate.paper.tables import markdown
+
+    words = Console(stderr=True)
+    with words.status("") as status:
+
+        def progress(what: str) -> None:
+            status.update(f"simulating {what}")
+
+        found = validate_paper(seed, lengths, progress=progress)
+        answer = json.dumps(found.as_dict(), indent=1) + "\n"
+        if out is not None:
+            from kvsim.results.store import write_text
+            from kvsim.validate.paper import today
+            from kvsim.validate.paper.page import make_page
+
+            progress("today")
+            page = make_page(found, today.simulate(found.setting))
+            write_text(out / "checks.json", answer)
+            write_text(out / "table.md", markdown(found))
+            write_text(out / "index.html", page)
+    typer.echo(answer if as_json else markdown(found), nl=False)
+    raise typer.Exit(0 if found.ok else 1)
