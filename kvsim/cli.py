@@ -6,11 +6,13 @@ from typing import Annotated
 import typer
 
 from kvsim.commands import (
+    attribute,
     calibrate,
     calibrate_measure,
     compare,
     convert,
     memory,
+    observe,
     options,
     report,
     run,
@@ -40,8 +42,10 @@ app.command("options")(options.options)
 app.add_typer(traces.app, name="traces")
 app.command("convert")(convert.convert)
 app.command("snapshot")(snapshot.snapshot)
+app.command("observe")(observe.observe)
 app.command("report")(report.report)
 app.command("compare")(compare.compare)
+app.command("attribute")(attribute.attribute)
 validate.command("schedule")(validate_schedule.schedule)
 validate.command("paper")(validate_paper.paper)
 validate.command("cache")(validate_cache.validate_cache)

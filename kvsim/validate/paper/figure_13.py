@@ -29,7 +29,7 @@ def checks(setting: Setting) -> Iterator[Check]:
             published,
             fmean(batched),
             "requests",
-            EXACT if fixed else TOLERANCE * published,
+            EXACT if fixed else TOLERANCE * setting.slack * published,
             stdev(batched),
         )
     for shape in ALPACA_SHAPES:

@@ -32,8 +32,11 @@ def checks(setting: Setting, sharegpt: Curve) -> Iterator[Check]:
     """Token shares held; the largest good block reported."""
     for size, published in TOKEN_SHARES.items():
         share = 100 * sharegpt[size].shares["used"]
-        quantity = f"vLLM: token states, block {size}, ShareGPT"
-        yield Check(REWORKED, quantity, published, share, "% of KV memory", TOLERANCE)
+        quantity, tolerance = (
+            f"vLLM: token states, block {size}, ShareGPT",
+            TOLERANCE * setting.slack,
+        )
+        yield Check(REWORKED, quantity, published, share, "% of KV memory", tolerance)
     lengths = alpaca(ALPACA_ASSUMED)
     other = _curve(setting, lengths, ALPACA_PER_S, (16, 32, 64, 128), 1, ALPACA_S)
     for name, curve, published in (

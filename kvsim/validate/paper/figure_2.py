@@ -40,13 +40,13 @@ def bars(runs: Runs) -> dict[str, list[tuple[float, float]]]:
     }
 
 
-def checks(runs: Runs) -> Iterator[Check]:
+def checks(setting: Setting, runs: Runs) -> Iterator[Check]:
     """Every published cell; and the share that does not hold tokens, as the launch post has it."""
     found = bars(runs)
     for name, published in PUBLISHED.items():
         for cell, value, (simulated, spread) in zip(CELLS, published, found[name], strict=False):
-            quantity = f"{name}: {cell}"
-            yield Check(SOURCE, quantity, value, simulated, "% of KV memory", TOLERANCE, spread)
+            quantity, tolerance = f"{name}: {cell}", TOLERANCE * setting.slack
+            yield Check(SOURCE, quantity, value, simulated, "% of KV memory", tolerance, spread)
     for name in ("Orca (Max)", "Orca (Oracle)"):
         wasted = 100 - found[name][0][0]
         yield within(LAUNCH_POST, f"{name}: wasted", (60, 80), wasted, "% of KV memory")

@@ -80,7 +80,7 @@ def validate_paper(
 
     progress("figure 2")
     runs = figure_2.simulate(setting)
-    found.extend(figure_2.checks(runs))
+    found.extend(figure_2.checks(setting, runs))
     take("figure 13", lambda: figure_13.checks(setting))
     take("section 6.2", lambda: rates.checks(setting))
     take("figure 15", lambda: figure_15.checks(setting))

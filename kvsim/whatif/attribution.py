@@ -1,0 +1,150 @@
+"""Lost concurrency: what each class of waste costs in sequences, tokens per second and GPUs.
+
+By counterfactual runs, not by division. The stream is simulated under the allocator as it is, and
+then again and again with one more class of its waste removed, until every byte that is held is
+used. What a class costs is the difference between the run without it and the run before it; so the
+costs add up to the whole distance between the allocator and the ideal. The order is fixed, from the
+outermost class inwards, because each is only there on top of the next:
+
+    external         regions may move, so that free bytes are one hole
+    transient        buffers grow where they stand, without a copy
+    rounding         regions are as large as asked
+    overprovisioned  no slot is asked for that will never be written
+    reserved         no slot is asked for before it is written
+
+A class that costs nothing here may still be large: memory that nobody waits for is not lost, and
+concurrency does not raise throughput once steps are bound by computation. GPUs are counted as how
+many more of them the stream's output takes than it would have to.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from kvsim.memory.allocator import AllocatorOptions
+from kvsim.memory.doubling import Doubling
+from kvsim.memory.max_buffer import MaxBuffer
+from kvsim.memory.paged import Paged
+from kvsim.simulation import Simulation
+from kvsim.whatif.compacting import Compacting
+
+ALL = ("external", "transient", "rounding", "overprovisioned", "reserved")
+Progress = Callable[[str, str], None]
+
+
+class Outcome(NamedTuple):
+    """What one run served: sequences running (mean over time), tokens/s out, mean seconds from
+    arrival to last token (None if nobody finished), preemptions.
+    """
+
+    running: float
+    tokens_per_s: float
+    e2e_s: float | None
+    preemptions: int
+
+
+class Cost(NamedTuple):
+    """What the removal of `classes` (on top of those before) gained."""
+
+    classes: tuple[str, ...]
+    running: float
+    tokens_per_s: float
+    gpus: float
+    after: Outcome
+
+
+@dataclass(frozen=True)
+class Attribution:
+    """One allocator: as it is, and what each class of its waste costs."""
+
+    allocator: str
+    label: str
+    actual: Outcome
+    costs: tuple[Cost, ...]
+
+    @property
+    def ideal(self) -> Outcome:
+        """Without any waste."""
+        return self.costs[-1].after
+
+    def as_dict(self) -> dict[str, Any]:
+        """The entry of the JSON answer."""
+        return {
+            "allocator": self.allocator,
+            "label": self.label,
+            "actual": self.actual._asdict(),
+            "costs": [{**cost._asdict(), "after": cost.after._asdict()} for cost in self.costs],
+            "ideal": self.ideal._asdict(),
+        }
+
+
+def attribute(
+    simulation: Simulation, progress: Progress = lambda label, what: None
+) -> tuple[Attribution, ...]:
+    """Every allocator of the scenario. progress: called with its label and what is simulated."""
+    scenario = simulation.scenario
+    return tuple(
+        _attribute(simulation, options, label, progress)
+        for options, label in zip(scenario.allocator, scenario.labels(), strict=True)
+    )
+
+
+def _attribute(
+    simulation: Simulation, options: AllocatorOptions, label: str, progress: Progress
+) -> Attribution:
+    progress(label, "as it is")
+    run = simulation.run(options, label)
+    before = actual = _outcome(run.summary)
+    wasted = run.summary["memory"]["time_mean"]
+    costs = []
+    for classes, without in _removals(options):
+        if without is not None and not any(wasted[name] for name in classes):
+            continue  # there is nothing of it to remove
+        progress(label, f"without {', '.join(classes)}")
+        after = _outcome(simulation.run(without or IDEAL, label).summary)
+        tokens = after.tokens_per_s - before.tokens_per_s
+        gpus = tokens / actual.tokens_per_s if actual.tokens_per_s else 0.0
+        costs.append(Cost(classes, after.running - before.running, tokens, gpus, after))
+        before = after
+    return Attribution(run.kind, label, actual, tuple(costs))
+
+
+IDEAL = Paged(block_size=1, enable_prefix_caching=False, watermark=0.0)
+
+
+def _removals(
+    options: AllocatorOptions,
+) -> Iterator[tuple[tuple[str, ...], AllocatorOptions | None]]:
+    """(classes, the allocator without them and all before); None: the ideal.
+
+    An allocator that is not known here goes to the ideal in one step.
+    """
+    if isinstance(options, Paged):
+        yield ("overprovisioned", "reserved"), options.model_copy(update={"block_size": 1})
+        return
+    if isinstance(options, MaxBuffer | Doubling):
+        rounded = Compacting(rounded_as=options.placement)
+        options = options.model_copy(update={"placement": rounded})
+        yield ("external",), options
+        if isinstance(options, Doubling):
+            update = {"extend_in_place": True, "allocation_latency_us": 0.0}
+            options = options.model_copy(update=update)
+            yield ("transient",), options
+        options = options.model_copy(update={"placement": Compacting()})
+        yield ("rounding",), options
+        if isinstance(options, MaxBuffer):
+            yield ("overprovisioned",), options.model_copy(update={"reserve": "exact"})
+            yield ("reserved",), None
+        else:
+            yield ("overprovisioned", "reserved"), None
+        return
+    yield ALL, None
+
+
+def _outcome(summary: dict[str, Any]) -> Outcome:
+    return Outcome(
+        summary["running_mean"],
+        summary["output_tokens_per_s"],
+        summary["e2e_s"]["mean"],
+        summary["preemptions"],
+    )

@@ -1,0 +1,100 @@
+"""A placement without places: a pool that may move its regions at no cost, so that any size fits
+that is no larger than what is free. It is what external fragmentation is measured against.
+"""
+
+from collections.abc import Iterator
+from typing import Self
+
+from kvsim.memory.allocator import MemorySpec
+from kvsim.memory.arena.placement import Arena, Placement, PlacementOptions, unknown_region
+
+
+class Compacting(PlacementOptions):
+    """rounded_as: regions are as large as this placement would make them; None: as asked."""
+
+    rounded_as: PlacementOptions | None = None
+
+    def build(self, memory: MemorySpec) -> "CompactingArena":
+        model = None if self.rounded_as is None else self.rounded_as.build(memory)
+        return CompactingArena(memory.capacity_bytes, model)
+
+
+class CompactingArena(Arena):
+    """Regions by number; they lie packed from address 0 on, in order of their numbers.
+
+    model: an empty arena that is asked how much it grants for a size; what it keeps for itself is
+    kept here too.
+    """
+
+    def __init__(self, capacity_bytes: int, model: Arena | None) -> None:
+        self.capacity_bytes = capacity_bytes
+        self.metadata_bytes = 0 if model is None else model.metadata_bytes
+        self.free_bytes = capacity_bytes - self.metadata_bytes
+        self._model = model
+        self._grants: dict[int, int] = {}
+        self._live: dict[int, int] = {}
+        self._numbers = 0
+
+    def _granted_for(self, size: int) -> int | None:
+        """What a region for `size` bytes weighs; None if even the empty model has no place."""
+        if self._model is None:
+            return size if size <= self.capacity_bytes else None
+        if size not in self._grants:
+            placed = self._model.allocate(size)
+            if placed is None:
+                return None
+            self._grants[size] = placed.granted
+            self._model.free(placed.address)
+        return self._grants[size]
+
+    def _place(self, size: int) -> Placement | None:
+        granted = self._granted_for(size)
+        if granted is None or granted > self.free_bytes:
+            return None
+        self._numbers += 1
+        self._live[self._numbers] = granted
+        return Placement(self._numbers, granted)
+
+    def _displace(self, address: int) -> int:
+        if address not in self._live:
+            raise unknown_region(address)
+        return self._live.pop(address)
+
+    def _stretch(self, address: int, new_size: int) -> bool:
+        granted = self._granted_for(new_size)
+        if granted is None or granted - self._live[address] > self.free_bytes:
+            return False
+        self._live[address] = granted
+        return True
+
+    def fits(self, size: int) -> bool:
+        granted = self._granted_for(size)
+        return granted is not None and granted <= self.free_bytes
+
+    def can_ever_fit(self, size: int) -> bool:
+        granted = self._granted_for(size)
+        return granted is not None and granted <= self.capacity_bytes - self.metadata_bytes
+
+    @property
+    def largest_hole(self) -> int:
+        return self.free_bytes
+
+    def holes(self) -> Iterator[tuple[int, int]]:
+        if self.free_bytes:
+            yield sum(self._live.values()), self.free_bytes
+
+    def live(self) -> Iterator[tuple[int, int]]:
+        start = 0
+        for size in self._live.values():
+            yield start, size
+            start += size
+
+    def granted(self, address: int) -> int:
+        if address not in self._live:
+            raise unknown_region(address)
+        return self._live[address]
+
+    def clone(self) -> Self:
+        twin = self._twin()
+        twin._live = self._live.copy()
+        return twin
