@@ -59,7 +59,8 @@ class DecodeBatch:
 
     def complete(self) -> list[Sequence]:
         """Members that have all their slots now, in `order`."""
-        leaving, done = self._leaving, []
+        leaving = self._leaving
+        done: list[Sequence] = []
         while leaving and leaving[0][0] <= self.clock:
             clock, order, seq = heappop(leaving)
             again = bool(done) and done[-1] is seq  # it left and came back at the same clock

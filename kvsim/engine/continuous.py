@@ -174,6 +174,8 @@ class ContinuousScheduler(Scheduler):
 
     def _make_room(self, seq: Sequence, plan: Plan, num_tokens: int) -> bool:
         """Memory for `num_tokens` slots of `seq`, preempting others for it, itself at worst."""
+        if not self._stepped:
+            self.allocator.pass_turns(seq.order)
         while not self._extend(seq, plan, num_tokens):
             victim = self._victim()
             if victim.decoding and victim.order < seq.order and not self._stepped:

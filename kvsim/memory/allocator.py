@@ -123,6 +123,12 @@ class Allocator(ABC):
         Paged: while free blocks last. Contiguous: until the first buffer is full.
         """
 
+    def pass_turns(self, order: int) -> None:
+        """Decoders before `order` have had their turn in this step: what the next `advance` fills
+        for them is known content already, for whoever comes after them.
+        """
+        return
+
     @abstractmethod
     def advance(self, steps: int) -> Course:
         """All decoders take one slot a step, `steps` times; returns how the ledger moved.

@@ -61,16 +61,18 @@ class Table:
 
     blocks: its block table. tokens: slots it holds while it does not decode.
     base: slots minus clock while it decodes. joined: slots it began to decode with.
+    returned: slots of which the content was known then, or will be with its first step.
     keys: content keys of its leading full blocks. registered: how many blocks carry theirs.
     """
 
-    __slots__ = ("base", "blocks", "joined", "keys", "registered", "tokens")
+    __slots__ = ("base", "blocks", "joined", "keys", "registered", "returned", "tokens")
 
     def __init__(self, keys: list[int]) -> None:
         self.blocks: list[int] = []
         self.tokens = 0
         self.base = 0
         self.joined = 0
+        self.returned = 0
         self.keys = keys
         self.registered = 0
 
@@ -220,7 +222,7 @@ class PagedAllocator(Allocator):
         """Slots whose content is known: under overlapping steps, a token that was decoded last
         has not returned yet.
         """
-        decoded = table.tokens > table.joined > 0
+        decoded = table.tokens > table.returned > 0
         return table.tokens - self._hash_lag * decoded
 
     # --- decoding ------------------------------------------------------------------------------
@@ -228,7 +230,9 @@ class PagedAllocator(Allocator):
     def join(self, seq: Sequence, num_tokens: int) -> None:
         table: Table = seq.memory
         table.base = num_tokens - self._clock
+        passed_over = table.joined > 0  # its last token has returned meanwhile
         table.joined = num_tokens
+        table.returned = num_tokens + passed_over
         residue = table.base % self.block_size
         self._buckets[residue][seq] = None
         self._num_decoding += 1
@@ -342,20 +346,29 @@ class PagedAllocator(Allocator):
 
     def _name(self, steps: int) -> None:
         """Register the blocks that decoders with nameable output fill during these steps."""
-        size, clock, lag = self.block_size, self._clock, self._hash_lag
+        known = self._clock - self._hash_lag
         for t in range(1, steps + 1):
-            bucket = self._naming[(lag - clock - t) % size]
-            if not bucket:
-                continue
+            bucket = self._naming[-(known + t) % self.block_size]
             for seq in sorted(bucket, key=_order):
-                table: Table = seq.memory
-                index = (table.base + clock + t - lag) // size - 1
-                if index == table.registered:
-                    self.pool.register((table.blocks[index],), (table.keys[index],))
-                    table.registered += 1
-                    if table.registered == len(table.keys):
-                        del bucket[seq]
-                        self._num_naming -= 1
+                self._name_next(seq, known + t)
+
+    def _name_next(self, seq: Sequence, clock: int) -> None:
+        """Register the block of `seq` whose content is known from `clock` on, unless it was."""
+        table: Table = seq.memory
+        index = (table.base + clock) // self.block_size - 1
+        if index == table.registered:
+            self.pool.register((table.blocks[index],), (table.keys[index],))
+            table.registered += 1
+            if table.registered == len(table.keys):
+                del self._naming[table.base % self.block_size][seq]
+                self._num_naming -= 1
+
+    def pass_turns(self, order: int) -> None:
+        known = self._clock - self._hash_lag + 1
+        bucket = self._naming[-known % self.block_size] if self._num_naming else ()
+        for seq in sorted(bucket, key=_order):
+            if seq.order < order:
+                self._name_next(seq, known)
 
     def may_gain(self, head: Sequence) -> bool:
         if not self._num_naming:
