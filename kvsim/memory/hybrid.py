@@ -18,7 +18,8 @@ from operator import attrgetter
 from kvsim.errors import InputError, InvariantError
 from kvsim.layout import KVGroup, KVLayout
 from kvsim.memory.allocator import MemorySpec, Refusal
-from kvsim.memory.hybrid_hits import Hits, longest_hit, skipped_blocks
+from kvsim.memory.hybrid_hits import Hits, longest_hit
+from kvsim.memory.hybrid_tables import GroupTables, Tables
 from kvsim.memory.hybrid_windows import Windows
 from kvsim.memory.kv_groups import group_layers
 from kvsim.memory.ledger import NOTHING, Course, Usage, split_free
@@ -28,25 +29,6 @@ from kvsim.sequence import Sequence
 from kvsim.units import ceil_div
 
 _order = attrgetter("order")
-
-
-class Tables(Table):
-    """What the allocator keeps of one sequence.
-
-    lists: each group's blocks, from position `skipped` of its table on. count: positions of the
-    tables, the same in all groups that keep tokens. processed: slots whose step has returned.
-    num_shareable: how many of the keys another sequence can have.
-    """
-
-    __slots__ = ("count", "lists", "num_shareable", "processed", "skipped")
-
-    def __init__(self, keys: list[int], num_shareable: int, num_groups: int) -> None:
-        super().__init__(keys)
-        self.num_shareable = num_shareable
-        self.lists: list[list[int]] = [[] for _ in range(num_groups)]
-        self.skipped = [0] * num_groups
-        self.count = 0
-        self.processed = 0
 
 
 class HybridAllocator(PagedAllocator):
@@ -69,16 +51,10 @@ class HybridAllocator(PagedAllocator):
         super().__init__(options, memory._replace(layout=KVLayout((block,))))
         self.token_bytes = memory.layout.bytes_per_token
         self._groups = grouping.groups
-        self._keeping = [g for g, group in enumerate(self._groups) if not group.state_bytes]
-        self._state_bytes = sum(group.state_bytes for group in self._groups)
-        self._pads = [
-            self._block_bytes - (group.state_bytes or group.slot_bytes * self.block_size)
-            for group in self._groups
-        ]
+        self._tables = GroupTables(self.pool, self._groups, self.block_size, self._block_bytes)
+        self._num_keeping = len(self._tables.keeping)
         self._windows = Windows(self._groups, self.block_size, self._hash_lag)
         self._most_tokens = memory.max_in_flight_tokens
-        self._used_bytes = 0
-        self._pad_bytes = 0
         self._hits_memo: tuple[Sequence, int, Hits] | None = None  # seq, version
 
     # --- admission -----------------------------------------------------------------------------
@@ -161,18 +137,7 @@ class HybridAllocator(PagedAllocator):
             return False
         table: Tables = seq.memory
         self._live[seq] = None
-        table.count = table.registered = hits.num_blocks
-        table.tokens = table.processed = cached_tokens
-        for g, blocks in enumerate(hits.blocks):
-            fresh = len(blocks) - self.pool.share(blocks)
-            self._book(g, fresh, fresh * self.block_size)
-            table.lists[g] = blocks
-            table.skipped[g] = hits.first[g]
-        for g, group in enumerate(self._groups):
-            if group.state_bytes:
-                table.lists[g] = self.pool.take(1)
-                self._book(g, 1, 0)
-        self._used_bytes += self._state_bytes
+        self._tables.open(table, hits)
         self._grow(seq, table, ceil_div(num_tokens, self.block_size))
         self._filled(table, num_tokens)
         if self._caching and not seq.num_preemptions:
@@ -180,19 +145,10 @@ class HybridAllocator(PagedAllocator):
             self.hit_tokens += cached_tokens
         return True
 
-    def _book(self, g: int, blocks: int, slots: int) -> None:
-        """Group g holds `blocks` more (or less) distinct blocks, with so many valid slots."""
-        self._pad_bytes += blocks * self._pads[g]
-        self._used_bytes += slots * self._groups[g].slot_bytes
-
     def _grow(self, seq: Sequence, table: Tables, count: int) -> None:
-        """Take blocks until every group's table that keeps tokens has `count` positions."""
-        more = count - table.count
-        for g in self._keeping:
-            table.lists[g] += self.pool.take(more)
-            self._book(g, more, 0)
-        self._grown(seq, table, table.count, count)
-        table.count = count
+        before = table.count
+        self._tables.grow(table, count)
+        self._grown(seq, table, before, count)
 
     def extend(self, seq: Sequence, num_tokens: int) -> bool:
         """As promised, but blocks below a window go back even if there is no room."""
@@ -201,9 +157,9 @@ class HybridAllocator(PagedAllocator):
         computed = self._computed(table, self._clock) if decoding else table.tokens
         if self._hash_lag and not decoding:
             computed = table.processed
-        self._give_back_below(table, computed)
+        self._tables.give_back_below(table, computed)
         count = max(ceil_div(num_tokens, self.block_size), table.count)
-        if (count - table.count) * len(self._keeping) > self.pool.num_free:
+        if (count - table.count) * self._num_keeping > self.pool.num_free:
             return False
         if count > table.count:
             self._grow(seq, table, count)
@@ -216,47 +172,28 @@ class HybridAllocator(PagedAllocator):
 
     def _computed(self, table: Tables, clock: int) -> int:
         """Slots of a decoder that have returned when the step at `clock` is scheduled."""
-        if self._hash_lag and table.joined == table.base + clock:
+        if self._hash_lag and clock == table.since:
             return table.processed
         return table.base + clock - self._hash_lag
 
-    def _give_back_below(self, table: Tables, computed: int) -> None:
-        """Blocks that no further token attends to return to the pool."""
-        for g, group in enumerate(self._groups):
-            skip = skipped_blocks(group.window_tokens, computed, self.block_size)
-            more = min(skip, table.count) - table.skipped[g]
-            if more > 0:
-                self._give_back(g, table.lists[g][:more], more, more * self.block_size)
-                del table.lists[g][:more]
-                table.skipped[g] += more
-
-    def _give_back(self, g: int, blocks: list[int], num_full: int, slots: int) -> None:
-        """Group g returns blocks with `slots` valid slots, the first `num_full` of them full."""
-        shared = self.pool.give_back(blocks, num_full if self._caching else 0)
-        self._book(g, shared - len(blocks), shared * self.block_size - slots)
-
     def _filled(self, table: Table, num_tokens: int) -> None:
         assert isinstance(table, Tables)
-        self._used_bytes += (num_tokens - table.tokens) * self.token_bytes
+        self._tables.used_bytes += (num_tokens - table.tokens) * self.token_bytes
         table.tokens = num_tokens
-        self._register(table, min(num_tokens // self.block_size, len(table.keys)))
+        self._register(table, self._known(table))
 
-    def _register(self, table: Tables, full: int) -> None:
-        """The first `full` blocks hold known content from now on."""
-        if full <= table.registered:
-            return
-        num = len(self._groups)
-        for g in self._keeping:
-            start = max(table.registered, table.skipped[g])
-            blocks = table.lists[g][start - table.skipped[g] : full - table.skipped[g]]
-            self.pool.register(blocks, [key * num + g for key in table.keys[start:full]])
-        table.registered = full
+    def _register(self, table: Tables, known: int) -> None:
+        """Full blocks among the first `known` slots are known content."""
+        self._tables.register(table, min(known // self.block_size, len(table.keys)))
 
     # --- decoding ------------------------------------------------------------------------------
 
     def join(self, seq: Sequence, num_tokens: int) -> None:
-        super().join(seq, num_tokens)
         table: Tables = seq.memory
+        if table.joined:  # it was passed over, so all its tokens have returned
+            table.processed = num_tokens
+        table.since = self._clock
+        super().join(seq, num_tokens)
         self._windows.join(seq, table.base, self._clock, table.skipped)
 
     def leave(self, seq: Sequence) -> None:
@@ -276,7 +213,7 @@ class HybridAllocator(PagedAllocator):
         """(taken, given): blocks of each step from now on, for at most `limit` steps and as long as
         the rhythm of giving stays. Of those given others may still hold some.
         """
-        clock, each = self._clock, len(self._keeping)
+        clock, each = self._clock, self._num_keeping
         for later in range(clock, clock + min(limit, self._windows.steady_steps(clock))):
             taken = each * len(self._buckets[-later % self.block_size])
             given = self._windows.num_given(later)
@@ -289,7 +226,7 @@ class HybridAllocator(PagedAllocator):
         return (table.base + clock) % self.block_size == 0
 
     def _most_taken(self, steps: int) -> int:
-        return self._num_decoding * len(self._keeping) * ceil_div(steps, self.block_size)
+        return self._num_decoding * self._num_keeping * ceil_div(steps, self.block_size)
 
     def steps_that_fit(self, limit: int) -> int:
         """Steps that are safe even if all take before anybody gives."""
@@ -352,9 +289,9 @@ class HybridAllocator(PagedAllocator):
                 second = _plus(second, jump, t * (t - 1) // 2)
                 allocated_rise = max(allocated_rise, jumps.allocated)
             if self._num_naming:
-                self._name_filled(clock)
+                self._name_filled(clock + 1 - self._hash_lag)
         self._clock += steps
-        self._used_bytes += slope * steps
+        self._tables.used_bytes += slope * steps
         course = Usage(used=slope, reserved=-slope)
         return Course(course, jumps, first, second, used_rise, allocated_rise)
 
@@ -366,7 +303,7 @@ class HybridAllocator(PagedAllocator):
             self._extended.clear()
         for seq in sorted(members, key=_order):
             table: Tables = seq.memory
-            self._give_back_below(table, self._computed(table, clock))
+            self._tables.give_back_below(table, self._computed(table, clock))
             if self._takes(table, clock):
                 self._grow(seq, table, table.count + 1)
         self._windows.passed(clock)
@@ -375,7 +312,7 @@ class HybridAllocator(PagedAllocator):
     def _books(self) -> tuple[int, int, int, int, int]:
         pool = self.pool
         free, cached = pool.num_free, pool.num_cached_free
-        return free, cached, self._used_bytes, self._over_slots, self._pad_bytes
+        return free, cached, self._tables.used_bytes, self._over_slots, self._tables.pad_bytes
 
     def _jump(self, before: tuple[int, ...], after: tuple[int, ...]) -> Usage:
         free, cached, used, over, pad = (b - a for a, b in zip(before, after, strict=True))
@@ -388,39 +325,29 @@ class HybridAllocator(PagedAllocator):
             idle=(free - cached) * self._block_bytes,
         )
 
-    def _name_filled(self, clock: int) -> None:
-        """The step at `clock` is scheduled: blocks it fills become known content."""
-        bucket = self._naming[(self._hash_lag - clock - 1) % self.block_size]
-        for seq in sorted(bucket, key=_order):
-            table: Tables = seq.memory
-            full = (table.base + clock + 1 - self._hash_lag) // self.block_size
-            if full == table.registered + 1:
-                self._register(table, full)
-                if full == len(table.keys):
-                    del bucket[seq]
-                    self._num_naming -= 1
+    def _name_filled(self, known: int) -> None:
+        """Blocks whose content is known from the clock `known` on get their names."""
+        for seq in sorted(self._naming[-known % self.block_size], key=_order):
+            self._name_next(seq, known)
+
+    def _name_next(self, seq: Sequence, clock: int) -> None:
+        table: Tables = seq.memory
+        full = (table.base + clock) // self.block_size
+        if full == table.registered + 1:
+            self._tables.register(table, full)
+            if full == len(table.keys):
+                del self._naming[table.base % self.block_size][seq]
+                self._num_naming -= 1
 
     # --- release -------------------------------------------------------------------------------
 
     def release(self, seq: Sequence) -> None:
         table: Tables = seq.memory
         del self._live[seq]
-        known = table.tokens
-        if not seq.finished and table.joined and known > table.joined:
-            known -= self._hash_lag
-        self._register(table, min(known // self.block_size, len(table.keys)))
-        for g, group in enumerate(self._groups):
-            skipped = table.skipped[g]
-            if group.state_bytes:
-                self._give_back(g, table.lists[g], 0, 0)
-            else:
-                slots = table.tokens - skipped * self.block_size
-                self._give_back(g, table.lists[g], table.registered - skipped, slots)
-        self._used_bytes -= self._state_bytes
+        self._register(table, table.tokens if seq.finished else self._known(table))
+        self._tables.close(table)
         self._over_slots -= max(0, table.count * self.block_size - seq.final_tokens)
-        seq.memory = None
-        if self._caching and not seq.finished:
-            seq.memory = Tables(table.keys, table.num_shareable, len(self._groups))
+        seq.memory = None if seq.finished else table.afresh()
         self._hits_memo = None
 
     # --- the ledger ----------------------------------------------------------------------------
@@ -437,12 +364,13 @@ class HybridAllocator(PagedAllocator):
         cached = pool.num_cached_free * size
         need = None if head is None else self._head_blocks(head, busy=busy) * size
         external, short, idle = split_free(pool.num_free * size - cached, cached, need, True)
+        used, pad = self._tables.used_bytes, self._tables.pad_bytes
         over = self._over_slots * self.token_bytes
         return Usage(
-            used=self._used_bytes,
-            reserved=held - self._used_bytes - over - self._pad_bytes,
+            used=used,
+            reserved=held - used - over - pad,
             overprovisioned=over,
-            rounding=self._pad_bytes,
+            rounding=pad,
             cached=cached,
             metadata=self._metadata,
             external=external,
@@ -451,26 +379,16 @@ class HybridAllocator(PagedAllocator):
         )
 
     def check(self) -> None:
-        tables: list[tuple[Sequence, Tables]] = [(seq, seq.memory) for seq in self._live]
-        self.pool.check(blocks for _, table in tables for blocks in table.lists)
-        used, over, pad = self._state_bytes * len(tables), 0, 0
-        seen: set[int] = set()
-        for seq, table in tables:
-            tokens = table.base + self._clock if seq.decoding else table.tokens
-            over += max(0, table.count * self.block_size - seq.final_tokens)
-            for g, group in enumerate(self._groups):
-                blocks, start = table.lists[g], table.skipped[g]
-                if not group.state_bytes and len(blocks) != table.count - start:
-                    raise InvariantError(f"{seq} holds {len(blocks)} blocks from {start} on")
-                fresh = [block not in seen for block in blocks]
-                seen.update(blocks)
-                pad += sum(fresh) * self._pads[g]
-                slots = tokens - start * self.block_size
-                slots -= (len(fresh) - sum(fresh)) * self.block_size
-                used += slots * group.slot_bytes
-        counted = (self._used_bytes, self._over_slots, self._pad_bytes)
-        if (used, over, pad) != counted:
-            raise InvariantError(f"used, over-provisioned, padding {(used, over, pad)}: {counted}")
+        live = [
+            (seq.memory.base + self._clock if seq.decoding else seq.memory.tokens, seq.memory)
+            for seq in self._live
+        ]
+        self._tables.check(live)
+        over = sum(
+            max(0, seq.memory.count * self.block_size - seq.final_tokens) for seq in self._live
+        )
+        if over != self._over_slots:
+            raise InvariantError(f"{over} over-provisioned slots, booked as {self._over_slots}")
 
 
 def _plus(total: Usage, jump: Usage, times: int) -> Usage:

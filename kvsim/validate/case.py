@@ -14,6 +14,7 @@ from zlib import crc32
 from pydantic import Field, model_validator
 
 from kvsim.errors import InputError
+from kvsim.layout import KVGroup, KVLayout
 from kvsim.options import Options
 from kvsim.request import Request, TokenRuns
 from kvsim.units import PS_PER_US
@@ -21,8 +22,22 @@ from kvsim.units import PS_PER_US
 TICK_PS = PS_PER_US
 
 
+class CaseGroup(Options):
+    """groups: block tables for layers of one kind. window_tokens: of sliding ones."""
+
+    kind: Literal["full", "sliding", "recurrent"]
+    groups: int = Field(1, ge=1)
+    window_tokens: int | None = Field(None, ge=1)
+
+    @model_validator(mode="after")
+    def _a_window_slides(self) -> "CaseGroup":
+        if (self.kind == "sliding") != (self.window_tokens is not None):
+            raise ValueError("a sliding group, and no other, has window_tokens")
+        return self
+
+
 class CaseEngine(Options):
-    """The settings of the recorded engine."""
+    """The settings of the recorded engine. kv_groups: its block tables, in its order."""
 
     num_gpu_blocks: int = Field(ge=2)
     block_size: int = Field(ge=1)
@@ -37,6 +52,28 @@ class CaseEngine(Options):
     reserve_full_isl: bool = True
     watermark: float = Field(0.0, ge=0.0)
     semantics: Literal["vllm-0.33", "vllm-0.11"] = "vllm-0.33"
+    kv_groups: tuple[CaseGroup, ...] = Field((CaseGroup(kind="full"),), min_length=1)
+
+    @model_validator(mode="after")
+    def _rarest_kind_in_one_table(self) -> "CaseEngine":
+        if min(group.groups for group in self.kv_groups) > 1:
+            raise ValueError("one kind of kv_groups must have groups = 1: the rarest layers")
+        return self
+
+    def layout(self) -> KVLayout:
+        """One layer a block table, so that a block is block_size bytes."""
+        return KVLayout(
+            tuple(
+                KVGroup(
+                    group.kind,
+                    group.groups,
+                    group.groups if group.kind != "recurrent" else 0,
+                    group.window_tokens,
+                    group.groups if group.kind == "recurrent" else 0,
+                )
+                for group in self.kv_groups
+            )
+        )
 
 
 class CaseCost(Options):

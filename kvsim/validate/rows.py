@@ -9,7 +9,6 @@ import simpy
 from kvsim.engine.continuous import Continuous
 from kvsim.engine.engine import Engine
 from kvsim.engine.plan import Plan
-from kvsim.layout import KVGroup, KVLayout
 from kvsim.memory.allocator import MemorySpec
 from kvsim.memory.paged import Paged, PagedAllocator
 from kvsim.request import Request
@@ -156,15 +155,15 @@ class RowObserver:
 def simulate_rows(case: Case) -> list[Row]:
     """The rows kvsim produces for `case`, one a step."""
     settings = case.engine
-    layout = KVLayout((KVGroup("full", 1, 1),))
     capacity = settings.num_gpu_blocks * settings.block_size
     memory = MemorySpec(
         capacity,
-        layout,
+        settings.layout(),
         settings.max_model_len,
         copy_bytes_per_s=1,
         hash_lag=int(settings.async_scheduling),
         semantics=settings.semantics,
+        max_in_flight_tokens=(1 + settings.async_scheduling) * settings.max_num_batched_tokens,
     )
     allocator = Paged(
         block_size=settings.block_size,

@@ -1,0 +1,86 @@
+"""Hybrid models: runs of k steps equal single steps, and the books agree at every event."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from support.cases import SCHEDULERS, streams
+
+import kvsim
+from kvsim.engine.engine import Engine
+from kvsim.engine.plan import Plan
+from kvsim.memory.ledger import check_sum
+from kvsim.request import Request
+from kvsim.scenario import Scenario
+from kvsim.simulation import Simulation
+
+MODELS = ["gpt-oss-20b", "jamba-v0.1"]  # windows of 128 tokens; a recurrent state
+RULES = [table for table in SCHEDULERS if table["kind"] != "vllm-v0"]  # which has no groups
+
+
+def scenario(model: str, scheduler: dict[str, Any], tokens: int, steps: int | None) -> Scenario:
+    return Scenario.from_table(
+        {
+            "model": {"name": model, "max_model_len": 1024},
+            "device": {"name": "a100-80gb"},
+            "memory": {"kv_cache_tokens": tokens},
+            "allocator": [{"kind": "paged"}],
+            "scheduler": scheduler,
+            "step_time": {"kind": "linear", "base_us": 8000, "prefill_token_us": 40},
+            **({} if steps is None else {"max_steps": steps}),
+        }
+    )
+
+
+def outcome(made: Scenario, requests: list[Request]) -> Any:
+    (run,) = kvsim.simulate(made, requests).runs
+    recorder = run.recorder
+    summary = {key: value for key, value in run.summary.items() if key != "wall_s"}
+    return summary, recorder.time_sum, recorder.step_sum, run.requests.to_dict("records")
+
+
+@pytest.mark.parametrize("scheduler", RULES, ids=lambda table: "-".join(map(str, table.values())))
+@pytest.mark.parametrize("model", MODELS)
+@settings(max_examples=3, deadline=None)
+@given(requests=streams())
+def test_runs_of_k_steps_equal_single_steps(
+    model: str, scheduler: dict[str, Any], requests: list[Request]
+) -> None:
+    single = outcome(scenario(model, scheduler, 1024, 1), requests)
+    assert outcome(scenario(model, scheduler, 1024, None), requests) == single
+    assert outcome(scenario(model, scheduler, 1024, 3), requests) == single
+
+
+class Auditor:
+    """Checks the books of an allocator at each event of a run."""
+
+    engine: Engine
+
+    def _audit(self) -> None:
+        allocator = self.engine.scheduler.allocator
+        allocator.check()
+        check_sum(self.engine.scheduler.usage(), allocator.capacity_bytes)
+
+    def planning(self, now_ps: int) -> None:
+        self._audit()
+
+    def planned(self, plan: Plan, now_ps: int) -> None:
+        self._audit()
+
+    def finished(self, plan: Plan, now_ps: int) -> None:
+        self._audit()
+
+    def idle(self, now_ps: int, *, stalled: bool) -> bool:
+        assert not stalled
+        return False
+
+
+@pytest.mark.parametrize("model", MODELS)
+@settings(max_examples=4, deadline=None)
+@given(requests=streams())
+def test_the_books_agree_at_every_event(model: str, requests: list[Request]) -> None:
+    for scheduler in RULES[:3]:
+        made = scenario(model, scheduler, 1024, None)
+        simulation = Simulation(made, requests)
+        run = simulation.run(made.allocator[0], "audited", observer=Auditor())
+        assert sum(run.summary["requests"].values()) == 2 * len(requests)
