@@ -38,8 +38,10 @@ def find_model(name: str, dtype: str | None) -> Model:
     return ModelOptions.parse({**where, "dtype": dtype}, "--model").build()
 
 
-def llama_shape(model: Model) -> Shape:
-    """The backend's shape of a model; InputError if it is no decoder that the backend computes."""
+def llama_shape(model: Model, where: str = "--model") -> Shape:
+    """The backend's shape of a model; InputError, naming `where` it was chosen, if it is no decoder
+    that the backend computes.
+    """
     layer = model.layers[0]
     mixer, feed_forward = layer.mixer, layer.feed_forward
     if (
@@ -53,7 +55,7 @@ def llama_shape(model: Model) -> Shape:
         raise InputError(
             "the backend computes Llama-shaped decoders only: equal layers of full attention and "
             "a gated feed-forward network",
-            where="--model",
+            where=where,
             value=model.name,
         )
     return Shape(

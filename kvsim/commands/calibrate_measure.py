@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kvsim.commands.torch_device import check_device
 from kvsim.errors import InputError
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def measure(
             where="--model" if model is None else "--out",
             remedy="kvsim calibrate --model M --out FILE.json, or kvsim calibrate fit SAMPLES",
         )
-    _check_device(device)
+    check_device(device)
     from kvsim.backend.calibrate import calibrate, find_model
     from kvsim.calibration.file import write_calibration
 
@@ -57,15 +58,6 @@ def measure(
         typer.echo(json.dumps(made.file.dump(), indent=1))
     else:
         _say(made, out)
-
-
-def _check_device(device: str) -> None:
-    try:
-        import torch
-    except ImportError:
-        raise InputError("torch is not installed", remedy="pip install 'kvsim[backend]'") from None
-    if device != "cpu" and not (device == "cuda" and torch.cuda.is_available()):
-        raise InputError("no such device here", where="--device", value=device, remedy="use cpu")
 
 
 class _Bar:

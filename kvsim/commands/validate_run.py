@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.table import Table
 
 
@@ -57,15 +58,15 @@ def run(
     if as_json:
         typer.echo(json.dumps(summary, indent=1))
         return
-    _print(summary, out)
+    _print(summary, comparison.run.meta.engine, out)
 
 
-def _print(summary: dict[str, Any], out: Path | None) -> None:
+def _print(summary: dict[str, Any], engine: str, out: Path | None) -> None:
     from rich.console import Console
 
     console = Console(highlight=False)
     run, fitted = summary["run"], summary["overhead_fitted_on_requests"]
-    console.print(f"{run['name']}: {run['model']} on {run['gpu']}, vLLM {run['vllm_version']}")
+    console.print(f"{run['name']}: {run['model']} on {run['gpu']}, {engine}")
     if fitted:
         console.print(
             f"{1e6 * summary['overhead_s']:.0f} us a step, fitted on {fitted} requests; "
@@ -73,6 +74,8 @@ def _print(summary: dict[str, Any], out: Path | None) -> None:
         )
     console.print(_latencies(summary))
     console.print(_curves(summary))
+    if "lock_step" in summary:
+        _print_steps(summary, console)
     outside = f"{100 * summary['steps_outside_domain']:.1f} %"
     console.print(
         f"{summary['steps']:,} steps, {outside} of them outside what was measured; "
@@ -80,6 +83,29 @@ def _print(summary: dict[str, Any], out: Path | None) -> None:
     )
     if out is not None:
         console.print(f"written to {out}")
+
+
+def _print_steps(summary: dict[str, Any], console: "Console") -> None:
+    from rich.table import Table
+
+    again, memory = summary["lock_step"], summary["memory"]
+    console.print(f"{again['equal']:,} of {again['steps']:,} steps decided as recorded")
+    if again["first_difference"]:
+        console.print("step {step}: {figure} {recorded} recorded, {simulated} simulated".format(
+            **again["first_difference"]))  # fmt: skip
+    times = summary["step_time_errors"]
+    if times:
+        table = Table(title="Relative errors of step times, %")
+        for column in ("step", "n", "mean", "p50", "p90", "bias"):
+            table.add_column(column, justify="left" if column == "step" else "right")
+        for kind, errors in times["by_kind"].items():
+            sizes = [f"{100 * errors[name]:.1f}" for name in ("mape", "p50", "p90")]
+            table.add_row(kind, f"{errors['n']:,}", *sizes, f"{100 * errors['bias']:+.1f}")
+        console.print(table)
+    console.print(
+        f"KV memory over time: {100 * memory['mean_absolute']:.1f} points apart on average, "
+        f"{100 * memory['largest']:.1f} at most"
+    )
 
 
 def _latencies(summary: dict[str, Any]) -> "Table":

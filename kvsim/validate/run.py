@@ -8,22 +8,47 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from kvsim.calibration.file import CalibrationFile
-from kvsim.calibration.identity import ModelIdentity
 from kvsim.step_time.calibrated import CalibratedTime
 from kvsim.units import PS_PER_S
 from kvsim.validate.run_curves import Curves, curves
 from kvsim.validate.run_errors import Latencies, recorded, relative, simulated
 from kvsim.validate.run_folder import ObservedRun
+from kvsim.validate.run_intervals import Interval, latency_intervals
+from kvsim.validate.run_memory import MemoryErrors, memory_errors, recorded_held
 from kvsim.validate.run_overhead import fit_overhead, parts
 from kvsim.validate.run_replay import Replay, replay
+from kvsim.validate.run_steps import LockStep, StepErrors, lock_step, step_errors
 from kvsim.version import VERSION
+
+
+class StepByStep(NamedTuple):
+    """What more can be compared where every step was recorded.
+
+    lock_step: the same decisions without time; times: of the steps so decided, None if there is
+    none. memory: the pool over time. intervals: of the errors of the mean latencies.
+    """
+
+    lock_step: LockStep
+    times: StepErrors | None
+    memory: MemoryErrors
+    intervals: dict[str, Interval]
+
+    def summary(self) -> dict[str, Any]:
+        """What `--json` prints besides."""
+        return {
+            "lock_step": self.lock_step.summary(),
+            "step_time_errors": self.times and self.times.summary(),
+            "memory": self.memory.summary(),
+            "mean_errors_95": self.intervals,
+        }
 
 
 class Comparison(NamedTuple):
     """One comparison.
 
     overhead_ps: the constant added to every step; fitted: on how many requests (0: it was not).
-    recorded, simulated: latencies of the others. curves: the whole run.
+    recorded, simulated: latencies of the others. curves: the whole run. steps: of a run that kvsim
+    itself recorded.
     """
 
     run: ObservedRun
@@ -34,17 +59,19 @@ class Comparison(NamedTuple):
     recorded: Latencies
     simulated: Latencies
     curves: Curves
+    steps: StepByStep | None = None
 
     def summary(self) -> dict[str, Any]:
         """What `--json` prints. Errors are signed fractions, times in seconds."""
         meta, steps = self.run.meta, self.replay.steps
+        told = self.steps.summary() if self.steps is not None else {}
         return {
             "kvsim": VERSION,
             "run": {
                 "name": self.run.name,
                 "model": meta.model,
                 "gpu": meta.gpu,
-                "vllm_version": meta.vllm_version,
+                **meta.told(),
                 "requests": len(self.run.rows),
                 "source": meta.source,
             },
@@ -64,6 +91,7 @@ class Comparison(NamedTuple):
             "steps": steps,
             "steps_outside_domain": self.replay.outside_domain / steps,
             "preemptions": self.replay.preemptions,
+            **told,
         }
 
 
@@ -78,7 +106,7 @@ def compare_run(
     """
     run = ObservedRun.read(folder)
     calibration.check_device(run.meta.gpu, "meta.json.gpu")
-    calibration.check_model(ModelIdentity.named(run.meta.model), "meta.json.model")
+    calibration.check_model(run.meta.model_identity(), "meta.json.model")
     calibration.check_tensor_parallel(
         run.meta.tensor_parallel_size, "meta.json.tensor_parallel_size"
     )
@@ -101,4 +129,19 @@ def compare_run(
         recorded=recorded(run, rest),
         simulated=simulated(run, found, rest),
         curves=curves(run, found.records),
+        steps=_step_by_step(run, found, CalibratedTime(calibration, overhead_ps), rest),
+    )
+
+
+def _step_by_step(
+    run: ObservedRun, found: Replay, step_time: CalibratedTime, rest: list[int]
+) -> StepByStep | None:
+    if run.steps is None:
+        return None
+    again = lock_step(run)
+    return StepByStep(
+        again,
+        step_errors(again, step_time) if again.shapes else None,
+        memory_errors(recorded_held(run), found.held),
+        latency_intervals(run, found, rest),
     )

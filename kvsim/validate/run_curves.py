@@ -6,9 +6,9 @@ of the engine's.
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kvsim.engine.record import EngineRecord
 from kvsim.units import PS_PER_S
 from kvsim.validate.run_folder import ObservedRun
-from kvsim.validate.run_replay import EngineRecord
 
 if TYPE_CHECKING:
     import numpy as np

@@ -4,61 +4,50 @@ meta.json        the engine's settings
 requests.csv     when each request came and was answered
 stream.jsonl     the same requests in Mooncake's fields, with ids of blocks of block_size tokens
 timeseries.csv   the engine's own log: running, waiting and KV usage, tick by tick
+steps.csv        every step, where `kvsim observe` recorded the run
 """
 
 import csv
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, Self, TypeVar
+from typing import Annotated, Any, NamedTuple, Self, TypeVar
 
-from pydantic import ConfigDict, Field, NonNegativeFloat, NonNegativeInt, PositiveInt
+from pydantic import (
+    BeforeValidator,
+    Field,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveInt,
+    model_validator,
+)
 
+from kvsim.backend.observe_rows import ObservedStep
 from kvsim.errors import InputError
 from kvsim.options import Options
-from kvsim.request import Request
+from kvsim.request import Request, TokenRuns
 from kvsim.units import ps_from_seconds
-from kvsim.workload.content import TokenIds, runs_of_blocks
+from kvsim.validate.run_meta import Meta, ObservedMeta, RunMeta, parse_meta
+from kvsim.workload.content import TokenIds, length_of, runs_of_blocks
 from kvsim.workload.traces.reader import read_trace
 
 Row = TypeVar("Row", bound=Options)
 
 
-class Meta(Options):
-    """The engine's settings, by vLLM's names; what else the file says is for the reader.
-
-    tick_seconds: between rows of the time series. clock_ahead_s: by how much the clock of the time
-    series is ahead of that of the requests; None: found from the two.
-    """
-
-    model_config = ConfigDict(extra="ignore")
-
-    model: str
-    gpu: str
-    vllm_version: str
-    tensor_parallel_size: PositiveInt = 1
-    max_num_seqs: PositiveInt
-    max_num_batched_tokens: PositiveInt
-    max_model_len: PositiveInt
-    block_size: PositiveInt
-    num_gpu_blocks: Annotated[int, Field(ge=2)]
-    enable_prefix_caching: bool
-    enable_chunked_prefill: bool = True
-    async_scheduling: bool
-    scheduler_reserve_full_isl: bool = True
-    long_prefill_token_threshold: NonNegativeInt = 0
-    policy: Literal["fcfs", "priority"] = "fcfs"
-    watermark: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    tick_seconds: Annotated[float, Field(gt=0)] = 1.0
-    clock_ahead_s: float | None = None
-    source: str = ""
+def _runs(text: object) -> object:
+    """`START+LENGTH ...` as pairs of numbers."""
+    if not isinstance(text, str):
+        return text
+    return tuple(tuple(map(int, run.split("+"))) for run in text.split())
 
 
 class ObservedRequest(Options):
     """One row of requests.csv, in seconds from the first arrival.
 
     queued_s: when the engine took it from its input queue (None: on arrival); scheduled_s: its
-    first admission, for the reader.
+    first admission, for the reader. max_tokens: the output length its client declared.
+    prompt_runs: the prompt's token ids, `START+LENGTH ...`, and output_start: the first one of its
+    output, where the recorder knew them; they go before the ids of blocks in stream.jsonl.
     """
 
     id: str
@@ -70,6 +59,15 @@ class ObservedRequest(Options):
     first_token_s: NonNegativeFloat
     last_token_s: NonNegativeFloat
     priority: int = 0
+    max_tokens: PositiveInt | None = None
+    prompt_runs: Annotated[TokenRuns | None, BeforeValidator(_runs)] = None
+    output_start: int | None = None
+
+    @model_validator(mode="after")
+    def _runs_are_the_prompt(self) -> Self:
+        if self.prompt_runs is not None and length_of(self.prompt_runs) != self.prompt_tokens:
+            raise ValueError("prompt_runs are not as long as prompt_tokens says")
+        return self
 
 
 class Tick(Options):
@@ -84,24 +82,32 @@ class Tick(Options):
 
 
 class ObservedRun(NamedTuple):
-    """A folder, read and checked. requests: as the simulator takes them, in the rows' order."""
+    """A folder, read and checked. requests: as the simulator takes them, in the rows' order.
+
+    steps: of a run that kvsim recorded, whose meta is then an ObservedMeta; None of others.
+    """
 
     name: str
-    meta: Meta
+    meta: Meta | ObservedMeta
     rows: tuple[ObservedRequest, ...]
     requests: tuple[Request, ...]
     ticks: tuple[Tick, ...]
+    steps: tuple[ObservedStep, ...] | None = None
 
     @classmethod
     def read(cls, folder: Path) -> Self:
-        """Read the four files; InputError names file, row and fault."""
+        """Read the files; InputError names file, row and fault."""
         if not folder.is_dir():
             raise InputError("no such folder", where=str(folder))
-        meta = Meta.parse(_json_object(folder / "meta.json"), str(folder / "meta.json"))
+        meta = parse_meta(_json_object(folder / "meta.json"), str(folder / "meta.json"))
         rows = tuple(_table(folder / "requests.csv", ObservedRequest))
         ticks = tuple(_table(folder / "timeseries.csv", Tick))
         _check_order(folder / "requests.csv", rows)
-        return cls(folder.name, meta, rows, _requests(folder / "stream.jsonl", meta, rows), ticks)
+        requests = _requests(folder / "stream.jsonl", meta, rows)
+        steps = None
+        if isinstance(meta, ObservedMeta):
+            steps = tuple(_table(folder / "steps.csv", ObservedStep))
+        return cls(folder.name, meta, rows, requests, ticks, steps)
 
 
 def _json_object(path: Path) -> dict[str, Any]:
@@ -148,7 +154,7 @@ def _check_order(path: Path, rows: tuple[ObservedRequest, ...]) -> None:
         latest = row.arrival_s
 
 
-def _requests(path: Path, meta: Meta, rows: tuple[ObservedRequest, ...]) -> tuple[Request, ...]:
+def _requests(path: Path, meta: RunMeta, rows: tuple[ObservedRequest, ...]) -> tuple[Request, ...]:
     trace = read_trace(path, format="mooncake", hash_block_tokens=meta.block_size)
     if len(trace.rows) != len(rows):
         raise InputError(
@@ -169,8 +175,8 @@ def _requests(path: Path, meta: Meta, rows: tuple[ObservedRequest, ...]) -> tupl
                 value=lengths,
                 limit=(row.prompt_tokens, row.output_tokens),
             )
-        runs = None
-        if content.hash_ids is not None:
+        runs = row.prompt_runs
+        if runs is None and content.hash_ids is not None:
             runs = runs_of_blocks(content.hash_ids, meta.block_size, row.prompt_tokens, private)
         requests.append(
             Request(
@@ -178,8 +184,10 @@ def _requests(path: Path, meta: Meta, rows: tuple[ObservedRequest, ...]) -> tupl
                 arrival_ps=ps_from_seconds(row.arrival_s),
                 prompt_tokens=row.prompt_tokens,
                 output_tokens=row.output_tokens,
+                max_tokens=row.max_tokens,
                 priority=row.priority,
                 prompt_runs=runs,
+                output_start=row.output_start,
             )
         )
     return tuple(requests)

@@ -1,7 +1,7 @@
 """The page of a comparison: both logs in one picture, and the errors in tables."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from kvsim.report.figure import GRID, INK, heading, style
 from kvsim.report.numbers import count, figures, plural, seconds
@@ -9,6 +9,7 @@ from kvsim.units import PS_PER_S
 from kvsim.validate.run import Comparison
 from kvsim.validate.run_curves import PHASES, SATURATED_USAGE
 from kvsim.validate.run_errors import relative
+from kvsim.validate.run_tables import Table, signed, step_tables
 from kvsim.version import VERSION
 
 if TYPE_CHECKING:
@@ -19,18 +20,9 @@ _LINES = (("#0072b2", "dot"), ("#d55e00", "solid"))  # nothing fitted, one const
 _PANELS = (
     ("running", "Sequences running", 1.0),
     ("waiting", "Requests waiting", 1.0),
-    ("kv_cache_usage", "KV blocks taken, %", 100.0),
+    ("kv_cache_usage", "KV memory taken, %", 100.0),
 )
 _NAMES = {"ttft_s": "time to first token", "tpot_s": "time per output token", "e2e_s": "end to end"}
-
-
-class Table(NamedTuple):
-    """A table of texts; the first cell of a row is its name."""
-
-    title: str
-    note: str
-    heads: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
 
 
 def make_page(comparisons: Sequence[Comparison]) -> str:
@@ -129,13 +121,10 @@ def _constant(comparison: Comparison) -> str:
 
 
 def _facts(comparison: Comparison) -> list[tuple[str, str]]:
-    meta, run = comparison.run.meta, comparison.run
+    run = comparison.run
     return [
         ("requests", count(len(run.rows))),
-        ("engine", f"vLLM {meta.vllm_version}"),
-        ("blocks", f"{count(meta.num_gpu_blocks)} of {meta.block_size} tokens"),
-        ("scheduling", "asynchronous" if meta.async_scheduling else "synchronous"),
-        ("prefix caching", "on" if meta.enable_prefix_caching else "off"),
+        *run.meta.facts(),
         ("step time", comparison.calibration.fit.label),
     ]
 
@@ -143,7 +132,7 @@ def _facts(comparison: Comparison) -> list[tuple[str, str]]:
 def _words(comparison: Comparison) -> str:
     errors = relative(comparison.simulated, comparison.recorded)
     means = [
-        f"{_NAMES[name]} {_signed(spread['mean'])}"
+        f"{_NAMES[name]} {signed(spread['mean'])}"
         for name, spread in errors.items()
         if isinstance(spread, dict)
     ]
@@ -159,12 +148,15 @@ def _words(comparison: Comparison) -> str:
         how = (
             f"With nothing fitted on the run, its {count(len(comparison.run.rows))} requests are at"
         )
-    return f"{how} {', '.join(means)} on average, and the makespan at {_signed(makespan)}."
+    return f"{how} {', '.join(means)} on average, and the makespan at {signed(makespan)}."
 
 
 def _tables(comparison: Comparison) -> list[Table]:
     which = _label(comparison).removeprefix("simulated, ")
-    return [_latency_table(comparison, which), _curve_table(comparison, which)]
+    tables = [_latency_table(comparison, which), _curve_table(comparison, which)]
+    if comparison.steps is not None:
+        tables += step_tables(comparison.steps, which)
+    return tables
 
 
 def _latency_table(comparison: Comparison, which: str) -> Table:
@@ -176,7 +168,7 @@ def _latency_table(comparison: Comparison, which: str) -> Table:
             error = error[key] if isinstance(error, dict) else error
             simulated = comparison.simulated[name][key]
             label = f"{_NAMES[name]}, {key}" if name in _NAMES else "makespan"
-            rows.append((label, _time(name, value), _time(name, simulated), _signed(error)))
+            rows.append((label, _time(name, value), _time(name, simulated), signed(error)))
     reported = plural(len(comparison.run.rows) - comparison.fitted, "request")
     note = f"Of {reported}" + (
         ", none of which the constant has seen." if comparison.fitted else "."
@@ -215,12 +207,6 @@ def _curve_table(comparison: Comparison, which: str) -> Table:
 def _time(name: str, value_s: float) -> str:
     """In one unit a row: milliseconds for gaps between tokens, seconds for all else."""
     return f"{figures(1e3 * value_s)} ms" if name == "tpot_s" else f"{figures(value_s)} s"
-
-
-def _signed(fraction: float) -> str:
-    """In per cent with its sign; what rounds to nothing has none."""
-    text = f"{100 * fraction:+.1f} %"
-    return "0.0 %" if text in ("+0.0 %", "-0.0 %") else text
 
 
 def _sentence(text: str) -> str:

@@ -25,8 +25,9 @@ from kvsim.step_time.calibrated import CalibratedTime
 from kvsim.units import PS_PER_S, PS_PER_US
 from kvsim.validate.run import compare_run
 from kvsim.validate.run_curves import clock_ahead
-from kvsim.validate.run_folder import Meta, ObservedRun
-from kvsim.validate.run_replay import replay, scheduler_options
+from kvsim.validate.run_folder import ObservedRun
+from kvsim.validate.run_meta import Meta
+from kvsim.validate.run_replay import replay
 
 META = {
     "model": "acme/Cool-1B",
@@ -166,16 +167,16 @@ def test_settings_are_those_recorded() -> None:
     def meta(**fields: object) -> dict[str, object]:
         return META | fields
 
-    options = scheduler_options(Meta.parse(meta(long_prefill_token_threshold=64), "meta"))
+    options = Meta.parse(meta(long_prefill_token_threshold=64), "meta").scheduler_options()
     assert (options.max_num_seqs, options.long_prefill_token_threshold) == (16, 64)
     assert options.depth == 2
     assert options.scheduler_reserve_full_isl
-    old = scheduler_options(
-        Meta.parse(meta(vllm_version="v0.11.2", async_scheduling=False), "meta")
-    )
+    old = Meta.parse(
+        meta(vllm_version="v0.11.2", async_scheduling=False), "meta"
+    ).scheduler_options()
     assert (old.rules, old.depth) == ("vllm-0.11", 1)
     with pytest.raises(InputError, match="not a version; got nightly"):
-        scheduler_options(Meta.parse(meta(vllm_version="nightly"), "meta"))
+        Meta.parse(meta(vllm_version="nightly"), "meta").scheduler_options()
 
 
 def test_another_model_or_device_is_refused(folder: Path, tmp_path: Path) -> None:

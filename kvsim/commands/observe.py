@@ -1,0 +1,89 @@
+"""`kvsim observe SCENARIO --out RUN`: a scenario served for real, in real time."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from kvsim.commands.torch_device import check_device
+
+if TYPE_CHECKING:
+    from kvsim.backend.observe_run import Observed
+
+
+def observe(
+    scenario: Annotated[
+        str, typer.Argument(metavar="SCENARIO", help="A TOML file, or the name of a recipe.")
+    ],
+    out: Annotated[
+        Path, typer.Option(metavar="RUN", help="The folder that `kvsim validate run` reads.")
+    ],
+    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    allocator: Annotated[
+        str | None,
+        typer.Option(metavar="LABEL", help="Which of the scenario's, if it has several."),
+    ] = None,
+    clock: Annotated[
+        str,
+        typer.Option(
+            help="wall, or cpu: CPU time of the engine's thread, waiting leapt over, for a "
+            "machine that others use as well."
+        ),
+    ] = "wall",
+    limit: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Only the first N requests.")
+    ] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="A.B=VALUE", help="Change one key; may be repeated."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a summary as JSON.")] = False,
+) -> None:
+    """Serve a scenario for real: a transformer in torch, kvsim's own scheduler and allocator."""
+    check_device(device)
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn
+
+    from kvsim.backend.observe_folder import write_observation
+    from kvsim.backend.observe_run import observe as observe_run
+    from kvsim.results.store import check_writable
+    from kvsim.scenario import Scenario
+
+    check_writable(out)
+    columns = ("observing", BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
+        task = bars.add_task("", total=None)
+        observed = observe_run(
+            Scenario.load(scenario, set_ or []),
+            device,
+            allocator=allocator,
+            clock=clock,
+            limit=limit,
+            progress=lambda left, total: bars.update(task, completed=left, total=total),
+        )
+    write_observation(out, observed.observation, observed.meta)
+    summary = _summary(observed)
+    if as_json:
+        typer.echo(json.dumps(summary, indent=1))
+        return
+    console = Console(highlight=False)
+    console.print("{model} on {gpu}, {allocator}, by the {clock}".format(**summary))
+    console.print("{requests} requests, {steps} steps, {makespan_s:.3f} s".format(**summary))
+    if summary["refused"]:
+        console.print(f"{summary['refused']} requests were refused (see meta.json)")
+    console.print(f"written to {out}")
+
+
+def _summary(observed: "Observed") -> dict[str, Any]:
+    observation, meta = observed
+    return {
+        **{name: meta[name] for name in ("kvsim", "model", "gpu", "clock")},
+        "allocator": meta["label"],
+        "requests": len(observation.recorder.finished),
+        "refused": len(observation.recorder.rejected),
+        "steps": len(observation.steps),
+        "preemptions": sum(step.preempted for step in observation.steps),
+        "makespan_s": observation.steps[-1].end_s,
+        "cpu_s": sum(step.cpu_s for step in observation.steps),
+    }

@@ -1,0 +1,56 @@
+"""Bootstrap intervals: how far an error would move had other requests, or steps, been drawn."""
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from kvsim.validate.run_folder import ObservedRun
+from kvsim.validate.run_replay import Replay
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+LEVEL = 0.95
+RESAMPLES = 1000
+Interval = tuple[float, float]
+
+
+def mean_interval(values: Sequence[float]) -> Interval:
+    """Of the mean of at least one value, drawn again with replacement."""
+    import numpy as np
+
+    data = np.asarray(values)
+    return _ends([float(data[drawn].mean()) for drawn in _draws(len(data))])
+
+
+def latency_intervals(run: ObservedRun, replay: Replay, which: list[int]) -> dict[str, Interval]:
+    """Of the relative errors of the mean ttft_s, tpot_s and e2e_s: requests drawn again, each with
+    its recorded and its simulated times.
+    """
+    from kvsim.validate.run_errors import recorded, relative, simulated
+
+    found: dict[str, list[float]] = {}
+    for drawn in _draws(len(which)):
+        sample = [which[at] for at in drawn]
+        errors = relative(simulated(run, replay, sample), recorded(run, sample))
+        for name, error in errors.items():
+            if isinstance(error, dict):
+                found.setdefault(name, []).append(error["mean"])
+    return {name: _ends(errors) for name, errors in found.items()}
+
+
+def _draws(count: int) -> "Iterator[NDArray[np.int64]]":
+    """The same draws for the same count."""
+    from numpy.random import PCG64, Generator
+
+    random = Generator(PCG64(count))
+    for _ in range(RESAMPLES):
+        yield random.integers(count, size=count)
+
+
+def _ends(values: list[float]) -> Interval:
+    import numpy as np
+
+    rest = (1.0 - LEVEL) / 2.0
+    low, high = np.quantile(values, [rest, 1.0 - rest]).tolist()
+    return low, high
