@@ -47,9 +47,16 @@ class Check(NamedTuple):
 
 
 def within(
-    source: str, quantity: str, span: tuple[float, float], simulated: float, unit: str
+    source: str,
+    quantity: str,
+    span: tuple[float, float],
+    simulated: float,
+    unit: str,
+    margin: float = 0.0,
 ) -> Check:
-    """A check that a figure lies in a published range: its middle, give or take half its width."""
+    """A check that a figure lies in a published range: its middle, give or take half its width and
+    the margin.
+    """
     low, high = span
     name = f"{quantity} (published as {low:g} to {high:g})"
-    return Check(source, name, (low + high) / 2, simulated, unit, (high - low) / 2)
+    return Check(source, name, (low + high) / 2, simulated, unit, (high - low) / 2 + margin)

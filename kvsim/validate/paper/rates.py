@@ -17,8 +17,8 @@ from kvsim.validate.paper.experiment import EXPERIMENT, SYSTEMS, Setting, stream
 SOURCE = "PagedAttention, section 6.2"
 OVER_ORACLE, OVER_MAX = (1.7, 2.7), (2.7, 8.0)
 LATENCY_S = 0.5
-DURATION_S = 1200.0
-SEARCHED_PER_S = (0.25, 4.0)
+DURATION_S = 2400.0
+SEARCHED_PER_S = (0.5, 2.6)
 PRECISION = 1.03
 
 
