@@ -7,9 +7,10 @@ from kvsim.backend.host import device_facts, software_facts
 from kvsim.backend.observe import Left, Observation, RealTimeEngine
 from kvsim.backend.observe_clock import run_clock
 from kvsim.backend.observe_memory import StoreMemory
-from kvsim.backend.observe_setup import Ready, choose_allocator, make_ready
+from kvsim.backend.observe_setup import choose_allocator, make_ready
 from kvsim.calibration.identity import ModelIdentity
 from kvsim.memory import ALLOCATORS
+from kvsim.memory.allocator import AllocatorOptions
 from kvsim.scenario import Scenario
 from kvsim.simulation import BLOCK_SIZE, Simulation
 from kvsim.version import VERSION
@@ -51,7 +52,6 @@ def observe(
     started = datetime.now(UTC)
     observation = engine.run(make_clock())
     ran = {
-        "label": label,
         "device": device,
         "clock": make_clock.name,
         "store": ready.store,
@@ -67,12 +67,14 @@ def observe(
             for request, _, reason in observation.recorder.rejected
         ],
     }
-    return Observed(observation, _settings(simulation, ready, str(before["name"])) | ran)
+    return Observed(observation, settings(simulation, options, label, str(before["name"])) | ran)
 
 
-def _settings(simulation: Simulation, ready: Ready, gpu: str) -> dict[str, Any]:
+def settings(
+    simulation: Simulation, options: AllocatorOptions, label: str, gpu: str
+) -> dict[str, Any]:
     """What a replay needs, under the names of `kvsim.validate.run_meta.ObservedMeta`."""
-    scenario, options = simulation.scenario, ready.options
+    scenario = simulation.scenario
     allocator = {
         "kind": ALLOCATORS.name_of(options),
         **options.model_dump(mode="json", exclude_none=True),
@@ -83,6 +85,7 @@ def _settings(simulation: Simulation, ready: Ready, gpu: str) -> dict[str, Any]:
         "model": simulation.model.name,
         "identity": ModelIdentity.of(simulation.model).model_dump(exclude_none=True),
         "gpu": gpu,
+        "label": label,
         "max_model_len": simulation.max_model_len,
         "block_size": getattr(options, "block_size", BLOCK_SIZE),
         "capacity_bytes": simulation.pool.capacity_bytes,

@@ -32,7 +32,6 @@ class Ready:
     """requests: those to serve. runner: warmed up, its store empty. store: what it is, in words."""
 
     requests: tuple[Request, ...]
-    options: AllocatorOptions
     scheduler: Scheduler
     runner: Runner
     spans: SpanMaker
@@ -79,7 +78,7 @@ def make_ready(
             "the device does not run the model on this pool", where=device, value=error
         ) from None
     spans = SpanMaker(shape.vocab, own_buffers=own_buffers)
-    return Ready(requests, options, scheduler, runner, spans, words)
+    return Ready(requests, scheduler, runner, spans, words)
 
 
 def _check(
