@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from kvsim.validate.run_errors import recorded_times, request_times, simulated_times
 from kvsim.validate.run_folder import ObservedRun
 from kvsim.validate.run_replay import Replay
 
@@ -25,18 +26,16 @@ def mean_interval(values: Sequence[float]) -> Interval:
 
 def latency_intervals(run: ObservedRun, replay: Replay, which: list[int]) -> dict[str, Interval]:
     """Of the relative errors of the mean ttft_s, tpot_s and e2e_s: requests drawn again, each with
-    its recorded and its simulated times.
+    its recorded and its simulated time.
     """
-    from kvsim.validate.run_errors import recorded, relative, simulated
-
-    found: dict[str, list[float]] = {}
-    for drawn in _draws(len(which)):
-        sample = [which[at] for at in drawn]
-        errors = relative(simulated(run, replay, sample), recorded(run, sample))
-        for name, error in errors.items():
-            if isinstance(error, dict):
-                found.setdefault(name, []).append(error["mean"])
-    return {name: _ends(errors) for name, errors in found.items()}
+    simulated = request_times(run, *simulated_times(replay), which)
+    found = {}
+    for name, own in request_times(run, *recorded_times(run), which).items():
+        if len(own):
+            its = simulated[name]
+            draws = _draws(len(own))
+            found[name] = _ends([float(its[at].mean() / own[at].mean()) - 1.0 for at in draws])
+    return found
 
 
 def _draws(count: int) -> "Iterator[NDArray[np.int64]]":
