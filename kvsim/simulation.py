@@ -161,7 +161,9 @@ class Simulation:
             "output_tokens_per_s": outputs / makespan_s if makespan_s else 0.0,
             "running_mean": recorder.running_sum / recorder.total_ps if recorder.total_ps else 0.0,
             **metrics.latencies(recorder),
-            "memory": metrics.memory(recorder, allocator.token_bytes),
+            "memory": metrics.memory(
+                recorder, allocator.token_bytes, shares=allocator.saved_bytes is not None
+            ),
             "prefix_cache": {
                 "query_tokens": allocator.query_tokens,
                 "hit_tokens": allocator.hit_tokens,

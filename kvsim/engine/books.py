@@ -14,6 +14,7 @@ class Books:
         self._scheduler = scheduler
         self._recorder = recorder
         self._usage = Usage()
+        self._saved_bytes = 0
         self._paused: dict[Sequence, int] = {}  # preempted, with the time of their last token
         self._held: dict[Sequence, int] = {}  # passed over, likewise
 
@@ -43,6 +44,7 @@ class Books:
     def open(self) -> None:
         """Time is about to pass: this is how the ledger stands."""
         self._usage = self._scheduler.usage()
+        self._saved_bytes = self._scheduler.allocator.saved_bytes or 0
 
     def idled(self, start_ps: int, end_ps: int) -> None:
         """Nothing ran between the two."""
@@ -82,13 +84,13 @@ class Books:
     ) -> None:
         """`plan` computed for `steps` steps from start_ps on, after its copies."""
         recorder, scheduler = self._recorder, self._scheduler
-        counts = len(scheduler.running), len(scheduler.waiting)
+        rest = len(scheduler.running), len(scheduler.waiting), self._saved_bytes
         recorder.tokens(plan.num_decode - plan.num_late, steps, first_ps, growth_ps)
         for stall_ps, usage in plan.stalls:
-            recorder.interval(start_ps, 0, stall_ps, 0, usage, None, *counts)
+            recorder.interval(start_ps, 0, stall_ps, 0, usage, None, *rest)
             start_ps += stall_ps
             first_ps -= stall_ps
-        recorder.interval(start_ps, steps, first_ps, growth_ps, self._usage, course, *counts)
+        recorder.interval(start_ps, steps, first_ps, growth_ps, self._usage, course, *rest)
         if plan.outside:
             recorder.outside_steps += steps
 

@@ -147,6 +147,13 @@ class Allocator(ABC):
         busy: as in `admit`.
         """
 
+    @property
+    def saved_bytes(self) -> int | None:
+        """What sequences hold together, counted for each but the first of them. It does not move
+        while the same sequences only decode; None for an allocator where it would.
+        """
+        return 0
+
     @abstractmethod
     def held_tokens(self, seq: Sequence) -> int:
         """Slots granted to `seq` now, valid or not."""

@@ -28,6 +28,7 @@ class BlockPool:
         self.num_free = num_blocks - 1
         self.num_cached_free = 0
         self.num_evicted = 0
+        self.num_shared = 0  # owners beyond the first, over all blocks
         self.version = 0  # changes whenever a lookup could answer differently
         self._blank: list[int] = []
         self._fresh = NULL_BLOCK + 1
@@ -99,6 +100,9 @@ class BlockPool:
         """
         back, extra_refs, shared = self._back, self._extra_refs, 0
         cached, blank = blocks[:num_cached], blocks[num_cached:]
+        if extra_refs and not extra_refs.keys().isdisjoint(blank):
+            blank = [block for block in blank if not self.drop(block)]
+            shared = len(blocks) - num_cached - len(blank)
         if self.blank_first:
             self._blank.extend(blank)
         else:
@@ -107,18 +111,25 @@ class BlockPool:
         if extra_refs.keys().isdisjoint(cached):
             back.update(dict.fromkeys(reversed(cached)))
         else:
-            for block in reversed(cached):
-                if block not in extra_refs:
-                    back[block] = None
-                    continue
-                shared += 1
-                extra_refs[block] -= 1
-                if not extra_refs[block]:
-                    del extra_refs[block]
+            cached = [block for block in reversed(cached) if not self.drop(block)]
+            back.update(dict.fromkeys(cached))
+            shared += num_cached - len(cached)
         self.version += 1
-        self.num_cached_free += len(cached) - shared
+        self.num_cached_free += len(cached)
         self.num_free += len(blocks) - shared
         return shared
+
+    def drop(self, block: int) -> bool:
+        """One of several owners gives `block` up; False if there is but one, who keeps it."""
+        others = self._extra_refs.get(block, 0)
+        if not others:
+            return False
+        self.num_shared -= 1
+        if others == 1:
+            del self._extra_refs[block]
+        else:
+            self._extra_refs[block] = others - 1
+        return True
 
     def share(self, blocks: Iterable[int]) -> int:
         """One more owner for each block; free ones leave the queue. Returns how many had one."""
@@ -131,7 +142,12 @@ class BlockPool:
             else:
                 self._extra_refs[block] = self._extra_refs.get(block, 0) + 1
                 in_use += 1
+        self.num_shared += in_use
         return in_use
+
+    def is_shared(self, block: int) -> bool:
+        """Whether `block` has several owners."""
+        return block in self._extra_refs
 
     def register(self, blocks: Sequence[int], keys: Sequence[int]) -> None:
         """Each block holds the content of its key from now on. Equal blocks are not merged."""
@@ -158,11 +174,6 @@ class BlockPool:
     def num_free_of(self, blocks: Sequence[int]) -> int:
         """How many of these blocks, which hold content, wait in the free queue."""
         return len(self._back.keys() & blocks) if blocks else 0
-
-    @property
-    def has_shared(self) -> bool:
-        """Whether any block has several owners."""
-        return bool(self._extra_refs)
 
     def check(self, tables: Iterable[Sequence[int]]) -> None:
         """Raise InvariantError unless every block is free or owned, never both, never lost."""

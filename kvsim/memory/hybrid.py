@@ -238,7 +238,7 @@ class HybridAllocator(PagedAllocator):
                 break
             fitting += 1
             spare -= taken
-            if not self.pool.has_shared:
+            if not self.pool.num_shared:
                 spare += given
         return fitting
 
@@ -255,7 +255,7 @@ class HybridAllocator(PagedAllocator):
         delicate = hits.num_blocks > 0 or (enough and most > self.pool.num_free)
         for taken, given in self._forecast(limit):
             spare -= taken
-            if not (enough and self.pool.has_shared):
+            if not (enough and self.pool.num_shared):
                 spare += given
             if (spare >= 0) != enough or (delicate and (taken or given)):
                 break
@@ -351,6 +351,10 @@ class HybridAllocator(PagedAllocator):
         self._hits_memo = None
 
     # --- the ledger ----------------------------------------------------------------------------
+
+    @property
+    def saved_bytes(self) -> int | None:
+        return None  # windows give shared blocks back
 
     def held_tokens(self, seq: Sequence) -> int:
         return seq.memory.count * self.block_size if seq.memory else 0

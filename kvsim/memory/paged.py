@@ -11,6 +11,7 @@ is a multiple of block_size: the decoders lie in `block_size` buckets by (n - j)
 
 from collections.abc import Iterator
 from operator import attrgetter
+from typing import Literal
 
 from pydantic import Field
 
@@ -33,6 +34,9 @@ class Paged(AllocatorOptions):
     block_size: tokens a block holds. enable_prefix_caching: keep finished blocks for later hits.
     watermark: share of the pool that must stay free when a request is admitted beside others;
         not given: the scheduler's version decides, 0.01 under vllm-v0 and 0 since.
+    sharing: how the n samples of a request share its prompt: "cache", through the prefix cache, or
+        "copy-on-write", forked from one block table (sharing.py); not given: the scheduler's
+        version decides, copy-on-write under vllm-v0 and the cache since.
     disable_hybrid_kv_cache_manager: layers with a window keep every token.
 
     Layers with a window or a recurrent state get block tables of their own (hybrid.py). A block
@@ -42,14 +46,29 @@ class Paged(AllocatorOptions):
     block_size: int = Field(16, ge=1, le=1 << 20)
     enable_prefix_caching: bool = True
     watermark: float | None = Field(None, ge=0.0, lt=1.0)
+    sharing: Literal["cache", "copy-on-write"] | None = None
     disable_hybrid_kv_cache_manager: bool = False
 
     def build(self, memory: MemorySpec) -> "PagedAllocator":
+        uniform = is_uniform(memory.layout, windows=not self.disable_hybrid_kv_cache_manager)
         if memory.semantics == "vllm-v0":
             from kvsim.memory.paged_v0 import PagedV0Allocator
+            from kvsim.memory.sharing import CopyOnWriteV0Allocator
 
-            return PagedV0Allocator(self, memory)
-        if not is_uniform(memory.layout, windows=not self.disable_hybrid_kv_cache_manager):
+            forks = self.sharing != "cache"
+            return CopyOnWriteV0Allocator(self, memory) if forks else PagedV0Allocator(self, memory)
+        if self.sharing == "copy-on-write":
+            from kvsim.memory.sharing import CopyOnWriteAllocator
+
+            if not uniform:
+                raise InputError(
+                    "block tables in several groups of layers are not forked",
+                    where="allocator.sharing",
+                    value=self.sharing,
+                    remedy="leave it out, or set disable_hybrid_kv_cache_manager = true",
+                )
+            return CopyOnWriteAllocator(self, memory)
+        if not uniform:
             from kvsim.memory.hybrid import HybridAllocator
 
             return HybridAllocator(self, memory)
@@ -171,7 +190,7 @@ class PagedAllocator(Allocator):
         self, seq: Sequence, num_tokens: int, *, cached_tokens: int, reserve_tokens: int, busy: bool
     ) -> bool:
         keys = self._keys_of(seq)
-        hits = self._hit_blocks(seq)[: cached_tokens // self.block_size]
+        hits = self._hit_blocks(seq)
         if self._blocks_needed(hits, reserve_tokens, busy=busy) > self.pool.num_free:
             return False
         table: Table = seq.memory if isinstance(seq.memory, Table) else Table(keys)
@@ -411,6 +430,10 @@ class PagedAllocator(Allocator):
             table.keys = [*table.keys, *self._content.private(missing)]
 
     # --- the ledger ----------------------------------------------------------------------------
+
+    @property
+    def saved_bytes(self) -> int | None:
+        return self.pool.num_shared * self._block_bytes
 
     def held_tokens(self, seq: Sequence) -> int:
         return len(seq.memory.blocks) * self.block_size if seq.memory else 0

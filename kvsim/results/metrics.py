@@ -45,8 +45,10 @@ def latencies(recorder: Recorder) -> dict[str, dict[str, float | None]]:
     }
 
 
-def memory(recorder: Recorder, token_bytes: int) -> dict[str, Any]:
-    """The ledger's means as fractions of the capacity, and its peaks."""
+def memory(recorder: Recorder, token_bytes: int, *, shares: bool) -> dict[str, Any]:
+    """The ledger's means as fractions of the capacity, and its peaks; what sharing saved, unless
+    the allocator did not follow it (shares).
+    """
     capacity = recorder.capacity_bytes
     return {
         "capacity_bytes": capacity,
@@ -55,7 +57,19 @@ def memory(recorder: Recorder, token_bytes: int) -> dict[str, Any]:
         "step_mean": _shares(recorder.step_sum, capacity * recorder.steps),
         "peak_used": recorder.peak_used / capacity,
         "peak_allocated": recorder.peak_allocated / capacity,
+        "sharing_savings": _savings(recorder) if shares else None,
     }
+
+
+def _savings(recorder: Recorder) -> float:
+    """1 - physical / logical: of what sequences hold, counted for each, how much they share."""
+    physical = sum(
+        total
+        for name, total in zip(CLASSES, recorder.time_sum, strict=True)
+        if name in ("used", "reserved", "overprovisioned", "rounding")
+    )
+    logical = physical + recorder.saved_sum
+    return recorder.saved_sum / logical if logical else 0.0
 
 
 def _shares(sums: list[int], whole: int) -> dict[str, float]:

@@ -25,7 +25,7 @@ class Recorder:
     """Books intervals, tokens and departures of one run.
 
     series: rows of SERIES_COLUMNS, flat. time_sum, step_sum: per class, bytes * ps and bytes *
-    steps. busy_ps, running_sum: time with steps, and sequences running * ps over it.
+    steps. running_sum: sequences running * ps. saved_sum: bytes saved by sharing * ps.
     outside_steps: steps whose time lies beyond what was measured.
     gaps: (sequences, steps, first_ps, growth_ps) of tokens that came step by step, flat;
     late_gaps: single gaps in ps.
@@ -38,6 +38,7 @@ class Recorder:
         self.step_sum = [0] * len(CLASSES)
         self.total_ps = 0
         self.running_sum = 0
+        self.saved_sum = 0
         self.steps = 0
         self.outside_steps = 0
         self.first_arrival_ps = -1
@@ -60,9 +61,11 @@ class Recorder:
         course: Course | None,
         num_running: int,
         num_waiting: int,
+        saved_bytes: int = 0,
     ) -> None:
         """From start_ps on, `steps` steps lasted first_ps, first_ps + growth_ps, ...; the ledger
         stood at `usage` in the first and moved by `course`. steps = 0: first_ps without a step.
+        saved_bytes: by sharing, all the while.
         """
         check_sum(usage, self.capacity_bytes)
         pairs = steps * (steps - 1) // 2
@@ -100,6 +103,7 @@ class Recorder:
         self.steps += steps
         self.total_ps += duration_ps
         self.running_sum += num_running * duration_ps
+        self.saved_sum += saved_bytes * duration_ps
         end_ps = start_ps + duration_ps
         if steps:
             self.end_ps = end_ps

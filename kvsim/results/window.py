@@ -42,15 +42,15 @@ class WindowRecorder(Recorder):
         course: Course | None,
         num_running: int,
         num_waiting: int,
+        saved_bytes: int = 0,
     ) -> None:
         last = start_ps + first_ps * (steps - 1) + growth_ps * ((steps - 1) * (steps - 2) // 2)
         inside = self.start_ps <= start_ps <= self.last_ps
         if steps > 1 and inside != (self.start_ps <= last <= self.last_ps):
             raise InvariantError("a run of steps crosses the edge of a window")
         before = self.step_sum.copy() if inside else []
-        super().interval(
-            start_ps, steps, first_ps, growth_ps, usage, course, num_running, num_waiting
-        )
+        counts = num_running, num_waiting, saved_bytes
+        super().interval(start_ps, steps, first_ps, growth_ps, usage, course, *counts)
         if inside:
             self.window_steps += steps
             self.window_running += num_running * steps
