@@ -46,7 +46,7 @@ class WindowRecorder(Recorder):
     ) -> None:
         last = start_ps + first_ps * (steps - 1) + growth_ps * ((steps - 1) * (steps - 2) // 2)
         inside = self.start_ps <= start_ps <= self.last_ps
-        if steps > 1 and inside != (self.start_ps <= last <= self.last_ps):
+        if start_ps < self.start_ps <= last or start_ps <= self.last_ps < last:
             raise InvariantError("a run of steps crosses the edge of a window")
         before = self.step_sum.copy() if inside else []
         counts = num_running, num_waiting, saved_bytes
