@@ -12,9 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
+import kvsim
 from kvsim.cli import app
 from kvsim.engine.arrivals import serve
 from kvsim.errors import InputError, InvariantError
+from kvsim.memory.beams import BeamFamily
 from kvsim.memory.ledger import CLASSES
 from kvsim.request import Request, Stream
 from kvsim.results.recorder import SERIES_COLUMNS, Recorder
@@ -180,6 +182,35 @@ def test_ancestors_over_all_choices_of_parents(n: int, forks: float) -> None:
     found = figure_15.ancestors(n, forks, steps)
     assert found[0] == n
     assert found[steps] == pytest.approx(mean(steps))
+
+
+def test_beams_by_chain_and_by_the_blocks_of_beams_that_fork() -> None:
+    prompt, output, n, forks, families = 20, 70, 4, 0.2, 600
+    generator, logical, physical = rng(3), 0, 0
+    for _ in range(families):
+        family = BeamFamily(prompt, 16)
+        family.step([0] * n)
+        for _ in range(output - 2):
+            own = generator.random(n) >= forks
+            others = generator.integers(n, size=n)
+            family.step(np.where(own, np.arange(n), others).tolist())
+        logical += family.logical_block_steps + 2 * n  # the prompt's iteration: two blocks,
+        physical += family.block_steps + 2  # all shared
+    found = figure_15.saved(
+        np.array([prompt]), np.array([output]), n, figure_15.ancestors(n, forks, output)
+    )
+    assert found == pytest.approx(1 - physical / logical, abs=0.003)
+
+
+def test_parallel_sampling_saves_the_same_in_the_simulation() -> None:
+    prompts, outputs = lengths.alpaca(lengths.ALPACA_ASSUMED)(200, rng())
+    pairs = zip(prompts.tolist(), outputs.tolist(), strict=True)
+    apart = [Request(f"r{i}", i * 10**14, p, o, n=4) for i, (p, o) in enumerate(pairs)]
+    tables = {**experiment.EXPERIMENT, **experiment.vllm()}
+    tables["step_time"] = {"kind": "linear", "base_us": 1000}  # so that time counts steps
+    (run,) = kvsim.simulate(tables, apart).runs
+    found = figure_15.saved(prompts, outputs, 4, figure_15.ancestors(4, 0.0, 0))
+    assert run.summary["memory"]["sharing_savings"] == pytest.approx(found, abs=0.003)
 
 
 def test_beams_fork_between_never_and_always() -> None:
