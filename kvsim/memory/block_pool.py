@@ -171,6 +171,11 @@ class BlockPool:
             blocks.append(block)
         return blocks
 
+    def has_spare(self, keys: Sequence[int]) -> bool:
+        """Whether some of these keys, all held, may be found in use once a free block goes."""
+        younger = self._younger.keys() & keys if self._younger else ()
+        return any(self._oldest[key] in self._back for key in younger)
+
     def num_free_of(self, blocks: Sequence[int]) -> int:
         """How many of these blocks, which hold content, wait in the free queue."""
         return len(self._back.keys() & blocks) if blocks else 0

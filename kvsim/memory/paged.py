@@ -390,15 +390,15 @@ class PagedAllocator(Allocator):
                 self._name_next(seq, known)
 
     def may_gain(self, head: Sequence) -> bool:
-        if not self._num_naming:
-            return False
-        hits, keys = len(self._hit_blocks(head)), self._keys_of(head)
-        if hits >= min(len(keys), (head.num_tokens - 1) // self.block_size):
-            return False
-        return any(
-            table.keys[table.registered] == keys[hits]
+        hits, keys = self._hit_blocks(head), self._keys_of(head)
+        if self.pool.has_spare(keys[: len(hits)]):
+            return True
+        most = min(len(keys), (head.num_tokens - 1) // self.block_size)
+        return self._num_naming > 0 and any(
+            table.keys[table.registered] == keys[table.registered]
             for bucket in self._naming
             for table in (seq.memory for seq in bucket)
+            if table.registered < most
         )
 
     # --- release -------------------------------------------------------------------------------
