@@ -1,7 +1,7 @@
-"""A decoder and a paged pool set up for measuring: any planned step, on any device."""
+"""A decoder and a pool set up for measuring: any planned step, on any device."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -12,13 +12,17 @@ from kvsim.backend.grid import StepPlan
 from kvsim.backend.runner import Runner
 from kvsim.backend.shape import Shape
 from kvsim.backend.step import Span
+from kvsim.backend.stores.contiguous import ContiguousStore
 from kvsim.backend.stores.paged import PagedStore
+
+StoreName = Literal["paged", "contiguous"]
 
 
 class Bench:
-    """One decoder, one pool of random content; blocks are dealt at random, no two spans share one.
+    """One decoder, one pool of random content. Blocks are dealt at random, no two spans share one;
+    contiguous spans stand side by side.
 
-    Block 0 is nobody's: padding rows of captured graphs write there.
+    Block 0 is nobody's: padding rows of captured graphs (of a paged store alone) write there.
     """
 
     def __init__(
@@ -32,15 +36,21 @@ class Bench:
         block_size: int,
         graphs: bool,
         seed: int,
+        store: StoreName = "paged",
     ) -> None:
         # A span may leave most of its last block empty.
         num_blocks = 1 + pool_tokens // block_size + most_spans
         self.shape = shape
         self.device = device
         self.max_context = max_context
-        self.graphs = graphs and device.startswith("cuda")
+        self.graphs = graphs and store == "paged" and device.startswith("cuda")
         self.decoder = Decoder(shape, device=device)
-        self.store = PagedStore(shape, num_blocks, block_size, device)
+        self.block_size = block_size
+        self.store: PagedStore | ContiguousStore
+        if store == "paged":
+            self.store = PagedStore(shape, num_blocks, block_size, device)
+        else:
+            self.store = ContiguousStore(shape, num_blocks * block_size, device)
         self.store.pool.fill(seed)
         self.runner = Runner(self.decoder, self.store)
         self._deal = 1 + Generator(PCG64(seed)).permutation(num_blocks - 1)
@@ -57,6 +67,7 @@ class Bench:
         if not self.device.startswith("cuda"):
             return lambda: self.runner.step(spans)
         if self.graphs and plan.kind == "decode":
+            assert isinstance(self.store, PagedStore)
             from kvsim.backend.graphs import DecodeGraph, capture_size
 
             size = capture_size(len(spans))
@@ -71,15 +82,16 @@ class Bench:
         return lambda: self.runner.run(prepared)
 
     def spans(self, plan: StepPlan) -> list[Span]:
-        """The plan's spans, each in blocks of its own; chunks first."""
-        size = self.store.block_size
+        """The plan's spans, each in a place of its own; chunks first."""
+        size = self.block_size
         shapes = [*plan.chunks, *((1, context - 1) for context in plan.contexts)]
         dealt, spans = 0, []
         for at, (new, prior) in enumerate(shapes):
             blocks = -(-(new + prior) // size)
             tokens = (np.arange(new) * 7919 + at) % self.shape.vocab
             table = self._deal[dealt : dealt + blocks]
-            spans.append(Span(str(at), tokens.tolist(), prior, table.tolist()))
+            slot = dealt * size
+            spans.append(Span(str(at), tokens.tolist(), prior, table.tolist(), slot))
             dealt += blocks
         return spans
 

@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from kvsim.backend.bench import StoreName
 from kvsim.backend.grid import DESIGNS, Limits, StepPlan, grid
 from kvsim.backend.held_out import held_out_steps
 from kvsim.backend.measure import Measured, Progress, Setup, measure
@@ -110,15 +111,18 @@ def calibrate(
     quick: bool = False,
     rounds: int | None = None,
     seed: int = 0,
+    store: StoreName = "paged",
     progress: Progress | None = None,
 ) -> Calibration:
     """Measure `model` on "cpu" or "cuda", fit the grid's steps, and hold out those of a trace.
 
     The log makes it resumable; remove it when the file is safe. rounds: instead of the design's.
+    store: where the cache lies.
     """
     limits, usual_rounds = DESIGNS[device, quick]
     plans = grid(limits) + trace_steps(limits, HELD_OUT // (1 + quick), seed)
-    setup = Setup(llama_shape(model), device, rounds=rounds or usual_rounds, seed=seed)
+    rounds = rounds or usual_rounds
+    setup = Setup(llama_shape(model), device, rounds=rounds, seed=seed, store=store)
     return fitted(model, measure(setup, plans, log_path, progress), seed)
 
 

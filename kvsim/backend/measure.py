@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from numpy.random import PCG64, Generator
 
-from kvsim.backend.bench import Bench
+from kvsim.backend.bench import Bench, StoreName
 from kvsim.backend.ceilings import ceilings
 from kvsim.backend.grid import StepPlan, most_tokens
 from kvsim.backend.host import device_facts, software_facts
@@ -36,8 +36,8 @@ Progress = Callable[[int, int], None]
 class Setup:
     """What is measured, and how often.
 
-    device: "cpu" or "cuda". graphs: decode steps of a GPU as CUDA graphs. rounds: passes over all
-    plans, each in an order of its own.
+    device: "cpu" or "cuda". graphs: decode steps of a GPU as CUDA graphs, on a paged store. rounds:
+    passes over all plans, each in an order of its own. store: where the cache lies.
     """
 
     shape: Shape
@@ -46,6 +46,7 @@ class Setup:
     graphs: bool = True
     rounds: int = 3
     seed: int = 0
+    store: StoreName = "paged"
 
     def as_dict(self) -> dict[str, Any]:
         """For a file."""
@@ -111,6 +112,7 @@ def _time_all(
         block_size=setup.block_size,
         graphs=setup.graphs,
         seed=setup.seed,
+        store=setup.store,
     )
     sentinel = _sentinel(plans)
     for count, (turn, plan) in enumerate(todo):
@@ -161,7 +163,7 @@ def _summary(
             }
         )
     watched = [timing.seconds for timing in log.sentinels]
-    graphs = setup.graphs and on_gpu
+    graphs = setup.graphs and setup.store == "paged" and on_gpu
     facts = {
         "device": before,
         "software": software_facts(setup.device),
@@ -169,7 +171,7 @@ def _summary(
         "backend": {
             "name": "kvsim",
             "attention": "triton" if on_gpu else "gather + SDPA",
-            "store": "paged",
+            "store": setup.store,
             "block_size": setup.block_size,
             "graphs": graphs,
         },

@@ -1,6 +1,7 @@
 """`kvsim calibrate --model M --device D --out FILE`: measure a model on this machine, and fit."""
 
 import json
+from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,6 +12,13 @@ from kvsim.errors import InputError
 
 if TYPE_CHECKING:
     from kvsim.backend.calibrate import Calibration
+
+
+class Store(Enum):
+    """Where the cache lies while steps are measured."""
+
+    PAGED = "paged"
+    CONTIGUOUS = "contiguous"
 
 
 def measure(
@@ -30,6 +38,9 @@ def measure(
         int | None, typer.Option(min=1, help="Passes over all steps.", show_default="by device")
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of weights, order and held-out steps.")] = 0,
+    store: Annotated[
+        Store, typer.Option(help="Blocks of one pool, or a contiguous buffer a sequence.")
+    ] = Store.PAGED,
     as_json: Annotated[bool, typer.Option("--json", help="Print the file's content.")] = False,
 ) -> None:
     """Measure steps of a model on this machine and fit step times to them; or fit samples."""
@@ -50,7 +61,14 @@ def measure(
     log_path = out.with_suffix(".log.jsonl")
     with _Bar() as bar:
         made = calibrate(
-            found, device, log_path, quick=quick, rounds=rounds, seed=seed, progress=bar.advance
+            found,
+            device,
+            log_path,
+            quick=quick,
+            rounds=rounds,
+            seed=seed,
+            store=store.value,
+            progress=bar.advance,
         )
     write_calibration(out, made.file)
     log_path.unlink()

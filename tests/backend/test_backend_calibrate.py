@@ -93,10 +93,12 @@ def test_the_command_measures_fits_and_leaves_one_file(tmp_path, monkeypatch):
     config, out = tmp_path / "config.json", tmp_path / "made" / "tiny.json"
     config.write_text(json.dumps(TINY))
     options = ["--model", str(config), "--device", "cpu", "--out", str(out), "--quick", "--json"]
+    options += ["--store", "contiguous"]
     done = CliRunner().invoke(app, ["calibrate", *options])
     assert done.exit_code == 0, (done.output, done.exception)
     found = json.loads(done.stdout)
     assert found["model"]["hidden_size"] == 16
+    assert found["measured"]["backend"]["store"] == "contiguous"
     assert found["measured"]["method"]["clock"] == "thread CPU time"
     assert found["measured"]["method"]["held_out_of_a_simulated_trace"]
     assert [item.name for item in out.parent.iterdir()] == ["tiny.json"]

@@ -56,7 +56,8 @@ def test_a_grid_measures_both_edges_of_the_gemm_tiles():
         assert {edge for tile in range(64, 769, 64) for edge in (tile, tile + 1)} <= alone
 
 
-def test_a_bench_deals_every_span_blocks_of_its_own():
+@pytest.mark.parametrize("store", ["paged", "contiguous"])
+def test_a_bench_deals_every_span_a_place_of_its_own(store):
     bench = Bench(
         SHAPE,
         "cpu",
@@ -66,9 +67,13 @@ def test_a_bench_deals_every_span_blocks_of_its_own():
         block_size=4,
         graphs=False,
         seed=0,
+        store=store,
     )
     for plan in PLANS:
         spans = bench.spans(plan)
+        slots = [slot for span in spans for slot in range(span.slot, span.slot + span.context)]
+        assert len(set(slots)) == len(slots)
+        assert max(slots) < bench.store.pool.num_slots
         blocks = [block for span in spans for block in span.blocks]
         assert len(set(blocks)) == len(blocks)
         assert 0 not in blocks
