@@ -8,6 +8,7 @@ from typing import Any
 
 from kvsim.engine.arrivals import serve
 from kvsim.engine.observer import Observer
+from kvsim.engine.swap import Link
 from kvsim.errors import InputError
 from kvsim.memory import ALLOCATORS
 from kvsim.memory.allocator import AllocatorOptions, MemorySpec
@@ -18,7 +19,7 @@ from kvsim.results.recorder import Recorder
 from kvsim.results.result import Result, Run
 from kvsim.scenario import Scenario
 from kvsim.step_time.options import Hardware
-from kvsim.units import seconds_from_ps
+from kvsim.units import PS_PER_US, seconds_from_ps
 from kvsim.version import VERSION
 
 Progress = Callable[[str, int, int], None]
@@ -130,7 +131,7 @@ class Simulation:
         began = time.perf_counter()
         scenario, stream = self.scenario, self.stream
         allocator = options.build(self.memory_spec())
-        scheduler = scenario.scheduler.build(allocator, self.max_model_len)
+        scheduler = scenario.scheduler.start(allocator, self.max_model_len)
         recorder = Recorder(allocator.capacity_bytes)
         serve(
             stream,
@@ -141,6 +142,7 @@ class Simulation:
             max_steps=scenario.max_steps,
             progress=progress and partial(progress, label),
             observer=observer,
+            host_link=self._host_link(),
         )
         kind = ALLOCATORS.name_of(options)
         refused = len(recorder.rejected)
@@ -170,12 +172,16 @@ class Simulation:
             },
             "copied_bytes": allocator.copied_bytes,
             "recomputed_tokens": scheduler.recomputed_tokens,
-            "swapped_bytes": 0,
+            "swapped_bytes": scheduler.swapped_bytes,
             "steps": recorder.steps,
             "outside_domain_steps": recorder.outside_steps,
             "wall_s": time.perf_counter() - began,
         }
         return Run(label, kind, summary, recorder)
+
+    def _host_link(self) -> Link:
+        latency_us = self.scenario.scheduler.swap_latency_us or 0.0
+        return Link(self.device.host_bytes_per_s, round(latency_us * PS_PER_US))
 
     def resolved(self) -> dict[str, Any]:
         """The scenario with every default written out, and where its inputs came from."""

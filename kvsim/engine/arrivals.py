@@ -7,6 +7,7 @@ import simpy
 from kvsim.engine.engine import Engine
 from kvsim.engine.observer import Observer
 from kvsim.engine.scheduler import Scheduler
+from kvsim.engine.swap import Link
 from kvsim.errors import InvariantError
 from kvsim.request import Request, Stream
 from kvsim.results.recorder import Recorder
@@ -69,6 +70,7 @@ def serve(
     max_steps: int | None = None,
     progress: Left | None = None,
     observer: Observer | None = None,
+    host_link: Link | None = None,
 ) -> None:
     """One engine serves the whole stream; afterwards everyone has left and the pool is empty."""
     env = simpy.Environment()
@@ -82,6 +84,7 @@ def serve(
         max_steps=max_steps,
         on_left=arrivals.left,
         observer=observer,
+        host_link=host_link,
     )
     env.run()
     if arrivals.missing:

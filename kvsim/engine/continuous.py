@@ -207,7 +207,7 @@ class ContinuousScheduler(Scheduler):
             seq = self.waiting.head
             if seq is None:
                 break
-            cached = self.allocator.cached_tokens(seq)
+            cached = self._kept_tokens(seq)
             new_tokens = seq.num_tokens - cached
             if 0 < threshold < new_tokens:
                 new_tokens = threshold

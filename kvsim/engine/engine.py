@@ -16,6 +16,7 @@ from kvsim.engine.intake import Intake
 from kvsim.engine.observer import NoObserver, Observer
 from kvsim.engine.plan import Plan
 from kvsim.engine.scheduler import UNBOUNDED, Scheduler
+from kvsim.engine.swap import Link
 from kvsim.request import Request
 from kvsim.results.recorder import Recorder
 from kvsim.step_time.form import Measured, StepTime
@@ -37,7 +38,7 @@ class Engine:
     """One engine replica: a scheduler, its allocator, and a clock in integer picoseconds.
 
     depth: steps in flight. max_steps: most steps one plan may stand for; 1 gives the step-by-step
-    run. on_left, refuse: see Intake.
+    run. on_left, refuse: see Intake. host_link: for what is swapped.
     """
 
     def __init__(
@@ -52,12 +53,14 @@ class Engine:
         on_left: Callable[[Request], None] = lambda request: None,
         observer: Observer | None = None,
         refuse: bool = True,
+        host_link: Link | None = None,
     ) -> None:
         self.env = env
         self.scheduler = scheduler
         self._step_time = step_time
         self._measured = step_time if isinstance(step_time, Measured) else None
         self._behind = depth - 1
+        self._host_link = host_link
         self._max_steps = UNBOUNDED if max_steps is None else max_steps
         self._intake = Intake(scheduler, recorder, on_left, refuse=refuse)
         self._books = Books(scheduler, recorder)
@@ -105,12 +108,22 @@ class Engine:
             if seq.first_scheduled_ps < 0:
                 seq.first_scheduled_ps = now
         plan.start_ps = self._in_flight[-1].end_ps if self._in_flight else now
+        self._copy(plan)
         if not plan.empty:
             shape = plan.shape()
             plan.first_ps = plan.stall_ps + self._step_time.step_ps(shape)
             plan.outside = self._measured is not None and self._measured.outside_domain(shape)
         self._observer.planned(plan, now)
         return plan
+
+    def _copy(self, plan: Plan) -> None:
+        """The plan's copies over the host link take their turns; it starts after the last."""
+        at_ps = plan.start_ps
+        for num_bytes, usage in plan.copies:
+            assert self._host_link is not None
+            copy_ps = self._host_link.copy_ps(at_ps, num_bytes)
+            at_ps += copy_ps
+            plan.stalls.append((copy_ps, usage))
 
     def _wait(self, plan: Plan) -> Generator[simpy.Event, None, int]:
         """Let time pass until the plan, repeated as long as nothing changes, must be committed.

@@ -1,6 +1,7 @@
 """A plan: one engine step as the scheduler decided it, which may then repeat."""
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from kvsim.memory.ledger import Usage
 from kvsim.sequence import Sequence
@@ -22,6 +23,13 @@ class ScheduledChunk:
     is_decode: bool
 
 
+class HostCopy(NamedTuple):
+    """Content on its way to host memory or back before the step; usage: the ledger meanwhile."""
+
+    num_bytes: int
+    usage: Usage
+
+
 @dataclass(slots=True)
 class Plan:
     """What one step does; with `steps` > 1 it does so that many times, only decoding.
@@ -30,6 +38,7 @@ class Plan:
     attend to in the first step. held: members passed over, because the budget ran out.
     late: sequences whose token in this step follows a pause (resumed, or passed over before), with
     the time of the token before; num_late of them are members of the batch.
+    copies: over the host link, which the engine turns into stalls.
     stalls: (ps, ledger) of copies that must end before the step can start.
     outside: its time is extrapolated from what was measured.
     finishing: sequences whose last token this plan's last step samples.
@@ -44,6 +53,7 @@ class Plan:
     held: list[Sequence] = field(default_factory=list)
     late: dict[Sequence, int] = field(default_factory=dict)
     num_late: int = 0
+    copies: list[HostCopy] = field(default_factory=list)
     stalls: list[tuple[int, Usage]] = field(default_factory=list)
     finishing: list[Sequence] = field(default_factory=list)
     steps: int = 1

@@ -7,21 +7,44 @@ finish(plan)        its outputs have returned: sequences that are done give thei
 """
 
 from abc import ABC, abstractmethod
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
 
 from kvsim.engine.batch import DecodeBatch
-from kvsim.engine.plan import Plan, ScheduledChunk
+from kvsim.engine.plan import HostCopy, Plan, ScheduledChunk
+from kvsim.engine.swap import SwapSpace
 from kvsim.engine.waiting import FcfsQueue, WaitingQueue
+from kvsim.errors import InputError
 from kvsim.memory.allocator import Allocator, Refusal
 from kvsim.memory.ledger import Course, Usage
 from kvsim.options import Options
 from kvsim.request import Request
 from kvsim.sequence import Sequence
+from kvsim.units import GIB
 
 UNBOUNDED = 1 << 62
+DEFAULT_SWAP_GIB = 4.0  # vLLM v0's
 
 
 class SchedulerOptions(Options):
-    """Options of one scheduler kind; its fields are the keys beside `kind` in `[scheduler]`."""
+    """Options of one scheduler kind; its fields are the keys beside `kind` in `[scheduler]`.
+
+    preemption_mode: a preempted sequence computes again what it had ("recompute"), or that goes to
+        host memory and comes back ("swap"). swap_space_gib: of host memory; 4 unless given.
+        swap_latency_us: before each copy; 0 unless given. Both belong to "swap".
+    """
+
+    preemption_mode: Literal["recompute", "swap"] = "recompute"
+    swap_space_gib: float | None = Field(None, gt=0)
+    swap_latency_us: float | None = Field(None, ge=0)
+
+    @model_validator(mode="after")
+    def _swap_options_belong_to_swap(self) -> Self:
+        for key in ("swap_space_gib", "swap_latency_us"):
+            if self.preemption_mode != "swap" and getattr(self, key) is not None:
+                raise ValueError(f'{key} changes nothing unless preemption_mode = "swap"')
+        return self
 
     @property
     def depth(self) -> int:
@@ -42,6 +65,21 @@ class SchedulerOptions(Options):
         """A scheduler over this allocator, nothing running."""
         raise NotImplementedError(type(self).__name__)  # every registered kind overrides this
 
+    def start(self, allocator: Allocator, max_model_len: int) -> "Scheduler":
+        """The same, with its swap space; InputError if what `allocator` keeps cannot be swapped."""
+        scheduler = self.build(allocator, max_model_len)
+        if self.preemption_mode == "swap":
+            if not allocator.swappable:
+                raise InputError(
+                    "layers with a window or a state are not swapped",
+                    where="scheduler.preemption_mode",
+                    value=self.preemption_mode,
+                    remedy="recompute, or set disable_hybrid_kv_cache_manager = true",
+                )
+            gib = DEFAULT_SWAP_GIB if self.swap_space_gib is None else self.swap_space_gib
+            scheduler.swap_space = SwapSpace(int(gib * GIB))
+        return scheduler
+
 
 class Scheduler(ABC):
     """Waiting and running sequences over one allocator.
@@ -60,6 +98,7 @@ class Scheduler(ABC):
         self.batch = DecodeBatch()
         self.num_preemptions = 0
         self.recomputed_tokens = 0
+        self.swap_space: SwapSpace | None = None
         self._orders = 0
         self._stepped = False  # the decoders of this step have taken their slots
 
@@ -77,11 +116,24 @@ class Scheduler(ABC):
         self.waiting.add(seq)
         return self.waiting.head is not before or not self.running
 
+    @property
+    def swapped_bytes(self) -> int:
+        """Moved to host memory and back so far."""
+        return self.swap_space.swapped_bytes if self.swap_space else 0
+
     # --- building blocks of a plan --------------------------------------------------------------
+
+    def _kept_tokens(self, seq: Sequence) -> int:
+        """Leading tokens of a waiting sequence that need no computing: cached or swapped out."""
+        cached = self.allocator.cached_tokens(seq)
+        return max(cached, self.swap_space.tokens(seq)) if self.swap_space else cached
 
     def _start(self, seq: Sequence, plan: Plan, cached_tokens: int, new_tokens: int) -> None:
         """An admitted sequence (the head of `waiting`, its memory taken) runs its first chunk."""
         self.waiting.pop()
+        num_bytes = self.swap_space.take(seq) if self.swap_space else 0
+        if num_bytes:
+            plan.copies.append(HostCopy(num_bytes, self.usage()))
         seq.order = self._orders = self._orders + 1
         self.running[seq] = None
         resumed = seq.num_preemptions > 0
@@ -133,11 +185,19 @@ class Scheduler(ABC):
                 victim.num_computed -= chunk.new_tokens
                 del plan.chunks[index]
                 break
+        if self.swap_space:
+            self._swap_out(victim, plan, self.swap_space)
         self.allocator.release(victim)
         victim.num_preemptions += 1
         self.num_preemptions += 1
         plan.preempted.append(victim)
         self.waiting.put_back(victim)
+
+    def _swap_out(self, victim: Sequence, plan: Plan, space: SwapSpace) -> None:
+        """What `victim` computed goes to host memory, if there is room."""
+        num_bytes = self.allocator.sequence_bytes(victim.num_computed)
+        if space.put(victim, victim.num_computed, num_bytes):
+            plan.copies.append(HostCopy(num_bytes, self.usage()))
 
     def _step_decoders(self, plan: Plan, held: list[Sequence]) -> None:
         """All members of the batch but `held` take one slot in this plan."""
@@ -212,6 +272,8 @@ class Scheduler(ABC):
         plan.finishing.sort(key=lambda seq: seq.order)
         for seq in plan.finishing:
             seq.finished = True
+            if self.swap_space:
+                self.swap_space.drop(seq)
             if seq in self.running:
                 del self.running[seq]
                 self.allocator.release(seq)

@@ -40,6 +40,11 @@ class VllmV0Scheduler(WholePromptScheduler):
 
     def schedule(self) -> Plan:
         plan = Plan()
+        if self._head_is_swapped():  # it decodes with the others, and no prompt starts before
+            self._decode(plan)
+            if not plan.preempted:
+                self._admit(plan, self._max_num_batched_tokens, only_swapped=True)
+            return self._settle(plan)
         decoders = [seq for seq in self.running if seq.decoding] if self.waiting else []
         self._admit(plan, self._max_num_batched_tokens)
         if plan.chunks:

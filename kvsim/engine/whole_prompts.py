@@ -46,13 +46,17 @@ class WholePromptScheduler(Scheduler):
 
     # --- building blocks of a plan --------------------------------------------------------------
 
-    def _admit(self, plan: Plan, budget: int) -> None:
+    def _head_is_swapped(self) -> bool:
+        head = self.waiting.head
+        return head is not None and self.swap_space is not None and self.swap_space.holds(head)
+
+    def _admit(self, plan: Plan, budget: int, *, only_swapped: bool = False) -> None:
         """Start the head of the queue with its whole prompt, and the next, while they fit."""
         while len(self.running) < self._max_num_seqs:
             seq = self.waiting.head
-            if seq is None:
+            if seq is None or (only_swapped and not self._head_is_swapped()):
                 break
-            cached = self.allocator.cached_tokens(seq)
+            cached = self._kept_tokens(seq)
             new_tokens = seq.num_tokens - cached
             alone = bool(seq.num_preemptions) and not plan.chunks
             if new_tokens > budget and not alone:

@@ -66,12 +66,14 @@ class Allocator(ABC):
     """One pool and the way it is handed out. Units: slots (tokens) in calls, bytes in the ledger.
 
     token_bytes: what one slot costs, all layers together.
+    swappable: whether a sequence's slots can come back from elsewhere, all of them at once.
     copied_bytes: device bytes copied so far (payload, counted once).
     hit_tokens, query_tokens: prefix-cache totals (0 without one).
     """
 
     capacity_bytes: int
     token_bytes: int
+    swappable: bool = True
     copied_bytes: int = 0
     query_tokens: int = 0
     hit_tokens: int = 0
@@ -146,6 +148,10 @@ class Allocator(ABC):
         """The ledger now. head: the first waiting sequence, whose need splits the free bytes;
         busy: as in `admit`.
         """
+
+    def sequence_bytes(self, tokens: int) -> int:
+        """Content of a sequence with so many valid slots."""
+        return self.token_bytes * tokens
 
     @property
     def saved_bytes(self) -> int | None:

@@ -225,6 +225,9 @@ class Contiguous(Allocator):
         buffer: Buffer | None = seq.memory
         return buffer.asked if buffer else 0
 
+    def sequence_bytes(self, tokens: int) -> int:
+        return self._whole.bytes(tokens)
+
     def _transient_bytes(self) -> int:
         """Bytes of an old buffer whose content is on its way into a grown one."""
         return 0

@@ -34,6 +34,8 @@ _order = attrgetter("order")
 class HybridAllocator(PagedAllocator):
     """Several block tables a sequence on one pool."""
 
+    swappable = False  # windows would need blocks for what they gave back
+
     def __init__(self, options: Paged, memory: MemorySpec) -> None:
         grouping = group_layers(memory.layout, options.block_size, memory.semantics)
         recurrent = any(group.state_bytes for group in grouping.groups)

@@ -36,6 +36,22 @@ class PagedV0Allocator(PagedAllocator):
     def _blocks_needed(self, hits: list[int], tokens: int, *, busy: bool) -> int:
         return super()._blocks_needed(hits, tokens, busy=True)
 
+    def admit(
+        self, seq: Sequence, num_tokens: int, *, cached_tokens: int, reserve_tokens: int, busy: bool
+    ) -> bool:
+        """As promised; what comes back from host memory takes its blocks and one more."""
+        if cached_tokens > self.cached_tokens(seq):
+            need = ceil_div(cached_tokens, self.block_size) + 1 + self._watermark_blocks
+            if need > self.pool.num_free:
+                return False
+        return super().admit(
+            seq,
+            num_tokens,
+            cached_tokens=cached_tokens,
+            reserve_tokens=reserve_tokens,
+            busy=busy,
+        )
+
     def extend(self, seq: Sequence, num_tokens: int) -> bool:
         if seq.decoding and not self.pool.num_free:
             return False

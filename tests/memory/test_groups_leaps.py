@@ -15,7 +15,8 @@ from kvsim.scenario import Scenario
 from kvsim.simulation import Simulation
 
 MODELS = ["gpt-oss-20b", "jamba-v0.1"]  # windows of 128 tokens; a recurrent state
-RULES = [table for table in SCHEDULERS if table["kind"] != "vllm-v0"]  # which has no groups
+# vLLM v0 has no groups, and what groups keep is not swapped.
+RULES = [t for t in SCHEDULERS if t["kind"] != "vllm-v0" and "preemption_mode" not in t]
 
 
 def scenario(model: str, scheduler: dict[str, Any], tokens: int, steps: int | None) -> Scenario:
