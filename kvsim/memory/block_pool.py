@@ -180,13 +180,17 @@ class BlockPool:
         """How many of these blocks, which hold content, wait in the free queue."""
         return len(self._back.keys() & blocks) if blocks else 0
 
+    def free_queue(self) -> list[int]:
+        """The free blocks, in the order in which they go out."""
+        return [*reversed(self._blank), *range(self._fresh, self.num_blocks), *self._back]
+
     def check(self, tables: Iterable[Sequence[int]]) -> None:
         """Raise InvariantError unless every block is free or owned, never both, never lost."""
         owners: dict[int, int] = {}
         for table in tables:
             for block in table:
                 owners[block] = owners.get(block, 0) + 1
-        free = [*self._blank, *range(self._fresh, self.num_blocks), *self._back]
+        free = self.free_queue()
         if len(free) != self.num_free or len(set(free)) != len(free):
             raise InvariantError(f"free queue holds {len(free)} blocks, counted {self.num_free}")
         if NULL_BLOCK in owners or NULL_BLOCK in free:
