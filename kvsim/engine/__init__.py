@@ -9,6 +9,7 @@ SCHEDULERS: Registry[SchedulerOptions] = Registry(
         "continuous": "kvsim.engine.continuous:Continuous",
         "orca": "kvsim.engine.orca:Orca",
         "vllm-v0": "kvsim.engine.vllm_v0:VllmV0",
+        "trt-llm": "kvsim.engine.trt_llm:TrtLlm",
         "static": "kvsim.engine.static_batching:StaticBatching",
     },
 )

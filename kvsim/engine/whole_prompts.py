@@ -46,6 +46,10 @@ class WholePromptScheduler(Scheduler):
 
     # --- building blocks of a plan --------------------------------------------------------------
 
+    def _reserve_tokens(self, seq: Sequence) -> int:
+        """How many slots must fit for `seq` to start."""
+        return seq.num_tokens
+
     def _head_is_swapped(self) -> bool:
         head = self.waiting.head
         return head is not None and self.swap_space is not None and self.swap_space.holds(head)
@@ -65,7 +69,7 @@ class WholePromptScheduler(Scheduler):
                 seq,
                 seq.num_tokens,
                 cached_tokens=cached,
-                reserve_tokens=seq.num_tokens,
+                reserve_tokens=self._reserve_tokens(seq),
                 busy=bool(self.running),
             ):
                 break

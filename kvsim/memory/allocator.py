@@ -164,6 +164,10 @@ class Allocator(ABC):
     def held_tokens(self, seq: Sequence) -> int:
         """Slots granted to `seq` now, valid or not."""
 
+    def missing_tokens(self, seq: Sequence, tokens: int) -> int:
+        """Slots that must yet be granted for `seq` to hold `tokens`, by whole blocks."""
+        return max(0, tokens - self.held_tokens(seq))
+
     def spare_steps(self, head: Sequence, limit: int, *, busy: bool) -> int:
         """For how many `advance(1)` the split of free bytes by `head` stays what it is, at most
         `limit`; a pool that decoding does not shrink keeps it for ever.

@@ -431,6 +431,10 @@ class PagedAllocator(Allocator):
 
     # --- the ledger ----------------------------------------------------------------------------
 
+    def missing_tokens(self, seq: Sequence, tokens: int) -> int:
+        blocks = ceil_div(tokens - self.held_tokens(seq), self.block_size)
+        return max(0, blocks) * self.block_size
+
     @property
     def saved_bytes(self) -> int | None:
         return self.pool.num_shared * self._block_bytes

@@ -28,6 +28,8 @@ SCHEDULERS: list[dict[str, Any]] = [
     {"kind": "orca", "max_num_seqs": 8, "max_num_batched_tokens": 500},
     {"kind": "vllm-v0", "max_num_seqs": 8, "max_num_batched_tokens": 500},
     {"kind": "static", "max_num_seqs": 6},
+    {"kind": "trt-llm", "max_num_seqs": 8, "max_num_batched_tokens": 500},
+    {"kind": "trt-llm", "capacity_scheduler_policy": "max-utilization", "max_num_seqs": 8},
     {"kind": "continuous", "max_num_seqs": 8, "preemption_mode": "swap", "swap_latency_us": 20},
     {"kind": "vllm-v0", "max_num_seqs": 8, "preemption_mode": "swap", "swap_space_gib": 0.2},
 ]
