@@ -11,6 +11,7 @@ from kvsim.commands import (
     calibrate_measure,
     compare,
     convert,
+    export,
     memory,
     observe,
     options,
@@ -43,6 +44,7 @@ app.add_typer(traces.app, name="traces")
 app.command("convert")(convert.convert)
 app.command("snapshot")(snapshot.snapshot)
 app.command("observe")(observe.observe)
+app.command("export")(export.export)
 app.command("report")(report.report)
 app.command("compare")(compare.compare)
 app.command("attribute")(attribute.attribute)

@@ -16,6 +16,7 @@ from kvsim.engine.intake import Intake
 from kvsim.engine.observer import NoObserver, Observer
 from kvsim.engine.plan import Plan
 from kvsim.engine.scheduler import UNBOUNDED, Scheduler
+from kvsim.errors import InputError
 from kvsim.engine.swap import Link
 from kvsim.request import Request
 from kvsim.results.recorder import Recorder
@@ -23,6 +24,7 @@ from kvsim.step_time.form import Measured, StepTime
 
 # What arrives at the instant a step ends is seen by the next one.
 AFTER_ARRIVALS = EventPriority(2)
+MOST_FRUITLESS = 10_000
 
 
 class StepEnd(simpy.Event):
@@ -68,6 +70,7 @@ class Engine:
         self._observer.engine = self
         self._in_flight: deque[Plan] = deque()
         self._wake: simpy.Event | None = None
+        self._fruitless = 0  # preemptions since the last token
         self.process = env.process(self._run())
 
     @property
@@ -103,6 +106,7 @@ class Engine:
         now = self.now_ps
         self._observer.planning(now)
         plan = self.scheduler.schedule()
+        self._check_progress(plan)
         self._books.planned(plan, self._in_flight[0].end_ps if self._in_flight else now)
         for seq, _, _ in plan.admitted:
             if seq.first_scheduled_ps < 0:
@@ -124,6 +128,21 @@ class Engine:
             copy_ps = self._host_link.copy_ps(at_ps, num_bytes)
             at_ps += copy_ps
             plan.stalls.append((copy_ps, usage))
+
+    def _check_progress(self, plan: Plan) -> None:
+        """Sequences may take memory from each other, but not for ever without a token."""
+        if plan.num_decode or any(chunk.samples for chunk in plan.chunks):
+            self._fruitless = 0
+            return
+        self._fruitless += len(plan.preempted)
+        if self._fruitless > MOST_FRUITLESS:
+            raise InputError(
+                "sequences preempt each other without ever producing a token",
+                where="scheduler",
+                value=f"{self._fruitless:,} preemptions in a row",
+                limit=f"{MOST_FRUITLESS:,}",
+                remedy="set scheduler_reserve_full_isl = true, or give the pool more memory",
+            )
 
     def _wait(self, plan: Plan) -> Generator[simpy.Event, None, int]:
         """Let time pass until the plan, repeated as long as nothing changes, must be committed.

@@ -1,0 +1,1 @@
+"""A simulated run in the formats of other tools."""
