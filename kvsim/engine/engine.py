@@ -16,8 +16,8 @@ from kvsim.engine.intake import Intake
 from kvsim.engine.observer import NoObserver, Observer
 from kvsim.engine.plan import Plan
 from kvsim.engine.scheduler import UNBOUNDED, Scheduler
-from kvsim.errors import InputError
 from kvsim.engine.swap import Link
+from kvsim.errors import InputError
 from kvsim.request import Request
 from kvsim.results.recorder import Recorder
 from kvsim.step_time.form import Measured, StepTime
