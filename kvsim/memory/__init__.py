@@ -10,5 +10,6 @@ ALLOCATORS: Registry[AllocatorOptions] = Registry(
         "doubling": "kvsim.memory.doubling:Doubling",
         "concatenation": "kvsim.memory.concatenation:Concatenation",
         "paged": "kvsim.memory.paged:Paged",
+        "page-groups": "kvsim.memory.page_groups:PageGroups",
     },
 )

@@ -16,6 +16,8 @@ ALLOCATOR_TABLES: list[dict[str, Any]] = [
     *({"kind": "doubling", "initial_tokens": 32, "placement": p} for p in PLACEMENTS),
     {"kind": "doubling", "initial_tokens": 16, "factor": 1.5, "allocation_latency_us": 50},
     {"kind": "concatenation"},
+    {"kind": "page-groups", "page_group_kib": 256},
+    {"kind": "paged", "block_size": 16, "sharing": "copy-on-write"},
 ]
 SCHEDULERS: list[dict[str, Any]] = [
     {"kind": "continuous", "max_num_seqs": 8, "max_num_batched_tokens": 256},
