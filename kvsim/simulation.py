@@ -169,10 +169,11 @@ class Simulation:
             "prefix_cache": {
                 "query_tokens": allocator.query_tokens,
                 "hit_tokens": allocator.hit_tokens,
+                "host_hit_tokens": allocator.host_hit_tokens,
             },
             "copied_bytes": allocator.copied_bytes,
             "recomputed_tokens": scheduler.recomputed_tokens,
-            "swapped_bytes": scheduler.swapped_bytes,
+            "swapped_bytes": scheduler.swapped_bytes + allocator.host_bytes,
             "steps": recorder.steps,
             "outside_domain_steps": recorder.outside_steps,
             "wall_s": time.perf_counter() - began,

@@ -131,7 +131,8 @@ class Scheduler(ABC):
     def _start(self, seq: Sequence, plan: Plan, cached_tokens: int, new_tokens: int) -> None:
         """An admitted sequence (the head of `waiting`, its memory taken) runs its first chunk."""
         self.waiting.pop()
-        num_bytes = self.swap_space.take(seq) if self.swap_space else 0
+        num_bytes = self.allocator.take_loaded_bytes()
+        num_bytes += self.swap_space.take(seq) if self.swap_space else 0
         if num_bytes:
             plan.copies.append(HostCopy(num_bytes, self.usage()))
         seq.order = self._orders = self._orders + 1

@@ -68,7 +68,8 @@ class Allocator(ABC):
     token_bytes: what one slot costs, all layers together.
     swappable: whether a sequence's slots can come back from elsewhere, all of them at once.
     copied_bytes: device bytes copied so far (payload, counted once).
-    hit_tokens, query_tokens: prefix-cache totals (0 without one).
+    hit_tokens, query_tokens: prefix-cache totals (0 without one). host_hit_tokens: of the hits,
+        those from a tier in host memory; host_bytes: moved to it and back.
     """
 
     capacity_bytes: int
@@ -77,6 +78,8 @@ class Allocator(ABC):
     copied_bytes: int = 0
     query_tokens: int = 0
     hit_tokens: int = 0
+    host_hit_tokens: int = 0
+    host_bytes: int = 0
 
     @abstractmethod
     def refusal(self, request: Request) -> Refusal | None:
@@ -96,6 +99,10 @@ class Allocator(ABC):
         reserve_tokens >= num_tokens: so many must fit now, though later chunks take them.
         busy: other sequences run (a watermark then applies).
         """
+
+    def take_loaded_bytes(self) -> int:
+        """Bytes that the last `admit` brings from host memory, told once; 0 without such a tier."""
+        return 0
 
     @abstractmethod
     def extend(self, seq: Sequence, num_tokens: int) -> bool:

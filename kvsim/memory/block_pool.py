@@ -8,7 +8,7 @@ all blocks to the back (`blank_first = False`).
 """
 
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from kvsim.errors import InvariantError
 
@@ -20,7 +20,11 @@ class BlockPool:
 
     A block's content is an integer key (see content.py); equal content, equal key. A block may hold
     content without a key: known, so cached, but nameable by nobody yet.
+
+    on_lapse: called with each key that a block loses.
     """
+
+    on_lapse: Callable[[int], None] | None = None
 
     def __init__(self, num_blocks: int, *, blank_first: bool = True) -> None:
         self.num_blocks = num_blocks
@@ -73,6 +77,8 @@ class BlockPool:
             key = key_of.pop(block, None)
             if key is None:
                 continue
+            if self.on_lapse is not None:
+                self.on_lapse(key)
             younger = self._younger.get(key)
             if younger is None:
                 del oldest[key]

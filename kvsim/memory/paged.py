@@ -11,9 +11,9 @@ is a multiple of block_size: the decoders lie in `block_size` buckets by (n - j)
 
 from collections.abc import Iterator
 from operator import attrgetter
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from kvsim.errors import InputError, InvariantError
 from kvsim.memory.allocator import Allocator, AllocatorOptions, MemorySpec, Refusal
@@ -37,6 +37,7 @@ class Paged(AllocatorOptions):
     sharing: how the n samples of a request share its prompt: "cache", through the prefix cache, or
         "copy-on-write", forked from one block table (sharing.py); not given: the scheduler's
         version decides, copy-on-write under vllm-v0 and the cache since.
+    host_cache_gib: of host memory for content evicted from the device (host_tier.py).
     disable_hybrid_kv_cache_manager: layers with a window keep every token.
 
     Layers with a window or a recurrent state get block tables of their own (hybrid.py). A block
@@ -47,32 +48,53 @@ class Paged(AllocatorOptions):
     enable_prefix_caching: bool = True
     watermark: float | None = Field(None, ge=0.0, lt=1.0)
     sharing: Literal["cache", "copy-on-write"] | None = None
+    host_cache_gib: float | None = Field(None, gt=0)
     disable_hybrid_kv_cache_manager: bool = False
+
+    @model_validator(mode="after")
+    def _host_cache_is_a_prefix_cache(self) -> Self:
+        if self.host_cache_gib is not None:
+            if not self.enable_prefix_caching:
+                raise ValueError("host_cache_gib changes nothing without enable_prefix_caching")
+            if self.sharing == "copy-on-write":
+                raise ValueError("host_cache_gib goes with sharing through the cache")
+        return self
 
     def build(self, memory: MemorySpec) -> "PagedAllocator":
         uniform = is_uniform(memory.layout, windows=not self.disable_hybrid_kv_cache_manager)
-        if memory.semantics == "vllm-v0":
+        v0 = memory.semantics == "vllm-v0"
+        if self.host_cache_gib is not None and (uniform or v0):
+            from kvsim.memory.host_tier import HostTierAllocator, HostTierV0Allocator
+
+            return HostTierV0Allocator(self, memory) if v0 else HostTierAllocator(self, memory)
+        if v0:
             from kvsim.memory.paged_v0 import PagedV0Allocator
             from kvsim.memory.sharing import CopyOnWriteV0Allocator
 
             forks = self.sharing != "cache"
             return CopyOnWriteV0Allocator(self, memory) if forks else PagedV0Allocator(self, memory)
-        if self.sharing == "copy-on-write":
-            from kvsim.memory.sharing import CopyOnWriteAllocator
-
-            if not uniform:
-                raise InputError(
-                    "block tables in several groups of layers are not forked",
-                    where="allocator.sharing",
-                    value=self.sharing,
-                    remedy="leave it out, or set disable_hybrid_kv_cache_manager = true",
-                )
-            return CopyOnWriteAllocator(self, memory)
         if not uniform:
             from kvsim.memory.hybrid import HybridAllocator
 
+            self._refuse_several_groups()
             return HybridAllocator(self, memory)
+        if self.sharing == "copy-on-write":
+            from kvsim.memory.sharing import CopyOnWriteAllocator
+
+            return CopyOnWriteAllocator(self, memory)
         return PagedAllocator(self, memory)
+
+    def _refuse_several_groups(self) -> None:
+        """InputError for what block tables in several groups of layers do not have."""
+        for key, idle in (("sharing", "cache"), ("host_cache_gib", None)):
+            value = getattr(self, key)
+            if value not in (None, idle):
+                raise InputError(
+                    "not for block tables in several groups of layers",
+                    where=f"allocator.{key}",
+                    value=value,
+                    remedy="leave it out, or set disable_hybrid_kv_cache_manager = true",
+                )
 
 
 class Table:

@@ -16,6 +16,7 @@ ALLOCATOR_TABLES: list[dict[str, Any]] = [
     *({"kind": "doubling", "initial_tokens": 32, "placement": p} for p in PLACEMENTS),
     {"kind": "doubling", "initial_tokens": 16, "factor": 1.5, "allocation_latency_us": 50},
     {"kind": "concatenation"},
+    {"kind": "paged", "block_size": 16, "host_cache_gib": 0.4},
     {"kind": "page-groups", "page_group_kib": 256},
     {"kind": "paged", "block_size": 16, "sharing": "copy-on-write"},
 ]
