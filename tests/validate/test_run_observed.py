@@ -8,7 +8,12 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from kvsim.calibration.file import CalibrationFile, SampleRecord, write_calibration
+from kvsim.calibration.file import (
+    CalibrationFile,
+    SampleRecord,
+    read_calibration,
+    write_calibration,
+)
 from kvsim.calibration.fit import fit
 from kvsim.calibration.identity import ModelIdentity
 from kvsim.calibration.samples import SampleRow, SampleSet
@@ -272,3 +277,21 @@ def test_an_interval_holds_the_mean_and_narrows():
     assert mean_interval(few) == (low, high)
     more_low, more_high = mean_interval(few * 16)
     assert more_high - more_low == pytest.approx((high - low) / 4, rel=0.2)
+
+
+# --- recorded runs -----------------------------------------------------------------------------
+
+RECORDED = Path(__file__).parents[2] / "reports" / "observed"
+
+
+@pytest.mark.parametrize(
+    ("label", "steps"), [("paged", 1956), ("doubling", 2780), ("max-buffer", 6874)]
+)
+def test_real_runs_are_decided_again_step_by_step_and_within_ten_per_cent(label, steps):
+    step_time = "served-paged" if label == "paged" else "served-contiguous"
+    calibration = read_calibration(RECORDED / f"{step_time}.json")
+    summary = compare_run(RECORDED / label, calibration).summary()
+    assert summary["lock_step"] == {"steps": steps, "equal": steps, "first_difference": None}
+    assert abs(summary["errors"]["e2e_s"]["mean"]) < 0.1
+    assert abs(summary["errors"]["makespan_s"]) < 0.1
+    assert summary["run"]["clock"] == "wall clock"
