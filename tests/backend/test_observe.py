@@ -264,7 +264,12 @@ def test_the_command_runs_by_the_wall_clock(path, tmp_path):
         ),
         (["--allocator", "paged", "--set", "workload.n=2"], r"one output a request; got 2 samples"),
         (
-            ["--allocator", "concatenation", "--set", "allocator.1={kind='concatenation', placement='first-fit'}"],
+            [
+                "--allocator",
+                "concatenation",
+                "--set",
+                "allocator.1={kind='concatenation', placement='first-fit'}",
+            ],
             r"allocator.kind: no backend store keeps memory in this way",
         ),
     ],
