@@ -155,8 +155,8 @@ def test_the_books_of_a_run(made):
     sampled = sum(row.output_tokens for row in run.rows)
     decoded = sum(step.decode_seqs for step in run.steps)
     preempted = sum(step.preempted for step in run.steps)
-    # A prompt's last chunk samples its first token; one that resumes samples as it does, too, unless
-    # the cache had all but its last token: then it decodes.
+    # A prompt's last chunk samples a token, and so does what a sequence that resumes computes anew,
+    # unless the cache had all but its last token: then it decodes.
     assert sampled - len(run.rows) - preempted <= decoded <= sampled - len(run.rows)
     if label in ("paged", "doubling"):
         assert preempted
