@@ -16,7 +16,7 @@ from kvsim.calibration.fitted import Errors
 from kvsim.calibration.identity import ModelIdentity, device_name
 from kvsim.calibration.samples import Kind, SampleRow, SampleSet
 from kvsim.errors import InputError
-from kvsim.memory.paged import Paged
+from kvsim.memory.paged_options import Paged
 from kvsim.model import Attention, Dense, Model
 from kvsim.model.options import ModelOptions
 from kvsim.scenario import Scenario

@@ -9,7 +9,7 @@ ALLOCATORS: Registry[AllocatorOptions] = Registry(
         "max-buffer": "kvsim.memory.max_buffer:MaxBuffer",
         "doubling": "kvsim.memory.doubling:Doubling",
         "concatenation": "kvsim.memory.concatenation:Concatenation",
-        "paged": "kvsim.memory.paged:Paged",
+        "paged": "kvsim.memory.paged_options:Paged",
         "page-groups": "kvsim.memory.page_groups:PageGroups",
     },
 )

@@ -8,18 +8,22 @@ goes on beside the steps and takes no time of theirs.
 """
 
 from collections import OrderedDict
+from typing import TYPE_CHECKING
 
 from kvsim.memory.allocator import MemorySpec
-from kvsim.memory.paged import Paged, PagedAllocator
+from kvsim.memory.paged import PagedAllocator
 from kvsim.memory.paged_v0 import PagedV0Allocator
 from kvsim.sequence import Sequence
 from kvsim.units import GIB
+
+if TYPE_CHECKING:
+    from kvsim.memory.paged_options import Paged
 
 
 class HostTierAllocator(PagedAllocator):
     """host_bytes counts both ways; host_hit_tokens those that came from the host."""
 
-    def __init__(self, options: Paged, memory: MemorySpec) -> None:
+    def __init__(self, options: "Paged", memory: MemorySpec) -> None:
         super().__init__(options, memory)
         assert options.host_cache_gib is not None
         self._capacity_blocks = int(options.host_cache_gib * GIB) // self._block_bytes

@@ -14,6 +14,7 @@ When several sequences take and give in one step, each gives before it takes, in
 
 from collections.abc import Iterator
 from operator import attrgetter
+from typing import TYPE_CHECKING
 
 from kvsim.errors import InputError, InvariantError
 from kvsim.layout import KVGroup, KVLayout
@@ -23,10 +24,13 @@ from kvsim.memory.hybrid_tables import GroupTables, Tables
 from kvsim.memory.hybrid_windows import Windows
 from kvsim.memory.kv_groups import group_layers
 from kvsim.memory.ledger import NOTHING, Course, Usage, split_free
-from kvsim.memory.paged import Paged, PagedAllocator, Table
+from kvsim.memory.paged import PagedAllocator, Table
 from kvsim.request import Request
 from kvsim.sequence import Sequence
 from kvsim.units import ceil_div
+
+if TYPE_CHECKING:
+    from kvsim.memory.paged_options import Paged
 
 _order = attrgetter("order")
 
@@ -36,7 +40,7 @@ class HybridAllocator(PagedAllocator):
 
     swappable = False  # windows would need blocks for what they gave back
 
-    def __init__(self, options: Paged, memory: MemorySpec) -> None:
+    def __init__(self, options: "Paged", memory: MemorySpec) -> None:
         grouping = group_layers(memory.layout, options.block_size, memory.semantics)
         recurrent = any(group.state_bytes for group in grouping.groups)
         if recurrent and options.enable_prefix_caching:
@@ -206,7 +210,7 @@ class HybridAllocator(PagedAllocator):
 
     def due(self) -> list[Sequence]:
         """Who takes a block or gives one: both happen in running order."""
-        takers = self._buckets[-self._clock % self.block_size]
+        takers = self._decoders.at(self._clock)
         return sorted(
             (takers | self._windows.givers(self._clock)).keys() - self._extended, key=_order
         )
@@ -217,7 +221,7 @@ class HybridAllocator(PagedAllocator):
         """
         clock, each = self._clock, self._num_keeping
         for later in range(clock, clock + min(limit, self._windows.steady_steps(clock))):
-            taken = each * len(self._buckets[-later % self.block_size])
+            taken = each * len(self._decoders.at(later))
             given = self._windows.num_given(later)
             if later == clock and self._extended:
                 taken = each * sum(self._takes(seq.memory, clock) for seq in self.due())
@@ -228,7 +232,7 @@ class HybridAllocator(PagedAllocator):
         return (table.base + clock) % self.block_size == 0
 
     def _most_taken(self, steps: int) -> int:
-        return self._num_decoding * self._num_keeping * ceil_div(steps, self.block_size)
+        return self._decoders.num * self._num_keeping * ceil_div(steps, self.block_size)
 
     def steps_that_fit(self, limit: int) -> int:
         """Steps that are safe even if all take before anybody gives."""
@@ -271,13 +275,12 @@ class HybridAllocator(PagedAllocator):
         missing = set(keys[hits.num_blocks : most])
         return bool(missing) and any(
             other.keys[other.registered] in missing
-            for bucket in self._naming
-            for other in (seq.memory for seq in bucket)
+            for other in (seq.memory for seq in self._naming)
         )
 
     def advance(self, steps: int) -> Course:
         jumps = first = second = NOTHING
-        slope = self._num_decoding * self.token_bytes
+        slope = self._decoders.num * self.token_bytes
         used_rise = allocated_rise = 0
         before = self._books()
         for t, clock in enumerate(range(self._clock, self._clock + steps), start=1):
@@ -290,7 +293,7 @@ class HybridAllocator(PagedAllocator):
                 first = _plus(first, jump, t)
                 second = _plus(second, jump, t * (t - 1) // 2)
                 allocated_rise = max(allocated_rise, jumps.allocated)
-            if self._num_naming:
+            if self._naming.num:
                 self._name_filled(clock + 1 - self._hash_lag)
         self._clock += steps
         self._tables.used_bytes += slope * steps
@@ -299,7 +302,7 @@ class HybridAllocator(PagedAllocator):
 
     def _move(self, clock: int) -> bool:
         """The step at `clock`: whose turn it is gives, then takes. Returns whether anybody did."""
-        members = self._buckets[-clock % self.block_size] | self._windows.givers(clock)
+        members = self._decoders.at(clock) | self._windows.givers(clock)
         if clock == self._clock:
             members = {seq: None for seq in members if seq not in self._extended}
             self._extended.clear()
@@ -329,7 +332,7 @@ class HybridAllocator(PagedAllocator):
 
     def _name_filled(self, known: int) -> None:
         """Blocks whose content is known from the clock `known` on get their names."""
-        for seq in sorted(self._naming[-known % self.block_size], key=_order):
+        for seq in sorted(self._naming.at(known), key=_order):
             self._name_next(seq, known)
 
     def _name_next(self, seq: Sequence, clock: int) -> None:
@@ -338,8 +341,7 @@ class HybridAllocator(PagedAllocator):
         if full == table.registered + 1:
             self._tables.register(table, full)
             if full == len(table.keys):
-                del self._naming[table.base % self.block_size][seq]
-                self._num_naming -= 1
+                self._naming.leave(seq, table.base)
 
     # --- release -------------------------------------------------------------------------------
 

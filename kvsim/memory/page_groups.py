@@ -17,7 +17,8 @@ from kvsim.errors import InputError
 from kvsim.layout import KVLayout
 from kvsim.memory.allocator import AllocatorOptions, MemorySpec
 from kvsim.memory.ledger import Usage
-from kvsim.memory.paged import Paged, PagedAllocator
+from kvsim.memory.paged import PagedAllocator
+from kvsim.memory.paged_options import Paged
 from kvsim.sequence import Sequence
 from kvsim.units import KIB, ceil_div
 

@@ -4,97 +4,27 @@ Semantics of vLLM 0.33 (v1/core/kv_cache_manager.py, single_type_kv_cache_manage
 layers: a sequence holds ceil(slots / block_size) blocks; full blocks become known content when they
 are allocated; a lookup at admission takes the longest run of known blocks below the last token.
 
-Nothing is touched per sequence per step. All decoders advance together, so a decoder that joined at
-clock j with n slots has n - j + clock of them, and takes a block in the step that starts where that
-is a multiple of block_size: the decoders lie in `block_size` buckets by (n - j) mod block_size.
+Nothing is touched per sequence per step: decoders advance together, in cohorts that start new
+blocks in the same steps (cohorts.py).
 """
 
-from collections.abc import Iterator
 from operator import attrgetter
-from typing import Literal, Self
-
-from pydantic import Field, model_validator
+from typing import TYPE_CHECKING
 
 from kvsim.errors import InputError, InvariantError
-from kvsim.memory.allocator import Allocator, AllocatorOptions, MemorySpec, Refusal
+from kvsim.memory.allocator import Allocator, MemorySpec, Refusal
 from kvsim.memory.block_pool import BlockPool
+from kvsim.memory.cohorts import Cohort, Cohorts
 from kvsim.memory.content import ContentKeys
-from kvsim.memory.kv_groups import is_uniform
 from kvsim.memory.ledger import NOTHING, Course, Usage, split_free
 from kvsim.request import Request
 from kvsim.sequence import Sequence
 from kvsim.units import ceil_div
 
+if TYPE_CHECKING:
+    from kvsim.memory.paged_options import Paged
+
 _order = attrgetter("order")
-
-
-class Paged(AllocatorOptions):
-    """Blocks out of one pool. Knobs by vLLM's names.
-
-    block_size: tokens a block holds. enable_prefix_caching: keep finished blocks for later hits.
-    watermark: share of the pool that must stay free when a request is admitted beside others;
-        not given: the scheduler's version decides, 0.01 under vllm-v0 and 0 since.
-    sharing: how the n samples of a request share its prompt: "cache", through the prefix cache, or
-        "copy-on-write", forked from one block table (sharing.py); not given: the scheduler's
-        version decides, copy-on-write under vllm-v0 and the cache since.
-    host_cache_gib: of host memory for content evicted from the device (host_tier.py).
-    disable_hybrid_kv_cache_manager: layers with a window keep every token.
-
-    Layers with a window or a recurrent state get block tables of their own (hybrid.py). A block
-    that must hold a recurrent state grows to a multiple of block_size.
-    """
-
-    block_size: int = Field(16, ge=1, le=1 << 20)
-    enable_prefix_caching: bool = True
-    watermark: float | None = Field(None, ge=0.0, lt=1.0)
-    sharing: Literal["cache", "copy-on-write"] | None = None
-    host_cache_gib: float | None = Field(None, gt=0)
-    disable_hybrid_kv_cache_manager: bool = False
-
-    @model_validator(mode="after")
-    def _host_cache_is_a_prefix_cache(self) -> Self:
-        if self.host_cache_gib is not None:
-            if not self.enable_prefix_caching:
-                raise ValueError("host_cache_gib changes nothing without enable_prefix_caching")
-            if self.sharing == "copy-on-write":
-                raise ValueError("host_cache_gib goes with sharing through the cache")
-        return self
-
-    def build(self, memory: MemorySpec) -> "PagedAllocator":
-        uniform = is_uniform(memory.layout, windows=not self.disable_hybrid_kv_cache_manager)
-        v0 = memory.semantics == "vllm-v0"
-        if self.host_cache_gib is not None and (uniform or v0):
-            from kvsim.memory.host_tier import HostTierAllocator, HostTierV0Allocator
-
-            return HostTierV0Allocator(self, memory) if v0 else HostTierAllocator(self, memory)
-        if v0:
-            from kvsim.memory.paged_v0 import PagedV0Allocator
-            from kvsim.memory.sharing import CopyOnWriteV0Allocator
-
-            forks = self.sharing != "cache"
-            return CopyOnWriteV0Allocator(self, memory) if forks else PagedV0Allocator(self, memory)
-        if not uniform:
-            from kvsim.memory.hybrid import HybridAllocator
-
-            self._refuse_several_groups()
-            return HybridAllocator(self, memory)
-        if self.sharing == "copy-on-write":
-            from kvsim.memory.sharing import CopyOnWriteAllocator
-
-            return CopyOnWriteAllocator(self, memory)
-        return PagedAllocator(self, memory)
-
-    def _refuse_several_groups(self) -> None:
-        """InputError for what block tables in several groups of layers do not have."""
-        for key, idle in (("sharing", "cache"), ("host_cache_gib", None)):
-            value = getattr(self, key)
-            if value not in (None, idle):
-                raise InputError(
-                    "not for block tables in several groups of layers",
-                    where=f"allocator.{key}",
-                    value=value,
-                    remedy="leave it out, or set disable_hybrid_kv_cache_manager = true",
-                )
 
 
 class Table:
@@ -128,7 +58,7 @@ class PagedAllocator(Allocator):
     null_blocks = 1
     default_watermark = 0.0
 
-    def __init__(self, options: Paged, memory: MemorySpec) -> None:
+    def __init__(self, options: "Paged", memory: MemorySpec) -> None:
         self.block_size = options.block_size
         self.capacity_bytes = memory.capacity_bytes
         self.token_bytes = memory.layout.bytes_per_token
@@ -154,10 +84,8 @@ class PagedAllocator(Allocator):
         self.pool = BlockPool(usable + 1, blank_first=memory.semantics != "vllm-0.11")
         self._content = ContentKeys(options.block_size)
         self._clock = 0
-        self._num_decoding = 0
-        self._buckets: list[dict[Sequence, None]] = [{} for _ in range(options.block_size)]
-        self._naming: list[dict[Sequence, None]] = [{} for _ in range(options.block_size)]
-        self._num_naming = 0
+        self._decoders = Cohorts(options.block_size)
+        self._naming = Cohorts(options.block_size)  # of them, whose content others can name
         self._extended: set[Sequence] = set()
         self._live: dict[Sequence, None] = {}
         self._used_slots = 0
@@ -274,27 +202,20 @@ class PagedAllocator(Allocator):
         passed_over = table.joined > 0  # its last token has returned meanwhile
         table.joined = num_tokens
         table.returned = num_tokens + passed_over
-        residue = table.base % self.block_size
-        self._buckets[residue][seq] = None
-        self._num_decoding += 1
+        self._decoders.join(seq, table.base)
         if table.registered < len(table.keys):
-            self._naming[residue][seq] = None
-            self._num_naming += 1
+            self._naming.join(seq, table.base)
 
     def leave(self, seq: Sequence) -> None:
         table: Table = seq.memory
-        residue = table.base % self.block_size
-        del self._buckets[residue][seq]
-        self._num_decoding -= 1
-        if seq in self._naming[residue]:
-            del self._naming[residue][seq]
-            self._num_naming -= 1
+        self._decoders.leave(seq, table.base)
+        self._naming.leave(seq, table.base)
         self._extended.discard(seq)
         table.tokens = table.base + self._clock
 
     def due(self) -> list[Sequence]:
-        bucket = self._buckets[-self._clock % self.block_size]
-        waiting = bucket.keys() - self._extended if self._extended else bucket
+        cohort = self._decoders.at(self._clock)
+        waiting = cohort.keys() - self._extended if self._extended else cohort
         return sorted(waiting, key=_order)
 
     def steps_that_fit(self, limit: int) -> int:
@@ -305,28 +226,16 @@ class PagedAllocator(Allocator):
         return limit if spare < 0 else self._steps_within(spare, limit)
 
     def _steps_within(self, blocks: int, limit: int) -> int:
-        """For how many steps `blocks` blocks suffice: whole cycles first, then bucket by bucket."""
-        if not self._num_decoding:
-            return limit
-        size, clock, buckets = self.block_size, self._clock, self._buckets
-        cycles, rest = divmod(blocks, self._num_decoding)
-        steps = cycles * size
-        if steps >= limit:
-            return limit
-        for t in range(size):
-            rest -= len(buckets[-(clock + t) % size])
-            if rest < 0:
-                break
-            steps += 1
-        return min(steps, limit)
+        """For how many steps `blocks` blocks suffice."""
+        return self._decoders.steps_within(blocks, self._clock, limit)
 
     def advance(self, steps: int) -> Course:
         evicted, over = self.pool.num_evicted, self._over_slots
         taken = [0, 0, 0]  # blocks, their step, their step * (step - 1) / 2
         lapsed = [0, 0, 0]  # cached blocks among them
         overs = [0, 0, 0]  # slots that will stay empty
-        for t, bucket in self._crossings(steps):
-            count = self._cross(t, bucket)
+        for t, cohort in self._decoders.crossings(self._clock, steps):
+            count = self._cross(t, cohort)
             weights = (1, t, t * (t - 1) // 2)
             new_evicted, new_over = self.pool.num_evicted, self._over_slots
             for i, weight in enumerate(weights):
@@ -334,12 +243,12 @@ class PagedAllocator(Allocator):
                 lapsed[i] += (new_evicted - evicted) * weight
                 overs[i] += (new_over - over) * weight
             evicted, over = new_evicted, new_over
-        if self._num_naming:
+        if self._naming.num:
             self._name(steps)
         self._extended.clear()
         self._clock += steps
-        self._used_slots += self._num_decoding * steps
-        slope = self._num_decoding * self.token_bytes
+        self._used_slots += self._decoders.num * steps
+        slope = self._decoders.num * self.token_bytes
         jumps, first, second = map(self._moment, taken, lapsed, overs)
         return Course(Usage(used=slope, reserved=-slope), jumps, first, second)
 
@@ -354,24 +263,9 @@ class PagedAllocator(Allocator):
             idle=-(taken - lapsed) * self._block_bytes,
         )
 
-    def _crossings(self, steps: int) -> Iterator[tuple[int, dict[Sequence, None]]]:
-        """(step, bucket) in step order for every step in which a bucket needs blocks."""
-        size, clock, buckets = self.block_size, self._clock, self._buckets
-        if steps <= size:
-            for t in range(1, steps + 1):
-                bucket = buckets[(1 - clock - t) % size]
-                if bucket:
-                    yield t, bucket
-            return
-        first = sorted(((-r - clock) % size + 1, r) for r in range(size) if buckets[r])
-        for cycle in range(0, steps, size):
-            for t, r in first:
-                if cycle + t <= steps:
-                    yield cycle + t, buckets[r]
-
-    def _cross(self, t: int, bucket: dict[Sequence, None]) -> int:
-        """Every sequence of `bucket` takes its next block at step t; returns how many took one."""
-        members = sorted(bucket, key=_order) if len(bucket) > 1 else list(bucket)
+    def _cross(self, t: int, cohort: Cohort) -> int:
+        """Every sequence of `cohort` takes its next block at step t; returns how many took one."""
+        members = sorted(cohort, key=_order) if len(cohort) > 1 else list(cohort)
         if t == 1 and self._extended:
             members = [seq for seq in members if seq not in self._extended]
         size, clock = self.block_size, self._clock
@@ -389,8 +283,7 @@ class PagedAllocator(Allocator):
         """Register the blocks that decoders with nameable output fill during these steps."""
         known = self._clock - self._hash_lag
         for t in range(1, steps + 1):
-            bucket = self._naming[-(known + t) % self.block_size]
-            for seq in sorted(bucket, key=_order):
+            for seq in sorted(self._naming.at(known + t), key=_order):
                 self._name_next(seq, known + t)
 
     def _name_next(self, seq: Sequence, clock: int) -> None:
@@ -401,13 +294,11 @@ class PagedAllocator(Allocator):
             self.pool.register((table.blocks[index],), (table.keys[index],))
             table.registered += 1
             if table.registered == len(table.keys):
-                del self._naming[table.base % self.block_size][seq]
-                self._num_naming -= 1
+                self._naming.leave(seq, table.base)
 
     def pass_turns(self, order: int) -> None:
         known = self._clock - self._hash_lag + 1
-        bucket = self._naming[-known % self.block_size] if self._num_naming else ()
-        for seq in sorted(bucket, key=_order):
+        for seq in sorted(self._naming.at(known), key=_order) if self._naming.num else ():
             if seq.order < order:
                 self._name_next(seq, known)
 
@@ -416,10 +307,9 @@ class PagedAllocator(Allocator):
         if self.pool.has_spare(keys[: len(hits)]):
             return True
         most = min(len(keys), (head.num_tokens - 1) // self.block_size)
-        return self._num_naming > 0 and any(
+        return any(
             table.keys[table.registered] == keys[table.registered]
-            for bucket in self._naming
-            for table in (seq.memory for seq in bucket)
+            for table in (seq.memory for seq in self._naming)
             if table.registered < most
         )
 

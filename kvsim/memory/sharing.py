@@ -15,13 +15,18 @@ tokens from one computation. It starts when the prompt is computed, and is preem
 are counted in `copied_bytes`, a block each; they take no time.
 """
 
+from typing import TYPE_CHECKING
+
 from kvsim.errors import InvariantError
 from kvsim.memory.allocator import MemorySpec
 from kvsim.memory.ledger import Course
-from kvsim.memory.paged import Paged, PagedAllocator, Table
+from kvsim.memory.paged import PagedAllocator, Table
 from kvsim.memory.paged_v0 import PagedV0Allocator
 from kvsim.sequence import Sequence
 from kvsim.units import ceil_div
+
+if TYPE_CHECKING:
+    from kvsim.memory.paged_options import Paged
 
 
 class CopyOnWriteAllocator(PagedAllocator):
@@ -31,7 +36,7 @@ class CopyOnWriteAllocator(PagedAllocator):
     slots that will stay empty, since others may fill them.
     """
 
-    def __init__(self, options: Paged, memory: MemorySpec) -> None:
+    def __init__(self, options: "Paged", memory: MemorySpec) -> None:
         super().__init__(options, memory)
         self._families: dict[str, dict[Sequence, None]] = {}  # live samples, by their request
         self._forked: dict[Sequence, None] = {}

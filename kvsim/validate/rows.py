@@ -10,7 +10,8 @@ from kvsim.engine.continuous import Continuous
 from kvsim.engine.engine import Engine
 from kvsim.engine.plan import Plan
 from kvsim.memory.allocator import MemorySpec
-from kvsim.memory.paged import Paged, PagedAllocator
+from kvsim.memory.paged import PagedAllocator
+from kvsim.memory.paged_options import Paged
 from kvsim.request import Request
 from kvsim.results.recorder import Recorder
 from kvsim.step_time.form import DecodeRun, StepShape

@@ -11,7 +11,7 @@ from kvsim.engine.scheduler import SchedulerOptions
 from kvsim.errors import InputError
 from kvsim.layout import KVGroup, KVLayout
 from kvsim.memory.allocator import AllocatorOptions, MemorySpec
-from kvsim.memory.paged import Paged
+from kvsim.memory.paged_options import Paged
 from kvsim.options import Options
 from kvsim.scenario import AnyAllocator, AnyScheduler
 

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 from kvsim.memory.allocator import AllocatorOptions
 from kvsim.memory.doubling import Doubling
 from kvsim.memory.max_buffer import MaxBuffer
-from kvsim.memory.paged import Paged
+from kvsim.memory.paged_options import Paged
 from kvsim.simulation import Simulation
 from kvsim.whatif.compacting import Compacting
 

@@ -8,7 +8,7 @@ import kvsim
 from kvsim.errors import InputError
 from kvsim.layout import KVGroup, KVLayout
 from kvsim.memory.allocator import MemorySpec
-from kvsim.memory.paged import Paged
+from kvsim.memory.paged_options import Paged
 from kvsim.memory.paged_v0 import PagedV0Allocator
 from kvsim.request import Request
 from kvsim.scenario import Scenario

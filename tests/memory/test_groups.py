@@ -10,7 +10,7 @@ from kvsim.errors import InputError
 from kvsim.layout import KVGroup, KVLayout
 from kvsim.memory.allocator import MemorySpec
 from kvsim.memory.kv_groups import group_layers, is_uniform
-from kvsim.memory.paged import Paged
+from kvsim.memory.paged_options import Paged
 from kvsim.model import ModelOptions
 from kvsim.request import Request
 from kvsim.validate.schedule import validate_case

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from kvsim.layout import KVGroup, KVLayout
 from kvsim.memory.allocator import MemorySpec
-from kvsim.memory.paged import Paged, PagedAllocator
+from kvsim.memory.paged import PagedAllocator
+from kvsim.memory.paged_options import Paged
 from kvsim.request import Request
 from kvsim.sequence import Sequence
 from kvsim.units import ceil_div
