@@ -74,6 +74,14 @@ class TrtLlmScheduler(WholePromptScheduler):
             self._admit(plan, self._max_num_batched_tokens - self.batch.num)
         return self._settle(plan)
 
+    def repeatable(self, plan: Plan, limit: int) -> int:
+        """Where windows give blocks back, what is still missing shrinks faster than what is free:
+        the head may become admissible in any step.
+        """
+        if self._no_evict and self.waiting and self.allocator.gives_back:
+            return 0
+        return super().repeatable(plan, limit)
+
     def _declared_slots(self, request: Request) -> int:
         longest = self.max_model_len - 1  # the last token sampled takes no slot
         if request.max_tokens is None:

@@ -65,6 +65,7 @@ class AllocatorOptions(Options):
 class Allocator(ABC):
     """One pool and the way it is handed out. Units: slots (tokens) in calls, bytes in the ledger.
 
+    gives_back: decoding frees memory as it goes, as windows do.
     token_bytes: what one slot costs, all layers together.
     swappable: whether a sequence's slots can come back from elsewhere, all of them at once.
     copied_bytes: device bytes copied so far (payload, counted once).
@@ -74,6 +75,7 @@ class Allocator(ABC):
 
     capacity_bytes: int
     token_bytes: int
+    gives_back: bool = False
     swappable: bool = True
     copied_bytes: int = 0
     query_tokens: int = 0

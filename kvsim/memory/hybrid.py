@@ -39,6 +39,7 @@ class HybridAllocator(PagedAllocator):
     """Several block tables a sequence on one pool."""
 
     swappable = False  # windows would need blocks for what they gave back
+    gives_back = True
 
     def __init__(self, options: "Paged", memory: MemorySpec) -> None:
         grouping = group_layers(memory.layout, options.block_size, memory.semantics)
