@@ -20,9 +20,9 @@ from kvsim.calibration.formula import Formula, FormulaTime, Terms
 from kvsim.calibration.identity import ModelIdentity
 from kvsim.calibration.samples import SampleRow, SampleSet
 from kvsim.calibration.table import Table
-from kvsim.device import named_device
+from kvsim.device import DeviceOptions, device_names, named_device
 from kvsim.errors import InputError
-from kvsim.model import named_model
+from kvsim.model import ModelOptions, named_model
 from kvsim.step_time import STEP_TIMES
 from kvsim.step_time.calibrated import Calibrated
 from kvsim.step_time.form import Chunk, StepShape
@@ -192,10 +192,17 @@ def test_every_shipped_calibration_serves_its_own_model_and_device(name: str) ->
     assert calibration.model is not None
     assert calibration.device is not None
     assert calibration.fit.held_out
+    config = shipped_folder("calibration") / "models" / f"{calibration.model.name}.json"
+    model = {"name": calibration.model.name, "dtype": calibration.model.dtype}
+    if config.exists():
+        model = {"hf_config": str(config), "dtype": calibration.model.dtype}
+    device = {"name": calibration.device}
+    if calibration.device not in device_names():  # a user describes it in [device]
+        device |= {"memory_gib": "8", "bandwidth_gb_per_s": "20", "fp16_tflops": "0.1"}
     time = Calibrated(file=name).build(
         Hardware(
-            named_model(calibration.model.name),
-            named_device(calibration.device),
+            ModelOptions.model_validate(model).build(),
+            DeviceOptions.model_validate(device).build(),
             calibration.tensor_parallel_size,
         )
     )
