@@ -87,7 +87,11 @@ class Scenario(Options):
         kinds = [ALLOCATORS.name_of(each) for each in self.allocator]
         labels = []
         for kind, options in zip(kinds, self.allocator, strict=True):
-            alike = [o for k, o in zip(kinds, self.allocator, strict=True) if k == kind]
+            alike = [
+                other
+                for other_kind, other in zip(kinds, self.allocator, strict=True)
+                if other_kind == kind and other.label is None
+            ]
             labels.append(options.label or _label(kind, options, alike))
         for index, label in enumerate(labels):
             if label in labels[:index]:
@@ -101,7 +105,7 @@ class Scenario(Options):
 
 
 def _label(kind: str, options: AllocatorOptions, alike: list[AllocatorOptions]) -> str:
-    if len(alike) == 1:
+    if len(alike) <= 1:
         return kind
     dumps = [each.model_dump(exclude_none=True) for each in alike]
     mine = options.model_dump(exclude_none=True)
