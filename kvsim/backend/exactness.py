@@ -26,7 +26,7 @@ class Rule:
 
     def scores(self, query: Tensor, kept: Tensor, at: Tensor, of: Tensor) -> Tensor:
         """Scores of queries at positions `at` against what was kept of keys at `of`."""
-        raise NotImplementedError
+        raise NotImplementedError(type(self).__name__)  # every subclass overrides this
 
 
 def turned(x: Tensor, positions: Tensor) -> Tensor:

@@ -96,13 +96,6 @@ class ContinuousScheduler(Scheduler):
             self._admit(plan, budget, threshold)
         return self._settle(plan)
 
-    def repeatable(self, plan: Plan, limit: int) -> int:
-        limit = super().repeatable(plan, limit)
-        head = self.waiting.head
-        if limit and head is not None and self.allocator.may_gain(head):
-            return 0
-        return limit
-
     # --- running sequences ----------------------------------------------------------------------
 
     def _prefills_come_last(self) -> bool:

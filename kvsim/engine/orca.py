@@ -9,7 +9,6 @@ the last admitted gives way.
 
 from pydantic import Field
 
-from kvsim.engine.plan import Plan
 from kvsim.engine.scheduler import SchedulerOptions
 from kvsim.engine.whole_prompts import WholePromptScheduler
 from kvsim.memory.allocator import Allocator
@@ -23,21 +22,10 @@ class Orca(SchedulerOptions):
     max_num_seqs: int = Field(256, ge=1)
     max_num_batched_tokens: int = Field(2560, ge=1)
 
-    def build(self, allocator: Allocator, max_model_len: int) -> "OrcaScheduler":
-        return OrcaScheduler(
+    def build(self, allocator: Allocator, max_model_len: int) -> WholePromptScheduler:
+        return WholePromptScheduler(
             allocator,
             max_model_len,
             max_num_seqs=self.max_num_seqs,
             max_num_batched_tokens=self.max_num_batched_tokens,
         )
-
-
-class OrcaScheduler(WholePromptScheduler):
-    """All decoders run in every step, and with them the prompts that fit."""
-
-    def schedule(self) -> Plan:
-        plan = Plan()
-        self._decode(plan)
-        if not plan.preempted:
-            self._admit(plan, self._max_num_batched_tokens - self.batch.num)
-        return self._settle(plan)

@@ -257,6 +257,8 @@ class Scheduler(ABC):
         limit = self.allocator.steps_that_fit(limit)
         head = self.waiting.head
         if head is not None and limit:
+            if self.allocator.may_gain(head):
+                return 0
             limit = self.allocator.spare_steps(head, limit, busy=bool(self.running))
         return limit
 

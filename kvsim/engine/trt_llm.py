@@ -67,13 +67,6 @@ class TrtLlmScheduler(WholePromptScheduler):
                 return refusal
         return super().refusal(request)
 
-    def schedule(self) -> Plan:
-        plan = Plan()
-        self._decode(plan)
-        if not plan.preempted:
-            self._admit(plan, self._max_num_batched_tokens - self.batch.num)
-        return self._settle(plan)
-
     def repeatable(self, plan: Plan, limit: int) -> int:
         """Where windows give blocks back, what is still missing shrinks faster than what is free:
         the head may become admissible in any step.

@@ -37,12 +37,13 @@ class WholePromptScheduler(Scheduler):
             "raise the limit or take a scheduler that computes prompts in chunks",
         )
 
-    def repeatable(self, plan: Plan, limit: int) -> int:
-        limit = super().repeatable(plan, limit)
-        head = self.waiting.head
-        if limit and head is not None and self.allocator.may_gain(head):
-            return 0
-        return limit
+    def schedule(self) -> Plan:
+        """All decoders run in every step, and with them the prompts that fit."""
+        plan = Plan()
+        self._decode(plan)
+        if not plan.preempted:
+            self._admit(plan, self._max_num_batched_tokens - self.batch.num)
+        return self._settle(plan)
 
     # --- building blocks of a plan --------------------------------------------------------------
 

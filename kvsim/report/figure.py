@@ -33,7 +33,7 @@ class Figure(Options):
     @abstractmethod
     def draw(self, result: ResultLike) -> "go.Figure | None":
         """The figure, or None where there is nothing to draw. Mutates nothing."""
-        raise NotImplementedError
+        raise NotImplementedError(type(self).__name__)  # every subclass overrides this
 
 
 def style(figure: "go.Figure", *, height_px: int, **layout: Any) -> None:

@@ -1,18 +1,18 @@
 """Runs a recorded case step by step and writes the rows a recording of the real engine has."""
 
 from collections import deque
-from collections.abc import Generator
 from typing import Any
 
 import simpy
 
+from kvsim.engine.arrivals import Arrivals
 from kvsim.engine.continuous import Continuous
 from kvsim.engine.engine import Engine
 from kvsim.engine.plan import Plan
 from kvsim.memory.allocator import MemorySpec
 from kvsim.memory.paged import PagedAllocator
 from kvsim.memory.paged_options import Paged
-from kvsim.request import Request
+from kvsim.request import Request, Stream
 from kvsim.results.recorder import Recorder
 from kvsim.step_time.form import DecodeRun, StepShape
 from kvsim.validate.case import TICK_PS, Case, CaseCost
@@ -190,7 +190,9 @@ def simulate_rows(case: Case) -> list[Row]:
             by_step.setdefault(request.arrival_step, []).extend(request.requests())
     env = simpy.Environment()
     observer = RowObserver(deque(sorted(by_step.items())))
-    engine = Engine(
+    timed.sort(key=lambda request: request.arrival_ps)
+    arrivals = Arrivals(env, Stream(tuple(timed)))
+    arrivals.engine = Engine(
         env,
         scheduler,
         TickCost(case.cost),
@@ -200,15 +202,5 @@ def simulate_rows(case: Case) -> list[Row]:
         observer=observer,
         refuse=False,
     )
-    env.process(_arrivals(env, engine, sorted(timed, key=lambda request: request.arrival_ps)))
     env.run()
     return observer.rows
-
-
-def _arrivals(
-    env: simpy.Environment, engine: Engine, requests: list[Request]
-) -> Generator[simpy.Event, None, None]:
-    for request in requests:
-        if request.arrival_ps > env.now:
-            yield env.timeout(request.arrival_ps - env.now)
-        engine.submit(request)

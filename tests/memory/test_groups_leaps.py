@@ -4,12 +4,10 @@ from typing import Any
 
 import pytest
 from hypothesis import given, settings
+from support.auditor import Auditor
 from support.cases import SCHEDULERS, streams
 
 import kvsim
-from kvsim.engine.engine import Engine
-from kvsim.engine.plan import Plan
-from kvsim.memory.ledger import check_sum
 from kvsim.request import Request
 from kvsim.scenario import Scenario
 from kvsim.simulation import Simulation
@@ -50,30 +48,6 @@ def test_runs_of_k_steps_equal_single_steps(
     single = outcome(scenario(model, scheduler, 1024, 1), requests)
     assert outcome(scenario(model, scheduler, 1024, None), requests) == single
     assert outcome(scenario(model, scheduler, 1024, 3), requests) == single
-
-
-class Auditor:
-    """Checks the books of an allocator at each event of a run."""
-
-    engine: Engine
-
-    def _audit(self) -> None:
-        allocator = self.engine.scheduler.allocator
-        allocator.check()
-        check_sum(self.engine.scheduler.usage(), allocator.capacity_bytes)
-
-    def planning(self, now_ps: int) -> None:
-        self._audit()
-
-    def planned(self, plan: Plan, now_ps: int) -> None:
-        self._audit()
-
-    def finished(self, plan: Plan, now_ps: int) -> None:
-        self._audit()
-
-    def idle(self, now_ps: int, *, stalled: bool) -> bool:
-        assert not stalled
-        return False
 
 
 @pytest.mark.parametrize("model", MODELS)
