@@ -8,7 +8,6 @@ import typer
 from kvsim.commands import (
     attribute,
     calibrate,
-    calibrate_measure,
     compare,
     convert,
     export,
@@ -19,12 +18,9 @@ from kvsim.commands import (
     run,
     snapshot,
     traces,
-    validate_cache,
-    validate_paper,
-    validate_run,
-    validate_schedule,
+    validate,
 )
-from kvsim.errors import InputError, InvariantError
+from kvsim.plumbing.errors import InputError, InvariantError
 from kvsim.version import VERSION
 
 app = typer.Typer(
@@ -32,9 +28,6 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     add_completion=True,
-)
-validate = typer.Typer(
-    help="Hold the simulator against recordings, papers and real runs.", no_args_is_help=True
 )
 
 app.command("run")(run.run)
@@ -48,12 +41,7 @@ app.command("export")(export.export)
 app.command("report")(report.report)
 app.command("compare")(compare.compare)
 app.command("attribute")(attribute.attribute)
-validate.command("schedule")(validate_schedule.schedule)
-validate.command("paper")(validate_paper.paper)
-validate.command("cache")(validate_cache.validate_cache)
-validate.command("run")(validate_run.run)
-app.add_typer(validate, name="validate")
-calibrate.app.callback(invoke_without_command=True)(calibrate_measure.measure)
+app.add_typer(validate.app, name="validate")
 app.add_typer(calibrate.app, name="calibrate")
 
 

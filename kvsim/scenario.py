@@ -10,17 +10,17 @@ from typing import Annotated, Any, Self
 
 from pydantic import Field, PrivateAttr
 
-from kvsim.choice import OneOf
+from kvsim.capacity.pool import MemoryOptions
 from kvsim.device import DeviceOptions
-from kvsim.engine import SCHEDULERS
-from kvsim.engine.scheduler import SchedulerOptions
-from kvsim.errors import InputError
+from kvsim.engine.schedulers import SCHEDULERS
+from kvsim.engine.schedulers.scheduler import SchedulerOptions
 from kvsim.memory import ALLOCATORS
 from kvsim.memory.allocator import AllocatorOptions
 from kvsim.model import ModelOptions
-from kvsim.options import Options
-from kvsim.pool import MemoryOptions
-from kvsim.shipped import shipped_folder
+from kvsim.plumbing.choice import OneOf
+from kvsim.plumbing.errors import InputError
+from kvsim.plumbing.options import Options
+from kvsim.plumbing.shipped import shipped_folder
 from kvsim.step_time import STEP_TIMES
 from kvsim.step_time.options import StepTimeOptions
 from kvsim.workload import WORKLOADS

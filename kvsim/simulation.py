@@ -6,20 +6,20 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from kvsim.capacity.pool import Pool, size_pool
 from kvsim.engine.arrivals import serve
 from kvsim.engine.observer import Observer
-from kvsim.engine.swap import Link
-from kvsim.errors import InputError
+from kvsim.engine.policies.swap import Link
 from kvsim.memory import ALLOCATORS
 from kvsim.memory.allocator import AllocatorOptions, MemorySpec
-from kvsim.pool import Pool, size_pool
+from kvsim.plumbing.errors import InputError
+from kvsim.plumbing.units import PS_PER_US, seconds_from_ps
 from kvsim.request import Request, Stream
 from kvsim.results import metrics
 from kvsim.results.recorder import Recorder
 from kvsim.results.result import Result, Run
 from kvsim.scenario import Scenario
 from kvsim.step_time.options import Hardware
-from kvsim.units import PS_PER_US, seconds_from_ps
 from kvsim.version import VERSION
 
 Progress = Callable[[str, int, int], None]

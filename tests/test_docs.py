@@ -10,9 +10,9 @@ from typer.main import get_command
 
 import kvsim
 from kvsim.cli import app
-from kvsim.reference import markdown
-from kvsim.validate.case import Case
-from kvsim.validate.rows import simulate_rows
+from kvsim.commands.reference import markdown
+from kvsim.validate.schedule.case import Case
+from kvsim.validate.schedule.rows import simulate_rows
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()

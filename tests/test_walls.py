@@ -69,7 +69,7 @@ def test_what_runs_and_records_knows_nothing_above_it(lower: str) -> None:
         # Pages of a calibration or a validation are drawn where their numbers are made.
         ("torch", {"backend", "validate", "commands"}),
         ("triton", {"backend"}),
-        ("plotly", {"report", "validate", "calibration"}),
+        ("plotly", {"report", "validate", "step_time"}),
         ("pandas", {"results", "report", "validate", "whatif", "commands"}),
     ],
 )
@@ -80,9 +80,9 @@ def test_a_library_stays_in_its_rooms(library: str, rooms: set[str]) -> None:
 def test_siblings_never_import_each_other() -> None:
     """Implementations of one registry: allocators, placements, step times, figures, formats."""
     families = {
-        "memory": {"max_buffer", "doubling", "paged", "concatenation"},
+        "memory/contiguous": {"max_buffer", "doubling", "concatenation"},
         "memory/arena": {"first_fit", "best_fit", "next_fit", "buddy", "fixed_slots"},
-        "step_time": {"linear", "roofline", "calibrated"},
+        "step_time": {"linear", "roofline", "calibrated/form"},
     }
     for folder, members in families.items():
         for member in members:

@@ -8,12 +8,12 @@ import json
 import sys
 from pathlib import Path
 
-from kvsim.backend.compare import compare_stores
-from kvsim.backend.grid import DESIGNS, grid, read_plans
-from kvsim.backend.measure import Setup, measure, write_samples, write_whole
-from kvsim.backend.shape import Shape
-from kvsim.backend.timing import CpuClock, CudaClock
-from kvsim.errors import InputError
+from kvsim.backend.measure.compare import compare_stores
+from kvsim.backend.measure.grid import DESIGNS, grid, read_plans
+from kvsim.backend.measure.measure import Setup, measure, write_samples, write_whole
+from kvsim.backend.measure.timing import CpuClock, CudaClock
+from kvsim.backend.transformer.shape import Shape
+from kvsim.plumbing.errors import InputError
 
 
 def main() -> int:

@@ -2,14 +2,14 @@
 
 from dataclasses import dataclass, field
 
-from kvsim.backend.step import Copy, Span, Step
+from kvsim.backend.transformer.step import Copy, Span, Step
 from kvsim.engine.engine import Engine
 from kvsim.engine.plan import Plan
-from kvsim.engine.scheduler import Scheduler
-from kvsim.errors import InputError, InvariantError
+from kvsim.engine.schedulers.scheduler import Scheduler
 from kvsim.memory.allocator import Allocator, AllocatorOptions
-from kvsim.memory.contiguous import Buffer, Contiguous
-from kvsim.memory.paged import PagedAllocator
+from kvsim.memory.contiguous.buffers import Buffer, Contiguous
+from kvsim.memory.paged.allocator import PagedAllocator
+from kvsim.plumbing.errors import InputError, InvariantError
 from kvsim.sequence import Sequence
 from kvsim.simulation import Simulation
 
@@ -92,7 +92,7 @@ class SpanMaker:
 class StepRecorder:
     """An engine's observer that keeps every step. Needs plans of one step each (max_steps = 1).
 
-    steps: what a `kvsim.backend.runner.Runner`, or a replay, takes; begin_ps: when each began.
+    steps: what a `Runner`, or a replay, takes; begin_ps: when each began.
     """
 
     vocab: int

@@ -1,0 +1,1 @@
+"""What a user types: one file a command, each a thin layer over a library function."""

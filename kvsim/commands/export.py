@@ -29,7 +29,7 @@ def export(
     ] = None,
 ) -> None:
     """Write a simulated run as the snapshot torch.cuda.memory would have taken of it."""
-    from kvsim.export.torch_snapshot import write_torch_snapshot
+    from kvsim.interchange.torch_snapshot.export import write_torch_snapshot
     from kvsim.scenario import Scenario
     from kvsim.simulation import Simulation
 

@@ -11,11 +11,11 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
+    from kvsim.capacity.fits import Fit
+    from kvsim.capacity.pool import Pool
     from kvsim.device import Device
-    from kvsim.fits import Fit
     from kvsim.layout import KVGroup, KVLayout
     from kvsim.model import Model, ModelOptions
-    from kvsim.pool import Pool
 
 SHORTEST_TOKENS = 512
 
@@ -71,10 +71,10 @@ def memory(
 
     All figures are for one GPU of tensor_parallel_size.
     """
+    from kvsim.capacity.fits import fit
+    from kvsim.capacity.pool import MemoryOptions, size_pool
     from kvsim.device import DeviceOptions
-    from kvsim.fits import fit
     from kvsim.model import ModelOptions
-    from kvsim.pool import MemoryOptions, size_pool
 
     path = Path(model)
     is_path = path.suffix == ".json" or (path / "config.json").is_file()
@@ -124,7 +124,7 @@ def memory(
 
 def _lengths(given: Sequence[int] | None, longest: int) -> list[int]:
     """The lengths asked for, or powers of two up to the longest sequence, and that."""
-    from kvsim.errors import InputError
+    from kvsim.plumbing.errors import InputError
 
     if not given:
         lengths = [SHORTEST_TOKENS << i for i in range(64) if SHORTEST_TOKENS << i < longest]

@@ -9,7 +9,7 @@ import typer
 from kvsim.commands.torch_device import check_device
 
 if TYPE_CHECKING:
-    from kvsim.backend.observe_run import Observed
+    from kvsim.backend.serve.run import Observed
 
 
 def observe(
@@ -45,8 +45,8 @@ def observe(
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn
 
-    from kvsim.backend.observe_folder import write_observation
-    from kvsim.backend.observe_run import observe as observe_run
+    from kvsim.backend.serve.run import observe as observe_run
+    from kvsim.observed.writing import write_observation
     from kvsim.results.store import check_writable
     from kvsim.scenario import Scenario
 

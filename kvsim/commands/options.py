@@ -19,8 +19,8 @@ def options(
     from rich.console import Console
     from rich.table import Table
 
-    from kvsim import reference
-    from kvsim.errors import InputError
+    from kvsim.commands import reference
+    from kvsim.plumbing.errors import InputError
 
     if markdown:
         typer.echo(reference.markdown(), nl=False)

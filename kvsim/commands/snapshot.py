@@ -12,7 +12,7 @@ def snapshot(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON alone to stdout.")] = False,
 ) -> None:
     """Read a torch memory snapshot and say what its bytes are doing; nothing in it is run."""
-    from kvsim.memory.torch_snapshot_reader import SnapshotLedger, ledgers, read_snapshot
+    from kvsim.interchange.torch_snapshot.reader import SnapshotLedger, ledgers, read_snapshot
 
     found = ledgers(read_snapshot(file))
     derived = ("allocated", "reserved", "external")

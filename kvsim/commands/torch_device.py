@@ -1,6 +1,6 @@
 """The device that a command runs torch on."""
 
-from kvsim.errors import InputError
+from kvsim.plumbing.errors import InputError
 
 
 def check_device(device: str) -> None:

@@ -7,8 +7,8 @@ from importlib.resources import files
 from typing import Any
 
 from kvsim.device.device import Device
-from kvsim.errors import InputError
-from kvsim.units import GIB
+from kvsim.plumbing.errors import InputError
+from kvsim.plumbing.units import GIB
 
 GIGA, TERA = 10**9, 10**12
 

@@ -7,9 +7,9 @@ from pydantic import Field, model_validator
 
 from kvsim.device.catalogue import GIGA, TERA, device_names, named_device
 from kvsim.device.device import Device
-from kvsim.errors import InputError
-from kvsim.options import Options
-from kvsim.units import GIB
+from kvsim.plumbing.errors import InputError
+from kvsim.plumbing.options import Options
+from kvsim.plumbing.units import GIB
 
 NEEDED = ("bandwidth_gb_per_s", "fp16_tflops")
 

@@ -6,9 +6,9 @@ import simpy
 
 from kvsim.engine.engine import Engine
 from kvsim.engine.observer import Observer
-from kvsim.engine.scheduler import Scheduler
-from kvsim.engine.swap import Link
-from kvsim.errors import InvariantError
+from kvsim.engine.policies.swap import Link
+from kvsim.engine.schedulers.scheduler import Scheduler
+from kvsim.plumbing.errors import InvariantError
 from kvsim.request import Request, Stream
 from kvsim.results.recorder import Recorder
 from kvsim.step_time.form import StepTime

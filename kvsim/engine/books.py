@@ -1,7 +1,7 @@
 """What an engine tells its recorder: the ledger over time, and the gaps between tokens."""
 
 from kvsim.engine.plan import Plan
-from kvsim.engine.scheduler import Scheduler
+from kvsim.engine.schedulers.scheduler import Scheduler
 from kvsim.memory.ledger import Course, Usage, file_free
 from kvsim.results.recorder import Recorder
 from kvsim.sequence import Sequence

@@ -15,9 +15,9 @@ from kvsim.engine.books import Books
 from kvsim.engine.intake import Intake
 from kvsim.engine.observer import NoObserver, Observer
 from kvsim.engine.plan import Plan
-from kvsim.engine.scheduler import UNBOUNDED, Scheduler
-from kvsim.engine.swap import Link
-from kvsim.errors import InputError
+from kvsim.engine.policies.swap import Link
+from kvsim.engine.schedulers.scheduler import UNBOUNDED, Scheduler
+from kvsim.plumbing.errors import InputError
 from kvsim.request import Request
 from kvsim.results.recorder import Recorder
 from kvsim.step_time.form import Measured, StepTime

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from kvsim.engine.scheduler import Scheduler
+from kvsim.engine.schedulers.scheduler import Scheduler
 from kvsim.memory.allocator import Refusal
 from kvsim.request import Request
 from kvsim.results.recorder import Recorder

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Protocol
 
 from kvsim.engine.plan import Plan
-from kvsim.errors import InvariantError
+from kvsim.plumbing.errors import InvariantError
 
 if TYPE_CHECKING:
     from kvsim.engine.engine import Engine

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from kvsim.memory.ledger import Usage
 from kvsim.sequence import Sequence
-from kvsim.step_time.form import Chunk, StepShape
+from kvsim.step import Chunk, StepShape
 
 
 @dataclass(slots=True)

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from kvsim.engine.scheduler import Scheduler
+from kvsim.engine.schedulers.scheduler import Scheduler
 from kvsim.memory.allocator import Allocator
 
 

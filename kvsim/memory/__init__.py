@@ -1,15 +1,15 @@
 """Where KV memory is kept: one file an allocator, and its line here."""
 
 from kvsim.memory.allocator import AllocatorOptions
-from kvsim.registry import Registry
+from kvsim.plumbing.registry import Registry
 
 ALLOCATORS: Registry[AllocatorOptions] = Registry(
     "allocator",
     {
-        "max-buffer": "kvsim.memory.max_buffer:MaxBuffer",
-        "doubling": "kvsim.memory.doubling:Doubling",
-        "concatenation": "kvsim.memory.concatenation:Concatenation",
-        "paged": "kvsim.memory.paged_options:Paged",
-        "page-groups": "kvsim.memory.page_groups:PageGroups",
+        "max-buffer": "kvsim.memory.contiguous.max_buffer:MaxBuffer",
+        "doubling": "kvsim.memory.contiguous.doubling:Doubling",
+        "concatenation": "kvsim.memory.contiguous.concatenation:Concatenation",
+        "paged": "kvsim.memory.paged.options:Paged",
+        "page-groups": "kvsim.memory.paged.page_groups:PageGroups",
     },
 )

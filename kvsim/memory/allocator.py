@@ -8,10 +8,10 @@ Nothing here knows of time: the allocator counts decode steps, the engine knows 
 from abc import ABC, abstractmethod
 from typing import NamedTuple
 
-from kvsim.errors import InvariantError
 from kvsim.layout import KVLayout
 from kvsim.memory.ledger import Course, Usage
-from kvsim.options import Options
+from kvsim.plumbing.errors import InvariantError
+from kvsim.plumbing.options import Options
 from kvsim.request import Request
 from kvsim.sequence import Sequence
 

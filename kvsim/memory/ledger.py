@@ -17,7 +17,7 @@ granted and F the slots it will hold at its end:
 
 from typing import NamedTuple
 
-from kvsim.errors import InvariantError
+from kvsim.plumbing.errors import InvariantError
 
 
 class Usage(NamedTuple):

@@ -11,8 +11,8 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from kvsim.errors import InputError
 from kvsim.model.model import Model
+from kvsim.plumbing.errors import InputError
 
 
 @cache

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from kvsim.errors import InputError
+from kvsim.plumbing.errors import InputError
 
 REQUIRED = object()
 

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from kvsim.errors import InputError
 from kvsim.model.hf_keys import Keys
 from kvsim.model.hf_recurrent import MAMBA_KINDS, recurrence
 from kvsim.model.layers import Attention, Dense, Experts, FeedForward, LatentAttention, Layer, Mixer
+from kvsim.plumbing.errors import InputError
 
 # Architectures with LayerNorm (weight and bias) and with biases on every projection.
 LAYER_NORM = ("opt", "gpt2", "gpt_bigcode", "gpt_neox", "bloom", "falcon", "starcoder2", "phi")

@@ -5,11 +5,11 @@ The states follow arXiv 2312.00752 (Jamba's), 2405.21060 (Bamba, Granite hybrids
 recurrence.
 """
 
-from kvsim.errors import InputError
 from kvsim.model.hf_keys import Keys
 from kvsim.model.layers import Recurrence
 from kvsim.model.weights import DTYPE_BYTES
-from kvsim.units import ceil_div
+from kvsim.plumbing.errors import InputError
+from kvsim.plumbing.units import ceil_div
 
 MAMBA_KINDS = ("jamba", "bamba", "granitemoehybrid")
 

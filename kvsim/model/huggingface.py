@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from kvsim.errors import InputError
 from kvsim.model.hf_keys import Keys
 from kvsim.model.hf_layers import decoder_layers, norm_params
 from kvsim.model.weights import DTYPE_BYTES, WeightFormat
+from kvsim.plumbing.errors import InputError
 
 INNER_CONFIGS = ("text_config", "llm_config", "language_config", "thinker_config")
 # Architectures that would be misread as plain attention, and keys that give others away.

@@ -6,11 +6,11 @@ MLA layer, where the latent is replicated on every GPU.
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from kvsim.errors import InputError
 from kvsim.layout import GroupKind, KVGroup, KVLayout
 from kvsim.model.layers import Attention, LatentAttention, Mixer, Recurrence
 from kvsim.model.weights import DTYPE_BYTES
-from kvsim.units import ceil_div
+from kvsim.plumbing.errors import InputError
+from kvsim.plumbing.units import ceil_div
 
 if TYPE_CHECKING:
     from kvsim.model.model import Model

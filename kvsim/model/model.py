@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from kvsim.errors import InputError
 from kvsim.layout import KVLayout
 from kvsim.model.layers import Attention, LatentAttention, Layer
 from kvsim.model.weights import WeightFormat, Weights
+from kvsim.plumbing.errors import InputError
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,12 +6,12 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
-from kvsim.errors import InputError
 from kvsim.layout import KVLayout
 from kvsim.model.catalogue import named_model
 from kvsim.model.model import Model
 from kvsim.model.weights import DTYPE_BYTES, QUANTIZATIONS, WeightFormat
-from kvsim.options import Options
+from kvsim.plumbing.errors import InputError
+from kvsim.plumbing.options import Options
 
 DTYPES = {"fp16": "float16", "half": "float16", "bf16": "bfloat16", "fp32": "float32"}
 

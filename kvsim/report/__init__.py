@@ -1,0 +1,1 @@
+"""The page: words, figures and tables of a result. It only reads."""

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
-from kvsim.options import Options
+from kvsim.plumbing.options import Options
 from kvsim.results.store import ResultLike
 
 if TYPE_CHECKING:

@@ -6,13 +6,13 @@ from typing import Any, NamedTuple
 
 from markupsafe import Markup, escape
 
+from kvsim.plumbing.toml import to_toml
 from kvsim.report.classes import LOOKS, run_line
 from kvsim.report.figures import FIGURES
 from kvsim.report.measures import MEASURES, best, shown
 from kvsim.report.numbers import count, listed, size
 from kvsim.report.words import paragraphs
 from kvsim.results.store import ResultLike
-from kvsim.results.toml import to_toml
 
 _TITLE_LABELS = 4
 

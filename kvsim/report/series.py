@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kvsim.units import PS_PER_S
+from kvsim.plumbing.units import PS_PER_S
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -1,0 +1,1 @@
+"""What a run wrote down, as numbers and tables; one definition of each number."""

@@ -7,9 +7,9 @@ import numpy as np
 import numpy.typing as npt
 
 from kvsim.memory.ledger import CLASSES
+from kvsim.plumbing.units import PS_PER_S
 from kvsim.results.gaps import Gaps
 from kvsim.results.recorder import Recorder
-from kvsim.units import PS_PER_S
 
 QUANTILES = {"p50": 0.50, "p90": 0.90, "p95": 0.95, "p99": 0.99}
 Times = npt.NDArray[np.int64]

@@ -18,10 +18,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from kvsim.errors import InputError, InvariantError
+from kvsim.plumbing.errors import InputError, InvariantError
+from kvsim.plumbing.toml import to_toml
 from kvsim.results.recorder import SERIES_COLUMNS
 from kvsim.results.result import REQUEST_COLUMNS
-from kvsim.results.toml import to_toml
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -1,7 +1,7 @@
 """Means over the steps that start within a window of time, exact at both edges."""
 
-from kvsim.errors import InvariantError
 from kvsim.memory.ledger import CLASSES, Course, Usage
+from kvsim.plumbing.errors import InvariantError
 from kvsim.results.recorder import SERIES_COLUMNS, Recorder
 
 

@@ -1,6 +1,6 @@
 """How long a step takes: one file a form, and its line here."""
 
-from kvsim.registry import Registry
+from kvsim.plumbing.registry import Registry
 from kvsim.step_time.options import StepTimeOptions
 
 STEP_TIMES: Registry[StepTimeOptions] = Registry(
@@ -8,6 +8,6 @@ STEP_TIMES: Registry[StepTimeOptions] = Registry(
     {
         "roofline": "kvsim.step_time.roofline:Roofline",
         "linear": "kvsim.step_time.linear:Linear",
-        "calibrated": "kvsim.step_time.calibrated:Calibrated",
+        "calibrated": "kvsim.step_time.calibrated.form:Calibrated",
     },
 )

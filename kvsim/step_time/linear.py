@@ -5,9 +5,10 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
-from kvsim.step_time.form import DecodeRun, StepShape
+from kvsim.plumbing.units import PS_PER_NS, PS_PER_US
+from kvsim.step import StepShape
+from kvsim.step_time.form import DecodeRun
 from kvsim.step_time.options import Hardware, StepTimeOptions
-from kvsim.units import PS_PER_NS, PS_PER_US
 
 
 class Linear(StepTimeOptions):

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from kvsim.options import Options
+from kvsim.plumbing.options import Options
 from kvsim.step_time.form import StepTime
 
 if TYPE_CHECKING:

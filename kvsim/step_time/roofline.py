@@ -20,9 +20,10 @@ from pydantic import Field
 
 from kvsim.layout import KVGroup
 from kvsim.model import Attention, Experts, LatentAttention, Model
-from kvsim.step_time.form import Chunk, DecodeRun, StepShape
+from kvsim.plumbing.units import PS_PER_S, PS_PER_US
+from kvsim.step import Chunk, StepShape
+from kvsim.step_time.form import DecodeRun
 from kvsim.step_time.options import Hardware, StepTimeOptions
-from kvsim.units import PS_PER_S, PS_PER_US
 
 FS_PER_PS = 1000
 

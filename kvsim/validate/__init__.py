@@ -1,0 +1,1 @@
+"""The simulator against recordings, papers, real runs and a real cache."""

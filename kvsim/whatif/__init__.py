@@ -1,0 +1,1 @@
+"""Counterfactual runs."""

@@ -22,9 +22,9 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from kvsim.memory.allocator import AllocatorOptions
-from kvsim.memory.doubling import Doubling
-from kvsim.memory.max_buffer import MaxBuffer
-from kvsim.memory.paged_options import Paged
+from kvsim.memory.contiguous.doubling import Doubling
+from kvsim.memory.contiguous.max_buffer import MaxBuffer
+from kvsim.memory.paged.options import Paged
 from kvsim.simulation import Simulation
 from kvsim.whatif.compacting import Compacting
 

@@ -1,6 +1,6 @@
 """What arrives: one file a kind of workload, and its line here."""
 
-from kvsim.registry import Registry
+from kvsim.plumbing.registry import Registry
 from kvsim.workload.options import WorkloadOptions
 
 WORKLOADS: Registry[WorkloadOptions] = Registry(

@@ -1,7 +1,7 @@
 """The same prompts in hashed blocks of another size."""
 
-from kvsim.errors import InputError
-from kvsim.units import ceil_div
+from kvsim.plumbing.errors import InputError
+from kvsim.plumbing.units import ceil_div
 from kvsim.workload.traces.record import HashIds, TraceRow
 
 

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from pydantic import PositiveInt
 
-from kvsim.errors import InputError
-from kvsim.options import Options
+from kvsim.plumbing.errors import InputError
+from kvsim.plumbing.options import Options
 
 
 class Entry(Options):

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from kvsim.errors import InputError
+from kvsim.plumbing.errors import InputError
 from kvsim.workload.blocks import rehash
 from kvsim.workload.traces import TRACE_FORMATS
 from kvsim.workload.traces.format import DELAYS, HASHES, SESSIONS, TIMES, HashedFormat, TraceFormat

@@ -3,8 +3,8 @@
 from decimal import Decimal
 from fractions import Fraction
 
-from kvsim.errors import InputError
-from kvsim.units import ps_from_seconds, seconds_from_ps
+from kvsim.plumbing.errors import InputError
+from kvsim.plumbing.units import ps_from_seconds, seconds_from_ps
 from kvsim.workload.traces.record import Trace, TraceRow
 
 

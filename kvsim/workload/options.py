@@ -6,9 +6,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field, NonNegativeFloat, PositiveInt
 
-from kvsim.choice import OneOf
-from kvsim.errors import InputError
-from kvsim.options import Options
+from kvsim.plumbing.choice import OneOf
+from kvsim.plumbing.errors import InputError
+from kvsim.plumbing.options import Options
 from kvsim.request import Stream
 from kvsim.workload.max_tokens import MAX_TOKENS, MaxTokensOptions
 

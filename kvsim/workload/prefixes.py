@@ -10,8 +10,8 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field, NonNegativeFloat, PositiveInt
 
-from kvsim.choice import OneOf
-from kvsim.options import Options
+from kvsim.plumbing.choice import OneOf
+from kvsim.plumbing.options import Options
 from kvsim.request import TokenRuns
 from kvsim.workload.content import TokenIds
 from kvsim.workload.lengths import LENGTHS, LengthOptions

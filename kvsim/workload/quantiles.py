@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, NonNegativeFloat, model_validator
 
-from kvsim.options import Options
+from kvsim.plumbing.options import Options
 from kvsim.workload import grids
 from kvsim.workload.options import shares
 

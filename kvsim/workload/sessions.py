@@ -10,7 +10,7 @@ from typing import Annotated, NamedTuple
 import numpy as np
 from pydantic import PositiveInt
 
-from kvsim.choice import OneOf
+from kvsim.plumbing.choice import OneOf
 from kvsim.request import Request, Stream, TokenRuns
 from kvsim.workload.arrivals import ARRIVALS, ArrivalOptions
 from kvsim.workload.arrivals.process import ps

@@ -5,7 +5,7 @@ from typing import Self
 
 from pydantic import PositiveInt, model_validator
 
-from kvsim.options import Options
+from kvsim.plumbing.options import Options
 from kvsim.workload.catalogue import locate
 from kvsim.workload.traces.reader import read_trace
 from kvsim.workload.traces.record import Trace

@@ -6,8 +6,8 @@ from typing import Annotated, Self
 import numpy as np
 from pydantic import Field, PositiveInt, model_validator
 
-from kvsim.choice import OneOf
-from kvsim.errors import InputError
+from kvsim.plumbing.choice import OneOf
+from kvsim.plumbing.errors import InputError
 from kvsim.request import Request, Stream
 from kvsim.workload.arrivals import ARRIVALS, ArrivalOptions
 from kvsim.workload.clients import Clients

@@ -7,7 +7,7 @@ from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from kvsim.errors import InputError
+from kvsim.plumbing.errors import InputError
 
 MOST_TOKENS = 10**9
 MOST_SECONDS = 10**11  # the year 5138: beyond it a time is a mistake

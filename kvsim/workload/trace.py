@@ -7,10 +7,10 @@ from typing import Annotated, Self
 
 from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
 
-from kvsim.choice import OneOf
-from kvsim.errors import InputError
+from kvsim.plumbing.choice import OneOf
+from kvsim.plumbing.errors import InputError
+from kvsim.plumbing.units import seconds_from_ps
 from kvsim.request import Request, Stream
-from kvsim.units import seconds_from_ps
 from kvsim.workload import cuts
 from kvsim.workload.arrivals import ARRIVALS, ArrivalOptions, Schedule
 from kvsim.workload.clients import Clients

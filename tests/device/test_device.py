@@ -3,8 +3,8 @@
 import pytest
 
 from kvsim.device import DeviceOptions, device_names, named_device
-from kvsim.errors import InputError
-from kvsim.units import GIB
+from kvsim.plumbing.errors import InputError
+from kvsim.plumbing.units import GIB
 
 
 @pytest.mark.parametrize("name", device_names())

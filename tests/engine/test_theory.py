@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import kvsim
+from kvsim.plumbing.units import PS_PER_MS, PS_PER_S, PS_PER_US
 from kvsim.request import Request
-from kvsim.units import PS_PER_MS, PS_PER_S, PS_PER_US
 
 BASE_MS, PREFILL_US, SEQ_US, CONTEXT_NS = 8, 40, 60, 500
 

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from kvsim.errors import InputError
 from kvsim.model import ModelOptions, model_names, named_model
+from kvsim.plumbing.errors import InputError
 
 
 @pytest.mark.parametrize("name", model_names())

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from kvsim.errors import InputError
 from kvsim.model import Attention, Dense, Experts, LatentAttention, Model
-from kvsim.units import KIB
+from kvsim.plumbing.errors import InputError
+from kvsim.plumbing.units import KIB
 
 LLAMA = {
     "architectures": ["LlamaForCausalLM"],

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvsim.errors import InputError
 from kvsim.model import Model, model_names, named_model
-from kvsim.units import GIB, KIB, MIB
+from kvsim.plumbing.errors import InputError
+from kvsim.plumbing.units import GIB, KIB, MIB
 
 # model: KiB a token as published, 2 * L * H_kv * D * 2 bytes.
 TABLE = {

@@ -3,7 +3,7 @@
 import pytest
 
 from kvsim.model import ModelOptions, named_model
-from kvsim.units import GIB
+from kvsim.plumbing.units import GIB
 
 # Parameter counts of the checkpoints on Hugging Face.
 PARAMS = {

@@ -4,9 +4,9 @@ from html.parser import HTMLParser
 
 from plotly.offline import get_plotlyjs
 
+from kvsim.plumbing.toml import to_toml
 from kvsim.report.figures import FIGURES
 from kvsim.report.page import make_page
-from kvsim.results.toml import to_toml
 
 LOADING = {"src", "href", "srcset", "data", "action", "poster", "background"}
 

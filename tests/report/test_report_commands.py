@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from kvsim.commands.compare import compare
 from kvsim.commands.report import report
-from kvsim.errors import InputError
+from kvsim.plumbing.errors import InputError
 from kvsim.report.differences import differences
 from kvsim.report.terminal import print_result
 from kvsim.results import store

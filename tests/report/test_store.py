@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvsim.errors import InputError
+from kvsim.plumbing.errors import InputError
+from kvsim.plumbing.toml import to_toml
 from kvsim.results import store
-from kvsim.results.toml import to_toml
 
 FILES = [store.SCENARIO, store.SUMMARY, store.REQUESTS, store.MEMORY, store.REPORT]
 

@@ -5,12 +5,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kvsim.device import named_device
-from kvsim.errors import InputError
 from kvsim.model import named_model
+from kvsim.plumbing.errors import InputError
+from kvsim.plumbing.units import PS_PER_US
+from kvsim.step import Chunk, StepShape
 from kvsim.step_time import STEP_TIMES
-from kvsim.step_time.form import Chunk, StepShape
 from kvsim.step_time.options import Hardware
-from kvsim.units import PS_PER_US
 
 HARDWARE = Hardware(named_model("opt-13b"), named_device("a100-40gb"))
 

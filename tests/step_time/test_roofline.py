@@ -6,10 +6,10 @@ from hypothesis import strategies as st
 
 from kvsim.device import named_device
 from kvsim.model import named_model
+from kvsim.plumbing.units import PS_PER_MS, PS_PER_S, PS_PER_US
+from kvsim.step import Chunk, StepShape
 from kvsim.step_time import STEP_TIMES
-from kvsim.step_time.form import Chunk, StepShape
 from kvsim.step_time.options import Hardware
-from kvsim.units import PS_PER_MS, PS_PER_S, PS_PER_US
 
 CASES = [
     ("opt-13b", "a100-40gb", 1),

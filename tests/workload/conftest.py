@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kvsim.registry import Registry
+from kvsim.plumbing.registry import Registry
 from kvsim.workload.arrivals import ARRIVALS
 from kvsim.workload.durations import DURATIONS
 from kvsim.workload.lengths import LENGTHS

@@ -4,7 +4,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kvsim.errors import InputError
+from kvsim.plumbing.errors import InputError
 from kvsim.workload.arrivals import ARRIVALS, Schedule
 from kvsim.workload.random import generator
 

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kvsim.errors import InputError
+from kvsim.plumbing.errors import InputError
 from kvsim.workload import grids
 from kvsim.workload.durations import DURATIONS
 from kvsim.workload.lengths import LENGTHS

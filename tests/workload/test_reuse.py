@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kvsim.errors import InputError
+from kvsim.plumbing.errors import InputError
 from kvsim.workload.blocks import rehash
 from kvsim.workload.reuse import lru_token_hit_ratio, reuse
 from kvsim.workload.statistics import arrival_statistics, length_statistics

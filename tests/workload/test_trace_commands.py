@@ -10,7 +10,7 @@ import typer
 from typer.testing import CliRunner
 
 from kvsim.commands import convert, traces
-from kvsim.errors import InputError
+from kvsim.plumbing.errors import InputError
 from kvsim.workload import catalogue
 from kvsim.workload.catalogue import Entry
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from kvsim.errors import InputError
+from kvsim.plumbing.errors import InputError
 from kvsim.workload.traces.reader import read_trace
 
 AZURE = "TIMESTAMP,ContextTokens,GeneratedTokens\n"

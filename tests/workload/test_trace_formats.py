@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kvsim.units import ceil_div
+from kvsim.plumbing.units import ceil_div
 from kvsim.workload.convert import convert, write_lines
 from kvsim.workload.text import read_text
 from kvsim.workload.traces import TRACE_FORMATS

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kvsim.errors import InputError
+from kvsim.plumbing.errors import InputError
 from kvsim.request import Request, Stream
 from kvsim.workload import WORKLOADS
 

@@ -3,10 +3,10 @@
 import torch
 from torch import Tensor
 
-from kvsim.backend.shape import Shape
-from kvsim.backend.step import Batch
 from kvsim.backend.stores.store import Address, Store, must_fit
-from kvsim.errors import InvariantError
+from kvsim.backend.transformer.shape import Shape
+from kvsim.backend.transformer.step import Batch
+from kvsim.plumbing.errors import InvariantError
 
 
 class BufferStore(Store):

@@ -4,11 +4,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from kvsim.backend.shape import Shape
-from kvsim.backend.step import Batch, Copy
 from kvsim.backend.stores.pool import SlotPool
 from kvsim.backend.stores.store import Address, Store, must_fit
-from kvsim.errors import InvariantError
+from kvsim.backend.transformer.shape import Shape
+from kvsim.backend.transformer.step import Batch, Copy
+from kvsim.plumbing.errors import InvariantError
 
 
 class PagedStore(Store):

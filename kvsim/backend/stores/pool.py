@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor
 
-from kvsim.backend.shape import Shape
-from kvsim.errors import InvariantError
+from kvsim.backend.transformer.shape import Shape
+from kvsim.plumbing.errors import InvariantError
 
 
 class SlotPool:

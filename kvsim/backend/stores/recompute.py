@@ -3,9 +3,9 @@
 import torch
 from torch import Tensor
 
-from kvsim.backend.step import Batch
 from kvsim.backend.stores.store import Address, Store
-from kvsim.errors import InvariantError
+from kvsim.backend.transformer.step import Batch
+from kvsim.plumbing.errors import InvariantError
 
 
 class RecomputeStore(Store):

@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from kvsim.backend.step import Batch, Copy
-from kvsim.errors import InvariantError
+from kvsim.backend.transformer.step import Batch, Copy
+from kvsim.plumbing.errors import InvariantError
 
 
 class Address(NamedTuple):

@@ -3,7 +3,7 @@ each here.
 """
 
 from kvsim.memory.arena.placement import PlacementOptions
-from kvsim.registry import Registry
+from kvsim.plumbing.registry import Registry
 
 PLACEMENTS: Registry[PlacementOptions] = Registry(
     "placement",

@@ -2,8 +2,8 @@
 
 from typing import Annotated
 
-from kvsim.choice import OneOf
 from kvsim.memory.arena import PLACEMENTS
 from kvsim.memory.arena.placement import PlacementOptions
+from kvsim.plumbing.choice import OneOf
 
 PlacementChoice = Annotated[PlacementOptions, OneOf(PLACEMENTS, "placement")]

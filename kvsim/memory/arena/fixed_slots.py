@@ -6,10 +6,10 @@ from typing import Self
 
 from pydantic import Field
 
-from kvsim.errors import InputError
 from kvsim.memory.allocator import MemorySpec
 from kvsim.memory.arena.placement import Arena, Placement, PlacementOptions, unknown_region
-from kvsim.memory.buffer_shape import BufferShape
+from kvsim.memory.contiguous.shape import BufferShape
+from kvsim.plumbing.errors import InputError
 
 
 class FixedSlots(PlacementOptions):

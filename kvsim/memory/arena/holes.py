@@ -12,11 +12,11 @@ from typing import Self
 
 from pydantic import Field
 
-from kvsim.errors import InputError, InvariantError
 from kvsim.memory.allocator import MemorySpec
 from kvsim.memory.arena.placement import Arena, Placement, PlacementOptions, unknown_region
-from kvsim.memory.buffer_shape import BufferShape
-from kvsim.units import ceil_div
+from kvsim.memory.contiguous.shape import BufferShape
+from kvsim.plumbing.errors import InputError, InvariantError
+from kvsim.plumbing.units import ceil_div
 
 
 class HoleOptions(PlacementOptions):

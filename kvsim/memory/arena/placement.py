@@ -5,9 +5,9 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple, Protocol, Self
 
-from kvsim.errors import InvariantError
 from kvsim.memory.allocator import MemorySpec
-from kvsim.options import Options
+from kvsim.plumbing.errors import InvariantError
+from kvsim.plumbing.options import Options
 
 
 class Placement(NamedTuple):

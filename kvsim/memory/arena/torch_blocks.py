@@ -3,7 +3,7 @@
 from enum import IntEnum
 from typing import NamedTuple
 
-from kvsim.units import MIB, ceil_div
+from kvsim.plumbing.units import MIB, ceil_div
 
 MIN_BLOCK = 512  # sizes are multiples of it
 SMALL_SIZE = MIB  # requests up to it come from the small pool

@@ -14,7 +14,6 @@ behind the last segment.
 from collections.abc import Iterator
 from typing import Self
 
-from kvsim.errors import InputError
 from kvsim.memory.allocator import MemorySpec
 from kvsim.memory.arena.placement import Arena, Placement, PlacementOptions, unknown_region
 from kvsim.memory.arena.torch_blocks import (
@@ -30,6 +29,7 @@ from kvsim.memory.arena.torch_blocks import (
     segment_size,
 )
 from kvsim.memory.arena.torch_heap import Heap
+from kvsim.plumbing.errors import InputError
 
 
 class TorchCaching(PlacementOptions):

@@ -14,7 +14,7 @@ from kvsim.memory.arena.torch_blocks import (
     State,
 )
 from kvsim.memory.arena.torch_caching import TorchCachingArena
-from kvsim.units import ceil_div
+from kvsim.plumbing.units import ceil_div
 
 
 class ExpandableArena(TorchCachingArena):

@@ -3,8 +3,8 @@
 from bisect import bisect_left, insort
 from itertools import pairwise
 
-from kvsim.errors import InvariantError
 from kvsim.memory.arena.torch_blocks import Block, Segment, State
+from kvsim.plumbing.errors import InvariantError
 
 
 class FreeBlocks:

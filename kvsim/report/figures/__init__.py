@@ -1,6 +1,6 @@
 """The figures of the page, in its order: one file a figure, and its line here."""
 
-from kvsim.registry import Registry
+from kvsim.plumbing.registry import Registry
 from kvsim.report.figure import Figure
 
 FIGURES: Registry[Figure] = Registry(

@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 
 from kvsim.memory.allocator import Allocator
+from kvsim.plumbing.units import MIB, PS_PER_MS
 from kvsim.request import Request
 from kvsim.scenario import Scenario
 from kvsim.sequence import Sequence
 from kvsim.simulation import Simulation
-from kvsim.units import MIB, PS_PER_MS
 from kvsim.validate.paper.check import Check
 from kvsim.validate.paper.experiment import EXPERIMENT
 

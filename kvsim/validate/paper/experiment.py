@@ -22,11 +22,11 @@ import simpy
 
 from kvsim.engine.arrivals import Arrivals
 from kvsim.engine.engine import Engine
+from kvsim.plumbing.units import PS_PER_S
 from kvsim.request import Request, Stream
 from kvsim.results.window import WindowRecorder
 from kvsim.scenario import Scenario
 from kvsim.simulation import Simulation
-from kvsim.units import PS_PER_S
 from kvsim.validate.paper.lengths import Sampler, sharegpt
 
 SPEED = 1.25

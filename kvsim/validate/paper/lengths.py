@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from kvsim.errors import InputError, InvariantError
+from kvsim.plumbing.errors import InputError, InvariantError
 from kvsim.workload.grids import named
 from kvsim.workload.traces.reader import read_trace
 

@@ -10,7 +10,7 @@ from math import sqrt
 from statistics import fmean
 
 import kvsim
-from kvsim.units import PS_PER_S
+from kvsim.plumbing.units import PS_PER_S
 from kvsim.validate.paper.check import Check, within
 from kvsim.validate.paper.experiment import EXPERIMENT, SYSTEMS, Setting, stream
 

@@ -7,7 +7,7 @@ group of 2 * layers tensors may hold a single token.
 from collections.abc import Iterator
 
 from kvsim.model import named_model
-from kvsim.units import KIB, MIB
+from kvsim.plumbing.units import KIB, MIB
 from kvsim.validate.paper.check import Check
 
 SOURCE = "vAttention (ASPLOS 2025)"

@@ -1,6 +1,6 @@
 """When requests (or conversations) start: one file a process, and its line here."""
 
-from kvsim.registry import Registry
+from kvsim.plumbing.registry import Registry
 from kvsim.workload.arrivals.process import ArrivalOptions, Schedule
 
 __all__ = ["ARRIVALS", "ArrivalOptions", "Schedule"]

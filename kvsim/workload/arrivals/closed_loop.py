@@ -5,7 +5,7 @@ from typing import Annotated
 import numpy as np
 from pydantic import NonNegativeFloat, PositiveInt
 
-from kvsim.choice import OneOf
+from kvsim.plumbing.choice import OneOf
 from kvsim.workload.arrivals.process import ArrivalOptions, Schedule, ps
 from kvsim.workload.durations import DURATIONS, DurationOptions
 

@@ -5,7 +5,7 @@ from typing import Annotated
 import numpy as np
 from pydantic import PositiveFloat
 
-from kvsim.choice import OneOf
+from kvsim.plumbing.choice import OneOf
 from kvsim.workload.arrivals.process import ArrivalOptions, Schedule, renewal
 from kvsim.workload.durations import DURATIONS, DurationOptions
 

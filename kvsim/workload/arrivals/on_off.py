@@ -5,8 +5,8 @@ from typing import Annotated
 import numpy as np
 from pydantic import NonNegativeFloat, PositiveFloat
 
-from kvsim.choice import OneOf
-from kvsim.errors import InputError
+from kvsim.plumbing.choice import OneOf
+from kvsim.plumbing.errors import InputError
 from kvsim.workload.arrivals.process import LONGEST_S, ArrivalOptions, Schedule, inhomogeneous, ps
 from kvsim.workload.durations import DURATIONS, DurationOptions
 

@@ -5,8 +5,8 @@ from typing import Annotated, Self
 import numpy as np
 from pydantic import Field, NonNegativeFloat, PositiveFloat, model_validator
 
-from kvsim.errors import InputError
-from kvsim.options import Options
+from kvsim.plumbing.errors import InputError
+from kvsim.plumbing.options import Options
 from kvsim.workload.arrivals.process import LONGEST_S, ArrivalOptions, Schedule, inhomogeneous, ps
 
 

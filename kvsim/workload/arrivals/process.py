@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from kvsim.errors import InputError
-from kvsim.options import Options
-from kvsim.units import PS_PER_S
+from kvsim.plumbing.errors import InputError
+from kvsim.plumbing.options import Options
+from kvsim.plumbing.units import PS_PER_S
 
 LONGEST_S = 9.0e6  # about 104 days of picoseconds fit 64 bits
 

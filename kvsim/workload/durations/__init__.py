@@ -1,6 +1,6 @@
 """Gaps and think times: one file a distribution, and its line here."""
 
-from kvsim.registry import Registry
+from kvsim.plumbing.registry import Registry
 from kvsim.workload.durations.distribution import DurationOptions
 
 __all__ = ["DURATIONS", "DurationOptions"]

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from kvsim.options import Options
+from kvsim.plumbing.options import Options
 
 
 class DurationOptions(Options):

@@ -8,7 +8,7 @@ import json
 from functools import cache
 from importlib.resources import files
 
-from kvsim.errors import InputError
+from kvsim.plumbing.errors import InputError
 
 
 def names() -> list[str]:

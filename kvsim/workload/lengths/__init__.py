@@ -1,6 +1,6 @@
 """Lengths and other counts: one file a distribution, and its line here."""
 
-from kvsim.registry import Registry
+from kvsim.plumbing.registry import Registry
 from kvsim.workload.lengths.distribution import LengthOptions
 
 __all__ = ["LENGTHS", "LengthOptions"]

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from kvsim.options import Options
+from kvsim.plumbing.options import Options
 
 Lengths = NDArray[np.int64]
 MOST = 10**9  # tokens; beyond it a length is a mistake

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from kvsim.errors import InputError
+from kvsim.plumbing.errors import InputError
 from kvsim.workload.lengths.distribution import LengthOptions, Lengths
 from kvsim.workload.text import read_text, row_error, tokens
 

@@ -1,6 +1,6 @@
 """The output length a client declares: one file a policy, and its line here."""
 
-from kvsim.registry import Registry
+from kvsim.plumbing.registry import Registry
 from kvsim.workload.max_tokens.policy import MaxTokensOptions
 
 __all__ = ["MAX_TOKENS", "MaxTokensOptions"]

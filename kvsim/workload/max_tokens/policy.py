@@ -1,6 +1,6 @@
 """What a policy for declared output lengths answers."""
 
-from kvsim.options import Options
+from kvsim.plumbing.options import Options
 
 
 class MaxTokensOptions(Options):

@@ -1,6 +1,6 @@
 """Recorded traces: one file a format, and its line here (in the order they are tried)."""
 
-from kvsim.registry import Registry
+from kvsim.plumbing.registry import Registry
 from kvsim.workload.traces.format import TraceFormat
 
 TRACE_FORMATS: Registry[TraceFormat] = Registry(

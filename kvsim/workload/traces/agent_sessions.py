@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from pydantic import PositiveInt
 
-from kvsim.units import PS_PER_S
+from kvsim.plumbing.units import PS_PER_S
 from kvsim.workload.text import Text, json_object, row_error, scaled_time, whole_number
 from kvsim.workload.traces.format import DELAYS, HASHES, SESSIONS, HashedFormat, Rows
 from kvsim.workload.traces.json_lines import hash_ids, length, required

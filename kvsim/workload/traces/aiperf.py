@@ -11,8 +11,8 @@ from typing import Any
 
 from pydantic import PositiveInt
 
-from kvsim.errors import InputError
-from kvsim.units import PS_PER_MS
+from kvsim.plumbing.errors import InputError
+from kvsim.plumbing.units import PS_PER_MS
 from kvsim.workload.text import Text, row_error, scaled_time
 from kvsim.workload.traces import mooncake_fields
 from kvsim.workload.traces.format import DELAYS, HASHES, SESSIONS, HashedFormat, Rows

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
-from kvsim.units import PS_PER_S
+from kvsim.plumbing.units import PS_PER_S
 from kvsim.workload.text import Text, row_error, whole_number
 from kvsim.workload.traces.csv_columns import columns, has_columns, numbered_rows
 from kvsim.workload.traces.format import Rows, TraceFormat

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from kvsim.units import PS_PER_S
+from kvsim.plumbing.units import PS_PER_S
 from kvsim.workload.text import Text, scaled_time, whole_number
 from kvsim.workload.traces.csv_columns import (
     columns,

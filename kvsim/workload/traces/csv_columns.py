@@ -3,7 +3,7 @@
 import csv
 from collections.abc import Iterator, Sequence
 
-from kvsim.errors import InputError
+from kvsim.plumbing.errors import InputError
 from kvsim.workload.text import Text, row_error
 
 

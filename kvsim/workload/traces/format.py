@@ -7,7 +7,7 @@ from abc import abstractmethod
 from collections.abc import Iterator
 from typing import ClassVar, NamedTuple
 
-from kvsim.options import Options
+from kvsim.plumbing.options import Options
 from kvsim.workload.text import Text
 from kvsim.workload.traces.record import Trace, TraceRow
 

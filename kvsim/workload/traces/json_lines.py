@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from kvsim.errors import InputError
-from kvsim.units import ceil_div
+from kvsim.plumbing.errors import InputError
+from kvsim.plumbing.units import ceil_div
 from kvsim.workload.text import Text, json_object, row_error, whole_number
 from kvsim.workload.traces.record import HashIds
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from kvsim.units import PS_PER_MS
+from kvsim.plumbing.units import PS_PER_MS
 from kvsim.workload.text import Text, scaled_time
 from kvsim.workload.traces.json_lines import (
     first_objects,

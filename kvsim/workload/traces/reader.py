@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from kvsim.errors import InputError
-from kvsim.units import seconds_from_ps
+from kvsim.plumbing.errors import InputError
+from kvsim.plumbing.units import seconds_from_ps
 from kvsim.workload.text import Text, read_text, row_error
 from kvsim.workload.traces import TRACE_FORMATS
 from kvsim.workload.traces.format import HashedFormat, TraceFormat

@@ -5,7 +5,7 @@ Its files of lengths alone have no arrivals; `[workload.arrivals]` then supplies
 
 from collections.abc import Iterator
 
-from kvsim.units import PS_PER_S
+from kvsim.plumbing.units import PS_PER_S
 from kvsim.workload.text import Text, scaled_time, whole_number
 from kvsim.workload.traces.csv_columns import columns, has_columns, header_of, numbered_rows
 from kvsim.workload.traces.format import Rows, TraceFormat

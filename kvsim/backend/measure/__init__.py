@@ -1,0 +1,1 @@
+"""How long steps take on this machine: plans, clocks, timings, samples."""

@@ -1,0 +1,153 @@
+"""From a model and a device to a calibration file: measure, fit, hold out."""
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from kvsim.backend.measure.bench import StoreName
+from kvsim.backend.measure.grid import DESIGNS, Limits, StepPlan, grid
+from kvsim.backend.measure.held_out import held_out_steps
+from kvsim.backend.measure.measure import Measured, Progress, Setup, measure
+from kvsim.backend.transformer.shape import Shape
+from kvsim.memory.paged.options import Paged
+from kvsim.model import Attention, Dense, Model
+from kvsim.model.options import ModelOptions
+from kvsim.plumbing.errors import InputError
+from kvsim.scenario import Scenario
+from kvsim.simulation import Simulation
+from kvsim.step_time.calibrated.file import CalibrationFile, Measurement, SampleRecord
+from kvsim.step_time.calibrated.fit import errors_by_kind, fit
+from kvsim.step_time.calibrated.fitted import Errors
+from kvsim.step_time.calibrated.identity import ModelIdentity, device_name
+from kvsim.step_time.calibrated.samples import Kind, SampleRow, SampleSet
+
+HELD_OUT = 60
+MEASURED_FACTS = ("device", "software", "backend", "method", "ceilings", "sentinel")
+
+
+class Calibration(NamedTuple):
+    """The file, and the errors of its fit on the held-out steps, by kind."""
+
+    file: CalibrationFile
+    held_out: dict[Kind, Errors]
+
+
+def find_model(name: str, dtype: str | None) -> Model:
+    """A built-in model, or that of a config.json; InputError if there is no such model."""
+    where = {"hf_config": Path(name)} if name.endswith(".json") else {"name": name}
+    return ModelOptions.parse({**where, "dtype": dtype}, "--model").build()
+
+
+def llama_shape(model: Model, where: str = "--model") -> Shape:
+    """The backend's shape of a model; InputError, naming `where` it was chosen, if it is no decoder
+    that the backend computes.
+    """
+    layer = model.layers[0]
+    mixer, feed_forward = layer.mixer, layer.feed_forward
+    if (
+        len(set(model.layers)) > 1
+        or not isinstance(mixer, Attention)
+        or mixer.window_tokens is not None
+        or mixer.output_gate
+        or not isinstance(feed_forward, Dense)
+        or not feed_forward.gated
+    ):
+        raise InputError(
+            "the backend computes Llama-shaped decoders only: equal layers of full attention and "
+            "a gated feed-forward network",
+            where=where,
+            value=model.name,
+        )
+    return Shape(
+        layers=model.num_layers,
+        hidden=model.hidden_size,
+        heads=mixer.heads,
+        kv_heads=mixer.kv_heads,
+        head_dim=mixer.head_dim,
+        intermediate=feed_forward.intermediate_size,
+        vocab=model.vocab_size,
+        dtype=model.torch_dtype,
+    )
+
+
+def trace_steps(limits: Limits, count: int, seed: int) -> list[StepPlan]:
+    """About `count` steps of simulated chats (ShareGPT's lengths): two thirds under a load that
+    just fills the limits' largest batch, the others where requests mostly come alone, for there
+    prompts are computed by themselves.
+    """
+    most = limits.batches[-1]
+    busy = _chat_steps(limits, most / 12, 8 * most, 2 * count // 3, seed)
+    alone = _chat_steps(limits, 0.05, 40, count - 2 * count // 3, seed)
+    fitted_on = {plan[:2] for plan in grid(limits)}
+    return [plan for plan in dict.fromkeys(busy + alone) if plan[:2] not in fitted_on]
+
+
+def _chat_steps(
+    limits: Limits, rate_per_s: float, num_requests: int, count: int, seed: int
+) -> list[StepPlan]:
+    scenario = Scenario.load(
+        "chat",
+        [
+            f"seed={seed}",
+            "max_steps=1",
+            f"memory.kv_cache_tokens={limits.pool_tokens}",
+            f"scheduler.max_num_seqs={limits.batches[-1]}",
+            f"scheduler.max_num_batched_tokens={limits.step_tokens}",
+            f"workload.num_requests={num_requests}",
+            f"workload.arrivals.rate_per_s={rate_per_s}",
+        ],
+    )
+    paged = next(each for each in scenario.allocator if isinstance(each, Paged))
+    bounds = {"step_tokens": limits.step_tokens, "pool_tokens": limits.pool_tokens}
+    return held_out_steps(Simulation(scenario), paged, count, **bounds, seed=seed)
+
+
+def calibrate(
+    model: Model,
+    device: str,
+    log_path: Path,
+    *,
+    quick: bool = False,
+    rounds: int | None = None,
+    seed: int = 0,
+    store: StoreName = "paged",
+    progress: Progress | None = None,
+) -> Calibration:
+    """Measure `model` on "cpu" or "cuda", fit the grid's steps, and hold out those of a trace.
+
+    The log makes it resumable; remove it when the file is safe. rounds: instead of the design's.
+    store: where the cache lies.
+    """
+    limits, usual_rounds = DESIGNS[device, quick]
+    plans = grid(limits) + trace_steps(limits, HELD_OUT // (1 + quick), seed)
+    rounds = rounds or usual_rounds
+    setup = Setup(llama_shape(model), device, rounds=rounds, seed=seed, store=store)
+    return fitted(model, measure(setup, plans, log_path, progress), seed)
+
+
+def fitted(model: Model, measured: Measured, seed: int) -> Calibration:
+    """The file of a measurement: its grid fitted, its held-out steps predicted."""
+    rows = tuple(SampleRow.parse(row, "sample") for row in measured.rows)
+    from_grid = [row.sample() for row in rows if row.source == "grid"]
+    from_trace = [row.sample() for row in rows if row.source != "grid"]
+    found = fit(from_grid, seed=seed)
+    held_out = errors_by_kind(found.formula, from_trace)
+    facts: dict[str, Any] = {key: measured.facts[key] for key in MEASURED_FACTS}
+    facts["method"] |= {
+        "refused": measured.facts["refused"],
+        "held_out_of_a_simulated_trace": {
+            kind: errors.model_dump() for kind, errors in held_out.items()
+        },
+    }
+    lines = "".join(json.dumps(row) + "\n" for row in measured.rows)
+    samples = SampleSet("measured", hashlib.sha256(lines.encode()).hexdigest(), rows)
+    file = CalibrationFile.now(
+        source="measured by kvsim calibrate",
+        device=device_name(str(measured.facts["device"]["name"])),
+        model=ModelIdentity.of(model),
+        measured=Measurement(**facts),
+        samples=SampleRecord.of(samples),
+        fit=found,
+    )
+    return Calibration(file, held_out)

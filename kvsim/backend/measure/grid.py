@@ -1,0 +1,167 @@
+"""Which steps to measure: a designed grid, both edges of the tiles that GEMMs work in."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+from kvsim.plumbing.errors import InputError
+
+TILE = 64
+
+
+class StepPlan(NamedTuple):
+    """A step to measure.
+
+    chunks: (new tokens, prior tokens) of each prefill chunk; contexts: for each decoding sequence
+    the tokens it attends to, the new one included; source: where the plan comes from.
+    """
+
+    chunks: tuple[tuple[int, int], ...]
+    contexts: tuple[int, ...]
+    source: str = "grid"
+
+    @property
+    def kind(self) -> str:
+        """decode, prefill or mixed."""
+        if not self.chunks:
+            return "decode"
+        return "mixed" if self.contexts else "prefill"
+
+    @property
+    def step_tokens(self) -> int:
+        """Tokens computed in the step."""
+        return sum(new for new, _ in self.chunks) + len(self.contexts)
+
+    @property
+    def cache_tokens(self) -> int:
+        """KV tokens in the cache when the step is done."""
+        return sum(new + prior for new, prior in self.chunks) + sum(self.contexts)
+
+    @classmethod
+    def from_record(cls, record: dict[str, Any]) -> Self:
+        """From {"chunks": [[new, prior], ...], "contexts": [...], "source"?}; ValueError if that
+        is no step.
+        """
+        chunks = tuple((int(new), int(prior)) for new, prior in record.get("chunks", ()))
+        contexts = tuple(int(context) for context in record.get("contexts", ()))
+        if not (chunks or contexts):
+            raise ValueError("a step without a token")
+        if any(new < 1 or prior < 0 for new, prior in chunks) or min(contexts, default=1) < 1:
+            raise ValueError("counts of tokens must be positive")
+        return cls(chunks, contexts, str(record.get("source", "held-out")))
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How far a grid reaches: sequences, tokens a sequence, tokens a step, tokens in the pool."""
+
+    batches: tuple[int, ...]
+    contexts: tuple[int, ...]
+    step_tokens: int
+    pool_tokens: int
+
+    def as_dict(self) -> dict[str, Any]:
+        """For a file."""
+        return asdict(self)
+
+
+CPU = Limits((1, 2, 3, 4, 6, 8, 12, 16, 24, 32), (32, 128, 512, 1024, 2048), 1024, 32768)
+CPU_QUICK = Limits((1, 2, 4, 8, 16, 32), (32, 256, 1024), 512, 16384)
+CUDA = Limits(
+    (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 256), (128, 512, 2048, 4096, 8192), 8192, 524288
+)
+CUDA_QUICK = Limits((1, 4, 16, 64, 256), (128, 1024, 4096), 2048, 262144)
+
+# By device and whether it must be quick: how far the grid reaches, and how many rounds. The least
+# CPU time of a busy machine wants many short rounds; events on a GPU hardly spread.
+DESIGNS = {
+    ("cpu", False): (CPU, 10),
+    ("cpu", True): (CPU_QUICK, 4),
+    ("cuda", False): (CUDA, 3),
+    ("cuda", True): (CUDA_QUICK, 3),
+}
+
+
+def read_plans(path: Path) -> list[StepPlan]:
+    """Plans from JSON lines as `StepPlan.from_record` takes them; InputError names a bad line."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError("cannot read the steps", where=str(path), value=error) from None
+    plans = []
+    for number, line in enumerate(lines, 1):
+        try:
+            plans.append(StepPlan.from_record(json.loads(line)))
+        except (ValueError, TypeError, AttributeError) as error:
+            raise InputError(
+                "no step to measure",
+                where=f"{path}:{number}",
+                value=error,
+                remedy='a line is {"chunks": [[new, prior], ...], "contexts": [...]}',
+            ) from None
+    return plans
+
+
+def grid(limits: Limits) -> list[StepPlan]:
+    """Every step of the design that fits the limits, each once."""
+    plans = [*_decode(limits), *_prefill(limits), *_chunks(limits), *_mixed(limits)]
+    fitting = [
+        plan
+        for plan in plans
+        if plan.step_tokens <= limits.step_tokens and plan.cache_tokens <= limits.pool_tokens
+    ]
+    return list(dict.fromkeys(fitting))
+
+
+def _decode(limits: Limits) -> list[StepPlan]:
+    plans = []
+    for at, batch in enumerate(limits.batches):
+        for also, context in enumerate(limits.contexts):
+            # Every other step is ragged, so that a longest context can be told from the mean.
+            ragged = (at + also) % 2 == 1
+            plans.append(StepPlan((), _spread(batch, context) if ragged else (context,) * batch))
+    return plans
+
+
+def _prefill(limits: Limits) -> list[StepPlan]:
+    edges = [8, 16, 32]
+    for tile in range(TILE, min(768, limits.step_tokens) + 1, TILE):
+        edges += [tile, tile + 1]
+    edges += range(1024, limits.step_tokens + 1, 256 if limits.step_tokens <= 4096 else 1024)
+    return [StepPlan(((tokens, 0),), ()) for tokens in edges]
+
+
+def _chunks(limits: Limits) -> list[StepPlan]:
+    sizes = [size for size in (16, 64, 192, 512, 2048) if size <= limits.step_tokens]
+    priors = limits.contexts[-4:]
+    plans = [StepPlan(((size, prior),), ()) for size in sizes for prior in priors]
+    # Two and three prompts that share a step.
+    several = [(64, 64), (128, 64, 64), (256, 128), (192, 192, 96)]
+    plans += [StepPlan(tuple((new, 0) for new in news), ()) for news in several]
+    return plans
+
+
+def _mixed(limits: Limits) -> list[StepPlan]:
+    batches = limits.batches[1::2]
+    sizes = [size for size in (16, 48, 128, 256, 448, 960, 1984) if size <= limits.step_tokens]
+    contexts = limits.contexts[:4]
+    plans = []
+    for at, batch in enumerate(batches):
+        for also, size in enumerate(sizes):
+            # A Latin walk through contexts and priors: all values meet all, not all combinations.
+            context = contexts[(at + also) % len(contexts)]
+            prior = (0, contexts[(at + 2 * also) % len(contexts)])[(at + also) % 2]
+            plans.append(StepPlan(((size, prior),), _spread(batch, context)))
+    return plans
+
+
+def _spread(batch: int, mean: int) -> tuple[int, ...]:
+    """`batch` contexts evenly from about a half to one and a half of their mean."""
+    return tuple(max(1, mean // 2 + mean * (2 * at + 1) // (2 * batch)) for at in range(batch))
+
+
+def most_tokens(plans: Sequence[StepPlan]) -> int:
+    """The pool that the largest of the plans needs."""
+    return max(plan.cache_tokens for plan in plans)

@@ -1,0 +1,96 @@
+"""Steps to hold a calibration against: drawn from a simulated run, never from the grid."""
+
+from dataclasses import dataclass, field
+from itertools import zip_longest
+
+from numpy.random import PCG64, Generator
+
+from kvsim.backend.measure.grid import StepPlan
+from kvsim.backend.simulated import decoding
+from kvsim.engine.engine import Engine
+from kvsim.engine.plan import Plan
+from kvsim.memory.allocator import AllocatorOptions
+from kvsim.plumbing.errors import InputError
+from kvsim.simulation import Simulation
+
+KINDS = ("decode", "prefill", "mixed")
+
+
+def held_out_steps(
+    simulation: Simulation,
+    options: AllocatorOptions,
+    count: int,
+    *,
+    step_tokens: int,
+    pool_tokens: int,
+    seed: int = 0,
+) -> list[StepPlan]:
+    """Up to `count` different steps of a run under one allocator, as many of each kind as there
+    are, every step of a kind as likely as any other.
+
+    Steps beyond step_tokens or pool_tokens, which a device could not run, are passed over. The
+    scenario's max_steps must be 1.
+    """
+    if simulation.scenario.max_steps != 1:
+        raise InputError("held-out steps are drawn from single ones", where="max_steps", limit=1)
+    random = Generator(PCG64(seed))
+    sampler = _Sampler(random, count, step_tokens, pool_tokens)
+    simulation.run(options, "held out", observer=sampler)
+    drawn = []
+    for kind in KINDS:
+        kept = list(dict.fromkeys(sampler.kept[kind]))
+        drawn.append([kept[at] for at in random.permutation(len(kept))])
+    return _evenly(drawn, count)
+
+
+def _evenly(drawn: list[list[StepPlan]], count: int) -> list[StepPlan]:
+    """In turns one of each list that has any left, until there are `count`."""
+    turns = [plan for turn in zip_longest(*drawn) for plan in turn if plan is not None]
+    return sorted(turns[:count])
+
+
+@dataclass(slots=True)
+class _Sampler:
+    """An engine's observer with a reservoir for each kind of step."""
+
+    random: Generator
+    size: int
+    step_tokens: int
+    pool_tokens: int
+    engine: Engine = field(init=False)
+    kept: dict[str, list[StepPlan]] = field(default_factory=lambda: {kind: [] for kind in KINDS})
+    seen: dict[str, int] = field(default_factory=lambda: dict.fromkeys(KINDS, 0))
+
+    def planning(self, now_ps: int) -> None:
+        """Nothing is decided yet."""
+
+    def planned(self, plan: Plan, now_ps: int) -> None:
+        """Keep the step with the chance that makes all equally likely (Vitter's algorithm R)."""
+        if plan.empty:
+            return
+        step = self._step(plan)
+        if step.step_tokens > self.step_tokens or step.cache_tokens > self.pool_tokens:
+            return
+        kept = self.kept[step.kind]
+        self.seen[step.kind] += 1
+        if len(kept) < self.size:
+            kept.append(step)
+            return
+        place = int(self.random.integers(self.seen[step.kind]))
+        if place < self.size:
+            kept[place] = step
+
+    def _step(self, plan: Plan) -> StepPlan:
+        chunks = tuple(
+            (chunk.new_tokens, chunk.prior_tokens) for chunk in plan.chunks if not chunk.is_decode
+        )
+        contexts = [end for _, end in decoding(plan, self.engine.scheduler)]
+        contexts += [chunk.prior_tokens + 1 for chunk in plan.chunks if chunk.is_decode]
+        return StepPlan(chunks, tuple(contexts), "held-out")
+
+    def finished(self, plan: Plan, now_ps: int) -> None:
+        """Nothing to keep."""
+
+    def idle(self, now_ps: int, *, stalled: bool) -> bool:
+        """It never submits anything."""
+        return False

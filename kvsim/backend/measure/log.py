@@ -1,0 +1,97 @@
+"""The log of a measurement: JSON lines, written as the timings come, read again to go on."""
+
+import json
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+from kvsim.backend.measure.grid import StepPlan
+from kvsim.backend.measure.timing import Timing
+from kvsim.plumbing.errors import InputError
+
+
+class Row(NamedTuple):
+    """One timing of one plan in one round."""
+
+    turn: int
+    plan: StepPlan
+    timing: Timing
+
+
+class Log:
+    """Lines: the setup first, then "ceilings", "sentinel" and "timing" entries.
+
+    rows, sentinels, ceilings: what the file holds; done: the (round, plan) pairs of the rows.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.rows: list[Row] = []
+        self.sentinels: list[Timing] = []
+        self.ceilings: dict[str, Any] | None = None
+
+    @classmethod
+    def open(cls, path: Path, setup: dict[str, Any]) -> Self:
+        """Begin a log, or go on with one of the same setup; InputError names what differs."""
+        log = cls(path)
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            log._append({"setup": setup})
+            return log
+        lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+        whole = [line for line in lines if line.endswith("\n")]
+        if whole != lines:  # it was stopped in the middle of a line
+            path.write_text("".join(whole), encoding="utf-8")
+        for number, line in enumerate(whole, 1):
+            try:
+                log._take(json.loads(line), setup, number)
+            except (ValueError, KeyError, TypeError) as error:
+                raise InputError(
+                    f"no line of a measurement's log: {error!r}", where=f"{path}:{number}"
+                ) from None
+        if not whole:
+            log._append({"setup": setup})
+        return log
+
+    @property
+    def done(self) -> set[tuple[int, StepPlan]]:
+        """What need not be measured again."""
+        return {(row.turn, row.plan) for row in self.rows}
+
+    def note(self, row: Row) -> None:
+        """Keep a timing."""
+        self.rows.append(row)
+        plan = {"chunks": row.plan.chunks, "contexts": row.plan.contexts, "source": row.plan.source}
+        self._append({"timing": row.timing._asdict(), "round": row.turn, "plan": plan})
+
+    def note_sentinel(self, timing: Timing) -> None:
+        """Keep a timing of the sentinel."""
+        self.sentinels.append(timing)
+        self._append({"sentinel": timing._asdict()})
+
+    def note_ceilings(self, ceilings: dict[str, Any]) -> None:
+        """Keep the ceilings."""
+        self.ceilings = ceilings
+        self._append({"ceilings": ceilings})
+
+    def _take(self, entry: dict[str, Any], setup: dict[str, Any], number: int) -> None:
+        if number == 1:
+            # JSON has no tuples: compare what would be written.
+            if entry["setup"] != json.loads(json.dumps(setup)):
+                raise InputError(
+                    "the log was begun with another setup",
+                    where=str(self.path),
+                    value=entry["setup"],
+                    limit=setup,
+                    remedy="give another file, or remove this one",
+                )
+        elif "ceilings" in entry:
+            self.ceilings = entry["ceilings"]
+        elif "sentinel" in entry:
+            self.sentinels.append(Timing(**entry["sentinel"]))
+        else:
+            plan = StepPlan.from_record(entry["plan"])
+            self.rows.append(Row(int(entry["round"]), plan, Timing(**entry["timing"])))
+
+    def _append(self, entry: dict[str, Any]) -> None:
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(entry) + "\n")

@@ -1,0 +1,1 @@
+"""Whether a cache changes the answer: schemes, rules and random schedules against recomputing."""

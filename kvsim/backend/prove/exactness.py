@@ -1,0 +1,160 @@
+"""When caching is exact, shown on a decoder written the plain way, one sequence, no kernels.
+
+Caching is exact where (i) the hidden state of a token depends on no later token, and (ii) what is
+cached does not depend on the position of the query that reads it. A `Rule` says how queries meet
+keys and what is cached of a key; `recomputed` never caches, `cached` always does.
+"""
+
+import torch
+from torch import Tensor
+
+from kvsim.backend.transformer.decoder import EPSILON, Decoder
+from kvsim.backend.transformer.rope import rotate, turns
+
+NEVER = -torch.inf
+
+
+class Rule:
+    """Tensors are [tokens, heads, head_dim], positions int64 [tokens]; scores [heads, n, m]."""
+
+    causal = True
+    kept_width = 1  # times the width of a key
+
+    def keep(self, key: Tensor, of: Tensor) -> Tensor:
+        """What the cache holds of keys at positions `of`: as they are, unless a rule says so."""
+        return key
+
+    def scores(self, query: Tensor, kept: Tensor, at: Tensor, of: Tensor) -> Tensor:
+        """Scores of queries at positions `at` against what was kept of keys at `of`."""
+        raise NotImplementedError(type(self).__name__)  # every subclass overrides this
+
+
+def turned(x: Tensor, positions: Tensor) -> Tensor:
+    """x, each row turned by its position."""
+    return rotate(x, turns(positions, x.shape[-1], x.dtype))
+
+
+def meet(query: Tensor, key: Tensor) -> Tensor:
+    """Dot products [heads, n, m] of every query with every key."""
+    return torch.einsum("ihd,jhd->hij", query, key)
+
+
+class Causal(Rule):
+    """Llama: rotated keys are cached, later tokens are hidden."""
+
+    def keep(self, key: Tensor, of: Tensor) -> Tensor:
+        return turned(key, of)
+
+    def scores(self, query: Tensor, kept: Tensor, at: Tensor, of: Tensor) -> Tensor:
+        return meet(turned(query, at), kept)
+
+
+class Bidirectional(Causal):
+    """An encoder, as BERT: no mask, so every new token changes the hidden states of all others."""
+
+    causal = False
+
+
+class ReRope(Rule):
+    """ReRoPE (Su, 2023): distances from `WINDOW` on all count as WINDOW. The key is cached as it
+    is, and turned when it is read.
+    """
+
+    WINDOW = 4
+
+    def scores(self, query: Tensor, kept: Tensor, at: Tensor, of: Tensor) -> Tensor:
+        return self.choose(query, turned(kept, of), kept, at, of)
+
+    def choose(self, query: Tensor, near: Tensor, far: Tensor, at: Tensor, of: Tensor) -> Tensor:
+        """Turned keys within the window; beyond it the query alone is turned, by the window."""
+        constant = torch.full_like(at, self.WINDOW)
+        distance = at[:, None] - of[None, :]
+        return torch.where(
+            distance < self.WINDOW,
+            meet(turned(query, at), near),
+            meet(turned(query, constant), far),
+        )
+
+
+class ReRopeRotated(ReRope):
+    """ReRoPE with one key cached after its rotation: right for near queries only."""
+
+    def keep(self, key: Tensor, of: Tensor) -> Tensor:
+        return turned(key, of)
+
+    def scores(self, query: Tensor, kept: Tensor, at: Tensor, of: Tensor) -> Tensor:
+        return self.choose(query, kept, kept, at, of)
+
+
+class ReRopeBoth(ReRope):
+    """ReRoPE with both keys cached, turned and not: right, at twice the memory for keys."""
+
+    kept_width = 2
+
+    def keep(self, key: Tensor, of: Tensor) -> Tensor:
+        return torch.cat((turned(key, of), key), dim=-1)
+
+    def scores(self, query: Tensor, kept: Tensor, at: Tensor, of: Tensor) -> Tensor:
+        near, far = kept.chunk(2, dim=-1)
+        return self.choose(query, near, far, at, of)
+
+
+@torch.inference_mode()
+def recomputed(decoder: Decoder, tokens: list[int], rule: Rule) -> Tensor:
+    """Logits [vocab] of the last of `tokens`, all of them computed together."""
+    return _forward(decoder, tokens, 0, rule, {})[-1]
+
+
+@torch.inference_mode()
+def cached(decoder: Decoder, tokens: list[int], rule: Rule) -> list[Tensor]:
+    """Logits [vocab] behind each of `tokens`, one token a step, all earlier ones from the cache."""
+    memory: dict[int, tuple[Tensor, Tensor]] = {}
+    return [
+        _forward(decoder, [token], start, rule, memory)[-1] for start, token in enumerate(tokens)
+    ]
+
+
+def largest_error(decoder: Decoder, tokens: list[int], truth: Rule, rule: Rule) -> float:
+    """The largest |cached - recomputed| over the largest |recomputed|, over all prefixes."""
+    worst = 0.0
+    for end, found in enumerate(cached(decoder, tokens, rule), 1):
+        exact = recomputed(decoder, tokens[:end], truth)
+        worst = max(worst, float((found - exact).abs().max() / exact.abs().max()))
+    return worst
+
+
+def _forward(
+    decoder: Decoder,
+    tokens: list[int],
+    start: int,
+    rule: Rule,
+    memory: dict[int, tuple[Tensor, Tensor]],
+) -> Tensor:
+    """Logits [new, vocab] of tokens behind `start` remembered ones; remembers them too."""
+    shape, weights = decoder.shape, decoder.weights
+    at = torch.arange(start, start + len(tokens))
+    of = torch.arange(start + len(tokens))
+    x = weights.embedding[torch.tensor(tokens)]
+    for index, layer in enumerate(weights.layers):
+        heads = (_normed(x, layer.attention_norm) @ layer.qkv.T).view(
+            len(tokens), -1, shape.head_dim
+        )
+        query, key, value = heads.split([shape.heads, shape.kv_heads, shape.kv_heads], dim=1)  # type: ignore[no-untyped-call]
+        kept = rule.keep(key, at)
+        if index in memory:
+            kept = torch.cat((memory[index][0], kept))
+            value = torch.cat((memory[index][1], value))
+        memory[index] = kept, value
+        scores = rule.scores(query, kept.repeat_interleave(shape.group, dim=1), at, of)
+        if rule.causal:
+            scores = scores.masked_fill(of[None, :] > at[:, None], NEVER)
+        share = (scores * shape.head_dim**-0.5).softmax(-1)
+        mixed = torch.einsum("hij,jhd->ihd", share, value.repeat_interleave(shape.group, dim=1))
+        x = x + mixed.flatten(1) @ layer.output.T
+        gate, up = (_normed(x, layer.mlp_norm) @ layer.gate_up.T).chunk(2, dim=-1)
+        x = x + (gate / (1 + (-gate).exp()) * up) @ layer.down.T
+    return _normed(x, weights.norm) @ weights.unembedding.T
+
+
+def _normed(x: Tensor, weight: Tensor) -> Tensor:
+    return x * (x.square().mean(-1, keepdim=True) + EPSILON).rsqrt() * weight

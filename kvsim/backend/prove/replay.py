@@ -1,0 +1,97 @@
+"""Replay plain step records on a store; hold every logit against recomputing without a cache."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from kvsim.backend.stores.recompute import RecomputeStore
+from kvsim.backend.stores.store import Store
+from kvsim.backend.transformer.decoder import Decoder
+from kvsim.backend.transformer.runner import AttentionKind, Runner
+from kvsim.backend.transformer.step import Span, Step
+from kvsim.plumbing.errors import InputError
+
+TOLERANCE = {"float64": 1e-12, "float32": 1e-4, "bfloat16": 6e-2, "float16": 6e-2}
+
+
+@dataclass(frozen=True, slots=True)
+class Equality:
+    """How far cached logits are from recomputed ones.
+
+    error: the largest |cached - recomputed| over the largest |recomputed| of its row; NaN where
+    memory was read that nobody wrote. worst: step and sequence it stood at.
+    """
+
+    steps: int
+    rows: int
+    error: float
+    tolerance: float
+    worst: tuple[int, str] | None
+
+    @property
+    def ok(self) -> bool:
+        """Whether the error is within the tolerance; NaN is not."""
+        return self.error <= self.tolerance
+
+
+def replay(
+    steps: Iterable[Step | Mapping[str, Any]],
+    decoder: Decoder,
+    store: Store,
+    attention: AttentionKind | None = None,
+) -> Equality:
+    """Run `steps` on `store` and compare each span's last logits with those of its sequence
+    recomputed from its first token in one piece, without a cache, after the last step.
+
+    A sequence that begins in another's cache (a prefix hit, a fork) names the tokens it found
+    there in `prefixes`. InputError where a sequence comes with a gap, or with other tokens than
+    before.
+    """
+    runner = Runner(decoder, store, attention)
+    histories: dict[str, list[int]] = {}
+    rows: list[tuple[int, str, int, Tensor]] = []
+    count = 0
+    for count, record in enumerate(steps, 1):
+        step = record if isinstance(record, Step) else Step.from_record(record)
+        for span in step.spans:
+            _remember(histories.setdefault(span.id, []), span, step.prefixes.get(span.id))
+        logits = runner.step(step.spans, step.copies)
+        rows += [
+            (count, span.id, span.context, row)
+            for span, row in zip(step.spans, logits, strict=True)
+        ]
+    ids = list(histories)
+    recomputed = dict(zip(ids, _recompute(decoder, histories), strict=True))
+    error, worst = 0.0, None
+    for at, name, context, row in rows:
+        exact = recomputed[name][context - 1]
+        distance = float((row - exact).abs().max() / exact.abs().max())
+        if not distance <= error:  # NaN counts as the largest of all
+            error, worst = distance, (at, name)
+            if distance != distance:
+                break
+    return Equality(count, len(rows), error, TOLERANCE[decoder.shape.dtype], worst)
+
+
+def _remember(history: list[int], span: Span, prefix: Sequence[int] | None) -> None:
+    if prefix is not None and not history:
+        history.extend(prefix)
+    if span.start > len(history):
+        raise InputError(
+            f"sequence {span.id!r} starts behind tokens nobody named",
+            value=span.start,
+            limit=len(history),
+            remedy="give the tokens it found in the cache as its prefix",
+        )
+    known = history[span.start : span.context]
+    if known != list(span.tokens[: len(known)]):
+        raise InputError(f"sequence {span.id!r} comes with other tokens than before")
+    history.extend(span.tokens[len(known) :])
+
+
+def _recompute(decoder: Decoder, histories: Mapping[str, Sequence[int]]) -> list[Tensor]:
+    # Never by the kernel under test.
+    runner = Runner(decoder, RecomputeStore(), "gather")
+    return [runner.all_logits([Span(name, tokens, 0)])[0] for name, tokens in histories.items()]

@@ -1,0 +1,1 @@
+"""An engine in real time: the simulator's scheduler decides, the backend computes."""

@@ -1,0 +1,154 @@
+"""An engine in real time: the simulator's scheduler decides, the backend computes, a clock tells.
+
+schedule -> run -> finish, one step after the other, with the very plans that a simulation makes.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from heapq import heapify, heappop, heappush
+
+from kvsim.backend.serve.clock import RunClock
+from kvsim.backend.serve.memory import StoreMemory
+from kvsim.backend.simulated import SpanMaker
+from kvsim.backend.transformer.runner import Runner
+from kvsim.engine.intake import Intake
+from kvsim.engine.plan import Plan
+from kvsim.engine.record import EngineRecord
+from kvsim.engine.schedulers.scheduler import Scheduler
+from kvsim.observed.steps import ObservedStep, ScheduledStep, schedule_step
+from kvsim.plumbing.errors import InvariantError
+from kvsim.plumbing.units import seconds_from_ps
+from kvsim.request import Request
+from kvsim.results.recorder import Recorder
+from kvsim.sequence import Sequence
+from kvsim.step import StepShape
+
+NS_PER_S = 10**9
+Left = Callable[[int, int], None]
+
+
+@dataclass(slots=True)
+class Observation:
+    """What a run left behind. Times in ps on the run's clock.
+
+    arrived: ids of the requests that were let in, in order of arrival. recorder: who finished and
+    who was refused. records: the engine's own log, one a step. shapes: of the steps.
+    """
+
+    recorder: Recorder
+    arrived: list[str] = field(default_factory=list)
+    steps: list[ObservedStep] = field(default_factory=list)
+    shapes: list[StepShape] = field(default_factory=list)
+    records: list[EngineRecord] = field(default_factory=list)
+
+
+class RealTimeEngine:
+    """One engine replica on a real backend.
+
+    spans: makes what `runner` takes of the scheduler's plans. memory: watches the runner's store.
+    progress: called with (requests that have left, all) when one leaves.
+    """
+
+    def __init__(
+        self,
+        requests: tuple[Request, ...],
+        scheduler: Scheduler,
+        runner: Runner,
+        spans: SpanMaker,
+        memory: StoreMemory,
+        progress: Left | None = None,
+    ) -> None:
+        self._scheduler = scheduler
+        self._runner = runner
+        self._spans = spans
+        self._memory = memory
+        self._progress = progress
+        self._total = self._missing = len(requests)
+        self._coming: list[tuple[int, int, Request]] = []
+        self._followers: dict[str, list[tuple[int, Request]]] = {}
+        for order, request in enumerate(requests):
+            if request.after is None:
+                self._coming.append((request.arrival_ps, order, request))
+            else:
+                self._followers.setdefault(request.after, []).append((order, request))
+        heapify(self._coming)
+        self._now_ps = 0
+        self._origin_ps = self._coming[0][0] if self._coming else 0
+        self._log = Observation(Recorder(scheduler.allocator.capacity_bytes))
+        self._intake = Intake(scheduler, self._log.recorder, self._left, refuse=True)
+
+    def run(self, clock: RunClock) -> Observation:
+        """Serve all requests; they arrive at their times, counted from the clock's zero."""
+        while self._missing:
+            self._now_ps, cpu_ns = clock.now_ps(), time.thread_time_ns()
+            self._take_arrivals()
+            plan, preempted = schedule_step(self._scheduler)
+            for seq in preempted:
+                self._release(seq)
+            if plan.empty:
+                self._wait(clock)
+            else:
+                self._step(plan, preempted, clock, cpu_ns)
+        return self._log
+
+    def _take_arrivals(self) -> None:
+        """Whoever has come by now is let in, or refused."""
+        recorder = self._log.recorder
+        while self._coming and self._coming[0][0] <= self._now_ps:
+            arrival_ps, _, request = heappop(self._coming)
+            refused = len(recorder.rejected)
+            self._intake.take(request, arrival_ps)
+            if len(recorder.rejected) == refused:
+                self._log.arrived.append(request.id)
+
+    def _left(self, request: Request) -> None:
+        """`request` has left, now: whoever follows it comes after their pause."""
+        self._missing -= 1
+        for order, follower in self._followers.pop(request.id, ()):
+            heappush(self._coming, (self._now_ps + follower.think_ps, order, follower))
+        if self._progress is not None:
+            self._progress(self._total - self._missing, self._total)
+
+    def _wait(self, clock: RunClock) -> None:
+        """Nothing can be computed before the next arrival."""
+        if self._coming:
+            clock.wait_until(self._coming[0][0])
+        elif self._missing:
+            raise InvariantError(f"{self._scheduler.waiting.head} can never start")
+
+    def _step(self, plan: Plan, preempted: list[Sequence], clock: RunClock, cpu_ns: int) -> None:
+        scheduler, log, start_ps = self._scheduler, self._log, self._now_ps
+        shape = plan.shape()
+        row = ScheduledStep.of(plan, shape, preempted, scheduler)
+        for seq, _, _ in plan.admitted:
+            if seq.first_scheduled_ps < 0:
+                seq.first_scheduled_ps = start_ps
+        logits = self._runner.step(*self._spans.spans(plan, scheduler))
+        logits.argmax(-1).tolist()  # an engine needs its tokens, so it waits for the device
+        store = self._memory.now()
+        finished = scheduler.finish(plan)
+        row = row.after(scheduler)
+        self._now_ps = end_ps = clock.now_ps()
+        for chunk in plan.chunks:
+            if chunk.samples and chunk.seq.first_token_ps < 0:
+                chunk.seq.first_token_ps = end_ps
+        log.steps.append(
+            ObservedStep(
+                **row.model_dump(),
+                **store._asdict(),
+                arrived=len(log.arrived),
+                start_s=seconds_from_ps(start_ps - self._origin_ps),
+                end_s=seconds_from_ps(end_ps - self._origin_ps),
+                cpu_s=(time.thread_time_ns() - cpu_ns) / NS_PER_S,
+            )
+        )
+        log.shapes.append(shape)
+        log.records.append(EngineRecord.of(scheduler, end_ps))
+        for seq in finished:
+            self._release(seq)
+            self._intake.left(seq, end_ps)
+
+    def _release(self, seq: Sequence) -> None:
+        self._spans.left(seq)
+        self._runner.store.release(seq.id)

@@ -1,0 +1,150 @@
+"""A scenario made ready to run for real: decoder, store and scheduler, or why it cannot run."""
+
+from dataclasses import dataclass
+
+import torch
+
+from kvsim.backend.measure.calibrate import llama_shape
+from kvsim.backend.simulated import SpanMaker
+from kvsim.backend.stores.buffers import BufferStore
+from kvsim.backend.stores.contiguous import ContiguousStore
+from kvsim.backend.stores.paged import PagedStore
+from kvsim.backend.stores.store import Store
+from kvsim.backend.transformer.decoder import Decoder
+from kvsim.backend.transformer.runner import Runner
+from kvsim.backend.transformer.shape import Shape
+from kvsim.backend.transformer.step import Span
+from kvsim.engine.schedulers.scheduler import Scheduler
+from kvsim.memory import ALLOCATORS
+from kvsim.memory.allocator import Allocator, AllocatorOptions
+from kvsim.memory.contiguous.buffers import Contiguous
+from kvsim.memory.paged.allocator import PagedAllocator
+from kvsim.plumbing.errors import InputError
+from kvsim.request import Request
+from kvsim.simulation import Simulation
+
+WARM_UP_TOKENS = 16
+BUILT = ("max-buffer", "doubling", "paged")
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """requests: those to serve. runner: warmed up, its store empty. store: what it is, in words."""
+
+    requests: tuple[Request, ...]
+    scheduler: Scheduler
+    runner: Runner
+    spans: SpanMaker
+    store: str
+
+
+def choose_allocator(simulation: Simulation, label: str | None) -> tuple[AllocatorOptions, str]:
+    """The scenario's allocator of this label (None: the only one) and its label."""
+    labels = simulation.labels
+    if label is None and len(labels) == 1:
+        label = labels[0]
+    if label not in labels:
+        raise InputError(
+            "no such allocator in the scenario" if label else "which of the scenario's allocators?",
+            where="--allocator",
+            value=label,
+            remedy=f"give one of: {', '.join(labels)}",
+        )
+    return simulation.scenario.allocator[labels.index(label)], label
+
+
+def make_ready(
+    simulation: Simulation, options: AllocatorOptions, device: str, limit: int | None = None
+) -> Ready:
+    """Build what runs `simulation` under one allocator on "cpu" or "cuda".
+
+    limit: serve only the first so many requests. One torch thread from here on on a CPU. InputError
+    for what the backend cannot do.
+    """
+    requests = simulation.stream.requests[:limit]
+    shape = llama_shape(simulation.model, "model")
+    _check(simulation, options, shape, requests)
+    if device == "cpu":
+        torch.set_num_threads(1)
+    allocator = options.build(simulation.memory_spec())
+    scheduler = simulation.scenario.scheduler.build(allocator, simulation.max_model_len)
+    own_buffers = _placement(options) == "torch-caching"
+    try:
+        store, words = _store(allocator, shape, device, own_buffers=own_buffers)
+        runner = Runner(Decoder(shape, device=device), store)
+        _warm_up(runner, allocator)
+    except RuntimeError as error:  # also what torch raises where memory is short
+        raise InputError(
+            "the device does not run the model on this pool", where=device, value=error
+        ) from None
+    spans = SpanMaker(shape.vocab, own_buffers=own_buffers)
+    return Ready(requests, scheduler, runner, spans, words)
+
+
+def _check(
+    simulation: Simulation,
+    options: AllocatorOptions,
+    shape: Shape,
+    requests: tuple[Request, ...],
+) -> None:
+    kind = ALLOCATORS.name_of(options)
+    if kind not in BUILT:
+        raise InputError(
+            "no backend store keeps memory in this way",
+            where="allocator.kind",
+            value=kind,
+            remedy=f"observe one of {', '.join(BUILT)}",
+        )
+    if simulation.scenario.scheduler.depth > 1:
+        raise InputError(
+            "steps are observed one after the other",
+            where="scheduler.async_scheduling",
+            value="true",
+            remedy="set it to false",
+        )
+    token_bytes = simulation.layout.bytes_per_token
+    if token_bytes != shape.kv_bytes_per_token:
+        raise InputError(
+            "the backend keeps K and V in the model's own dtype, on one device",
+            where="model",
+            value=f"{token_bytes} bytes a token",
+            limit=f"{shape.kv_bytes_per_token} bytes",
+            remedy="leave kv_cache_dtype and tensor_parallel_size out",
+        )
+    for request in requests:
+        if request.n > 1:
+            raise InputError(
+                "a recording holds one output a request",
+                where=f"request {request.id}",
+                value=f"{request.n} samples",
+            )
+
+
+def _placement(options: AllocatorOptions) -> str | None:
+    from kvsim.memory.arena import PLACEMENTS
+
+    placement = getattr(options, "placement", None)
+    return placement and PLACEMENTS.name_of(placement)
+
+
+def _store(
+    allocator: Allocator, shape: Shape, device: str, *, own_buffers: bool
+) -> tuple[Store, str]:
+    if isinstance(allocator, PagedAllocator):
+        blocks, size = allocator.pool.num_blocks, allocator.block_size
+        return PagedStore(shape, blocks, size, device), "one pool of blocks"
+    assert isinstance(allocator, Contiguous)  # BUILT holds no others
+    if own_buffers:
+        return BufferStore(shape, device), "a tensor a sequence, out of torch's allocator"
+    slots = allocator.capacity_bytes // allocator.token_bytes
+    return ContiguousStore(shape, slots, device), "one address space of slots"
+
+
+def _warm_up(runner: Runner, allocator: Allocator) -> None:
+    """Two steps on memory that nobody has yet: what loads or compiles on first use does so now."""
+    # In blocks of any size, even of one token.
+    tokens = min(WARM_UP_TOKENS, allocator.capacity_bytes // allocator.token_bytes - 1)
+    first = Span("warm-up", [0] * tokens, 0, range(tokens + 1), 0, tokens + 1)
+    runner.step([first])
+    runner.step([first._replace(tokens=[0], start=tokens)])
+    runner.store.release("warm-up")

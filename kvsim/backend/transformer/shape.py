@@ -1,0 +1,129 @@
+"""The shape of a Llama-like decoder: all that its memory and its step times depend on."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from kvsim.plumbing.errors import InputError
+
+DTYPE_BYTES = {"float64": 8, "float32": 4, "bfloat16": 2, "float16": 2}
+
+_NOT_LLAMA = {
+    "kv_lora_rank": "multi-head latent attention",
+    "num_local_experts": "a mixture of experts",
+    "num_experts": "a mixture of experts",
+    "n_routed_experts": "a mixture of experts",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A decoder of RMSNorm, RoPE, grouped-query attention and SwiGLU.
+
+    hidden: width of the residual stream; intermediate: width of the SwiGLU; dtype: of weights,
+    activations and cache, one of float64, float32, bfloat16, float16.
+    """
+
+    layers: int
+    hidden: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    intermediate: int
+    vocab: int
+    dtype: str = "float32"
+
+    def __post_init__(self) -> None:
+        for name, value in asdict(self).items():
+            if name != "dtype" and value < 1:
+                raise InputError("must be at least 1", where=f"shape.{name}", value=value)
+        if self.dtype not in DTYPE_BYTES:
+            raise InputError(
+                "unknown dtype",
+                where="shape.dtype",
+                value=self.dtype,
+                remedy=f"known: {', '.join(DTYPE_BYTES)}",
+            )
+        if self.heads % self.kv_heads:
+            raise InputError(
+                "must be a multiple of kv_heads",
+                where="shape.heads",
+                value=self.heads,
+                limit=self.kv_heads,
+            )
+        if self.head_dim % 2:
+            raise InputError("must be even: RoPE turns pairs", where="shape.head_dim")
+
+    @classmethod
+    def from_hf(cls, config: Mapping[str, Any] | str | Path, dtype: str | None = None) -> Self:
+        """The shape of a Hugging Face config.json (its path, or the parsed object).
+
+        dtype: takes the place of the config's own. InputError names the key that is missing, or
+        what makes the model something else than a Llama-shaped decoder.
+        """
+        where = "config.json"
+        if isinstance(config, str | Path):
+            where = str(config)
+            config = _read_json(Path(config))
+        for key, what in _NOT_LLAMA.items():
+            if config.get(key):
+                raise InputError(
+                    f"{what} is no Llama-shaped decoder", where=f"{where}: {key}", value=config[key]
+                )
+
+        def need(key: str) -> int:
+            if not isinstance(config.get(key), int):
+                raise InputError(
+                    "a whole number is required", where=f"{where}: {key}", value=config.get(key)
+                )
+            return int(config[key])
+
+        heads = need("num_attention_heads")
+        hidden = need("hidden_size")
+        return cls(
+            layers=need("num_hidden_layers"),
+            hidden=hidden,
+            heads=heads,
+            kv_heads=int(config.get("num_key_value_heads") or heads),
+            head_dim=int(config.get("head_dim") or hidden // heads),
+            intermediate=need("intermediate_size"),
+            vocab=need("vocab_size"),
+            dtype=dtype or config.get("dtype") or config.get("torch_dtype") or "float32",
+        )
+
+    @property
+    def group(self) -> int:
+        """Query heads that share one KV head."""
+        return self.heads // self.kv_heads
+
+    @property
+    def kv_dim(self) -> int:
+        """Elements of K (and of V) a token leaves in one layer."""
+        return self.kv_heads * self.head_dim
+
+    @property
+    def kv_bytes_per_token(self) -> int:
+        """Bytes of K and V a token leaves in all layers."""
+        return 2 * self.layers * self.kv_dim * DTYPE_BYTES[self.dtype]
+
+    @property
+    def layer_weights(self) -> int:
+        """Weights of the matrices of all layers: the P of 2 * P FLOP a token (no embeddings)."""
+        attention = self.hidden * self.head_dim * 2 * (self.heads + self.kv_heads)
+        return self.layers * (attention + 3 * self.hidden * self.intermediate)
+
+    def as_dict(self) -> dict[str, int | str]:
+        """The fields, and the KV bytes per token, for a file."""
+        return {**asdict(self), "kv_bytes_per_token": self.kv_bytes_per_token}
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError(f"cannot be read as JSON: {error}", where=str(path)) from None
+    if not isinstance(found, dict):
+        raise InputError("a JSON object is required", where=str(path))
+    return found

@@ -1,0 +1,114 @@
+"""One engine step as the backend sees it: spans of tokens, each with the place of its KV."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from kvsim.plumbing.errors import InputError
+
+
+class Span(NamedTuple):
+    """New tokens of one sequence, computed in one step behind the `start` it has in the cache.
+
+    Where its KV is, by the kind of store: `blocks`, the block table (physical ids, in order);
+    `slot`, where its contiguous buffer starts; `capacity`, the slots a buffer of its own must have.
+    A store without memory needs none of them.
+    """
+
+    id: str
+    tokens: Sequence[int]
+    start: int
+    blocks: Sequence[int] = ()
+    slot: int | None = None
+    capacity: int | None = None
+
+    @property
+    def context(self) -> int:
+        """Tokens in its cache when the step is done."""
+        return self.start + len(self.tokens)
+
+
+class Copy(NamedTuple):
+    """Before the step, `slots` slots move: the first ones of block `source` to block `target`
+    (paged), or a range that starts at slot `source` to one that starts at `target` (contiguous).
+    """
+
+    source: int
+    target: int
+    slots: int
+
+
+class Step(NamedTuple):
+    """Copies, then spans. `prefixes`: the tokens behind spans that begin in another's cache
+    (a prefix hit, a fork), by span id; only a replay that recomputes needs them.
+    """
+
+    spans: tuple[Span, ...]
+    copies: tuple[Copy, ...] = ()
+    prefixes: Mapping[str, Sequence[int]] = {}
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> Self:
+        """A step from {"seqs": [{"id", "tokens", "start", "blocks" | "slot" | "capacity",
+        "prefix"?}], "copies": [[source, target, slots]]}; InputError on anything else.
+        """
+        unknown = set(record) - {"seqs", "copies"}
+        if unknown:
+            raise InputError("unknown key", where="step", value=sorted(unknown))
+        spans, prefixes = [], {}
+        for entry in record["seqs"]:
+            fields = dict(entry)
+            prefix = fields.pop("prefix", None)
+            try:
+                span = Span(**fields)
+            except TypeError as error:
+                raise InputError(f"no span: {error}", where="step.seqs", value=entry) from None
+            spans.append(span)
+            if prefix is not None:
+                prefixes[span.id] = prefix
+        copies = tuple(Copy(*copy) for copy in record.get("copies", ()))
+        return cls(tuple(spans), copies, prefixes)
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """The spans of a step, packed: tokens of all spans one after the other, no padding.
+
+    token_ids, positions: int64 [tokens]; last: int64 [spans], the row of each span's last token;
+    begin: rows at which spans begin, and the end, [spans + 1]; start, context: per span.
+    """
+
+    spans: tuple[Span, ...]
+    token_ids: Tensor
+    positions: Tensor
+    last: Tensor
+    begin: list[int]
+    start: list[int]
+    context: list[int]
+
+    @classmethod
+    def pack(cls, spans: Sequence[Span], device: str = "cpu") -> Self:
+        """Pack at least one span of at least one token each."""
+        lengths = [len(span.tokens) for span in spans]
+        if not lengths or min(lengths) < 1:
+            raise InputError("a step needs spans of at least one token each", where="step")
+        begin = [0, *accumulate(lengths)]
+        total = begin[-1]
+        ids = np.fromiter((t for span in spans for t in span.tokens), np.int64, total)
+        start = np.fromiter((span.start for span in spans), np.int64, len(spans))
+        offset = np.asarray(begin[:-1])
+        positions = np.arange(total) + np.repeat(start - offset, lengths)
+        return cls(
+            spans=tuple(spans),
+            token_ids=torch.from_numpy(ids).to(device),
+            positions=torch.from_numpy(positions).to(device),
+            last=torch.from_numpy(np.asarray(begin[1:]) - 1).to(device),
+            begin=begin,
+            start=[span.start for span in spans],
+            context=[span.context for span in spans],
+        )

@@ -1,0 +1,69 @@
+"""Random weights by seed: real work and real numbers, without a download."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from kvsim.backend.transformer.shape import Shape
+
+
+@dataclass(frozen=True, slots=True)
+class LayerWeights:
+    """One layer. Matrices are [out, in]; qkv and gate_up are stacked, as served engines keep them.
+
+    qkv: [(heads + 2 * kv_heads) * head_dim, hidden]; output: [hidden, heads * head_dim];
+    gate_up: [2 * intermediate, hidden]; down: [hidden, intermediate]; norms: [hidden].
+    """
+
+    attention_norm: Tensor
+    qkv: Tensor
+    output: Tensor
+    mlp_norm: Tensor
+    gate_up: Tensor
+    down: Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """embedding, unembedding: [vocab, hidden]; norm: [hidden]."""
+
+    embedding: Tensor
+    layers: tuple[LayerWeights, ...]
+    norm: Tensor
+    unembedding: Tensor
+
+
+def random_weights(shape: Shape, seed: int = 0, device: str = "cpu") -> Weights:
+    """Normal weights of variance 1 / fan-in, so that activations keep their size through the depth.
+
+    The same seed gives the same bits on the same kind of device. Never zeros: a chip draws less
+    power, and runs faster, on zeros than on numbers.
+    """
+    dtype = getattr(torch, shape.dtype)
+    generator = torch.Generator(device).manual_seed(seed)
+
+    def matrix(rows: int, columns: int) -> Tensor:
+        drawn = torch.empty(rows, columns, dtype=dtype, device=device)
+        return drawn.normal_(0.0, columns**-0.5, generator=generator)
+
+    def norm() -> Tensor:
+        drawn = torch.empty(shape.hidden, dtype=dtype, device=device)
+        return drawn.normal_(1.0, 0.1, generator=generator)
+
+    def layer() -> LayerWeights:
+        return LayerWeights(
+            attention_norm=norm(),
+            qkv=matrix((shape.heads + 2 * shape.kv_heads) * shape.head_dim, shape.hidden),
+            output=matrix(shape.hidden, shape.heads * shape.head_dim),
+            mlp_norm=norm(),
+            gate_up=matrix(2 * shape.intermediate, shape.hidden),
+            down=matrix(shape.hidden, shape.intermediate),
+        )
+
+    return Weights(
+        embedding=matrix(shape.vocab, shape.hidden) * shape.hidden**0.5,
+        layers=tuple(layer() for _ in range(shape.layers)),
+        norm=norm(),
+        unembedding=matrix(shape.vocab, shape.hidden),
+    )

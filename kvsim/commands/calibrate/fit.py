@@ -1,0 +1,127 @@
+"""`kvsim calibrate fit SAMPLES`: step times from measured steps."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from kvsim.step_time.calibrated.fitted import Fit
+
+
+def fit(
+    samples: Annotated[
+        Path,
+        typer.Argument(metavar="SAMPLES", help="Measured steps: .csv, or .jsonl with chunks."),
+    ],
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE.json", help="Where the calibration goes.")
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option(help="Whose steps: a model's name. Runs of others are refused.")
+    ] = None,
+    device: Annotated[
+        str | None, typer.Option(help="On which device. Runs on others are refused.")
+    ] = None,
+    tensor_parallel_size: Annotated[
+        int, typer.Option(min=1, help="On how many devices the model was sharded.")
+    ] = 1,
+    form: Annotated[
+        list[str] | None,
+        typer.Option(help="A form of g(T) to consider; may be repeated.", show_default="all"),
+    ] = None,
+    source: Annotated[str, typer.Option(help="Where the samples come from, for the file.")] = "",
+    folds: Annotated[int, typer.Option(min=2, help="Parts held out in turn.")] = 5,
+    resamples: Annotated[int, typer.Option(min=2, help="Bootstrap resamples.")] = 100,
+    seed: Annotated[int, typer.Option(min=0, help="Of folds and resamples.")] = 0,
+    parity: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE.html", help="Where to plot held-out steps against measured."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the file's content.")] = False,
+) -> None:
+    """Fit step times to SAMPLES; the form of g(T) is the one that predicts held-out steps best."""
+    from rich.console import Console
+
+    from kvsim.step_time.calibrated.file import CalibrationFile, SampleRecord, write_calibration
+    from kvsim.step_time.calibrated.fit import fit as fit_steps
+    from kvsim.step_time.calibrated.identity import ModelIdentity, device_name
+    from kvsim.step_time.calibrated.samples import read_samples
+
+    found = read_samples(samples)
+    calibration = CalibrationFile.now(
+        source=source,
+        device=None if device is None else device_name(device),
+        model=None if model is None else ModelIdentity.named(model),
+        tensor_parallel_size=tensor_parallel_size,
+        samples=SampleRecord.of(found),
+        fit=fit_steps(found.samples(), forms=form, folds=folds, resamples=resamples, seed=seed),
+    )
+    if out is not None:
+        write_calibration(out, calibration)
+    if parity is not None:
+        from kvsim.results.store import write_text
+        from kvsim.step_time.calibrated.fit import held_out_errors
+        from kvsim.step_time.calibrated.parity import parity_page
+
+        errors = held_out_errors(calibration.fit, found.samples())
+        write_text(
+            parity, parity_page(f"Held-out steps of {samples.name}", found.samples(), errors)
+        )
+    if as_json:
+        typer.echo(json.dumps(calibration.dump(), indent=1))
+        return
+    console = Console()
+    console.print(_tried(calibration.fit))
+    console.print(f"chosen: {calibration.fit.label}", highlight=False)
+    console.print(_errors(calibration.fit))
+    console.print(_terms(calibration.fit))
+    for path in (out, parity):
+        if path is not None:
+            console.print(f"written to {path}", highlight=False)
+
+
+def _errors(fit: "Fit") -> "Table":
+    from rich.table import Table
+
+    table = Table(title=f"Relative error of held-out steps ({fit.folds} folds by shape), %")
+    for column in ("step", "n", "mean", "p50", "p90", "max", "bias"):
+        table.add_column(column, justify="left" if column == "step" else "right")
+    for kind, errors in fit.held_out.items():
+        sizes = (errors.mape, errors.p50, errors.p90, errors.max)
+        figures = [f"{100 * size:.1f}" for size in sizes]
+        table.add_row(kind, f"{errors.n:,}", *figures, f"{100 * errors.bias:+.1f}")
+    return table
+
+
+def _tried(fit: "Fit") -> "Table":
+    from rich.table import Table
+
+    table = Table(title="The best of each form: mean relative error of held-out steps, %")
+    table.add_column("form of g(T)")
+    for kind in fit.held_out:
+        table.add_column(kind, justify="right")
+    for tried in fit.tried:
+        table.add_row(tried.label, *(f"{100 * mape:.1f}" for mape in tried.held_out_mape.values()))
+    return table
+
+
+def _terms(fit: "Fit") -> "Table":
+    from rich.table import Table
+
+    level = f"{100 * fit.intervals.level:.0f} %"
+    table = Table(title=f"Coefficients, ns (and where {level} of the resamples lie)")
+    for column in ("term", "ns", "low", "high"):
+        table.add_column(column, justify="left" if column == "term" else "right")
+    for point in fit.intervals.token_cost:
+        g_ps = fit.formula.token_cost.ps(point.tokens)
+        row = (f"{ps / 1e3:,.0f}" for ps in (g_ps, point.low_ps, point.high_ps))
+        table.add_row(f"g({point.tokens})", *row)
+    for name, (low_ps, high_ps) in fit.intervals.terms.items():
+        value_ps = getattr(fit.formula.terms, name)
+        row = (f"{ps / 1e3:,.3f}" for ps in (value_ps, low_ps, high_ps))
+        table.add_row(name.removesuffix("_ps"), *row)
+    return table

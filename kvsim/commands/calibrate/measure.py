@@ -1,0 +1,122 @@
+"""`kvsim calibrate --model M --device D --out FILE`: measure a model on this machine, and fit."""
+
+import json
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kvsim.commands.torch_device import check_device
+from kvsim.plumbing.errors import InputError
+
+if TYPE_CHECKING:
+    from kvsim.backend.measure.calibrate import Calibration
+
+
+class Store(Enum):
+    """Where the cache lies while steps are measured."""
+
+    PAGED = "paged"
+    CONTIGUOUS = "contiguous"
+
+
+def measure(
+    context: typer.Context,
+    model: Annotated[
+        str | None, typer.Option(metavar="M", help="A built-in name, or a config.json.")
+    ] = None,
+    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE.json", help="Where the calibration goes.")
+    ] = None,
+    dtype: Annotated[
+        str | None, typer.Option(help="Of weights and cache.", show_default="the model's; float32")
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="A smaller grid, fewer rounds.")] = False,
+    rounds: Annotated[
+        int | None, typer.Option(min=1, help="Passes over all steps.", show_default="by device")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Of weights, order and held-out steps.")] = 0,
+    store: Annotated[
+        Store, typer.Option(help="Blocks of one pool, or a contiguous buffer a sequence.")
+    ] = Store.PAGED,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the file's content.")] = False,
+) -> None:
+    """Measure steps of a model on this machine and fit step times to them; or fit samples."""
+    if context.invoked_subcommand is not None:
+        return
+    if model is None or out is None:
+        raise InputError(
+            "required option is missing",
+            where="--model" if model is None else "--out",
+            remedy="kvsim calibrate --model M --out FILE.json, or kvsim calibrate fit SAMPLES",
+        )
+    check_device(device)
+    from kvsim.backend.measure.calibrate import calibrate, find_model
+    from kvsim.step_time.calibrated.file import write_calibration
+
+    # Few CPUs compute in half precision; their step times would be those of conversions.
+    found = find_model(model, dtype or ("float32" if device == "cpu" else None))
+    log_path = out.with_suffix(".log.jsonl")
+    with _Bar() as bar:
+        made = calibrate(
+            found,
+            device,
+            log_path,
+            quick=quick,
+            rounds=rounds,
+            seed=seed,
+            store=store.value,
+            progress=bar.advance,
+        )
+    write_calibration(out, made.file)
+    log_path.unlink()
+    if as_json:
+        typer.echo(json.dumps(made.file.dump(), indent=1))
+    else:
+        _say(made, out)
+
+
+class _Bar:
+    """A progress bar on stderr."""
+
+    def __init__(self) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
+
+        self._progress = Progress(
+            "measuring",
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(),
+            console=Console(stderr=True),
+            transient=True,
+        )
+        self._task = self._progress.add_task("", total=None)
+
+    def __enter__(self) -> "_Bar":
+        self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()
+
+    def advance(self, done: int, total: int) -> None:
+        self._progress.update(self._task, completed=done, total=total)
+
+
+def _say(made: "Calibration", out: Path) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console()
+    table = Table(title="Relative error on steps of a simulated trace, %", title_justify="left")
+    for column in ("step", "n", "mean", "p50", "p90", "max", "bias"):
+        table.add_column(column, justify="left" if column == "step" else "right")
+    for kind, errors in made.held_out.items():
+        sizes = (errors.mape, errors.p50, errors.p90, errors.max)
+        figures = [f"{100 * size:.1f}" for size in sizes]
+        table.add_row(kind, str(errors.n), *figures, f"{100 * errors.bias:+.1f}")
+    console.print(table)
+    console.print(f"{made.file.fit.label}; written to {out}", highlight=False)

@@ -1,0 +1,16 @@
+"""`kvsim validate`: the simulator against recordings, papers, real runs and a real cache."""
+
+import typer
+
+from kvsim.commands.validate.cache import validate_cache
+from kvsim.commands.validate.paper import paper
+from kvsim.commands.validate.run import run
+from kvsim.commands.validate.schedule import schedule
+
+app = typer.Typer(
+    help="Hold the simulator against recordings, papers and real runs.", no_args_is_help=True
+)
+app.command("schedule")(schedule)
+app.command("paper")(paper)
+app.command("cache")(validate_cache)
+app.command("run")(run)

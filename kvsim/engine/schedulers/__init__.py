@@ -1,0 +1,15 @@
+"""Who runs when: one file a scheduler, and its line here."""
+
+from kvsim.engine.schedulers.scheduler import SchedulerOptions
+from kvsim.plumbing.registry import Registry
+
+SCHEDULERS: Registry[SchedulerOptions] = Registry(
+    "scheduler",
+    {
+        "continuous": "kvsim.engine.schedulers.continuous:Continuous",
+        "orca": "kvsim.engine.schedulers.orca:Orca",
+        "vllm-v0": "kvsim.engine.schedulers.vllm_v0:VllmV0",
+        "trt-llm": "kvsim.engine.schedulers.trt_llm:TrtLlm",
+        "static": "kvsim.engine.schedulers.static_batching:StaticBatching",
+    },
+)

@@ -1,0 +1,225 @@
+"""Continuous batching as vLLM's scheduler does it (v1/core/sched/scheduler.py, 0.33; 0.11.2 by
+option): one token budget a step, running sequences first, then the head of the queue.
+"""
+
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from kvsim.engine.plan import Plan
+from kvsim.engine.policies.waiting import FcfsQueue, PriorityQueue
+from kvsim.engine.schedulers.scheduler import Scheduler, SchedulerOptions
+from kvsim.memory.allocator import Allocator, Refusal
+from kvsim.request import Request
+from kvsim.sequence import Sequence
+
+
+class Continuous(SchedulerOptions):
+    """vLLM's knobs, by its names.
+
+    long_prefill_token_threshold: most tokens of one prompt a step computes, 0 for no such limit.
+    scheduler_reserve_full_isl: admit only what fits as a whole now, though chunks take less.
+    async_scheduling: schedule a step before the one before it has returned.
+    semantics: whose version: "vllm-0.33" or "vllm-0.11" (which knows neither the full-sequence
+        check nor a watermark, and returns all blocks to the back of the free queue).
+    """
+
+    max_num_seqs: int = Field(256, ge=1)
+    max_num_batched_tokens: int = Field(2048, ge=1)
+    enable_chunked_prefill: bool = True
+    long_prefill_token_threshold: int = Field(0, ge=0)
+    policy: Literal["fcfs", "priority"] = "fcfs"
+    scheduler_reserve_full_isl: bool = True
+    async_scheduling: bool = False
+    semantics: Literal["vllm-0.33", "vllm-0.11"] = "vllm-0.33"
+
+    @model_validator(mode="after")
+    def _no_full_check_in_0_11(self) -> "Continuous":
+        given = "scheduler_reserve_full_isl" in self.model_fields_set
+        if self.semantics == "vllm-0.11" and given and self.scheduler_reserve_full_isl:
+            raise ValueError("vllm-0.11 has no scheduler_reserve_full_isl; leave it out")
+        return self
+
+    @property
+    def depth(self) -> int:
+        return 2 if self.async_scheduling else 1
+
+    @property
+    def rules(self) -> str:
+        return self.semantics
+
+    @property
+    def max_in_flight_tokens(self) -> int:
+        return self.depth * self.max_num_batched_tokens
+
+    def build(self, allocator: Allocator, max_model_len: int) -> "ContinuousScheduler":
+        return ContinuousScheduler(self, allocator, max_model_len)
+
+
+class ContinuousScheduler(Scheduler):
+    """Running first, in order of admission; then waiting, head of line only."""
+
+    def __init__(self, options: Continuous, allocator: Allocator, max_model_len: int) -> None:
+        super().__init__(allocator, max_model_len)
+        self._options = options
+        self._by_priority = options.policy == "priority"
+        self._v011 = options.semantics == "vllm-0.11"
+        self._goes_on = self._by_priority and not self._v011  # past one that preempted itself
+        self._reserve_full = options.scheduler_reserve_full_isl and not self._v011
+        self.waiting = PriorityQueue() if self._by_priority else FcfsQueue()
+
+    def refusal(self, request: Request) -> Refusal | None:
+        longest = self._options.max_num_batched_tokens
+        slots = request.prompt_tokens + request.output_tokens - 1
+        if self._options.enable_chunked_prefill or slots <= longest:
+            return None
+        return Refusal(
+            "without chunked prefill a sequence that no step could recompute whole",
+            slots,
+            longest,
+            "tokens (max_num_batched_tokens)",
+            "enable chunked prefill or raise the limit",
+        )
+
+    def schedule(self) -> Plan:
+        plan = Plan()
+        threshold = self._options.long_prefill_token_threshold
+        if len(self.running) + len(self.waiting) <= 1 and not self._v011:
+            threshold = 0  # nobody else to starve
+        budget = self._options.max_num_batched_tokens
+        stops_midway = self._by_priority and not self._goes_on
+        if self._prefills_come_last() and self.batch.num <= budget and not stops_midway:
+            budget = self._run(plan, budget, threshold)
+        else:
+            budget = self._run_one_by_one(plan, budget, threshold)
+        if not plan.preempted:
+            self._admit(plan, budget, threshold)
+        return self._settle(plan)
+
+    # --- running sequences ----------------------------------------------------------------------
+
+    def _prefills_come_last(self) -> bool:
+        """Whether every prefilling sequence was admitted after every decoding one."""
+        if not self.prefilling or not self.batch.num:
+            return True
+        last = reversed(self.running)
+        return all(next(last) in self.prefilling for _ in self.prefilling)
+
+    def _run(self, plan: Plan, budget: int, threshold: int) -> int:
+        """The whole batch decodes, then prompts go on: only who needs memory is looked at."""
+        if self.batch.num and not self.allocator.steps_that_fit(1):
+            for seq in self.allocator.due():
+                room = seq not in self.running or self._make_room(
+                    seq, plan, self.batch.slots(seq) + 1
+                )
+                if not room and not self._goes_on:
+                    break
+        self._step_decoders(plan, [])
+        for seq in list(self.prefilling):
+            left = budget - self.batch.num - sum(chunk.new_tokens for chunk in plan.chunks)
+            if left <= 0 or not self._continue_prompt(seq, plan, left, threshold):
+                break
+        return budget - self.batch.num - sum(chunk.new_tokens for chunk in plan.chunks)
+
+    def _run_one_by_one(self, plan: Plan, budget: int, threshold: int) -> int:
+        """The same in exact turns, for steps in which the budget may not reach everybody."""
+        due = set(self.allocator.due())
+        scheduled: set[Sequence] = set()
+
+        def left() -> int:
+            chunks = sum(chunk.new_tokens for chunk in plan.chunks)
+            return budget - chunks - sum(seq in self.running for seq in scheduled)
+
+        for seq in list(self.running):
+            if left() <= 0:
+                break
+            if seq not in self.running:
+                continue
+            if seq.decoding:
+                room = seq not in due or self._make_room(seq, plan, self.batch.slots(seq) + 1)
+                if room:
+                    scheduled.add(seq)
+                going = room or self._goes_on
+            else:
+                going = seq not in self.prefilling or self._continue_prompt(
+                    seq, plan, left(), threshold
+                )
+            if not going:
+                break
+        held = [seq for seq in self.running if seq.decoding and seq not in scheduled]
+        self._step_decoders(plan, held)
+        return left()
+
+    def _continue_prompt(self, seq: Sequence, plan: Plan, budget: int, threshold: int) -> bool:
+        """The next chunk of a running prompt; False ends the loop over running sequences."""
+        if seq not in self.running:
+            return True
+        new_tokens = seq.num_tokens - seq.num_computed
+        if 0 < threshold < new_tokens:
+            new_tokens = threshold
+        new_tokens = min(new_tokens, budget, self.max_model_len - seq.num_computed - 1)
+        if new_tokens <= 0:
+            return True
+        if not self._make_room(seq, plan, seq.num_computed + new_tokens):
+            return self._goes_on
+        self._compute(seq, plan, new_tokens)
+        return True
+
+    def _make_room(self, seq: Sequence, plan: Plan, num_tokens: int) -> bool:
+        """Memory for `num_tokens` slots of `seq`, preempting others for it, itself at worst."""
+        if not self._stepped:
+            self.allocator.pass_turns(seq.order)
+        while not self._extend(seq, plan, num_tokens):
+            victim = self._victim()
+            if victim.decoding and victim.order < seq.order and not self._stepped:
+                self._count_scheduled(victim)
+            self._preempt(victim, plan)
+            if victim is seq:
+                return False
+        return True
+
+    def _count_scheduled(self, victim: Sequence) -> None:
+        """A victim whose turn in this step is over has already filled its slot in the cache's
+        eyes, though the step will not compute it.
+        """
+        self.batch.leave(victim)
+        self.allocator.leave(victim)
+        self.allocator.extend(victim, victim.num_computed + 1)
+
+    def _victim(self) -> Sequence:
+        if self._by_priority:
+            return max(self.running, key=lambda seq: (seq.priority, seq.arrival_ps))
+        return next(reversed(self.running))
+
+    # --- waiting sequences ----------------------------------------------------------------------
+
+    def _admit(self, plan: Plan, budget: int, threshold: int) -> None:
+        """Start the head of the queue, and the next, until something does not fit."""
+        skipped: list[Sequence] = []
+        while budget > 0 and len(self.running) < self._options.max_num_seqs:
+            seq = self.waiting.head
+            if seq is None:
+                break
+            cached = self._kept_tokens(seq)
+            new_tokens = seq.num_tokens - cached
+            if 0 < threshold < new_tokens:
+                new_tokens = threshold
+            if new_tokens > budget and not self._options.enable_chunked_prefill:
+                if not self._v011:
+                    break
+                skipped.append(self.waiting.pop())
+                continue
+            new_tokens = min(new_tokens, budget)
+            held = cached + new_tokens
+            if not self.allocator.admit(
+                seq,
+                held,
+                cached_tokens=cached,
+                reserve_tokens=max(held, seq.num_tokens) if self._reserve_full else held,
+                busy=bool(self.running),
+            ):
+                break
+            self._start(seq, plan, cached, new_tokens)
+            budget -= new_tokens
+        for seq in skipped:
+            self.waiting.put_back(seq)  # one by one to the front: they return in reverse order

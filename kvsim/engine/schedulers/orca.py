@@ -1,0 +1,31 @@
+"""Iteration-level scheduling as Orca's (Yu et al., OSDI 2022), in the form of the baselines of the
+PagedAttention paper (Kwon et al., SOSP 2023): prompts join the running batch at any step, whole;
+what a sequence may ever need is reserved when it is first admitted.
+
+How much that is, the allocator says: `max-buffer` with its estimates, on buddies in those
+baselines. Such a sequence is never preempted. An allocator whose sequences grow may fail to; then
+the last admitted gives way.
+"""
+
+from pydantic import Field
+
+from kvsim.engine.schedulers.scheduler import SchedulerOptions
+from kvsim.engine.schedulers.whole_prompts import WholePromptScheduler
+from kvsim.memory.allocator import Allocator
+
+
+class Orca(SchedulerOptions):
+    """max_num_seqs: most sequences running. max_num_batched_tokens: most tokens a step computes,
+    one for each decoding sequence and all of each new prompt.
+    """
+
+    max_num_seqs: int = Field(256, ge=1)
+    max_num_batched_tokens: int = Field(2560, ge=1)
+
+    def build(self, allocator: Allocator, max_model_len: int) -> WholePromptScheduler:
+        return WholePromptScheduler(
+            allocator,
+            max_model_len,
+            max_num_seqs=self.max_num_seqs,
+            max_num_batched_tokens=self.max_num_batched_tokens,
+        )

@@ -1,0 +1,79 @@
+"""Static batching at the level of requests, as FasterTransformer serves: a batch forms when the
+engine is empty and its members leave together, when the last of them is done.
+
+A member that is done keeps its slot and its memory until then, computes nothing more, and its
+output returns with the batch's. Only where an allocator's sequences grow and one finds no room do
+members that are done give their memory up early; after them the last live member is preempted.
+"""
+
+from pydantic import Field
+
+from kvsim.engine.plan import Plan
+from kvsim.engine.schedulers.scheduler import UNBOUNDED, SchedulerOptions
+from kvsim.engine.schedulers.whole_prompts import WholePromptScheduler
+from kvsim.memory.allocator import Allocator
+from kvsim.sequence import Sequence
+
+
+class StaticBatching(SchedulerOptions):
+    """max_num_seqs: most members of a batch; memory may admit fewer."""
+
+    max_num_seqs: int = Field(256, ge=1)
+
+    def build(self, allocator: Allocator, max_model_len: int) -> "StaticScheduler":
+        return StaticScheduler(
+            allocator,
+            max_model_len,
+            max_num_seqs=self.max_num_seqs,
+            max_num_batched_tokens=UNBOUNDED,
+        )
+
+
+class StaticScheduler(WholePromptScheduler):
+    """One batch after the other."""
+
+    def __init__(
+        self,
+        allocator: Allocator,
+        max_model_len: int,
+        *,
+        max_num_seqs: int,
+        max_num_batched_tokens: int,
+    ) -> None:
+        super().__init__(
+            allocator,
+            max_model_len,
+            max_num_seqs=max_num_seqs,
+            max_num_batched_tokens=max_num_batched_tokens,
+        )
+        self._done: list[Sequence] = []  # members without further output
+        self._holding: list[Sequence] = []  # those of them that still hold memory
+
+    def schedule(self) -> Plan:
+        plan = Plan()
+        if self.batch.num:
+            self._decode(plan)
+        else:
+            self._admit(plan, self._max_num_batched_tokens)
+        return self._settle(plan)
+
+    def _give_up_finished(self) -> bool:
+        if not self._holding:
+            return False
+        self.allocator.release(self._holding.pop())
+        return True
+
+    def finish(self, plan: Plan) -> list[Sequence]:
+        for seq in plan.finishing:
+            seq.finished = True
+        self._done += plan.finishing
+        self._holding += plan.finishing
+        if self.batch.num:
+            return []
+        done = sorted(self._done, key=lambda seq: seq.order)
+        for seq in done:
+            del self.running[seq]
+        while self._give_up_finished():
+            pass
+        self._done.clear()
+        return done

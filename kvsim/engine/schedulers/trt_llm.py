@@ -1,0 +1,90 @@
+"""TensorRT-LLM's in-flight batching with its two capacity policies (cpp/tensorrt_llm/
+batch_manager/capacityScheduler.cpp): decoders and whole new prompts share every step.
+
+guaranteed-no-evict  a request starts only if it, and all that run, can reach the output they
+                     declared: nobody is ever paused
+max-utilization      a request starts if its prompt and one more token fit; when a decoder finds no
+                     room, the last that started is paused, and computes again later
+
+A request that declares no max_tokens counts with the model's maximum length.
+"""
+
+from dataclasses import replace
+from typing import Literal
+
+from pydantic import Field
+
+from kvsim.engine.plan import Plan
+from kvsim.engine.schedulers.scheduler import SchedulerOptions
+from kvsim.engine.schedulers.whole_prompts import WholePromptScheduler
+from kvsim.memory.allocator import Allocator, Refusal
+from kvsim.request import Request
+from kvsim.sequence import Sequence
+
+
+class TrtLlm(SchedulerOptions):
+    """capacity_scheduler_policy: when a request may start. max_num_seqs: most sequences running.
+    max_num_batched_tokens: most tokens a step computes, one for each decoding sequence and all of
+    each new prompt.
+    """
+
+    capacity_scheduler_policy: Literal["guaranteed-no-evict", "max-utilization"] = (
+        "guaranteed-no-evict"
+    )
+    max_num_seqs: int = Field(2048, ge=1)
+    max_num_batched_tokens: int = Field(8192, ge=1)
+
+    def build(self, allocator: Allocator, max_model_len: int) -> "TrtLlmScheduler":
+        return TrtLlmScheduler(self, allocator, max_model_len)
+
+
+class TrtLlmScheduler(WholePromptScheduler):
+    """All decoders run in every step, and with them the prompts that the policy lets start."""
+
+    def __init__(self, options: TrtLlm, allocator: Allocator, max_model_len: int) -> None:
+        super().__init__(
+            allocator,
+            max_model_len,
+            max_num_seqs=options.max_num_seqs,
+            max_num_batched_tokens=options.max_num_batched_tokens,
+        )
+        self._no_evict = options.capacity_scheduler_policy == "guaranteed-no-evict"
+
+    def refusal(self, request: Request) -> Refusal | None:
+        """Also what declared more than the pool could ever hold, or less than it will put out."""
+        if self._no_evict:
+            declared = self._declared_slots(request) - request.prompt_tokens + 1
+            if declared < request.output_tokens:
+                return Refusal(
+                    "its output is longer than the maximum it declared",
+                    request.output_tokens,
+                    declared,
+                    "tokens",
+                    "clip the output, raise max_tokens or take max-utilization",
+                )
+            refusal = self.allocator.refusal(replace(request, output_tokens=declared))
+            if refusal is not None:
+                return refusal
+        return super().refusal(request)
+
+    def repeatable(self, plan: Plan, limit: int) -> int:
+        """Where windows give blocks back, what is still missing shrinks faster than what is free:
+        the head may become admissible in any step.
+        """
+        if self._no_evict and self.waiting and self.allocator.gives_back:
+            return 0
+        return super().repeatable(plan, limit)
+
+    def _declared_slots(self, request: Request) -> int:
+        longest = self.max_model_len - 1  # the last token sampled takes no slot
+        if request.max_tokens is None:
+            return longest
+        return min(request.prompt_tokens + request.max_tokens - 1, longest)
+
+    def _reserve_tokens(self, seq: Sequence) -> int:
+        if not self._no_evict:
+            return min(seq.num_tokens + 1, seq.final_tokens)
+        missing = self.allocator.missing_tokens
+        return missing(seq, self._declared_slots(seq.request)) + sum(
+            missing(other, self._declared_slots(other.request)) for other in self.running
+        )

@@ -1,0 +1,54 @@
+"""vLLM v0's scheduler, as in the artifact of the PagedAttention paper (Kwon et al., SOSP 2023): a
+step either computes new prompts or decodes, prompts first; the last to come is preempted and
+recomputes.
+
+Its rules about blocks (a watermark for every admission, one free block for every decoder, no null
+block) are the paged allocator's part: `kvsim.memory.paged.v0`.
+"""
+
+from pydantic import Field
+
+from kvsim.engine.plan import Plan
+from kvsim.engine.schedulers.scheduler import SchedulerOptions
+from kvsim.engine.schedulers.whole_prompts import WholePromptScheduler
+from kvsim.memory.allocator import Allocator
+
+
+class VllmV0(SchedulerOptions):
+    """max_num_seqs: most sequences running. max_num_batched_tokens: most prompt tokens a step
+    computes.
+    """
+
+    max_num_seqs: int = Field(2048, ge=1)
+    max_num_batched_tokens: int = Field(2560, ge=1)
+
+    @property
+    def rules(self) -> str:
+        return "vllm-v0"
+
+    def build(self, allocator: Allocator, max_model_len: int) -> "VllmV0Scheduler":
+        return VllmV0Scheduler(
+            allocator,
+            max_model_len,
+            max_num_seqs=self.max_num_seqs,
+            max_num_batched_tokens=self.max_num_batched_tokens,
+        )
+
+
+class VllmV0Scheduler(WholePromptScheduler):
+    """Prompts while any fit; the decoders wait meanwhile."""
+
+    def schedule(self) -> Plan:
+        plan = Plan()
+        if self._head_is_swapped():  # it decodes with the others, and no prompt starts before
+            self._decode(plan)
+            if not plan.preempted:
+                self._admit(plan, self._max_num_batched_tokens, only_swapped=True)
+            return self._settle(plan)
+        decoders = [seq for seq in self.running if seq.decoding] if self.waiting else []
+        self._admit(plan, self._max_num_batched_tokens)
+        if plan.chunks:
+            plan.held = decoders
+        else:
+            self._decode(plan)
+        return self._settle(plan)

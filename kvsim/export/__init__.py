@@ -1,1 +1,0 @@
-"""A simulated run in the formats of other tools."""

@@ -1,0 +1,1 @@
+"""torch's memory snapshots: read, recorded from an arena, exported from a run."""

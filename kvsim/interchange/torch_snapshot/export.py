@@ -1,0 +1,95 @@
+"""A simulated run as torch's memory snapshot: the arena at one moment, and what led there."""
+
+from pathlib import Path
+
+from kvsim.engine.engine import Engine
+from kvsim.engine.plan import Plan
+from kvsim.interchange.torch_snapshot.recorder import SnapshotRecorder
+from kvsim.memory.allocator import AllocatorOptions
+from kvsim.memory.arena.placement import Arena
+from kvsim.plumbing.errors import InputError
+from kvsim.plumbing.units import PS_PER_S, PS_PER_US
+from kvsim.results.result import Run
+from kvsim.simulation import Simulation
+
+HELD = ("used", "reserved", "overprovisioned", "rounding", "transient")
+
+
+def write_torch_snapshot(
+    simulation: Simulation, label: str, path: Path, at_s: float | None = None
+) -> float:
+    """Write the run of the allocator `label` as it stood at `at_s` seconds of simulated time, or
+    when the most was allocated; returns that time in seconds.
+
+    InputError for an allocator that places nothing: to torch its pool is one allocation.
+    """
+    options = _options(simulation, label)
+    at_ps = _fullest(simulation.run(options, label)) if at_s is None else round(at_s * PS_PER_S)
+    camera = _Camera(at_ps, path, label)
+    simulation.run(options, label, observer=camera)
+    camera.take()
+    return at_ps / PS_PER_S
+
+
+def _options(simulation: Simulation, label: str) -> AllocatorOptions:
+    if label not in simulation.labels:
+        raise InputError(
+            "no such allocator in the scenario",
+            where="--allocator",
+            value=label,
+            remedy=f"it has {', '.join(simulation.labels)}",
+        )
+    return simulation.scenario.allocator[simulation.labels.index(label)]
+
+
+def _fullest(run: Run) -> int:
+    """The first moment at which the most bytes were allocated, in ps."""
+    series = run.memory
+    if series.empty:
+        return 0
+    held = series[[f"{name}_bytes" for name in HELD]].sum(axis="columns")
+    return int(series["start_ps"].iloc[int(held.to_numpy().argmax())])
+
+
+class _Camera:
+    """Watches a run and takes one picture of its arena, before the first step after a moment."""
+
+    engine: Engine
+
+    def __init__(self, at_ps: int, path: Path, label: str) -> None:
+        self._at_ps = at_ps
+        self._path = path
+        self._label = label
+        self._recorder: SnapshotRecorder | None = None
+        self._taken = False
+
+    def take(self) -> None:
+        """Take the picture now, unless it was taken."""
+        if not self._taken:
+            self._taken = True
+            self._listening().write(self._path)
+
+    def _listening(self) -> SnapshotRecorder:
+        if self._recorder is None:
+            arena = getattr(self.engine.scheduler.allocator, "arena", None)
+            if not isinstance(arena, Arena):
+                raise InputError(
+                    "to torch its pool is one allocation: there is nothing to show",
+                    where=f"allocator {self._label}",
+                    remedy="choose one that places buffers: max-buffer, doubling, concatenation",
+                )
+            self._recorder = SnapshotRecorder(arena)
+        return self._recorder
+
+    def planning(self, now_ps: int) -> None:
+        self._listening().time_us = now_ps // PS_PER_US
+
+    def planned(self, plan: Plan, now_ps: int) -> None:
+        if now_ps >= self._at_ps:
+            self.take()
+
+    def finished(self, plan: Plan, now_ps: int) -> None:
+        self._listening().time_us = now_ps // PS_PER_US
+
+    def idle(self, now_ps: int, *, stalled: bool) -> bool:
+        return False

@@ -1,0 +1,186 @@
+"""A simulated arena as `torch.cuda.memory._snapshot()` would show it, for torch's memory_viz.
+
+The format (torch/cuda/memory.py): segments of blocks as they stand now, and a trace of what led
+there. torch's own segments appear as they are, of expandable ones each stretch with memory behind
+it; any other arena appears as one segment, the pool.
+"""
+
+import os
+import pickle
+from collections import deque
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from kvsim.memory.arena.placement import Arena
+from kvsim.memory.arena.torch_blocks import Block, State
+from kvsim.memory.arena.torch_caching import TorchCachingArena
+from kvsim.plumbing.errors import InputError
+
+BASE_ADDRESS = 0x7F00_0000_0000  # a device's addresses do not begin at 0, and viewers expect that
+PROTOCOL = 4  # the newest pickle protocol that memory_viz reads
+
+
+class Event(NamedTuple):
+    """One entry of a trace; version is the arena's, size the bytes asked for."""
+
+    version: int
+    action: str
+    address: int
+    size: int
+    owner: str
+    time_us: int
+
+
+class SnapshotRecorder:
+    """Listens to an arena, and can at any time say how it stands and what led there.
+
+    time_us: stamped on what happens next; whoever owns the clock sets it.
+    max_entries: the newest so many events are kept.
+    """
+
+    def __init__(self, arena: Arena, max_entries: int = 100_000) -> None:
+        self.arena = arena
+        self.time_us = 0
+        self.events: deque[Event] = deque(maxlen=max_entries)
+        self._asked: dict[int, tuple[int, str]] = {
+            address: (size, "") for address, size in arena.live()
+        }
+        arena.listener = self
+        if not isinstance(arena, TorchCachingArena):
+            self.device("segment_alloc", 0, arena.capacity_bytes)
+
+    # --- what the arena tells -------------------------------------------------------------------
+
+    def allocated(self, address: int, size: int, owner: str) -> None:
+        """A region for `size` bytes now lives at `address`."""
+        self._asked[address] = (size, owner)
+        self._note("alloc", address, size, owner)
+
+    def freed(self, address: int) -> None:
+        """The region at `address` lives no more."""
+        size, owner = self._asked.pop(address)
+        self._note("free_requested", address, size, owner)
+        self._note("free_completed", address, size, owner)
+
+    def extended(self, address: int, size: int) -> None:
+        """Traces know no extension: the region goes, and comes again larger."""
+        owner = self._asked[address][1]
+        self.freed(address)
+        self.allocated(address, size, owner)
+
+    def device(self, action: str, address: int, size: int) -> None:
+        """A segment, or pages of one, came from the device or went back to it."""
+        self._note(action, address, size, "")
+
+    def restored(self, version: int) -> None:
+        """Forget what has been undone."""
+        while self.events and self.events[-1].version > version:
+            event = self.events.pop()
+            if event.action == "alloc":
+                del self._asked[event.address]
+            elif event.action == "free_completed":
+                self._asked[event.address] = (event.size, event.owner)
+
+    def _note(self, action: str, address: int, size: int, owner: str) -> None:
+        self.events.append(Event(self.arena.version, action, address, size, owner, self.time_us))
+
+    # --- what it can show -----------------------------------------------------------------------
+
+    def snapshot(self) -> dict[str, Any]:
+        """The arena now, and its trace, in torch's format."""
+        return {
+            "segments": [self._segment(small, run) for small, run in _runs(self.arena)],
+            "device_traces": [[_entry(event) for event in self.events]],
+            "allocator_settings": {
+                "expandable_segments": isinstance(self.arena, TorchCachingArena)
+                and self.arena.expandable
+            },
+            "external_annotations": [],
+        }
+
+    def write(self, path: str | Path) -> None:
+        """Write the snapshot as a pickle, whole or not at all."""
+        path = Path(path)
+        temporary = path.with_name(f".{path.name}.{os.getpid()}")
+        try:
+            with open(temporary, "wb") as file:
+                pickle.dump(self.snapshot(), file, protocol=PROTOCOL)
+            os.replace(temporary, path)
+        except OSError as error:
+            raise InputError(f"cannot be written: {error.strerror}", where=str(path)) from None
+        finally:
+            temporary.unlink(missing_ok=True)
+
+    def _segment(self, small: bool, run: list[Block]) -> dict[str, Any]:
+        blocks = [self._block(block) for block in run]
+        active = [block for block in blocks if block["state"] == "active_allocated"]
+        allocated = sum(block["size"] for block in active)
+        return {
+            "device": 0,
+            "address": BASE_ADDRESS + run[0].address,
+            "total_size": sum(block.size for block in run),
+            "stream": 0,
+            "segment_type": "small" if small else "large",
+            "segment_pool_id": (0, 0),
+            "allocated_size": allocated,
+            "active_size": allocated,
+            "requested_size": sum(block["requested_size"] for block in active),
+            "is_expandable": isinstance(self.arena, TorchCachingArena) and self.arena.expandable,
+            "frames": [],
+            "blocks": blocks,
+        }
+
+    def _block(self, block: Block) -> dict[str, Any]:
+        allocated = block.state is State.ALLOCATED
+        size, owner = self._asked[block.address] if allocated else (0, "")
+        return {
+            "address": BASE_ADDRESS + block.address,
+            "size": block.size,
+            "requested_size": size,
+            "state": "active_allocated" if allocated else "inactive",
+            "frames": _frames(owner),
+        }
+
+
+def _entry(event: Event) -> dict[str, Any]:
+    return {
+        "action": event.action,
+        "addr": BASE_ADDRESS + event.address,
+        "size": event.size,
+        "stream": 0,
+        "time_us": event.time_us,
+        "frames": _frames(event.owner),
+    }
+
+
+def _frames(owner: str) -> list[dict[str, Any]]:
+    """Whose memory it is, where torch shows who asked for it."""
+    return [{"filename": "kvsim", "line": 0, "name": owner}] if owner else []
+
+
+def _runs(arena: Arena) -> Iterator[tuple[bool, list[Block]]]:
+    """(small, blocks) of each stretch of memory the device has given, in order of address."""
+    if not isinstance(arena, TorchCachingArena):
+        yield False, list(_pool(arena))
+        return
+    run: list[Block] = []
+    small = {segment.address: segment.small for segment in arena.segments()}
+    for block in arena.blocks():
+        if run and (block.segment != run[-1].segment or block.state is State.UNMAPPED):
+            yield small[run[0].segment], run
+            run = []
+        if block.state is not State.UNMAPPED:
+            run.append(block)
+    if run:
+        yield small[run[0].segment], run
+
+
+def _pool(arena: Arena) -> Iterable[Block]:
+    """A pool as blocks of one segment; its odd end is free for ever."""
+    blocks = [Block(address, size, 0, State.ALLOCATED) for address, size in arena.live()]
+    blocks += [Block(address, size, 0, State.FREE) for address, size in arena.holes()]
+    if arena.metadata_bytes:
+        end = arena.capacity_bytes - arena.metadata_bytes
+        blocks.append(Block(end, arena.metadata_bytes, 0, State.FREE))
+    return sorted(blocks)

@@ -1,0 +1,1 @@
+"""A sequence in contiguous buffers on an arena."""

@@ -1,0 +1,293 @@
+"""What all allocators have in common that keep a sequence in contiguous buffers.
+
+Nothing is touched per sequence per step. All decoders advance together, so a decoder that joined at
+clock j with n slots holds n - j + clock of them, and its buffer of q slots is full at clock
+q - n + j: a heap of such clocks says when the next buffer must grow. Between growths used grows and
+reserved shrinks by one slot a decoder and step, and nothing else moves.
+
+Slots that slid out of a window stay in the buffer: a contiguous buffer gives nothing back.
+"""
+
+from abc import abstractmethod
+from collections.abc import Iterable
+from heapq import heapify, heappop, heappush
+from operator import attrgetter
+
+from kvsim.memory.allocator import Allocator, MemorySpec, Refusal
+from kvsim.memory.arena.placement import Arena
+from kvsim.memory.contiguous.shape import BufferShape
+from kvsim.memory.ledger import Course, Usage, check_sum, split_free
+from kvsim.plumbing.errors import InvariantError
+from kvsim.request import Request
+from kvsim.sequence import Sequence
+
+_order = attrgetter("order")
+
+
+class Buffer:
+    """What the allocator keeps of one sequence.
+
+    regions: addresses, one for each of the allocator's shapes. asked, granted: slots, bytes.
+    tokens: valid slots while it does not decode. base: valid slots minus clock while it decodes.
+    ticket: names its entry in the heap of full buffers; -1 while it does not decode.
+    """
+
+    __slots__ = ("asked", "base", "granted", "regions", "ticket", "tokens")
+
+    def __init__(self, regions: list[int], asked: int, granted: int) -> None:
+        self.regions = regions
+        self.asked = asked
+        self.granted = granted
+        self.tokens = 0
+        self.base = 0
+        self.ticket = -1
+
+
+class Contiguous(Allocator):
+    """Buffers on an arena. A subclass says how many slots it asks for, and how a buffer grows.
+
+    shapes: the buffers each sequence has (one for all layers, or one a layer).
+    """
+
+    def __init__(
+        self, memory: MemorySpec, arena: Arena, shapes: tuple[BufferShape, ...] | None = None
+    ) -> None:
+        whole = BufferShape.of(memory.layout)
+        self.capacity_bytes = memory.capacity_bytes
+        self.token_bytes = whole.token_bytes
+        self.token_bytes = whole.token_bytes
+        self.arena = arena
+        self._max_model_len = memory.max_model_len
+        self._whole = whole
+        self._shapes = shapes or (whole,)
+        self._empty = arena.clone()
+        self._clock = 0
+        self._live: dict[Sequence, None] = {}
+        self._wanted = 0  # sum of min(asked, final)
+        self._over = 0  # sum of max(0, asked - final)
+        self._granted = 0
+        self._resting = 0  # valid slots of those that do not decode
+        self._bases = 0  # sum of base of those that do
+        self._num_decoding = 0
+        self._full: list[tuple[int, int, Sequence]] = []  # (clock, ticket, sequence)
+        self._tickets = 0
+        self._placeable: tuple[int, int, bool] = (-1, 0, False)  # memo: version, slots, answer
+
+    # --- what a kind decides -------------------------------------------------------------------
+
+    @abstractmethod
+    def _slots_for(self, seq: Sequence, tokens: int) -> int:
+        """How many slots to ask for, so that `seq` can hold `tokens`."""
+
+    @abstractmethod
+    def _grow(self, seq: Sequence, buffer: Buffer, tokens: int) -> bool:
+        """Give a buffer that is too small for `tokens` more slots; False changes nothing."""
+
+    # --- admission -----------------------------------------------------------------------------
+
+    def _too_long(self, request: Request) -> Refusal | None:
+        total = request.prompt_tokens + request.output_tokens
+        if total <= self._max_model_len:
+            return None
+        return Refusal(
+            "prompt and output exceed the model's maximum length",
+            total,
+            self._max_model_len,
+            "tokens",
+            "shorten the request or raise max_model_len",
+        )
+
+    def _unplaceable(self, slots: Iterable[int]) -> Refusal | None:
+        """A refusal if a buffer of any of these slots has no place in the empty arena."""
+        for asked in slots:
+            if not self._ever_placeable(asked):
+                return Refusal(
+                    "its buffer has no place even in an empty pool",
+                    asked,
+                    self._longest(asked),
+                    "contiguous tokens",
+                    "enlarge the pool, ask for a shorter buffer or change the placement",
+                )
+        return None
+
+    def _ever_placeable(self, slots: int) -> bool:
+        return self._empty.fits_all([shape.bytes(slots) for shape in self._shapes])
+
+    def _longest(self, beyond: int) -> int:
+        """The most slots, below `beyond`, that have a place in the empty arena."""
+        low, high = 0, beyond - 1
+        while low < high:
+            middle = (low + high + 1) // 2
+            low, high = (middle, high) if self._ever_placeable(middle) else (low, middle - 1)
+        return low
+
+    def admit(
+        self, seq: Sequence, num_tokens: int, *, cached_tokens: int, reserve_tokens: int, busy: bool
+    ) -> bool:
+        # All tokens known so far must fit: a prompt computed in chunks does not grow its buffer.
+        slots = self._slots_for(seq, max(reserve_tokens, seq.num_tokens))
+        if len(self._shapes) > 1 and not self._has_place(slots):
+            return False
+        regions: list[int] = []
+        granted = 0
+        for shape in self._shapes:
+            placed = self.arena.allocate(shape.bytes(slots), seq.id)
+            if placed is None:
+                return False
+            regions.append(placed.address)
+            granted += placed.granted
+        buffer = seq.memory = Buffer(regions, slots, granted)
+        self._live[seq] = None
+        self._book(seq, buffer, 1)
+        self._fill(buffer, num_tokens)
+        return True
+
+    def extend(self, seq: Sequence, num_tokens: int) -> bool:
+        buffer: Buffer = seq.memory
+        if num_tokens > buffer.asked and not self._grow(seq, buffer, num_tokens):
+            return False
+        if buffer.ticket < 0:
+            self._fill(buffer, num_tokens)
+        return True
+
+    def _fill(self, buffer: Buffer, num_tokens: int) -> None:
+        self._resting += num_tokens - buffer.tokens
+        buffer.tokens = num_tokens
+
+    def _book(self, seq: Sequence, buffer: Buffer, sign: int) -> None:
+        """Count what a buffer asks for and was granted in, or out."""
+        wanted = min(buffer.asked, seq.final_tokens)
+        self._wanted += sign * wanted
+        self._over += sign * (buffer.asked - wanted)
+        self._granted += sign * buffer.granted
+
+    # --- decoding ------------------------------------------------------------------------------
+
+    def join(self, seq: Sequence, num_tokens: int) -> None:
+        buffer: Buffer = seq.memory
+        self._resting -= buffer.tokens
+        buffer.base = num_tokens - self._clock
+        self._bases += buffer.base
+        self._num_decoding += 1
+        self._watch(seq, buffer)
+
+    def leave(self, seq: Sequence) -> None:
+        buffer: Buffer = seq.memory
+        buffer.tokens = buffer.base + self._clock
+        buffer.ticket = -1
+        self._resting += buffer.tokens
+        self._bases -= buffer.base
+        self._num_decoding -= 1
+
+    def _watch(self, seq: Sequence, buffer: Buffer) -> None:
+        """Enter a decoder's buffer into the heap by the clock at which it is full."""
+        self._tickets += 1
+        buffer.ticket = self._tickets
+        heappush(self._full, (buffer.asked - buffer.base, buffer.ticket, seq))
+        if len(self._full) > 2 * self._num_decoding + 64:
+            self._full = [entry for entry in self._full if _holds(entry)]
+            heapify(self._full)
+
+    def due(self) -> list[Sequence]:
+        entries = []
+        while self._full and self._full[0][0] <= self._clock:
+            entry = heappop(self._full)
+            if _holds(entry):
+                entries.append(entry)
+        for entry in entries:
+            heappush(self._full, entry)
+        return sorted((seq for _, _, seq in entries), key=_order)
+
+    def steps_that_fit(self, limit: int) -> int:
+        while self._full and not _holds(self._full[0]):
+            heappop(self._full)
+        return min(limit, max(self._full[0][0] - self._clock, 0)) if self._full else limit
+
+    def advance(self, steps: int) -> Course:
+        self._clock += steps
+        slope = self._num_decoding * self.token_bytes
+        return Course(Usage(used=slope, reserved=-slope))
+
+    # --- release -------------------------------------------------------------------------------
+
+    def release(self, seq: Sequence) -> None:
+        buffer: Buffer = seq.memory
+        for address in buffer.regions:
+            self.arena.free(address)
+        self._book(seq, buffer, -1)
+        self._resting -= buffer.tokens
+        del self._live[seq]
+        seq.memory = None
+
+    # --- the ledger ----------------------------------------------------------------------------
+
+    def held_tokens(self, seq: Sequence) -> int:
+        buffer: Buffer | None = seq.memory
+        return buffer.asked if buffer else 0
+
+    def sequence_bytes(self, tokens: int) -> int:
+        return self._whole.bytes(tokens)
+
+    def _transient_bytes(self) -> int:
+        """Bytes of an old buffer whose content is on its way into a grown one."""
+        return 0
+
+    def _has_place(self, slots: int) -> bool:
+        version, memo, answer = self._placeable
+        if version != self.arena.version or memo != slots:
+            answer = self.arena.fits_all([shape.bytes(slots) for shape in self._shapes])
+            self._placeable = (self.arena.version, slots, answer)
+        return answer
+
+    def usage(self, head: Sequence | None, *, busy: bool) -> Usage:
+        token, state = self._whole
+        free = self.arena.free_bytes
+        if head is None:
+            external, short, idle = 0, 0, free
+        else:
+            slots = self._slots_for(head, head.num_tokens)
+            need = self._whole.bytes(slots)
+            placeable = free >= need and self._has_place(slots)
+            external, short, idle = split_free(free, 0, need, placeable)
+        states = len(self._live) * state
+        used = self._resting + self._bases + self._num_decoding * self._clock
+        asked = (self._wanted + self._over) * token + states
+        return Usage(
+            used=used * token + states,
+            reserved=(self._wanted - used) * token,
+            overprovisioned=self._over * token,
+            rounding=self._granted - asked,
+            transient=self._transient_bytes(),
+            metadata=self.arena.metadata_bytes,
+            external=external,
+            short=short,
+            idle=idle,
+        )
+
+    def check(self) -> None:
+        self.arena.check()
+        buffers: list[tuple[Sequence, Buffer]] = [(seq, seq.memory) for seq in self._live]
+        held = sum(self.arena.granted(address) for _, b in buffers for address in b.regions)
+        if held != self._granted or held != sum(b.granted for _, b in buffers):
+            raise InvariantError(f"granted {self._granted} bytes are booked, {held} are held")
+        if sum(size for _, size in self.arena.live()) != held + self._transient_bytes():
+            raise InvariantError("the arena holds a region that no sequence owns")
+        used = 0
+        for seq, buffer in buffers:
+            decoding = buffer.ticket >= 0
+            tokens = buffer.base + self._clock if decoding else buffer.tokens
+            used += tokens
+            if not 0 <= tokens <= min(buffer.asked, seq.final_tokens):
+                raise InvariantError(f"{seq} holds {tokens} of {buffer.asked} slots asked for")
+            if decoding and not any(_holds(entry) for entry in self._full if entry[2] is seq):
+                raise InvariantError(f"nobody watches the buffer of {seq}")
+        booked = self._resting + self._bases + self._num_decoding * self._clock
+        if used != booked:
+            raise InvariantError(f"{booked} slots are booked as used, {used} are")
+        check_sum(self.usage(None, busy=False), self.capacity_bytes)
+
+
+def _holds(entry: tuple[int, int, Sequence]) -> bool:
+    """Whether an entry of the heap still speaks of its sequence's buffer."""
+    memory = entry[2].memory
+    return memory is not None and memory.ticket == entry[1]

@@ -1,0 +1,66 @@
+"""A cache concatenated anew every step: transformers' DynamicCache.
+
+Each layer of each sequence has a tensor exactly as long as its tokens. In a decode step a layer's
+tensor is replaced by one that is a slot longer: allocated, filled from the old one, the old one
+freed, layer by layer. Nothing is reserved or over-provisioned; the price is copying the whole cache
+every step, one layer's old tensor beside the new one, and what the placement makes of tensors that
+are always a little too large for the holes left behind. A prompt's tensors are allocated once, for
+the whole prompt.
+"""
+
+from pydantic import Field
+
+from kvsim.layout import KVGroup, KVLayout
+from kvsim.memory.allocator import AllocatorOptions, MemorySpec, Refusal
+from kvsim.memory.arena.choice import PlacementChoice
+from kvsim.memory.contiguous.growing import Growing
+from kvsim.memory.contiguous.shape import BufferShape
+from kvsim.plumbing.units import PS_PER_US
+from kvsim.request import Request
+from kvsim.sequence import Sequence
+
+
+class Concatenation(AllocatorOptions):
+    """placement: where tensors go, a name or a table; its units are slots of one layer.
+    allocation_latency_us: time of each allocation, one a layer and step.
+    """
+
+    placement: PlacementChoice = Field(default="torch-caching", validate_default=True)
+    allocation_latency_us: float = Field(0.0, ge=0.0, le=1e9)
+
+    def build(self, memory: MemorySpec) -> "ConcatenationAllocator":
+        return ConcatenationAllocator(self, memory)
+
+
+class ConcatenationAllocator(Growing):
+    """One tensor a layer, as long as its tokens."""
+
+    def __init__(self, options: Concatenation, memory: MemorySpec) -> None:
+        shapes = BufferShape.by_layer(memory.layout)
+        largest = max(shapes, key=lambda shape: shape.bytes(memory.max_model_len))
+        layer = KVGroup("full", 1, largest.token_bytes, state_bytes=largest.state_bytes)
+        super().__init__(
+            memory,
+            options.placement.build(memory._replace(layout=KVLayout((layer,)))),
+            shapes,
+            allocation_ps=round(options.allocation_latency_us * PS_PER_US),
+        )
+        self._known_to_fit = 0
+
+    def _slots_for(self, seq: Sequence, tokens: int) -> int:
+        return tokens
+
+    def refusal(self, request: Request) -> Refusal | None:
+        """Too long, or its final tensors have no place together in an empty pool.
+
+        A step without room for one more tensor is no reason to refuse: the sequence comes back with
+        tensors for all its tokens.
+        """
+        too_long = self._too_long(request)
+        final = request.prompt_tokens + request.output_tokens - 1
+        if too_long or final <= self._known_to_fit:
+            return too_long
+        unplaceable = self._unplaceable([final])
+        if unplaceable is None:
+            self._known_to_fit = final
+        return unplaceable

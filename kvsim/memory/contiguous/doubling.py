@@ -1,0 +1,72 @@
+"""A contiguous buffer that grows by a factor when it is full.
+
+Growing from c0 by factor f moves less than the final capacity in all: each token is copied about
+once. But old and new live together, and with f = 2 the c0 * (2**k - 1) slots freed so far can never
+hold the next c0 * 2**k: a sequence alone in a pool needs c0 * (2**(k + 1) - 1) slots to grow k
+times. A growth without room fails and the scheduler preempts. A preempted sequence comes back with
+a buffer for all the tokens it has by then, alone if need be, so each failure takes it on by one
+buffer at least and it ends.
+"""
+
+from bisect import bisect_left
+
+from pydantic import Field
+
+from kvsim.memory.allocator import AllocatorOptions, MemorySpec, Refusal
+from kvsim.memory.arena.choice import PlacementChoice
+from kvsim.memory.contiguous.growing import Growing
+from kvsim.plumbing.units import PS_PER_US
+from kvsim.request import Request
+from kvsim.sequence import Sequence
+
+
+class Doubling(AllocatorOptions):
+    """initial_tokens: the smallest buffer; factor: how a full one grows, up to max_model_len.
+
+    extend_in_place: first try to extend a buffer where it stands, which copies nothing.
+    placement: where buffers go, a name or a table. allocation_latency_us: time each growth spends
+    in the allocator, besides its copy.
+    """
+
+    initial_tokens: int = Field(256, ge=1)
+    factor: float = Field(2.0, gt=1.0, le=1024.0)
+    extend_in_place: bool = False
+    placement: PlacementChoice = Field(default="first-fit", validate_default=True)
+    allocation_latency_us: float = Field(0.0, ge=0.0, le=1e9)
+
+    def build(self, memory: MemorySpec) -> "DoublingAllocator":
+        return DoublingAllocator(self, memory)
+
+
+class DoublingAllocator(Growing):
+    """Buffers of the capacities c0, c0 * f, c0 * f**2, ..., max_model_len."""
+
+    def __init__(self, options: Doubling, memory: MemorySpec) -> None:
+        super().__init__(
+            memory,
+            options.placement.build(memory),
+            in_place=options.extend_in_place,
+            allocation_ps=round(options.allocation_latency_us * PS_PER_US),
+        )
+        self.capacities = [min(options.initial_tokens, memory.max_model_len)]
+        while self.capacities[-1] < memory.max_model_len:
+            last = self.capacities[-1]
+            grown = max(int(last * options.factor), last + 1)
+            self.capacities.append(min(grown, memory.max_model_len))
+
+    def _slots_for(self, seq: Sequence, tokens: int) -> int:
+        return self.capacities[bisect_left(self.capacities, tokens)]
+
+    def refusal(self, request: Request) -> Refusal | None:
+        """Too long, or one of its buffers has no place in an empty pool.
+
+        A growth that has no place beside its old buffer is no reason to refuse: the sequence comes
+        back with the larger buffer alone.
+        """
+        too_long = self._too_long(request)
+        if too_long:
+            return too_long
+        final = request.prompt_tokens + request.output_tokens - 1
+        first = bisect_left(self.capacities, request.prompt_tokens)
+        last = bisect_left(self.capacities, final)
+        return self._unplaceable(reversed(self.capacities[first : last + 1]))

@@ -1,0 +1,67 @@
+"""One contiguous buffer per sequence, as long as it may ever need, from its admission on.
+
+The estimates of the Orca baselines (Kwon et al., SOSP 2023, artifact): a buffer of
+min(prompt + estimate, max_model_len) slots, the estimate of the output being the output itself
+("exact", an oracle), the next power of two ("pow2"), the maximum the client declared
+("declared-max") or the model's maximum ("model-max").
+"""
+
+from typing import Literal
+
+from pydantic import Field
+
+from kvsim.memory.allocator import AllocatorOptions, MemorySpec, Refusal
+from kvsim.memory.arena.choice import PlacementChoice
+from kvsim.memory.contiguous.buffers import Buffer, Contiguous
+from kvsim.plumbing.errors import InvariantError
+from kvsim.request import Request
+from kvsim.sequence import Sequence
+
+
+class MaxBuffer(AllocatorOptions):
+    """reserve: the estimate of the output; "declared-max" falls back to the model's maximum for a
+    request that declared none. placement: where buffers go, a name or a table.
+    """
+
+    reserve: Literal["model-max", "declared-max", "pow2", "exact"] = "model-max"
+    placement: PlacementChoice = Field(default="first-fit", validate_default=True)
+
+    def build(self, memory: MemorySpec) -> "MaxBufferAllocator":
+        return MaxBufferAllocator(self, memory)
+
+
+class MaxBufferAllocator(Contiguous):
+    """Buffers that never grow."""
+
+    def __init__(self, options: MaxBuffer, memory: MemorySpec) -> None:
+        super().__init__(memory, options.placement.build(memory))
+        self._reserve = options.reserve
+
+    def _slots_of(self, request: Request) -> int:
+        estimate = self._max_model_len
+        if self._reserve == "exact":
+            estimate = request.output_tokens
+        elif self._reserve == "pow2":
+            estimate = 1 << (request.output_tokens - 1).bit_length()
+        elif self._reserve == "declared-max" and request.max_tokens is not None:
+            estimate = request.max_tokens
+        return min(request.prompt_tokens + estimate, self._max_model_len)
+
+    def _slots_for(self, seq: Sequence, tokens: int) -> int:
+        return self._slots_of(seq.request)
+
+    def refusal(self, request: Request) -> Refusal | None:
+        slots = self._slots_of(request)
+        declared = request.max_tokens if self._reserve == "declared-max" else None
+        if declared is not None and declared < request.output_tokens:
+            return Refusal(
+                "its output is longer than the maximum it declared",
+                request.output_tokens,
+                declared,
+                "tokens",
+                "clip the output, raise max_tokens or reserve by another estimate",
+            )
+        return self._too_long(request) or self._unplaceable([slots])
+
+    def _grow(self, seq: Sequence, buffer: Buffer, tokens: int) -> bool:
+        raise InvariantError(f"{seq} needs {tokens} slots of a buffer of {buffer.asked}")

@@ -1,0 +1,1 @@
+"""Memory in blocks out of one pool."""

@@ -1,0 +1,213 @@
+"""The pool of blocks: who is free, in which order they go out, and what they still hold.
+
+The free queue, as vLLM keeps it (v1/core/block_pool.py, 0.33): blocks without known content return
+to the front and leave first; blocks whose content may still be hit return to the back, so that the
+least recently used goes first. That makes the queue three parts in a row: a stack of returned blank
+blocks, the blocks never used yet, and the cached ones in order of their return. vLLM 0.11 returned
+all blocks to the back (`blank_first = False`).
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
+
+from kvsim.plumbing.errors import InvariantError
+
+NULL_BLOCK = 0
+
+
+class BlockPool:
+    """Blocks 0 .. num_blocks - 1, block 0 set aside as the null block.
+
+    A block's content is an integer key (see content.py); equal content, equal key. A block may hold
+    content without a key: known, so cached, but nameable by nobody yet.
+
+    on_lapse: called with each key that a block loses.
+    """
+
+    on_lapse: Callable[[int], None] | None = None
+
+    def __init__(self, num_blocks: int, *, blank_first: bool = True) -> None:
+        self.num_blocks = num_blocks
+        self.blank_first = blank_first
+        self.num_free = num_blocks - 1
+        self.num_cached_free = 0
+        self.num_evicted = 0
+        self.num_shared = 0  # owners beyond the first, over all blocks
+        self.version = 0  # changes whenever a lookup could answer differently
+        self._blank: list[int] = []
+        self._fresh = NULL_BLOCK + 1
+        self._back: OrderedDict[int, None] = OrderedDict()
+        self._blank_back: set[int] = set()  # of _back, where blank blocks go there too
+        self._key_of: dict[int, int] = {}
+        self._oldest: dict[int, int] = {}
+        self._younger: dict[int, list[int]] = {}  # other blocks with the same key, by age
+        self._extra_refs: dict[int, int] = {}
+
+    def take(self, count: int) -> list[int]:
+        """Take `count` <= num_free blocks from the front of the queue, forgetting their content."""
+        self.num_free -= count
+        if self.num_free < 0:
+            raise InvariantError(f"{count} blocks taken from {self.num_free + count} free ones")
+        blank = self._blank
+        if count <= len(blank):
+            if count == 1:
+                return [blank.pop()]
+            blocks = blank[: -count - 1 : -1]
+            if count:
+                del blank[-count:]
+            return blocks
+        blocks = blank[::-1]
+        blank.clear()
+        fresh = min(count - len(blocks), self.num_blocks - self._fresh)
+        if fresh:
+            blocks.extend(range(self._fresh, self._fresh + fresh))
+            self._fresh += fresh
+        blocks.extend(self._lapse(count - len(blocks)))
+        return blocks
+
+    def _lapse(self, count: int) -> list[int]:
+        """Take `count` blocks off the back part of the queue, their content forgotten."""
+        pop, key_of, oldest = self._back.popitem, self._key_of, self._oldest
+        blocks = [pop(last=False)[0] for _ in range(count)]
+        lapsed = blocks
+        if self._blank_back:
+            lapsed = [block for block in blocks if block not in self._blank_back]
+            self._blank_back.difference_update(blocks)
+        for block in lapsed:
+            key = key_of.pop(block, None)
+            if key is None:
+                continue
+            if self.on_lapse is not None:
+                self.on_lapse(key)
+            younger = self._younger.get(key)
+            if younger is None:
+                del oldest[key]
+            else:
+                self._forget_one_of(key, block, younger)
+        if lapsed:
+            self.num_cached_free -= len(lapsed)
+            self.num_evicted += len(lapsed)
+            self.version += 1
+        return blocks
+
+    def _forget_one_of(self, key: int, block: int, younger: list[int]) -> None:
+        """`block` no longer holds `key`, which `younger` blocks hold as well."""
+        if self._oldest[key] == block:
+            self._oldest[key] = younger.pop(0)
+        else:
+            younger.remove(block)
+        if not younger:
+            del self._younger[key]
+
+    def give_back(self, blocks: Sequence[int], num_cached: int) -> int:
+        """One owner returns its table; the first `num_cached` blocks hold known content.
+
+        Blocks others still hold stay with them. Returns how many these are.
+        """
+        back, extra_refs, shared = self._back, self._extra_refs, 0
+        cached, blank = blocks[:num_cached], blocks[num_cached:]
+        if extra_refs and not extra_refs.keys().isdisjoint(blank):
+            blank = [block for block in blank if not self.drop(block)]
+            shared = len(blocks) - num_cached - len(blank)
+        if self.blank_first:
+            self._blank.extend(blank)
+        else:
+            back.update(dict.fromkeys(reversed(blank)))
+            self._blank_back.update(blank)
+        if extra_refs.keys().isdisjoint(cached):
+            back.update(dict.fromkeys(reversed(cached)))
+        else:
+            cached = [block for block in reversed(cached) if not self.drop(block)]
+            back.update(dict.fromkeys(cached))
+            shared += num_cached - len(cached)
+        self.version += 1
+        self.num_cached_free += len(cached)
+        self.num_free += len(blocks) - shared
+        return shared
+
+    def drop(self, block: int) -> bool:
+        """One of several owners gives `block` up; False if there is but one, who keeps it."""
+        others = self._extra_refs.get(block, 0)
+        if not others:
+            return False
+        self.num_shared -= 1
+        if others == 1:
+            del self._extra_refs[block]
+        else:
+            self._extra_refs[block] = others - 1
+        return True
+
+    def share(self, blocks: Iterable[int]) -> int:
+        """One more owner for each block; free ones leave the queue. Returns how many had one."""
+        in_use = 0
+        for block in blocks:
+            if block in self._back:
+                del self._back[block]
+                self.num_free -= 1
+                self.num_cached_free -= 1
+            else:
+                self._extra_refs[block] = self._extra_refs.get(block, 0) + 1
+                in_use += 1
+        self.num_shared += in_use
+        return in_use
+
+    def is_shared(self, block: int) -> bool:
+        """Whether `block` has several owners."""
+        return block in self._extra_refs
+
+    def register(self, blocks: Sequence[int], keys: Sequence[int]) -> None:
+        """Each block holds the content of its key from now on. Equal blocks are not merged."""
+        self._key_of.update(zip(blocks, keys, strict=True))
+        if self._oldest.keys().isdisjoint(keys):
+            self._oldest.update(zip(keys, blocks, strict=True))
+        else:
+            for block, key in zip(blocks, keys, strict=True):
+                if self._oldest.setdefault(key, block) != block:
+                    self._younger.setdefault(key, []).append(block)
+        self.version += 1
+
+    def find(self, keys: Iterable[int]) -> list[int]:
+        """The oldest blocks that hold `keys`, up to the first key that none holds."""
+        blocks: list[int] = []
+        found = self._oldest.get
+        for key in keys:
+            block = found(key)
+            if block is None:
+                break
+            blocks.append(block)
+        return blocks
+
+    def has_spare(self, keys: Sequence[int]) -> bool:
+        """Whether some of these keys, all held, may be found in use once a free block goes."""
+        younger = self._younger.keys() & keys if self._younger else ()
+        return any(self._oldest[key] in self._back for key in younger)
+
+    def num_free_of(self, blocks: Sequence[int]) -> int:
+        """How many of these blocks, which hold content, wait in the free queue."""
+        return len(self._back.keys() & blocks) if blocks else 0
+
+    def free_queue(self) -> list[int]:
+        """The free blocks, in the order in which they go out."""
+        return [*reversed(self._blank), *range(self._fresh, self.num_blocks), *self._back]
+
+    def check(self, tables: Iterable[Sequence[int]]) -> None:
+        """Raise InvariantError unless every block is free or owned, never both, never lost."""
+        owners: dict[int, int] = {}
+        for table in tables:
+            for block in table:
+                owners[block] = owners.get(block, 0) + 1
+        free = self.free_queue()
+        if len(free) != self.num_free or len(set(free)) != len(free):
+            raise InvariantError(f"free queue holds {len(free)} blocks, counted {self.num_free}")
+        if NULL_BLOCK in owners or NULL_BLOCK in free:
+            raise InvariantError("the null block was handed out")
+        both = owners.keys() & set(free)
+        if both or len(owners) + len(free) != self.num_blocks - 1:
+            raise InvariantError(
+                f"{len(owners)} owned + {len(free)} free of {self.num_blocks - 1}; both: {both}"
+            )
+        wrong = {b: n for b, n in owners.items() if n != 1 + self._extra_refs.get(b, 0)}
+        if wrong or self._extra_refs.keys() - owners.keys():
+            raise InvariantError(f"reference counts differ from owners: {wrong}")
+        if len(self._back) - len(self._blank_back) != self.num_cached_free:
+            raise InvariantError(f"cached free blocks miscounted as {self.num_cached_free}")

@@ -1,0 +1,1 @@
+"""Several groups of layers on one pool: windows and recurrent states."""

@@ -1,0 +1,72 @@
+"""What a prefix cache with several groups of layers can give a sequence.
+
+All groups must know the same prefix. Full attention needs all of it; a window needs the blocks that
+hold the last W - 1 tokens, so those below may be forgotten. Group g names a block by the content's
+key times the number of groups, plus g.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from kvsim.memory.paged.block_pool import BlockPool
+from kvsim.memory.paged.groups.grouping import BlockGroup
+from kvsim.plumbing.units import ceil_div
+
+
+class Hits(NamedTuple):
+    """num_blocks: of the common prefix. first, blocks: for each group the position of the first
+    block it keeps, and the blocks from there to the prefix's end.
+    """
+
+    num_blocks: int
+    first: tuple[int, ...]
+    blocks: tuple[list[int], ...]
+
+
+def skipped_blocks(window_tokens: int | None, computed: int, block_size: int) -> int:
+    """Leading blocks that no token after the first `computed` ones attends to."""
+    if window_tokens is None:
+        return 0
+    return max(0, computed - window_tokens + 1) // block_size
+
+
+def longest_hit(
+    pool: BlockPool, groups: Sequence[BlockGroup], keys: Sequence[int], block_size: int
+) -> Hits:
+    """The longest prefix of the blocks named by `keys` that every group can continue from."""
+    num = len(groups)
+    alike: dict[int | None, list[int]] = {}
+    for g, group in enumerate(groups):
+        alike.setdefault(group.window_tokens, []).append(g)
+    count = len(keys)
+    for g in alike.pop(None, ()):
+        count = len(pool.find([key * num + g for key in keys[:count]]))
+    before = -1
+    while count != before:
+        before = count
+        for window, members in alike.items():
+            assert window is not None
+            need = ceil_div(window - 1, block_size)
+            count = _windowed(pool, members, num, keys, count, need)
+    first = tuple(
+        skipped_blocks(group.window_tokens, count * block_size, block_size) for group in groups
+    )
+    blocks = tuple(
+        pool.find([key * num + g for key in keys[start:count]]) for g, start in enumerate(first)
+    )
+    return Hits(count, first, blocks)
+
+
+def _windowed(
+    pool: BlockPool, members: list[int], num: int, keys: Sequence[int], count: int, need: int
+) -> int:
+    """The longest prefix, at most `count` blocks, whose last `need` blocks all `members` know."""
+    run, end = 0, count
+    for index in range(count - 1, -1, -1):
+        if all(pool.find((keys[index] * num + g,)) for g in members):
+            run += 1
+            if run >= need:
+                return end
+        else:
+            run, end = 0, index
+    return run

@@ -1,0 +1,146 @@
+"""Block tables of several groups of layers over one pool, and what their blocks hold in bytes."""
+
+from collections.abc import Iterable, Sequence
+
+from kvsim.memory.paged.allocator import Table
+from kvsim.memory.paged.block_pool import BlockPool
+from kvsim.memory.paged.groups.grouping import BlockGroup
+from kvsim.memory.paged.groups.hits import Hits, skipped_blocks
+from kvsim.plumbing.errors import InvariantError
+
+
+class Tables(Table):
+    """What the allocator keeps of one sequence.
+
+    lists: each group's blocks, from position `skipped` of its table on. count: positions of the
+    tables, the same in all groups that keep tokens. processed: slots whose step had returned at the
+    clock `since`, when it began to decode. num_shareable: how many of the keys another sequence can
+    have.
+    """
+
+    __slots__ = ("count", "lists", "num_shareable", "processed", "since", "skipped")
+
+    def __init__(self, keys: list[int], num_shareable: int, num_groups: int) -> None:
+        super().__init__(keys)
+        self.num_shareable = num_shareable
+        self.lists: list[list[int]] = [[] for _ in range(num_groups)]
+        self.skipped = [0] * num_groups
+        self.count = 0
+        self.processed = 0
+        self.since = 0
+
+    def afresh(self) -> "Tables":
+        """For the same content, nothing held."""
+        return Tables(self.keys, self.num_shareable, len(self.lists))
+
+
+class GroupTables:
+    """Moves blocks between the pool and tables.
+
+    keeping: the groups that keep tokens; the others hold a recurrent state. used_bytes: valid slots
+    and states, shared ones once. pad_bytes: of held blocks, what no slot or state of their group
+    can fill.
+    """
+
+    def __init__(
+        self, pool: BlockPool, groups: Sequence[BlockGroup], block_size: int, block_bytes: int
+    ) -> None:
+        self.groups = groups
+        self.keeping = [g for g, group in enumerate(groups) if not group.state_bytes]
+        self.used_bytes = 0
+        self.pad_bytes = 0
+        self._pool = pool
+        self._size = block_size
+        self._states = [g for g, group in enumerate(groups) if group.state_bytes]
+        self._state_bytes = sum(group.state_bytes for group in groups)
+        self._pads = [
+            block_bytes - (group.state_bytes or group.slot_bytes * block_size) for group in groups
+        ]
+
+    def open(self, table: Tables, hits: Hits) -> None:
+        """An empty table takes over its hits, and a block for each state."""
+        table.count = table.registered = hits.num_blocks
+        table.tokens = table.processed = hits.num_blocks * self._size
+        for g, blocks in enumerate(hits.blocks):
+            revived = len(blocks) - self._pool.share(blocks)
+            self._book(g, revived, revived * self._size)
+            table.lists[g] = blocks.copy()
+            table.skipped[g] = hits.first[g]
+        for g in self._states:
+            table.lists[g] = self._pool.take(1)
+            self._book(g, 1, 0)
+        self.used_bytes += self._state_bytes
+
+    def _book(self, g: int, blocks: int, slots: int) -> None:
+        """Group g holds so many more distinct blocks, and valid slots in them (negative: less)."""
+        self.pad_bytes += blocks * self._pads[g]
+        self.used_bytes += slots * self.groups[g].slot_bytes
+
+    def grow(self, table: Tables, count: int) -> None:
+        """Take blocks until every group that keeps tokens has `count` positions."""
+        for g in self.keeping:
+            table.lists[g] += self._pool.take(count - table.count)
+            self._book(g, count - table.count, 0)
+        table.count = count
+
+    def register(self, table: Tables, full: int) -> None:
+        """The first `full` blocks hold known content from now on."""
+        if full <= table.registered:
+            return
+        num = len(self.groups)
+        for g in self.keeping:
+            start = max(table.registered, table.skipped[g])
+            blocks = table.lists[g][start - table.skipped[g] : full - table.skipped[g]]
+            self._pool.register(blocks, [key * num + g for key in table.keys[start:full]])
+        table.registered = full
+
+    def give_back_below(self, table: Tables, computed: int) -> None:
+        """Blocks that no token after the first `computed` ones attends to return to the pool."""
+        for g in self.keeping:
+            skip = skipped_blocks(self.groups[g].window_tokens, computed, self._size)
+            more = min(skip, table.count) - table.skipped[g]
+            if more > 0:
+                num_cached = min(more, max(0, table.registered - table.skipped[g]))
+                self._give_back(g, table.lists[g][:more], num_cached, more * self._size)
+                del table.lists[g][:more]
+                table.skipped[g] += more
+
+    def _give_back(self, g: int, blocks: list[int], num_cached: int, slots: int) -> None:
+        """Group g returns blocks with `slots` valid slots, the first `num_cached` named."""
+        shared = self._pool.give_back(blocks, num_cached)
+        self._book(g, shared - len(blocks), shared * self._size - slots)
+
+    def close(self, table: Tables) -> None:
+        """All blocks of a table return to the pool."""
+        for g in range(len(self.groups)):
+            if g in self.keeping:
+                skipped = table.skipped[g]
+                num_cached = max(0, table.registered - skipped)
+                slots = table.tokens - skipped * self._size
+                self._give_back(g, table.lists[g], num_cached, slots)
+            else:
+                self._give_back(g, table.lists[g], 0, 0)
+        self.used_bytes -= self._state_bytes
+
+    def check(self, live: Iterable[tuple[int, Tables]]) -> None:
+        """Raise InvariantError unless the books agree with the tables of sequences with so many
+        valid slots each.
+        """
+        tables = list(live)
+        self._pool.check(blocks for _, table in tables for blocks in table.lists)
+        used, pad = self._state_bytes * len(tables), 0
+        seen: set[int] = set()
+        for tokens, table in tables:
+            for g, group in enumerate(self.groups):
+                blocks, start = table.lists[g], table.skipped[g]
+                if g in self.keeping and len(blocks) != table.count - start:
+                    raise InvariantError(f"{len(blocks)} blocks held from {start} to {table.count}")
+                shared = sum(block in seen for block in blocks)
+                seen.update(blocks)
+                pad += (len(blocks) - shared) * self._pads[g]
+                used += (tokens - (start + shared) * self._size) * group.slot_bytes
+        if (used, pad) != (self.used_bytes, self.pad_bytes):
+            raise InvariantError(
+                f"used and padding bytes are {used}, {pad}, "
+                f"booked as {self.used_bytes}, {self.pad_bytes}"
+            )

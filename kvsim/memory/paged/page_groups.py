@@ -1,0 +1,88 @@
+"""Page groups mapped on demand under contiguous virtual tensors: vAttention (Prabhu et al., ASPLOS
+2025).
+
+Every layer has one virtual tensor for keys and one for values (MLA: one for the latent), and each
+sequence a stretch of each. A stretch is backed page group by page group, so a sequence grows by one
+page group in every tensor at once: by as many tokens as fit into one. That is paging with large
+blocks, without a null block and without sharing; what a page group cannot fill with whole tokens is
+rounding. At its end a sequence wastes less than one page group in each tensor.
+
+Mapping takes about 40 us a page group, which vAttention does beside the step before; it costs no
+time here.
+"""
+
+from typing import Literal
+
+from kvsim.layout import KVLayout
+from kvsim.memory.allocator import AllocatorOptions, MemorySpec
+from kvsim.memory.ledger import Usage
+from kvsim.memory.paged.allocator import PagedAllocator
+from kvsim.memory.paged.options import Paged
+from kvsim.plumbing.errors import InputError
+from kvsim.plumbing.units import KIB, ceil_div
+from kvsim.sequence import Sequence
+
+
+class PageGroups(AllocatorOptions):
+    """page_group_kib: 2048 as CUDA maps them, or less with vAttention's changes to the driver.
+    Layers with a window keep every token.
+    """
+
+    page_group_kib: Literal[64, 128, 256, 2048] = 2048
+
+    def build(self, memory: MemorySpec) -> "PageGroupsAllocator":
+        return PageGroupsAllocator(self, memory)
+
+
+def tensors(layout: KVLayout) -> tuple[int, int]:
+    """(virtual tensors, bytes of one token in the widest of them)."""
+    count, widest = 0, 0
+    for group in layout.groups:
+        parts = group.layers * (1 if group.kind == "mla" else 2)
+        count += parts
+        widest = max(widest, ceil_div(group.bytes_per_token, parts))
+    return count, widest
+
+
+class PageGroupsAllocator(PagedAllocator):
+    """Blocks of one page group in each tensor."""
+
+    null_blocks = 0
+
+    def __init__(self, options: PageGroups, memory: MemorySpec) -> None:
+        if any(group.state_bytes for group in memory.layout.groups):
+            raise InputError(
+                "a recurrent state has no tokens to map page groups for",
+                where="allocator.kind",
+                value="page-groups",
+                remedy="use paged",
+            )
+        count, token_bytes = tensors(memory.layout)
+        page_bytes = options.page_group_kib * KIB
+        tokens, row_bytes = page_bytes // token_bytes, count * page_bytes
+        rows = memory.capacity_bytes // row_bytes
+        if not tokens or not rows:
+            raise InputError(
+                "no page group in each tensor fits" if not rows else "a page group holds no token",
+                where="allocator.page_group_kib",
+                value=options.page_group_kib,
+                limit=f"{memory.capacity_bytes // count // KIB} KiB of pool a tensor"
+                if not rows
+                else f"at least {token_bytes} bytes",
+                remedy="give the pool more memory or take another size",
+            )
+        whole = rows * tokens * memory.layout.bytes_per_token
+        blocks = Paged(block_size=tokens, enable_prefix_caching=False, watermark=0.0)
+        super().__init__(blocks, memory._replace(capacity_bytes=whole))
+        self._pad = row_bytes - self._block_bytes
+        self._block_bytes = row_bytes
+        self.capacity_bytes = memory.capacity_bytes
+        self._metadata = memory.capacity_bytes - rows * row_bytes
+
+    def usage(self, head: Sequence | None, *, busy: bool) -> Usage:
+        held = self.pool.num_blocks - 1 - self.pool.num_free
+        return super().usage(head, busy=busy)._replace(rounding=held * self._pad)
+
+    def _moment(self, taken: int, lapsed: int, over: int) -> Usage:
+        moment, pad = super()._moment(taken, lapsed, over), taken * self._pad
+        return moment._replace(reserved=moment.reserved - pad, rounding=pad)

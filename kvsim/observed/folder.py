@@ -1,0 +1,193 @@
+"""An observed run: a folder that a real engine's recording was put into.
+
+meta.json        the engine's settings
+requests.csv     when each request came and was answered
+stream.jsonl     the same requests in Mooncake's fields, with ids of blocks of block_size tokens
+timeseries.csv   the engine's own log: running, waiting and KV usage, tick by tick
+steps.csv        every step, where `kvsim observe` recorded the run
+"""
+
+import csv
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple, Self, TypeVar
+
+from pydantic import (
+    BeforeValidator,
+    Field,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveInt,
+    model_validator,
+)
+
+from kvsim.observed.meta import Meta, ObservedMeta, RunMeta, parse_meta
+from kvsim.observed.steps import ObservedStep
+from kvsim.plumbing.errors import InputError
+from kvsim.plumbing.options import Options
+from kvsim.plumbing.units import ps_from_seconds
+from kvsim.request import Request, TokenRuns
+from kvsim.workload.content import TokenIds, length_of, runs_of_blocks
+from kvsim.workload.traces.reader import read_trace
+
+Row = TypeVar("Row", bound=Options)
+
+
+def _runs(text: object) -> object:
+    """`START+LENGTH ...` as pairs of numbers."""
+    if not isinstance(text, str):
+        return text
+    return tuple(tuple(map(int, run.split("+"))) for run in text.split())
+
+
+class ObservedRequest(Options):
+    """One row of requests.csv, in seconds from the first arrival.
+
+    queued_s: when the engine took it from its input queue (None: on arrival); scheduled_s: its
+    first admission, for the reader. max_tokens: the output length its client declared.
+    prompt_runs: the prompt's token ids, `START+LENGTH ...`, and output_start: the first one of its
+    output, where the recorder knew them; they go before the ids of blocks in stream.jsonl.
+    """
+
+    id: str
+    arrival_s: NonNegativeFloat
+    prompt_tokens: PositiveInt
+    output_tokens: PositiveInt
+    queued_s: NonNegativeFloat | None = None
+    scheduled_s: NonNegativeFloat | None = None
+    first_token_s: NonNegativeFloat
+    last_token_s: NonNegativeFloat
+    priority: int = 0
+    max_tokens: PositiveInt | None = None
+    prompt_runs: Annotated[TokenRuns | None, BeforeValidator(_runs)] = None
+    output_start: int | None = None
+
+    @model_validator(mode="after")
+    def _runs_are_the_prompt(self) -> Self:
+        if self.prompt_runs is not None and length_of(self.prompt_runs) != self.prompt_tokens:
+            raise ValueError("prompt_runs are not as long as prompt_tokens says")
+        return self
+
+
+class Tick(Options):
+    """One row of timeseries.csv: the last record of the engine in [t - tick_seconds, t)."""
+
+    t: NonNegativeFloat
+    prompt_throughput: NonNegativeFloat = 0.0
+    gen_throughput: NonNegativeFloat = 0.0
+    running: NonNegativeInt
+    waiting: NonNegativeInt
+    kv_cache_pct: Annotated[float, Field(ge=0, le=100)]
+
+
+class ObservedRun(NamedTuple):
+    """A folder, read and checked. requests: as the simulator takes them, in the rows' order.
+
+    steps: of a run that kvsim recorded, whose meta is then an ObservedMeta; None of others.
+    """
+
+    name: str
+    meta: Meta | ObservedMeta
+    rows: tuple[ObservedRequest, ...]
+    requests: tuple[Request, ...]
+    ticks: tuple[Tick, ...]
+    steps: tuple[ObservedStep, ...] | None = None
+
+    @classmethod
+    def read(cls, folder: Path) -> Self:
+        """Read the files; InputError names file, row and fault."""
+        if not folder.is_dir():
+            raise InputError("no such folder", where=str(folder))
+        meta = parse_meta(_json_object(folder / "meta.json"), str(folder / "meta.json"))
+        rows = tuple(_table(folder / "requests.csv", ObservedRequest))
+        ticks = tuple(_table(folder / "timeseries.csv", Tick))
+        _check_order(folder / "requests.csv", rows)
+        requests = _requests(folder / "stream.jsonl", meta, rows)
+        steps = None
+        if isinstance(meta, ObservedMeta):
+            steps = tuple(_table(folder / "steps.csv", ObservedStep))
+        return cls(folder.name, meta, rows, requests, ticks, steps)
+
+
+def _json_object(path: Path) -> dict[str, Any]:
+    try:
+        table = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError("cannot read it", where=str(path), value=error.strerror) from None
+    except ValueError as error:
+        raise InputError("not a JSON file", where=str(path), value=error) from None
+    if not isinstance(table, dict):
+        raise InputError("not a JSON object", where=str(path))
+    return {key: value for key, value in table.items() if value is not None}
+
+
+def _table(path: Path, row_type: type[Row]) -> Iterator[Row]:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise InputError("cannot read it", where=str(path), value=error.strerror) from None
+    except UnicodeDecodeError as error:
+        raise InputError("not UTF-8 text", where=str(path), value=f"byte {error.start}") from None
+    reader = csv.DictReader(text.splitlines())
+    empty = True
+    for row in reader:
+        empty = False
+        where = f"{path}:{reader.line_num}"
+        if None in row or None in row.values():
+            raise InputError(
+                "wrong number of fields", where=where, limit=len(reader.fieldnames or ())
+            )
+        yield row_type.parse({key: value for key, value in row.items() if value != ""}, where)
+    if empty:
+        raise InputError("no rows", where=str(path))
+
+
+def _check_order(path: Path, rows: tuple[ObservedRequest, ...]) -> None:
+    latest = 0.0
+    for number, row in enumerate(rows, start=2):
+        where = f"{path}:{number}"
+        if row.arrival_s < latest:
+            raise InputError("arrivals must not go back", where=where, value=row.arrival_s)
+        if not row.arrival_s <= row.first_token_s <= row.last_token_s:
+            raise InputError("the request was answered before it came", where=where, value=row.id)
+        latest = row.arrival_s
+
+
+def _requests(path: Path, meta: RunMeta, rows: tuple[ObservedRequest, ...]) -> tuple[Request, ...]:
+    trace = read_trace(path, format="mooncake", hash_block_tokens=meta.block_size)
+    if len(trace.rows) != len(rows):
+        raise InputError(
+            "not the requests of requests.csv",
+            where=str(path),
+            value=len(trace.rows),
+            limit=len(rows),
+        )
+    highest = max((max(row.hash_ids) for row in trace.rows if row.hash_ids), default=-1)
+    private = TokenIds((highest + 1) * meta.block_size)
+    requests = []
+    for row, content in zip(rows, trace.rows, strict=True):
+        lengths = (content.prompt_tokens, content.output_tokens)
+        if lengths != (row.prompt_tokens, row.output_tokens):
+            raise InputError(
+                "lengths differ from those in requests.csv",
+                where=f"{path}:{content.line}",
+                value=lengths,
+                limit=(row.prompt_tokens, row.output_tokens),
+            )
+        runs = row.prompt_runs
+        if runs is None and content.hash_ids is not None:
+            runs = runs_of_blocks(content.hash_ids, meta.block_size, row.prompt_tokens, private)
+        requests.append(
+            Request(
+                id=row.id,
+                arrival_ps=ps_from_seconds(row.arrival_s),
+                prompt_tokens=row.prompt_tokens,
+                output_tokens=row.output_tokens,
+                max_tokens=row.max_tokens,
+                priority=row.priority,
+                prompt_runs=runs,
+                output_start=row.output_start,
+            )
+        )
+    return tuple(requests)

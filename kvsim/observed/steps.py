@@ -1,0 +1,94 @@
+"""The rows of steps.csv: what an observed engine did, step by step."""
+
+from pydantic import Field, NonNegativeFloat, NonNegativeInt
+
+from kvsim.engine.plan import Plan
+from kvsim.engine.schedulers.scheduler import Scheduler
+from kvsim.plumbing.options import Options
+from kvsim.sequence import Sequence
+from kvsim.step import StepShape
+
+
+def schedule_step(scheduler: Scheduler) -> tuple[Plan, list[Sequence]]:
+    """The next plan that computes something, or an empty one, and all who were preempted for it: a
+    schedule may do nothing but preempt.
+    """
+    preempted: list[Sequence] = []
+    while True:
+        plan = scheduler.schedule()
+        preempted += plan.preempted
+        if not (plan.empty and plan.preempted):
+            return plan, preempted
+
+
+class ScheduledStep(Options):
+    """A step as the scheduler decided it: the same for the same requests in the same steps.
+
+    preempted: how many lost their memory for it. running, waiting: sequences, it included.
+    used_bytes, allocated_bytes: of the ledger while it computes: valid KV, and all that somebody
+    holds. blocks: the latter in blocks, of an allocator that has them.
+    after_allocated_bytes: when its outputs have been processed.
+    """
+
+    prefill_tokens: NonNegativeInt
+    decode_seqs: NonNegativeInt
+    decode_context_tokens: NonNegativeInt
+    preempted: NonNegativeInt
+    running: NonNegativeInt
+    waiting: NonNegativeInt
+    blocks: NonNegativeInt | None = None
+    used_bytes: NonNegativeInt
+    allocated_bytes: NonNegativeInt
+    after_allocated_bytes: NonNegativeInt = 0
+
+    @classmethod
+    def of(
+        cls, plan: Plan, shape: StepShape, preempted: list[Sequence], scheduler: Scheduler
+    ) -> "ScheduledStep":
+        """The row of a plan just made; what comes after it is not known yet."""
+        allocator = scheduler.allocator
+        usage = allocator.usage(None, busy=True)
+        block_size = getattr(allocator, "block_size", None)
+        return cls(
+            prefill_tokens=shape.prefill_tokens,
+            decode_seqs=shape.num_decode,
+            decode_context_tokens=shape.context_tokens,
+            preempted=len(preempted),
+            running=len(scheduler.running),
+            waiting=len(scheduler.waiting),
+            blocks=block_size and usage.allocated // (block_size * allocator.token_bytes),
+            used_bytes=usage.used,
+            allocated_bytes=usage.allocated,
+        )
+
+    def after(self, scheduler: Scheduler) -> "ScheduledStep":
+        """The same row when the scheduler has finished the plan."""
+        allocated = scheduler.allocator.usage(None, busy=False).allocated
+        return self.model_copy(update={"after_allocated_bytes": allocated})
+
+
+class StepTiming(Options):
+    """How a step went.
+
+    arrived: requests that had come when it was scheduled, refused ones left out.
+    start_s, end_s: from before it was scheduled until its outputs had been processed, in seconds
+    from the first arrival. cpu_s: time of the engine's thread on a core meanwhile.
+    store_requested_bytes, store_allocated_bytes, store_reserved_bytes: KV memory as the device's
+    own allocator counts it after the step, beyond what the idle engine had.
+    """
+
+    arrived: NonNegativeInt
+    start_s: NonNegativeFloat
+    end_s: NonNegativeFloat
+    cpu_s: NonNegativeFloat
+    store_requested_bytes: int = Field(0)
+    store_allocated_bytes: int = Field(0)
+    store_reserved_bytes: int = Field(0)
+
+
+class ObservedStep(StepTiming, ScheduledStep):
+    """One row of steps.csv."""
+
+    def scheduled(self) -> ScheduledStep:
+        """What of it the scheduler decided."""
+        return ScheduledStep(**{name: getattr(self, name) for name in ScheduledStep.model_fields})

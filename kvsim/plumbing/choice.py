@@ -1,0 +1,43 @@
+"""A field whose value is a table that names its own kind: `arrivals = {kind = "poisson", ...}`."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import GetCoreSchemaHandler
+from pydantic_core import CoreSchema, core_schema
+
+from kvsim.plumbing.options import Options
+from kvsim.plumbing.registry import Registry
+
+
+class OneOf:
+    """Annotates an Options field: read from a table by a registry, written with its `kind`.
+
+    where: the key's full name in the scenario, for error messages. default: the kind of a table
+    that names none.
+    """
+
+    def __init__(self, registry: Registry[Any], where: str, default: str | None = None) -> None:
+        self.registry = registry
+        self.where = where
+        self.default = default
+
+    def __get_pydantic_core_schema__(
+        self, source: type[Options], handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        """Validate by the registry; serialise the fields with the name they are registered by."""
+        return core_schema.no_info_before_validator_function(
+            self._read,
+            core_schema.is_instance_schema(source),
+            serialization=core_schema.plain_serializer_function_ser_schema(self._write),
+        )
+
+    def _read(self, value: object) -> object:
+        if isinstance(value, str):
+            return self.registry.parse({"kind": value}, self.where)
+        if isinstance(value, Mapping):
+            return self.registry.parse(value, self.where, self.default)
+        return value
+
+    def _write(self, value: Options) -> dict[str, Any]:
+        return {"kind": self.registry.name_of(value), **value.model_dump(exclude_none=True)}

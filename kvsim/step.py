@@ -1,0 +1,41 @@
+"""A step as a step-time form sees it: prompt chunks and decoding sequences, without names."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+
+class Chunk(NamedTuple):
+    """Prompt tokens of one sequence computed in one step, behind `prior` computed ones."""
+
+    new_tokens: int
+    prior_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class StepShape:
+    """One engine step.
+
+    chunks: the prefill chunks; num_decode: sequences that decode one token each;
+    context_tokens: the sum over them of the tokens they attend to, the new one included;
+    longest_context_tokens: the longest of these (0 if not known).
+    """
+
+    chunks: tuple[Chunk, ...]
+    num_decode: int
+    context_tokens: int
+    longest_context_tokens: int = 0
+
+    @property
+    def prefill_tokens(self) -> int:
+        """Prompt tokens computed in the step."""
+        return sum(chunk.new_tokens for chunk in self.chunks)
+
+    @property
+    def attention_pairs(self) -> int:
+        """Query-key pairs of the chunks: sum of new * prior + new * (new + 1) / 2."""
+        return sum(new * prior + new * (new + 1) // 2 for new, prior in self.chunks)
+
+    @property
+    def prefill_context_tokens(self) -> int:
+        """KV tokens the chunks read: sum of prior + new."""
+        return sum(new + prior for new, prior in self.chunks)

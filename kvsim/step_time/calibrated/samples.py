@@ -1,0 +1,153 @@
+"""Measured steps, read from what people have: a CSV out of an engine's log, or JSON lines.
+
+CSV columns: kind (decode | prefill | mixed), prefill_tokens, prefill_prior_tokens, decode_seqs,
+decode_context_tokens, seconds, and if known decode_context_max and source. A CSV row has at most
+one prefill chunk; a JSON line may have several: `"chunks": [[new, prior], ...]` in place of the two
+prefill columns. `kind` may be left out; if there, it must agree with the counts.
+"""
+
+import csv
+import hashlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple, Self
+
+from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
+
+from kvsim.plumbing.errors import InputError
+from kvsim.plumbing.options import Options
+from kvsim.step import Chunk, StepShape
+
+Kind = Literal["decode", "prefill", "mixed"]
+KINDS: tuple[Kind, ...] = ("decode", "prefill", "mixed")
+
+
+def kind_of(shape: StepShape) -> Kind:
+    """What a step with at least one token is made of."""
+    if not shape.chunks:
+        return "decode"
+    return "mixed" if shape.num_decode else "prefill"
+
+
+class Sample(NamedTuple):
+    """One measured step: its shape and how long it took (seconds, > 0)."""
+
+    shape: StepShape
+    seconds: float
+
+
+class SampleRow(Options):
+    """One sample as a file keeps it.
+
+    seconds: the statistic that is fitted (a median, unless the method says otherwise);
+    seconds_min, seconds_p90, repeats: the spread of what was measured, for the reader.
+    source: which part of a grid or log the row comes from, for the reader.
+    """
+
+    kind: Kind | None = None
+    prefill_tokens: NonNegativeInt = 0
+    prefill_prior_tokens: NonNegativeInt = 0
+    chunks: tuple[tuple[PositiveInt, NonNegativeInt], ...] = ()
+    decode_seqs: NonNegativeInt = 0
+    decode_context_tokens: NonNegativeInt = 0
+    decode_context_max: NonNegativeInt = 0
+    seconds: Annotated[float, Field(gt=0)]
+    seconds_min: Annotated[float, Field(gt=0)] | None = None
+    seconds_p90: Annotated[float, Field(gt=0)] | None = None
+    repeats: PositiveInt | None = None
+    source: str = ""
+
+    @model_validator(mode="after")
+    def _counts_agree(self) -> Self:
+        if self.chunks and (self.prefill_tokens or self.prefill_prior_tokens):
+            raise ValueError("give chunks or prefill_tokens and prefill_prior_tokens, not both")
+        if self.prefill_prior_tokens and not self.prefill_tokens:
+            raise ValueError("prefill_prior_tokens without prefill_tokens")
+        seqs, context, most = self.decode_seqs, self.decode_context_tokens, self.decode_context_max
+        if not (seqs or self.chunks or self.prefill_tokens):
+            raise ValueError("a step without a token")
+        if context < seqs or (context and not seqs):
+            raise ValueError(
+                f"decode_context_tokens {context} does not fit decode_seqs {seqs}: every decoding "
+                "sequence attends to one token at least"
+            )
+        if most and not (most <= context <= most * seqs):
+            raise ValueError(
+                f"decode_context_max {most} does not fit {seqs} contexts that sum to {context}"
+            )
+        found = kind_of(self.sample().shape)
+        if self.kind not in (None, found):
+            raise ValueError(f"kind says {self.kind!r}, the counts say {found!r}")
+        return self
+
+    def sample(self) -> Sample:
+        """The row as the fit sees it."""
+        chunks = tuple(Chunk(*chunk) for chunk in self.chunks)
+        if self.prefill_tokens:
+            chunks = (Chunk(self.prefill_tokens, self.prefill_prior_tokens),)
+        shape = StepShape(
+            chunks, self.decode_seqs, self.decode_context_tokens, self.decode_context_max
+        )
+        return Sample(shape, self.seconds)
+
+
+class SampleSet(NamedTuple):
+    """The samples of one file. sha256: of its bytes, so that a fit names what it came from."""
+
+    name: str
+    sha256: str
+    rows: tuple[SampleRow, ...]
+
+    def samples(self) -> list[Sample]:
+        """The rows as the fit sees them."""
+        return [row.sample() for row in self.rows]
+
+
+def read_samples(path: Path) -> SampleSet:
+    """Read a .csv, or a .jsonl file; InputError names the first bad row."""
+    try:
+        data = path.read_bytes()
+        text = data.decode("utf-8-sig")
+    except OSError as error:
+        raise InputError("cannot read the samples", where=str(path), value=error.strerror) from None
+    except UnicodeDecodeError as error:
+        raise InputError("not UTF-8 text", where=str(path), value=f"byte {error.start}") from None
+    tables = _json_lines(path, text) if path.suffix == ".jsonl" else _csv_rows(path, text)
+    rows = tuple(SampleRow.parse(table, where) for where, table in tables)
+    if not rows:
+        raise InputError("no samples", where=str(path), remedy="one row a measured step")
+    return SampleSet(path.name, hashlib.sha256(data).hexdigest(), rows)
+
+
+def _csv_rows(path: Path, text: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    reader = csv.DictReader(text.splitlines())
+    known = [name for name in SampleRow.model_fields if name != "chunks"]
+    for column in reader.fieldnames or ():
+        if column not in known:
+            raise InputError(
+                "unknown column",
+                where=f"{path}:1",
+                value=repr(column),
+                remedy=f"known columns: {', '.join(known)}",
+            )
+    for row in reader:
+        where = f"{path}:{reader.line_num}"
+        if None in row or None in row.values():
+            raise InputError(
+                "wrong number of fields", where=where, limit=len(reader.fieldnames or ())
+            )
+        yield where, {key: value for key, value in row.items() if value != ""}
+
+
+def _json_lines(path: Path, text: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    for number, line in enumerate(text.splitlines(), start=1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except ValueError as error:
+            raise InputError("not JSON", where=f"{path}:{number}", value=error) from None
+        if not isinstance(row, dict):
+            raise InputError("not a JSON object", where=f"{path}:{number}", value=line)
+        yield f"{path}:{number}", row

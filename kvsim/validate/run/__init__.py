@@ -1,0 +1,1 @@
+"""Runs of real engines against the simulated engine under their settings."""

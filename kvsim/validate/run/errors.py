@@ -1,0 +1,93 @@
+"""How far simulated latencies lie from the recorded ones."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from kvsim.observed.folder import ObservedRun
+from kvsim.plumbing.units import PS_PER_S
+from kvsim.validate.run.replay import Replay
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+
+QUANTILES = {"p50": 0.50, "p90": 0.90, "p99": 0.99}
+Latencies = dict[str, dict[str, float]]
+
+
+def request_times(
+    run: ObservedRun,
+    first_token_s: Sequence[float],
+    last_token_s: Sequence[float],
+    which: list[int],
+) -> "dict[str, Floats]":
+    """ttft_s, tpot_s and e2e_s of each of the requests at the indices `which`, whose tokens came at
+    these times; tpot, the mean gap after the first token, of those with two tokens or more.
+    """
+    import numpy as np
+
+    arrival = np.array([row.arrival_s for row in run.rows])[which]
+    outputs = np.array([row.output_tokens for row in run.rows])[which]
+    first, last = np.array(first_token_s)[which], np.array(last_token_s)[which]
+    several = outputs > 1
+    gaps = (last - first)[several] / (outputs[several] - 1)
+    return {"ttft_s": first - arrival, "tpot_s": gaps, "e2e_s": last - arrival}
+
+
+def latencies(
+    run: ObservedRun,
+    first_token_s: Sequence[float],
+    last_token_s: Sequence[float],
+    which: list[int],
+) -> Latencies:
+    """ttft_s, tpot_s and e2e_s (mean, p50, p90, p99) and makespan_s (mean alone) of the requests
+    at the indices `which` (not empty), whose tokens came at these times.
+
+    makespan: from the first of these arrivals to the last of their tokens.
+    """
+    found = request_times(run, first_token_s, last_token_s, which)
+    table = {name: _spread(values) for name, values in found.items() if len(values)}
+    makespan_s = max(last_token_s[at] for at in which) - min(run.rows[at].arrival_s for at in which)
+    table["makespan_s"] = {"mean": makespan_s}
+    return table
+
+
+def recorded_times(run: ObservedRun) -> tuple[list[float], list[float]]:
+    """When each request's first and last tokens came from the real engine, in seconds."""
+    return [row.first_token_s for row in run.rows], [row.last_token_s for row in run.rows]
+
+
+def simulated_times(replay: Replay) -> tuple[list[float], list[float]]:
+    """When they came from the simulated one."""
+    first, last = replay.first_token_ps, replay.last_token_ps
+    return [ps / PS_PER_S for ps in first], [ps / PS_PER_S for ps in last]
+
+
+def recorded(run: ObservedRun, which: list[int]) -> Latencies:
+    """What the real engine did."""
+    return latencies(run, *recorded_times(run), which)
+
+
+def simulated(run: ObservedRun, replay: Replay, which: list[int]) -> Latencies:
+    """What the simulated one did."""
+    return latencies(run, *simulated_times(replay), which)
+
+
+def relative(simulated: Latencies, recorded: Latencies) -> dict[str, dict[str, float] | float]:
+    """Simulated / recorded - 1, as signed fractions; makespan_s is one number."""
+    errors: dict[str, dict[str, float] | float] = {
+        name: {key: simulated[name][key] / value - 1.0 for key, value in figures.items()}
+        for name, figures in recorded.items()
+        if name != "makespan_s"
+    }
+    errors["makespan_s"] = simulated["makespan_s"]["mean"] / recorded["makespan_s"]["mean"] - 1.0
+    return errors
+
+
+def _spread(values: "Floats") -> dict[str, float]:
+    import numpy as np
+
+    found = np.quantile(values, list(QUANTILES.values())).tolist()
+    return {"mean": float(values.mean()), **dict(zip(QUANTILES, found, strict=True))}

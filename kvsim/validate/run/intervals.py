@@ -1,0 +1,55 @@
+"""Bootstrap intervals: how far an error would move had other requests, or steps, been drawn."""
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from kvsim.observed.folder import ObservedRun
+from kvsim.validate.run.errors import recorded_times, request_times, simulated_times
+from kvsim.validate.run.replay import Replay
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+LEVEL = 0.95
+RESAMPLES = 1000
+Interval = tuple[float, float]
+
+
+def mean_interval(values: Sequence[float]) -> Interval:
+    """Of the mean of at least one value, drawn again with replacement."""
+    import numpy as np
+
+    data = np.asarray(values)
+    return _ends([float(data[drawn].mean()) for drawn in _draws(len(data))])
+
+
+def latency_intervals(run: ObservedRun, replay: Replay, which: list[int]) -> dict[str, Interval]:
+    """Of the relative errors of the mean ttft_s, tpot_s and e2e_s: requests drawn again, each with
+    its recorded and its simulated time.
+    """
+    simulated = request_times(run, *simulated_times(replay), which)
+    found = {}
+    for name, own in request_times(run, *recorded_times(run), which).items():
+        if len(own):
+            its = simulated[name]
+            draws = _draws(len(own))
+            found[name] = _ends([float(its[at].mean() / own[at].mean()) - 1.0 for at in draws])
+    return found
+
+
+def _draws(count: int) -> "Iterator[NDArray[np.int64]]":
+    """The same draws for the same count."""
+    from numpy.random import PCG64, Generator
+
+    random = Generator(PCG64(count))
+    for _ in range(RESAMPLES):
+        yield random.integers(count, size=count)
+
+
+def _ends(values: list[float]) -> Interval:
+    import numpy as np
+
+    rest = (1.0 - LEVEL) / 2.0
+    low, high = np.quantile(values, [rest, 1.0 - rest]).tolist()
+    return low, high

@@ -1,0 +1,70 @@
+"""The pool over time, recorded and simulated: how far one lies from the other."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kvsim.observed.folder import ObservedRun
+from kvsim.plumbing.units import PS_PER_S
+from kvsim.validate.run.replay import Held
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+
+class MemoryErrors(NamedTuple):
+    """Of the share of the pool that is taken, over the time of both runs, in fractions of the pool.
+
+    mean_absolute, largest: of the difference at equal times; the means and peaks on both sides.
+    """
+
+    mean_absolute: float
+    largest: float
+    recorded_mean: float
+    simulated_mean: float
+    recorded_peak: float
+    simulated_peak: float
+
+    def summary(self) -> dict[str, Any]:
+        """For `--json`."""
+        return self._asdict()
+
+
+def recorded_held(run: ObservedRun) -> list[Held]:
+    """The recorded pool at every step's beginning and end; the run must have steps."""
+    assert run.steps is not None
+    allocator = run.meta.allocator_options().build(run.meta.memory_spec())
+    usable = allocator.capacity_bytes - allocator.usage(None, busy=False).metadata
+    held = []
+    for step in run.steps:
+        held.append(Held(round(step.start_s * PS_PER_S), step.allocated_bytes / usable))
+        held.append(Held(round(step.end_s * PS_PER_S), step.after_allocated_bytes / usable))
+    return held
+
+
+def memory_errors(recorded: list[Held], simulated: tuple[Held, ...]) -> MemoryErrors:
+    """Both are step functions, empty before they begin and after they end; integrated exactly."""
+    import numpy as np
+
+    times = np.unique([moment.time_ps for moment in (*recorded, *simulated)])
+    lengths = np.diff(times)
+    before, after = (_at(moments, times) for moments in (recorded, simulated))
+    apart = np.abs(after - before)
+    span = float(lengths.sum())
+    return MemoryErrors(
+        mean_absolute=float((apart[:-1] * lengths).sum() / span),
+        largest=float(apart.max()),
+        recorded_mean=float((before[:-1] * lengths).sum() / span),
+        simulated_mean=float((after[:-1] * lengths).sum() / span),
+        recorded_peak=float(before.max()),
+        simulated_peak=float(after.max()),
+    )
+
+
+def _at(moments: Sequence[Held], times: "NDArray[np.int64]") -> "NDArray[np.float64]":
+    """The step function at each time; of several moments at one time the last holds."""
+    import numpy as np
+
+    begun = np.array([moment.time_ps for moment in moments])
+    usage = np.array([0.0, *(moment.usage for moment in moments)])
+    return usage[np.searchsorted(begun, times, side="right")]

@@ -1,0 +1,213 @@
+"""The page of a comparison: both logs in one picture, and the errors in tables."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from kvsim.plumbing.units import PS_PER_S
+from kvsim.report.figure import GRID, INK, heading, style
+from kvsim.report.numbers import count, figures, plural, seconds
+from kvsim.validate.run.comparison import Comparison
+from kvsim.validate.run.curves import PHASES, SATURATED_USAGE
+from kvsim.validate.run.errors import relative
+from kvsim.validate.run.tables import Table, signed, step_tables
+from kvsim.version import VERSION
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+HEIGHT_PX = 720
+_LINES = (("#0072b2", "dot"), ("#d55e00", "solid"))  # nothing fitted, one constant fitted
+_PANELS = (
+    ("running", "Sequences running", 1.0),
+    ("waiting", "Requests waiting", 1.0),
+    ("kv_cache_usage", "KV memory taken, %", 100.0),
+)
+_NAMES = {"ttft_s": "time to first token", "tpot_s": "time per output token", "e2e_s": "end to end"}
+
+
+def make_page(comparisons: Sequence[Comparison]) -> str:
+    """The page of one run compared once, or twice: with nothing fitted and with a constant.
+
+    HTML of about 5 MB, nearly all of it plotly.js; loads nothing.
+    """
+    from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
+    from markupsafe import Markup
+    from plotly.offline import get_plotlyjs
+
+    loaders = [PackageLoader(package, ".") for package in ("kvsim.validate.run", "kvsim.report")]
+    environment = Environment(
+        loader=ChoiceLoader(loaders),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    run = comparisons[0].run
+    return environment.get_template("page.html").render(
+        title=f"{run.meta.model} on {run.meta.gpu}: a real run and the simulated one",
+        facts=_facts(comparisons[0]),
+        words=[_words(comparison) for comparison in comparisons],
+        full=f"{SATURATED_USAGE:.0%}",
+        height_px=HEIGHT_PX,
+        # "<" could end the script element that carries the data; JSON may spell it differently.
+        figure=draw(comparisons).to_json().replace("<", "\\u003c"),
+        tables=[table for comparison in comparisons for table in _tables(comparison)],
+        version=VERSION,
+        source=_sentence(run.meta.source),
+        step_time_source=_sentence(comparisons[0].calibration.source),
+        plotly_js=Markup(get_plotlyjs()),  # noqa: S704 - plotly's own bundle, not input
+    )
+
+
+def draw(comparisons: Sequence[Comparison]) -> "go.Figure":
+    """Three panels over time: the recorded log and each simulated one."""
+    import plotly.graph_objects as go
+    from plotly.subplots import make_subplots
+
+    figure = make_subplots(rows=len(_PANELS), cols=1, shared_xaxes=True, vertical_spacing=0.07)
+    curves = comparisons[0].curves
+    for row, (name, _, scale) in enumerate(_PANELS, start=1):
+        lines = [("recorded", curves.recorded[name], INK, "solid")]
+        for comparison, (colour, dash) in zip(comparisons, _colours(comparisons), strict=True):
+            lines.append((_label(comparison), comparison.curves.simulated[name], colour, dash))
+        for label, values, colour, dash in lines:
+            figure.add_trace(
+                go.Scatter(
+                    x=curves.t,
+                    y=values * scale,
+                    name=label,
+                    legendgroup=label,
+                    showlegend=row == 1,
+                    mode="lines",
+                    line={"color": colour, "width": 1.6, "dash": dash},
+                ),
+                row=row,
+                col=1,
+            )
+    saturated = curves.t[curves.phases()["saturated"]]
+    if len(saturated):
+        figure.add_vrect(
+            x0=saturated[0],
+            x1=saturated[-1],
+            fillcolor=GRID,
+            opacity=0.4,
+            line_width=0,
+            layer="below",
+        )
+    style(figure, height_px=HEIGHT_PX, hovermode="x unified")
+    for row, (_, title, _) in enumerate(_PANELS, start=1):
+        figure.add_annotation(heading(title, axis="y" if row == 1 else f"y{row}"))
+    above = {"orientation": "h", "x": 0, "xanchor": "left", "y": 1.04, "yanchor": "bottom"}
+    figure.update_layout(showlegend=True, legend=above, margin={"t": 64, "b": 56})
+    figure.update_yaxes(rangemode="tozero")
+    figure.update_xaxes(
+        title_text="seconds since the first arrival", title_standoff=14, row=len(_PANELS), col=1
+    )
+    return figure
+
+
+def _colours(comparisons: Sequence[Comparison]) -> tuple[tuple[str, str], ...]:
+    return _LINES[-len(comparisons) :]
+
+
+def _label(comparison: Comparison) -> str:
+    if not comparison.fitted:
+        return "simulated, nothing fitted on the run"
+    return f"simulated, {_constant(comparison)} a step fitted on the first part"
+
+
+def _constant(comparison: Comparison) -> str:
+    return seconds(comparison.overhead_ps / PS_PER_S)
+
+
+def _facts(comparison: Comparison) -> list[tuple[str, str]]:
+    run = comparison.run
+    return [
+        ("requests", count(len(run.rows))),
+        *run.meta.facts(),
+        ("step time", comparison.calibration.fit.label),
+    ]
+
+
+def _words(comparison: Comparison) -> str:
+    errors = relative(comparison.simulated, comparison.recorded)
+    means = [
+        f"{_NAMES[name]} {signed(spread['mean'])}"
+        for name, spread in errors.items()
+        if isinstance(spread, dict)
+    ]
+    makespan = errors["makespan_s"]
+    assert isinstance(makespan, float)
+    if comparison.fitted:
+        how = (
+            f"With one constant of {_constant(comparison)} a step, fitted on the "
+            f"{plural(comparison.fitted, 'request')} answered first, the other "
+            f"{count(len(comparison.run.rows) - comparison.fitted)} come out at"
+        )
+    else:
+        how = (
+            f"With nothing fitted on the run, its {count(len(comparison.run.rows))} requests are at"
+        )
+    return f"{how} {', '.join(means)} on average, and the makespan at {signed(makespan)}."
+
+
+def _tables(comparison: Comparison) -> list[Table]:
+    which = _label(comparison).removeprefix("simulated, ")
+    tables = [_latency_table(comparison, which), _curve_table(comparison, which)]
+    if comparison.steps is not None:
+        tables += step_tables(comparison.steps, which)
+    return tables
+
+
+def _latency_table(comparison: Comparison, which: str) -> Table:
+    errors = relative(comparison.simulated, comparison.recorded)
+    rows: list[tuple[str, ...]] = []
+    for name, spread in comparison.recorded.items():
+        for key, value in spread.items():
+            error: Any = errors[name]
+            error = error[key] if isinstance(error, dict) else error
+            simulated = comparison.simulated[name][key]
+            label = f"{_NAMES[name]}, {key}" if name in _NAMES else "makespan"
+            rows.append((label, _time(name, value), _time(name, simulated), signed(error)))
+    reported = plural(len(comparison.run.rows) - comparison.fitted, "request")
+    note = f"Of {reported}" + (
+        ", none of which the constant has seen." if comparison.fitted else "."
+    )
+    heads = ("", "recorded", "simulated", "error")
+    return Table(f"Latencies: {which}", note, heads, tuple(rows))
+
+
+def _curve_table(comparison: Comparison, which: str) -> Table:
+    phases: dict[str, Any] = comparison.curves.summary()["phases"]
+    rows: list[tuple[str, ...]] = []
+    for name in PHASES:
+        found = phases[name]
+        if not found["ticks"]:
+            continue
+        usage = found["kv_cache_usage_mean"]
+        rows.append(
+            (
+                name,
+                count(found["ticks"]),
+                f"{found['running_mae']:.1f}",
+                f"{found['waiting_mae']:.1f}",
+                f"{100 * found['kv_cache_usage_mae']:.1f}",
+                f"{100 * usage['recorded']:.1f} %",
+                f"{100 * usage['simulated']:.1f} %",
+            )
+        )
+    return Table(
+        f"The log: {which}",
+        "Mean absolute difference over the ticks of each phase, of the whole run.",
+        ("", "ticks", "running", "waiting", "KV, points", "KV recorded", "KV simulated"),
+        tuple(rows),
+    )
+
+
+def _time(name: str, value_s: float) -> str:
+    """In one unit a row: milliseconds for gaps between tokens, seconds for all else."""
+    return f"{figures(1e3 * value_s)} ms" if name == "tpot_s" else f"{figures(value_s)} s"
+
+
+def _sentence(text: str) -> str:
+    return f"{text.strip().rstrip('.') or 'not named'}."

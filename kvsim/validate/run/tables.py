@@ -1,0 +1,80 @@
+"""Tables of a comparison's page: what every step of a recorded run adds to it."""
+
+from typing import NamedTuple
+
+from kvsim.report.numbers import count
+from kvsim.validate.run.comparison import StepByStep
+from kvsim.validate.run.memory import MemoryErrors
+from kvsim.validate.run.steps import LockStep, StepErrors
+
+
+class Table(NamedTuple):
+    """A table of texts; the first cell of a row is its name."""
+
+    title: str
+    note: str
+    heads: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+def signed(fraction: float) -> str:
+    """In per cent with its sign; what rounds to nothing has none."""
+    text = f"{100 * fraction:+.1f} %"
+    return "0.0 %" if text in ("+0.0 %", "-0.0 %") else text
+
+
+def step_tables(steps: StepByStep, which: str) -> list[Table]:
+    """What was decided, how long steps took, the pool, and how sure the means are."""
+    tables = [_decisions(steps.lock_step)]
+    if steps.times is not None:
+        tables.append(_times(steps.times, which))
+    means = tuple(
+        (name.removesuffix("_s"), f"{signed(low)} to {signed(high)}")
+        for name, (low, high) in steps.intervals.items()
+    )
+    note = "Where 95 % of the errors lie when the requests are drawn again."
+    return [
+        *tables,
+        _memory(steps.memory, which),
+        Table(f"Errors of the means: {which}", note, ("", "95 %"), means),
+    ]
+
+
+def _decisions(found: LockStep) -> Table:
+    steps = count(len(found.recorded))
+    rows = [("steps recorded", steps), ("decided as recorded", count(len(found.shapes)))]
+    if found.difference is not None:
+        step, figure, recorded, simulated = found.difference
+        rows.append((f"{figure} of step {step}", f"{recorded} recorded, {simulated} simulated"))
+    return Table(
+        "Decisions, step by step",
+        "The recorded steps scheduled again with the same requests before each: tokens, queues, "
+        "preemptions, blocks and bytes must be equal.",
+        ("", ""),
+        tuple(rows),
+    )
+
+
+def _times(times: StepErrors, which: str) -> Table:
+    rows = []
+    for kind, errors in times.by_kind.items():
+        low, high = times.intervals[kind]["mape"]
+        span = f"{100 * low:.1f} to {100 * high:.1f} %"
+        sizes = [f"{100 * size:.1f} %" for size in (errors.mape, errors.p50, errors.p90)]
+        rows.append((kind, count(errors.n), sizes[0], span, *sizes[1:], signed(errors.bias)))
+    note = f"Relative errors of single steps; all of them together take {signed(times.total)}."
+    heads = ("", "steps", "mean", "95 %", "p50", "p90", "bias")
+    return Table(f"Step times: {which}", note, heads, tuple(rows))
+
+
+def _memory(found: MemoryErrors, which: str) -> Table:
+    rows = (
+        ("mean difference", f"{100 * found.mean_absolute:.1f} points"),
+        ("largest difference", f"{100 * found.largest:.1f} points"),
+        ("mean, recorded", f"{100 * found.recorded_mean:.1f} %"),
+        ("mean, simulated", f"{100 * found.simulated_mean:.1f} %"),
+        ("peak, recorded", f"{100 * found.recorded_peak:.1f} %"),
+        ("peak, simulated", f"{100 * found.simulated_peak:.1f} %"),
+    )
+    note = "The share of the pool that is taken, at equal times."
+    return Table(f"KV memory over time: {which}", note, ("", ""), rows)

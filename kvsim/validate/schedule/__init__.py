@@ -1,0 +1,1 @@
+"""Recorded schedules of real engines, row for row."""

@@ -1,0 +1,173 @@
+"""A recorded schedule as input: engine settings, a cost in ticks, and requests.
+
+The format is documented in docs/schedules.md; times are ticks of a virtual clock, kept here as
+microseconds (any unit would do, only equality matters).
+"""
+
+import gzip
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal
+from zlib import crc32
+
+from pydantic import Field, model_validator
+
+from kvsim.layout import KVGroup, KVLayout
+from kvsim.plumbing.errors import InputError
+from kvsim.plumbing.options import Options
+from kvsim.plumbing.units import PS_PER_US
+from kvsim.request import Request, TokenRuns
+
+TICK_PS = PS_PER_US
+
+
+class CaseGroup(Options):
+    """groups: block tables for layers of one kind. window_tokens: of sliding ones."""
+
+    kind: Literal["full", "sliding", "recurrent"]
+    groups: int = Field(1, ge=1)
+    window_tokens: int | None = Field(None, ge=1)
+
+    @model_validator(mode="after")
+    def _a_window_slides(self) -> "CaseGroup":
+        if (self.kind == "sliding") != (self.window_tokens is not None):
+            raise ValueError("a sliding group, and no other, has window_tokens")
+        return self
+
+
+class CaseEngine(Options):
+    """The settings of the recorded engine. kv_groups: its block tables, in its order."""
+
+    num_gpu_blocks: int = Field(ge=2)
+    block_size: int = Field(ge=1)
+    max_num_seqs: int = Field(ge=1)
+    max_num_batched_tokens: int = Field(ge=1)
+    max_model_len: int = Field(ge=2)
+    chunked_prefill: bool = True
+    prefix_caching: bool = True
+    long_prefill_token_threshold: int = Field(0, ge=0)
+    policy: Literal["fcfs", "priority"] = "fcfs"
+    async_scheduling: bool = False
+    reserve_full_isl: bool = True
+    watermark: float = Field(0.0, ge=0.0)
+    semantics: Literal["vllm-0.33", "vllm-0.11"] = "vllm-0.33"
+    kv_groups: tuple[CaseGroup, ...] = Field((CaseGroup(kind="full"),), min_length=1)
+
+    @model_validator(mode="after")
+    def _rarest_kind_in_one_table(self) -> "CaseEngine":
+        if min(group.groups for group in self.kv_groups) > 1:
+            raise ValueError("one kind of kv_groups must have groups = 1: the rarest layers")
+        return self
+
+    def layout(self) -> KVLayout:
+        """One layer a block table, so that a block is block_size bytes."""
+        return KVLayout(
+            tuple(
+                KVGroup(
+                    group.kind,
+                    group.groups,
+                    group.groups if group.kind != "recurrent" else 0,
+                    group.window_tokens,
+                    group.groups if group.kind == "recurrent" else 0,
+                )
+                for group in self.kv_groups
+            )
+        )
+
+
+class CaseCost(Options):
+    """Ticks of a step: a + b * prefill tokens + c * decoding requests; nothing for an empty one."""
+
+    a: int = Field(ge=0)
+    b: int = Field(ge=0)
+    c: int = Field(ge=0)
+
+
+class CaseRequest(Options):
+    """One request; its prompt as ids, as [segment, length] pieces, or as a private length."""
+
+    id: str
+    arrival: int | None = None
+    arrival_step: int | None = None
+    prompt_ids: list[int] | None = None
+    prompt: list[tuple[str, int]] | None = None
+    prompt_len: int | None = Field(None, ge=1)
+    out: int = Field(ge=1)
+    priority: int = 0
+    n: int = Field(1, ge=1)
+    out_name: str | None = None
+
+    @model_validator(mode="after")
+    def _one_of_each(self) -> "CaseRequest":
+        if sum(given is not None for given in (self.prompt_ids, self.prompt, self.prompt_len)) != 1:
+            raise ValueError("give one of prompt_ids, prompt and prompt_len")
+        if (self.arrival is None) == (self.arrival_step is None):
+            raise ValueError("give one of arrival and arrival_step")
+        return self
+
+    def runs(self) -> TokenRuns:
+        """The prompt's token ids as runs: token i of segment s is (crc32(s) << 20) | i."""
+        if self.prompt_ids is not None:
+            return tuple((token, 1) for token in self.prompt_ids)
+        pieces = self.prompt or [(f"p:{self.id}", self.prompt_len or 0)]
+        return tuple((crc32(name.encode()) << 20, length) for name, length in pieces)
+
+    def requests(self) -> Iterator[Request]:
+        """Its n samples, as the engine's front end submits them."""
+        runs = self.runs()
+        for sample in range(self.n):
+            name = self.id if self.n == 1 else f"{sample}_{self.id}"
+            yield Request(
+                id=name,
+                arrival_ps=(self.arrival or 0) * TICK_PS,
+                prompt_tokens=sum(length for _, length in runs),
+                output_tokens=self.out,
+                priority=self.priority,
+                prompt_runs=runs,
+                output_start=crc32((self.out_name or f"o:{name}").encode()) << 20,
+            )
+
+
+class Case(Options):
+    """A recorded schedule's input."""
+
+    name: str
+    desc: str = ""
+    engine: CaseEngine
+    cost: CaseCost
+    requests: list[CaseRequest]
+
+
+def read_case(path: Path) -> Case:
+    """The case in a JSON file (`.gz` accepted); InputError names the key at fault."""
+    return Case.parse(_json(path), str(path))
+
+
+def read_expectation(path: Path) -> list[dict[str, Any]]:
+    """The recorded rows beside the case: NAME.expected.json.gz or NAME.expected.json."""
+    for suffix in (".expected.json.gz", ".expected.json"):
+        beside = path.with_name(path.name.removesuffix(".json") + suffix)
+        if beside.exists():
+            steps = _json(beside).get("steps")
+            if not isinstance(steps, list):
+                raise InputError("no list of rows under 'steps'", where=str(beside))
+            return steps
+    raise InputError(
+        "no expectation beside the case",
+        where=str(path),
+        remedy=f"expected {path.name.removesuffix('.json')}.expected.json.gz in the same folder",
+    )
+
+
+def _json(path: Path) -> dict[str, Any]:
+    try:
+        data = path.read_bytes()
+        found = json.loads(gzip.decompress(data) if path.suffix == ".gz" else data)
+    except FileNotFoundError:
+        raise InputError("no such file", where=str(path)) from None
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError, EOFError) as error:
+        raise InputError(f"not readable as JSON: {error}", where=str(path)) from None
+    if not isinstance(found, dict):
+        raise InputError("not a JSON object", where=str(path))
+    return found

@@ -1,0 +1,91 @@
+"""Recorded schedules against simulated ones: the first difference, in context."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kvsim.validate.schedule.case import read_case, read_expectation
+from kvsim.validate.schedule.rows import Row, simulate_rows
+
+ROWS_BEFORE = 3
+FIELDS = (
+    *("step", "t0", "t1", "prefill", "decode", "running", "waiting", "used", "free"),
+    *("cached_free", "used_end", "free_end", "cached_free_end", "evicted", "preempted"),
+    *("admitted", "sched", "first", "finished", "stall"),
+)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One case compared. steps: rows recorded. first_difference: None if all are equal, else
+    {step, field, recorded, simulated, before}.
+    """
+
+    case: str
+    steps: int
+    first_difference: dict[str, Any] | None
+
+    @property
+    def equal(self) -> bool:
+        return self.first_difference is None
+
+    def as_dict(self) -> dict[str, Any]:
+        """The verdict as `--json` prints it."""
+        return {
+            "case": self.case,
+            "steps": self.steps,
+            "equal": self.equal,
+            "first_difference": self.first_difference,
+        }
+
+    def text(self) -> str:
+        """The verdict in words, a difference with the rows before it."""
+        found = self.first_difference
+        if found is None:
+            return f"{self.case}: {self.steps:,} steps equal"
+        lines = [f"{self.case}: step {found['step']} differs in {found['field']!r}"]
+        lines += [f"  before     {json.dumps(row)}" for row in found["before"]]
+        lines += [
+            f"  recorded   {json.dumps(found['recorded'])}",
+            f"  simulated  {json.dumps(found['simulated'])}",
+        ]
+        return "\n".join(lines)
+
+
+def validate_case(path: Path) -> Verdict:
+    """Replay the case at `path` and compare with the rows recorded beside it."""
+    case, recorded = read_case(path), read_expectation(path)
+    return compare(case.name, recorded, simulate_rows(case))
+
+
+def compare(name: str, recorded: Sequence[Row], simulated: Sequence[Row]) -> Verdict:
+    """Compare row by row, field by field; a row only one side has is a difference in `step`."""
+    for index in range(max(len(recorded), len(simulated))):
+        theirs = recorded[index] if index < len(recorded) else None
+        ours = simulated[index] if index < len(simulated) else None
+        if theirs == ours:
+            continue
+        field = "step" if theirs is None or ours is None else _first_field(theirs, ours)
+        return Verdict(
+            name,
+            len(recorded),
+            {
+                "step": index,
+                "field": field,
+                "recorded": _value(theirs, field),
+                "simulated": _value(ours, field),
+                "before": list(recorded[max(0, index - ROWS_BEFORE) : index]),
+            },
+        )
+    return Verdict(name, len(recorded), None)
+
+
+def _first_field(theirs: Row, ours: Row) -> str:
+    keys = (*FIELDS, *(theirs.keys() | ours.keys()))
+    return next(key for key in keys if theirs.get(key) != ours.get(key))
+
+
+def _value(row: Row | None, field: str) -> Any:
+    return None if row is None else row.get(field)

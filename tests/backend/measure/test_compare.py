@@ -1,0 +1,23 @@
+import pytest
+
+from kvsim.backend.measure.compare import growth, indirection
+from kvsim.backend.measure.timing import CpuClock
+from kvsim.backend.transformer.decoder import Decoder
+from kvsim.backend.transformer.shape import Shape
+
+SHAPE = Shape(1, 16, 2, 1, 8, 16, 11)
+
+
+def test_the_same_step_is_timed_on_both_kinds_of_memory():
+    (row,) = indirection(Decoder(SHAPE), CpuClock(0.01), [(3, 30)], 4)
+    assert (row["sequences"], row["context"]) == (3, 30)
+    # The same work but for the indirection.
+    assert row["paged_s"] == pytest.approx(row["contiguous_s"], rel=3)
+
+
+def test_growing_moves_what_the_shape_says():
+    rows = growth(SHAPE, "cpu", CpuClock(0.01), (64, 65536))
+    assert [row["bytes"] for row in rows] == [
+        tokens * SHAPE.kv_bytes_per_token for tokens in (64, 65536)
+    ]
+    assert rows[1]["grow_s"] > rows[0]["grow_s"]

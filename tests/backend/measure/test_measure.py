@@ -1,0 +1,204 @@
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from kvsim.backend.measure.bench import Bench
+from kvsim.backend.measure.grid import CPU, CUDA, DESIGNS, StepPlan, grid, most_tokens
+from kvsim.backend.measure.log import Log
+from kvsim.backend.measure.measure import Setup, impossible, measure, write_samples
+from kvsim.backend.measure.timing import CpuClock
+from kvsim.backend.transformer.shape import Shape
+from kvsim.plumbing.errors import InputError
+from kvsim.step_time.calibrated.samples import read_samples
+
+ROOT = Path(__file__).parents[3]
+SHAPE = Shape(1, 16, 2, 1, 8, 16, 11)
+PLANS = [
+    StepPlan((), (5, 9)),
+    StepPlan(((7, 3),), ()),
+    StepPlan(((4, 0), (2, 6)), (3,), "held-out"),
+]
+
+
+def test_the_measuring_part_needs_torch_and_numpy_alone():
+    code = """
+import sys, torch, numpy.random, torch.utils.flop_counter
+before = set(sys.modules)
+import kvsim.backend.__main__, kvsim.backend.prove.replay, kvsim.backend.prove.random_steps
+new = set(sys.modules) - before
+tops = {name.partition('.')[0] for name in new} - sys.stdlib_module_names - {'kvsim'}
+own = {name for name in new if name.startswith('kvsim.') and not name.startswith('kvsim.backend')}
+print(sorted(name for name in tops if name not in ('torch', 'numpy')), sorted(own))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "[] ['kvsim.plumbing', 'kvsim.plumbing.errors', 'kvsim.version']"
+
+
+@pytest.mark.parametrize("design", DESIGNS)
+def test_a_grid_stays_within_its_limits_and_holds_every_kind(design):
+    limits, _ = DESIGNS[design]
+    plans = grid(limits)
+    assert len(plans) == len(set(plans))
+    assert {plan.kind for plan in plans} == {"decode", "prefill", "mixed"}
+    assert most_tokens(plans) <= limits.pool_tokens
+    assert max(plan.step_tokens for plan in plans) <= limits.step_tokens
+
+
+def test_a_grid_measures_both_edges_of_the_gemm_tiles():
+    for limits in (CPU, CUDA):
+        alone = {plan.chunks[0][0] for plan in grid(limits) if len(plan.chunks) == 1}
+        assert {edge for tile in range(64, 769, 64) for edge in (tile, tile + 1)} <= alone
+
+
+@pytest.mark.parametrize("store", ["paged", "contiguous"])
+def test_a_bench_deals_every_span_a_place_of_its_own(store):
+    bench = Bench(
+        SHAPE,
+        "cpu",
+        pool_tokens=most_tokens(PLANS),
+        most_spans=3,
+        max_context=9,
+        block_size=4,
+        graphs=False,
+        seed=0,
+        store=store,
+    )
+    for plan in PLANS:
+        spans = bench.spans(plan)
+        slots = [slot for span in spans for slot in range(span.slot, span.slot + span.context)]
+        assert len(set(slots)) == len(slots)
+        assert max(slots) < bench.store.pool.num_slots
+        blocks = [block for span in spans for block in span.blocks]
+        assert len(set(blocks)) == len(blocks)
+        assert 0 not in blocks
+        assert [(len(span.tokens), span.context) for span in spans] == [
+            *((new, new + prior) for new, prior in plan.chunks),
+            *((1, context) for context in plan.contexts),
+        ]
+        logits = bench.work(plan)()
+        assert logits.shape == (len(spans), SHAPE.vocab)
+        assert logits.isfinite().all()
+
+
+def test_cpu_time_does_not_count_waiting():
+    waiting = CpuClock(0.05).time(lambda: time.sleep(0.02))
+    assert waiting.seconds < 0.005
+
+    def busy():
+        end = time.thread_time_ns() + 2_000_000
+        while time.thread_time_ns() < end:
+            pass
+
+    working = CpuClock(0.05).time(busy)
+    assert 0.002 <= working.min_s == working.seconds <= working.p90_s
+    assert working.n >= 3
+
+
+def test_samples_are_what_the_fit_reads(tmp_path):
+    path = tmp_path / "samples.jsonl"
+    measured = measure(Setup(SHAPE, rounds=2, block_size=4), PLANS, tmp_path / "log.jsonl")
+    write_samples(path, measured)
+    rows = read_samples(path).rows
+    assert [row.kind for row in rows] == ["decode", "prefill", "mixed"]
+    assert [row.source for row in rows] == ["grid", "grid", "held-out"]
+    mixed = rows[2].sample().shape
+    assert (mixed.prefill_tokens, mixed.num_decode, mixed.context_tokens) == (6, 1, 3)
+    assert rows[0].decode_context_tokens == 14
+    assert rows[0].decode_context_max == 9
+    assert all(row.seconds_min == row.seconds <= row.seconds_p90 for row in rows)
+    facts = json.loads(path.with_suffix(".facts.json").read_text())
+    assert facts["model"]["kv_bytes_per_token"] == SHAPE.kv_bytes_per_token
+    assert facts["ceilings"]["copy_bytes_per_s"] > 1e8
+    assert facts["sentinel"]["n"] == 1
+    assert {item.name for item in tmp_path.iterdir()} == {
+        "samples.jsonl",
+        "samples.facts.json",
+        "log.jsonl",
+    }
+
+
+def test_a_measurement_goes_on_where_it_was_stopped(tmp_path):
+    path = tmp_path / "log.jsonl"
+    setup = Setup(SHAPE, rounds=2, block_size=4)
+
+    def stop(done, total):
+        assert total == 6
+        if done == 4:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        measure(setup, PLANS, path, stop)
+    kept = Log.open(path, setup.as_dict()).rows
+    assert len(kept) == 4
+    with path.open("a") as file:
+        file.write('{"timing": {"sec')  # the machine stopped in the middle of a line
+    calls = []
+    measured = measure(setup, PLANS, path, lambda done, total: calls.append(done))
+    assert calls == [5, 6]
+    log = Log.open(path, setup.as_dict())
+    assert log.rows[:4] == kept
+    assert len(log.done) == 6
+    assert [row["repeats"] for row in measured.rows] == [
+        sum(row.timing.n for row in log.rows if row.plan == plan) for plan in PLANS
+    ]
+    # Nothing is left to do: the same rows again, to the last bit.
+    assert measure(setup, PLANS, path).rows == measured.rows
+
+
+def test_a_log_of_another_setup_or_of_something_else_is_refused(tmp_path):
+    path = tmp_path / "log.jsonl"
+    measure(Setup(SHAPE, rounds=1), PLANS[:1], path)
+    with pytest.raises(InputError, match="another setup"):
+        measure(Setup(SHAPE, rounds=1, seed=1), PLANS[:1], path)
+    path.write_text("hello\n")
+    with pytest.raises(InputError, match=r"log\.jsonl:1"):
+        measure(Setup(SHAPE, rounds=1), PLANS[:1], path)
+
+
+def test_times_faster_than_memory_are_impossible():
+    llama = Shape(32, 4096, 32, 8, 128, 14336, 128256, "bfloat16")
+    plan = StepPlan((), (1024,) * 8)
+    # 13.96 GB of weights and 1.07 GB of cache take 3.5 ms at 4.3 TB/s.
+    assert impossible(llama, plan, 3.2e-3, 4.3e12)
+    assert not impossible(llama, plan, 3.6e-3, 4.3e12)
+
+
+@pytest.mark.parametrize(
+    "line", ["{}", "[1]", '{"chunks": [[0, 1]]}', '{"contexts": [0]}', '{"chunks": [3]}', "x"]
+)
+def test_a_bad_step_is_refused_in_one_line(tmp_path, line):
+    config = tmp_path / "config.json"
+    config.write_text(
+        json.dumps(
+            {
+                "num_hidden_layers": 1,
+                "hidden_size": 16,
+                "num_attention_heads": 2,
+                "intermediate_size": 16,
+                "vocab_size": 11,
+            }
+        )
+    )
+    steps = tmp_path / "steps.jsonl"
+    steps.write_text(line + "\n")
+    from kvsim.backend.measure.grid import read_plans
+
+    with pytest.raises(InputError, match=r"steps\.jsonl:1"):
+        read_plans(steps)
+
+
+def test_the_command_on_a_bare_machine_names_what_is_wrong(tmp_path):
+    command = [sys.executable, "-m", "kvsim.backend", tmp_path / "none.json"]
+    done = subprocess.run(
+        [*command, "--out", tmp_path / "samples.jsonl"], cwd=ROOT, capture_output=True, text=True
+    )
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: ")
+    assert len(done.stderr.splitlines()) == 1
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,119 @@
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kvsim.backend.measure.held_out import held_out_steps
+from kvsim.backend.simulated import in_order, record_steps
+from kvsim.backend.transformer.decoder import Decoder
+from kvsim.backend.transformer.step import Copy
+from kvsim.plumbing.errors import InputError
+from kvsim.scenario import Scenario
+from kvsim.simulation import Simulation
+from kvsim.validate.cache.checks import small_shape
+from kvsim.validate.cache.simulated import (
+    CONTIGUOUS,
+    PAGED,
+    allocators,
+    replay_run,
+    requests,
+    small_run,
+)
+
+DECODER = Decoder(small_shape("float64"))
+MORE = {
+    "blocks of 17": {"kind": "paged", "block_size": 17},
+    "whole maximum": {"kind": "max-buffer"},
+    "in place": {"kind": "doubling", "initial_tokens": 4, "extend_in_place": True},
+}
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.mark.parametrize("name", [*allocators(), *MORE])
+def test_simulated_allocators_drive_real_attention(name):
+    found, _ = replay_run(small_run((allocators() | MORE)[name]), DECODER)
+    assert found.rows > 300
+    assert found.ok, found
+
+
+def test_what_the_replays_hold():
+    _, paged = replay_run(small_run(PAGED["paged"]), DECODER)
+    hits = [prefix for step in paged.steps for prefix in step.prefixes.values() if prefix]
+    seen, resumed = {}, 0
+    for span in (span for step in paged.steps for span in step.spans):
+        resumed += span.start < seen.get(span.id, 0)
+        seen[span.id] = span.context
+    assert hits
+    assert resumed
+    _, doubling = replay_run(small_run(CONTIGUOUS["doubling"]), DECODER)
+    assert sum(len(step.copies) for step in doubling.steps) > 10
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    name=st.sampled_from(sorted(allocators() | MORE)),
+    seed=st.integers(0, 10**6),
+    chunked=st.booleans(),
+    ahead=st.booleans(),
+)
+def test_over_random_workloads(name, seed, chunked, ahead):
+    table = (allocators() | MORE)[name]
+    scheduler = {
+        "enable_chunked_prefill": chunked,
+        "max_num_batched_tokens": 32 if chunked else 64,
+        "async_scheduling": ahead and table["kind"] == "paged",
+    }
+    found, _ = replay_run(small_run(table, seed, 12, scheduler), DECODER)
+    assert found.ok, found
+
+
+def test_copies_are_put_in_an_order_that_loses_nothing():
+    # Each moves to where the next one stood; only one order is right.
+    chain = [Copy(0, 8, 4), Copy(8, 16, 4), Copy(16, 24, 4)]
+    for given_order in (chain, chain[::-1], [chain[1], chain[2], chain[0]]):
+        assert in_order(list(given_order)) == (chain[2], chain[1], chain[0])
+
+
+def test_what_no_store_can_keep_is_refused():
+    with pytest.raises(InputError, match="buffer a layer"):
+        replay_run(small_run({"kind": "concatenation"}), DECODER)
+    leaping = small_run(PAGED["paged"]).scenario.model_copy(update={"max_steps": None})
+    simulation = Simulation(
+        Scenario.from_table(leaping.model_dump(exclude_none=True)), requests(0, 3)
+    )
+    for use in (
+        lambda: record_steps(simulation, simulation.scenario.allocator[0], 50),
+        lambda: held_out_steps(
+            simulation, simulation.scenario.allocator[0], 3, step_tokens=9, pool_tokens=9
+        ),
+    ):
+        with pytest.raises(InputError, match="max_steps"):
+            use()
+
+
+def test_held_out_steps_are_steps_of_the_run():
+    simulation = small_run(PAGED["paged"], count=60)
+    options = simulation.scenario.allocator[0]
+    limits = {"step_tokens": 32, "pool_tokens": 180}
+    drawn = held_out_steps(simulation, options, 9, **limits)
+    assert drawn == held_out_steps(simulation, options, 9, **limits)
+    assert drawn != held_out_steps(simulation, options, 9, seed=1, **limits)
+    assert {plan.kind for plan in drawn} == {"decode", "prefill", "mixed"}
+    assert len(drawn) == len(set(drawn)) <= 9
+    recorder, *_ = record_steps(simulation, options, 50)
+    every = {
+        tuple(sorted((len(span.tokens), span.start) for span in step.spans))
+        for step in recorder.steps
+    }
+    for plan in drawn:
+        assert plan.step_tokens <= 32
+        assert plan.cache_tokens <= 180
+        spans = [*plan.chunks, *((1, context - 1) for context in plan.contexts)]
+        assert tuple(sorted(spans)) in every

@@ -1,0 +1,156 @@
+"""`kvsim memory`: table, JSON, refusals; its closed forms against the allocators themselves."""
+
+import json
+
+import pytest
+import typer
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from kvsim.capacity.fits import fit, paged_bytes
+from kvsim.commands.memory import memory
+from kvsim.layout import KVGroup, KVLayout
+from kvsim.memory import ALLOCATORS
+from kvsim.memory.allocator import MemorySpec
+from kvsim.plumbing.errors import InputError
+from kvsim.plumbing.units import GIB, MIB
+from kvsim.request import Request
+from kvsim.sequence import Sequence
+
+app = typer.Typer()
+app.command()(memory)
+
+
+def ask(*words):
+    result = CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def answer(*words):
+    return json.loads(ask(*words, "--json"))
+
+
+def test_the_paper_s_pool():
+    """OPT-13B in 983 blocks: 15.7K slots, 7 sequences under max-buffer, as Orca (Max) batches."""
+    found = answer("opt-13b", "--device", "a100-40gb", "--num-gpu-blocks", 983, "--num-tokens", 499)
+    assert found["bytes_per_token"] == 819_200
+    assert (found["num_gpu_blocks"], found["block_size"], found["pool_tokens"]) == (983, 16, 15_728)
+    assert found["weights_bytes"] == 2 * 12_853_473_280
+    (row,) = found["sequences"]
+    assert row == {
+        "tokens": 499,
+        "bytes": 499 * 819_200,
+        "max_buffer": 7,
+        "doubling": 15_728 // 512,
+        "paged": 982 // 32,
+    }
+
+
+def test_windows_in_json():
+    found = answer("google/gemma-3-12b-it", "--device", "h200", "--num-tokens", 32_768)
+    kinds = {group["kind"]: group for group in found["groups"]}
+    assert (kinds["sliding"]["layers"], kinds["sliding"]["window_tokens"]) == (40, 1024)
+    (row,) = found["sequences"]
+    assert row["bytes"] / GIB == pytest.approx(2.31, abs=0.005)
+    assert row["paged"] > 4 * row["doubling"]
+
+
+def test_the_items_of_the_pool_sum_up_and_tp_helps():
+    one = answer("llama-3-70b", "--device", "h200", "--quantization", "fp8")
+    two = answer(
+        "llama-3-70b", "--device", "h200", "--tensor-parallel-size", 2, "--quantization", "fp8"
+    )
+    for found in (one, two):
+        keys = ("unused", "weights", "activation", "other", "pool")
+        assert sum(found[f"{key}_bytes"] for key in keys) == found["device_bytes"]
+    assert two["bytes_per_token"] * 2 == one["bytes_per_token"]
+    assert [row["tokens"] for row in one["sequences"]] == [512, 1024, 2048, 4096, 8192]
+
+
+def test_a_config_of_ones_own(tmp_path):
+    path = tmp_path / "config.json"
+    config = {"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 2, "vocab_size": 100}
+    config |= {"num_attention_heads": 4, "intermediate_size": 64, "max_position_embeddings": 1000}
+    path.write_text(json.dumps(config))
+    found = answer(path, "--device", "l4", "--kv-cache-tokens", 4000, "--kv-cache-dtype", "fp32")
+    assert found["bytes_per_token"] == 2 * 2 * 64 * 4
+    assert [row["max_buffer"] for row in found["sequences"]] == [4, 4]
+
+
+def test_the_words():
+    out = ask("deepseek-ai/DeepSeek-V3", "--device", "h200", "--tensor-parallel-size", 8)
+    assert "671 B parameters, 37.6 active; on 8 x h200" in out
+    for words in ("mla", "68.62 KiB", "activations (estimate)", "KV pool", "blocks of 16", "paged"):
+        assert words in out
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("llama-9", "--device", "h100"), r"unknown model"),
+        (("opt-13b", "--device", "h1000"), r"unknown device"),
+        (("opt-13b", "--device", "h100", "--num-tokens", "4096"), r"--num-tokens.*limit 2048"),
+        (("opt-13b", "--device", "l4"), r"no memory is left for KV"),
+        (("nothing.json", "--device", "h100"), r"nothing\.json: cannot read"),
+    ],
+)
+def test_refusals(words, message):
+    with pytest.raises(InputError, match=message):
+        ask(*words)
+
+
+@given(
+    kind=st.sampled_from(["max-buffer", "doubling", "paged"]),
+    tokens=st.integers(1, 64),
+    capacity=st.integers(200, 2000),
+    block_size=st.sampled_from([1, 4, 16]),
+    initial=st.sampled_from([1, 8, 40]),
+)
+def test_the_closed_forms_are_what_the_allocators_admit(
+    kind, tokens, capacity, block_size, initial
+):
+    layout = KVLayout((KVGroup("full", 1, 10),))
+    table = {"kind": kind}
+    if kind == "doubling":
+        table["initial_tokens"] = initial
+    if kind == "paged":
+        table |= {"block_size": block_size, "enable_prefix_caching": False}
+    options = ALLOCATORS.parse(table, "allocator")
+    allocator = options.build(MemorySpec(capacity * 10, layout, 64, 10**9))
+    admitted = 0
+    while allocator.admit(
+        Sequence(Request(str(admitted), 0, tokens, 1), 0),
+        tokens,
+        cached_tokens=0,
+        reserve_tokens=tokens,
+        busy=False,
+    ):
+        admitted += 1
+    counts = fit(
+        layout,
+        capacity * 10,
+        tokens,
+        max_model_len=64,
+        block_size=block_size,
+        initial_tokens=initial,
+    )
+    assert admitted == getattr(counts, kind.replace("-", "_"))
+
+
+@given(st.integers(1, 5000), st.sampled_from([1, 16, 64]), st.integers(1, 600))
+def test_blocks_of_a_window_hold_it_wherever_it_begins(tokens, block_size, window):
+    layout = KVLayout((KVGroup("sliding", 1, 1, window),))
+    held = paged_bytes(layout, tokens, block_size)
+    first_needed = max(0, tokens - window)
+    spanned = (tokens - 1) // block_size - first_needed // block_size + 1
+    assert spanned * block_size <= held
+    assert held <= layout.sequence_bytes(tokens) + 2 * block_size
+
+
+def test_states_are_paid_once_a_sequence():
+    layout = KVLayout((KVGroup("recurrent", 3, 0, None, MIB), KVGroup("full", 1, 1024)))
+    counts = fit(layout, 100 * MIB, 1024, max_model_len=1024, block_size=16, initial_tokens=1024)
+    assert counts.max_buffer == counts.doubling == 50
+    assert counts.paged == (100 * MIB - 16 * 1024) // (2 * MIB)

@@ -1,0 +1,50 @@
+"""Every run ends: with everyone finished or refused by name, or with a fault that names itself."""
+
+from typing import Any
+
+import pytest
+
+import kvsim
+from kvsim.plumbing.errors import InputError
+from kvsim.request import Request
+
+
+def test_samples_that_preempt_each_other_for_ever_are_a_fault_of_the_settings(tables: Any) -> None:
+    """Equal priority and arrival, prompts in chunks, and no check that a whole prompt fits: each
+    chunk of one takes the memory of the other. The real scheduler goes on for ever.
+    """
+    made = tables(
+        allocator=[{"kind": "paged", "block_size": 3, "enable_prefix_caching": False}],
+        scheduler={
+            "kind": "continuous",
+            "policy": "priority",
+            "scheduler_reserve_full_isl": False,
+            "long_prefill_token_threshold": 21,
+            "max_num_seqs": 3,
+        },
+        memory={"num_gpu_blocks": 35},
+    )
+    requests = [Request("twins", 0, 70, 2, n=2)]
+    with pytest.raises(InputError, match="scheduler_reserve_full_isl"):
+        kvsim.simulate(made, requests)
+    made["scheduler"]["scheduler_reserve_full_isl"] = True
+    (run,) = kvsim.simulate(made, requests).runs
+    assert run.summary["requests"]["finished"] == 1
+
+
+@pytest.mark.parametrize("kind", ["paged", "max-buffer", "doubling"])
+def test_a_pool_too_small_for_every_request_refuses_them_all(tables: Any, kind: str) -> None:
+    made = tables(allocator=[{"kind": kind}], memory={"kv_cache_tokens": 128})
+    requests = [Request(f"r{i}", i * 10**9, 400, 10) for i in range(20)]
+    (run,) = kvsim.simulate(made, requests).runs
+    assert run.summary["requests"] == {"submitted": 20, "finished": 0, "rejected": 20}
+    assert run.requests["reason"].str.contains("limit").all()
+
+
+@pytest.mark.parametrize("kind", ["paged", "doubling"])
+def test_overload_by_ten_ends_with_everyone_served(tables: Any, kind: str) -> None:
+    made = tables(allocator=[{"kind": kind}], memory={"kv_cache_tokens": 640})
+    requests = [Request(f"r{i}", i * 10**8, 60 + i % 90, 40 + i % 200) for i in range(300)]
+    (run,) = kvsim.simulate(made, requests).runs
+    assert run.summary["requests"]["finished"] == 300
+    assert run.summary["preemptions"] > 100

@@ -1,0 +1,88 @@
+"""TensorRT-LLM's capacity policies, against cases worked by hand."""
+
+from typing import Any
+
+import pytest
+
+import kvsim
+from kvsim.plumbing.units import PS_PER_MS
+from kvsim.request import Request
+
+STEP_PS = 10 * PS_PER_MS
+
+
+def run(tables: Any, policy: str, requests: list[Request], **more: Any) -> Any:
+    """A pool of 10 blocks of 16 tokens; every step takes 10 ms."""
+    made = tables(
+        memory={"kv_cache_tokens": 11 * 16},
+        allocator=[{"kind": "paged", "enable_prefix_caching": False}],
+        step_time={"kind": "linear", "base_us": 10_000},
+        scheduler={"kind": "trt-llm", "capacity_scheduler_policy": policy},
+        **more,
+    )
+    (found,) = kvsim.simulate(made, requests).runs
+    return found
+
+
+def finish_steps(found: Any) -> list[float]:
+    return [ps / STEP_PS for ps in found.requests.sort_values("id").finish_ps]
+
+
+# Each declares 64 and puts out 33: it holds 2 blocks at first, 4 at its end, and may need 6.
+THREE = [Request(name, 0, 32, 33, max_tokens=64) for name in "abc"]
+
+
+def test_no_evict_starts_what_can_end_as_declared(tables: Any) -> None:
+    found = run(tables, "guaranteed-no-evict", THREE)
+    # 6 blocks declared by a, 6 by b: 12 > 10, so they run one after the other.
+    assert finish_steps(found) == [33, 66, 99]
+    assert found.summary["preemptions"] == 0
+
+
+def test_no_evict_counts_what_is_still_missing(tables: Any) -> None:
+    declared = [Request(name, 0, 32, 33, max_tokens=33) for name in "abc"]
+    found = run(tables, "guaranteed-no-evict", declared)
+    # 4 blocks each: two run together, the third after them.
+    assert finish_steps(found) == [33, 33, 66]
+
+
+def test_max_utilization_packs_and_pauses_the_last(tables: Any) -> None:
+    found = run(tables, "max-utilization", THREE, max_steps=1)
+    # Room for 2 blocks and one token each: all three start, with 9 blocks after step 2. In step 18
+    # a and b need their fourth block (slot 48): a takes the last one, c is paused for b, and
+    # resumes with 49 tokens when they are done, after step 33.
+    assert found.summary["preemptions"] == 1
+    assert finish_steps(found) == [33, 33, 33 + 16]
+    assert found.summary["recomputed_tokens"] == 48
+
+
+def test_a_declaration_beyond_the_pool_is_refused(tables: Any) -> None:
+    long = Request("r", 0, 32, 8, max_tokens=200)
+    refused = run(tables, "guaranteed-no-evict", [long])
+    assert refused.summary["requests"]["rejected"] == 1
+    (reason,) = refused.requests.reason
+    assert "15 blocks of 16 tokens, limit 10" in reason
+    assert run(tables, "max-utilization", [long]).summary["requests"]["finished"] == 1
+
+
+def test_an_output_beyond_its_declaration_is_refused(tables: Any) -> None:
+    found = run(tables, "guaranteed-no-evict", [Request("r", 0, 32, 8, max_tokens=4)])
+    (reason,) = found.requests.reason
+    assert "longer than the maximum it declared" in reason
+
+
+@pytest.mark.parametrize("allocator", ["paged", "doubling", "max-buffer", "concatenation"])
+def test_nobody_is_paused_without_need(tables: Any, allocator: str) -> None:
+    requests = [
+        Request(f"{i}", i * STEP_PS // 3, 20 + 7 * i % 50, 1 + 11 * i % 60, max_tokens=60)
+        for i in range(40)
+    ]
+    made = tables(
+        model={"name": "opt-13b", "max_model_len": 256},
+        memory={"kv_cache_tokens": 1024},
+        allocator=[{"kind": allocator}],
+        scheduler={"kind": "trt-llm"},
+    )
+    (found,) = kvsim.simulate(made, requests).runs
+    assert found.summary["requests"]["finished"] == len(requests)
+    assert found.summary["preemptions"] == 0

@@ -1,0 +1,165 @@
+"""Several groups of layers on one pool: grouping, closed forms, the real engine's schedules."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kvsim
+from kvsim.layout import KVGroup, KVLayout
+from kvsim.memory.allocator import MemorySpec
+from kvsim.memory.paged.groups.grouping import group_layers, is_uniform
+from kvsim.memory.paged.options import Paged
+from kvsim.model import ModelOptions
+from kvsim.plumbing.errors import InputError
+from kvsim.request import Request
+from kvsim.validate.schedule.verdict import validate_case
+
+SCHEDULES = Path(__file__).parent / "schedules"
+
+
+def layout_of(name: str) -> KVLayout:
+    options = ModelOptions(name=name)
+    return options.layout(options.build(Path()))
+
+
+def run(model: str, requests: list[Request], **more: Any) -> Any:
+    tables = {
+        "model": {"name": model, "max_model_len": 8192},
+        "device": {"name": "h100-80gb"},
+        "memory": {"kv_cache_tokens": 8192},
+        "allocator": [{"kind": "paged"}],
+        "scheduler": {"kind": "continuous", "max_num_batched_tokens": 512},
+        "step_time": {"kind": "linear", "base_us": 1000},
+        **more,
+    }
+    (found,) = kvsim.simulate(tables, requests).runs
+    return found
+
+
+# --- grouping ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("model", "groups", "group_size", "padding"),
+    [
+        ("gemma-3-27b", 7, 10, 8),  # 10 full + 52 sliding layers
+        ("gemma-3-12b", 6, 8, 0),
+        ("gemma-2-9b", 2, 21, 0),
+        ("gpt-oss-20b", 2, 12, 0),
+        ("mistral-7b", 1, 32, 0),
+    ],
+)
+def test_layers_are_dealt_out_by_the_rarest_kind(
+    model: str, groups: int, group_size: int, padding: int
+) -> None:
+    layout = layout_of(model)
+    grouping = group_layers(layout, 16)
+    assert len(grouping.groups) == groups
+    assert grouping.group_layers == group_size
+    assert grouping.padding_layers == padding
+    assert sum(group.slot_bytes for group in grouping.groups) == layout.bytes_per_token
+
+
+def test_blocks_grow_until_a_recurrent_state_fits() -> None:
+    # vLLM logs "Setting attention block size to 544 tokens" for this model.
+    grouping = group_layers(layout_of("qwen3-next-80b-a3b"), 16)
+    assert grouping.block_size == 544
+    state = max(group.state_bytes for group in grouping.groups)
+    assert 528 * grouping.slot_bytes < state <= 544 * grouping.slot_bytes
+
+
+def test_a_commonest_kind_that_is_hardly_commoner_is_not_split() -> None:
+    layout = KVLayout((KVGroup("full", 12, 12), KVGroup("sliding", 13, 13, 8)))
+    assert [group.layers for group in group_layers(layout, 16).groups] == [12, 13]
+    older = group_layers(layout, 16, "vllm-0.11")
+    assert [group.layers for group in older.groups] == [12, 7, 6]
+
+
+def test_models_that_keep_every_token_have_one_table() -> None:
+    assert is_uniform(layout_of("deepseek-v3"), windows=True)
+    assert not is_uniform(layout_of("gemma-3-1b"), windows=True)
+    assert is_uniform(layout_of("gemma-3-1b"), windows=False)
+
+
+# --- the ledger -------------------------------------------------------------------------------
+
+
+def test_a_window_keeps_what_it_needs_and_no_more() -> None:
+    """One long request on gpt-oss-20b (12 full and 12 sliding layers, W = 128): at its end full
+    attention holds all F slots, the window the blocks from the one with slot F - W on.
+    """
+    prompt, output, window, block = 2000, 500, 128, 16
+    found = run("gpt-oss-20b", [Request("r", 0, prompt, output)], max_steps=1)
+    layer_bytes = 12 * 2048
+    final = prompt + output - 1
+    last = found.memory[found.memory.steps == 1].iloc[-1]
+    computed = final - 1  # before the last step
+    first = (computed - window + 1) // block * block
+    assert last.used_end_bytes == layer_bytes * (final + final - first)
+    held = -(-final // block) * block
+    assert last.overprovisioned_end_bytes == 2 * layer_bytes * (held - final)
+    assert last.rounding_bytes == 0
+
+
+def test_padding_layers_are_rounding() -> None:
+    """Gemma-3-27B: in blocks of a group of 9 or 8 layers, 1 or 2 layers are padding."""
+    prompt = 320
+    found = run("gemma-3-27b", [Request("r", 0, prompt, 1)])
+    first = found.memory[found.memory.steps == 1].iloc[0]
+    slot = 8192
+    assert first.used_bytes == prompt * 62 * slot
+    assert first.rounding_bytes == prompt * 8 * slot
+
+
+def test_a_recurrent_state_is_constant() -> None:
+    layout = layout_of("jamba-v0.1")
+    state = sum(group.state_bytes for group in layout.groups)
+    found = run("jamba-v0.1", [Request("r", 0, 100, 300)], max_steps=1)
+    rows = found.memory[found.memory.steps == 1]
+    slots = rows.used_bytes - state
+    assert list(slots) == [layout.bytes_per_token * n for n in range(100, 400)]
+    assert rows.rounding_bytes.nunique() == 1
+
+
+def test_disabling_the_hybrid_manager_keeps_every_token() -> None:
+    request = [Request("r", 0, 2000, 500)]
+    plain = {"kind": "paged", "disable_hybrid_kv_cache_manager": True}
+    whole = run("gpt-oss-20b", request, allocator=[plain])
+    assert whole.summary["memory"]["peak_used"] == 2499 / 8192
+    assert run("gpt-oss-20b", request).summary["memory"]["peak_used"] < 0.6 * 2499 / 8192
+
+
+def test_a_pool_for_less_than_the_blocks_held_at_once_refuses() -> None:
+    layout = KVLayout((KVGroup("full", 1, 1), KVGroup("sliding", 3, 3, 40)))
+    memory = MemorySpec(8 * 40, layout, 1024, 1, max_in_flight_tokens=64)
+    allocator = Paged(block_size=8).build(memory)
+    # Full attention: n / 8 blocks; three windows: (40 - 1 + 64) / 8 rounded up, and one more.
+    assert allocator.refusal(Request("r", 0, 20, 5)) is None
+    refusal = allocator.refusal(Request("r", 0, 200, 5))
+    assert refusal is not None
+    assert (refusal.value, refusal.limit) == (26 + 3 * 14, 39)
+
+
+def test_a_prefix_cache_for_recurrent_models_is_refused() -> None:
+    with pytest.raises(InputError, match="enable_prefix_caching"):
+        run(
+            "jamba-v0.1",
+            [Request("r", 0, 8, 8)],
+            allocator=[{"kind": "paged", "enable_prefix_caching": True}],
+        )
+
+
+# --- the real engine --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "case",
+    sorted(path for path in SCHEDULES.glob("*.json")),
+    ids=lambda path: path.stem,
+)
+def test_schedules_of_vllm_are_equal_row_for_row(case: Path) -> None:
+    """Recorded from the unmodified scheduler and hybrid block manager of vLLM 0.33.0."""
+    answer = validate_case(case)
+    assert answer.equal, answer.first_difference
+    assert answer.steps > 200

@@ -1,0 +1,309 @@
+"""The paper's experiments: their inputs, their closed forms, and figures that hold in seconds."""
+
+import itertools
+import json
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.beams import BeamFamily
+from typer.testing import CliRunner
+
+import kvsim
+from kvsim.cli import app
+from kvsim.engine.arrivals import serve
+from kvsim.memory.ledger import CLASSES
+from kvsim.plumbing.errors import InputError, InvariantError
+from kvsim.plumbing.units import PS_PER_S
+from kvsim.request import Request, Stream
+from kvsim.results.recorder import SERIES_COLUMNS, Recorder
+from kvsim.results.window import WindowRecorder
+from kvsim.scenario import Scenario
+from kvsim.simulation import Simulation
+from kvsim.validate.paper import (
+    doubling_cost,
+    experiment,
+    figure_2,
+    figure_13,
+    figure_15,
+    lengths,
+    vattention,
+)
+from kvsim.validate.paper.check import Check, within
+from kvsim.validate.paper.experiment import Setting, stream, watch
+
+SETTING = Setting(0, lengths.sharegpt)
+
+
+def rng(seed: int = 0) -> np.random.Generator:
+    return np.random.Generator(np.random.PCG64(seed))
+
+
+# --- lengths ----------------------------------------------------------------------------------
+
+
+def test_sharegpt_without_the_data_keeps_its_moments() -> None:
+    # Of the 79,725 recorded pairs: means 161.18 and 338.00, output's root mean square 441.4,
+    # correlation 0.04.
+    prompts, outputs = lengths.sharegpt(40_000, rng())
+    assert prompts.mean() == pytest.approx(161.18, abs=0.5)
+    assert outputs.mean() == pytest.approx(338.0, abs=0.5)
+    assert np.sqrt((outputs**2).mean()) == pytest.approx(441.4, rel=0.005)
+    assert np.corrcoef(prompts, outputs)[0, 1] == pytest.approx(0.02, abs=0.03)
+    assert (prompts + outputs).max() <= lengths.LONGEST
+    assert min(prompts.min(), outputs.min()) >= 1
+
+
+def test_pairing_moves_lengths_but_changes_none() -> None:
+    prompt, output = lengths.grid("sharegpt-opt.prompt_tokens"), lengths.lognormal(300, 1)
+    for seed in range(3):
+        prompts, outputs = lengths.paired(prompt, output, 0.3, 3000, rng(seed))
+        before = rng(seed)
+        assert sorted(prompts) == list(lengths.whole(prompt(lengths.strata(3000, before))))
+        assert sorted(outputs) == list(lengths.whole(output(lengths.strata(3000, before))))
+
+
+@pytest.mark.parametrize("shape", lengths.ALPACA_SHAPES)
+def test_alpaca_has_the_published_means_under_every_shape(shape: str) -> None:
+    prompts, outputs = lengths.alpaca(shape)(20_000, rng())
+    assert prompts.mean() == pytest.approx(lengths.ALPACA_PROMPT, rel=0.02)
+    assert outputs.mean() == pytest.approx(lengths.ALPACA_OUTPUT, rel=0.02)
+
+
+def test_recorded_lengths_stay_pairs_and_too_long_ones_are_left_out(tmp_path: Path) -> None:
+    file = tmp_path / "lengths.csv"
+    pairs = [(prompt, 3 * prompt) for prompt in range(1, 400)] + [(2000, 48)]
+    rows = "".join(f"{prompt},{output}\n" for prompt, output in pairs)
+    file.write_text("num_prefill_tokens,num_decode_tokens\n" + rows)
+    prompts, outputs = lengths.recorded(file)(200, rng())
+    assert (outputs == 3 * prompts).all()
+    assert len(set(prompts.tolist())) > 150
+    file.write_text("num_prefill_tokens,num_decode_tokens\n2000,48\n")
+    with pytest.raises(InputError, match="short enough"):
+        lengths.recorded(file)
+
+
+def test_a_stream_is_poisson_given_its_count() -> None:
+    made = stream(lengths.sharegpt, 4.0, 900.0, 5).requests
+    arrivals = np.array([request.arrival_ps for request in made])
+    assert len(made) == 3600
+    assert (np.diff(arrivals) >= 0).all()
+    counts, _ = np.histogram(arrivals, bins=900, range=(0, 900 * PS_PER_S))
+    assert counts.var() == pytest.approx(4.0, rel=0.15)  # as its mean
+    assert made == stream(lengths.sharegpt, 4.0, 900.0, 5).requests
+    assert made != stream(lengths.sharegpt, 4.0, 900.0, 6).requests
+
+
+# --- the window -------------------------------------------------------------------------------
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    start=st.floats(0, 30),
+    length=st.floats(0.5, 30),
+    system=st.sampled_from(["vLLM", "Orca (Max)"]),
+)
+def test_a_window_counts_the_steps_that_start_in_it(
+    start: float, length: float, system: str
+) -> None:
+    requests = stream(lengths.sharegpt, 3.0, 20.0, 1)
+    tables = experiment.SYSTEMS[system]
+    means = watch(tables, requests, start, start + length)
+    scenario = Scenario.from_table({**experiment.EXPERIMENT, **tables, "max_steps": 1})
+    single = Simulation(scenario, requests).run(scenario.allocator[0], system).recorder
+    rows = np.frombuffer(single.series, dtype=np.int64).reshape(-1, len(SERIES_COLUMNS))
+    first, last = round(start * PS_PER_S), round((start + length) * PS_PER_S)
+    rows = rows[(rows[:, 2] == 1) & (rows[:, 0] >= first) & (rows[:, 0] <= last)]
+    assert means.running == rows[:, 3].mean()
+    place = SERIES_COLUMNS.index("used_bytes")
+    for index, name in enumerate(CLASSES):
+        held = int(rows[:, place + index].sum())
+        assert means.shares[name] == held / (single.capacity_bytes * len(rows))
+
+
+def test_a_run_across_the_edge_of_a_window_is_a_fault() -> None:
+    scenario = Scenario.from_table({**experiment.EXPERIMENT, **experiment.SYSTEMS["vLLM"]})
+    simulation = Simulation(scenario, [Request("r", 0, 10, 300)])
+    allocator = scenario.allocator[0].build(simulation.memory_spec())
+    scheduler = scenario.scheduler.build(allocator, simulation.max_model_len)
+    recorder: Recorder = WindowRecorder(allocator.capacity_bytes, PS_PER_S, 2 * PS_PER_S)
+    with pytest.raises(InvariantError, match="window"):
+        serve(simulation.stream, scheduler, simulation.step_time, recorder)
+
+
+# --- sharing ----------------------------------------------------------------------------------
+
+
+def saved_by_counting(prompt: int, output: int, n: int) -> float:
+    """Parallel sampling with copy on write, block by block."""
+    physical = logical = 0
+    for step in range(output):
+        tables = set()
+        for sample in range(n):
+            for block in range(-(-(prompt + step) // 16)):
+                own = step > 0 and (block + 1) * 16 > prompt  # written by this sample
+                tables.add((block, sample if own else -1))
+                logical += 1
+        physical += len(tables)
+    return 1 - physical / logical
+
+
+@settings(max_examples=40, deadline=None)
+@given(prompt=st.integers(1, 60), output=st.integers(1, 60), n=st.integers(1, 6))
+def test_parallel_sampling_by_sum_and_by_count(prompt: int, output: int, n: int) -> None:
+    found = figure_15.saved(
+        np.array([prompt]), np.array([output]), n, figure_15.ancestors(n, 0.0, 0)
+    )
+    assert found == pytest.approx(saved_by_counting(prompt, output, n))
+
+
+@pytest.mark.parametrize("forks", [0.0, 0.3, 1.0])
+@pytest.mark.parametrize("n", [2, 3, 4])
+def test_ancestors_over_all_choices_of_parents(n: int, forks: float) -> None:
+    def mean(steps: int) -> float:
+        total = 0.0
+        for choice in itertools.product(range(n), repeat=n * steps):
+            alive = set(range(n))
+            for step in range(steps):
+                parents = choice[step * n : (step + 1) * n]
+                alive = {parents[beam] for beam in alive}
+            chances = (
+                forks / n + (1 - forks) * (parent == place % n)
+                for place, parent in enumerate(choice)
+            )
+            total += prod(chances) * len(alive)
+        return total
+
+    steps = 2 if n < 4 else 1
+    found = figure_15.ancestors(n, forks, steps)
+    assert found[0] == n
+    assert found[steps] == pytest.approx(mean(steps))
+
+
+def test_beams_by_chain_and_by_the_blocks_of_beams_that_fork() -> None:
+    prompt, output, n, forks, families = 20, 70, 4, 0.2, 600
+    generator, logical, physical = rng(3), 0, 0
+    for _ in range(families):
+        family = BeamFamily(prompt, 16)
+        family.step([0] * n)
+        for _ in range(output - 2):
+            own = generator.random(n) >= forks
+            others = generator.integers(n, size=n)
+            family.step(np.where(own, np.arange(n), others).tolist())
+        logical += family.logical_block_steps + 2 * n  # the prompt's iteration: two blocks,
+        physical += family.block_steps + 2  # all shared
+    found = figure_15.saved(
+        np.array([prompt]), np.array([output]), n, figure_15.ancestors(n, forks, output)
+    )
+    assert found == pytest.approx(1 - physical / logical, abs=0.003)
+
+
+def test_parallel_sampling_saves_the_same_in_the_simulation() -> None:
+    prompts, outputs = lengths.alpaca(lengths.ALPACA_ASSUMED)(200, rng())
+    pairs = zip(prompts.tolist(), outputs.tolist(), strict=True)
+    apart = [Request(f"r{i}", i * 10**14, p, o, n=4) for i, (p, o) in enumerate(pairs)]
+    tables = {**experiment.EXPERIMENT, **experiment.vllm()}
+    tables["step_time"] = {"kind": "linear", "base_us": 1000}  # so that time counts steps
+    (run,) = kvsim.simulate(tables, apart).runs
+    found = figure_15.saved(prompts, outputs, 4, figure_15.ancestors(4, 0.0, 0))
+    assert run.summary["memory"]["sharing_savings"] == pytest.approx(found, abs=0.003)
+
+
+def test_beams_fork_between_never_and_always() -> None:
+    prompts, outputs = figure_15.draw(SETTING, lengths.ALPACA_ASSUMED)
+    for n in (2, 6):
+        shares = [
+            figure_15.saved(prompts, outputs, n, figure_15.ancestors(n, forks, 2000))
+            for forks in (0.0, figure_15.FORKS, 1.0)
+        ]
+        assert shares == sorted(shares)
+        assert shares[-1] < 1 - 1 / n
+
+
+# --- checks -----------------------------------------------------------------------------------
+
+
+def test_a_check_says_how_far_off_it_is() -> None:
+    check = Check("paper", "what", 10.0, 10.5, "%", 0.4)
+    assert (check.difference, check.ok) == (0.5, False)
+    assert check.as_dict()["ok"] is False
+    reported = check._replace(tolerance=None, why="not published")
+    assert reported.ok
+    assert reported.as_dict()["ok"] is None
+    assert within("paper", "rate", (2, 3), 3.0, "x").ok
+    assert not within("paper", "rate", (2, 3), 3.01, "x").ok
+
+
+@pytest.mark.parametrize(
+    "checks", [vattention.checks, doubling_cost.checks], ids=["vattention", "doubling"]
+)
+def test_closed_forms_hold(checks: Any) -> None:
+    found = list(checks())
+    assert all(check.ok for check in found if check.tolerance is not None)
+    # Within 6 % where the workload is not known.
+    assert all(abs(c.difference) <= 0.06 * c.published for c in found if c.tolerance is None)
+
+
+def test_parallel_sampling_holds() -> None:
+    found = [check for check in figure_15.checks(SETTING) if check.tolerance is not None]
+    assert len(found) == 6
+    assert all(check.ok for check in found)
+
+
+def test_figure_2_holds_in_every_cell() -> None:
+    found = list(figure_2.checks(SETTING, figure_2.simulate(SETTING)))
+    cells = [check for check in found if check.source == figure_2.SOURCE]
+    assert len(cells) == 13
+    assert {check.tolerance for check in cells} == {1.0}
+    assert [check.quantity for check in found if not check.ok] == []
+
+
+def test_orca_batches_what_figure_13_says() -> None:
+    for name, published in figure_13.SHAREGPT.items():
+        if name != "vLLM":
+            runs = SETTING.watch(
+                experiment.SYSTEMS[name], lengths.sharegpt, figure_13.SHAREGPT_PER_S, 8
+            )
+            batched = sum(means.running for means in runs) / len(runs)
+            assert batched == pytest.approx(published, rel=figure_13.TOLERANCE)
+            assert name != "Orca (Max)" or batched == pytest.approx(7, abs=figure_13.EXACT)
+
+
+def test_other_streams_get_twice_the_tolerance() -> None:
+    assert SETTING.slack == 1
+    assert Setting(1, lengths.sharegpt).slack == 2
+    assert Setting(0, lengths.alpaca("exponential")).slack == 2
+
+
+@pytest.mark.slow
+def test_the_command_reproduces_every_figure_it_holds(tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["validate", "paper", "--json", "--out", str(tmp_path)])
+    assert done.exit_code == 0, done.output
+    answer = json.loads(done.stdout)
+    keys = {"source", "quantity", "published", "simulated", "difference", "unit", "tolerance", "ok"}
+    assert all(keys <= check.keys() and check["ok"] for check in answer["checks"])
+    assert answer["reported"]
+    assert json.loads((tmp_path / "checks.json").read_text()) == answer
+    page = (tmp_path / "index.html").read_text()
+    assert "<script" not in page
+    assert page.count('class="bar"') == 4 + 4 + 5 + 7
+
+
+def test_a_file_of_lengths_that_is_none_is_one_line(tmp_path: Path) -> None:
+    file = tmp_path / "broken.csv"
+    file.write_text("nothing\n")
+    with pytest.raises(InputError, match=r"broken\.csv"):
+        CliRunner().invoke(
+            app, ["validate", "paper", "--lengths", str(file)], catch_exceptions=False
+        )
+
+
+def test_streams_are_the_same_for_every_system() -> None:
+    assert isinstance(stream(lengths.sharegpt, 1.0, 10.0, 0), Stream)
+    first = watch(experiment.SYSTEMS["vLLM"], stream(lengths.sharegpt, 1.0, 60.0, 0), 10, 60)
+    again = watch(experiment.SYSTEMS["vLLM"], stream(lengths.sharegpt, 1.0, 60.0, 0), 10, 60)
+    assert first == again

@@ -1,0 +1,332 @@
+"""Recorded runs against the simulator: runs recorded from the simulator itself, where the truth is
+known, and the real one where it lies at hand."""
+
+import csv
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from kvsim.cli import app
+from kvsim.observed.folder import ObservedRun
+from kvsim.observed.meta import Meta
+from kvsim.plumbing.errors import InputError
+from kvsim.plumbing.units import PS_PER_S, PS_PER_US
+from kvsim.step_time.calibrated.file import (
+    CalibrationFile,
+    SampleRecord,
+    find_calibration,
+    write_calibration,
+)
+from kvsim.step_time.calibrated.fit import fit
+from kvsim.step_time.calibrated.form import CalibratedTime
+from kvsim.step_time.calibrated.identity import ModelIdentity
+from kvsim.step_time.calibrated.samples import SampleRow, SampleSet
+from kvsim.validate.run.comparison import compare_run
+from kvsim.validate.run.curves import clock_ahead
+from kvsim.validate.run.replay import replay
+
+META = {
+    "model": "acme/Cool-1B",
+    "gpu": "Abacus 9000",
+    "vllm_version": "0.19.0",
+    "max_num_seqs": 16,
+    "max_num_batched_tokens": 256,
+    "max_model_len": 2048,
+    "block_size": 16,
+    "num_gpu_blocks": 61,
+    "enable_prefix_caching": True,
+    "async_scheduling": True,
+    "tick_seconds": 0.25,
+    "null_means": "nothing, here",
+}
+LOGGER_AHEAD_S = 0.08
+
+
+def calibration() -> CalibrationFile:
+    """Steps of 8 ms and 20 us a token, 1 us a context token."""
+    rows = tuple(
+        SampleRow(
+            prefill_tokens=prefill,
+            decode_seqs=seqs,
+            decode_context_tokens=context * seqs,
+            seconds=8e-3 + 2e-5 * (prefill + seqs) + 1e-6 * context * seqs,
+        )
+        for prefill in (0, 16, 64, 256)
+        for seqs in (0, 1, 4, 16)
+        for context in (1, 100, 900)
+        if prefill + seqs
+    )
+    samples = SampleSet("steps.csv", "0" * 64, rows)
+    return CalibrationFile.now(
+        device="abacus 9000",
+        model=ModelIdentity.named("acme/Cool-1B"),
+        samples=SampleRecord.of(samples),
+        fit=fit(samples.samples(), forms=["hinge"], resamples=2),
+    )
+
+
+def record(folder: Path, overhead_us: int = 0, meta: dict[str, object] | None = None) -> Path:
+    """A run of the simulator itself, written down as an engine's would be.
+
+    40 requests, pairs of which share a prompt; the pool holds about six of them.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "meta.json").write_text(json.dumps(META | (meta or {})))
+    requests, stream = [], []
+    for index in range(40):
+        prompt, output = 60 + 37 * index % 200, 20 + 53 * index % 90
+        first_id = 100 * (index // 2)
+        blocks = list(range(first_id, first_id + -(-prompt // 16)))
+        stream.append(
+            {
+                "timestamp": 30.0 * index,
+                "input_length": prompt,
+                "output_length": output,
+                "hash_ids": blocks,
+            }
+        )
+        requests.append([f"r{index}", 0.03 * index, prompt, output, 0.03 * index, 0, 1e6, 1e6])
+    header = (
+        "id arrival_s prompt_tokens output_tokens queued_s scheduled_s first_token_s last_token_s"
+    )
+    write(folder / "requests.csv", header, requests)
+    (folder / "stream.jsonl").write_text("".join(json.dumps(row) + "\n" for row in stream))
+    write(folder / "timeseries.csv", "t running waiting kv_cache_pct", [[1, 0, 0, 0]])
+    run = ObservedRun.read(folder)
+    found = replay(run, CalibratedTime(calibration(), overhead_us * PS_PER_US))
+    times = zip(requests, found.first_token_ps, found.last_token_ps, strict=True)
+    for row, first_ps, last_ps in times:
+        row[6:] = [first_ps / PS_PER_S, last_ps / PS_PER_S]
+    write(folder / "requests.csv", header, requests)
+    ticks = []
+    end_s = found.records[-1].time_ps / PS_PER_S
+    for number in range(1, int(end_s / 0.25) + 3):
+        t = 0.25 * number
+        past = [r for r in found.records if r.time_ps < (t - LOGGER_AHEAD_S) * PS_PER_S]
+        if past:
+            last = past[-1]
+            ticks.append([t, last.running, last.waiting, 100 * last.kv_cache_usage])
+    write(folder / "timeseries.csv", "t running waiting kv_cache_pct", ticks)
+    return folder
+
+
+def write(path: Path, header: str, rows: list[list[object]]) -> None:
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(header.split())
+        writer.writerows(rows)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return record(tmp_path_factory.mktemp("runs") / "own")
+
+
+def test_the_simulator_agrees_with_itself(folder: Path) -> None:
+    summary = compare_run(folder, calibration()).summary()
+    for name, errors in summary["errors"].items():
+        found = errors.values() if isinstance(errors, dict) else [errors]
+        assert list(found) == pytest.approx([0.0] * len(list(found)), abs=1e-9), name
+    assert summary["preemptions"] > 0  # the pool was tight
+    curves = summary["curves"]
+    assert curves["phases"]["saturated"]["ticks"] > 3
+    for name in ("running_mae", "waiting_mae", "kv_cache_usage_mae"):
+        assert curves[name] < 0.02, name
+
+
+def test_the_loggers_clock_is_found_from_the_recording_alone(folder: Path) -> None:
+    assert clock_ahead(ObservedRun.read(folder)) == pytest.approx(LOGGER_AHEAD_S, abs=0.02)
+
+
+@pytest.mark.parametrize("hidden_us", [900, -700])
+def test_a_hidden_constant_is_found_on_the_first_part(tmp_path: Path, hidden_us: int) -> None:
+    folder = record(tmp_path / "slow", overhead_us=hidden_us)
+    blind = compare_run(folder, calibration()).summary()
+    assert abs(blind["errors"]["tpot_s"]["mean"]) > 0.03
+    seen = compare_run(folder, calibration(), 0.4).summary()
+    assert seen["overhead_s"] == pytest.approx(hidden_us * 1e-6, abs=2e-5)
+    assert 0 < seen["reported_requests"] < 40
+    assert seen["reported_requests"] + seen["overhead_fitted_on_requests"] == 40
+    assert abs(seen["errors"]["e2e_s"]["mean"]) < 0.005
+
+
+def test_the_phases_follow_the_recording(folder: Path) -> None:
+    curves = compare_run(folder, calibration()).curves
+    phases = curves.phases()
+    assert sum(ticks.sum() for ticks in phases.values()) == len(curves.t)
+    assert (curves.recorded["kv_cache_usage"][phases["filling"]] < 0.95).all()
+    assert (curves.recorded["waiting"][phases["draining"]] == 0).all()
+    assert curves.recorded["waiting"][phases["saturated"]][-1] > 0
+
+
+def test_settings_are_those_recorded() -> None:
+    def meta(**fields: object) -> dict[str, object]:
+        return META | fields
+
+    options = Meta.parse(meta(long_prefill_token_threshold=64), "meta").scheduler_options()
+    assert (options.max_num_seqs, options.long_prefill_token_threshold) == (16, 64)
+    assert options.depth == 2
+    assert options.scheduler_reserve_full_isl
+    old = Meta.parse(
+        meta(vllm_version="v0.11.2", async_scheduling=False), "meta"
+    ).scheduler_options()
+    assert (old.rules, old.depth) == ("vllm-0.11", 1)
+    with pytest.raises(InputError, match="not a version; got nightly"):
+        Meta.parse(meta(vllm_version="nightly"), "meta").scheduler_options()
+
+
+def test_another_model_or_device_is_refused(folder: Path, tmp_path: Path) -> None:
+    other = record(tmp_path / "other", meta={"gpu": "H100"})
+    with pytest.raises(InputError, match=r"made on abacus 9000; got H100"):
+        compare_run(other, calibration())
+    with pytest.raises(InputError, match=r"made on rtx-4090; got Abacus 9000"):
+        compare_run(folder, find_calibration("rtx4090-llama-3.1-8b", "step_time"))
+
+
+def edit_csv(column: str, value: str) -> Callable[[str], str]:
+    def edit(text: str) -> str:
+        lines = text.splitlines()
+        cells = lines[2].split(",")
+        cells[lines[0].split(",").index(column)] = value
+        return "\n".join([*lines[:2], ",".join(cells), *lines[3:]])
+
+    return edit
+
+
+@pytest.mark.parametrize(
+    ("name", "edit", "fault"),
+    [
+        ("meta.json", lambda text: text[:-3], "meta.json: not a JSON file"),
+        ("meta.json", lambda text: "[]", "meta.json: not a JSON object"),
+        (
+            "meta.json",
+            lambda text: text.replace("block_size", "blocksize"),
+            "meta.json.block_size: required key is missing",
+        ),
+        ("requests.csv", edit_csv("arrival_s", "-1"), "requests.csv:3.arrival_s: Input should be"),
+        ("requests.csv", edit_csv("first_token_s", "0"), "answered before it came; got r1"),
+        ("requests.csv", edit_csv("prompt_tokens", "7"), "lengths differ from those in requests"),
+        ("requests.csv", lambda text: text.split("\n")[0] + "\n", "requests.csv: no rows"),
+        ("requests.csv", lambda text: text.rsplit("\n", 2)[0], "not the requests of requests.csv"),
+        ("stream.jsonl", lambda text: "{}\n" + text, "stream.jsonl"),
+        ("timeseries.csv", edit_csv("kv_cache_pct", "120"), "timeseries.csv:3.kv_cache_pct"),
+        ("timeseries.csv", lambda text: text + "1,2\n", "wrong number of fields"),
+    ],
+)
+def test_a_spoilt_folder_is_one_line(
+    folder: Path, tmp_path: Path, name: str, edit: Callable[[str], str], fault: str
+) -> None:
+    for path in folder.iterdir():
+        text = path.read_text()
+        (tmp_path / path.name).write_text(edit(text) if path.name == name else text)
+    with pytest.raises(InputError) as error:
+        ObservedRun.read(tmp_path)
+    assert fault in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_times_in_the_engine_may_be_unknown(folder: Path, tmp_path: Path) -> None:
+    for path in folder.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    with (folder / "requests.csv").open(newline="") as file:
+        rows = list(csv.reader(file))
+    kept = [row[:4] + row[6:] for row in rows]
+    write(tmp_path / "requests.csv", " ".join(kept[0]), kept[1:])
+    ahead_s = clock_ahead(ObservedRun.read(tmp_path))
+    assert ahead_s == pytest.approx(LOGGER_AHEAD_S, abs=0.02)
+
+
+def test_a_pool_that_could_not_have_served_the_run_is_named(tmp_path: Path, folder: Path) -> None:
+    for path in folder.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    (tmp_path / "meta.json").write_text(json.dumps(META | {"num_gpu_blocks": 12}))
+    with pytest.raises(InputError, match=r"request r\d+: more KV blocks than the pool has"):
+        compare_run(tmp_path, calibration())
+
+
+def test_a_share_that_leaves_nothing_is_refused(folder: Path) -> None:
+    for share in (0.0, 1.0):
+        with pytest.raises(InputError, match=r"--fit-overhead: the part to fit on .* got"):
+            compare_run(folder, calibration(), share)
+
+
+def test_the_command(folder: Path, tmp_path: Path) -> None:
+    file = tmp_path / "own.json"
+    write_calibration(file, calibration())
+    arguments = ["validate", "run", str(folder), "--step-time", str(file)]
+    told = CliRunner().invoke(app, [*arguments, "--fit-overhead", "0.4", "--json"])
+    assert told.exit_code == 0
+    summary = json.loads(told.stdout)
+    assert set(summary["errors"]) == {"ttft_s", "tpot_s", "e2e_s", "makespan_s"}
+    assert set(summary["errors"]["ttft_s"]) == {"mean", "p50", "p90", "p99"}
+    assert abs(summary["overhead_s"]) < 1e-5
+    shown = CliRunner().invoke(
+        app, [*arguments, "--fit-overhead", "0.4", "--out", str(tmp_path / "out")]
+    )
+    assert shown.exit_code == 0
+    assert "Simulated against recorded" in shown.stdout
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
+        "comparison.json",
+        "report.html",
+    ]
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "nothing fitted on the run" in page
+    assert "https://" not in page.split("<script>")[0]  # opens offline
+    assert len(json.loads((tmp_path / "out" / "comparison.json").read_text())) == 2
+
+
+# --- the real run ------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def real() -> Path:
+    root = os.environ.get("KVSIM_REAL_RUNS_DIR")
+    if root is None:
+        pytest.skip("KVSIM_REAL_RUNS_DIR names no folder of recorded runs")
+    path = Path(root) / "rtx4090_llama-3.1-8b"
+    if not path.is_dir():
+        pytest.skip(f"no {path.name} in KVSIM_REAL_RUNS_DIR")
+    return path
+
+
+def test_the_rtx_4090_run_with_nothing_fitted(real: Path) -> None:
+    errors = compare_run(real, find_calibration("rtx4090-llama-3.1-8b", "")).summary()["errors"]
+    for name in ("ttft_s", "tpot_s", "e2e_s"):
+        assert abs(errors[name]["mean"]) < 0.03, name
+    assert abs(errors["makespan_s"]) < 0.02
+
+
+def test_the_rtx_4090_run_with_one_constant(real: Path) -> None:
+    summary = compare_run(real, find_calibration("rtx4090-llama-3.1-8b", ""), 0.33).summary()
+    for name in ("ttft_s", "tpot_s", "e2e_s"):
+        errors = summary["errors"][name]
+        assert abs(errors["mean"]) < 0.01, name
+        assert max(abs(errors[q]) for q in ("p50", "p90", "p99")) < 0.025, name
+    assert abs(summary["errors"]["makespan_s"]) < 0.01
+    curves = summary["curves"]
+    assert curves["running_mae"] < 1.5
+    assert curves["waiting_mae"] < 2.0
+    for phase in ("filling", "draining"):
+        assert curves["phases"][phase]["kv_cache_usage_mae"] < 0.03, phase
+    usage = curves["phases"]["saturated"]["kv_cache_usage_mean"]
+    assert abs(usage["simulated"] - usage["recorded"]) < 0.01
+
+
+def test_the_shipped_fit_is_that_of_the_published_samples(real: Path) -> None:
+    from kvsim.step_time.calibrated.samples import read_samples
+
+    shipped = find_calibration("rtx4090-llama-3.1-8b", "")
+    samples = read_samples(real / "samples.csv")
+    assert shipped.samples.sha256 == samples.sha256
+    again = fit(samples.samples(), resamples=2)
+    assert again.label == shipped.fit.label
+    for kind, errors in again.held_out.items():
+        assert errors.mape == pytest.approx(shipped.fit.held_out[kind].mape, rel=1e-3)
+    for tokens in (1, 128, 129, 2048):
+        assert again.formula.token_cost.ps(tokens) == pytest.approx(
+            shipped.fit.formula.token_cost.ps(tokens), rel=1e-5
+        )
