@@ -6,6 +6,7 @@ Nothing here knows of time: the allocator counts decode steps, the engine knows 
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from kvsim.layout import KVLayout
@@ -52,10 +53,30 @@ class Refusal(NamedTuple):
         return f"{self.reason}: {self.value:,} {self.unit}, limit {self.limit:,}; {self.remedy}"
 
 
+WASTE = ("external", "transient", "rounding", "overprovisioned", "reserved")
+
+
+class Removal(NamedTuple):
+    """One or more classes of waste, and the allocator without them; None: only one without any
+    waste at all lacks them.
+    """
+
+    classes: tuple[str, ...]
+    options: "AllocatorOptions | None"
+
+
 class AllocatorOptions(Options):
     """Options of one allocator kind; its fields are the keys beside `kind` in `[[allocator]]`."""
 
     label: str | None = None
+
+    def removals(self) -> Iterator[Removal]:
+        """The same allocator with one class of WASTE after another removed, outermost first; each
+        step keeps what those before it removed, and no class comes twice.
+
+        A kind that does not say how goes to the ideal in one step.
+        """
+        yield Removal(WASTE, None)
 
     def build(self, memory: MemorySpec) -> "Allocator":
         """A fresh allocator on an empty pool; InputError if the options do not fit the pool."""

@@ -12,23 +12,21 @@ outermost class inwards, because each is only there on top of the next:
     overprovisioned  no slot is asked for that will never be written
     reserved         no slot is asked for before it is written
 
+How an allocator is run without a class is its own answer (`AllocatorOptions.removals`).
+
 A class that costs nothing here may still be large: memory that nobody waits for is not lost, and
 concurrency does not raise throughput once steps are bound by computation. GPUs are counted as how
 many more of them the stream's output takes than it would have to.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from kvsim.memory.allocator import AllocatorOptions
-from kvsim.memory.contiguous.doubling import Doubling
-from kvsim.memory.contiguous.max_buffer import MaxBuffer
 from kvsim.memory.paged.options import Paged
 from kvsim.simulation import Simulation
-from kvsim.whatif.compacting import Compacting
 
-ALL = ("external", "transient", "rounding", "overprovisioned", "reserved")
 Progress = Callable[[str, str], None]
 
 
@@ -97,7 +95,7 @@ def _attribute(
     before = actual = _outcome(run.summary)
     wasted = run.summary["memory"]["time_mean"]
     costs = []
-    for classes, without in _removals(options):
+    for classes, without in options.removals():
         if without is not None and not any(wasted[name] for name in classes):
             continue  # there is nothing of it to remove
         progress(label, f"without {', '.join(classes)}")
@@ -110,35 +108,6 @@ def _attribute(
 
 
 IDEAL = Paged(block_size=1, enable_prefix_caching=False, watermark=0.0)
-
-
-def _removals(
-    options: AllocatorOptions,
-) -> Iterator[tuple[tuple[str, ...], AllocatorOptions | None]]:
-    """(classes, the allocator without them and all before); None: the ideal.
-
-    An allocator that is not known here goes to the ideal in one step.
-    """
-    if isinstance(options, Paged):
-        yield ("overprovisioned", "reserved"), options.model_copy(update={"block_size": 1})
-        return
-    if isinstance(options, MaxBuffer | Doubling):
-        rounded = Compacting(rounded_as=options.placement)
-        options = options.model_copy(update={"placement": rounded})
-        yield ("external",), options
-        if isinstance(options, Doubling):
-            update = {"extend_in_place": True, "allocation_latency_us": 0.0}
-            options = options.model_copy(update=update)
-            yield ("transient",), options
-        options = options.model_copy(update={"placement": Compacting()})
-        yield ("rounding",), options
-        if isinstance(options, MaxBuffer):
-            yield ("overprovisioned",), options.model_copy(update={"reserve": "exact"})
-            yield ("reserved",), None
-        else:
-            yield ("overprovisioned", "reserved"), None
-        return
-    yield ALL, None
 
 
 def _outcome(summary: dict[str, Any]) -> Outcome:

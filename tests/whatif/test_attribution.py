@@ -12,12 +12,12 @@ from kvsim.cli import app
 from kvsim.layout import KVGroup, KVLayout
 from kvsim.memory.allocator import MemorySpec
 from kvsim.memory.arena.buddy import Buddy
+from kvsim.memory.arena.compacting import Compacting
 from kvsim.memory.arena.placement import PlacementOptions
 from kvsim.request import Request
 from kvsim.scenario import Scenario
 from kvsim.simulation import Simulation
 from kvsim.whatif.attribution import Attribution, attribute
-from kvsim.whatif.compacting import Compacting
 
 MS = 10**9
 SPEC = MemorySpec(100 * 16, KVLayout((KVGroup("full", 1, 1),)), 512, 10**12)

@@ -9,11 +9,13 @@ buffer at least and it ends.
 """
 
 from bisect import bisect_left
+from collections.abc import Iterator
 
 from pydantic import Field
 
-from kvsim.memory.allocator import AllocatorOptions, MemorySpec, Refusal
+from kvsim.memory.allocator import AllocatorOptions, MemorySpec, Refusal, Removal
 from kvsim.memory.arena.choice import PlacementChoice
+from kvsim.memory.arena.compacting import Compacting
 from kvsim.memory.contiguous.growing import Growing
 from kvsim.plumbing.units import PS_PER_US
 from kvsim.request import Request
@@ -36,6 +38,17 @@ class Doubling(AllocatorOptions):
 
     def build(self, memory: MemorySpec) -> "DoublingAllocator":
         return DoublingAllocator(self, memory)
+
+    def removals(self) -> Iterator[Removal]:
+        rounded = Compacting(rounded_as=self.placement)
+        movable = self.model_copy(update={"placement": rounded})
+        yield Removal(("external",), movable)
+        stretching = movable.model_copy(
+            update={"extend_in_place": True, "allocation_latency_us": 0.0}
+        )
+        yield Removal(("transient",), stretching)
+        yield Removal(("rounding",), stretching.model_copy(update={"placement": Compacting()}))
+        yield Removal(("overprovisioned", "reserved"), None)
 
 
 class DoublingAllocator(Growing):

@@ -6,12 +6,14 @@ min(prompt + estimate, max_model_len) slots, the estimate of the output being th
 ("declared-max") or the model's maximum ("model-max").
 """
 
+from collections.abc import Iterator
 from typing import Literal
 
 from pydantic import Field
 
-from kvsim.memory.allocator import AllocatorOptions, MemorySpec, Refusal
+from kvsim.memory.allocator import AllocatorOptions, MemorySpec, Refusal, Removal
 from kvsim.memory.arena.choice import PlacementChoice
+from kvsim.memory.arena.compacting import Compacting
 from kvsim.memory.contiguous.buffers import Buffer, Contiguous
 from kvsim.plumbing.errors import InvariantError
 from kvsim.request import Request
@@ -28,6 +30,14 @@ class MaxBuffer(AllocatorOptions):
 
     def build(self, memory: MemorySpec) -> "MaxBufferAllocator":
         return MaxBufferAllocator(self, memory)
+
+    def removals(self) -> Iterator[Removal]:
+        rounded = Compacting(rounded_as=self.placement)
+        yield Removal(("external",), self.model_copy(update={"placement": rounded}))
+        compact = self.model_copy(update={"placement": Compacting()})
+        yield Removal(("rounding",), compact)
+        yield Removal(("overprovisioned",), compact.model_copy(update={"reserve": "exact"}))
+        yield Removal(("reserved",), None)
 
 
 class MaxBufferAllocator(Contiguous):

@@ -4,11 +4,12 @@ paged.py is the common case; what differs from it has a file of its own: another
 several groups of layers (hybrid), forked samples (sharing), a tier in host memory (host_tier).
 """
 
+from collections.abc import Iterator
 from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from kvsim.memory.allocator import AllocatorOptions, MemorySpec
+from kvsim.memory.allocator import AllocatorOptions, MemorySpec, Removal
 from kvsim.memory.paged.allocator import PagedAllocator
 from kvsim.memory.paged.groups.allocator import HybridAllocator
 from kvsim.memory.paged.groups.grouping import is_uniform
@@ -64,6 +65,9 @@ class Paged(AllocatorOptions):
         if self.sharing == "copy-on-write":
             return CopyOnWriteAllocator(self, memory)
         return PagedAllocator(self, memory)
+
+    def removals(self) -> Iterator[Removal]:
+        yield Removal(("overprovisioned", "reserved"), self.model_copy(update={"block_size": 1}))
 
     def _refuse_several_groups(self) -> None:
         """InputError for what block tables in several groups of layers do not have."""
