@@ -178,7 +178,7 @@ class Simulation:
             "outside_domain_steps": recorder.outside_steps,
             "wall_s": time.perf_counter() - began,
         }
-        return Run(label, kind, summary, recorder)
+        return Run.recorded(label, kind, summary, recorder)
 
     def _host_link(self) -> Link:
         latency_us = self.scenario.scheduler.swap_latency_us or 0.0

@@ -35,6 +35,7 @@ def room(path: Path) -> str:
 
 
 FILES = sorted(PACKAGE.rglob("*.py"))
+FIGURES = sorted((PACKAGE / "report" / "figures").glob("*.py"))
 
 
 def users_of(library: str) -> set[str]:
@@ -83,6 +84,7 @@ def test_siblings_never_import_each_other() -> None:
         "memory/contiguous": {"max_buffer", "doubling", "concatenation"},
         "memory/arena": {"first_fit", "best_fit", "next_fit", "buddy", "fixed_slots"},
         "step_time": {"linear", "roofline", "calibrated/form"},
+        "report/figures": {path.stem for path in FIGURES if path.stem != "__init__"},
     }
     for folder, members in families.items():
         for member in members:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 
 from kvsim.plumbing.options import Options
-from kvsim.results.store import ResultLike
+from kvsim.results.result import Result
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -31,7 +31,7 @@ class Figure(Options):
     lines: ClassVar[bool] = False
 
     @abstractmethod
-    def draw(self, result: ResultLike) -> "go.Figure | None":
+    def draw(self, result: Result) -> "go.Figure | None":
         """The figure, or None where there is nothing to draw. Mutates nothing."""
         raise NotImplementedError(type(self).__name__)  # every subclass overrides this
 

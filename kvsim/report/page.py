@@ -12,7 +12,7 @@ from kvsim.report.figures import FIGURES
 from kvsim.report.measures import MEASURES, best, shown
 from kvsim.report.numbers import count, listed, size
 from kvsim.report.words import paragraphs
-from kvsim.results.store import ResultLike
+from kvsim.results.result import Result
 
 _TITLE_LABELS = 4
 
@@ -30,7 +30,7 @@ class _Drawn(NamedTuple):
     data: str | None
 
 
-def make_page(result: ResultLike) -> str:
+def make_page(result: Result) -> str:
     """The whole report as HTML (about 5 MB, nearly all of it plotly.js). Loads nothing."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
     from plotly.offline import get_plotlyjs
@@ -61,7 +61,7 @@ def make_page(result: ResultLike) -> str:
     )
 
 
-def _figures(result: ResultLike) -> dict[str, _Drawn]:
+def _figures(result: Result) -> dict[str, _Drawn]:
     drawn = {}
     for name in FIGURES:
         figure = FIGURES.get(name)()
@@ -88,7 +88,7 @@ def _table(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
-def _facts(result: ResultLike) -> list[tuple[str, str]]:
+def _facts(result: Result) -> list[tuple[str, str]]:
     """What was run, for the line under the title."""
     scenario = result.scenario
     memory = result.runs[0].summary["memory"]

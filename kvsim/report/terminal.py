@@ -7,7 +7,7 @@ from kvsim.report.classes import LOOKS
 from kvsim.report.measures import Measure, Summary, best, shown
 from kvsim.report.numbers import percent
 from kvsim.report.words import paragraphs
-from kvsim.results.store import ResultLike
+from kvsim.results.result import Result
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -20,7 +20,7 @@ _WORK = (
 _WAITS = ("ttft_p50", "ttft_p99", "tpot_p50", "tpot_p99", "e2e_p50", "e2e_p99")
 
 
-def print_result(result: ResultLike, console: "Console") -> None:
+def print_result(result: Result, console: "Console") -> None:
     """Print the work done, the waits, where the memory went, and what it means."""
     runs = [run.summary for run in result.runs]
     for table in (_measures(_WORK, runs), _measures(_WAITS, runs), _memory(runs)):

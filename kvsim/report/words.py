@@ -9,7 +9,7 @@ from typing import Any
 
 from kvsim.report import numbers
 from kvsim.report.measures import Summary, hit_fraction
-from kvsim.results.store import ResultLike
+from kvsim.results.result import Result
 
 _NOTABLE = 0.05
 
@@ -25,7 +25,7 @@ _WASTE = {
 }
 
 
-def paragraphs(result: ResultLike) -> list[str]:
+def paragraphs(result: Result) -> list[str]:
     """One to four paragraphs for a reader who has not seen a single number yet."""
     runs: Sequence[Summary] = [run.summary for run in result.runs]
     parts = [

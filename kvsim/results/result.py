@@ -1,104 +1,70 @@
-"""What a simulation returns: one run an allocator, as numbers and as tables."""
+"""A result: one run an allocator, in numbers and tables, simulated just now or read from disk."""
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, Self
 
-import numpy as np
-
-from kvsim.memory.ledger import CLASSES
-from kvsim.results.recorder import SERIES_COLUMNS, Recorder
+from kvsim.results.recorder import Recorder
+from kvsim.results.tables import memory_table, request_table
 from kvsim.version import VERSION
 
 if TYPE_CHECKING:
     import pandas as pd
 
+Table = Callable[[], "pd.DataFrame"]
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, eq=False)
 class Run:
-    """One allocator's run. summary: its entry of summary.json."""
+    """One allocator's run.
+
+    summary: its entry of summary.json. tables: by name, each made when it is first asked for.
+    recorder: what the engine wrote down, where the run was simulated in this process.
+    """
 
     label: str
     kind: str
     summary: dict[str, Any]
-    recorder: Recorder = field(repr=False)
+    tables: Mapping[str, Table] = field(repr=False)
+    recorder: Recorder | None = field(default=None, repr=False)
+
+    @classmethod
+    def recorded(cls, label: str, kind: str, summary: dict[str, Any], recorder: Recorder) -> Self:
+        """The run that `recorder` wrote down."""
+        tables = {
+            "requests": partial(request_table, recorder),
+            "memory": partial(memory_table, recorder),
+        }
+        return cls(label, kind, summary, tables, recorder)
 
     @cached_property
     def requests(self) -> "pd.DataFrame":
-        """One row a sequence (a request with n samples has n), refused requests included.
-
-        Times are ps from the stream's start, -1 where the moment never came.
-        """
-        import pandas as pd
-
-        rows: list[tuple[Any, ...]] = [
-            (
-                seq.id,
-                seq.request.session,
-                "finished",
-                None,
-                seq.arrival_ps,
-                seq.first_scheduled_ps,
-                seq.first_token_ps,
-                finish_ps,
-                seq.prompt_tokens,
-                seq.output_tokens,
-                seq.hit_tokens,
-                seq.num_preemptions,
-            )
-            for seq, finish_ps in zip(self.recorder.finished, self.recorder.finish_ps, strict=True)
-        ]
-        rows += [
-            (
-                request.id,
-                request.session,
-                "rejected",
-                reason,
-                arrival_ps,
-                -1,
-                -1,
-                -1,
-                request.prompt_tokens,
-                request.output_tokens,
-                0,
-                0,
-            )
-            for request, arrival_ps, reason in self.recorder.rejected
-        ]
-        frame = pd.DataFrame(rows, columns=list(REQUEST_COLUMNS))
-        return frame.sort_values("arrival_ps", kind="stable", ignore_index=True)
+        """One row a sequence; see `kvsim.results.tables.request_table`."""
+        return self.tables["requests"]()
 
     @cached_property
     def memory(self) -> "pd.DataFrame":
-        """The ledger over time, one row a stretch of equal steps: the ten classes in bytes in its
-        first step (`CLASS_bytes`) and in its last (`CLASS_end_bytes`).
-        """
-        import pandas as pd
-
-        rows = np.frombuffer(self.recorder.series, dtype=np.int64)
-        return pd.DataFrame(rows.reshape(-1, len(SERIES_COLUMNS)), columns=list(SERIES_COLUMNS))
+        """The ledger over time; see `kvsim.results.tables.memory_table`."""
+        return self.tables["memory"]()
 
 
-REQUEST_COLUMNS = (
-    *("id", "session", "status", "reason"),
-    *("arrival_ps", "scheduled_ps", "first_token_ps", "finish_ps"),
-    *("prompt_tokens", "output_tokens", "cached_tokens", "preemptions"),
-)
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Result:
-    """All runs of a scenario; `scenario` is resolved: every default written out, provenance
-    included.
+    """All runs of a scenario.
+
+    scenario: resolved, every default written out, provenance included. version: of the kvsim that
+    simulated it.
     """
 
     scenario: dict[str, Any]
     runs: tuple[Run, ...]
+    version: str = VERSION
 
     def summary(self) -> dict[str, Any]:
         """The contents of summary.json."""
         return {
-            "kvsim": VERSION,
+            "kvsim": self.version,
             "scenario": self.scenario,
             "runs": [run.summary for run in self.runs],
         }
@@ -106,6 +72,3 @@ class Result:
     def __getitem__(self, label: str) -> Run:
         """The run with this label."""
         return next(run for run in self.runs if run.label == label)
-
-
-__all__ = ["CLASSES", "REQUEST_COLUMNS", "Result", "Run"]

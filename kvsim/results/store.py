@@ -14,14 +14,15 @@ import json
 import os
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from kvsim.plumbing.errors import InputError, InvariantError
 from kvsim.plumbing.toml import to_toml
 from kvsim.results.recorder import SERIES_COLUMNS
-from kvsim.results.result import REQUEST_COLUMNS
+from kvsim.results.result import Result, Run, Table
+from kvsim.results.tables import REQUEST_COLUMNS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,63 +36,7 @@ SCENARIO, SUMMARY, REQUESTS, MEMORY, REPORT = (
 )
 
 
-class RunLike(Protocol):
-    """One allocator's run: its entry of the summary and its two tables."""
-
-    @property
-    def label(self) -> str: ...
-    @property
-    def kind(self) -> str: ...
-    @property
-    def summary(self) -> dict[str, Any]: ...
-    @property
-    def requests(self) -> "pd.DataFrame": ...
-    @property
-    def memory(self) -> "pd.DataFrame": ...
-
-
-class ResultLike(Protocol):
-    """Runs of one scenario: what a simulation returns, and what `read` finds on disk."""
-
-    @property
-    def scenario(self) -> dict[str, Any]: ...
-    @property
-    def runs(self) -> Sequence[RunLike]: ...
-    def summary(self) -> dict[str, Any]:
-        """The contents of summary.json."""
-        ...
-
-
-@dataclass(frozen=True)
-class StoredRun:
-    """One run as read from disk; the fields are those of `RunLike`."""
-
-    label: str
-    kind: str
-    summary: dict[str, Any]
-    requests: "pd.DataFrame"
-    memory: "pd.DataFrame"
-
-
-@dataclass(frozen=True)
-class StoredResult:
-    """A result as read from disk; the fields are those of `ResultLike`."""
-
-    contents: dict[str, Any]
-    runs: tuple[StoredRun, ...]
-
-    @property
-    def scenario(self) -> dict[str, Any]:
-        """The resolved scenario."""
-        scenario: dict[str, Any] = self.contents["scenario"]
-        return scenario
-
-    def summary(self) -> dict[str, Any]:
-        """The contents of summary.json."""
-        return self.contents
-
-
-def write(folder: Path, result: ResultLike, report_html: str) -> None:
+def write(folder: Path, result: Result, report_html: str) -> None:
     """Write `result` and its page into `folder`, made if it does not exist.
 
     Replaces files of its own five names only, and only after all five were written beside them.
@@ -149,18 +94,19 @@ def write_text(path: Path, text: str) -> None:
     replace_files(path.parent, {path.name: _text(text)})
 
 
-def read(folder: Path) -> StoredResult:
+def read(folder: Path) -> Result:
     """The result stored in `folder`; raises InputError where it is not one, or a damaged one."""
     contents = read_summary(folder)
     labels = [run["label"] for run in contents["runs"]]
     requests = _split(folder / REQUESTS, labels, REQUEST_COLUMNS)
     memory = _split(folder / MEMORY, labels, SERIES_COLUMNS)
-    return StoredResult(
-        contents,
+    return Result(
+        contents["scenario"],
         tuple(
-            StoredRun(label, run["allocator"], run, requests[label], memory[label])
-            for label, run in zip(labels, contents["runs"], strict=True)
+            Run(run["label"], run["allocator"], run, {"requests": rows, "memory": series})
+            for run, rows, series in zip(contents["runs"], requests, memory, strict=True)
         ),
+        contents["kvsim"],
     )
 
 
@@ -213,8 +159,9 @@ def _table(frames: dict[str, "pd.DataFrame"]) -> Callable[[Path], object]:
     return lambda path: pq.write_table(merged, path, compression="zstd")
 
 
-def _split(path: Path, labels: Iterable[str], columns: Sequence[str]) -> dict[str, "pd.DataFrame"]:
+def _split(path: Path, labels: Iterable[str], columns: Sequence[str]) -> list[Table]:
     """The rows of each run, in order, without the column `run`."""
+    import pandas as pd
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -227,8 +174,9 @@ def _split(path: Path, labels: Iterable[str], columns: Sequence[str]) -> dict[st
     missing = sorted({"run", *columns} - set(rows.column_names))
     if missing:
         raise InputError("columns are missing", where=str(path), value=", ".join(missing))
-    frame = rows.to_pandas()
-    return {
-        label: frame.loc[frame["run"] == label].drop(columns="run").reset_index(drop=True)
-        for label in labels
-    }
+    frame: pd.DataFrame = rows.to_pandas()
+
+    def of_run(label: str) -> pd.DataFrame:
+        return frame.loc[frame["run"] == label].drop(columns="run").reset_index(drop=True)
+
+    return [partial(of_run, label) for label in labels]

@@ -9,7 +9,7 @@ import pytest
 
 from kvsim.memory.ledger import CLASSES
 from kvsim.report import latency
-from kvsim.results.store import StoredResult, StoredRun
+from kvsim.results.result import Result, Run
 
 BYTES_PER_TOKEN = 512 * 1024
 CAPACITY_TOKENS = 65536
@@ -49,7 +49,7 @@ def make_run(
     capacity_tokens: int = CAPACITY_TOKENS,
     seed: int = 0,
     max_steps: int | None = None,
-) -> StoredRun:
+) -> Run:
     """One run of `requests` random requests; cut off after `max_steps` rows of the series."""
     rng = np.random.Generator(np.random.PCG64(seed))
     arrivals = np.cumsum(rng.exponential(6e10, requests)).astype(np.int64)
@@ -124,9 +124,9 @@ def make_run(
         ],
     ).astype(np.int64)
     label = label or kind
-    return StoredRun(
-        label, kind, _summary(kind, label, table, memory, capacity_tokens), table, memory
-    )
+    summary = _summary(kind, label, table, memory, capacity_tokens)
+    tables = {"requests": lambda: table, "memory": lambda: memory}
+    return Run(label, kind, summary, tables)
 
 
 def _stats(values: np.ndarray) -> dict[str, float | None]:
@@ -184,7 +184,7 @@ def _summary(
     }
 
 
-def make_result(*runs: StoredRun) -> StoredResult:
+def make_result(*runs: Run) -> Result:
     """A result of these runs, its scenario included."""
     scenario = {
         "seed": 0,
@@ -197,15 +197,10 @@ def make_result(*runs: StoredRun) -> StoredResult:
         "workload": {"kind": "synthetic", "num_requests": 120},
         "provenance": {"notes": ["clipped 2 of 120 prompts to 900 tokens"]},
     }
-    contents = {
-        "kvsim": "0.1.0",
-        "scenario": scenario,
-        "runs": [run.summary for run in runs],
-    }
-    return StoredResult(contents, runs)
+    return Result(scenario, runs, "0.1.0")
 
 
-def _odd() -> dict[str, StoredResult]:
+def _odd() -> dict[str, Result]:
     """Results at the edge of what can happen."""
     cut = make_run("paged", max_steps=3)
     return {
@@ -227,18 +222,18 @@ ODD_RESULTS = _odd()
 
 
 @pytest.fixture(params=ODD_RESULTS, scope="session")
-def odd_result(request: pytest.FixtureRequest) -> StoredResult:
+def odd_result(request: pytest.FixtureRequest) -> Result:
     """Each of the results at the edge, in turn."""
     return ODD_RESULTS[request.param]
 
 
 @pytest.fixture(scope="session")
-def result() -> StoredResult:
+def result() -> Result:
     """Three allocators over the same 120 requests."""
     return ODD_RESULTS["three allocators"]
 
 
 @pytest.fixture(scope="session")
-def hostile() -> StoredResult:
+def hostile() -> Result:
     """A run whose label would like to be HTML."""
     return ODD_RESULTS["hostile label"]

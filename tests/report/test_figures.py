@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from kvsim.memory.ledger import CLASSES
 from kvsim.report import latency
 from kvsim.report.classes import LOOKS
-from kvsim.report.ecdf import thinned
 from kvsim.report.figures import FIGURES
+from kvsim.report.waits import thinned
 
 
 def test_every_class_has_one_look():

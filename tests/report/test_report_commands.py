@@ -13,6 +13,7 @@ from kvsim.plumbing.errors import InputError
 from kvsim.report.differences import differences
 from kvsim.report.terminal import print_result
 from kvsim.results import store
+from kvsim.results.result import Result
 
 APP = typer.Typer()
 APP.command("report")(report)
@@ -34,11 +35,11 @@ def printed(result, width):
 @pytest.fixture
 def folders(tmp_path, result):
     """The same result twice, the second with another seed and half the requests per second."""
-    changed = copy.deepcopy(result)
-    changed.contents["scenario"]["seed"] = 1
-    changed.contents["scenario"]["allocator"][2]["block_size"] = 32
-    for run in changed.contents["runs"]:
-        run["requests_per_s"] /= 2
+    changed = Result(copy.deepcopy(result.scenario), copy.deepcopy(result.runs), result.version)
+    changed.scenario["seed"] = 1
+    changed.scenario["allocator"][2]["block_size"] = 32
+    for run in changed.runs:
+        run.summary["requests_per_s"] /= 2
     paths = [tmp_path / "base", tmp_path / "other"]
     for path, each in zip(paths, (result, changed), strict=True):
         store.write(path, each, "<html>")

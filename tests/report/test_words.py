@@ -5,7 +5,7 @@ import pytest
 from kvsim.memory.ledger import CLASSES
 from kvsim.report.classes import LOOKS
 from kvsim.report.words import paragraphs
-from kvsim.results.store import StoredResult, StoredRun
+from kvsim.results.result import Result, Run
 
 STATS = {"mean": 1.0, "p50": 0.34, "p90": 1.0, "p95": 1.0, "p99": 1.0}
 
@@ -36,8 +36,7 @@ def run(label, running, makespan_s, shares, **other):
 
 
 def say(*runs):
-    stored = tuple(StoredRun(r["label"], r["allocator"], r, None, None) for r in runs)
-    return paragraphs(StoredResult({"scenario": {}, "runs": list(runs)}, stored))
+    return paragraphs(Result({}, tuple(Run(r["label"], r["allocator"], r, {}) for r in runs)))
 
 
 MAX = run(

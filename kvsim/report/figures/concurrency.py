@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, ClassVar
 from kvsim.report.classes import run_line
 from kvsim.report.figure import Figure, compact, heading, style, time_axis
 from kvsim.report.series import bucketed
-from kvsim.results.store import ResultLike
+from kvsim.results.result import Result
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -25,7 +25,7 @@ class Concurrency(Figure):
     nothing: ClassVar[str] = "No step ran, so no sequence did."
     lines: ClassVar[bool] = True
 
-    def draw(self, result: ResultLike) -> "go.Figure | None":
+    def draw(self, result: Result) -> "go.Figure | None":
         """Two panels, running above waiting, all runs in each."""
         from plotly.subplots import make_subplots
 

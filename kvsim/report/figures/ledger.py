@@ -6,7 +6,7 @@ from kvsim.memory.ledger import CLASSES
 from kvsim.report.classes import LOOKS, hatch
 from kvsim.report.figure import INK, Figure, compact, heading, style, time_axis
 from kvsim.report.series import bucketed
-from kvsim.results.store import ResultLike, RunLike
+from kvsim.results.result import Result, Run
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -27,7 +27,7 @@ class Ledger(Figure):
     )
     nothing: ClassVar[str] = "No step ran, so the pool never held anything."
 
-    def draw(self, result: ResultLike) -> "go.Figure | None":
+    def draw(self, result: Result) -> "go.Figure | None":
         """One panel a run on a common axis of time; per cent of the pool."""
         from plotly.subplots import make_subplots
 
@@ -57,7 +57,7 @@ class Ledger(Figure):
         return figure
 
 
-def _panel(figure: "go.Figure", run: RunLike, row: int, unit_s: float) -> None:
+def _panel(figure: "go.Figure", run: Run, row: int, unit_s: float) -> None:
     """Add one run's classes, and the line of the most that was held, to panel `row`."""
     capacity = run.summary["memory"]["capacity_bytes"]
     memory = run.memory.assign(

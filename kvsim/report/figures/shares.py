@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, ClassVar
 from kvsim.report.classes import LOOKS, hatch
 from kvsim.report.figure import Figure, heading, style
 from kvsim.report.numbers import percent, size
-from kvsim.results.store import ResultLike
+from kvsim.results.result import Result
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -24,7 +24,7 @@ class Shares(Figure):
     )
     nothing: ClassVar[str] = "No run took any time, so there is no average to draw."
 
-    def draw(self, result: ResultLike) -> "go.Figure | None":
+    def draw(self, result: Result) -> "go.Figure | None":
         """Horizontal bars, the first run on top; each bar's segments sum to 1."""
         import plotly.graph_objects as go
 

@@ -46,5 +46,5 @@ def latency_s(setting: Setting, system: str, rate_per_s: float) -> float:
     """Mean over requests of seconds from arrival to end, per output token."""
     requests = stream(setting.sharegpt, rate_per_s, DURATION_S, setting.first_stream)
     (run,) = kvsim.simulate({**EXPERIMENT, **SYSTEMS[system]}, requests).runs
-    done = zip(run.recorder.finished, run.recorder.finish_ps, strict=True)
-    return fmean((end - seq.arrival_ps) / seq.output_tokens for seq, end in done) / PS_PER_S
+    done = run.requests.loc[run.requests["status"] == "finished"]
+    return fmean((done["finish_ps"] - done["arrival_ps"]) / done["output_tokens"]) / PS_PER_S
