@@ -78,8 +78,8 @@ def observe(
 def _summary(observed: "Observed") -> dict[str, Any]:
     observation, meta = observed
     return {
-        **{name: meta[name] for name in ("kvsim", "model", "gpu", "clock")},
-        "allocator": meta["label"],
+        **meta.model_dump(include={"kvsim", "model", "gpu", "clock"}),
+        "allocator": meta.label,
         "requests": len(observation.recorder.finished),
         "refused": len(observation.recorder.rejected),
         "steps": len(observation.steps),

@@ -23,11 +23,6 @@ class BlockIds:
         return ids
 
 
-def runs_text(runs: TokenRuns) -> str:
-    """Runs of token ids as `START+LENGTH START+LENGTH ...`."""
-    return " ".join(f"{start}+{length}" for start, length in runs)
-
-
 def _blocks(runs: TokenRuns, size: int) -> Iterator[TokenRuns]:
     """The runs cut after every `size` tokens; runs that go on where one ends are one run."""
     block: list[tuple[int, int]] = []

@@ -11,74 +11,21 @@ import csv
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, Self, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar
 
-from pydantic import (
-    BeforeValidator,
-    Field,
-    NonNegativeFloat,
-    NonNegativeInt,
-    PositiveInt,
-    model_validator,
-)
-
-from kvsim.observed.meta import Meta, ObservedMeta, RunMeta, parse_meta
+from kvsim.observed.meta import RunMeta
+from kvsim.observed.own_meta import ObservedMeta
+from kvsim.observed.rows import ObservedRequest, Tick
 from kvsim.observed.steps import ObservedStep
+from kvsim.observed.vllm_meta import VllmMeta
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.options import Options
 from kvsim.plumbing.units import ps_from_seconds
-from kvsim.request import Request, TokenRuns
-from kvsim.workload.content import TokenIds, length_of, runs_of_blocks
+from kvsim.request import Request
+from kvsim.workload.content import TokenIds, runs_of_blocks
 from kvsim.workload.traces.reader import read_trace
 
 Row = TypeVar("Row", bound=Options)
-
-
-def _runs(text: object) -> object:
-    """`START+LENGTH ...` as pairs of numbers."""
-    if not isinstance(text, str):
-        return text
-    return tuple(tuple(map(int, run.split("+"))) for run in text.split())
-
-
-class ObservedRequest(Options):
-    """One row of requests.csv, in seconds from the first arrival.
-
-    queued_s: when the engine took it from its input queue (None: on arrival); scheduled_s: its
-    first admission, for the reader. max_tokens: the output length its client declared.
-    prompt_runs: the prompt's token ids, `START+LENGTH ...`, and output_start: the first one of its
-    output, where the recorder knew them; they go before the ids of blocks in stream.jsonl.
-    """
-
-    id: str
-    arrival_s: NonNegativeFloat
-    prompt_tokens: PositiveInt
-    output_tokens: PositiveInt
-    queued_s: NonNegativeFloat | None = None
-    scheduled_s: NonNegativeFloat | None = None
-    first_token_s: NonNegativeFloat
-    last_token_s: NonNegativeFloat
-    priority: int = 0
-    max_tokens: PositiveInt | None = None
-    prompt_runs: Annotated[TokenRuns | None, BeforeValidator(_runs)] = None
-    output_start: int | None = None
-
-    @model_validator(mode="after")
-    def _runs_are_the_prompt(self) -> Self:
-        if self.prompt_runs is not None and length_of(self.prompt_runs) != self.prompt_tokens:
-            raise ValueError("prompt_runs are not as long as prompt_tokens says")
-        return self
-
-
-class Tick(Options):
-    """One row of timeseries.csv: the last record of the engine in [t - tick_seconds, t)."""
-
-    t: NonNegativeFloat
-    prompt_throughput: NonNegativeFloat = 0.0
-    gen_throughput: NonNegativeFloat = 0.0
-    running: NonNegativeInt
-    waiting: NonNegativeInt
-    kv_cache_pct: Annotated[float, Field(ge=0, le=100)]
 
 
 class ObservedRun(NamedTuple):
@@ -88,7 +35,7 @@ class ObservedRun(NamedTuple):
     """
 
     name: str
-    meta: Meta | ObservedMeta
+    meta: RunMeta
     rows: tuple[ObservedRequest, ...]
     requests: tuple[Request, ...]
     ticks: tuple[Tick, ...]
@@ -99,7 +46,7 @@ class ObservedRun(NamedTuple):
         """Read the files; InputError names file, row and fault."""
         if not folder.is_dir():
             raise InputError("no such folder", where=str(folder))
-        meta = parse_meta(_json_object(folder / "meta.json"), str(folder / "meta.json"))
+        meta = _meta(folder / "meta.json")
         rows = tuple(_table(folder / "requests.csv", ObservedRequest))
         ticks = tuple(_table(folder / "timeseries.csv", Tick))
         _check_order(folder / "requests.csv", rows)
@@ -108,6 +55,12 @@ class ObservedRun(NamedTuple):
         if isinstance(meta, ObservedMeta):
             steps = tuple(_table(folder / "steps.csv", ObservedStep))
         return cls(folder.name, meta, rows, requests, ticks, steps)
+
+
+def _meta(path: Path) -> RunMeta:
+    """The settings: of a run of kvsim's own where the file names kvsim, else of vLLM's."""
+    table = _json_object(path)
+    return (ObservedMeta if "kvsim" in table else VllmMeta).parse(table, str(path))
 
 
 def _json_object(path: Path) -> dict[str, Any]:

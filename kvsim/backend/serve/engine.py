@@ -5,7 +5,6 @@ schedule -> run -> finish, one step after the other, with the very plans that a 
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 
 from kvsim.backend.serve.clock import RunClock
@@ -16,31 +15,16 @@ from kvsim.engine.intake import Intake
 from kvsim.engine.plan import Plan
 from kvsim.engine.record import EngineRecord
 from kvsim.engine.schedulers.scheduler import Scheduler
+from kvsim.observed.observation import Observation
 from kvsim.observed.steps import ObservedStep, ScheduledStep, schedule_step
 from kvsim.plumbing.errors import InvariantError
 from kvsim.plumbing.units import seconds_from_ps
 from kvsim.request import Request
 from kvsim.results.recorder import Recorder
 from kvsim.sequence import Sequence
-from kvsim.step import StepShape
 
 NS_PER_S = 10**9
 Left = Callable[[int, int], None]
-
-
-@dataclass(slots=True)
-class Observation:
-    """What a run left behind. Times in ps on the run's clock.
-
-    arrived: ids of the requests that were let in, in order of arrival. recorder: who finished and
-    who was refused. records: the engine's own log, one a step. shapes: of the steps.
-    """
-
-    recorder: Recorder
-    arrived: list[str] = field(default_factory=list)
-    steps: list[ObservedStep] = field(default_factory=list)
-    shapes: list[StepShape] = field(default_factory=list)
-    records: list[EngineRecord] = field(default_factory=list)
 
 
 class RealTimeEngine:

@@ -1,15 +1,16 @@
 """Run a scenario for real under one allocator, and describe what ran."""
 
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from kvsim.backend.measure.host import device_facts, software_facts
 from kvsim.backend.serve.clock import run_clock
-from kvsim.backend.serve.engine import Left, Observation, RealTimeEngine
+from kvsim.backend.serve.engine import Left, RealTimeEngine
 from kvsim.backend.serve.memory import StoreMemory
 from kvsim.backend.serve.setup import choose_allocator, make_ready
-from kvsim.memory import ALLOCATORS
 from kvsim.memory.allocator import AllocatorOptions
+from kvsim.observed.observation import Observation
+from kvsim.observed.own_meta import Circumstances, ObservedMeta, RefusedRequest
 from kvsim.scenario import Scenario
 from kvsim.simulation import BLOCK_SIZE, Simulation
 from kvsim.step_time.calibrated.identity import ModelIdentity
@@ -22,7 +23,7 @@ class Observed(NamedTuple):
     """A run and its meta.json."""
 
     observation: Observation
-    meta: dict[str, Any]
+    meta: ObservedMeta
 
 
 def observe(
@@ -51,51 +52,52 @@ def observe(
     )
     started = datetime.now(UTC)
     observation = engine.run(make_clock())
-    ran = {
-        "device": device,
-        "clock": make_clock.name,
-        "store": ready.store,
-        "attention": ready.runner.attention,
-        "started_at": started.isoformat(timespec="seconds"),
-        "finished_at": datetime.now(UTC).isoformat(timespec="seconds"),
-        "device_facts": before,
-        "load_after": device_facts(device).get("load"),
-        "software": software_facts(device),
-        "bytes_beside_the_store": memory.beside._asdict(),
-        "refused": [
-            {"id": request.id, "reason": reason}
+    ran = Circumstances(
+        clock=make_clock.name,
+        device=device,
+        store=ready.store,
+        attention=ready.runner.attention,
+        started_at=started.isoformat(timespec="seconds"),
+        finished_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        device_facts=before,
+        load_after=device_facts(device).get("load"),
+        software=software_facts(device),
+        bytes_beside_the_store=memory.beside._asdict(),
+        refused=tuple(
+            RefusedRequest(id=request.id, reason=str(reason))
             for request, _, reason in observation.recorder.rejected
-        ],
-    }
-    return Observed(observation, settings(simulation, options, label, str(before["name"])) | ran)
+        ),
+    )
+    return Observed(observation, describe(simulation, options, label, str(before["name"]), ran))
 
 
-def settings(
-    simulation: Simulation, options: AllocatorOptions, label: str, gpu: str
-) -> dict[str, Any]:
-    """What a replay needs, under the names of `kvsim.observed.meta.ObservedMeta`."""
+def describe(
+    simulation: Simulation,
+    options: AllocatorOptions,
+    label: str,
+    gpu: str,
+    ran: Circumstances,
+) -> ObservedMeta:
+    """The meta.json of a run of `simulation` under one allocator on the device called `gpu`."""
     scenario = simulation.scenario
-    allocator = {
-        "kind": ALLOCATORS.name_of(options),
-        **options.model_dump(mode="json", exclude_none=True),
-    }
     tables = scenario.model_dump(mode="json", exclude_none=True)
-    return {
-        "kvsim": VERSION,
-        "model": simulation.model.name,
-        "identity": ModelIdentity.of(simulation.model).model_dump(exclude_none=True),
-        "gpu": gpu,
-        "label": label,
-        "max_model_len": simulation.max_model_len,
-        "block_size": getattr(options, "block_size", BLOCK_SIZE),
-        "capacity_bytes": simulation.pool.capacity_bytes,
-        "kv_bytes_per_token": simulation.layout.bytes_per_token,
-        "copy_bytes_per_s": simulation.device.bandwidth_bytes_per_s,
-        "allocator": allocator,
-        "scheduler": tables["scheduler"],
-        "seed": scenario.seed,
-        "workload": tables.get("workload"),
-        "tick_seconds": TICK_SECONDS,
-        "clock_ahead_s": 0.0,
-        "source": "observed by kvsim observe",
-    }
+    return ObservedMeta(
+        kvsim=VERSION,
+        model=simulation.model.name,
+        identity=ModelIdentity.of(simulation.model),
+        gpu=gpu,
+        label=label,
+        max_model_len=simulation.max_model_len,
+        block_size=getattr(options, "block_size", BLOCK_SIZE),
+        capacity_bytes=simulation.pool.capacity_bytes,
+        kv_bytes_per_token=simulation.layout.bytes_per_token,
+        copy_bytes_per_s=simulation.device.bandwidth_bytes_per_s,
+        allocator=options,
+        scheduler=scenario.scheduler,
+        seed=scenario.seed,
+        workload=tables.get("workload"),
+        tick_seconds=TICK_SECONDS,
+        clock_ahead_s=0.0,
+        source="observed by kvsim observe",
+        **ran.model_dump(),
+    )

@@ -13,8 +13,9 @@ from typer.testing import CliRunner
 from kvsim.backend.serve.clock import CpuTimeClock, WallClock, run_clock
 from kvsim.backend.serve.run import observe
 from kvsim.cli import app
-from kvsim.observed.content import BlockIds, runs_text
+from kvsim.observed.content import BlockIds
 from kvsim.observed.folder import ObservedRun
+from kvsim.observed.rows import ObservedRequest
 from kvsim.observed.writing import write_observation
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.units import PS_PER_MS
@@ -130,7 +131,7 @@ def test_everybody_is_served_and_the_folder_tells_it(made, path):
         )
         assert request.prompt_runs == want.prompt_runs
         assert request.arrival_ps == pytest.approx(want.arrival_ps - wanted[0].arrival_ps, abs=1000)
-    assert run.meta.label == meta["label"] == label
+    assert run.meta.label == meta.label == label
     assert run.steps == tuple(observation.steps)
     assert len(read_samples(folder / "samples.jsonl").rows) == len(run.steps)
 
@@ -147,6 +148,16 @@ def test_clocks_go_forward(made):
     ticks = [tick.t for tick in run.ticks]
     assert ticks == sorted(set(ticks))
     assert run.ticks[-1].running == run.ticks[-1].waiting == 0
+
+
+def test_what_was_written_is_what_is_read(made):
+    _, folder, (observation, meta) = made
+    run = ObservedRun.read(folder)
+    assert run.meta == meta
+    assert run.rows == tuple(row for row, _ in observation.served())
+    assert run.ticks == tuple(observation.ticks(meta.tick_seconds))
+    assert run.steps == tuple(observation.steps)
+    assert read_samples(folder / "samples.jsonl").rows == tuple(observation.samples())
 
 
 def test_the_books_of_a_run(made):
@@ -218,9 +229,9 @@ def test_followers_come_after_those_they_follow(path, tmp_path):
 def test_who_can_never_run_is_refused_by_name(path, tmp_path):
     scenario = loaded(path, "paged", "memory.kv_cache_tokens=48")
     observation, meta = observe(scenario, "cpu", allocator="paged", clock="cpu")
-    assert meta["refused"]
-    assert {refused["id"] for refused in meta["refused"]}.isdisjoint(observation.arrived)
-    assert "more KV blocks than the pool has" in meta["refused"][0]["reason"]
+    assert meta.refused
+    assert {refused.id for refused in meta.refused}.isdisjoint(observation.arrived)
+    assert "more KV blocks than the pool has" in meta.refused[0].reason
     write_observation(tmp_path / "run", observation, meta)
     assert lock_step(ObservedRun.read(tmp_path / "run")).difference is None
 
@@ -315,5 +326,13 @@ def test_equal_ids_are_equal_prompts_up_to_there(prompts, block_size):
     assert ids.of(Request("private", 0, 9, 1)) is None
 
 
-def test_runs_as_text():
-    assert runs_text(((0, 6), (40, 2))) == "0+6 40+2"
+@given(runs)
+def test_runs_as_text(runs):
+    total = sum(length for _, length in runs)
+    row = ObservedRequest(
+        id="r", arrival_s=0, prompt_tokens=total, output_tokens=1, first_token_s=1,
+        last_token_s=1, prompt_runs=tuple(runs),
+    )  # fmt: skip
+    text = row.model_dump()["prompt_runs"]
+    assert text.split()[0] == f"{runs[0][0]}+{runs[0][1]}"
+    assert ObservedRequest.parse(row.model_dump(), "row") == row

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from kvsim.cli import app
 from kvsim.observed.folder import ObservedRun
-from kvsim.observed.meta import Meta
+from kvsim.observed.vllm_meta import VllmMeta
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.units import PS_PER_S, PS_PER_US
 from kvsim.step_time.calibrated.file import (
@@ -167,16 +167,16 @@ def test_settings_are_those_recorded() -> None:
     def meta(**fields: object) -> dict[str, object]:
         return META | fields
 
-    options = Meta.parse(meta(long_prefill_token_threshold=64), "meta").scheduler_options()
+    options = VllmMeta.parse(meta(long_prefill_token_threshold=64), "meta").scheduler_options()
     assert (options.max_num_seqs, options.long_prefill_token_threshold) == (16, 64)
     assert options.depth == 2
     assert options.scheduler_reserve_full_isl
-    old = Meta.parse(
+    old = VllmMeta.parse(
         meta(vllm_version="v0.11.2", async_scheduling=False), "meta"
     ).scheduler_options()
     assert (old.rules, old.depth) == ("vllm-0.11", 1)
     with pytest.raises(InputError, match="not a version; got nightly"):
-        Meta.parse(meta(vllm_version="nightly"), "meta").scheduler_options()
+        VllmMeta.parse(meta(vllm_version="nightly"), "meta").scheduler_options()
 
 
 def test_another_model_or_device_is_refused(folder: Path, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from kvsim.cli import app
 from kvsim.observed.folder import ObservedRun
-from kvsim.observed.meta import ObservedMeta
+from kvsim.observed.own_meta import Circumstances, ObservedMeta
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.units import PS_PER_S
 from kvsim.scenario import Scenario
@@ -34,7 +34,7 @@ torch = pytest.importorskip("torch", reason="what an observed run is made with")
 
 from kvsim.backend.serve.engine import RealTimeEngine  # noqa: E402
 from kvsim.backend.serve.memory import MemoryCount  # noqa: E402
-from kvsim.backend.serve.run import settings  # noqa: E402
+from kvsim.backend.serve.run import describe  # noqa: E402
 from kvsim.backend.serve.setup import choose_allocator  # noqa: E402
 from kvsim.observed.writing import write_observation  # noqa: E402
 
@@ -125,7 +125,8 @@ def record(folder: Path, label: str, calibration: CalibrationFile, slower: float
     scheduler = simulation.scenario.scheduler.build(allocator, simulation.max_model_len)
     backend = Backend(CalibratedTime(calibration), slower)
     engine = RealTimeEngine(simulation.stream.requests, scheduler, backend, backend, backend)
-    meta = settings(simulation, options, label, "A100-40GB") | {"clock": backend.name}
+    ran = Circumstances(clock=backend.name)
+    meta = describe(simulation, options, label, "A100-40GB", ran)
     write_observation(folder, engine.run(backend), meta)
     return folder
 

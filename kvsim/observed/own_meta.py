@@ -1,0 +1,92 @@
+"""meta.json of a run that kvsim observed on its own torch backend."""
+
+from typing import Any
+
+from pydantic import Field, NonNegativeInt, PositiveInt
+
+from kvsim.engine.schedulers.scheduler import SchedulerOptions
+from kvsim.layout import KVGroup, KVLayout
+from kvsim.memory.allocator import AllocatorOptions, MemorySpec
+from kvsim.observed.meta import RunMeta
+from kvsim.plumbing.options import Options
+from kvsim.scenario import AnyAllocator, AnyScheduler
+from kvsim.step_time.calibrated.file import Facts
+from kvsim.step_time.calibrated.identity import ModelIdentity
+
+
+class RefusedRequest(Options):
+    """A request that could never run."""
+
+    id: str
+    reason: str
+
+
+class Circumstances(Options):
+    """How a run went, for the reader.
+
+    clock: what its times were read from. device: torch's name of it. store, attention: what kept
+    KV, and what read it. started_at, finished_at: in UTC. device_facts, load_after, software: of
+    the machine. bytes_beside_the_store: on the device, when the run began. refused: who was not
+    served.
+    """
+
+    clock: str
+    device: str = ""
+    store: str = ""
+    attention: str = ""
+    started_at: str = ""
+    finished_at: str = ""
+    device_facts: Facts = Field(default_factory=dict)
+    load_after: tuple[float, ...] | None = None
+    software: Facts = Field(default_factory=dict)
+    bytes_beside_the_store: dict[str, NonNegativeInt] = Field(default_factory=dict)
+    refused: tuple[RefusedRequest, ...] = ()
+
+
+class ObservedMeta(Circumstances, RunMeta):
+    """A run of kvsim's own scheduler and allocator on its torch backend (`kvsim observe`).
+
+    kvsim: its version. label: of the allocator. copy_bytes_per_s: what the simulated device
+    copies, bytes read and written. seed, workload: whose requests they were, for the reader.
+    """
+
+    kvsim: str
+    label: str
+    identity: ModelIdentity
+    allocator: AnyAllocator
+    scheduler: AnyScheduler
+    capacity_bytes: PositiveInt
+    kv_bytes_per_token: PositiveInt
+    copy_bytes_per_s: PositiveInt
+    seed: NonNegativeInt = 0
+    workload: dict[str, Any] | None = None
+
+    @property
+    def engine(self) -> str:
+        return f"kvsim {self.kvsim} on torch, {self.label}"
+
+    def facts(self) -> list[tuple[str, str]]:
+        tokens = self.capacity_bytes // self.kv_bytes_per_token
+        return [("engine", self.engine), ("pool", f"{tokens:,} tokens"), ("clock", self.clock)]
+
+    def told(self) -> dict[str, Any]:
+        return {"kvsim_version": self.kvsim, "allocator": self.label, "clock": self.clock}
+
+    def model_identity(self) -> ModelIdentity:
+        return self.identity
+
+    def scheduler_options(self) -> SchedulerOptions:
+        return self.scheduler
+
+    def allocator_options(self) -> AllocatorOptions:
+        return self.allocator
+
+    def memory_spec(self) -> MemorySpec:
+        return MemorySpec(
+            capacity_bytes=self.capacity_bytes,
+            layout=KVLayout((KVGroup("full", 1, self.kv_bytes_per_token),)),
+            max_model_len=self.max_model_len,
+            copy_bytes_per_s=self.copy_bytes_per_s,
+            hash_lag=self.scheduler.depth - 1,
+            semantics=self.scheduler.rules,
+        )
