@@ -63,6 +63,12 @@ def test_what_runs_and_records_knows_nothing_above_it(lower: str) -> None:
             )
 
 
+def test_an_observed_run_is_read_without_what_recorded_it() -> None:
+    for path in (PACKAGE / "observed").rglob("*.py"):
+        for name in imports(path):
+            assert not name.startswith(("kvsim.backend", "kvsim.validate", "kvsim.commands")), path
+
+
 @pytest.mark.parametrize(
     ("library", "rooms"),
     [

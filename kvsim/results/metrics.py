@@ -8,29 +8,29 @@ import numpy.typing as npt
 
 from kvsim.memory.ledger import CLASSES
 from kvsim.plumbing.units import PS_PER_S
+from kvsim.results import latency
 from kvsim.results.gaps import Gaps
+from kvsim.results.latency import QUANTILES
 from kvsim.results.recorder import Recorder
 
-QUANTILES = {"p50": 0.50, "p90": 0.90, "p95": 0.95, "p99": 0.99}
 Times = npt.NDArray[np.int64]
 
 
 def latencies(recorder: Recorder) -> dict[str, dict[str, float | None]]:
     """ttft_s, tpot_s, itl_s, e2e_s and queue_s of the finished sequences; None where undefined.
 
-    ttft: arrival to first token. tpot: the mean gap after it, of sequences with two tokens or
-    more. itl: all gaps. e2e: arrival to last token. queue: arrival to first admission.
+    itl: all gaps between tokens; the others as in `kvsim.results.latency`.
     """
     done = recorder.finished
     finish = np.frombuffer(recorder.finish_ps, dtype=np.int64)
     arrival = _column(done, lambda seq: seq.arrival_ps)
+    scheduled = _column(done, lambda seq: seq.first_scheduled_ps)
     first = _column(done, lambda seq: seq.first_token_ps)
     outputs = _column(done, lambda seq: seq.output_tokens)
-    several = outputs > 1
     gaps = Gaps(recorder.gaps, recorder.late_gaps)
     return {
-        "ttft_s": _spread((first - arrival) / PS_PER_S),
-        "tpot_s": _spread((finish - first)[several] / (outputs[several] - 1) / PS_PER_S),
+        "ttft_s": _spread(latency.ttft(arrival, first) / PS_PER_S),
+        "tpot_s": _spread(latency.tpot(first, finish, outputs) / PS_PER_S),
         "itl_s": {
             "mean": gaps.mean_ps() / PS_PER_S if gaps.num else None,
             **{
@@ -38,10 +38,8 @@ def latencies(recorder: Recorder) -> dict[str, dict[str, float | None]]:
                 for name, share in QUANTILES.items()
             },
         },
-        "e2e_s": _spread((finish - arrival) / PS_PER_S),
-        "queue_s": _spread(
-            (_column(done, lambda seq: seq.first_scheduled_ps) - arrival) / PS_PER_S
-        ),
+        "e2e_s": _spread(latency.e2e(arrival, finish) / PS_PER_S),
+        "queue_s": _spread(latency.queue(arrival, scheduled) / PS_PER_S),
     }
 
 
@@ -86,5 +84,4 @@ def _column(rows: list[Any], value: Callable[[Any], int]) -> Times:
 def _spread(values: npt.NDArray[np.float64]) -> dict[str, float | None]:
     if not len(values):
         return dict.fromkeys(("mean", *QUANTILES))
-    found = np.quantile(values, list(QUANTILES.values()))
-    return {"mean": float(values.mean()), **dict(zip(QUANTILES, map(float, found), strict=True))}
+    return {**latency.spread(values)}

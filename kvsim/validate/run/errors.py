@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-QUANTILES = {"p50": 0.50, "p90": 0.90, "p99": 0.99}
+QUANTILES = ("p50", "p90", "p99")
 Latencies = dict[str, dict[str, float]]
 
 
@@ -24,16 +24,20 @@ def request_times(
     which: list[int],
 ) -> "dict[str, Floats]":
     """ttft_s, tpot_s and e2e_s of each of the requests at the indices `which`, whose tokens came at
-    these times; tpot, the mean gap after the first token, of those with two tokens or more.
+    these times; tpot of those with two tokens or more.
     """
     import numpy as np
+
+    from kvsim.results import latency
 
     arrival = np.array([row.arrival_s for row in run.rows])[which]
     outputs = np.array([row.output_tokens for row in run.rows])[which]
     first, last = np.array(first_token_s)[which], np.array(last_token_s)[which]
-    several = outputs > 1
-    gaps = (last - first)[several] / (outputs[several] - 1)
-    return {"ttft_s": first - arrival, "tpot_s": gaps, "e2e_s": last - arrival}
+    return {
+        "ttft_s": latency.ttft(arrival, first),
+        "tpot_s": latency.tpot(first, last, outputs),
+        "e2e_s": latency.e2e(arrival, last),
+    }
 
 
 def latencies(
@@ -47,8 +51,10 @@ def latencies(
 
     makespan: from the first of these arrivals to the last of their tokens.
     """
+    from kvsim.results.latency import spread
+
     found = request_times(run, first_token_s, last_token_s, which)
-    table = {name: _spread(values) for name, values in found.items() if len(values)}
+    table = {name: spread(values, QUANTILES) for name, values in found.items() if len(values)}
     makespan_s = max(last_token_s[at] for at in which) - min(run.rows[at].arrival_s for at in which)
     table["makespan_s"] = {"mean": makespan_s}
     return table
@@ -84,10 +90,3 @@ def relative(simulated: Latencies, recorded: Latencies) -> dict[str, dict[str, f
     }
     errors["makespan_s"] = simulated["makespan_s"]["mean"] / recorded["makespan_s"]["mean"] - 1.0
     return errors
-
-
-def _spread(values: "Floats") -> dict[str, float]:
-    import numpy as np
-
-    found = np.quantile(values, list(QUANTILES.values())).tolist()
-    return {"mean": float(values.mean()), **dict(zip(QUANTILES, found, strict=True))}

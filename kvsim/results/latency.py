@@ -1,0 +1,48 @@
+"""The latencies of finished requests: one definition of each.
+
+Moments are arrays [n] in one unit (ps, or seconds from one origin); so are the latencies.
+
+    queue   arrival to the first step that took the request in
+    ttft    arrival to the first output token
+    tpot    the mean gap between tokens after the first, of requests with two tokens or more
+    e2e     arrival to the last output token
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+QUANTILES = {"p50": 0.50, "p90": 0.90, "p95": 0.95, "p99": 0.99}
+Moments = NDArray[Any]
+Floats = NDArray[np.float64]
+
+
+def queue(arrival: Moments, scheduled: Moments) -> Moments:
+    """From arrival to first admission."""
+    return scheduled - arrival
+
+
+def ttft(arrival: Moments, first_token: Moments) -> Moments:
+    """Time to first token."""
+    return first_token - arrival
+
+
+def tpot(first_token: Moments, last_token: Moments, output_tokens: NDArray[np.int64]) -> Floats:
+    """Time per output token after the first; [m], m of the requests having more than one."""
+    several = output_tokens > 1
+    gaps: Floats = (last_token - first_token)[several] / (output_tokens[several] - 1)
+    return gaps
+
+
+def e2e(arrival: Moments, last_token: Moments) -> Moments:
+    """End to end."""
+    return last_token - arrival
+
+
+def spread(values: Floats, quantiles: Iterable[str] = QUANTILES) -> dict[str, float]:
+    """The mean, and the quantiles of these names, of at least one value."""
+    names = list(quantiles)
+    found = np.quantile(values, [QUANTILES[name] for name in names]).tolist()
+    return {"mean": float(values.mean()), **dict(zip(names, found, strict=True))}
