@@ -3,7 +3,6 @@
 Every table of the TOML file is an Options class; `kind` chooses it where there are several.
 """
 
-import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Self
@@ -20,6 +19,7 @@ from kvsim.model import ModelOptions
 from kvsim.plumbing.choice import OneOf
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.options import Options
+from kvsim.plumbing.reading.toml_text import read_table, value_of
 from kvsim.plumbing.shipped import shipped_folder
 from kvsim.step_time import STEP_TIMES
 from kvsim.step_time.options import StepTimeOptions
@@ -73,11 +73,7 @@ class Scenario(Options):
         overrides: `a.b=value` each, the value as TOML would read it (else a string).
         """
         path = find_scenario(source)
-        try:
-            with path.open("rb") as file:
-                table = tomllib.load(file)
-        except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise InputError(f"not readable as TOML: {error}", where=str(path)) from None
+        table = read_table(path)
         for override in overrides:
             _override(table, override)
         return cls.from_table(table, path.parent)
@@ -143,10 +139,7 @@ def _override(table: dict[str, Any], override: str) -> None:
     parts = key.strip().split(".")
     if not equals or not all(parts):
         raise InputError("not of the form a.b=value", where="--set", value=override)
-    try:
-        value = tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        value = text.strip()
+    value = value_of(text)
     place: Any = table
     for depth, part in enumerate(parts):
         last = depth == len(parts) - 1

@@ -1,6 +1,5 @@
 """The built-in GPUs; the figures and their sources stand in `catalogue.toml` beside this file."""
 
-import tomllib
 from difflib import get_close_matches
 from functools import cache
 from importlib.resources import files
@@ -8,6 +7,7 @@ from typing import Any
 
 from kvsim.device.device import Device
 from kvsim.plumbing.errors import InputError
+from kvsim.plumbing.reading.toml_text import loads
 from kvsim.plumbing.units import GIB
 
 GIGA, TERA = 10**9, 10**12
@@ -16,7 +16,7 @@ GIGA, TERA = 10**9, 10**12
 @cache
 def _tables() -> dict[str, dict[str, Any]]:
     text = files("kvsim.device").joinpath("catalogue.toml").read_text(encoding="utf-8")
-    return tomllib.loads(text)
+    return loads(text)
 
 
 @cache

@@ -4,7 +4,6 @@
 published config.json that matter here.
 """
 
-import tomllib
 from dataclasses import replace
 from difflib import get_close_matches
 from functools import cache
@@ -13,12 +12,13 @@ from typing import Any
 
 from kvsim.model.model import Model
 from kvsim.plumbing.errors import InputError
+from kvsim.plumbing.reading.toml_text import loads
 
 
 @cache
 def _tables() -> dict[str, dict[str, Any]]:
     text = files("kvsim.model").joinpath("catalogue.toml").read_text(encoding="utf-8")
-    return tomllib.loads(text)
+    return loads(text)
 
 
 @cache

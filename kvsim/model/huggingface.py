@@ -4,7 +4,6 @@ Keys and defaults follow the configuration classes of Hugging Face transformers;
 file leaves out what its class defaults to, so the defaults that matter stand in DEFAULTS.
 """
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from kvsim.model.hf_keys import Keys
 from kvsim.model.hf_layers import decoder_layers, norm_params
 from kvsim.model.weights import DTYPE_BYTES, WeightFormat
 from kvsim.plumbing.errors import InputError
+from kvsim.plumbing.reading.json_text import read_object
 
 INNER_CONFIGS = ("text_config", "llm_config", "language_config", "thinker_config")
 # Architectures that would be misread as plain attention, and keys that give others away.
@@ -62,7 +62,7 @@ def fields_from_hf(config: Mapping[str, Any] | Path, name: str | None) -> dict[s
     """The constructor arguments of a Model; InputError names the file and the key at fault."""
     if isinstance(config, Path):
         path = config / "config.json" if config.is_dir() else config
-        where, content = str(path), _load(path)
+        where, content = str(path), read_object(path)
         called = name or str(content.get("_name_or_path") or path.resolve().parent.name)
     else:
         content = dict(config)
@@ -87,22 +87,6 @@ def fields_from_hf(config: Mapping[str, Any] | Path, name: str | None) -> dict[s
         "extra_params": _extra_params(keys, hidden),
         "source": where,
     }
-
-
-def _load(path: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(
-            f"cannot read the model's config: {error.strerror}",
-            where=str(path),
-            remedy="give the path of a Hugging Face config.json",
-        ) from None
-    except ValueError as error:
-        raise InputError(f"not JSON: {error}", where=str(path)) from None
-    if not isinstance(content, dict):
-        raise InputError("not a JSON object", where=str(path), value=type(content).__name__)
-    return content
 
 
 def _language_part(content: dict[str, Any], where: str) -> Keys:

@@ -7,11 +7,9 @@ timeseries.csv   the engine's own log: running, waiting and KV usage, tick by ti
 steps.csv        every step, where `kvsim observe` recorded the run
 """
 
-import csv
-import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple, Self, TypeVar
+from typing import NamedTuple, Self, TypeVar
 
 from kvsim.observed.meta import RunMeta
 from kvsim.observed.own_meta import ObservedMeta
@@ -20,6 +18,9 @@ from kvsim.observed.steps import ObservedStep
 from kvsim.observed.vllm_meta import VllmMeta
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.options import Options
+from kvsim.plumbing.reading.csv_rows import records
+from kvsim.plumbing.reading.files import read_text
+from kvsim.plumbing.reading.json_text import read_object
 from kvsim.plumbing.units import ps_from_seconds
 from kvsim.request import Request
 from kvsim.workload.content import TokenIds, runs_of_blocks
@@ -59,41 +60,17 @@ class ObservedRun(NamedTuple):
 
 def _meta(path: Path) -> RunMeta:
     """The settings: of a run of kvsim's own where the file names kvsim, else of vLLM's."""
-    table = _json_object(path)
+    table = {key: value for key, value in read_object(path).items() if value is not None}
     return (ObservedMeta if "kvsim" in table else VllmMeta).parse(table, str(path))
 
 
-def _json_object(path: Path) -> dict[str, Any]:
-    try:
-        table = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError("cannot read it", where=str(path), value=error.strerror) from None
-    except ValueError as error:
-        raise InputError("not a JSON file", where=str(path), value=error) from None
-    if not isinstance(table, dict):
-        raise InputError("not a JSON object", where=str(path))
-    return {key: value for key, value in table.items() if value is not None}
-
-
 def _table(path: Path, row_type: type[Row]) -> Iterator[Row]:
-    try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise InputError("cannot read it", where=str(path), value=error.strerror) from None
-    except UnicodeDecodeError as error:
-        raise InputError("not UTF-8 text", where=str(path), value=f"byte {error.start}") from None
-    reader = csv.DictReader(text.splitlines())
-    empty = True
-    for row in reader:
-        empty = False
-        where = f"{path}:{reader.line_num}"
-        if None in row or None in row.values():
-            raise InputError(
-                "wrong number of fields", where=where, limit=len(reader.fieldnames or ())
-            )
-        yield row_type.parse({key: value for key, value in row.items() if value != ""}, where)
-    if empty:
+    """The rows of a CSV file, at least one."""
+    text = read_text(path)
+    if len(text.lines) < 2:
         raise InputError("no rows", where=str(path))
+    for line, row in records(text):
+        yield row_type.parse(row, f"{path}:{line}")
 
 
 def _check_order(path: Path, rows: tuple[ObservedRequest, ...]) -> None:

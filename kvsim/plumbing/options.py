@@ -1,15 +1,22 @@
 """Options: the fields of a class are the keys of its TOML table.
 
 Every allocator, placement, scheduler, step-time form, arrival process and trace format derives
-from `Options`: frozen, typed, unknown keys refused, every fault one line that names the key.
+from `Options`: frozen, typed, unknown keys refused, every number within bounds, every fault one
+line that names the key.
 """
 
-from collections.abc import Mapping
-from typing import Any, Self
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any, Self, get_args
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic_core import ErrorDetails, PydanticCustomError
 
 from kvsim.plumbing.errors import InputError
+
+LARGEST_WHOLE = (1 << 63) - 1  # what TOML, the tables and numpy hold
+LARGEST, SMALLEST = 1e30, 1e-30  # of fractions: their products and quotients stay finite
+_FIRST = ("extra_forbidden", "missing")  # a typo explains the key that is missing beside it
 
 
 class Options(BaseModel):
@@ -17,24 +24,91 @@ class Options(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
+    @model_validator(mode="after")
+    def _numbers_within_bounds(self) -> Self:
+        for name, value in self.__dict__.items():
+            fault = _beyond(value)
+            if fault is not None:
+                limit, found = fault
+                raise PydanticCustomError(
+                    "number_out_of_bounds",
+                    "a number out of bounds",
+                    {"key": name, "limit": limit, "found": found},
+                )
+        return self
+
     @classmethod
     def parse(cls, table: Mapping[str, Any], where: str) -> Self:
         """Validate `table`, found at `where` (such as `scheduler`); raise InputError on a fault."""
         try:
             return cls.model_validate(dict(table))
         except ValidationError as error:
-            raise input_error(error, where, type(cls), list(cls.model_fields)) from None
+            raise input_error(error, where, cls) from None
 
 
-def input_error(
-    error: ValidationError, where: str, _owner: object = None, known: list[str] | None = None
-) -> InputError:
-    """The first fault of a pydantic error as one InputError line."""
-    fault = error.errors(include_url=False)[0]
+def input_error(error: ValidationError, where: str, owner: type[BaseModel]) -> InputError:
+    """The fault of a pydantic error that explains most, as one InputError line.
+
+    owner: the class that was validated, whose keys are named where one is unknown.
+    """
+    faults = error.errors(include_url=False)
+    ranked = (fault for kind in _FIRST for fault in faults if fault["type"] == kind)
+    fault = next(ranked, faults[0])
     key = ".".join([where, *(str(part) for part in fault["loc"])]).strip(".")
     if fault["type"] == "extra_forbidden":
-        names = ", ".join(sorted(known or []))
-        return InputError("unknown key", where=key, remedy=f"known keys: {names}")
+        return _unknown_key(key, _owner_of(fault, owner))
     if fault["type"] == "missing":
         return InputError("required key is missing", where=key)
+    if fault["type"] == "number_out_of_bounds":
+        told = fault["ctx"]
+        return InputError(
+            fault["msg"],
+            where=f"{key}.{told['key']}".strip("."),
+            value=told["found"],
+            limit=told["limit"],
+        )
     return InputError(fault["msg"].removeprefix("Value error, "), where=key, value=fault["input"])
+
+
+def _unknown_key(key: str, owner: type[BaseModel]) -> InputError:
+    known = sorted(owner.model_fields)
+    close = get_close_matches(key.rpartition(".")[2], known, n=1)
+    hint = f"did you mean {close[0]!r}? " if close else ""
+    names = f"known keys: {', '.join(known)}" if known else "this table takes no keys"
+    return InputError("unknown key", where=key, remedy=hint + names)
+
+
+def _owner_of(fault: ErrorDetails, owner: type[BaseModel]) -> type[BaseModel]:
+    """The class of the table that the key at fault stands in."""
+    for part in fault["loc"][:-1]:
+        if isinstance(part, str) and part in owner.model_fields:
+            inner = next(_tables(owner.model_fields[part].annotation), None)
+            owner = inner or owner
+    return owner
+
+
+def _tables(annotation: Any) -> Any:
+    """The option classes that an annotation names."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for argument in get_args(annotation):
+        yield from _tables(argument)
+
+
+def _beyond(value: object) -> tuple[str, str] | None:
+    """(limit, value) of the first number out of bounds in a value or in a list of them."""
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, int):
+        if -LARGEST_WHOLE <= value <= LARGEST_WHOLE:
+            return None
+        return f"{LARGEST_WHOLE:,}", f"a whole number of {value.bit_length()} bits"
+    if isinstance(value, float):
+        if value == 0 or SMALLEST <= abs(value) <= LARGEST:
+            return None
+        return (f"{LARGEST:g}" if abs(value) > 1 else f"{SMALLEST:g}"), f"{value:g}"
+    if isinstance(value, Mapping):
+        return next(filter(None, map(_beyond, value.values())), None)
+    if isinstance(value, Sequence) and not isinstance(value, str | bytes):
+        return next(filter(None, map(_beyond, value)), None)
+    return None

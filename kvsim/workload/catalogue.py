@@ -5,7 +5,6 @@ file already there is used without any network; one that is not is downloaded wh
 """
 
 import os
-import tomllib
 from functools import cache
 from hashlib import file_digest
 from importlib.resources import files
@@ -15,6 +14,7 @@ from pydantic import PositiveInt
 
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.options import Options
+from kvsim.plumbing.reading.toml_text import loads
 
 
 class Entry(Options):
@@ -54,7 +54,7 @@ def data_dir() -> Path:
 def entries() -> dict[str, Entry]:
     """The catalogue by name."""
     text = files("kvsim.workload").joinpath("catalogue.toml").read_text(encoding="utf-8")
-    table = tomllib.loads(text)
+    table = loads(text)
     return {name: Entry(name=name, **fields) for name, fields in table.items()}
 
 

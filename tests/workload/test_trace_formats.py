@@ -8,9 +8,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from kvsim.plumbing.reading.files import read_text
 from kvsim.plumbing.units import ceil_div
 from kvsim.workload.convert import convert, write_lines
-from kvsim.workload.text import read_text
 from kvsim.workload.traces import TRACE_FORMATS
 from kvsim.workload.traces.format import DELAYS, HASHES, SESSIONS, HashedFormat
 from kvsim.workload.traces.reader import detect, read_trace

@@ -126,7 +126,7 @@ def read_snapshot(path: str | Path) -> Snapshot:
     try:
         snapshot = Snapshot.model_validate(data)
     except ValidationError as error:
-        raise input_error(error, str(path)) from None
+        raise input_error(error, str(path), Snapshot) from None
     _check(snapshot, str(path))
     return snapshot
 

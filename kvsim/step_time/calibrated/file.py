@@ -11,6 +11,7 @@ from pydantic import Field
 
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.options import Options
+from kvsim.plumbing.reading.json_text import read_object
 from kvsim.plumbing.shipped import shipped_folder
 from kvsim.step_time.calibrated.fitted import Fit
 from kvsim.step_time.calibrated.identity import ModelIdentity, device_name
@@ -132,17 +133,7 @@ def write_calibration(path: Path, calibration: CalibrationFile) -> None:
 
 def read_calibration(path: Path) -> CalibrationFile:
     """Read and check a calibration file; InputError in one line if it is not one."""
-    try:
-        table = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(
-            "cannot read the calibration", where=str(path), value=error.strerror
-        ) from None
-    except ValueError as error:
-        raise InputError("not a JSON file", where=str(path), value=error) from None
-    if not isinstance(table, dict):
-        raise InputError("not a calibration file", where=str(path), value=table)
-    return CalibrationFile.parse(table, str(path))
+    return CalibrationFile.parse(read_object(path), str(path))
 
 
 def find_calibration(name: str, where: str, folder: Path | None = None) -> CalibrationFile:

@@ -6,10 +6,8 @@ one prefill chunk; a JSON line may have several: `"chunks": [[new, prior], ...]`
 prefill columns. `kind` may be left out; if there, it must agree with the counts.
 """
 
-import csv
 import hashlib
-import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, Self
 
@@ -17,6 +15,9 @@ from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.options import Options
+from kvsim.plumbing.reading.csv_rows import header_of, records
+from kvsim.plumbing.reading.files import Text, read_bytes, read_text, row_error
+from kvsim.plumbing.reading.json_text import parse_object
 from kvsim.step import Chunk, StepShape
 
 Kind = Literal["decode", "prefill", "mixed"]
@@ -106,48 +107,24 @@ class SampleSet(NamedTuple):
 
 def read_samples(path: Path) -> SampleSet:
     """Read a .csv, or a .jsonl file; InputError names the first bad row."""
-    try:
-        data = path.read_bytes()
-        text = data.decode("utf-8-sig")
-    except OSError as error:
-        raise InputError("cannot read the samples", where=str(path), value=error.strerror) from None
-    except UnicodeDecodeError as error:
-        raise InputError("not UTF-8 text", where=str(path), value=f"byte {error.start}") from None
-    tables = _json_lines(path, text) if path.suffix == ".jsonl" else _csv_rows(path, text)
-    rows = tuple(SampleRow.parse(table, where) for where, table in tables)
+    text = read_text(path)
+    tables = _json_lines(text, path) if ".jsonl" in path.suffixes else _csv_rows(text)
+    rows = tuple(SampleRow.parse(table, f"{path}:{line}") for line, table in tables)
     if not rows:
         raise InputError("no samples", where=str(path), remedy="one row a measured step")
-    return SampleSet(path.name, hashlib.sha256(data).hexdigest(), rows)
+    return SampleSet(path.name, hashlib.sha256(read_bytes(path)).hexdigest(), rows)
 
 
-def _csv_rows(path: Path, text: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    reader = csv.DictReader(text.splitlines())
+def _csv_rows(text: Text) -> Iterator[tuple[int, Mapping[str, Any]]]:
     known = [name for name in SampleRow.model_fields if name != "chunks"]
-    for column in reader.fieldnames or ():
+    for column in header_of(text.lines[0]):
         if column not in known:
-            raise InputError(
-                "unknown column",
-                where=f"{path}:1",
-                value=repr(column),
-                remedy=f"known columns: {', '.join(known)}",
-            )
-    for row in reader:
-        where = f"{path}:{reader.line_num}"
-        if None in row or None in row.values():
-            raise InputError(
-                "wrong number of fields", where=where, limit=len(reader.fieldnames or ())
-            )
-        yield where, {key: value for key, value in row.items() if value != ""}
+            remedy = f"known columns: {', '.join(known)}"
+            raise row_error(text.name, 1, "unknown column", repr(column), remedy=remedy)
+    return records(text)
 
 
-def _json_lines(path: Path, text: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    for number, line in enumerate(text.splitlines(), start=1):
-        if not line.strip():
-            continue
-        try:
-            row = json.loads(line)
-        except ValueError as error:
-            raise InputError("not JSON", where=f"{path}:{number}", value=error) from None
-        if not isinstance(row, dict):
-            raise InputError("not a JSON object", where=f"{path}:{number}", value=line)
-        yield f"{path}:{number}", row
+def _json_lines(text: Text, path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    for line, content in enumerate(text.lines, 1):
+        if content.strip():
+            yield line, parse_object(content, f"{path}:{line}")

@@ -4,8 +4,6 @@ The format is documented in docs/schedules.md; times are ticks of a virtual cloc
 microseconds (any unit would do, only equality matters).
 """
 
-import gzip
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
@@ -16,6 +14,7 @@ from pydantic import Field, model_validator
 from kvsim.layout import KVGroup, KVLayout
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.options import Options
+from kvsim.plumbing.reading.json_text import read_object
 from kvsim.plumbing.units import PS_PER_US
 from kvsim.request import Request, TokenRuns
 
@@ -141,7 +140,7 @@ class Case(Options):
 
 def read_case(path: Path) -> Case:
     """The case in a JSON file (`.gz` accepted); InputError names the key at fault."""
-    return Case.parse(_json(path), str(path))
+    return Case.parse(read_object(path), str(path))
 
 
 def read_expectation(path: Path) -> list[dict[str, Any]]:
@@ -149,7 +148,7 @@ def read_expectation(path: Path) -> list[dict[str, Any]]:
     for suffix in (".expected.json.gz", ".expected.json"):
         beside = path.with_name(path.name.removesuffix(".json") + suffix)
         if beside.exists():
-            steps = _json(beside).get("steps")
+            steps = read_object(beside).get("steps")
             if not isinstance(steps, list):
                 raise InputError("no list of rows under 'steps'", where=str(beside))
             return steps
@@ -158,16 +157,3 @@ def read_expectation(path: Path) -> list[dict[str, Any]]:
         where=str(path),
         remedy=f"expected {path.name.removesuffix('.json')}.expected.json.gz in the same folder",
     )
-
-
-def _json(path: Path) -> dict[str, Any]:
-    try:
-        data = path.read_bytes()
-        found = json.loads(gzip.decompress(data) if path.suffix == ".gz" else data)
-    except FileNotFoundError:
-        raise InputError("no such file", where=str(path)) from None
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError, EOFError) as error:
-        raise InputError(f"not readable as JSON: {error}", where=str(path)) from None
-    if not isinstance(found, dict):
-        raise InputError("not a JSON object", where=str(path))
-    return found

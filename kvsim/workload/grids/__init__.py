@@ -4,11 +4,11 @@ A file holds `source`, `percent` (rising from 0 to 100) and columns of quantiles
 `prompt_tokens`, `output_tokens`, `gap_s`, `think_s`. A column is named `file.column`.
 """
 
-import json
 from functools import cache
 from importlib.resources import files
 
 from kvsim.plumbing.errors import InputError
+from kvsim.plumbing.reading.json_text import loads
 
 
 def names() -> list[str]:
@@ -45,5 +45,5 @@ def _file_names() -> list[str]:
 @cache
 def _load(name: str) -> dict[str, list[float]]:
     text = files(__package__).joinpath(f"{name}.json").read_text(encoding="utf-8")
-    table: dict[str, list[float]] = json.loads(text)
+    table: dict[str, list[float]] = loads(text)
     return table

@@ -1,14 +1,15 @@
 """Lengths as recorded: resampled from a column of a file."""
 
-import csv
 from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
 
 from kvsim.plumbing.errors import InputError
+from kvsim.plumbing.reading.csv_rows import header_of, numbered_rows
+from kvsim.plumbing.reading.files import read_text
 from kvsim.workload.lengths.distribution import LengthOptions, Lengths
-from kvsim.workload.text import read_text, row_error, tokens
+from kvsim.workload.text import tokens
 
 
 class EmpiricalLength(LengthOptions):
@@ -28,8 +29,7 @@ class EmpiricalLength(LengthOptions):
 def _recorded(path: Path, column: str, changed_ns: int) -> Lengths:
     """The column's lengths, read once as long as the file does not change."""
     text = read_text(path)
-    rows = csv.reader(text.lines)
-    header = next(rows)
+    header = header_of(text.lines[0])
     if column not in header:
         raise InputError(
             "no such column",
@@ -38,11 +38,9 @@ def _recorded(path: Path, column: str, changed_ns: int) -> Lengths:
             remedy=f"columns: {', '.join(header)}",
         )
     place = header.index(column)
-    values = []
-    for row in rows:
-        if len(row) <= place:
-            raise row_error(text.name, rows.line_num, "the row is cut short")
-        values.append(tokens(row[place], text.name, rows.line_num, column))
+    values = [
+        tokens(fields[place], text.name, line, column) for line, fields in numbered_rows(text)
+    ]
     if not values:
         raise InputError("the file has a header and no rows", where=text.name)
     return np.array(values, dtype=np.int64)

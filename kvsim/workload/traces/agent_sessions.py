@@ -13,8 +13,10 @@ from typing import Any, NamedTuple
 
 from pydantic import PositiveInt
 
+from kvsim.plumbing.reading.files import Text, row_error
+from kvsim.plumbing.reading.json_text import JsonError, loads
 from kvsim.plumbing.units import PS_PER_S
-from kvsim.workload.text import Text, json_object, row_error, scaled_time, whole_number
+from kvsim.workload.text import json_object, scaled_time, whole_number
 from kvsim.workload.traces.format import DELAYS, HASHES, SESSIONS, HashedFormat, Rows
 from kvsim.workload.traces.json_lines import hash_ids, length, required
 from kvsim.workload.traces.record import Trace, TraceRow
@@ -161,8 +163,8 @@ def _sessions(text: Text) -> Iterator[tuple[int, dict[str, Any]]]:
 
 def _complete(line: str) -> bool:
     try:
-        json.loads(line)
-    except ValueError:
+        loads(line)
+    except JsonError:
         return False
     return True
 

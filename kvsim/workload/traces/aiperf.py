@@ -12,8 +12,9 @@ from typing import Any
 from pydantic import PositiveInt
 
 from kvsim.plumbing.errors import InputError
+from kvsim.plumbing.reading.files import Text, row_error
 from kvsim.plumbing.units import PS_PER_MS
-from kvsim.workload.text import Text, row_error, scaled_time
+from kvsim.workload.text import scaled_time
 from kvsim.workload.traces import mooncake_fields
 from kvsim.workload.traces.format import DELAYS, HASHES, SESSIONS, HashedFormat, Rows
 from kvsim.workload.traces.json_lines import first_objects, hash_ids, length, numbered_objects

@@ -8,9 +8,10 @@ import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
+from kvsim.plumbing.reading.csv_rows import columns, has_columns, numbered_rows
+from kvsim.plumbing.reading.files import Text, row_error
 from kvsim.plumbing.units import PS_PER_S
-from kvsim.workload.text import Text, row_error, whole_number
-from kvsim.workload.traces.csv_columns import columns, has_columns, numbered_rows
+from kvsim.workload.text import whole_number
 from kvsim.workload.traces.format import Rows, TraceFormat
 from kvsim.workload.traces.record import Trace, TraceRow
 

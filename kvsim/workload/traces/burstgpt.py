@@ -2,15 +2,16 @@
 
 from collections.abc import Iterator
 
-from kvsim.plumbing.units import PS_PER_S
-from kvsim.workload.text import Text, scaled_time, whole_number
-from kvsim.workload.traces.csv_columns import (
+from kvsim.plumbing.reading.csv_rows import (
     columns,
     has_columns,
     header_of,
     numbered_rows,
     one_line,
 )
+from kvsim.plumbing.reading.files import Text
+from kvsim.plumbing.units import PS_PER_S
+from kvsim.workload.text import scaled_time, whole_number
 from kvsim.workload.traces.format import SESSIONS, Rows, TraceFormat
 from kvsim.workload.traces.record import Trace, TraceRow
 from kvsim.workload.traces.units import decimal_text

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import ClassVar, NamedTuple
 
 from kvsim.plumbing.options import Options
-from kvsim.workload.text import Text
+from kvsim.plumbing.reading.files import Text
 from kvsim.workload.traces.record import Trace, TraceRow
 
 TIMES, HASHES, SESSIONS, DELAYS = "arrival times", "hash ids", "sessions", "delays"

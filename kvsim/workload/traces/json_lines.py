@@ -4,8 +4,9 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from kvsim.plumbing.errors import InputError
+from kvsim.plumbing.reading.files import Text, row_error
 from kvsim.plumbing.units import ceil_div
-from kvsim.workload.text import Text, json_object, row_error, whole_number
+from kvsim.workload.text import json_object, whole_number
 from kvsim.workload.traces.record import HashIds
 
 LARGEST_ID = 1 << 62

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from pydantic import PositiveInt
 
-from kvsim.workload.text import Text
+from kvsim.plumbing.reading.files import Text
 from kvsim.workload.traces import mooncake_fields
 from kvsim.workload.traces.format import HASHES, HashedFormat, Rows
 from kvsim.workload.traces.record import Trace

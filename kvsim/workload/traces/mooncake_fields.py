@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 from typing import Any
 
+from kvsim.plumbing.reading.files import Text
 from kvsim.plumbing.units import PS_PER_MS
-from kvsim.workload.text import Text, scaled_time
+from kvsim.workload.text import scaled_time
 from kvsim.workload.traces.json_lines import (
     first_objects,
     fits,

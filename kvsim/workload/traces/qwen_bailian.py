@@ -7,8 +7,9 @@ from collections.abc import Iterator
 
 from pydantic import PositiveInt
 
+from kvsim.plumbing.reading.files import Text, row_error
 from kvsim.plumbing.units import PS_PER_S
-from kvsim.workload.text import Text, row_error, scaled_time
+from kvsim.workload.text import scaled_time
 from kvsim.workload.traces.format import HASHES, SESSIONS, HashedFormat, Rows
 from kvsim.workload.traces.json_lines import (
     first_objects,

@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from kvsim.plumbing.errors import InputError
+from kvsim.plumbing.reading.files import Text, read_text, row_error
 from kvsim.plumbing.units import seconds_from_ps
-from kvsim.workload.text import Text, read_text, row_error
 from kvsim.workload.traces import TRACE_FORMATS
 from kvsim.workload.traces.format import HashedFormat, TraceFormat
 from kvsim.workload.traces.record import Trace, TraceRow

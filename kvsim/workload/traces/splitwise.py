@@ -2,9 +2,10 @@
 
 from collections.abc import Iterator
 
+from kvsim.plumbing.reading.csv_rows import columns, has_columns, numbered_rows, one_line
+from kvsim.plumbing.reading.files import Text, row_error
 from kvsim.plumbing.units import PS_PER_S
-from kvsim.workload.text import Text, row_error, scaled_time, whole_number
-from kvsim.workload.traces.csv_columns import columns, has_columns, numbered_rows, one_line
+from kvsim.workload.text import scaled_time, whole_number
 from kvsim.workload.traces.format import Rows, TraceFormat
 from kvsim.workload.traces.record import Trace, TraceRow
 from kvsim.workload.traces.units import decimal_text

@@ -5,9 +5,10 @@ Its files of lengths alone have no arrivals; `[workload.arrivals]` then supplies
 
 from collections.abc import Iterator
 
+from kvsim.plumbing.reading.csv_rows import columns, has_columns, header_of, numbered_rows
+from kvsim.plumbing.reading.files import Text
 from kvsim.plumbing.units import PS_PER_S
-from kvsim.workload.text import Text, scaled_time, whole_number
-from kvsim.workload.traces.csv_columns import columns, has_columns, header_of, numbered_rows
+from kvsim.workload.text import scaled_time, whole_number
 from kvsim.workload.traces.format import Rows, TraceFormat
 from kvsim.workload.traces.record import Trace, TraceRow
 from kvsim.workload.traces.units import decimal_text

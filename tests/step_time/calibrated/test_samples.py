@@ -50,8 +50,8 @@ def test_json_lines_may_have_several_chunks(tmp_path: Path) -> None:
         ("prefill,0,0,4,400,1", "kind says 'prefill', the counts say 'decode'"),
         ("decode,0,9,4,400,1", "prefill_prior_tokens without prefill_tokens"),
         ("verify,0,0,4,400,1", "steps.csv:2.kind"),
-        ("decode,0,0,4,400", "steps.csv:2: wrong number of fields; limit 6"),
-        ("decode,0,0,4,400,1,7", "steps.csv:2: wrong number of fields; limit 6"),
+        ("decode,0,0,4,400", "steps.csv, line 2: the row is cut short; got 5 fields"),
+        ("decode,0,0,4,400,1,7", "steps.csv, line 2: the row is too long; got 7 fields"),
     ],
 )
 def test_a_bad_row_is_named(tmp_path: Path, row: str, fault: str) -> None:
@@ -70,7 +70,7 @@ def test_a_longest_context_that_cannot_be(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "fault"),
     [
-        ("steps.csv", "", "no samples"),
+        ("steps.csv", "", "steps.csv: the file is empty"),
         ("steps.csv", f"{HEADER}\n", "no samples"),
         ("steps.csv", f"{HEADER},gpu\n", "unknown column; got 'gpu'; known columns: kind"),
         ("steps.csv", "decode_seqs\n1\n", "steps.csv:2.seconds: required key is missing"),
@@ -90,8 +90,8 @@ def test_a_bad_file_is_named(tmp_path: Path, name: str, text: str, fault: str) -
 
 
 def test_a_file_that_is_not_there_or_not_text(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="cannot read the samples; got No such file"):
+    with pytest.raises(InputError, match="cannot read it: No such file"):
         read_samples(tmp_path / "none.csv")
     (tmp_path / "bytes.csv").write_bytes(b"kind\xff")
-    with pytest.raises(InputError, match="not UTF-8 text; got byte 4"):
+    with pytest.raises(InputError, match="line 1: not UTF-8 text; got byte 0xff"):
         read_samples(tmp_path / "bytes.csv")

@@ -200,7 +200,7 @@ def edit_csv(column: str, value: str) -> Callable[[str], str]:
 @pytest.mark.parametrize(
     ("name", "edit", "fault"),
     [
-        ("meta.json", lambda text: text[:-3], "meta.json: not a JSON file"),
+        ("meta.json", lambda text: text[:-3], "meta.json: not JSON"),
         ("meta.json", lambda text: "[]", "meta.json: not a JSON object"),
         (
             "meta.json",
@@ -214,7 +214,7 @@ def edit_csv(column: str, value: str) -> Callable[[str], str]:
         ("requests.csv", lambda text: text.rsplit("\n", 2)[0], "not the requests of requests.csv"),
         ("stream.jsonl", lambda text: "{}\n" + text, "stream.jsonl"),
         ("timeseries.csv", edit_csv("kv_cache_pct", "120"), "timeseries.csv:3.kv_cache_pct"),
-        ("timeseries.csv", lambda text: text + "1,2\n", "wrong number of fields"),
+        ("timeseries.csv", lambda text: text + "1,2\n", "cut short"),
     ],
 )
 def test_a_spoilt_folder_is_one_line(

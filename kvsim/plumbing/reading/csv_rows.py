@@ -1,15 +1,18 @@
-"""Reading CSV by column name: further columns are allowed, missing and cut-short rows are not."""
+"""CSV by column name: further columns are allowed, missing ones and cut-short rows are not."""
 
 import csv
 from collections.abc import Iterator, Sequence
 
 from kvsim.plumbing.errors import InputError
-from kvsim.workload.text import Text, row_error
+from kvsim.plumbing.reading.files import Text, row_error
 
 
 def header_of(head: str) -> list[str]:
-    """The column names on a file's first line."""
-    return [name.strip() for name in next(csv.reader([head]), [])]
+    """The column names on a file's first line; [] for a line that is no CSV. Never raises."""
+    try:
+        return [name.strip() for name in next(csv.reader([head]), [])]
+    except csv.Error:
+        return []
 
 
 def has_columns(head: str, columns: Sequence[str]) -> bool:
@@ -46,6 +49,18 @@ def numbered_rows(text: Text) -> Iterator[tuple[int, list[str]]]:
             yield reader.line_num, fields
     except csv.Error as error:
         raise row_error(text.name, reader.line_num, f"not CSV: {error}") from None
+
+
+def records(text: Text) -> Iterator[tuple[int, dict[str, str]]]:
+    """(line, fields by column) of each row; empty fields are left out. InputError for a column
+    that is there twice.
+    """
+    header = header_of(text.lines[0])
+    twice = next((name for name in header if header.count(name) > 1), None)
+    if twice is not None:
+        raise row_error(text.name, 1, "a column is there twice", repr(twice))
+    for line, fields in numbered_rows(text):
+        yield line, {name: field for name, field in zip(header, fields, strict=True) if field}
 
 
 def one_line(fields: Sequence[object]) -> str:

@@ -1,0 +1,98 @@
+"""The bytes and the lines of a file, gzip or plain, up to a size."""
+
+import stat
+import zlib
+from pathlib import Path
+from typing import NamedTuple
+
+from kvsim.plumbing.errors import InputError
+
+MOST_BYTES = 4 << 30  # of a table, unpacked
+GZIP = b"\x1f\x8b"
+_GZIP_FORM = 31  # zlib's number for a window of 32 KiB in a gzip wrapper
+
+
+class Text(NamedTuple):
+    """A file's lines (line ends kept off, trailing empty lines dropped) and its name."""
+
+    name: str
+    lines: list[str]
+
+
+def read_bytes(path: Path, most_bytes: int = MOST_BYTES) -> bytes:
+    """What the file holds, unpacked if it is gzip; InputError if it cannot be read or is larger
+    than `most_bytes`.
+    """
+    try:
+        mode = path.stat().st_mode
+        if stat.S_ISDIR(mode):
+            raise InputError("cannot read it: a folder, where a file is meant", where=str(path))
+        if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
+            raise InputError("cannot read it: a device, where a file is meant", where=str(path))
+        with path.open("rb") as file:
+            data = file.read(most_bytes + 1)
+    except OSError as error:
+        raise InputError(f"cannot read it: {error.strerror}", where=str(path)) from None
+    except ValueError:  # a name with a zero byte in it
+        raise InputError("cannot read it: no name of a file", where=repr(str(path))) from None
+    if data.startswith(GZIP):
+        return _unpacked(data, path, most_bytes)
+    _check_size(len(data), path, most_bytes)
+    return data
+
+
+def read_string(path: Path, most_bytes: int = MOST_BYTES) -> str:
+    """The text of a UTF-8 file; InputError names the line that is not."""
+    data = read_bytes(path, most_bytes)
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise row_error(
+            path.name, line, "not UTF-8 text", f"byte 0x{data[error.start]:02x}"
+        ) from None
+
+
+def read_text(path: Path) -> Text:
+    """The lines of a UTF-8 file, gzip or plain; InputError if there are none or not UTF-8."""
+    lines = read_string(path).replace("\r\n", "\n").split("\n")
+    while lines and not lines[-1].strip():
+        lines.pop()
+    if not lines:
+        raise InputError("the file is empty", where=path.name)
+    return Text(path.name, lines)
+
+
+def row_error(
+    name: str,
+    line: int,
+    what: str,
+    value: object = None,
+    limit: object = None,
+    remedy: str | None = None,
+) -> InputError:
+    """An InputError at a 1-based line of a file."""
+    return InputError(what, where=f"{name}, line {line}", value=value, limit=limit, remedy=remedy)
+
+
+def _unpacked(data: bytes, path: Path, most_bytes: int) -> bytes:
+    """The members of a gzip file, one after the other; never more than `most_bytes`."""
+    parts: list[bytes] = []
+    size = 0
+    while data.startswith(GZIP):
+        member = zlib.decompressobj(_GZIP_FORM)
+        try:
+            parts.append(member.decompress(data, most_bytes + 1 - size))
+        except zlib.error as error:
+            raise InputError(f"broken gzip: {error}", where=path.name) from None
+        size += len(parts[-1])
+        _check_size(size, path, most_bytes)
+        if not member.eof:
+            raise InputError("broken gzip: it ends too early", where=path.name)
+        data = member.unused_data
+    return b"".join(parts)
+
+
+def _check_size(size: int, path: Path, most_bytes: int) -> None:
+    if size > most_bytes:
+        raise InputError("the file is too large", where=str(path), limit=f"{most_bytes:,} bytes")

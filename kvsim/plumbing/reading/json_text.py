@@ -1,0 +1,129 @@
+"""JSON out of a file or a line: strict JSON, so deep, with numbers that 64 bits hold."""
+
+import json
+import math
+import re
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+from kvsim.plumbing.errors import InputError
+from kvsim.plumbing.reading.files import read_bytes
+
+MOST_BYTES = 256 << 20  # of one document
+MOST_DEPTH = 64
+LARGEST = (1 << 63) - 1
+LONGEST_FRACTION = 400  # characters; no double needs more than 24
+_MANY_DIGITS = re.compile(r"[0-9]{19}")
+_ESCAPED_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+
+
+class JsonError(ValueError):
+    """Text that is not the JSON kvsim reads; its words say why."""
+
+
+def loads(text: str | bytes, *, exact: bool = False) -> Any:
+    """The value of a JSON text; JsonError if it is none.
+
+    exact: fractions become Decimal, so that nothing is rounded. Refused beside what is no JSON:
+    NaN and Infinity, whole numbers beyond 64 bits, fractions too large for a double, more than
+    MOST_DEPTH levels, and halves of surrogate pairs, which no file can hold again.
+    """
+    try:
+        if isinstance(text, bytes):
+            text = text.decode("utf-8-sig")
+        value = json.loads(
+            text,
+            parse_float=_exact if exact else _fraction,
+            # The hook costs time: it is left out where no number can be too long.
+            parse_int=_whole if _MANY_DIGITS.search(text) else int,
+            parse_constant=_no_constant,
+        )
+    except RecursionError:
+        raise JsonError(_TOO_DEEP) from None
+    except UnicodeDecodeError as error:
+        raise JsonError(f"byte {error.start} is not UTF-8") from None
+    except json.JSONDecodeError as error:
+        raise JsonError(str(error)) from None
+    except JsonError:
+        raise
+    except ValueError as error:
+        raise JsonError(str(error)) from None
+    if text.count("[") + text.count("{") > MOST_DEPTH and isinstance(value, dict | list):
+        _check_depth(value)
+    if _ESCAPED_SURROGATE.search(text):
+        _check_surrogates(value)
+    return value
+
+
+def parse_object(text: str | bytes, where: str) -> dict[str, Any]:
+    """The JSON object in a text; InputError if it is not one."""
+    try:
+        value = loads(text)
+    except JsonError as fault:
+        raise InputError(f"not JSON: {fault}", where=where) from None
+    if not isinstance(value, dict):
+        raise InputError("not a JSON object", where=where, value=_name_of(value))
+    return value
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """The JSON object in a file, gzip or plain; InputError if it is not one."""
+    return parse_object(read_bytes(path, MOST_BYTES), str(path))
+
+
+_TOO_DEEP = f"nested more than {MOST_DEPTH} levels deep"
+
+
+def _fraction(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise JsonError(f"the number {_short(text)} is too large")
+    return value
+
+
+def _exact(text: str) -> Decimal:
+    if len(text) > LONGEST_FRACTION:
+        raise JsonError(f"the number {_short(text)} is too long")
+    return Decimal(text)
+
+
+def _whole(text: str) -> int:
+    if len(text) > 20 or not -LARGEST <= (value := int(text)) <= LARGEST:
+        raise JsonError(f"the number {_short(text)} is beyond 64 bits")
+    return value
+
+
+def _no_constant(name: str) -> None:
+    raise JsonError(f"{name} is not JSON")
+
+
+def _check_depth(value: Any) -> None:
+    """Level by level, so that the check itself cannot be nested too deeply."""
+    level = [value]
+    for _ in range(MOST_DEPTH):
+        level = [
+            child
+            for each in level
+            for child in (each.values() if isinstance(each, dict) else each)
+            if isinstance(child, dict | list)
+        ]
+        if not level:
+            return
+    raise JsonError(_TOO_DEEP)
+
+
+def _check_surrogates(value: Any) -> None:
+    try:
+        json.dumps(value, ensure_ascii=False, default=str).encode()
+    except UnicodeEncodeError:
+        raise JsonError("half of a surrogate pair is no character") from None
+
+
+def _short(number: str) -> str:
+    return number if len(number) <= 24 else f"{number[:20]}... of {len(number):,} digits"
+
+
+def _name_of(value: Any) -> str:
+    names: dict[type, str] = {list: "a list", str: "a string", bool: "a truth value"}
+    return names.get(type(value), "null" if value is None else "a number")
