@@ -1,6 +1,7 @@
 """Imports go one way: the walls of the house, read off the code itself."""
 
 import ast
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -84,11 +85,30 @@ def test_a_library_stays_in_its_rooms(library: str, rooms: set[str]) -> None:
     assert users_of(library) <= rooms
 
 
+BARE = ("transformer", "stores", "measure", "prove", "__main__", "shape", "step")
+
+
+@pytest.mark.parametrize("part", BARE)
+def test_what_measures_needs_torch_numpy_and_the_standard_library_alone(part: str) -> None:
+    """On a machine with a GPU and nothing else: no pydantic, no simulator."""
+    root = PACKAGE / "backend" / part
+    files = sorted(root.rglob("*.py")) or [root.with_suffix(".py")]
+    allowed = {"kvsim.plumbing.errors", *(f"kvsim.backend.{name}" for name in BARE)}
+    for path in files:
+        for name in imports(path):
+            top, *rest = name.split(".")
+            own = top == "kvsim" and (name in allowed or ".".join(["kvsim", *rest[:2]]) in allowed)
+            assert own or top in {"torch", "numpy", "triton", *sys.stdlib_module_names}, (
+                f"{path.relative_to(PACKAGE)} imports {name}"
+            )
+
+
 def test_siblings_never_import_each_other() -> None:
     """Implementations of one registry: allocators, placements, step times, figures, formats."""
     families = {
         "memory/contiguous": {"max_buffer", "doubling", "concatenation"},
         "memory/arena": {"first_fit", "best_fit", "next_fit", "buddy", "fixed_slots"},
+        "backend/stores": {"paged", "contiguous", "buffers", "recompute"},
         "step_time": {"linear", "roofline", "calibrated/form"},
         "report/figures": {path.stem for path in FIGURES if path.stem != "__init__"},
     }

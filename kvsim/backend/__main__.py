@@ -12,7 +12,7 @@ from kvsim.backend.measure.compare import compare_stores
 from kvsim.backend.measure.grid import DESIGNS, grid, read_plans
 from kvsim.backend.measure.measure import Setup, measure, write_samples, write_whole
 from kvsim.backend.measure.timing import CpuClock, CudaClock
-from kvsim.backend.transformer.shape import Shape
+from kvsim.backend.shape import Shape
 from kvsim.plumbing.errors import InputError
 
 

@@ -7,7 +7,7 @@ Nothing here knows of time: the allocator counts decode steps, the engine knows 
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from kvsim.layout import KVLayout
 from kvsim.memory.ledger import Course, Usage
@@ -53,6 +53,19 @@ class Refusal(NamedTuple):
         return f"{self.reason}: {self.value:,} {self.unit}, limit {self.limit:,}; {self.remedy}"
 
 
+StoreKind = Literal["blocks", "slots", "buffers"]
+
+
+class Place(NamedTuple):
+    """Where the KV of a sequence lies: in blocks, by its block table (ids from 0 to the number of
+    blocks in the pool), or in one buffer of `slots` slots at a byte address of the pool.
+    """
+
+    blocks: list[int] | tuple[int, ...] = ()
+    address: int = 0
+    slots: int = 0
+
+
 WASTE = ("external", "transient", "rounding", "overprovisioned", "reserved")
 
 
@@ -69,6 +82,15 @@ class AllocatorOptions(Options):
     """Options of one allocator kind; its fields are the keys beside `kind` in `[[allocator]]`."""
 
     label: str | None = None
+
+    @property
+    def store(self) -> StoreKind | None:
+        """Which store of the torch backend keeps the KV that this allocator hands out, so that a
+        scenario can be served for real: "blocks" of one pool (the allocator has a `block_size`),
+        "slots" of one address space, "buffers", a tensor a sequence; its `place` then says where.
+        None: no store does.
+        """
+        return None
 
     def removals(self) -> Iterator[Removal]:
         """The same allocator with one class of WASTE after another removed, outermost first; each
@@ -193,6 +215,10 @@ class Allocator(ABC):
     @abstractmethod
     def held_tokens(self, seq: Sequence) -> int:
         """Slots granted to `seq` now, valid or not."""
+
+    def place(self, seq: Sequence) -> Place:
+        """Where the KV of a running sequence lies, for the store that its options name."""
+        raise InvariantError(f"{type(self).__name__} has no real store to tell places to")
 
     def missing_tokens(self, seq: Sequence, tokens: int) -> int:
         """Slots that must yet be granted for `seq` to hold `tokens`, by whole blocks."""

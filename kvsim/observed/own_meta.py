@@ -26,8 +26,9 @@ class Circumstances(Options):
 
     clock: what its times were read from. device: torch's name of it. store, attention: what kept
     KV, and what read it. started_at, finished_at: in UTC. device_facts, load_after, software: of
-    the machine. bytes_beside_the_store: on the device, when the run began. refused: who was not
-    served.
+    the machine. bytes_beside_the_store: on the device, when the run began. preemptions,
+    recomputed_tokens, swapped_bytes: of the whole run, as its scheduler counts. refused: who was
+    not served.
     """
 
     clock: str
@@ -40,6 +41,9 @@ class Circumstances(Options):
     load_after: tuple[float, ...] | None = None
     software: Facts = Field(default_factory=dict)
     bytes_beside_the_store: dict[str, NonNegativeInt] = Field(default_factory=dict)
+    preemptions: NonNegativeInt = 0
+    recomputed_tokens: NonNegativeInt = 0
+    swapped_bytes: NonNegativeInt = 0
     refused: tuple[RefusedRequest, ...] = ()
 
 

@@ -1,5 +1,7 @@
 """The rows of steps.csv: what an observed engine did, step by step."""
 
+from collections.abc import Callable
+
 from pydantic import Field, NonNegativeFloat, NonNegativeInt
 
 from kvsim.engine.plan import Plan
@@ -9,13 +11,16 @@ from kvsim.sequence import Sequence
 from kvsim.step import StepShape
 
 
-def schedule_step(scheduler: Scheduler) -> tuple[Plan, list[Sequence]]:
+def schedule_step(
+    scheduler: Scheduler, planned: Callable[[Plan], object] = lambda _: None
+) -> tuple[Plan, list[Sequence]]:
     """The next plan that computes something, or an empty one, and all who were preempted for it: a
-    schedule may do nothing but preempt.
+    schedule may do nothing but preempt. planned: told of each.
     """
     preempted: list[Sequence] = []
     while True:
         plan = scheduler.schedule()
+        planned(plan)
         preempted += plan.preempted
         if not (plan.empty and plan.preempted):
             return plan, preempted
@@ -73,6 +78,7 @@ class StepTiming(Options):
     arrived: requests that had come when it was scheduled, refused ones left out.
     start_s, end_s: from before it was scheduled until its outputs had been processed, in seconds
     from the first arrival. cpu_s: time of the engine's thread on a core meanwhile.
+    swapped_bytes: KV moved to host memory and back before it computed.
     store_requested_bytes, store_allocated_bytes, store_reserved_bytes: KV memory as the device's
     own allocator counts it after the step, beyond what the idle engine had.
     """
@@ -81,6 +87,7 @@ class StepTiming(Options):
     start_s: NonNegativeFloat
     end_s: NonNegativeFloat
     cpu_s: NonNegativeFloat
+    swapped_bytes: NonNegativeInt = 0
     store_requested_bytes: int = Field(0)
     store_allocated_bytes: int = Field(0)
     store_reserved_bytes: int = Field(0)

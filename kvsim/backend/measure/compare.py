@@ -7,12 +7,12 @@ import torch
 from numpy.random import PCG64, Generator
 
 from kvsim.backend.measure.timing import Clock
+from kvsim.backend.shape import Shape
+from kvsim.backend.step import Span
 from kvsim.backend.stores.contiguous import ContiguousStore
 from kvsim.backend.stores.paged import PagedStore
 from kvsim.backend.transformer.decoder import Decoder
 from kvsim.backend.transformer.runner import Runner
-from kvsim.backend.transformer.shape import Shape
-from kvsim.backend.transformer.step import Span
 
 Rows = list[dict[str, float]]
 

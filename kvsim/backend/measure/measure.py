@@ -23,7 +23,7 @@ from kvsim.backend.measure.grid import StepPlan, most_tokens
 from kvsim.backend.measure.host import device_facts, software_facts
 from kvsim.backend.measure.log import Log, Row
 from kvsim.backend.measure.timing import Clock, CpuClock, CudaClock
-from kvsim.backend.transformer.shape import DTYPE_BYTES, Shape
+from kvsim.backend.shape import DTYPE_BYTES, Shape
 
 SENTINEL_EVERY = 25
 CPU_BUDGET_S = 0.04

@@ -49,7 +49,7 @@ def random_steps(
 ) -> Iterator[Record]:
     """Step records for a store of SLOTS slots (blocks of BLOCK_SIZE), the same for the same seed.
 
-    Each is what `transformer.step.Step.from_record` takes; "release" names sequences that left.
+    Each is what `kvsim.backend.step.Step.from_record` takes; "release" names sequences that left.
     """
     return _Driver(places(kind, broken=broken), Generator(PCG64(seed)), vocab).run(steps)
 

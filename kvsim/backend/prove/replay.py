@@ -6,11 +6,11 @@ from typing import Any
 
 from torch import Tensor
 
+from kvsim.backend.step import Span, Step
 from kvsim.backend.stores.recompute import RecomputeStore
 from kvsim.backend.stores.store import Store
 from kvsim.backend.transformer.decoder import Decoder
 from kvsim.backend.transformer.runner import AttentionKind, Runner
-from kvsim.backend.transformer.step import Span, Step
 from kvsim.plumbing.errors import InputError
 
 TOLERANCE = {"float64": 1e-12, "float32": 1e-4, "bfloat16": 6e-2, "float16": 6e-2}
@@ -57,7 +57,7 @@ def replay(
         step = record if isinstance(record, Step) else Step.from_record(record)
         for span in step.spans:
             _remember(histories.setdefault(span.id, []), span, step.prefixes.get(span.id))
-        logits = runner.step(step.spans, step.copies)
+        logits = runner.step(step.spans, step.moves)
         rows += [
             (count, span.id, span.context, row)
             for span, row in zip(step.spans, logits, strict=True)

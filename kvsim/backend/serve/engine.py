@@ -9,7 +9,7 @@ from heapq import heapify, heappop, heappush
 
 from kvsim.backend.serve.clock import RunClock
 from kvsim.backend.serve.memory import StoreMemory
-from kvsim.backend.simulated import SpanMaker
+from kvsim.backend.simulated.steps import StepMaker
 from kvsim.backend.transformer.runner import Runner
 from kvsim.engine.intake import Intake
 from kvsim.engine.plan import Plan
@@ -30,7 +30,7 @@ Left = Callable[[int, int], None]
 class RealTimeEngine:
     """One engine replica on a real backend.
 
-    spans: makes what `runner` takes of the scheduler's plans. memory: watches the runner's store.
+    maker: makes what `runner` takes of the scheduler's plans. memory: watches the runner's store.
     progress: called with (requests that have left, all) when one leaves.
     """
 
@@ -39,13 +39,13 @@ class RealTimeEngine:
         requests: tuple[Request, ...],
         scheduler: Scheduler,
         runner: Runner,
-        spans: SpanMaker,
+        maker: StepMaker,
         memory: StoreMemory,
         progress: Left | None = None,
     ) -> None:
         self._scheduler = scheduler
         self._runner = runner
-        self._spans = spans
+        self._maker = maker
         self._memory = memory
         self._progress = progress
         self._total = self._missing = len(requests)
@@ -67,9 +67,7 @@ class RealTimeEngine:
         while self._missing:
             self._now_ps, cpu_ns = clock.now_ps(), time.thread_time_ns()
             self._take_arrivals()
-            plan, preempted = schedule_step(self._scheduler)
-            for seq in preempted:
-                self._release(seq)
+            plan, preempted = schedule_step(self._scheduler, self._preempted)
             if plan.empty:
                 self._wait(clock)
             else:
@@ -108,7 +106,9 @@ class RealTimeEngine:
         for seq, _, _ in plan.admitted:
             if seq.first_scheduled_ps < 0:
                 seq.first_scheduled_ps = start_ps
-        logits = self._runner.step(*self._spans.spans(plan, scheduler))
+        host = self._runner.store.host
+        copied_bytes = host.copied_bytes
+        logits = self._runner.step(*self._maker.spans(plan, scheduler))
         logits.argmax(-1).tolist()  # an engine needs its tokens, so it waits for the device
         store = self._memory.now()
         finished = scheduler.finish(plan)
@@ -125,14 +125,17 @@ class RealTimeEngine:
                 start_s=seconds_from_ps(start_ps - self._origin_ps),
                 end_s=seconds_from_ps(end_ps - self._origin_ps),
                 cpu_s=(time.thread_time_ns() - cpu_ns) / NS_PER_S,
+                swapped_bytes=host.copied_bytes - copied_bytes,
             )
         )
         log.shapes.append(shape)
         log.records.append(EngineRecord.of(scheduler, end_ps))
         for seq in finished:
-            self._release(seq)
+            self._maker.left(seq)
+            self._runner.store.release(seq.id)
             self._intake.left(seq, end_ps)
 
-    def _release(self, seq: Sequence) -> None:
-        self._spans.left(seq)
-        self._runner.store.release(seq.id)
+    def _preempted(self, plan: Plan) -> None:
+        """What a recomputed sequence had is free; a swapped one moves out with the next step."""
+        for seq in self._maker.preempted(plan, self._scheduler):
+            self._runner.store.release(seq.id)

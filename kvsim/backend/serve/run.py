@@ -48,7 +48,7 @@ def observe(
     before = device_facts(device)
     memory = StoreMemory(ready.runner.store, device)
     engine = RealTimeEngine(
-        ready.requests, ready.scheduler, ready.runner, ready.spans, memory, progress
+        ready.requests, ready.scheduler, ready.runner, ready.maker, memory, progress
     )
     started = datetime.now(UTC)
     observation = engine.run(make_clock())
@@ -63,6 +63,9 @@ def observe(
         load_after=device_facts(device).get("load"),
         software=software_facts(device),
         bytes_beside_the_store=memory.beside._asdict(),
+        preemptions=ready.scheduler.num_preemptions,
+        recomputed_tokens=ready.scheduler.recomputed_tokens,
+        swapped_bytes=ready.scheduler.swapped_bytes,
         refused=tuple(
             RefusedRequest(id=request.id, reason=str(reason))
             for request, _, reason in observation.recorder.rejected

@@ -4,27 +4,20 @@ from dataclasses import dataclass
 
 import torch
 
-from kvsim.backend.measure.calibrate import llama_shape
-from kvsim.backend.simulated import SpanMaker
-from kvsim.backend.stores.buffers import BufferStore
-from kvsim.backend.stores.contiguous import ContiguousStore
-from kvsim.backend.stores.paged import PagedStore
-from kvsim.backend.stores.store import Store
+from kvsim.backend.shape import Shape
+from kvsim.backend.simulated.shape import llama_shape
+from kvsim.backend.simulated.steps import StepMaker
+from kvsim.backend.simulated.stores import WORDS, build_store, store_kind
+from kvsim.backend.step import Span
 from kvsim.backend.transformer.decoder import Decoder
 from kvsim.backend.transformer.runner import Runner
-from kvsim.backend.transformer.shape import Shape
-from kvsim.backend.transformer.step import Span
 from kvsim.engine.schedulers.scheduler import Scheduler
-from kvsim.memory import ALLOCATORS
 from kvsim.memory.allocator import Allocator, AllocatorOptions
-from kvsim.memory.contiguous.buffers import Contiguous
-from kvsim.memory.paged.allocator import PagedAllocator
 from kvsim.plumbing.errors import InputError
 from kvsim.request import Request
 from kvsim.simulation import Simulation
 
 WARM_UP_TOKENS = 16
-BUILT = ("max-buffer", "doubling", "paged")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +27,7 @@ class Ready:
     requests: tuple[Request, ...]
     scheduler: Scheduler
     runner: Runner
-    spans: SpanMaker
+    maker: StepMaker
     store: str
 
 
@@ -63,38 +56,24 @@ def make_ready(
     """
     requests = simulation.stream.requests[:limit]
     shape = llama_shape(simulation.model, "model")
-    _check(simulation, options, shape, requests)
+    kind = store_kind(options)
+    _check(simulation, shape, requests)
     if device == "cpu":
         torch.set_num_threads(1)
     allocator = options.build(simulation.memory_spec())
-    scheduler = simulation.scenario.scheduler.build(allocator, simulation.max_model_len)
-    own_buffers = _placement(options) == "torch-caching"
+    scheduler = simulation.scenario.scheduler.start(allocator, simulation.max_model_len)
     try:
-        store, words = _store(allocator, shape, device, own_buffers=own_buffers)
+        store = build_store(kind, allocator, shape, device)
         runner = Runner(Decoder(shape, device=device), store)
         _warm_up(runner, allocator)
     except RuntimeError as error:  # also what torch raises where memory is short
         raise InputError(
             "the device does not run the model on this pool", where=device, value=error
         ) from None
-    spans = SpanMaker(shape.vocab, own_buffers=own_buffers)
-    return Ready(requests, scheduler, runner, spans, words)
+    return Ready(requests, scheduler, runner, StepMaker(shape.vocab, kind), WORDS[kind])
 
 
-def _check(
-    simulation: Simulation,
-    options: AllocatorOptions,
-    shape: Shape,
-    requests: tuple[Request, ...],
-) -> None:
-    kind = ALLOCATORS.name_of(options)
-    if kind not in BUILT:
-        raise InputError(
-            "no backend store keeps memory in this way",
-            where="allocator.kind",
-            value=kind,
-            remedy=f"observe one of {', '.join(BUILT)}",
-        )
+def _check(simulation: Simulation, shape: Shape, requests: tuple[Request, ...]) -> None:
     if simulation.scenario.scheduler.depth > 1:
         raise InputError(
             "steps are observed one after the other",
@@ -118,26 +97,6 @@ def _check(
                 where=f"request {request.id}",
                 value=f"{request.n} samples",
             )
-
-
-def _placement(options: AllocatorOptions) -> str | None:
-    from kvsim.memory.arena import PLACEMENTS
-
-    placement = getattr(options, "placement", None)
-    return placement and PLACEMENTS.name_of(placement)
-
-
-def _store(
-    allocator: Allocator, shape: Shape, device: str, *, own_buffers: bool
-) -> tuple[Store, str]:
-    if isinstance(allocator, PagedAllocator):
-        blocks, size = allocator.pool.num_blocks, allocator.block_size
-        return PagedStore(shape, blocks, size, device), "one pool of blocks"
-    assert isinstance(allocator, Contiguous)  # BUILT holds no others
-    if own_buffers:
-        return BufferStore(shape, device), "a tensor a sequence, out of torch's allocator"
-    slots = allocator.capacity_bytes // allocator.token_bytes
-    return ContiguousStore(shape, slots, device), "one address space of slots"
 
 
 def _warm_up(runner: Runner, allocator: Allocator) -> None:

@@ -3,9 +3,9 @@
 import torch
 from torch import Tensor
 
+from kvsim.backend.shape import Shape
+from kvsim.backend.step import Batch, Swap
 from kvsim.backend.stores.store import Address, Store, must_fit
-from kvsim.backend.transformer.shape import Shape
-from kvsim.backend.transformer.step import Batch
 from kvsim.plumbing.errors import InvariantError
 
 
@@ -18,8 +18,8 @@ class BufferStore(Store):
     """
 
     def __init__(self, shape: Shape, device: str = "cpu") -> None:
+        super().__init__(device)
         self.shape = shape
-        self.device = device
         self._dtype = getattr(torch, shape.dtype)
         self._buffers: dict[str, Tensor] = {}
         self._batch: Batch
@@ -40,13 +40,27 @@ class BufferStore(Store):
         old = self._buffers.get(id)
         if old is not None and old.shape[2] >= capacity:
             return
-        size = (self.shape.layers, 2, capacity, self.shape.kv_dim)
-        new = torch.empty(size, dtype=self._dtype, device=self.device)
+        new = self._empty(capacity)
         if valid:
             if old is None:
                 raise InvariantError(f"sequence {id!r} has no buffer and {valid} tokens in it")
             new[:, :, :valid].copy_(old[:, :, :valid])
         self._buffers[id] = new
+
+    def _empty(self, capacity: int) -> Tensor:
+        size = (self.shape.layers, 2, capacity, self.shape.kv_dim)
+        return torch.empty(size, dtype=self._dtype, device=self.device)
+
+    def gather(self, swap: Swap) -> Tensor:
+        """The buffer goes with its content."""
+        return self._buffers.pop(swap.id)[:, :, : swap.slots]
+
+    def scatter(self, swap: Swap, rows: Tensor) -> None:
+        if swap.capacity is None or swap.id in self._buffers:
+            raise InvariantError(f"no new buffer for sequence {swap.id!r}: {swap}")
+        must_fit(swap.id, swap.slots, swap.capacity)
+        buffer = self._buffers[swap.id] = self._empty(swap.capacity)
+        buffer[:, :, : swap.slots].copy_(rows)
 
     def write(self, layer: int, key: Tensor, value: Tensor) -> None:
         begin = self._batch.begin
@@ -83,6 +97,7 @@ class BufferStore(Store):
 
     def release(self, id: str) -> None:
         """Free the buffer of `id`, if it has one."""
+        super().release(id)
         self._buffers.pop(id, None)
 
     @property

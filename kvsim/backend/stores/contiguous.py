@@ -4,10 +4,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from kvsim.backend.shape import Shape
+from kvsim.backend.step import Batch, Copy, Swap
 from kvsim.backend.stores.pool import SlotPool
 from kvsim.backend.stores.store import Address, Store, must_fit
-from kvsim.backend.transformer.shape import Shape
-from kvsim.backend.transformer.step import Batch, Copy
 from kvsim.plumbing.errors import InvariantError
 
 
@@ -19,8 +19,8 @@ class ContiguousStore(Store):
     """
 
     def __init__(self, shape: Shape, num_slots: int, device: str = "cpu") -> None:
+        super().__init__(device)
         self.shape = shape
-        self.device = device
         self.pool = SlotPool(shape, num_slots, device)
         self._batch: Batch
         self._first: list[int]
@@ -59,6 +59,18 @@ class ContiguousStore(Store):
     def copy(self, copy: Copy) -> None:
         """A buffer's slots move to its successor, or to a fork."""
         self.pool.copy(copy.source, copy.target, copy.slots)
+
+    def gather(self, swap: Swap) -> Tensor:
+        return self._range(swap)
+
+    def scatter(self, swap: Swap, rows: Tensor) -> None:
+        self._range(swap).copy_(rows)
+
+    def _range(self, swap: Swap) -> Tensor:
+        if swap.slot is None or swap.slot < 0:
+            raise InvariantError(f"sequence {swap.id!r} has no slot: {swap.slot}")
+        must_fit(swap.id, swap.slots, self.pool.num_slots - swap.slot)
+        return self.pool.rows[:, :, swap.slot : swap.slot + swap.slots]
 
     @property
     def held_bytes(self) -> int:

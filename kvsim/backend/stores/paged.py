@@ -4,10 +4,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from kvsim.backend.shape import Shape
+from kvsim.backend.step import Batch, Copy, Swap
 from kvsim.backend.stores.pool import SlotPool
 from kvsim.backend.stores.store import Address, Store, must_fit
-from kvsim.backend.transformer.shape import Shape
-from kvsim.backend.transformer.step import Batch, Copy
 from kvsim.plumbing.errors import InvariantError
 
 
@@ -15,10 +15,10 @@ class PagedStore(Store):
     """num_blocks blocks of block_size slots; block b holds slots b * block_size and following."""
 
     def __init__(self, shape: Shape, num_blocks: int, block_size: int, device: str = "cpu") -> None:
+        super().__init__(device)
         self.shape = shape
         self.num_blocks = num_blocks
         self.block_size = block_size
-        self.device = device
         self.pool = SlotPool(shape, num_blocks * block_size, device)
         self._batch: Batch
         self._tables: list[Tensor]
@@ -72,6 +72,19 @@ class PagedStore(Store):
             raise InvariantError(f"a copy within a block of {self.block_size} slots, got {copy}")
         size = self.block_size
         self.pool.copy(copy.source * size, copy.target * size, copy.slots)
+
+    def gather(self, swap: Swap) -> Tensor:
+        return self.pool.rows.index_select(2, self._slots_of(swap))
+
+    def scatter(self, swap: Swap, rows: Tensor) -> None:
+        self.pool.rows.index_copy_(2, self._slots_of(swap), rows.to(self.device))
+
+    def _slots_of(self, swap: Swap) -> Tensor:
+        """The first slots of the swap's block table, int64 [slots]."""
+        must_fit(swap.id, swap.slots, len(swap.blocks) * self.block_size)
+        blocks = torch.tensor(swap.blocks, dtype=torch.int64)
+        slots = blocks[:, None] * self.block_size + torch.arange(self.block_size)
+        return slots.flatten()[: swap.slots].to(self.device)
 
     @property
     def held_bytes(self) -> int:

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from kvsim.backend.transformer.shape import Shape
+from kvsim.backend.shape import Shape
 from kvsim.plumbing.errors import InvariantError
 
 

@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor
 
+from kvsim.backend.step import Batch
 from kvsim.backend.stores.store import Address, Store
-from kvsim.backend.transformer.step import Batch
 from kvsim.plumbing.errors import InvariantError
 
 
@@ -12,6 +12,7 @@ class RecomputeStore(Store):
     """Keeps K and V of one layer of one step."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._batch: Batch
         self._key: Tensor
         self._value: Tensor

@@ -5,7 +5,8 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from kvsim.backend.transformer.step import Batch, Copy
+from kvsim.backend.step import Batch, Copy, Move, Swap
+from kvsim.backend.stores.host import HostMemory
 from kvsim.plumbing.errors import InvariantError
 
 
@@ -29,8 +30,14 @@ class Address(NamedTuple):
 
 class Store(ABC):
     """K and V of every layer. A step: `begin`, then `write` and `read` (or a kernel that goes by
-    `address`) layer by layer; copies come before `begin`.
+    `address`) layer by layer; moves come before `begin`.
+
+    host: where swapped sequences are kept.
     """
+
+    def __init__(self, device: str = "cpu") -> None:
+        self.device = device
+        self.host = HostMemory(device)
 
     @abstractmethod
     def begin(self, batch: Batch) -> None:
@@ -54,13 +61,30 @@ class Store(ABC):
     def address(self, layer: int) -> Address:
         """Where a kernel finds this layer, for the spans of the step."""
 
+    def move(self, move: Move) -> None:
+        """Move slots within the device, or between it and host memory, in all layers."""
+        if isinstance(move, Copy):
+            self.copy(move)
+        elif move.to_host:
+            self.host.put(move.id, self.gather(move))
+        else:
+            self.scatter(move, self.host.take(move.id, move.slots))
+
     def copy(self, copy: Copy) -> None:
-        """Move slots in all layers, before `begin`."""
+        """Move slots within the device."""
         raise InvariantError(f"{type(self).__name__} copies by itself, got {copy}")
 
+    def gather(self, swap: Swap) -> Tensor:
+        """K and V [layers, 2, slots, kv_dim] of the swap's place, whose content may go then."""
+        raise InvariantError(f"{type(self).__name__} keeps nothing to swap, got {swap}")
+
+    def scatter(self, swap: Swap, rows: Tensor) -> None:
+        """Write `rows`, shaped as `gather` gave them, to the swap's place."""
+        raise InvariantError(f"{type(self).__name__} keeps nothing to swap, got {swap}")
+
     def release(self, id: str) -> None:
-        """Sequence `id` is gone; only a store that owns its memory by sequence does anything."""
-        return
+        """Sequence `id` is gone: what the store owns by sequence is free."""
+        self.host.drop(id)
 
     @property
     @abstractmethod

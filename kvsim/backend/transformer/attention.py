@@ -4,9 +4,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
+from kvsim.backend.shape import Shape
+from kvsim.backend.step import Batch
 from kvsim.backend.stores.store import Store
-from kvsim.backend.transformer.shape import Shape
-from kvsim.backend.transformer.step import Batch
 
 
 class GatherAttention:

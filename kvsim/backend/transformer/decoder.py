@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import embedding, linear, rms_norm, silu
 
+from kvsim.backend.shape import Shape
 from kvsim.backend.transformer.rope import rotate, turns
-from kvsim.backend.transformer.shape import Shape
 from kvsim.backend.transformer.weights import Weights, random_weights
 
 EPSILON = 1e-5

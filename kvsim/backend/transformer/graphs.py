@@ -7,10 +7,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from kvsim.backend.step import Batch, Span
 from kvsim.backend.stores.paged import PagedStore
 from kvsim.backend.stores.store import Address
 from kvsim.backend.transformer.decoder import Decoder
-from kvsim.backend.transformer.step import Batch, Span
 from kvsim.backend.transformer.triton_attention import Plan, launch
 
 CAPTURE_SIZES = (1, 2, 4, *range(8, 257, 8))

@@ -1,4 +1,4 @@
-"""The runner executes engine steps: copies, then all spans at once, then their last logits."""
+"""The runner executes engine steps: moves, then all spans at once, then their last logits."""
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
@@ -7,11 +7,11 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
+from kvsim.backend.shape import Shape
+from kvsim.backend.step import Batch, Move, Span
 from kvsim.backend.stores.store import Store
 from kvsim.backend.transformer.attention import GatherAttention
 from kvsim.backend.transformer.decoder import Attend, Decoder
-from kvsim.backend.transformer.shape import Shape
-from kvsim.backend.transformer.step import Batch, Copy, Span
 
 AttentionKind = Literal["gather", "triton"]
 
@@ -35,20 +35,20 @@ class Runner:
         self.attention = attention or ("triton" if on_gpu else "gather")
         self._attend = _attention(self.attention)
 
-    def step(self, spans: Sequence[Span], copies: Sequence[Copy] = ()) -> Tensor:
+    def step(self, spans: Sequence[Span], moves: Sequence[Move] = ()) -> Tensor:
         """Logits [spans, vocab] of each span's last token. Writes the spans' KV into the store.
 
         Their places must hold what earlier steps wrote for positions below `start`.
         """
-        return self.run(self.prepare(spans, copies))
+        return self.run(self.prepare(spans, moves))
 
     @torch.inference_mode()
-    def prepare(self, spans: Sequence[Span], copies: Sequence[Copy] = ()) -> Prepared:
-        """Do the copies and bring tokens and places to the device; the store is set on this step
+    def prepare(self, spans: Sequence[Span], moves: Sequence[Move] = ()) -> Prepared:
+        """Do the moves and bring tokens and places to the device; the store is set on this step
         until the next `prepare`.
         """
-        for copy in copies:
-            self.store.copy(copy)
+        for move in moves:
+            self.store.move(move)
         batch = Batch.pack(spans, self.decoder.device)
         self.store.begin(batch)
         return Prepared(batch, self._attend(self.decoder.shape, self.store, batch))

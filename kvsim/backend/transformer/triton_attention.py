@@ -7,10 +7,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from kvsim.backend.shape import DTYPE_BYTES, Shape
+from kvsim.backend.step import Batch
 from kvsim.backend.stores.store import Address, Store
 from kvsim.backend.transformer import kernel
-from kvsim.backend.transformer.shape import DTYPE_BYTES, Shape
-from kvsim.backend.transformer.step import Batch
 from kvsim.plumbing.errors import InputError
 
 LOG2_E = 1.4426950408889634

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from kvsim.backend.transformer.shape import Shape
+from kvsim.backend.shape import Shape
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from kvsim.commands.torch_device import check_device
 from kvsim.plumbing.errors import InputError
 
 if TYPE_CHECKING:
-    from kvsim.backend.measure.calibrate import Calibration
+    from kvsim.backend.calibrate.calibrate import Calibration
 
 
 class Store(Enum):
@@ -53,7 +53,7 @@ def measure(
             remedy="kvsim calibrate --model M --out FILE.json, or kvsim calibrate fit SAMPLES",
         )
     check_device(device)
-    from kvsim.backend.measure.calibrate import calibrate, find_model
+    from kvsim.backend.calibrate.calibrate import calibrate, find_model
     from kvsim.step_time.calibrated.file import write_calibration
 
     # Few CPUs compute in half precision; their step times would be those of conversions.

@@ -5,7 +5,7 @@ that is no larger than what is free. It is what external fragmentation is measur
 from collections.abc import Iterator
 from typing import Self
 
-from kvsim.memory.allocator import MemorySpec
+from kvsim.memory.allocator import MemorySpec, StoreKind
 from kvsim.memory.arena.placement import Arena, Placement, PlacementOptions, unknown_region
 
 
@@ -13,6 +13,11 @@ class Compacting(PlacementOptions):
     """rounded_as: regions are as large as this placement would make them; None: as asked."""
 
     rounded_as: PlacementOptions | None = None
+
+    @property
+    def store(self) -> StoreKind | None:
+        """Real buffers stay where they are."""
+        return None
 
     def build(self, memory: MemorySpec) -> "CompactingArena":
         model = None if self.rounded_as is None else self.rounded_as.build(memory)

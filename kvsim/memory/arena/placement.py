@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple, Protocol, Self
 
-from kvsim.memory.allocator import MemorySpec
+from kvsim.memory.allocator import MemorySpec, StoreKind
 from kvsim.plumbing.errors import InvariantError
 from kvsim.plumbing.options import Options
 
@@ -19,6 +19,11 @@ class Placement(NamedTuple):
 
 class PlacementOptions(Options):
     """Options of one placement; its fields are the keys beside `kind` in a `placement` table."""
+
+    @property
+    def store(self) -> StoreKind | None:
+        """Which store keeps whole buffers that are placed so: as `AllocatorOptions.store`."""
+        return "slots"
 
     def build(self, memory: MemorySpec) -> "Arena":
         """A fresh arena over the whole pool; InputError if the options do not fit the pool."""

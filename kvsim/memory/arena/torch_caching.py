@@ -14,7 +14,7 @@ behind the last segment.
 from collections.abc import Iterator
 from typing import Self
 
-from kvsim.memory.allocator import MemorySpec
+from kvsim.memory.allocator import MemorySpec, StoreKind
 from kvsim.memory.arena.placement import Arena, Placement, PlacementOptions, unknown_region
 from kvsim.memory.arena.torch_blocks import (
     MIN_BLOCK,
@@ -36,6 +36,11 @@ class TorchCaching(PlacementOptions):
     """expandable_segments: as the setting of that name in PYTORCH_CUDA_ALLOC_CONF."""
 
     expandable_segments: bool = False
+
+    @property
+    def store(self) -> StoreKind:
+        """Torch's allocator itself places the buffers."""
+        return "buffers"
 
     def build(self, memory: MemorySpec) -> "TorchCachingArena":
         if memory.capacity_bytes < SMALL_SEGMENT:

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from heapq import heapify, heappop, heappush
 from operator import attrgetter
 
-from kvsim.memory.allocator import Allocator, MemorySpec, Refusal
+from kvsim.memory.allocator import Allocator, MemorySpec, Place, Refusal
 from kvsim.memory.arena.placement import Arena
 from kvsim.memory.contiguous.shape import BufferShape
 from kvsim.memory.ledger import Course, Usage, check_sum, split_free
@@ -224,6 +224,10 @@ class Contiguous(Allocator):
     def held_tokens(self, seq: Sequence) -> int:
         buffer: Buffer | None = seq.memory
         return buffer.asked if buffer else 0
+
+    def place(self, seq: Sequence) -> Place:
+        buffer: Buffer = seq.memory
+        return Place(address=buffer.regions[0], slots=buffer.asked)
 
     def sequence_bytes(self, tokens: int) -> int:
         return self._whole.bytes(tokens)

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from pydantic import Field
 
-from kvsim.memory.allocator import AllocatorOptions, MemorySpec, Refusal, Removal
+from kvsim.memory.allocator import AllocatorOptions, MemorySpec, Refusal, Removal, StoreKind
 from kvsim.memory.arena.choice import PlacementChoice
 from kvsim.memory.arena.compacting import Compacting
 from kvsim.memory.contiguous.growing import Growing
@@ -35,6 +35,10 @@ class Doubling(AllocatorOptions):
     extend_in_place: bool = False
     placement: PlacementChoice = Field(default="first-fit", validate_default=True)
     allocation_latency_us: float = Field(0.0, ge=0.0, le=1e9)
+
+    @property
+    def store(self) -> StoreKind | None:
+        return self.placement.store
 
     def build(self, memory: MemorySpec) -> "DoublingAllocator":
         return DoublingAllocator(self, memory)

@@ -11,7 +11,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from kvsim.memory.allocator import AllocatorOptions, MemorySpec, Refusal, Removal
+from kvsim.memory.allocator import AllocatorOptions, MemorySpec, Refusal, Removal, StoreKind
 from kvsim.memory.arena.choice import PlacementChoice
 from kvsim.memory.arena.compacting import Compacting
 from kvsim.memory.contiguous.buffers import Buffer, Contiguous
@@ -27,6 +27,10 @@ class MaxBuffer(AllocatorOptions):
 
     reserve: Literal["model-max", "declared-max", "pow2", "exact"] = "model-max"
     placement: PlacementChoice = Field(default="first-fit", validate_default=True)
+
+    @property
+    def store(self) -> StoreKind | None:
+        return self.placement.store
 
     def build(self, memory: MemorySpec) -> "MaxBufferAllocator":
         return MaxBufferAllocator(self, memory)

@@ -11,7 +11,7 @@ blocks in the same steps (cohorts.py).
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from kvsim.memory.allocator import Allocator, MemorySpec, Refusal
+from kvsim.memory.allocator import Allocator, MemorySpec, Place, Refusal
 from kvsim.memory.ledger import NOTHING, Course, Usage, split_free
 from kvsim.memory.paged.block_pool import BlockPool
 from kvsim.memory.paged.cohorts import Cohort, Cohorts
@@ -353,6 +353,9 @@ class PagedAllocator(Allocator):
 
     def held_tokens(self, seq: Sequence) -> int:
         return len(seq.memory.blocks) * self.block_size if seq.memory else 0
+
+    def place(self, seq: Sequence) -> Place:
+        return Place(blocks=seq.memory.blocks)
 
     def _head_blocks(self, head: Sequence, *, busy: bool) -> int:
         return self._blocks_needed(self._hit_blocks(head), head.num_tokens, busy=busy)

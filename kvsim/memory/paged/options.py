@@ -9,7 +9,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from kvsim.memory.allocator import AllocatorOptions, MemorySpec, Removal
+from kvsim.memory.allocator import AllocatorOptions, MemorySpec, Removal, StoreKind
 from kvsim.memory.paged.allocator import PagedAllocator
 from kvsim.memory.paged.groups.allocator import HybridAllocator
 from kvsim.memory.paged.groups.grouping import is_uniform
@@ -50,6 +50,11 @@ class Paged(AllocatorOptions):
             if self.sharing == "copy-on-write":
                 raise ValueError("host_cache_gib goes with sharing through the cache")
         return self
+
+    @property
+    def store(self) -> StoreKind | None:
+        """No store loads content from a tier of its own."""
+        return "blocks" if self.host_cache_gib is None else None
 
     def build(self, memory: MemorySpec) -> "PagedAllocator":
         uniform = is_uniform(memory.layout, windows=not self.disable_hybrid_kv_cache_manager)

@@ -9,8 +9,8 @@ from kvsim.plumbing.errors import InputError
 
 if TYPE_CHECKING:
     from kvsim.backend.prove.random_steps import StoreKind
+    from kvsim.backend.shape import Shape
     from kvsim.backend.stores.store import Store
-    from kvsim.backend.transformer.shape import Shape
 
 LAYERS, HIDDEN, HEADS, KV_HEADS, HEAD_DIM, INTERMEDIATE, VOCAB = 3, 64, 8, 2, 16, 96, 50
 CPU_DTYPES = ("float64", "float32", "bfloat16")
@@ -100,7 +100,7 @@ def validate_cache(seed: int = 0, schedules: int = 3, device: str = "cpu") -> Ca
 
 def small_shape(dtype: str) -> "Shape":
     """The transformer of these checks."""
-    from kvsim.backend.transformer.shape import Shape
+    from kvsim.backend.shape import Shape
 
     return Shape(LAYERS, HIDDEN, HEADS, KV_HEADS, HEAD_DIM, INTERMEDIATE, VOCAB, dtype)
 
@@ -154,13 +154,13 @@ def _equality(seed: int, schedules: int, device: str) -> list[Equality]:
 
 def _simulated(seed: int, device: str) -> list[Equality]:
     from kvsim.backend.transformer.decoder import Decoder
-    from kvsim.validate.cache.simulated import allocators, replay_run, small_run
+    from kvsim.validate.cache.simulated import replay_run, runs
 
     dtype = "float64" if device == "cpu" else "float32"
     decoder = Decoder(small_shape(dtype), device=device)
     checks = []
-    for name, table in allocators().items():
-        found, _ = replay_run(small_run(table, seed), decoder, device)
+    for name, simulation in runs(seed):
+        found, _ = replay_run(simulation, decoder, device)
         checks.append(
             Equality(name, dtype, "sound", found.rows, found.error, found.tolerance, found.ok)
         )

@@ -1,9 +1,12 @@
 """Small simulated runs for the proof: every allocator and placement, on an overloaded pool."""
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from numpy.random import PCG64, Generator
 
+from kvsim.memory import ALLOCATORS
+from kvsim.memory.arena import PLACEMENTS
 from kvsim.plumbing.units import PS_PER_MS
 from kvsim.request import Request
 from kvsim.scenario import Scenario
@@ -11,7 +14,7 @@ from kvsim.simulation import Simulation
 
 if TYPE_CHECKING:
     from kvsim.backend.prove.replay import Equality
-    from kvsim.backend.simulated import StepRecorder
+    from kvsim.backend.simulated.recorder import StepRecorder
     from kvsim.backend.transformer.decoder import Decoder
 
 Table = dict[str, Any]
@@ -32,16 +35,35 @@ POOL_TOKENS = 256
 LONGEST = 64
 
 
-def allocators() -> dict[str, Table]:
-    """Every allocator with every placement, by a name for each."""
-    from kvsim.memory.arena import PLACEMENTS
+PREEMPTING = PAGED | {"doubling": CONTIGUOUS["doubling"]}  # a buffer that is whole never needs to
+SWAPPING: Table = {"preemption_mode": "swap"}
 
+
+def allocators() -> dict[str, Table]:
+    """Every allocator that a store serves, with every placement, by a name for each; one that is
+    not named above with the options it has by itself.
+    """
     placed = {
         f"{name}, {placement}": table | {"placement": placement}
         for name, table in CONTIGUOUS.items()
         for placement in PLACEMENTS
     }
-    return PAGED | placed
+    named = PAGED | placed
+    kinds = {table["kind"] for table in named.values()}
+    others = {
+        kind: {"kind": kind}
+        for kind in ALLOCATORS
+        if kind not in kinds and ALLOCATORS.parse({"kind": kind}, "allocator").store is not None
+    }
+    return named | others
+
+
+def runs(seed: int) -> Iterator[tuple[str, Simulation]]:
+    """A small run of every allocator, and of some whose preempted sequences are swapped."""
+    for name, table in allocators().items():
+        yield name, small_run(table, seed)
+    for name, table in PREEMPTING.items():
+        yield f"{name}, swapping", small_run(table, seed, scheduler=SWAPPING)
 
 
 def requests(seed: int, count: int) -> list[Request]:
@@ -87,15 +109,11 @@ def replay_run(
 ) -> "tuple[Equality, StepRecorder]":
     """The run's steps on a store of the kind its allocator needs, against recomputing."""
     from kvsim.backend.prove.replay import replay
-    from kvsim.backend.simulated import record_steps
-    from kvsim.backend.stores.contiguous import ContiguousStore
-    from kvsim.backend.stores.paged import PagedStore
+    from kvsim.backend.simulated.recorder import record_steps
+    from kvsim.backend.simulated.stores import build_store
 
     options = simulation.scenario.allocator[0]
-    recorder, size, block_size = record_steps(simulation, options, decoder.shape.vocab)
-    store = (
-        PagedStore(decoder.shape, size, block_size, device)
-        if block_size
-        else ContiguousStore(decoder.shape, size, device)
-    )
+    recorder = record_steps(simulation, options, decoder.shape.vocab)
+    allocator = recorder.engine.scheduler.allocator
+    store = build_store(recorder.store, allocator, decoder.shape, device)
     return replay(recorder.steps, decoder, store), recorder

@@ -56,7 +56,7 @@ def lock_step(run: ObservedRun) -> LockStep:
     """
     assert run.steps is not None
     allocator = run.meta.allocator_options().build(run.meta.memory_spec())
-    scheduler = run.meta.scheduler_options().build(allocator, run.meta.max_model_len)
+    scheduler = run.meta.scheduler_options().start(allocator, run.meta.max_model_len)
     intake = Intake(scheduler, Recorder(allocator.capacity_bytes), lambda _: None, refuse=True)
     shapes: list[StepShape] = []
     stalls_ps: list[int] = []

@@ -2,8 +2,8 @@ import pytest
 
 from kvsim.backend.measure.compare import growth, indirection
 from kvsim.backend.measure.timing import CpuClock
+from kvsim.backend.shape import Shape
 from kvsim.backend.transformer.decoder import Decoder
-from kvsim.backend.transformer.shape import Shape
 
 SHAPE = Shape(1, 16, 2, 1, 8, 16, 11)
 

@@ -11,7 +11,7 @@ from kvsim.backend.measure.grid import CPU, CUDA, DESIGNS, StepPlan, grid, most_
 from kvsim.backend.measure.log import Log
 from kvsim.backend.measure.measure import Setup, impossible, measure, write_samples
 from kvsim.backend.measure.timing import CpuClock
-from kvsim.backend.transformer.shape import Shape
+from kvsim.backend.shape import Shape
 from kvsim.plumbing.errors import InputError
 from kvsim.step_time.calibrated.samples import read_samples
 

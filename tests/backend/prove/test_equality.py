@@ -6,12 +6,12 @@ from hypothesis import strategies as st
 from kvsim.backend.prove import exactness
 from kvsim.backend.prove.random_steps import STORE_KINDS, random_steps
 from kvsim.backend.prove.replay import replay
+from kvsim.backend.step import Copy, Span, Step
 from kvsim.backend.stores.contiguous import ContiguousStore
 from kvsim.backend.stores.paged import PagedStore
 from kvsim.backend.stores.recompute import RecomputeStore
 from kvsim.backend.transformer.decoder import Decoder
 from kvsim.backend.transformer.runner import Runner
-from kvsim.backend.transformer.step import Copy, Span, Step
 from kvsim.plumbing.errors import InputError
 from kvsim.validate.cache.checks import small_shape, store_of
 

@@ -2,8 +2,8 @@ import pytest
 
 from kvsim.backend.prove import exactness as rules
 from kvsim.backend.prove.schemes import SCHEMES, Absorbed, KeyValue, LayerInput, NoCache, decode
+from kvsim.backend.shape import Shape
 from kvsim.backend.transformer.decoder import Decoder
-from kvsim.backend.transformer.shape import Shape
 
 # OPT-13B: its two MLP matrices of 4 d as three of 8/3 d, which is the same count of weights.
 OPT_13B = Shape(40, 5120, 40, 40, 128, 13653, 50272, "float16")

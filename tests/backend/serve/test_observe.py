@@ -3,6 +3,7 @@
 import json
 import re
 from itertools import pairwise
+from typing import ClassVar
 
 import pytest
 import torch
@@ -10,8 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
+from kvsim.backend.prove.replay import replay
+from kvsim.backend.serve import setup
 from kvsim.backend.serve.clock import CpuTimeClock, WallClock, run_clock
 from kvsim.backend.serve.run import observe
+from kvsim.backend.simulated.shape import llama_shape
+from kvsim.backend.simulated.stores import build_store
+from kvsim.backend.step import Step
+from kvsim.backend.transformer.decoder import Decoder
+from kvsim.backend.transformer.runner import Runner
 from kvsim.cli import app
 from kvsim.observed.content import BlockIds
 from kvsim.observed.folder import ObservedRun
@@ -197,6 +205,41 @@ def test_the_same_steps_are_decided_again_without_a_clock(made):
     spoilt_run = run._replace(steps=(*run.steps[:at], spoilt, *run.steps[at + 1 :]))
     difference = lock_step(spoilt_run).difference
     assert (difference.step, difference.figure, difference.recorded) == (at, "allocated_bytes", 1)
+
+
+class Watched(Runner):
+    """Keeps every step it runs."""
+
+    steps: ClassVar[list[Step]] = []
+
+    def step(self, spans, moves=()):
+        self.steps.append(Step(tuple(spans), tuple(moves)))
+        return super().step(spans, moves)
+
+
+@pytest.mark.parametrize("label", ["paged", "doubling"])
+def test_swapped_sequences_go_to_host_memory_and_come_back(path, tmp_path, monkeypatch, label):
+    monkeypatch.setattr(Watched, "steps", [])
+    monkeypatch.setattr(setup, "Runner", Watched)
+    swap = ("scheduler.preemption_mode='swap'", "allocator.0.enable_prefix_caching=false")
+    observation, meta = observe(loaded(path, label, *swap), "cpu", allocator=label, clock="cpu")
+    swapped = sum(step.swapped_bytes for step in observation.steps)
+    assert swapped == meta.swapped_bytes > 0
+    assert meta.recomputed_tokens == 0
+    write_observation(tmp_path / "run", observation, meta)
+    run = ObservedRun.read(tmp_path / "run")
+    assert run.steps == tuple(observation.steps)
+    assert lock_step(run).difference is None
+    # The very steps that were served, on another store: logits as if nothing had ever moved.
+    served = [step for step in Watched.steps if step.spans[0].id != "warm-up"]
+    simulation = Simulation(loaded(path, label))
+    allocator = simulation.scenario.allocator[simulation.labels.index(label)]
+    decoder = Decoder(llama_shape(simulation.model))
+    store = build_store(
+        allocator.store, allocator.build(simulation.memory_spec()), decoder.shape, "cpu"
+    )
+    found = replay(served, decoder, store)
+    assert found.ok, found
 
 
 def test_followers_come_after_those_they_follow(path, tmp_path):

@@ -14,8 +14,8 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
+from kvsim.backend.shape import Shape
 from kvsim.backend.transformer import kernel
-from kvsim.backend.transformer.shape import Shape
 from kvsim.backend.transformer.triton_attention import DECODE_ROWS, PREFILL_ROWS, key_tile
 
 # Pointers by what they point to; "e" is the model's own element. The rest are 32-bit integers.

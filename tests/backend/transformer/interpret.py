@@ -10,6 +10,8 @@ from itertools import product
 import torch
 from torch import Tensor
 
+from kvsim.backend.shape import Shape
+from kvsim.backend.step import Batch, Span
 from kvsim.backend.stores.buffers import BufferStore
 from kvsim.backend.stores.contiguous import ContiguousStore
 from kvsim.backend.stores.paged import PagedStore
@@ -17,8 +19,6 @@ from kvsim.backend.stores.recompute import RecomputeStore
 from kvsim.backend.stores.store import Store
 from kvsim.backend.transformer import triton_attention
 from kvsim.backend.transformer.attention import GatherAttention
-from kvsim.backend.transformer.shape import Shape
-from kvsim.backend.transformer.step import Batch, Span
 
 DIM = 16
 # A decoding sequence, a whole prompt, a chunk behind a prefix: tokens, start.

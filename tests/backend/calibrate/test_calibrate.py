@@ -3,11 +3,12 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from kvsim.backend.measure import calibrate as calibrating
-from kvsim.backend.measure.calibrate import find_model, fitted, llama_shape, trace_steps
+from kvsim.backend.calibrate import calibrate as calibrating
+from kvsim.backend.calibrate.calibrate import find_model, fitted, trace_steps
 from kvsim.backend.measure.grid import CPU, CUDA, Limits, grid
 from kvsim.backend.measure.measure import Measured
-from kvsim.backend.transformer.shape import Shape
+from kvsim.backend.shape import Shape
+from kvsim.backend.simulated.shape import llama_shape
 from kvsim.cli import app
 from kvsim.plumbing.errors import InputError
 from kvsim.step_time.calibrated.file import read_calibration, write_calibration

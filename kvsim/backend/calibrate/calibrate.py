@@ -5,15 +5,14 @@ import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from kvsim.backend.calibrate.held_out import held_out_steps
 from kvsim.backend.measure.bench import StoreName
 from kvsim.backend.measure.grid import DESIGNS, Limits, StepPlan, grid
-from kvsim.backend.measure.held_out import held_out_steps
 from kvsim.backend.measure.measure import Measured, Progress, Setup, measure
-from kvsim.backend.transformer.shape import Shape
+from kvsim.backend.simulated.shape import llama_shape
 from kvsim.memory.paged.options import Paged
-from kvsim.model import Attention, Dense, Model
+from kvsim.model import Model
 from kvsim.model.options import ModelOptions
-from kvsim.plumbing.errors import InputError
 from kvsim.scenario import Scenario
 from kvsim.simulation import Simulation
 from kvsim.step_time.calibrated.file import CalibrationFile, Measurement, SampleRecord
@@ -37,38 +36,6 @@ def find_model(name: str, dtype: str | None) -> Model:
     """A built-in model, or that of a config.json; InputError if there is no such model."""
     where = {"hf_config": Path(name)} if name.endswith(".json") else {"name": name}
     return ModelOptions.parse({**where, "dtype": dtype}, "--model").build()
-
-
-def llama_shape(model: Model, where: str = "--model") -> Shape:
-    """The backend's shape of a model; InputError, naming `where` it was chosen, if it is no decoder
-    that the backend computes.
-    """
-    layer = model.layers[0]
-    mixer, feed_forward = layer.mixer, layer.feed_forward
-    if (
-        len(set(model.layers)) > 1
-        or not isinstance(mixer, Attention)
-        or mixer.window_tokens is not None
-        or mixer.output_gate
-        or not isinstance(feed_forward, Dense)
-        or not feed_forward.gated
-    ):
-        raise InputError(
-            "the backend computes Llama-shaped decoders only: equal layers of full attention and "
-            "a gated feed-forward network",
-            where=where,
-            value=model.name,
-        )
-    return Shape(
-        layers=model.num_layers,
-        hidden=model.hidden_size,
-        heads=mixer.heads,
-        kv_heads=mixer.kv_heads,
-        head_dim=mixer.head_dim,
-        intermediate=feed_forward.intermediate_size,
-        vocab=model.vocab_size,
-        dtype=model.torch_dtype,
-    )
 
 
 def trace_steps(limits: Limits, count: int, seed: int) -> list[StepPlan]:

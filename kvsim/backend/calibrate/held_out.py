@@ -6,7 +6,7 @@ from itertools import zip_longest
 from numpy.random import PCG64, Generator
 
 from kvsim.backend.measure.grid import StepPlan
-from kvsim.backend.simulated import decoding
+from kvsim.backend.simulated.steps import decoding
 from kvsim.engine.engine import Engine
 from kvsim.engine.plan import Plan
 from kvsim.memory.allocator import AllocatorOptions

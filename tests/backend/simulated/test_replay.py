@@ -3,10 +3,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kvsim.backend.measure.held_out import held_out_steps
-from kvsim.backend.simulated import in_order, record_steps
+from kvsim.backend.calibrate.held_out import held_out_steps
+from kvsim.backend.prove.replay import replay
+from kvsim.backend.simulated.copies import in_order
+from kvsim.backend.simulated.recorder import StepRecorder, record_steps
+from kvsim.backend.step import Copy, Swap
+from kvsim.backend.stores.buffers import BufferStore
+from kvsim.backend.stores.paged import PagedStore
 from kvsim.backend.transformer.decoder import Decoder
-from kvsim.backend.transformer.step import Copy
 from kvsim.plumbing.errors import InputError
 from kvsim.scenario import Scenario
 from kvsim.simulation import Simulation
@@ -14,6 +18,8 @@ from kvsim.validate.cache.checks import small_shape
 from kvsim.validate.cache.simulated import (
     CONTIGUOUS,
     PAGED,
+    PREEMPTING,
+    SWAPPING,
     allocators,
     replay_run,
     requests,
@@ -53,7 +59,51 @@ def test_what_the_replays_hold():
     assert hits
     assert resumed
     _, doubling = replay_run(small_run(CONTIGUOUS["doubling"]), DECODER)
-    assert sum(len(step.copies) for step in doubling.steps) > 10
+    assert sum(len(step.moves) for step in doubling.steps) > 10
+
+
+@pytest.mark.parametrize("name", PREEMPTING)
+def test_what_was_swapped_comes_back_as_it_was(name):
+    found, recorder = replay_run(small_run(PREEMPTING[name], scheduler=SWAPPING), DECODER)
+    assert found.ok, found
+    swaps = [move for step in recorder.steps for move in step.moves if isinstance(move, Swap)]
+    scheduler = recorder.engine.scheduler
+    token_bytes = scheduler.allocator.token_bytes
+    assert len(swaps) >= 4
+    assert sum(swap.slots for swap in swaps) * token_bytes == scheduler.swapped_bytes
+    # Nobody computes again what came back.
+    done = {}
+    for span in (span for step in recorder.steps for span in step.spans):
+        assert span.start >= done.get(span.id, 0) - 1
+        done[span.id] = span.context
+
+
+def test_a_buffer_of_its_own_leaves_the_device_and_comes_back_in_another():
+    simulation = small_run(CONTIGUOUS["doubling"], scheduler=SWAPPING)
+    recorder = StepRecorder(DECODER.shape.vocab, "buffers")
+    simulation.run(simulation.scenario.allocator[0], "", observer=recorder)
+    assert any(isinstance(move, Swap) for step in recorder.steps for move in step.moves)
+    store = BufferStore(DECODER.shape)
+    assert replay(recorder.steps, DECODER, store).ok
+    assert store.host.held_bytes == 0
+    assert store.host.copied_bytes > 0
+
+
+def test_a_replay_that_loses_what_was_swapped_is_found_out(monkeypatch):
+    monkeypatch.setattr(PagedStore, "scatter", lambda *_: None)
+    found, _ = replay_run(
+        small_run(PAGED["paged without prefix cache"], scheduler=SWAPPING), DECODER
+    )
+    assert not found.ok
+
+
+def test_room_for_some_swaps_the_others_are_recomputed():
+    tight = SWAPPING | {"swap_space_gib": 0.02}
+    found, recorder = replay_run(small_run(PAGED["paged"], scheduler=tight), DECODER)
+    scheduler = recorder.engine.scheduler
+    assert found.ok, found
+    assert scheduler.swapped_bytes
+    assert scheduler.recomputed_tokens
 
 
 @settings(max_examples=15, deadline=None)
@@ -62,13 +112,15 @@ def test_what_the_replays_hold():
     seed=st.integers(0, 10**6),
     chunked=st.booleans(),
     ahead=st.booleans(),
+    swap=st.booleans(),
 )
-def test_over_random_workloads(name, seed, chunked, ahead):
+def test_over_random_workloads(name, seed, chunked, ahead, swap):
     table = (allocators() | MORE)[name]
     scheduler = {
         "enable_chunked_prefill": chunked,
         "max_num_batched_tokens": 32 if chunked else 64,
         "async_scheduling": ahead and table["kind"] == "paged",
+        "preemption_mode": "swap" if swap else "recompute",
     }
     found, _ = replay_run(small_run(table, seed, 12, scheduler), DECODER)
     assert found.ok, found
@@ -82,7 +134,7 @@ def test_copies_are_put_in_an_order_that_loses_nothing():
 
 
 def test_what_no_store_can_keep_is_refused():
-    with pytest.raises(InputError, match="buffer a layer"):
+    with pytest.raises(InputError, match="no backend store keeps memory in this way"):
         replay_run(small_run({"kind": "concatenation"}), DECODER)
     leaping = small_run(PAGED["paged"]).scenario.model_copy(update={"max_steps": None})
     simulation = Simulation(
@@ -107,7 +159,7 @@ def test_held_out_steps_are_steps_of_the_run():
     assert drawn != held_out_steps(simulation, options, 9, seed=1, **limits)
     assert {plan.kind for plan in drawn} == {"decode", "prefill", "mixed"}
     assert len(drawn) == len(set(drawn)) <= 9
-    recorder, *_ = record_steps(simulation, options, 50)
+    recorder = record_steps(simulation, options, 50)
     every = {
         tuple(sorted((len(span.tokens), span.start) for span in step.spans))
         for step in recorder.steps

@@ -43,13 +43,29 @@ class Copy(NamedTuple):
     slots: int
 
 
+class Swap(NamedTuple):
+    """Before the step, the first `slots` slots of a sequence go to host memory, or come back from
+    there. blocks, slot, capacity: its place on the device, as in `Span`.
+    """
+
+    id: str
+    slots: int
+    to_host: bool
+    blocks: Sequence[int] = ()
+    slot: int | None = None
+    capacity: int | None = None
+
+
+Move = Copy | Swap
+
+
 class Step(NamedTuple):
-    """Copies, then spans. `prefixes`: the tokens behind spans that begin in another's cache
-    (a prefix hit, a fork), by span id; only a replay that recomputes needs them.
+    """Moves, in order, then spans. `prefixes`: the tokens behind spans that begin in another's
+    cache (a prefix hit, a fork), by span id; only a replay that recomputes needs them.
     """
 
     spans: tuple[Span, ...]
-    copies: tuple[Copy, ...] = ()
+    moves: tuple[Move, ...] = ()
     prefixes: Mapping[str, Sequence[int]] = {}
 
     @classmethod

@@ -1,0 +1,33 @@
+"""Token ids for the contents that the simulator tells apart."""
+
+from kvsim.sequence import Sequence
+
+MIXER = 0x9E3779B97F4A7C15  # 2^64 over the golden ratio: neighbours fall far apart
+
+
+class Content:
+    """Token ids below `vocab`; equal where the simulator calls tokens equal, else as random."""
+
+    def __init__(self, vocab: int) -> None:
+        self._vocab = vocab
+        self._private: dict[str, int] = {}
+
+    def tokens(self, seq: Sequence, start: int, end: int) -> list[int]:
+        """Tokens of `seq` from `start` on, before `end`."""
+        return [self._token(self._name(seq, position)) for position in range(start, end)]
+
+    def _name(self, seq: Sequence, position: int) -> int:
+        """What the simulator knows a token by; tokens that nobody can name get a name here."""
+        output = position - seq.prompt_tokens
+        if output >= 0 and seq.output_start is not None:
+            return seq.output_start + output
+        if output < 0 and seq.prompt_runs is not None:
+            for first, length in seq.prompt_runs:
+                if position < length:
+                    return first + position
+                position -= length
+        owner = self._private.setdefault(seq.id, len(self._private) + 1)
+        return (owner << 48) + position
+
+    def _token(self, name: int) -> int:
+        return ((name * MIXER & (1 << 64) - 1) >> 32) % self._vocab

@@ -1,0 +1,80 @@
+"""All steps of a simulated run, for a replay on a real store."""
+
+from dataclasses import dataclass, field
+
+from kvsim.backend.simulated.steps import StepMaker
+from kvsim.backend.simulated.stores import store_kind
+from kvsim.backend.step import Step
+from kvsim.engine.engine import Engine
+from kvsim.engine.plan import Plan
+from kvsim.memory.allocator import AllocatorOptions, StoreKind
+from kvsim.plumbing.errors import InputError
+from kvsim.simulation import Simulation
+
+
+@dataclass(slots=True)
+class StepRecorder:
+    """An engine's observer that keeps every step. Needs plans of one step each (max_steps = 1).
+
+    steps: what a `Runner`, or a replay, takes, on a store of the kind `store`; begin_ps: when each
+    began.
+    """
+
+    vocab: int
+    store: StoreKind
+    most_steps: int | None = None
+    steps: list[Step] = field(default_factory=list)
+    begin_ps: list[int] = field(default_factory=list)
+    engine: Engine = field(init=False)
+    _maker: StepMaker = field(init=False)
+    _known: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self._maker = StepMaker(self.vocab, self.store)
+
+    def planning(self, now_ps: int) -> None:
+        """Nothing is decided yet."""
+
+    def planned(self, plan: Plan, now_ps: int) -> None:
+        """Keep the step with the places its sequences have now."""
+        if self.most_steps is not None and len(self.steps) >= self.most_steps:
+            return
+        self._maker.preempted(plan, self.engine.scheduler)
+        if plan.empty:
+            return
+        spans, moves = self._maker.spans(plan, self.engine.scheduler)
+        prefixes = {}
+        for chunk in plan.chunks:
+            seq = chunk.seq
+            if seq.id not in self._known:
+                self._known.add(seq.id)
+                prefixes[seq.id] = self._maker.content.tokens(seq, 0, chunk.prior_tokens)
+        self.steps.append(Step(spans, moves, prefixes))
+        self.begin_ps.append(plan.start_ps)
+
+    def finished(self, plan: Plan, now_ps: int) -> None:
+        """Those that left stand nowhere."""
+        for seq in plan.finishing:
+            self._maker.left(seq)
+
+    def idle(self, now_ps: int, *, stalled: bool) -> bool:
+        """It never submits anything."""
+        return False
+
+
+def record_steps(
+    simulation: Simulation, options: AllocatorOptions, vocab: int, most_steps: int | None = None
+) -> StepRecorder:
+    """Run `simulation` under one allocator and record its steps; the recorder's engine holds the
+    allocator they ran on.
+
+    The scenario's max_steps must be 1. most_steps: keep no more. InputError for an allocator that
+    no store can keep. Buffers out of torch's own allocator are recorded at the addresses where the
+    simulated one puts them: it is these that a replay puts to the proof.
+    """
+    if simulation.scenario.max_steps != 1:
+        raise InputError("a replay needs every step", where="max_steps", limit=1)
+    kind = store_kind(options)
+    recorder = StepRecorder(vocab, "slots" if kind == "buffers" else kind, most_steps)
+    simulation.run(options, "replay", observer=recorder)
+    return recorder

@@ -1,0 +1,37 @@
+"""The backend's shape of a simulated model."""
+
+from kvsim.backend.shape import Shape
+from kvsim.model import Attention, Dense, Model
+from kvsim.plumbing.errors import InputError
+
+
+def llama_shape(model: Model, where: str = "--model") -> Shape:
+    """The shape of `model`; InputError, naming `where` it was chosen, if it is no decoder that the
+    backend computes.
+    """
+    layer = model.layers[0]
+    mixer, feed_forward = layer.mixer, layer.feed_forward
+    if (
+        len(set(model.layers)) > 1
+        or not isinstance(mixer, Attention)
+        or mixer.window_tokens is not None
+        or mixer.output_gate
+        or not isinstance(feed_forward, Dense)
+        or not feed_forward.gated
+    ):
+        raise InputError(
+            "the backend computes Llama-shaped decoders only: equal layers of full attention and "
+            "a gated feed-forward network",
+            where=where,
+            value=model.name,
+        )
+    return Shape(
+        layers=model.num_layers,
+        hidden=model.hidden_size,
+        heads=mixer.heads,
+        kv_heads=mixer.kv_heads,
+        head_dim=mixer.head_dim,
+        intermediate=feed_forward.intermediate_size,
+        vocab=model.vocab_size,
+        dtype=model.torch_dtype,
+    )

@@ -1,0 +1,120 @@
+"""The plans of a scheduler as steps of the backend: tokens, and where their KV is."""
+
+from typing import NamedTuple
+
+from kvsim.backend.simulated.content import Content
+from kvsim.backend.simulated.copies import in_order
+from kvsim.backend.step import Copy, Move, Span, Swap
+from kvsim.engine.plan import Plan
+from kvsim.engine.schedulers.scheduler import Scheduler
+from kvsim.memory.allocator import Allocator, StoreKind
+from kvsim.plumbing.errors import InputError, InvariantError
+from kvsim.sequence import Sequence
+
+
+class Stand(NamedTuple):
+    """Where the KV of a sequence lay when it last ran, as a `Span` says it."""
+
+    blocks: tuple[int, ...] = ()
+    slot: int | None = None
+    capacity: int | None = None
+
+
+class StepMaker:
+    """What the sequences of each plan compute, where their KV is, and what must move before.
+
+    store: the kind of store the steps are for; a span tells what that store must know. Told of
+    every plan in turn: `preempted` right after it is made (a plan may preempt and compute nothing),
+    then `spans` if it computes, and `left` when a sequence has finished.
+    """
+
+    def __init__(self, vocab: int, store: StoreKind) -> None:
+        self.content = Content(vocab)
+        self._store = store
+        self._stands: dict[Sequence, Stand] = {}
+        self._outs: list[Swap] = []  # on their way to host memory with the next step
+        self._swapped: dict[Sequence, int] = {}
+
+    def preempted(self, plan: Plan, scheduler: Scheduler) -> list[Sequence]:
+        """Of a plan just made: note who was swapped out; returns who was not and will recompute."""
+        space, recompute = scheduler.swap_space, []
+        for seq in plan.preempted:
+            stand = self._stands.pop(seq, None)
+            tokens = space.tokens(seq) if space else 0
+            if not tokens:
+                recompute.append(seq)
+                continue
+            if stand is None:
+                raise InvariantError(f"{seq} was swapped out before it ran")
+            self._outs.append(Swap(seq.id, tokens, True, *stand))
+            self._swapped[seq] = tokens
+        return recompute
+
+    def spans(self, plan: Plan, scheduler: Scheduler) -> tuple[tuple[Span, ...], tuple[Move, ...]]:
+        """Spans of a plan that computes, and what moves before them, in order: out to host memory,
+        within the device, and back in.
+        """
+        allocator, copies = scheduler.allocator, list[Copy]()
+        outs, self._outs = self._outs, []
+        ins = [
+            Swap(seq.id, self._swapped.pop(seq), False, *self._stand(allocator, seq))
+            for seq, _, _ in plan.admitted
+            if seq in self._swapped
+        ]
+        parts = [(seq, end - 1, 1) for seq, end in decoding(plan, scheduler)]
+        parts += [(chunk.seq, chunk.prior_tokens, chunk.new_tokens) for chunk in plan.chunks]
+        spans = [self._span(allocator, seq, start, new, copies) for seq, start, new in parts]
+        return tuple(spans), (*outs, *in_order(copies), *ins)
+
+    def left(self, seq: Sequence) -> None:
+        """`seq` has finished and stands nowhere any more."""
+        self._stands.pop(seq, None)
+        self._swapped.pop(seq, None)
+
+    def _span(
+        self, allocator: Allocator, seq: Sequence, start: int, new_tokens: int, copies: list[Copy]
+    ) -> Span:
+        stand, stood = self._stand(allocator, seq), self._stands.get(seq)
+        if stood is not None and stood.slot is not None and stood.slot != stand.slot:
+            assert stand.slot is not None
+            copies.append(Copy(stood.slot, stand.slot, start))
+        self._stands[seq] = stand
+        return Span(seq.id, self.content.tokens(seq, start, start + new_tokens), start, *stand)
+
+    def _stand(self, allocator: Allocator, seq: Sequence) -> Stand:
+        place = allocator.place(seq)
+        if self._store == "blocks":
+            return Stand(blocks=tuple(place.blocks))
+        if self._store == "buffers":
+            return Stand(capacity=place.slots)
+        return Stand(slot=slot_of(allocator, place.address))
+
+
+def decoding(plan: Plan, scheduler: Scheduler) -> list[tuple[Sequence, int]]:
+    """Members of the batch that take a token in a plan just made, with the slots they then have:
+    those that stay in it, and those whose last token this is.
+    """
+    others = {chunk.seq for chunk in plan.chunks} | set(plan.held)
+    found = [
+        (seq, scheduler.batch.slots(seq))
+        for seq in scheduler.running
+        if seq.decoding and seq not in others
+    ]
+    found += [(seq, seq.final_tokens) for seq in plan.finishing if seq not in others]
+    if len(found) != plan.num_decode:
+        raise InvariantError(f"{len(found)} sequences decode where {plan.num_decode} should")
+    return found
+
+
+def slot_of(allocator: Allocator, address: int) -> int:
+    """The slot at a byte address; InputError where buffers do not begin at whole slots."""
+    slot, rest = divmod(address, allocator.token_bytes)
+    if rest:
+        raise InputError(
+            "buffers begin between slots",
+            where="allocator.placement",
+            value=f"address {address}",
+            limit=f"multiples of {allocator.token_bytes} bytes",
+            remedy="choose a model whose KV bytes per token divide the placement's unit",
+        )
+    return slot

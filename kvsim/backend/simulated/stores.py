@@ -1,0 +1,44 @@
+"""The store that serves an allocator, by what its options answer."""
+
+from typing import Protocol, cast
+
+from kvsim.backend.shape import Shape
+from kvsim.backend.stores.buffers import BufferStore
+from kvsim.backend.stores.contiguous import ContiguousStore
+from kvsim.backend.stores.paged import PagedStore
+from kvsim.backend.stores.store import Store
+from kvsim.memory import ALLOCATORS
+from kvsim.memory.allocator import Allocator, AllocatorOptions, StoreKind
+from kvsim.plumbing.errors import InputError
+
+WORDS: dict[StoreKind, str] = {
+    "blocks": "one pool of blocks",
+    "slots": "one address space of slots",
+    "buffers": "a tensor a sequence, out of torch's allocator",
+}
+
+
+class _HasBlocks(Protocol):
+    block_size: int
+
+
+def store_kind(options: AllocatorOptions) -> StoreKind:
+    """Which store keeps what `options` hands out; InputError where none does."""
+    if options.store is None:
+        raise InputError(
+            "no backend store keeps memory in this way",
+            where="allocator.kind",
+            value=ALLOCATORS.name_of(options),
+            remedy="choose blocks without a tier in host memory, or one buffer a sequence",
+        )
+    return options.store
+
+
+def build_store(kind: StoreKind, allocator: Allocator, shape: Shape, device: str) -> Store:
+    """An empty store with a place for every block or slot of the allocator's pool."""
+    slots = allocator.capacity_bytes // allocator.token_bytes
+    if kind == "blocks":
+        size = cast("_HasBlocks", allocator).block_size
+        # Ids may begin behind a null block that the pool does not pay for.
+        return PagedStore(shape, slots // size + 1, size, device)
+    return ContiguousStore(shape, slots, device) if kind == "slots" else BufferStore(shape, device)
