@@ -2,8 +2,9 @@
 
 meta.json        the engine's settings
 requests.csv     when each request came and was answered
-stream.jsonl     the same requests in Mooncake's fields, with ids of blocks of block_size tokens
-timeseries.csv   the engine's own log: running, waiting and KV usage, tick by tick
+stream.jsonl     the same requests in Mooncake's fields, with ids of blocks of block_size tokens;
+                 without it no prompt shares anything
+timeseries.csv   the engine's own log: running, waiting and KV usage, tick by tick; may be missing
 steps.csv        every step, where `kvsim observe` recorded the run
 """
 
@@ -13,7 +14,7 @@ from typing import NamedTuple, Self, TypeVar
 
 from kvsim.observed.meta import RunMeta
 from kvsim.observed.own_meta import ObservedMeta
-from kvsim.observed.rows import ObservedRequest, Tick
+from kvsim.observed.rows import ObservedRequest, Tick, recorded_ticks
 from kvsim.observed.steps import ObservedStep
 from kvsim.observed.vllm_meta import VllmMeta
 from kvsim.plumbing.errors import InputError
@@ -22,7 +23,7 @@ from kvsim.plumbing.reading.csv_rows import records
 from kvsim.plumbing.reading.files import read_text
 from kvsim.plumbing.reading.json_text import read_object
 from kvsim.plumbing.units import ps_from_seconds
-from kvsim.request import Request
+from kvsim.request import Request, TokenRuns
 from kvsim.workload.content import TokenIds, runs_of_blocks
 from kvsim.workload.traces.reader import read_trace
 
@@ -32,7 +33,8 @@ Row = TypeVar("Row", bound=Options)
 class ObservedRun(NamedTuple):
     """A folder, read and checked. requests: as the simulator takes them, in the rows' order.
 
-    steps: of a run that kvsim recorded, whose meta is then an ObservedMeta; None of others.
+    ticks: none where the engine's log was not kept. steps: of a run that kvsim recorded, whose meta
+    is then an ObservedMeta; None of others. assumptions: what the folder leaves open, in words.
     """
 
     name: str
@@ -41,6 +43,7 @@ class ObservedRun(NamedTuple):
     requests: tuple[Request, ...]
     ticks: tuple[Tick, ...]
     steps: tuple[ObservedStep, ...] | None = None
+    assumptions: tuple[str, ...] = ()
 
     @classmethod
     def read(cls, folder: Path) -> Self:
@@ -49,13 +52,23 @@ class ObservedRun(NamedTuple):
             raise InputError("no such folder", where=str(folder))
         meta = _meta(folder / "meta.json")
         rows = tuple(_table(folder / "requests.csv", ObservedRequest))
-        ticks = tuple(_table(folder / "timeseries.csv", Tick))
         _check_order(folder / "requests.csv", rows)
-        requests = _requests(folder / "stream.jsonl", meta, rows)
+        series, stream = folder / "timeseries.csv", folder / "stream.jsonl"
+        ticks: tuple[Tick, ...] = ()
+        if series.exists():
+            ticks = recorded_ticks(tuple(_table(series, Tick)), rows, meta.tick_seconds)
+        known = stream.exists()
+        prompts = _prompts(stream, meta, rows) if known else [row.prompt_runs for row in rows]
+        requests = tuple(_request(row, runs) for row, runs in zip(rows, prompts, strict=True))
         steps = None
         if isinstance(meta, ObservedMeta):
             steps = tuple(_table(folder / "steps.csv", ObservedStep))
-        return cls(folder.name, meta, rows, requests, ticks, steps)
+        assumptions = list(meta.assumptions)
+        if not known and meta.shares_prompts:
+            assumptions.append("no stream.jsonl: no two prompts begin alike")
+        return cls(
+            folder.name, meta.serving(requests), rows, requests, ticks, steps, tuple(assumptions)
+        )
 
 
 def _meta(path: Path) -> RunMeta:
@@ -84,7 +97,10 @@ def _check_order(path: Path, rows: tuple[ObservedRequest, ...]) -> None:
         latest = row.arrival_s
 
 
-def _requests(path: Path, meta: RunMeta, rows: tuple[ObservedRequest, ...]) -> tuple[Request, ...]:
+def _prompts(
+    path: Path, meta: RunMeta, rows: tuple[ObservedRequest, ...]
+) -> list[TokenRuns | None]:
+    """What is known of the prompts' content: as requests.csv has it, else by blocks."""
     trace = read_trace(path, format="mooncake", hash_block_tokens=meta.block_size)
     if len(trace.rows) != len(rows):
         raise InputError(
@@ -95,7 +111,7 @@ def _requests(path: Path, meta: RunMeta, rows: tuple[ObservedRequest, ...]) -> t
         )
     highest = max((max(row.hash_ids) for row in trace.rows if row.hash_ids), default=-1)
     private = TokenIds((highest + 1) * meta.block_size)
-    requests = []
+    prompts = []
     for row, content in zip(rows, trace.rows, strict=True):
         lengths = (content.prompt_tokens, content.output_tokens)
         if lengths != (row.prompt_tokens, row.output_tokens):
@@ -108,16 +124,18 @@ def _requests(path: Path, meta: RunMeta, rows: tuple[ObservedRequest, ...]) -> t
         runs = row.prompt_runs
         if runs is None and content.hash_ids is not None:
             runs = runs_of_blocks(content.hash_ids, meta.block_size, row.prompt_tokens, private)
-        requests.append(
-            Request(
-                id=row.id,
-                arrival_ps=ps_from_seconds(row.arrival_s),
-                prompt_tokens=row.prompt_tokens,
-                output_tokens=row.output_tokens,
-                max_tokens=row.max_tokens,
-                priority=row.priority,
-                prompt_runs=runs,
-                output_start=row.output_start,
-            )
-        )
-    return tuple(requests)
+        prompts.append(runs)
+    return prompts
+
+
+def _request(row: ObservedRequest, prompt_runs: TokenRuns | None) -> Request:
+    return Request(
+        id=row.id,
+        arrival_ps=ps_from_seconds(row.arrival_s),
+        prompt_tokens=row.prompt_tokens,
+        output_tokens=row.output_tokens,
+        max_tokens=row.max_tokens,
+        priority=row.priority,
+        prompt_runs=prompt_runs,
+        output_start=row.output_start,
+    )

@@ -1,13 +1,15 @@
 """What every meta.json tells: a real engine's settings, and the simulated engine they make."""
 
 from abc import abstractmethod
-from typing import Annotated, Any
+from collections.abc import Sequence
+from typing import Annotated, Any, Self
 
 from pydantic import ConfigDict, Field, PositiveInt
 
 from kvsim.engine.schedulers.scheduler import SchedulerOptions
 from kvsim.memory.allocator import AllocatorOptions, MemorySpec
 from kvsim.plumbing.options import Options
+from kvsim.request import Request
 from kvsim.step_time.calibrated.identity import ModelIdentity
 
 
@@ -34,6 +36,25 @@ class RunMeta(Options):
     @abstractmethod
     def engine(self) -> str:
         """The engine in words."""
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What the recording leaves open and is taken for granted, in words."""
+        return ()
+
+    @property
+    def pool_recorded(self) -> bool:
+        """Whether the size of the pool is known; another one never fills."""
+        return True
+
+    @property
+    def shares_prompts(self) -> bool:
+        """Whether it matters which prompts begin alike."""
+        return True
+
+    def serving(self, requests: Sequence[Request]) -> Self:
+        """The settings for these requests: a pool that is not known is given room for all."""
+        return self
 
     @abstractmethod
     def facts(self) -> list[tuple[str, str]]:

@@ -1,5 +1,6 @@
 """The rows of an observed run's tables: requests.csv and timeseries.csv."""
 
+from collections.abc import Sequence
 from typing import Annotated, Self
 
 from pydantic import (
@@ -63,11 +64,40 @@ class ObservedRequest(Options):
 
 
 class Tick(Options):
-    """One row of timeseries.csv: the last record of the engine in [t - tick_seconds, t)."""
+    """One row of timeseries.csv: the last record of the engine in [t - tick_seconds, t).
+
+    prompt_throughput, gen_throughput: tokens a second since the row before. None: not recorded.
+    """
 
     t: NonNegativeFloat
-    prompt_throughput: NonNegativeFloat = 0.0
-    gen_throughput: NonNegativeFloat = 0.0
-    running: NonNegativeInt
-    waiting: NonNegativeInt
-    kv_cache_pct: Annotated[float, Field(ge=0, le=100)]
+    prompt_throughput: NonNegativeFloat | None = None
+    gen_throughput: NonNegativeFloat | None = None
+    running: NonNegativeInt | None = None
+    waiting: NonNegativeInt | None = None
+    kv_cache_pct: Annotated[float, Field(ge=0, le=100)] | None = None
+
+
+def recorded_ticks(
+    ticks: Sequence[Tick], rows: Sequence[ObservedRequest], tick_seconds: float
+) -> tuple[Tick, ...]:
+    """The ticks without columns of zeros, which a logger writes for what it does not know.
+
+    The queue may have been empty all the time; but while a request decodes, a sequence runs, the
+    pool holds something, and tokens come. Ticks whose clock may be a tick ahead prove nothing at a
+    request's edges.
+    """
+    busy = any(
+        row.first_token_s + tick_seconds <= tick.t <= row.last_token_s - tick_seconds
+        for row in rows
+        for tick in ticks
+    )
+    if not busy:
+        return tuple(ticks)
+    unknown = {
+        name: None
+        for name in ("prompt_throughput", "gen_throughput", "running", "kv_cache_pct")
+        if not any(getattr(tick, name) for tick in ticks)
+    }
+    if "running" in unknown and not any(tick.waiting for tick in ticks):
+        unknown["waiting"] = None
+    return tuple(tick.model_copy(update=unknown) for tick in ticks)

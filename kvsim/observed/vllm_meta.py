@@ -1,29 +1,37 @@
 """meta.json of a vLLM engine."""
 
-from typing import Annotated, Any, Literal
+import json
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, NonNegativeInt, PositiveInt
+from pydantic import Field, NonNegativeInt, PositiveInt, PrivateAttr
 
 from kvsim.engine.schedulers.continuous import Continuous
 from kvsim.layout import KVGroup, KVLayout
 from kvsim.memory.allocator import MemorySpec
 from kvsim.memory.paged.options import Paged
 from kvsim.observed.meta import RunMeta
-from kvsim.plumbing.errors import InputError
+from kvsim.observed.vllm_defaults import Assumed, assumed, release
+from kvsim.plumbing.units import ceil_div
+from kvsim.request import Request
 from kvsim.step_time.calibrated.identity import ModelIdentity
 
 _NEWEST_0_11 = (0, 11)
+_SPARE_BLOCKS = 2  # the one no request can have, and one for the token that nobody asks for
 
 
 class VllmMeta(RunMeta):
     """A vLLM engine's settings, by vLLM's names. Only counts of its blocks matter, so a token
     weighs one byte.
+
+    What is null or left out is as `kvsim.observed.vllm_defaults` says. num_gpu_blocks: None for a
+    pool that was not recorded.
     """
 
     vllm_version: str
     max_num_seqs: PositiveInt
     max_num_batched_tokens: PositiveInt
-    num_gpu_blocks: Annotated[int, Field(ge=2)]
+    num_gpu_blocks: Annotated[int, Field(ge=2)] | None
     enable_prefix_caching: bool
     enable_chunked_prefill: bool = True
     async_scheduling: bool
@@ -31,6 +39,40 @@ class VllmMeta(RunMeta):
     long_prefill_token_threshold: NonNegativeInt = 0
     policy: Literal["fcfs", "priority"] = "fcfs"
     watermark: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    _assumed: dict[str, Assumed] = PrivateAttr(default_factory=dict)
+
+    @classmethod
+    def parse(cls, table: Mapping[str, Any], where: str) -> Self:
+        """See `Options`; settings that are null are assumed, and `assumptions` tells which."""
+        given = {name: value for name, value in table.items() if value is not None}
+        missing = assumed(given)
+        found = super().parse(given | {name: one.value for name, one in missing.items()}, where)
+        found._assumed = missing
+        return found
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        return tuple(
+            f"{name}: {why}" if value is None else f"{name} = {json.dumps(value)}: {why}"
+            for name, (value, why) in self._assumed.items()
+        )
+
+    @property
+    def pool_recorded(self) -> bool:
+        return "num_gpu_blocks" not in self._assumed
+
+    @property
+    def shares_prompts(self) -> bool:
+        return self.enable_prefix_caching
+
+    def serving(self, requests: Sequence[Request]) -> Self:
+        if self.num_gpu_blocks is not None:
+            return self
+        blocks = sum(
+            ceil_div(request.prompt_tokens + request.output_tokens, self.block_size)
+            for request in requests
+        )
+        return self.model_copy(update={"num_gpu_blocks": blocks + _SPARE_BLOCKS})
 
     @property
     def engine(self) -> str:
@@ -39,10 +81,14 @@ class VllmMeta(RunMeta):
     def facts(self) -> list[tuple[str, str]]:
         return [
             ("engine", self.engine),
-            ("blocks", f"{self.num_gpu_blocks:,} of {self.block_size} tokens"),
+            ("blocks", self._blocks()),
             ("scheduling", "asynchronous" if self.async_scheduling else "synchronous"),
             ("prefix caching", "on" if self.enable_prefix_caching else "off"),
         ]
+
+    def _blocks(self) -> str:
+        number = f"{self.num_gpu_blocks:,}" if self.pool_recorded else "not recorded,"
+        return f"{number} of {self.block_size} tokens"
 
     def told(self) -> dict[str, Any]:
         return {"vllm_version": self.vllm_version}
@@ -61,7 +107,7 @@ class VllmMeta(RunMeta):
                 "async_scheduling",
             }
         )
-        if _release(self.vllm_version) <= _NEWEST_0_11:
+        if release(self.vllm_version) <= _NEWEST_0_11:
             table["semantics"] = "vllm-0.11"
         else:
             table["scheduler_reserve_full_isl"] = self.scheduler_reserve_full_isl
@@ -76,6 +122,7 @@ class VllmMeta(RunMeta):
 
     def memory_spec(self) -> MemorySpec:
         options = self.scheduler_options()
+        assert self.num_gpu_blocks is not None  # `serving` gives room where nobody knows it
         return MemorySpec(
             capacity_bytes=self.num_gpu_blocks * self.block_size,
             layout=KVLayout((KVGroup("full", 1, 1),)),
@@ -84,13 +131,3 @@ class VllmMeta(RunMeta):
             hash_lag=options.depth - 1,
             semantics=options.rules,
         )
-
-
-def _release(version: str) -> tuple[int, int]:
-    try:
-        major, minor = version.removeprefix("v").split(".")[:2]
-        return int(major), int(minor)
-    except ValueError:
-        raise InputError(
-            "not a version", where="meta.json.vllm_version", value=version, limit="such as 0.19.0"
-        ) from None

@@ -8,7 +8,10 @@ import typer
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.table import Table
+    from rich.table import Table as RichTable
+
+    from kvsim.validate.run.comparison import Comparison
+    from kvsim.validate.run.tables import Table
 
 
 def run(
@@ -58,22 +61,31 @@ def run(
     if as_json:
         typer.echo(json.dumps(summary, indent=1))
         return
-    _print(summary, comparison.run.meta.engine, out)
+    _print(comparison, summary, out)
 
 
-def _print(summary: dict[str, Any], engine: str, out: Path | None) -> None:
+def _print(comparison: "Comparison", summary: dict[str, Any], out: Path | None) -> None:
     from rich.console import Console
+
+    from kvsim.validate.run.tables import curve_table
 
     console = Console(highlight=False)
     run, fitted = summary["run"], summary["overhead_fitted_on_requests"]
+    engine = comparison.run.meta.engine
     console.print(f"{run['name']}: {run['model']} on {run['gpu']}, {engine}")
+    for assumption in run["assumed"]:
+        console.print(f"assumed: {assumption}")
     if fitted:
         console.print(
             f"{1e6 * summary['overhead_s']:.0f} us a step, fitted on {fitted} requests; "
             f"latencies of the other {summary['reported_requests']}"
         )
     console.print(_latencies(summary))
-    console.print(_curves(summary))
+    if comparison.curves is None:
+        console.print("no log of the engine was kept: nothing is said of its queue and its pool")
+    else:
+        title = "The engine's log: mean absolute difference"
+        console.print(_rich(curve_table(comparison.curves, title)))
     if "lock_step" in summary:
         _print_steps(summary, console)
     outside = f"{100 * summary['steps_outside_domain']:.1f} %"
@@ -108,10 +120,10 @@ def _print_steps(summary: dict[str, Any], console: "Console") -> None:
     )
 
 
-def _latencies(summary: dict[str, Any]) -> "Table":
-    from rich.table import Table
+def _latencies(summary: dict[str, Any]) -> "RichTable":
+    from rich.table import Table as RichTable
 
-    table = Table(title="Simulated against recorded")
+    table = RichTable(title="Simulated against recorded")
     for column in ("", "mean", "p50", "p90", "p99", "recorded mean, s"):
         table.add_column(column, justify="right" if column else "left")
     for name, error in summary["errors"].items():
@@ -124,30 +136,12 @@ def _latencies(summary: dict[str, Any]) -> "Table":
     return table
 
 
-def _curves(summary: dict[str, Any]) -> "Table":
-    from rich.table import Table
+def _rich(table: "Table") -> "RichTable":
+    from rich.table import Table as RichTable
 
-    table = Table(title="The engine's log: mean absolute difference")
-    for column in (
-        "phase",
-        "ticks",
-        "running",
-        "waiting",
-        "KV, points",
-        "KV recorded",
-        "simulated",
-    ):
-        table.add_column(column, justify="left" if column == "phase" else "right")
-    for name, phase in summary["curves"]["phases"].items():
-        if phase["ticks"]:
-            mean = phase["kv_cache_usage_mean"]
-            table.add_row(
-                name,
-                str(phase["ticks"]),
-                f"{phase['running_mae']:.1f}",
-                f"{phase['waiting_mae']:.1f}",
-                f"{100 * phase['kv_cache_usage_mae']:.1f}",
-                f"{100 * mean['recorded']:.1f} %",
-                f"{100 * mean['simulated']:.1f} %",
-            )
-    return table
+    shown = RichTable(title=table.title)
+    for column, head in enumerate(table.heads):
+        shown.add_column(head, justify="right" if column else "left")
+    for row in table.rows:
+        shown.add_row(*row)
+    return shown

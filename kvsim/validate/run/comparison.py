@@ -47,8 +47,8 @@ class Comparison(NamedTuple):
     """One comparison.
 
     overhead_ps: the constant added to every step; fitted: on how many requests (0: it was not).
-    recorded, simulated: latencies of the others. curves: the whole run. steps: of a run that kvsim
-    itself recorded.
+    recorded, simulated: latencies of the others. curves: the whole run, None where no log was kept.
+    steps: of a run that kvsim itself recorded.
     """
 
     run: ObservedRun
@@ -58,7 +58,7 @@ class Comparison(NamedTuple):
     replay: Replay
     recorded: Latencies
     simulated: Latencies
-    curves: Curves
+    curves: Curves | None
     steps: StepByStep | None = None
 
     def summary(self) -> dict[str, Any]:
@@ -74,6 +74,7 @@ class Comparison(NamedTuple):
                 **meta.told(),
                 "requests": len(self.run.rows),
                 "source": meta.source,
+                "assumed": list(self.run.assumptions),
             },
             "step_time": {
                 "fit": self.calibration.fit.label,
@@ -86,8 +87,8 @@ class Comparison(NamedTuple):
             "errors": relative(self.simulated, self.recorded),
             "recorded": self.recorded,
             "simulated": self.simulated,
-            "curves": self.curves.summary(),
-            "clock_ahead_s": self.curves.clock_ahead_s,
+            "curves": self.curves and self.curves.summary(),
+            "clock_ahead_s": self.curves and self.curves.clock_ahead_s,
             "steps": steps,
             "steps_outside_domain": self.replay.outside_domain / steps,
             "preemptions": self.replay.preemptions,

@@ -18,11 +18,12 @@ if TYPE_CHECKING:
 
 SATURATED_USAGE = 0.95  # a pool this full for the first time has been filled
 _STEP_S = 0.01  # resolution of the clocks' offset
-PHASES = ("filling", "saturated", "draining")
+SERIES = ("running", "waiting", "kv_cache_usage")
 
 
 class Curves(NamedTuple):
-    """Both logs at the recorded ticks t (s): running, waiting, kv_cache_usage (fractions).
+    """Both logs at the recorded ticks t (s): of SERIES those that were recorded (usage in
+    fractions, and only of a pool whose size is known).
 
     clock_ahead_s: by how much the logger's clock is ahead of the requests'.
     """
@@ -37,15 +38,20 @@ class Curves(NamedTuple):
 
         filling: until the pool is SATURATED_USAGE full for the first time; draining: after the last
         tick with a waiting request; saturated: between. A pool never full is filled to the last
-        wait.
+        wait. Where nobody recorded the pool: queueing until the last wait, draining after it; and
+        one phase, the whole run, where nobody recorded, or saw, a wait either.
         """
         import numpy as np
 
-        full = np.flatnonzero(self.recorded["kv_cache_usage"] >= SATURATED_USAGE)
-        waits = np.flatnonzero(self.recorded["waiting"] > 0)
-        drained = int(waits[-1]) + 1 if len(waits) else 0
-        filled = int(full[0]) if len(full) else drained
         index = np.arange(len(self.t))
+        waits = np.flatnonzero(self.recorded.get("waiting", np.zeros(0)) > 0)
+        drained = int(waits[-1]) + 1 if len(waits) else 0
+        if "kv_cache_usage" not in self.recorded:
+            if not drained:
+                return {"whole run": index >= 0}
+            return {"queueing": index < drained, "draining": index >= drained}
+        full = np.flatnonzero(self.recorded["kv_cache_usage"] >= SATURATED_USAGE)
+        filled = int(full[0]) if len(full) else drained
         draining = index >= max(drained, filled)
         return {
             "filling": index < filled,
@@ -67,20 +73,26 @@ class Curves(NamedTuple):
     def _errors(self, ticks: "NDArray[np.bool_]") -> dict[str, Any]:
         import numpy as np
 
-        both = (self.simulated, self.recorded)
         errors: dict[str, Any] = {
-            f"{name}_mae": float(np.abs(self.simulated[name] - self.recorded[name])[ticks].mean())
-            for name in self.recorded
+            f"{name}_mae": float(np.abs(self.simulated[name] - recorded)[ticks].mean())
+            for name, recorded in self.recorded.items()
         }
-        simulated, recorded = (float(log["kv_cache_usage"][ticks].mean()) for log in both)
-        errors["kv_cache_usage_mean"] = {"simulated": simulated, "recorded": recorded}
+        if "kv_cache_usage" in self.recorded:
+            simulated, recorded = (
+                float(log["kv_cache_usage"][ticks].mean())
+                for log in (self.simulated, self.recorded)
+            )
+            errors["kv_cache_usage_mean"] = {"simulated": simulated, "recorded": recorded}
         return errors
 
 
-def curves(run: ObservedRun, records: tuple[EngineRecord, ...]) -> Curves:
-    """Sample the simulated records at the recorded ticks."""
+def curves(run: ObservedRun, records: tuple[EngineRecord, ...]) -> Curves | None:
+    """Sample the simulated records at the recorded ticks; None where no log was kept."""
     import numpy as np
 
+    logged = _recorded(run)
+    if not logged:
+        return None
     ahead_s = run.meta.clock_ahead_s
     if ahead_s is None:
         ahead_s = clock_ahead(run)
@@ -89,20 +101,29 @@ def curves(run: ObservedRun, records: tuple[EngineRecord, ...]) -> Curves:
     index = np.searchsorted(made, t - ahead_s, side="left")
     nothing = EngineRecord(0, 0, 0, 0.0)
     last = [(nothing, *records)[at] for at in index]
-    return Curves(
-        t,
-        {
-            "running": np.array([float(tick.running) for tick in run.ticks]),
-            "waiting": np.array([float(tick.waiting) for tick in run.ticks]),
-            "kv_cache_usage": np.array([tick.kv_cache_pct / 100 for tick in run.ticks]),
-        },
-        {
-            "running": np.array([float(record.running) for record in last]),
-            "waiting": np.array([float(record.waiting) for record in last]),
-            "kv_cache_usage": np.array([record.kv_cache_usage for record in last]),
-        },
-        ahead_s,
-    )
+    simulated = {
+        name: np.array([float(getattr(record, name)) for record in last]) for name in logged
+    }
+    return Curves(t, logged, simulated, ahead_s)
+
+
+def _recorded(run: ObservedRun) -> "dict[str, Floats]":
+    """The columns of SERIES that every tick has."""
+    import numpy as np
+
+    columns: dict[str, list[float | None]] = {
+        "running": [tick.running for tick in run.ticks],
+        "waiting": [tick.waiting for tick in run.ticks],
+    }
+    if run.meta.pool_recorded:
+        columns["kv_cache_usage"] = [
+            None if tick.kv_cache_pct is None else tick.kv_cache_pct / 100 for tick in run.ticks
+        ]
+    return {
+        name: np.array(column, dtype=float)
+        for name, column in columns.items()
+        if column and None not in column
+    }
 
 
 def clock_ahead(run: ObservedRun) -> float:
@@ -110,14 +131,17 @@ def clock_ahead(run: ObservedRun) -> float:
 
     Running plus waiting is what has been taken from the input queue and not yet finished, which the
     requests' own times tell: the offset at which the two agree best, up to a tick either way (the
-    middle, where several do).
+    middle, where several do). 0 where the log has not both.
     """
     import numpy as np
 
+    columns = _recorded(run)
+    if not {"running", "waiting"} <= columns.keys():
+        return 0.0
     taken = np.sort([row.arrival_s if row.queued_s is None else row.queued_s for row in run.rows])
     gone = np.sort([row.last_token_s for row in run.rows])
     t = np.array([tick.t for tick in run.ticks])
-    logged = np.array([tick.running + tick.waiting for tick in run.ticks])
+    logged = columns["running"] + columns["waiting"]
     reach = round(run.meta.tick_seconds / _STEP_S)
     offsets = np.arange(-reach, reach + 1) * _STEP_S
     misses = [

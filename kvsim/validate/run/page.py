@@ -7,9 +7,9 @@ from kvsim.plumbing.units import PS_PER_S
 from kvsim.report.figure import GRID, INK, heading, style
 from kvsim.report.numbers import count, figures, plural, seconds
 from kvsim.validate.run.comparison import Comparison
-from kvsim.validate.run.curves import PHASES, SATURATED_USAGE
+from kvsim.validate.run.curves import SATURATED_USAGE
 from kvsim.validate.run.errors import relative
-from kvsim.validate.run.tables import Table, signed, step_tables
+from kvsim.validate.run.tables import Table, curve_table, signed, step_tables
 from kvsim.version import VERSION
 
 if TYPE_CHECKING:
@@ -42,15 +42,18 @@ def make_page(comparisons: Sequence[Comparison]) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    run = comparisons[0].run
+    run, figure = comparisons[0].run, draw(comparisons)
     return environment.get_template("page.html").render(
         title=f"{run.meta.model} on {run.meta.gpu}: a real run and the simulated one",
         facts=_facts(comparisons[0]),
-        words=[_words(comparison) for comparison in comparisons],
+        words=[
+            *_assumed(run.assumptions),
+            *(_words(comparison) for comparison in comparisons),
+        ],
         full=f"{SATURATED_USAGE:.0%}",
         height_px=HEIGHT_PX,
         # "<" could end the script element that carries the data; JSON may spell it differently.
-        figure=draw(comparisons).to_json().replace("<", "\\u003c"),
+        figure=figure and figure.to_json().replace("<", "\\u003c"),
         tables=[table for comparison in comparisons for table in _tables(comparison)],
         version=VERSION,
         source=_sentence(run.meta.source),
@@ -59,17 +62,25 @@ def make_page(comparisons: Sequence[Comparison]) -> str:
     )
 
 
-def draw(comparisons: Sequence[Comparison]) -> "go.Figure":
-    """Three panels over time: the recorded log and each simulated one."""
+def draw(comparisons: Sequence[Comparison]) -> "go.Figure | None":
+    """A panel over time for each recorded column of the log, and each simulated one in it; None
+    where no log was kept.
+    """
+    logs = [comparison.curves for comparison in comparisons if comparison.curves is not None]
+    if not logs:
+        return None
     import plotly.graph_objects as go
     from plotly.subplots import make_subplots
 
-    figure = make_subplots(rows=len(_PANELS), cols=1, shared_xaxes=True, vertical_spacing=0.07)
-    curves = comparisons[0].curves
-    for row, (name, _, scale) in enumerate(_PANELS, start=1):
+    curves = logs[0]
+    panels = [panel for panel in _PANELS if panel[0] in curves.recorded]
+    figure = make_subplots(rows=len(panels), cols=1, shared_xaxes=True, vertical_spacing=0.07)
+    for row, (name, _, scale) in enumerate(panels, start=1):
         lines = [("recorded", curves.recorded[name], INK, "solid")]
-        for comparison, (colour, dash) in zip(comparisons, _colours(comparisons), strict=True):
-            lines.append((_label(comparison), comparison.curves.simulated[name], colour, dash))
+        for comparison, log, (colour, dash) in zip(
+            comparisons, logs, _colours(comparisons), strict=True
+        ):
+            lines.append((_label(comparison), log.simulated[name], colour, dash))
         for label, values, colour, dash in lines:
             figure.add_trace(
                 go.Scatter(
@@ -84,24 +95,25 @@ def draw(comparisons: Sequence[Comparison]) -> "go.Figure":
                 row=row,
                 col=1,
             )
-    saturated = curves.t[curves.phases()["saturated"]]
-    if len(saturated):
+    saturated = curves.phases().get("saturated")
+    if saturated is not None and saturated.any():
+        shaded = curves.t[saturated]
         figure.add_vrect(
-            x0=saturated[0],
-            x1=saturated[-1],
+            x0=shaded[0],
+            x1=shaded[-1],
             fillcolor=GRID,
             opacity=0.4,
             line_width=0,
             layer="below",
         )
     style(figure, height_px=HEIGHT_PX, hovermode="x unified")
-    for row, (_, title, _) in enumerate(_PANELS, start=1):
+    for row, (_, title, _) in enumerate(panels, start=1):
         figure.add_annotation(heading(title, axis="y" if row == 1 else f"y{row}"))
     above = {"orientation": "h", "x": 0, "xanchor": "left", "y": 1.04, "yanchor": "bottom"}
     figure.update_layout(showlegend=True, legend=above, margin={"t": 64, "b": 56})
     figure.update_yaxes(rangemode="tozero")
     figure.update_xaxes(
-        title_text="seconds since the first arrival", title_standoff=14, row=len(_PANELS), col=1
+        title_text="seconds since the first arrival", title_standoff=14, row=len(panels), col=1
     )
     return figure
 
@@ -129,6 +141,12 @@ def _facts(comparison: Comparison) -> list[tuple[str, str]]:
     ]
 
 
+def _assumed(assumptions: Sequence[str]) -> list[str]:
+    if not assumptions:
+        return []
+    return [f"Not recorded, and taken for granted: {'; '.join(assumptions)}."]
+
+
 def _words(comparison: Comparison) -> str:
     errors = relative(comparison.simulated, comparison.recorded)
     means = [
@@ -153,7 +171,9 @@ def _words(comparison: Comparison) -> str:
 
 def _tables(comparison: Comparison) -> list[Table]:
     which = _label(comparison).removeprefix("simulated, ")
-    tables = [_latency_table(comparison, which), _curve_table(comparison, which)]
+    tables = [_latency_table(comparison, which)]
+    if comparison.curves is not None:
+        tables.append(curve_table(comparison.curves, f"The log: {which}"))
     if comparison.steps is not None:
         tables += step_tables(comparison.steps, which)
     return tables
@@ -175,33 +195,6 @@ def _latency_table(comparison: Comparison, which: str) -> Table:
     )
     heads = ("", "recorded", "simulated", "error")
     return Table(f"Latencies: {which}", note, heads, tuple(rows))
-
-
-def _curve_table(comparison: Comparison, which: str) -> Table:
-    phases: dict[str, Any] = comparison.curves.summary()["phases"]
-    rows: list[tuple[str, ...]] = []
-    for name in PHASES:
-        found = phases[name]
-        if not found["ticks"]:
-            continue
-        usage = found["kv_cache_usage_mean"]
-        rows.append(
-            (
-                name,
-                count(found["ticks"]),
-                f"{found['running_mae']:.1f}",
-                f"{found['waiting_mae']:.1f}",
-                f"{100 * found['kv_cache_usage_mae']:.1f}",
-                f"{100 * usage['recorded']:.1f} %",
-                f"{100 * usage['simulated']:.1f} %",
-            )
-        )
-    return Table(
-        f"The log: {which}",
-        "Mean absolute difference over the ticks of each phase, of the whole run.",
-        ("", "ticks", "running", "waiting", "KV, points", "KV recorded", "KV simulated"),
-        tuple(rows),
-    )
 
 
 def _time(name: str, value_s: float) -> str:

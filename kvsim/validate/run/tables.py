@@ -1,11 +1,14 @@
 """Tables of a comparison's page: what every step of a recorded run adds to it."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from kvsim.report.numbers import count
 from kvsim.validate.run.comparison import StepByStep
+from kvsim.validate.run.curves import SERIES, Curves
 from kvsim.validate.run.memory import MemoryErrors
 from kvsim.validate.run.steps import LockStep, StepErrors
+
+_SIDES = ("recorded", "simulated")
 
 
 class Table(NamedTuple):
@@ -21,6 +24,32 @@ def signed(fraction: float) -> str:
     """In per cent with its sign; what rounds to nothing has none."""
     text = f"{100 * fraction:+.1f} %"
     return "0.0 %" if text in ("+0.0 %", "-0.0 %") else text
+
+
+def curve_table(curves: Curves, title: str) -> Table:
+    """How far the logs lie apart, phase by phase; a dash for what was not recorded."""
+    rows: list[tuple[str, ...]] = []
+    phases: dict[str, Any] = curves.summary()["phases"]
+    for name, found in phases.items():
+        if not found["ticks"]:
+            continue
+        apart = (_apart(found, series) for series in SERIES)
+        usage = found.get("kv_cache_usage_mean")
+        means = (f"{100 * usage[side]:.1f} %" if usage else "-" for side in _SIDES)
+        rows.append((name, count(found["ticks"]), *apart, *means))
+    return Table(
+        title,
+        "Mean absolute difference over the ticks of each phase, of the whole run.",
+        ("", "ticks", "running", "waiting", "KV, points", "KV recorded", "KV simulated"),
+        tuple(rows),
+    )
+
+
+def _apart(found: dict[str, Any], series: str) -> str:
+    apart = found.get(f"{series}_mae")
+    if apart is None:
+        return "-"
+    return f"{(100 if series == 'kv_cache_usage' else 1) * apart:.1f}"
 
 
 def step_tables(steps: StepByStep, which: str) -> list[Table]:

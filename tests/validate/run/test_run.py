@@ -156,6 +156,7 @@ def test_a_hidden_constant_is_found_on_the_first_part(tmp_path: Path, hidden_us:
 
 def test_the_phases_follow_the_recording(folder: Path) -> None:
     curves = compare_run(folder, calibration()).curves
+    assert curves is not None
     phases = curves.phases()
     assert sum(ticks.sum() for ticks in phases.values()) == len(curves.t)
     assert (curves.recorded["kv_cache_usage"][phases["filling"]] < 0.95).all()
@@ -187,6 +188,104 @@ def test_another_model_or_device_is_refused(folder: Path, tmp_path: Path) -> Non
         compare_run(folder, find_calibration("rtx4090-llama-3.1-8b", "step_time"))
 
 
+def without(source: Path, folder: Path, *names: str) -> Path:
+    """A copy of a recording without these files."""
+    folder.mkdir()
+    for path in source.iterdir():
+        if path.name not in names:
+            (folder / path.name).write_bytes(path.read_bytes())
+    return folder
+
+
+def set_columns(path: Path, value: str, *columns: str) -> None:
+    with path.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    write(
+        path,
+        " ".join(rows[0]),
+        [list((row | dict.fromkeys(columns, value)).values()) for row in rows],
+    )
+
+
+def test_settings_that_are_null_are_the_engines_defaults(folder: Path, tmp_path: Path) -> None:
+    open_settings = (
+        *("max_num_seqs", "max_num_batched_tokens", "max_model_len", "block_size"),
+        *("enable_prefix_caching", "async_scheduling", "num_gpu_blocks"),
+    )
+    copy = without(folder, tmp_path / "nulls")
+    (copy / "meta.json").write_text(json.dumps(META | dict.fromkeys(open_settings)))
+    run = ObservedRun.read(copy)
+    assert isinstance(run.meta, VllmMeta)
+    settings = run.meta.model_dump()
+    assert [settings[name] for name in open_settings[:-1]] == [256, 2048, 2**20, 16, True, True]
+    assert {text.split(" ")[0].rstrip(":") for text in run.assumptions} == set(open_settings)
+    # A pool that was not recorded never fills, and nothing is said of the share taken of it.
+    summary = compare_run(copy, calibration()).summary()
+    assert summary["preemptions"] == 0
+    assert "kv_cache_usage_mae" not in summary["curves"]
+    assert set(summary["curves"]["phases"]) == {"queueing", "draining"}
+    assert len(summary["run"]["assumed"]) == len(open_settings)
+
+
+@pytest.mark.parametrize(
+    ("version", "gpu", "seqs", "tokens", "caching", "asynchronous"),
+    [
+        ("0.19.0", "H100", 1024, 8192, True, True),
+        ("0.13.0", "H100", 1024, 8192, True, False),
+        ("0.10.1.1", "A100-SXM4-80GB", 256, 2048, True, False),
+        ("v0.8.5", "A100-SXM4-80GB", 1024, 8192, True, False),
+        ("0.7.3", "RTX 4090", 256, 2048, False, False),
+        ("0.19.0", "NVIDIA RTX PRO 6000", 256, 2048, True, True),  # of unknown memory
+    ],
+)
+def test_defaults_go_by_version_and_device(
+    version: str, gpu: str, seqs: int, tokens: int, caching: bool, asynchronous: bool
+) -> None:
+    table = {"model": "acme/Cool-1B", "gpu": gpu, "vllm_version": version}
+    meta = VllmMeta.parse(table, "meta.json")
+    found = (meta.max_num_seqs, meta.max_num_batched_tokens)
+    assert found == (seqs, tokens)
+    assert (meta.enable_prefix_caching, meta.async_scheduling) == (caching, asynchronous)
+    assert any("not known" in text for text in meta.assumptions)  # how long such a model can go
+    large = VllmMeta.parse(table | {"gpu_memory_bytes": 96 * 2**30, "gpu": "G"}, "meta.json")
+    assert (large.max_num_seqs, large.max_num_batched_tokens) == (1024, 8192)
+    few = VllmMeta.parse(table | {"max_num_batched_tokens": 128}, "meta.json")
+    assert few.max_num_seqs == 128  # the engine takes no more sequences than tokens
+
+
+def test_a_column_of_zeros_is_no_curve(folder: Path, tmp_path: Path) -> None:
+    copy = without(folder, tmp_path / "zeros")
+    set_columns(copy / "timeseries.csv", "0", "kv_cache_pct")
+    curves = compare_run(copy, calibration()).summary()["curves"]
+    assert {"running_mae", "waiting_mae"} <= curves.keys()
+    assert not any("kv" in key for key in curves)
+    assert set(curves["phases"]) == {"queueing", "draining"}
+    set_columns(copy / "timeseries.csv", "0", "waiting")  # nobody waited: that may be
+    curves = compare_run(copy, calibration()).summary()["curves"]
+    assert "waiting_mae" in curves
+    assert list(curves["phases"]) == ["whole run"]
+    set_columns(copy / "timeseries.csv", "0", "running")
+    assert compare_run(copy, calibration()).curves is None
+
+
+def test_what_was_not_kept_is_said(folder: Path, tmp_path: Path) -> None:
+    bare = without(folder, tmp_path / "bare", "stream.jsonl", "timeseries.csv")
+    file = tmp_path / "own.json"
+    write_calibration(file, calibration())
+    options = ["--step-time", str(file), "--out", str(tmp_path / "out")]
+    shown = CliRunner().invoke(app, ["validate", "run", str(bare), *options])
+    assert shown.exit_code == 0, shown.exception
+    assert "assumed: no stream.jsonl: no two prompts begin alike" in shown.stdout
+    assert "no log of the engine was kept" in shown.stdout
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "no two prompts begin alike" in page
+    assert "plotly" not in page
+    assert compare_run(bare, calibration()).summary()["curves"] is None
+    # Without prefix caching it does not matter what prompts share.
+    (bare / "meta.json").write_text(json.dumps(META | {"enable_prefix_caching": False}))
+    assert ObservedRun.read(bare).assumptions == ()
+
+
 def edit_csv(column: str, value: str) -> Callable[[str], str]:
     def edit(text: str) -> str:
         lines = text.splitlines()
@@ -204,8 +303,8 @@ def edit_csv(column: str, value: str) -> Callable[[str], str]:
         ("meta.json", lambda text: "[]", "meta.json: not a JSON object"),
         (
             "meta.json",
-            lambda text: text.replace("block_size", "blocksize"),
-            "meta.json.block_size: required key is missing",
+            lambda text: text.replace('"gpu"', '"gpus"'),
+            "meta.json.gpu: required key is missing",
         ),
         ("requests.csv", edit_csv("arrival_s", "-1"), "requests.csv:3.arrival_s: Input should be"),
         ("requests.csv", edit_csv("first_token_s", "0"), "answered before it came; got r1"),
@@ -298,6 +397,25 @@ def test_the_rtx_4090_run_with_nothing_fitted(real: Path) -> None:
     for name in ("ttft_s", "tpot_s", "e2e_s"):
         assert abs(errors[name]["mean"]) < 0.03, name
     assert abs(errors["makespan_s"]) < 0.02
+
+
+def test_settings_of_the_rtx_4090_run_may_be_null(real: Path, tmp_path: Path) -> None:
+    calibrated = find_calibration("rtx4090-llama-3.1-8b", "")
+    known = compare_run(real, calibrated).summary()
+    copy = without(real, tmp_path / "nulls", "samples.csv", "samples_small.csv")
+    meta = json.loads((real / "meta.json").read_text())
+    defaults = (
+        *("max_num_seqs", "max_num_batched_tokens", "max_model_len", "block_size"),
+        *("enable_prefix_caching", "async_scheduling", "scheduler_reserve_full_isl"),
+    )
+    (copy / "meta.json").write_text(json.dumps(meta | dict.fromkeys(defaults)))
+    found = compare_run(copy, calibrated).summary()
+    assert found["errors"] == known["errors"]  # they were the defaults
+    assert len(found["run"]["assumed"]) == len(defaults) - 1  # one has a default of any version
+    (copy / "meta.json").write_text(json.dumps(meta | {"num_gpu_blocks": None}))
+    unbounded = compare_run(copy, calibrated).summary()
+    assert unbounded["preemptions"] == 0
+    assert unbounded["errors"]["ttft_s"]["mean"] < -0.5  # nobody waits for memory any more
 
 
 def test_the_rtx_4090_run_with_one_constant(real: Path) -> None:

@@ -1,0 +1,87 @@
+"""What vLLM does where nobody says otherwise, by version: for settings a recording leaves open.
+
+vllm/engine/arg_utils.py, `get_batch_defaults`: an API server on a GPU of 70 GiB or more takes up to
+1,024 sequences and 8,192 tokens a step, on a smaller one 256 and 2,048; the A100 counts as small
+since 0.9 (github.com/vllm-project/vllm/pull/17885). Prefix caching is on since 0.8 (the engine
+called V1), asynchronous scheduling since 0.14
+(github.com/vllm-project/vllm/pull/27614). Sequences may be as long as the model's own maximum.
+"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from kvsim.device import named_device
+from kvsim.model import named_model
+from kvsim.plumbing.errors import InputError
+from kvsim.plumbing.units import GIB
+
+Release = tuple[int, int]
+
+NEWEST = "0.33.0"  # whose rules kvsim knows best
+_V1, _A100_IS_SMALL, _ASYNC = (0, 8), (0, 9), (0, 14)
+_LARGE_BYTES = 70 * GIB
+_LONGEST = 2**20  # of a model that is not known
+
+
+class Assumed(NamedTuple):
+    """A setting that nobody recorded, and why it is taken to be so."""
+
+    value: Any
+    why: str
+
+
+def release(version: str) -> Release:
+    """Major and minor; InputError if it is not a version."""
+    try:
+        major, minor = version.removeprefix("v").split(".")[:2]
+        return int(major), int(minor)
+    except ValueError:
+        raise InputError(
+            "not a version", where="meta.json.vllm_version", value=version, limit="such as 0.19.0"
+        ) from None
+
+
+def assumed(given: Mapping[str, Any]) -> dict[str, Assumed]:
+    """The settings that `given` (meta.json without nulls) leaves open, each as the engine has it.
+
+    num_gpu_blocks: None, for a pool that never fills. InputError for a version that is none.
+    """
+    version = str(given.get("vllm_version", NEWEST))
+    at = release(version)
+    default = f"vLLM {at[0]}.{at[1]}'s default"
+    seqs, tokens = _batch(given, at, default)
+    most = given.get("max_num_batched_tokens", tokens.value)
+    if isinstance(most, int):
+        seqs = seqs._replace(value=min(seqs.value, most))
+    known = {
+        "vllm_version": Assumed(version, "the newest whose rules are known"),
+        "max_model_len": _longest(str(given.get("model", ""))),
+        "block_size": Assumed(16, default),
+        "enable_prefix_caching": Assumed(at >= _V1, default),
+        "async_scheduling": Assumed(at >= _ASYNC, default),
+        "max_num_seqs": seqs,
+        "max_num_batched_tokens": tokens,
+        "num_gpu_blocks": Assumed(None, "not recorded: a pool that never fills"),
+    }
+    return {name: value for name, value in known.items() if name not in given}
+
+
+def _batch(given: Mapping[str, Any], at: Release, default: str) -> tuple[Assumed, Assumed]:
+    gpu, memory_bytes = str(given.get("gpu", "")), given.get("gpu_memory_bytes")
+    if not isinstance(memory_bytes, int | float):
+        try:
+            memory_bytes = named_device(gpu).memory_bytes
+        except InputError:
+            why = f"{default} on a small GPU; the memory of this one is not known"
+            return Assumed(256, why), Assumed(2048, why)
+    small = memory_bytes < _LARGE_BYTES or ("a100" in gpu.lower() and at >= _A100_IS_SMALL)
+    why = f"{default} for an API server on this GPU"
+    return Assumed(256 if small else 1024, why), Assumed(2048 if small else 8192, why)
+
+
+def _longest(model: str) -> Assumed:
+    try:
+        longest = named_model(model).max_position_embeddings
+    except InputError:
+        return Assumed(_LONGEST, "the model's own maximum is not known")
+    return Assumed(longest, "the model's own maximum")
