@@ -9,7 +9,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import Field, PrivateAttr
 
-from kvsim.capacity.pool import MemoryOptions
+from kvsim.capacity.options import MemoryOptions
 from kvsim.device import DeviceOptions
 from kvsim.engine.schedulers import SCHEDULERS
 from kvsim.engine.schedulers.scheduler import SchedulerOptions

@@ -49,8 +49,12 @@ def memory(
         str, typer.Option(help="auto, fp16, bf16, fp32, fp8, fp8_ds_mla, int8 or int4.")
     ] = "auto",
     gpu_memory_utilization: Annotated[
-        float | None, typer.Option(help="Share of the device to use.", show_default="0.9")
+        float | None,
+        typer.Option(help="Share of the device to use.", show_default="0.92, before 0.20: 0.9"),
     ] = None,
+    engine_version: Annotated[
+        str, typer.Option(help="Of vLLM, such as 0.19 or V0: it sizes the pool by its rules.")
+    ] = "0.33",
     kv_cache_bytes: Annotated[int | None, typer.Option(help="The pool, in bytes.")] = None,
     kv_cache_tokens: Annotated[int | None, typer.Option(help="The pool, in tokens.")] = None,
     num_gpu_blocks: Annotated[int | None, typer.Option(help="The pool, in blocks.")] = None,
@@ -59,6 +63,7 @@ def memory(
     ] = None,
     max_num_seqs: Annotated[int, typer.Option(min=1, help="Sequences in a step.")] = 256,
     max_num_batched_tokens: Annotated[int, typer.Option(min=1, help="Tokens in a step.")] = 2048,
+    enforce_eager: Annotated[bool, typer.Option(help="Without CUDA graphs.")] = False,
     block_size: Annotated[int, typer.Option(min=1, help="Tokens in a block (paged).")] = 16,
     initial_tokens: Annotated[int, typer.Option(min=1, help="First buffer (doubling).")] = 256,
     num_tokens: Annotated[
@@ -72,7 +77,8 @@ def memory(
     All figures are for one GPU of tensor_parallel_size.
     """
     from kvsim.capacity.fits import fit
-    from kvsim.capacity.pool import MemoryOptions, size_pool
+    from kvsim.capacity.options import MemoryOptions
+    from kvsim.capacity.pool import size_pool
     from kvsim.device import DeviceOptions
     from kvsim.model import ModelOptions
 
@@ -97,6 +103,8 @@ def memory(
             "kv_cache_bytes": kv_cache_bytes,
             "kv_cache_tokens": kv_cache_tokens,
             "num_gpu_blocks": num_gpu_blocks,
+            "engine_version": engine_version,
+            "enforce_eager": enforce_eager,
         },
         "memory",
     )
@@ -168,6 +176,8 @@ def _as_json(answer: Answer) -> dict[str, Any]:
         "weights_bytes": pool.weights_bytes,
         "activation_bytes": pool.activation_bytes,
         "other_bytes": pool.other_bytes,
+        "non_torch_bytes": pool.non_torch_bytes,
+        "cuda_graph_bytes": pool.cuda_graph_bytes,
         "pool_bytes": pool.capacity_bytes,
         "pool_tokens": pool.capacity_bytes // layout.bytes_per_token,
         "block_size": pool.block_size,
@@ -227,7 +237,8 @@ def _pool(answer: Answer) -> "Table":
             ("left unused", pool.unused_bytes),
             ("weights", pool.weights_bytes),
             ("activations (estimate)", pool.activation_bytes),
-            ("other (estimate)", pool.other_bytes),
+            ("CUDA graphs (estimate)", pool.cuda_graph_bytes),
+            ("outside torch (estimate)", pool.non_torch_bytes),
         ):
             table.add_row(words, f"-{size:,}", _size(size))
     else:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_ori
 
 from pydantic.fields import FieldInfo
 
-from kvsim.capacity.pool import MemoryOptions
+from kvsim.capacity.options import MemoryOptions
 from kvsim.device import DeviceOptions
 from kvsim.engine.schedulers import SCHEDULERS
 from kvsim.memory import ALLOCATORS

@@ -86,6 +86,7 @@ def fields_from_hf(config: Mapping[str, Any] | Path, name: str | None) -> dict[s
         "tie_word_embeddings": bool(keys.get("tie_word_embeddings", default=False)),
         "extra_params": _extra_params(keys, hidden),
         "source": where,
+        "kind": keys.kind,
     }
 
 

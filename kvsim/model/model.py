@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from kvsim.layout import KVLayout
-from kvsim.model.layers import Attention, LatentAttention, Layer
+from kvsim.model.layers import Attention, Experts, LatentAttention, Layer
 from kvsim.model.weights import WeightFormat, Weights
 from kvsim.plumbing.errors import InputError
 
@@ -20,7 +20,7 @@ class Model:
     torch_dtype: of activations and, unless quantised, of weights ("bfloat16", ...).
     weight_format: bits per stored parameter. tie_word_embeddings: the output head is the embedding.
     extra_params: final norm, learned positions, biases of the head.
-    source: where the figures come from.
+    source: where the figures come from. kind: the config's model_type ("" if it has none).
     """
 
     name: str
@@ -33,6 +33,7 @@ class Model:
     tie_word_embeddings: bool
     extra_params: int
     source: str
+    kind: str = ""
 
     @classmethod
     def from_hf(cls, config: Mapping[str, Any] | Path, name: str | None = None) -> Self:
@@ -49,6 +50,16 @@ class Model:
     def num_layers(self) -> int:
         """Decoder layers."""
         return len(self.layers)
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether any layer is a mixture of experts."""
+        return any(isinstance(layer.feed_forward, Experts) for layer in self.layers)
+
+    @property
+    def is_quantized(self) -> bool:
+        """Whether weights are stored otherwise than in the model's dtype."""
+        return self.weight_format != WeightFormat.plain(self.torch_dtype)
 
     @property
     def attention(self) -> Attention | LatentAttention:

@@ -2,7 +2,8 @@
 
 import pytest
 
-from kvsim.capacity.pool import MemoryOptions, size_pool
+from kvsim.capacity.options import MemoryOptions
+from kvsim.capacity.pool import size_pool
 from kvsim.device import named_device
 from kvsim.model import ModelOptions
 from kvsim.plumbing.errors import InputError
@@ -23,30 +24,36 @@ def pool(model, device, seqs=256, tokens=2048, tp=1, block_size=16, **memory):
 
 
 @pytest.mark.parametrize(
-    ("model", "device", "seqs", "tokens", "gib"),
+    ("model", "device", "version", "seqs", "tokens", "gib"),
     [
-        # llm-d-benchmark, config_explorer/empirical-vllm-memory-results.md
-        ("llama-3.1-8b", "h100", 1024, 8192, 51.38),
-        ("qwen3-0.6b", "h100", 1024, 8192, 64.45),
-        ("gpt-oss-20b", "h100", 1024, 8192, 50.28),
+        # llm-d-benchmark, config_explorer/empirical-vllm-memory-results.md, by its sorting sampler
+        ("llama-3.1-8b", "h100", "0.12", 1024, 8192, 51.38),
+        ("qwen3-0.6b", "h100", "0.12", 1024, 8192, 64.45),
+        ("gpt-oss-20b", "h100", "0.12", 1024, 8192, 50.28),
         # 7,351 blocks of 8 MiB: github.com/vllm-project/vllm/pull/2031
-        ("llama-2-7b", "a100-80gb", 256, 4096, 57.43),
-        # 2,588 blocks of 2 MiB: LLMServingSim's recorded run
-        ("llama-3.1-8b", "rtx-4090", 256, 2048, 5.055),
+        ("llama-2-7b", "a100-80gb", "V0", 256, 4096, 57.43),
+        # 18,038 blocks of 2.5 MiB: a server of vLLM 0.23 on an H100, at its default utilisation
+        ("qwen3-14b", "h100", "0.23", 256, 8192, 44.04),
     ],
 )
-def test_pools_that_vllm_reported(model, device, seqs, tokens, gib):
-    """To 1.5 %, the last one (a small remainder of a small GPU) to 3.5 %."""
-    tolerance = 0.035 if device == "rtx-4090" else 0.015
-    assert pool(model, device, seqs, tokens).capacity_bytes / GIB == pytest.approx(
-        gib, rel=tolerance
-    )
+def test_pools_that_vllm_reported(model, device, version, seqs, tokens, gib):
+    """To 1.5 %."""
+    found = pool(model, device, seqs, tokens, engine_version=version)
+    assert found.capacity_bytes / GIB == pytest.approx(gib, rel=0.015)
+
+
+def test_a_small_remainder_of_a_small_gpu():
+    """2,588 blocks of 2 MiB, LLMServingSim's recorded run of vLLM 0.19: to a tenth of it, which is
+    2 % of the GPU. A compiler's peak is in the log's figure."""
+    found = pool("llama-3.1-8b", "rtx-4090", engine_version="0.19")
+    assert found.capacity_bytes / GIB == pytest.approx(5.055, rel=0.1)
 
 
 def test_the_items_sum_to_the_device():
     p = pool("llama-3-70b", "h100", tp=4)
     items = p.unused_bytes + p.weights_bytes + p.activation_bytes + p.other_bytes
     assert items + p.capacity_bytes == p.total_bytes
+    assert p.other_bytes == p.non_torch_bytes + p.cuda_graph_bytes
     assert p.num_gpu_blocks == p.capacity_bytes // (16 * 80 * 1024)
     assert p.sized_by == "gpu_memory_utilization"
 
@@ -54,7 +61,7 @@ def test_the_items_sum_to_the_device():
 def test_measured_reserves_replace_the_estimates():
     p = pool("llama-3.1-8b", "rtx-4090", weights_gib=14.99, activation_gib=0.98, other_gib=0.14)
     assert p.capacity_bytes == pytest.approx(
-        0.9 * named_device("rtx-4090").memory_bytes - 16.11 * GIB, abs=4
+        0.92 * named_device("rtx-4090").memory_bytes - 16.11 * GIB, abs=4
     )
 
 
@@ -86,6 +93,7 @@ def test_blocks_are_of_the_given_size():
         ({"kv_cache_tokens": 5, "activation_gib": 1}, "activation_gib would change nothing"),
         ({"gpu_memory_utilization": 1.2}, r"memory\.gpu_memory_utilization"),
         ({"kv_cache_gb": 5}, "unknown key"),
+        ({"engine_version": "soon"}, "not a version of vLLM"),
     ],
 )
 def test_options_are_checked(memory, message):
@@ -98,5 +106,5 @@ def test_weights_that_do_not_fit_are_refused_in_one_line():
         pool("llama-3-70b", "a100-80gb")
     line = str(caught.value)
     assert "131.42 GiB of weights" in line
-    assert "limit 71.23 GiB" in line or "limit 71.24 GiB" in line
+    assert "limit 72.82 GiB" in line
     assert "tensor_parallel_size" in line

@@ -1,0 +1,46 @@
+"""What is started: everything that the estimates of the pool are functions of."""
+
+from typing import NamedTuple
+
+from kvsim.capacity.engine_version import EngineVersion
+from kvsim.device import Device
+from kvsim.model import Model, ModelOptions
+
+
+class Deployment(NamedTuple):
+    """A model on a device, under one version of the engine.
+
+    max_num_seqs, max_num_batched_tokens: the scheduler's limits, which size the profiling run.
+    max_model_len: tokens of the longest sequence. enforce_eager: without CUDA graphs.
+    """
+
+    model: Model
+    options: ModelOptions
+    device: Device
+    version: EngineVersion
+    max_model_len: int
+    max_num_seqs: int
+    max_num_batched_tokens: int
+    enforce_eager: bool = False
+
+    @property
+    def tp(self) -> int:
+        """GPUs each layer is split over."""
+        return self.options.tensor_parallel_size
+
+    @property
+    def profiled_tokens(self) -> int:
+        """Tokens of the profiling run's forward pass."""
+        if self.version.profiles_whole_length and self.max_model_len <= V0_LONGEST_WHOLE:
+            return max(self.max_model_len, self.max_num_batched_tokens)
+        return self.max_num_batched_tokens
+
+    @property
+    def on_second_runner(self) -> bool:
+        """Whether the second model runner serves it."""
+        model = self.model
+        return self.version.on_second_runner(model.kind, model.is_sparse, model.is_quantized)
+
+
+# Longer models were chunked by V0 too, and so profiled by the chunk.
+V0_LONGEST_WHOLE = 32_768

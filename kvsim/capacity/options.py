@@ -1,0 +1,62 @@
+"""`[memory]`: how the pool is given, or what the engine takes off the device before it."""
+
+from typing import Self
+
+from pydantic import Field, field_validator, model_validator
+
+from kvsim.capacity.engine_version import DEFAULT_VERSION, EngineVersion, engine_version
+from kvsim.plumbing.errors import InputError
+from kvsim.plumbing.options import Options
+
+WAYS = ("gpu_memory_utilization", "kv_cache_bytes", "kv_cache_tokens", "num_gpu_blocks")
+RESERVES = ("weights_gib", "activation_gib", "other_gib")
+
+
+class MemoryOptions(Options):
+    """At most one of gpu_memory_utilization (default 0.92, and 0.9 before 0.20), kv_cache_bytes,
+    kv_cache_tokens and num_gpu_blocks (blocks of the allocator's block_size tokens).
+
+    weights_gib, activation_gib, other_gib: what vLLM's log says of one GPU, instead of the
+    estimates; they belong to gpu_memory_utilization, and other_gib is all that is neither weights
+    nor activations. engine_version: of vLLM, such as "0.19" or "V0"; it decides how the pool is
+    sized. enforce_eager: without CUDA graphs.
+    """
+
+    gpu_memory_utilization: float | None = Field(default=None, gt=0, le=1)
+    kv_cache_bytes: int | None = Field(default=None, gt=0)
+    kv_cache_tokens: int | None = Field(default=None, gt=0)
+    num_gpu_blocks: int | None = Field(default=None, gt=0)
+    weights_gib: float | None = Field(default=None, ge=0)
+    activation_gib: float | None = Field(default=None, ge=0)
+    other_gib: float | None = Field(default=None, ge=0)
+    engine_version: str = DEFAULT_VERSION
+    enforce_eager: bool = False
+
+    @field_validator("engine_version")
+    @classmethod
+    def _known(cls, name: str) -> str:
+        try:
+            engine_version(name)
+        except InputError as error:
+            raise ValueError(f"{error.what}; {error.limit}") from None
+        return name
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Self:
+        given = [way for way in WAYS if getattr(self, way) is not None]
+        if len(given) > 1:
+            raise ValueError(f"give one of {', '.join(WAYS)}, not {' and '.join(given)}")
+        idle = [key for key in RESERVES if getattr(self, key) is not None]
+        if idle and given and given != ["gpu_memory_utilization"]:
+            raise ValueError(f"{given[0]} fixes the pool, so {idle[0]} would change nothing")
+        return self
+
+    @property
+    def version(self) -> EngineVersion:
+        """The constants of the engine's version."""
+        return engine_version(self.engine_version)
+
+    @property
+    def utilization(self) -> float:
+        """The share of the device, given or the version's default."""
+        return self.gpu_memory_utilization or self.version.default_utilization
