@@ -88,9 +88,7 @@ TRITON = replace(
     sampler_bytes_per_logit=14.0,
     sampler_scratch_rows=132,
 )
-LARGER = replace(
-    TRITON, name="0.18", since=(0, 18), non_torch_gib=0.25, non_torch_several_gib=2.07
-)
+LARGER = replace(TRITON, name="0.18", since=(0, 18), non_torch_gib=0.25, non_torch_several_gib=2.07)
 GRAPHS = replace(
     LARGER,
     name="0.20",
@@ -104,9 +102,7 @@ QWEN3 = replace(CONCURRENCY, name="0.22", since=(0, 22), runner="qwen3")
 LISTED = replace(QWEN3, name="0.24", since=(0, 24), runner="listed")
 DENSE = replace(QWEN3, name="0.25", since=(0, 25), runner="dense")
 LARGE_BATCH = replace(DENSE, name="0.28", since=(0, 28), large_batch_bytes=160 * GIB)
-ALL = replace(
-    LARGE_BATCH, name="0.29", since=(0, 29), runner="all", runner_estimates_graphs=True
-)
+ALL = replace(LARGE_BATCH, name="0.29", since=(0, 29), runner="all", runner_estimates_graphs=True)
 # The sampler's second pass, with every parameter set, is profiled as well.
 WARMED = replace(ALL, name="0.33", since=(0, 33), runner_bytes_per_logit=14.0)
 ENGINE_VERSIONS = (

@@ -1,5 +1,6 @@
 """The built-in GPUs; the figures and their sources stand in `catalogue.toml` beside this file."""
 
+from dataclasses import replace
 from difflib import get_close_matches
 from functools import cache
 from importlib.resources import files
@@ -54,3 +55,15 @@ def named_device(name: str, where: str = "device.name") -> Device:
         peer_bytes_per_s=round(table["peer_gb_per_s"] * GIGA),
         source=table["source"],
     )
+
+
+def sized_device(name: str, memory_gib: float) -> Device:
+    """The GPU of this name with so much memory, or one of which the memory alone is known (its
+    rates are 0: it can be sized, and not timed)."""
+    memory_bytes = round(memory_gib * GIB)
+    try:
+        known = named_device(name)
+    except InputError:
+        source = "memory as given; rates unknown"
+        return Device(name, memory_bytes, 0, 0, 0, 0, 0, 0, source)
+    return replace(known, memory_bytes=memory_bytes, source=f"{known.source}; memory as given")

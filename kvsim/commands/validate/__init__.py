@@ -3,6 +3,7 @@
 import typer
 
 from kvsim.commands.validate.cache import validate_cache
+from kvsim.commands.validate.logs import logs
 from kvsim.commands.validate.paper import paper
 from kvsim.commands.validate.run import run
 from kvsim.commands.validate.schedule import schedule
@@ -14,3 +15,4 @@ app.command("schedule")(schedule)
 app.command("paper")(paper)
 app.command("cache")(validate_cache)
 app.command("run")(run)
+app.command("logs")(logs)

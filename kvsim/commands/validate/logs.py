@@ -1,0 +1,85 @@
+"""`kvsim validate logs`: start-up logs of real servers against the pool sized from their settings."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from rich.table import Table
+
+    from kvsim.validate.logs.outcome import Outcome
+    from kvsim.validate.logs.summary import Summary
+
+
+def logs(
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE.csv", help="A log a row; see the README for columns.")
+    ],
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON alone.")] = False,
+) -> None:
+    """Size the KV pool of every server in FILE.csv and compare it with what its log printed."""
+    from kvsim.validate.logs.outcome import compare
+    from kvsim.validate.logs.row import read_rows
+    from kvsim.validate.logs.summary import summarise
+
+    outcomes = [compare(row) for row in read_rows(file)]
+    summary = summarise(outcomes)
+    if as_json:
+        found = {
+            "summary": {**summary._asdict(), "answered": summary.answered},
+            "rows": [outcome._asdict() for outcome in outcomes],
+        }
+        typer.echo(json.dumps(found, indent=2))
+        return
+    from rich.console import Console
+
+    console = Console(soft_wrap=True)
+    console.print(_table(outcomes))
+    for line in (*_reasons(outcomes), "", _words(summary)):
+        console.print(line, markup=False, highlight=False)
+
+
+def _table(outcomes: "Sequence[Outcome]") -> "Table":
+    from rich import box
+    from rich.table import Table
+
+    table = Table(title="KV pool of one GPU, GiB", title_justify="left", box=box.SIMPLE_HEAD)
+    for index, column in enumerate(("log", "model", "gpu", "log says", "kvsim", "error")):
+        table.add_column(column, justify="right" if index > 2 else "left", no_wrap=True)
+    for outcome in outcomes:
+        if outcome.state == "sized":
+            found = (_gib(outcome.log_gib), _gib(outcome.pool_gib), _percent(outcome.error))
+            table.add_row(outcome.id, outcome.model, outcome.gpu, *found)
+    return table
+
+
+def _reasons(outcomes: "Sequence[Outcome]") -> "Iterator[str]":
+    for state, words in (("refused", "Refused"), ("unknown", "Not known")):
+        rows = [outcome for outcome in outcomes if outcome.state == state]
+        yield from ([words] if rows else [])
+        yield from (f"  {row.id}  {row.model}: {row.reason}" for row in rows)
+
+
+def _percent(value: float | None) -> str:
+    return "" if value is None else f"{100 * value:+.1f} %"
+
+
+def _gib(value: float | None) -> str:
+    return "" if value is None else f"{value:.2f}"
+
+
+def _words(summary: "Summary") -> str:
+    lines = (
+        f"{summary.rows} logs: {summary.sized} sized, {summary.refused} refused for a reason of "
+        f"their own, {summary.unknown} not known ({100 * summary.answered:.0f} % answered)"
+    )
+    if summary.median is None or summary.p90 is None or summary.worst is None:
+        return lines
+    return (
+        f"{lines}\nerror of the pool: median {100 * summary.median:.2f} %, 90th percentile "
+        f"{100 * summary.p90:.2f} %, worst {100 * summary.worst:.1f} %"
+    )

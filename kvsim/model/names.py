@@ -1,0 +1,56 @@
+"""What the name of a repository says: the model it is a quantised or tuned copy of, and how.
+
+Quantised copies carry the scheme at the end of their name (`...-FP8-dynamic`,
+`...-quantized.w8a8`, `...-AWQ`, `...-NVFP4`), tuned ones what they were tuned for
+(`...-Instruct`). The copy's own config.json knows better; this is for where it cannot be had.
+"""
+
+import re
+from collections.abc import Container
+from typing import NamedTuple
+
+# The scheme a part of a name stands for, as `quantization` of [model] writes it.
+SCHEMES = {
+    r"fp8(?:[-_.]?dyn(?:amic)?|[-_.]?block)?": "fp8",
+    r"(?:quantized\.)?w8a8(?:-fp8|-int8)?": "int8",
+    r"(?:quantized\.)?w8a16": "int8",
+    r"(?:quantized\.)?w4a16(?:-g128)?": "int4",
+    r"int8": "int8",
+    r"gptq[-_]?int8": "int8",
+    r"(?:awq|gptq|autoround|auto-round|bnb)?[-_]?(?:int4|4-?bit)": "int4",
+    r"awq(?:-marlin)?|gptq|autoround|auto-round": "int4",
+    r"(?:nv)?fp4(?:-block)?": "nvfp4",
+    r"mxfp4": "mxfp4",
+}
+TUNED = r"instruct|it|chat|hf|base|thinking|reasoning|preview|pt|\d{4}"
+_SCHEMES = [(re.compile(rf"(.+?)[-_.]({form})"), scheme) for form, scheme in SCHEMES.items()]
+_TUNED = re.compile(rf"(.+?)[-_](?:{TUNED})")
+
+
+class Named(NamedTuple):
+    """base: a known name; quantization: the scheme its weights are stored in, None: as the base's."""
+
+    base: str
+    quantization: str | None
+
+
+def read_name(name: str, known: Container[str]) -> Named | None:
+    """The known model behind a repository's name; None if the name leads to none.
+
+    known: lower-case names without an organisation.
+    """
+    rest = re.sub(r"\(.*?\)", " ", name.strip().lower().rpartition("/")[2])
+    rest = re.sub(r"[\s_]+", "-", rest.strip())
+    scheme: str | None = None
+    while rest not in known:
+        shorter = None
+        for pattern, found in _SCHEMES:
+            if match := pattern.fullmatch(rest):
+                shorter, scheme = match[1], scheme or found
+                break
+        if shorter is None and (match := _TUNED.fullmatch(rest)):
+            shorter = match[1]
+        if shorter is None:
+            return None
+        rest = shorter
+    return Named(rest, scheme)

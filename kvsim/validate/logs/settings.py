@@ -1,0 +1,109 @@
+"""A row's words as settings: which version of the engine, which device, how weights are stored.
+
+People write them freely ("V0, December 2024 (0.6.5)", "RTX PRO 6000 (96 GB)", "awq_marlin"). What
+cannot be read as one version or one device is refused with the reason.
+"""
+
+import re
+from typing import NamedTuple
+
+from kvsim.capacity.engine_version import EngineVersion, engine_version
+from kvsim.device import Device, device_names, named_device, sized_device
+from kvsim.plumbing.errors import InputError
+
+# The newest release at the middle of a month, for builds that name only their month.
+RELEASES = {
+    **{"2024-11": "0.6", "2024-12": "0.6", "2025-01": "0.6", "2025-02": "0.7", "2025-03": "0.8"},
+    **{"2025-04": "0.8", "2025-05": "0.8", "2025-06": "0.9", "2025-07": "0.9", "2025-08": "0.10"},
+    **{"2025-09": "0.10", "2025-10": "0.11", "2025-11": "0.11", "2025-12": "0.12"},
+    **{"2026-01": "0.14", "2026-02": "0.15", "2026-03": "0.17", "2026-04": "0.19"},
+    **{"2026-05": "0.21", "2026-06": "0.22", "2026-07": "0.24", "2026-08": "0.27"},
+    **{"2026-09": "0.29", "2026-10": "0.31", "2026-11": "0.33"},
+}
+MONTHS = (
+    *("january", "february", "march", "april", "may", "june", "july", "august"),
+    *("september", "october", "november", "december"),
+)
+SCHEMES = {
+    "": None,
+    "none": "none",
+    "fp8": "fp8",
+    "nvfp4": "nvfp4",
+    "modelopt (nvfp4)": "nvfp4",
+    "mxfp4": "mxfp4",
+    "gpt_oss_mxfp4": "mxfp4",
+    "awq": "int4",
+    "awq_marlin": "int4",
+    "gptq": "int4",
+    "gptq_marlin": "int4",
+    "auto_round (int4)": "int4",
+    "compressed-tensors": None,  # as the name of the repository says
+    "modelopt": None,
+}
+_RELEASE = re.compile(r"\b0\.(?!1\.dev)\d+(?:\.\d+)*(?:rc\d+)?")
+_MONTH = re.compile(rf"({'|'.join(MONTHS)}) (\d{{4}})")
+_GIB = re.compile(r"([\d.]+) GiB")
+_GPU = re.compile(r"^(?:nvidia |amd |geforce )*", re.IGNORECASE)
+
+
+class Refusal(Exception):
+    """A row that cannot be compared, for a reason that is the row's, not kvsim's."""
+
+
+class Machine(NamedTuple):
+    """device: one GPU; exact: whether its memory is the log's own figure."""
+
+    device: Device
+    exact: bool
+
+
+def read_version(text: str) -> EngineVersion:
+    """The version of vLLM; Refusal for forks and for what names none."""
+    lower = text.lower()
+    if "fork" in lower:
+        raise Refusal(f"another engine: {text}")
+    if lower.startswith("v0"):
+        return engine_version("V0")
+    if match := _RELEASE.search(text):
+        return engine_version(match[0])
+    if match := _MONTH.search(lower):
+        month = f"{match[2]}-{MONTHS.index(match[1]) + 1:02}"
+        if month in RELEASES:
+            return engine_version(RELEASES[month])
+    if match := re.search(r"early (\d{4})", lower):
+        return engine_version(RELEASES[f"{match[1]}-02"])
+    raise Refusal(f"the log does not name its version: {text or 'nothing'}")
+
+
+def read_machine(text: str, total_gib: float | None) -> Machine:
+    """The device; Refusal where the log does not name one or where it is no GPU of its own."""
+    if match := _GIB.search(text):
+        total_gib = float(match[1])
+    words = re.sub(r"\(.*?\)", "", _GPU.sub("", text)).lower().replace("class", "").strip(" ,")
+    found = next(
+        (name for name in (words, words.replace(" ", "-")) if _known(name)),
+        None,
+    )
+    if found is None and total_gib is None:
+        if "not named" in text.lower() or not words:
+            raise Refusal(f"the log does not name its GPU: {text or 'nothing'}")
+        raise InputError("unknown device", where="gpu", value=repr(text))
+    if total_gib is None:
+        assert found is not None
+        return Machine(named_device(found), exact=False)
+    return Machine(sized_device(found or text, total_gib), exact=True)
+
+
+def _known(name: str) -> bool:
+    try:
+        return named_device(name).name in device_names()
+    except InputError:
+        return False
+
+
+def read_scheme(text: str) -> str | None:
+    """`quantization` of [model]; None: as the repository's config or name says."""
+    lower = text.strip().lower()
+    if lower not in SCHEMES:
+        raise InputError("unknown quantization", where="quantization", value=repr(text))
+    return SCHEMES[lower]

@@ -1,0 +1,143 @@
+"""`kvsim validate logs`: rows as people write them, the figures, and the collected logs if at hand."""
+
+import csv
+import json
+import os
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from kvsim.cli import app
+from kvsim.plumbing.errors import InputError
+from kvsim.validate.logs.outcome import compare
+from kvsim.validate.logs.row import COLUMNS, read_rows
+from kvsim.validate.logs.settings import Refusal, read_machine, read_version
+from kvsim.validate.logs.summary import summarise
+
+LOGS = Path(os.environ.get("KVSIM_STARTUP_LOGS_DIR", "")) / "startup-logs.csv"
+# Qwen3-14B on an H100 under 0.23, at its defaults: 18,038 blocks of 16 tokens.
+ROW = {
+    "id": "one",
+    "engine_version": "0.23.0",
+    "model": "Qwen/Qwen3-14B",
+    "gpu": "H100-80GB",
+    "max_num_batched_tokens": "8192",
+    "num_gpu_blocks": "18038",
+    "weights_gib": "27.52",
+    "notes": "plan of its authors; max_num_seqs=256",
+}
+
+
+def table(path, *rows):
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, COLUMNS)
+        writer.writeheader()
+        writer.writerows(rows)
+    return path
+
+
+def outcome(tmp_path, **changes):
+    (row,) = read_rows(table(tmp_path / "logs.csv", ROW | changes))
+    return compare(row)
+
+
+def test_a_server_s_pool_from_its_settings(tmp_path):
+    found = outcome(tmp_path)
+    assert (found.state, found.reason) == ("sized", "")
+    assert found.log_gib == pytest.approx(44.04, abs=0.005)
+    assert abs(found.error) < 0.01
+    assert found.weights_gib == pytest.approx(27.52, abs=0.05)
+
+
+@pytest.mark.parametrize(
+    ("changes", "state", "reason"),
+    [
+        ({"engine_version": "fork of May 2026"}, "refused", "another engine"),
+        ({"gpu": "not named"}, "refused", "does not name its GPU"),
+        ({"available_kv_gib": "-1.05"}, "refused", "did not start"),
+        ({"num_gpu_blocks": ""}, "refused", "gives no pool"),
+        ({"model": "acme/Cool-1B"}, "unknown", "unknown model"),
+        ({"gpu": "Abacus 9000"}, "unknown", "unknown device"),
+        ({"quantization": "secret"}, "unknown", "unknown quantization"),
+    ],
+)
+def test_what_is_not_sized_says_why(tmp_path, changes, state, reason):
+    found = outcome(tmp_path, **changes)
+    assert found.state == state
+    assert reason in found.reason
+    assert found.error is None
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("V0, December 2024 (0.6.5)", "V0"),
+        ("0.22.1rc1.dev16+g7a1eb8ac2", "0.22"),
+        ("September 2025 (0.10.x)", "0.8"),
+        ("0.1.dev20073+g8e685d198 (August 2026)", "0.25"),
+        ("early 2026", "0.13"),
+        ("0.31.0", "0.29"),
+    ],
+)
+def test_versions_as_written(text, name):
+    assert read_version(text).name == name
+
+
+def test_a_version_that_is_none():
+    with pytest.raises(Refusal, match="does not name its version"):
+        read_version("2026")
+
+
+@pytest.mark.parametrize(
+    ("text", "gib", "exact"),
+    [
+        ("H100-80GB SXM", 79.18, False),
+        ("80 GB class (79.22 GiB)", 79.22, True),
+        ("NVIDIA H200", 139.8, False),
+    ],
+)
+def test_devices_as_written(text, gib, exact):
+    machine = read_machine(text, None)
+    assert (machine.device.memory_bytes / 2**30, machine.exact) == (pytest.approx(gib), exact)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"tp": "two"}, r"logs\.csv:2: tp: not a number"),
+        ({"max_model_len": "0"}, r"max_model_len: not a whole number"),
+        ({"weights_gib": "nan"}, r"weights_gib: not a number"),
+        ({"notes": "max_num_seqs=many"}, r"notes: not a number"),
+    ],
+)
+def test_bad_cells_are_named(tmp_path, changes, message):
+    with pytest.raises(InputError, match=message):
+        read_rows(table(tmp_path / "logs.csv", ROW | changes))
+
+
+def test_what_is_no_table_of_logs(tmp_path):
+    (tmp_path / "other.csv").write_text("a,b\n1,2\n")
+    with pytest.raises(InputError, match="columns are missing"):
+        read_rows(tmp_path / "other.csv")
+    with pytest.raises(InputError, match="no rows"):
+        read_rows(table(tmp_path / "none.csv"))
+    with pytest.raises(InputError, match="cannot read"):
+        read_rows(tmp_path / "nothing.csv")
+
+
+def test_the_command_in_words_and_in_json(tmp_path):
+    path = table(tmp_path / "logs.csv", ROW, ROW | {"id": "two", "gpu": "not named"})
+    words = CliRunner().invoke(app, ["validate", "logs", str(path)])
+    assert words.exit_code == 0, words.output
+    assert "2 logs: 1 sized, 1 refused" in words.stdout
+    assert "two  Qwen/Qwen3-14B: the log does not name its GPU" in words.stdout
+    plain = json.loads(CliRunner().invoke(app, ["validate", "logs", str(path), "--json"]).stdout)
+    assert plain["summary"]["answered"] == 1
+    assert [row["state"] for row in plain["rows"]] == ["sized", "refused"]
+
+
+@pytest.mark.skipif(not LOGS.is_file(), reason="no startup-logs.csv in KVSIM_STARTUP_LOGS_DIR")
+def test_the_collected_logs():
+    summary = summarise([compare(row) for row in read_rows(LOGS)])
+    assert summary.median <= 0.01
