@@ -1,4 +1,4 @@
-"""What of the pool differs by the version of vLLM: one frozen constant for each stretch of versions.
+"""What of the pool differs by the version of vLLM: a frozen constant for each stretch of them.
 
 Read off the wheels of vLLM on PyPI (config/cache.py, envs.py, engine/arg_utils.py,
 v1/worker/gpu_worker.py, v1/sample/ops/topk_topp_sampler.py, v1/core/kv_cache_utils.py and the V0

@@ -59,7 +59,8 @@ def named_device(name: str, where: str = "device.name") -> Device:
 
 def sized_device(name: str, memory_gib: float) -> Device:
     """The GPU of this name with so much memory, or one of which the memory alone is known (its
-    rates are 0: it can be sized, and not timed)."""
+    rates are 0: it can be sized, and not timed).
+    """
     memory_bytes = round(memory_gib * GIB)
     try:
         known = named_device(name)

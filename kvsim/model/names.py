@@ -28,7 +28,7 @@ _TUNED = re.compile(rf"(.+?)[-_](?:{TUNED})")
 
 
 class Named(NamedTuple):
-    """base: a known name; quantization: the scheme its weights are stored in, None: as the base's."""
+    """base: a known name; quantization: how its weights are stored, None: as the base's."""
 
     base: str
     quantization: str | None

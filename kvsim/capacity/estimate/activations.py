@@ -4,15 +4,15 @@ The run is a forward pass over the most tokens of a step, then the sampler over 
 sequences may run. What is kept between the two counts in both, so
 
     peak    = scratch + kept + max(forward, sampler)
-    kept    = hidden states, and with them the buffers of fused experts and the vision tower's output
+    kept    = hidden states, the buffers of fused experts, the output of a vision tower
     forward = tokens * dtype bytes * (hidden states alive * hidden size + widest part of a layer)
     sampler = rows * vocabulary * bytes a logit + multiprocessors * vocabulary * 4
 
 The bytes a logit come with the version of the engine (`engine_version`). The buffers of fused
 experts are those of vLLM's modular kernel: a token's copies for its experts, as wide as the larger
 of gate-and-up and the hidden state, and as wide as their product. SCRATCH_GIB and HIDDEN_ALIVE are
-fitted to two thirds of the start-up logs that `kvsim validate logs` was built on (every third one by
-id held out; DEBUG logs of llm-d-planner under 0.19 give the peak by itself).
+fitted to two thirds of the start-up logs that `kvsim validate logs` was built on (every third one
+held out; DEBUG logs of llm-d-planner under 0.19 give the peak by itself).
 """
 
 from kvsim.capacity.deployment import Deployment
@@ -51,7 +51,8 @@ def sampler_bytes(deployment: Deployment) -> int:
 
 def widest_part(deployment: Deployment) -> int:
     """Elements a token has in the widest part of a layer, on one GPU: projections of attention or
-    gate, up and product of a dense feed-forward part."""
+    gate, up and product of a dense feed-forward part.
+    """
     return max(_widest(layer) for layer in set(deployment.model.layers)) // deployment.tp
 
 

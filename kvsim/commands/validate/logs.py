@@ -1,4 +1,4 @@
-"""`kvsim validate logs`: start-up logs of real servers against the pool sized from their settings."""
+"""`kvsim validate logs`: start-up logs of real servers against the pool from their settings."""
 
 import json
 from pathlib import Path

@@ -8,7 +8,13 @@ from kvsim.model import Model, ModelOptions
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.units import GIB
 from kvsim.validate.logs.row import LogRow
-from kvsim.validate.logs.settings import Machine, Refusal, read_machine, read_scheme, read_version
+from kvsim.validate.logs.settings import (
+    Machine,
+    RefusalError,
+    read_machine,
+    read_scheme,
+    read_version,
+)
 
 BLOCK_SIZE = 16
 
@@ -43,15 +49,15 @@ def compare(row: LogRow) -> Outcome:
         log_gib = _log_gib(row, model, options)
         machine = read_machine(row.gpu, None)
         pool = _pool(row, version.name, machine, model, options)
-    except Refusal as refusal:
+    except RefusalError as refusal:
         return plain._replace(reason=str(refusal))
     except InputError as error:
         return plain._replace(state="unknown", reason=str(error))
     sized = plain._replace(pool_gib=pool.capacity_bytes / GIB, weights_gib=pool.weights_bytes / GIB)
     if log_gib is None:
         return sized._replace(reason="the log gives no pool")
-    error = pool.capacity_bytes / GIB / log_gib - 1
-    return sized._replace(state="sized", log_gib=log_gib, error=error)
+    off = pool.capacity_bytes / GIB / log_gib - 1
+    return sized._replace(state="sized", log_gib=log_gib, error=off)
 
 
 def _model_options(row: LogRow) -> ModelOptions:
@@ -72,7 +78,7 @@ def _log_gib(row: LogRow, model: Model, options: ModelOptions) -> float | None:
     """The log's pool: as it prints it, or from its blocks or tokens."""
     if row.pool_gib is not None:
         if row.pool_gib <= 0:
-            raise Refusal("the engine found no memory for KV and did not start")
+            raise RefusalError("the engine found no memory for KV and did not start")
         return row.pool_gib
     token_bytes = options.layout(model).bytes_per_token
     if row.num_gpu_blocks:

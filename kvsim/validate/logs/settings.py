@@ -12,14 +12,36 @@ from kvsim.device import Device, device_names, named_device, sized_device
 from kvsim.plumbing.errors import InputError
 
 # The newest release at the middle of a month, for builds that name only their month.
-RELEASES = {
-    **{"2024-11": "0.6", "2024-12": "0.6", "2025-01": "0.6", "2025-02": "0.7", "2025-03": "0.8"},
-    **{"2025-04": "0.8", "2025-05": "0.8", "2025-06": "0.9", "2025-07": "0.9", "2025-08": "0.10"},
-    **{"2025-09": "0.10", "2025-10": "0.11", "2025-11": "0.11", "2025-12": "0.12"},
-    **{"2026-01": "0.14", "2026-02": "0.15", "2026-03": "0.17", "2026-04": "0.19"},
-    **{"2026-05": "0.21", "2026-06": "0.22", "2026-07": "0.24", "2026-08": "0.27"},
-    **{"2026-09": "0.29", "2026-10": "0.31", "2026-11": "0.33"},
-}
+RELEASES = dict(
+    pair.split(":")
+    for pair in [
+        "2024-11:0.6",
+        "2024-12:0.6",
+        "2025-01:0.6",
+        "2025-02:0.7",
+        "2025-03:0.8",
+        "2025-04:0.8",
+        "2025-05:0.8",
+        "2025-06:0.9",
+        "2025-07:0.9",
+        "2025-08:0.10",
+        "2025-09:0.10",
+        "2025-10:0.11",
+        "2025-11:0.11",
+        "2025-12:0.12",
+        "2026-01:0.14",
+        "2026-02:0.15",
+        "2026-03:0.17",
+        "2026-04:0.19",
+        "2026-05:0.21",
+        "2026-06:0.22",
+        "2026-07:0.24",
+        "2026-08:0.27",
+        "2026-09:0.29",
+        "2026-10:0.31",
+        "2026-11:0.33",
+    ]
+)
 MONTHS = (
     *("january", "february", "march", "april", "may", "june", "july", "august"),
     *("september", "october", "november", "december"),
@@ -46,7 +68,7 @@ _GIB = re.compile(r"([\d.]+) GiB")
 _GPU = re.compile(r"^(?:nvidia |amd |geforce )*", re.IGNORECASE)
 
 
-class Refusal(Exception):
+class RefusalError(Exception):
     """A row that cannot be compared, for a reason that is the row's, not kvsim's."""
 
 
@@ -58,10 +80,10 @@ class Machine(NamedTuple):
 
 
 def read_version(text: str) -> EngineVersion:
-    """The version of vLLM; Refusal for forks and for what names none."""
+    """The version of vLLM; RefusalError for forks and for what names none."""
     lower = text.lower()
     if "fork" in lower:
-        raise Refusal(f"another engine: {text}")
+        raise RefusalError(f"another engine: {text}")
     if lower.startswith("v0"):
         return engine_version("V0")
     if match := _RELEASE.search(text):
@@ -72,11 +94,11 @@ def read_version(text: str) -> EngineVersion:
             return engine_version(RELEASES[month])
     if match := re.search(r"early (\d{4})", lower):
         return engine_version(RELEASES[f"{match[1]}-02"])
-    raise Refusal(f"the log does not name its version: {text or 'nothing'}")
+    raise RefusalError(f"the log does not name its version: {text or 'nothing'}")
 
 
 def read_machine(text: str, total_gib: float | None) -> Machine:
-    """The device; Refusal where the log does not name one or where it is no GPU of its own."""
+    """The device; RefusalError where the log does not name one or where it is no GPU of its own."""
     if match := _GIB.search(text):
         total_gib = float(match[1])
     words = re.sub(r"\(.*?\)", "", _GPU.sub("", text)).lower().replace("class", "").strip(" ,")
@@ -86,7 +108,7 @@ def read_machine(text: str, total_gib: float | None) -> Machine:
     )
     if found is None and total_gib is None:
         if "not named" in text.lower() or not words:
-            raise Refusal(f"the log does not name its GPU: {text or 'nothing'}")
+            raise RefusalError(f"the log does not name its GPU: {text or 'nothing'}")
         raise InputError("unknown device", where="gpu", value=repr(text))
     if total_gib is None:
         assert found is not None

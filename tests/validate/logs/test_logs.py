@@ -1,4 +1,4 @@
-"""`kvsim validate logs`: rows as people write them, the figures, and the collected logs if at hand."""
+"""`kvsim validate logs`: rows as people write them, figures, and the collected logs if at hand."""
 
 import csv
 import json
@@ -12,7 +12,7 @@ from kvsim.cli import app
 from kvsim.plumbing.errors import InputError
 from kvsim.validate.logs.outcome import compare
 from kvsim.validate.logs.row import COLUMNS, read_rows
-from kvsim.validate.logs.settings import Refusal, read_machine, read_version
+from kvsim.validate.logs.settings import RefusalError, read_machine, read_version
 from kvsim.validate.logs.summary import summarise
 
 LOGS = Path(os.environ.get("KVSIM_STARTUP_LOGS_DIR", "")) / "startup-logs.csv"
@@ -85,7 +85,7 @@ def test_versions_as_written(text, name):
 
 
 def test_a_version_that_is_none():
-    with pytest.raises(Refusal, match="does not name its version"):
+    with pytest.raises(RefusalError, match="does not name its version"):
         read_version("2026")
 
 
