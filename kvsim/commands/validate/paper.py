@@ -8,7 +8,10 @@ import typer
 
 
 def paper(
-    seed: Annotated[int, typer.Option(min=0, help="Seed of every stream of requests.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the first stream of requests.")] = 0,
+    streams: Annotated[
+        int, typer.Option(min=1, help="How many streams, of seeds in a row, stand for a trace.")
+    ] = 80,
     lengths: Annotated[
         Path | None,
         typer.Option(
@@ -17,17 +20,19 @@ def paper(
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Write table.md, checks.json and index.html here."),
+        typer.Option(
+            metavar="DIR", help="Write table.md, checks.json, streams.csv and index.html here."
+        ),
     ] = None,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print {checks, reported} as JSON.")
+        bool, typer.Option("--json", help="Print {checks, draws, reported} as JSON.")
     ] = False,
 ) -> None:
     """Reproduce the PagedAttention paper and its successors; exit 1 if a figure is missed."""
     from rich.console import Console
 
     from kvsim.validate.paper.findings import validate_paper
-    from kvsim.validate.paper.tables import markdown
+    from kvsim.validate.paper.tables import markdown, streams_csv
 
     words = Console(stderr=True)
     with words.status("") as status:
@@ -35,7 +40,7 @@ def paper(
         def progress(what: str) -> None:
             status.update(f"simulating {what}")
 
-        found = validate_paper(seed, lengths, progress=progress)
+        found = validate_paper(seed, lengths, streams, progress=progress)
         answer = json.dumps(found.as_dict(), indent=1) + "\n"
         if out is not None:
             from kvsim.results.store import write_text
@@ -46,6 +51,7 @@ def paper(
             page = make_page(found, today.simulate(found.setting))
             write_text(out / "checks.json", answer)
             write_text(out / "table.md", markdown(found))
+            write_text(out / "streams.csv", streams_csv(found))
             write_text(out / "index.html", page)
     typer.echo(answer if as_json else markdown(found), nl=False)
     raise typer.Exit(0 if found.ok else 1)

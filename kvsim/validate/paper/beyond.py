@@ -8,11 +8,10 @@ re-implementation, which ran one stream of its own.
 from collections.abc import Iterator
 
 from kvsim.validate.paper.check import Check
-from kvsim.validate.paper.experiment import Means, Setting, mean_of, orca
+from kvsim.validate.paper.experiment import FEW, Means, Setting, mean_of, orca
 
 SOURCE = "re-implementation of the PagedAttention artifact"
 RATE_PER_S = 4.0
-STREAMS = 4
 DOUBLING = {"kind": "doubling", "initial_tokens": 64, "placement": "first-fit"}
 SYSTEMS = {
     "exact size, first fit": orca("exact", "first-fit"),
@@ -30,7 +29,7 @@ PUBLISHED = {
 def simulate(setting: Setting) -> dict[str, Means]:
     """Every system's means."""
     return {
-        name: mean_of(setting.watch(tables, setting.sharegpt, RATE_PER_S, STREAMS))
+        name: mean_of(setting.watch(tables, setting.sharegpt, RATE_PER_S, FEW))
         for name, tables in SYSTEMS.items()
     }
 

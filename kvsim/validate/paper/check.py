@@ -7,8 +7,8 @@ class Check(NamedTuple):
     """source: where it was published. published, simulated: in `unit`. tolerance: the largest
     difference that passes, in `unit`; None: reported, not held, for the reason in `why`.
 
-    spread: standard deviation of `simulated` from one stream of requests to another, where several
-    were simulated.
+    spread: standard deviation of `simulated`, a mean, from one of `streams` streams of requests to
+    another, where several were simulated.
     """
 
     source: str
@@ -19,6 +19,7 @@ class Check(NamedTuple):
     tolerance: float | None
     spread: float | None = None
     why: str = ""
+    streams: int = 1
 
     @property
     def difference(self) -> float:
@@ -42,6 +43,7 @@ class Check(NamedTuple):
             "tolerance": self.tolerance,
             "ok": self.ok,
             "spread": None if self.spread is None else round(self.spread, 6),
+            "streams": self.streams,
         }
         return found if self.tolerance is not None else {**found, "ok": None, "why": self.why}
 

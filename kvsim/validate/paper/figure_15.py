@@ -12,12 +12,20 @@ from itself otherwise. FORKS is fitted on width 2, so beams are reported and not
 
 from collections.abc import Iterator
 from math import comb
+from statistics import fmean, stdev
 
 import numpy as np
 
 from kvsim.validate.paper.check import Check, within
 from kvsim.validate.paper.experiment import BLOCK_TOKENS, Setting
-from kvsim.validate.paper.lengths import ALPACA_ASSUMED, ALPACA_SHAPES, Floats, Lengths, alpaca
+from kvsim.validate.paper.lengths import (
+    ALPACA_ASSUMED,
+    ALPACA_SHAPES,
+    Floats,
+    Lengths,
+    Sampler,
+    alpaca,
+)
 
 SOURCE = "PagedAttention, figure 15"
 PARALLEL = {2: 6.09, 4: 8.53, 6: 9.79}  # Alpaca
@@ -26,47 +34,61 @@ SHAREGPT_PARALLEL = (16.2, 30.5)  # over n = 2, 4, 6
 FORKS = 0.07
 TOLERANCE = 1.0
 REQUESTS = 4000
+DRAWS = 16  # of REQUESTS each, consecutive seeds
 UNIT = "% of logical blocks"
 
 
 def checks(setting: Setting) -> Iterator[Check]:
     """Parallel sampling, held; beam search, reported."""
     for shape in ALPACA_SHAPES:
-        prompts, outputs = draw(setting, shape)
+        drawn = draws(setting, alpaca(shape))
         for n, published in PARALLEL.items():
+            mean, spread = shares(drawn, n)
             yield Check(
                 SOURCE,
                 f"parallel sampling, n = {n}, Alpaca ({shape})",
                 published,
-                100 * saved(prompts, outputs, n, ancestors(n, 0.0, 0)),
+                mean,
                 UNIT,
                 TOLERANCE if shape == ALPACA_ASSUMED else None,
+                spread,
                 why="another shape for Alpaca's lengths, beside the one assumed",
+                streams=DRAWS,
             )
-    prompts, outputs = draw(setting, ALPACA_ASSUMED)
+    drawn = draws(setting, alpaca(ALPACA_ASSUMED))
     for n, published in BEAM.items():
+        mean, spread = shares(drawn, n, FORKS)
         yield Check(
             SOURCE,
             f"beam search, width {n}, Alpaca ({ALPACA_ASSUMED})",
             published,
-            100 * saved(prompts, outputs, n, ancestors(n, FORKS, int(outputs.max()))),
+            mean,
             UNIT,
             None,
+            spread,
             why=f"how often beams fork is not published; {FORKS:g} a step is fitted on width 2",
+            streams=DRAWS,
         )
-    rng = np.random.Generator(np.random.PCG64(setting.seed))
-    prompts, outputs = setting.sharegpt(REQUESTS, rng)
+    drawn = draws(setting, setting.sharegpt)
     for n in PARALLEL:
-        share = 100 * saved(prompts, outputs, n, ancestors(n, 0.0, 0))
-        yield within(
-            SOURCE, f"parallel sampling, n = {n}, ShareGPT", SHAREGPT_PARALLEL, share, UNIT
-        )
+        quantity = f"parallel sampling, n = {n}, ShareGPT"
+        mean, spread = shares(drawn, n)
+        check = within(SOURCE, quantity, SHAREGPT_PARALLEL, mean, UNIT)
+        yield check._replace(spread=spread, streams=DRAWS)
 
 
-def draw(setting: Setting, shape: str) -> tuple[Lengths, Lengths]:
-    """Alpaca's lengths under a shape."""
-    rng = np.random.Generator(np.random.PCG64(setting.seed))
-    return alpaca(shape)(REQUESTS, rng)
+def draws(setting: Setting, lengths: Sampler) -> list[tuple[Lengths, Lengths]]:
+    """DRAWS times REQUESTS (prompts, outputs)."""
+    seeds = range(setting.seed, setting.seed + DRAWS)
+    return [lengths(REQUESTS, np.random.Generator(np.random.PCG64(seed))) for seed in seeds]
+
+
+def shares(drawn: list[tuple[Lengths, Lengths]], n: int, forks: float = 0.0) -> tuple[float, float]:
+    """What n sequences a request save, in per cent: mean and standard deviation over draws."""
+    longest = max(int(outputs.max()) for _, outputs in drawn) if forks else 0
+    distinct = ancestors(n, forks, longest)
+    found = [100 * saved(prompts, outputs, n, distinct) for prompts, outputs in drawn]
+    return fmean(found), stdev(found)
 
 
 def ancestors(n: int, forks: float, steps: int) -> Floats:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from kvsim.plumbing.errors import InputError
 from kvsim.validate.paper import (
     beyond,
     doubling_cost,
@@ -17,9 +18,11 @@ from kvsim.validate.paper import (
     vattention,
 )
 from kvsim.validate.paper.check import Check
-from kvsim.validate.paper.experiment import Means, Setting
+from kvsim.validate.paper.experiment import STREAMS, Means, Setting
+from kvsim.validate.paper.one_draw import Draw
 
 Progress = Callable[[str], None]
+LEAST_STREAMS = 12  # more than the free cells of figure 2, with some to estimate a spread from
 
 
 @dataclass(frozen=True)
@@ -29,7 +32,9 @@ class Findings:
     setting: Setting
     lengths: str
     checks: tuple[Check, ...]
+    draws: tuple[Draw, ...]
     figure_2: figure_2.Runs
+    figure_13: figure_13.Runs
     beyond: dict[str, Means]
     block_sizes: figure_18b.Curve
 
@@ -48,30 +53,41 @@ class Findings:
         return {
             "seed": self.setting.seed,
             "lengths": self.lengths,
+            "streams": self.setting.streams,
             "ok": self.ok,
+            "draws": [draw.as_dict() for draw in self.draws],
             "checks": [check.as_dict() for check in self.held],
             "reported": [check.as_dict() for check in self.reported],
         }
 
     @property
     def ok(self) -> bool:
-        """Whether every check is within its tolerance."""
-        return all(check.ok for check in self.checks)
+        """Whether every check is within its tolerance, and the paper's trace among the streams."""
+        return all(check.ok for check in self.checks) and all(draw.ok for draw in self.draws)
 
 
 def validate_paper(
     seed: int = 0,
     lengths_file: Path | None = None,
+    streams: int = STREAMS,
     *,
     progress: Progress = lambda what: None,
 ) -> Findings:
-    """Run everything. seed: of every stream.
+    """Run everything. seed: of the first stream; streams: how many, seeds in a row.
 
     lengths_file: ShareGPT's lengths as recorded, in place of the grids. progress: called with the
-    name of each experiment as it starts. Raises InputError for a file that cannot be used.
+    name of each experiment as it starts. Raises InputError for a file that cannot be used, and
+    for fewer streams than the joint test needs.
     """
     sharegpt = lengths.sharegpt if lengths_file is None else lengths.recorded(lengths_file)
-    setting = Setting(seed, sharegpt)
+    if streams < LEAST_STREAMS:
+        raise InputError(
+            "too few streams for a joint test",
+            where="--streams",
+            value=streams,
+            limit=LEAST_STREAMS,
+        )
+    setting = Setting(seed, sharegpt, streams)
     found: list[Check] = []
 
     def take(name: str, checks: Callable[[], Iterator[Check]]) -> None:
@@ -80,8 +96,10 @@ def validate_paper(
 
     progress("figure 2")
     runs = figure_2.simulate(setting)
-    found.extend(figure_2.checks(setting, runs))
-    take("figure 13", lambda: figure_13.checks(setting))
+    found.extend(figure_2.checks(runs))
+    progress("figure 13")
+    batches = figure_13.simulate(setting)
+    found.extend(figure_13.checks(setting, batches))
     take("section 6.2", lambda: rates.checks(setting))
     take("figure 15", lambda: figure_15.checks(setting))
     progress("figure 18b")
@@ -93,4 +111,5 @@ def validate_paper(
     others = beyond.simulate(setting)
     found.extend(beyond.checks(others))
     source = "the shipped grids" if lengths_file is None else lengths_file.name
-    return Findings(setting, source, tuple(found), runs, others, curve)
+    draws = (figure_2.draw(runs), figure_13.draw(batches))
+    return Findings(setting, source, tuple(found), draws, runs, batches, others, curve)

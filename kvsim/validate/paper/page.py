@@ -9,8 +9,9 @@ from typing import NamedTuple
 from kvsim.report.classes import LOOKS
 from kvsim.validate.paper import figure_2
 from kvsim.validate.paper.check import Check
-from kvsim.validate.paper.experiment import Means
+from kvsim.validate.paper.experiment import FEW, Means, mean_of
 from kvsim.validate.paper.findings import Findings
+from kvsim.validate.paper.strips import strips
 from kvsim.version import VERSION
 
 LEAST_LABELLED = 6.0  # per cent; a narrower box has no room for its number
@@ -68,8 +69,11 @@ def make_page(found: Findings, today: dict[str, Means]) -> str:
         classes=[(look.name, look.colour, look.ink) for look in LOOKS],
         held=[_row(check) for check in found.held],
         reported=[_row(check) for check in found.reported],
+        strips=strips(found),
+        draws=found.draws,
         ok=found.ok,
         seed=found.setting.seed,
+        streams=found.setting.streams,
         lengths=found.lengths,
         version=VERSION,
     )
@@ -97,7 +101,10 @@ def _simulated(found: Findings) -> Chart:
         )
         for name, cells in figure_2.bars(found.figure_2).items()
     ]
-    note = "The same cut of the simulator's ledger; mean over steps, 300 s to 900 s, 4 requests/s."
+    note = (
+        "The same cut of the simulator's ledger; mean over steps, 300 s to 900 s, 4 requests/s, "
+        f"and over {found.setting.streams} streams of requests."
+    )
     return Chart("Simulated", note, tuple(bars))
 
 
@@ -111,12 +118,11 @@ def _ledger(name: str, means: Means) -> Bar:
 
 
 def _placements(found: Findings) -> Chart:
-    oracle = found.figure_2["Orca (Oracle)"][0]
-    others = found.beyond["exact size, first fit"].shares["used"]
-    points = 100 * (others - fmean(m.shares["used"] for m in found.figure_2["Orca (Oracle)"]))
+    oracle = mean_of(found.figure_2["Orca (Oracle)"][:FEW])  # the streams that the others met
+    points = 100 * (found.beyond["exact size, first fit"].shares["used"] - oracle.shares["used"])
     bars = [_ledger("exact size, buddies (Orca (Oracle))", oracle)]
     bars += [_ledger(name, means) for name, means in found.beyond.items()]
-    bars.append(_ledger("vLLM", found.figure_2["vLLM"][0]))
+    bars.append(_ledger("vLLM", mean_of(found.figure_2["vLLM"][:FEW])))
     note = (
         "The same streams with other placements, in the ledger's own classes. Known sizes placed "
         f"first fit hold {points:.1f} points more tokens than the same sizes on buddies: that part "
