@@ -21,6 +21,7 @@ from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.options import Options
 from kvsim.plumbing.reading.toml_text import read_table, value_of
 from kvsim.plumbing.shipped import shipped_folder
+from kvsim.results.measurement import WindowOptions
 from kvsim.step_time import STEP_TIMES
 from kvsim.step_time.options import StepTimeOptions
 from kvsim.workload import WORKLOADS
@@ -37,6 +38,7 @@ class Scenario(Options):
 
     seed: of everything random. max_steps: most steps the engine takes at once (1: one by one; the
     results are the same to the last bit). workload: may be left out where requests are given.
+    window: the part of the run that is measured beside the whole.
     """
 
     seed: int = Field(0, ge=0)
@@ -48,6 +50,7 @@ class Scenario(Options):
     scheduler: AnyScheduler = Field({"kind": "continuous"}, validate_default=True)
     step_time: AnyStepTime = Field({"kind": "roofline"}, validate_default=True)
     workload: AnyWorkload | None = None
+    window: WindowOptions = WindowOptions()
     _folder: Path = PrivateAttr(default_factory=Path)
 
     @property

@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from kvsim.capacity.pool import Pool, size_pool
+from kvsim.capacity.pool import DEFAULT_UTILIZATION, WAYS, Pool, size_pool
 from kvsim.engine.arrivals import serve
 from kvsim.engine.observer import Observer
 from kvsim.engine.policies.swap import Link
@@ -178,7 +178,7 @@ class Simulation:
             "outside_domain_steps": recorder.outside_steps,
             "wall_s": time.perf_counter() - began,
         }
-        return Run.recorded(label, kind, summary, recorder)
+        return Run.recorded(label, kind, summary, recorder, scenario.window)
 
     def _host_link(self) -> Link:
         latency_us = self.scenario.scheduler.swap_latency_us or 0.0
@@ -188,6 +188,10 @@ class Simulation:
         """The scenario with every default written out, and where its inputs came from."""
         tables = self.scenario.model_dump(mode="json", exclude_none=True)
         _root_paths(tables, self.scenario.folder)
+        if self.max_model_len is not None:
+            tables["model"]["max_model_len"] = self.max_model_len
+        if not any(way in tables["memory"] for way in WAYS):
+            tables["memory"]["gpu_memory_utilization"] = DEFAULT_UTILIZATION
         tables["provenance"] = {
             "kvsim": VERSION,
             "requests": len(self.stream.requests),

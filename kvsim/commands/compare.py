@@ -1,23 +1,15 @@
 """`kvsim compare DIR DIR...`: stored results side by side."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
-    from kvsim.report.differences import Difference
-    from kvsim.report.measures import Measure, Summary
-
-_MEASURES = (
-    *("finished", "rejected", "makespan", "requests_per_s", "tokens_per_s", "running"),
-    *("ttft_p50", "ttft_p99", "tpot_p50", "e2e_p50", "preemptions", "copied", "hits"),
-    "peak_used",
-)
+    from kvsim.report.columns import Cell, Row
+    from kvsim.report.comparison import Comparison, Line, Side
 
 
 def compare(
@@ -25,112 +17,103 @@ def compare(
         list[Path], typer.Argument(metavar="DIR...", help="Folders written by kvsim run --out.")
     ],
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print JSON alone: the summaries and what differs.")
+        bool,
+        typer.Option("--json", help="Print JSON alone: the summaries, what differs, the changes."),
     ] = False,
 ) -> None:
     """Put stored results side by side: what differs in the scenarios, and in the outcome.
 
-    Runs of the same label stand beside each other, with their change against the first folder.
+    Runs of the same label stand beside each other, with their change against the first folder:
+    green for the better, red for the worse, plain where neither way is good. Folders that differ
+    in their seed alone get the mean over the seeds and its 95 % interval.
     """
     from rich.console import Console
 
-    from kvsim.report.differences import differences
+    from kvsim.report import comparison
     from kvsim.results.store import read_summary
 
     names = [str(folder) for folder in folders]
     results = [read_summary(folder) for folder in folders]
-    differing = differences([result["scenario"] for result in results])
     if as_json:
-        answer = {
-            "results": [
-                {"folder": name, **result} for name, result in zip(names, results, strict=True)
-            ],
-            "differences": [{"key": each.key, "values": each.values} for each in differing],
-        }
+        answer = comparison.as_json(names, results)
         typer.echo(json.dumps(answer, indent=2, ensure_ascii=False))
         return
-    console = Console()
-    if len(folders) > 1:
-        console.print(_scenarios(names, differing) if differing else "The scenarios are the same.")
-        console.print()
-    labels = dict.fromkeys(run["label"] for result in results for run in result["runs"])
-    for label in labels:
-        runs = [
-            next((run for run in result["runs"] if run["label"] == label), None)
-            for result in results
-        ]
-        if len(runs) > 1 and all(_numbers(run) == _numbers(runs[0]) for run in runs):
-            console.print(f"{_escape(label)}: the same numbers everywhere")
+    _print(comparison.compare_results(results), names, Console())
+
+
+def _print(compared: "Comparison", names: Sequence[str], console: Any) -> None:
+    from kvsim.report.columns import tables
+
+    def show(first: str, heads: Sequence[str], rows: "Sequence[Row]") -> None:
+        for table in tables(first, heads, rows, console.width):
+            console.print(table)
+            console.print()
+
+    if len(names) > 1:
+        rows = list(_scenario_rows(compared, max(20, (console.width - 30) // len(names))))
+        if rows:
+            show("scenario", names, rows)
         else:
-            console.print(_runs(label, names, runs))
-        console.print()
+            console.print("The scenarios are the same.\n")
+    heads = [*names, *(["mean of the seeds"] if compared.seeds_only else [])]
+    for side in compared.sides:
+        if side.same:
+            line = f"{side.label}: the same numbers everywhere\n"
+            console.print(line, markup=False, highlight=False)
+        else:
+            show(side.label, heads, list(_side_rows(side, compared.seeds_only)))
 
 
-def _numbers(run: "Summary | None") -> "Summary | None":
-    """A run's summary without what differs from machine to machine."""
-    return None if run is None else {key: run[key] for key in run if key != "wall_s"}
+def _scenario_rows(compared: "Comparison", value_width: int) -> "Iterator[Row]":
+    from kvsim.report.columns import Cell, Row, wrapped
+
+    for at, part in enumerate((compared.changed, compared.found)):
+        for index, (key, values) in enumerate(part):
+            cells = [Cell(wrapped(_shown(value), value_width)) for value in values]
+            yield Row(Cell(key), cells, section=bool(at and not index))
 
 
-def _scenarios(names: Sequence[str], differing: "Sequence[Difference]") -> "Table":
-    table = _table("scenario", names)
-    for key, values in differing:
-        table.add_row(_escape(key), *(_escape(_shown(value)) for value in values))
-    return table
-
-
-def _runs(label: str, names: Sequence[str], runs: "Sequence[Summary | None]") -> "Table":
-    """One label's key numbers and time-mean of the ledger; a column a folder."""
+def _side_rows(side: "Side", seeds: bool) -> "Iterator[Row]":
+    """One label's key numbers and time-mean of the ledger; a cell a folder."""
     from kvsim.report.classes import LOOKS
-    from kvsim.report.measures import shown
+    from kvsim.report.columns import Cell, Row
     from kvsim.report.numbers import NOTHING, percent
 
-    present = [run for run in runs if run is not None]
-    table = _table(label, names)
-    for measure in shown(_MEASURES, present):
-        table.add_row(measure.title, *_cells(measure, runs))
-    table.add_section()
+    for line in side.lines:
+        yield Row(Cell(line.measure.title), _cells(line, seeds))
+    section = True
     for look in LOOKS:
-        shares = [None if run is None else run["memory"]["time_mean"][look.name] for run in runs]
+        shares = side.shares[look.name]
         if any(shares):
-            texts = (NOTHING if share is None else percent(share) for share in shares)
-            table.add_row(f"{look.name}, mean of the pool", *texts)
-    return table
+            cells = [Cell(NOTHING if share is None else percent(share)) for share in shares]
+            blank = [Cell("")] if seeds else []
+            yield Row(Cell(f"{look.name}, mean of the pool"), [*cells, *blank], section)
+            section = False
 
 
-def _cells(measure: "Measure", runs: "Sequence[Summary | None]") -> list[str]:
+def _cells(line: "Line", seeds: bool) -> "list[Cell]":
     """The measure of each run, and its change against the first where that is a ratio."""
-    from kvsim.report.numbers import NOTHING
+    from kvsim.report.columns import Cell
+    from kvsim.report.comparison import change
 
-    base = None if runs[0] is None else measure.value(runs[0])
     cells = []
-    for run in runs:
-        value = None if run is None else measure.value(run)
-        change = ""
-        if base and value is not None and run is not runs[0]:
-            percent = 100 * (value / base - 1)
-            change = " [dim]=[/dim]" if value == base else f" [dim]{percent:+.1f} %[/dim]"
-        cells.append((NOTHING if run is None else measure.text(run)) + change)
+    for index, value in enumerate(line.values):
+        moved = change(line.values[0], value) if index else None
+        shown = "" if moved is None else " =" if moved == 0 else f" {100 * moved:+.1f} %"
+        style = "green" if index in line.better else "red" if index in line.worse else ""
+        cells.append(Cell(line.measure.form(value) + shown, style))
+    if seeds:
+        over = line.over_seeds
+        text = (
+            ""
+            if over is None
+            else f"{line.measure.form(over.mean)} ± {line.measure.form(over.half)}"
+        )
+        cells.append(Cell(text))
     return cells
-
-
-def _table(first: str, names: Sequence[str]) -> "Table":
-    from rich import box
-    from rich.table import Table
-
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    table.add_column(_escape(first), overflow="fold")
-    for name in names:
-        table.add_column(_escape(name), justify="right", overflow="fold")
-    return table
 
 
 def _shown(value: Any) -> str:
     if value is None:
-        return "–"
+        return "not set"
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
-
-def _escape(text: str) -> str:
-    from rich.markup import escape
-
-    return escape(text)

@@ -15,6 +15,7 @@ from kvsim.memory.arena import PLACEMENTS
 from kvsim.model import ModelOptions
 from kvsim.plumbing.options import Options
 from kvsim.plumbing.registry import Registry
+from kvsim.results.measurement import WindowOptions
 from kvsim.step_time import STEP_TIMES
 from kvsim.workload import WORKLOADS
 from kvsim.workload.arrivals import ARRIVALS
@@ -28,6 +29,7 @@ TABLES: dict[str, type[Options]] = {
     "model": ModelOptions,
     "device": DeviceOptions,
     "memory": MemoryOptions,
+    "window": WindowOptions,
     "workload.lengths": RecordedPairs,
     "workload.prefixes": PrefixPool,
 }

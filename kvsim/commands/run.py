@@ -52,6 +52,22 @@ def run(
         print_result(result, Console())
         if out is not None:
             typer.echo(str(out / store.REPORT))
+    _check_served(result)
+
+
+def _check_served(result: "Result") -> None:
+    """A scenario none of whose requests could run is a wrong one, however well it was counted."""
+    from kvsim.plumbing.errors import InputError
+
+    if any(run.summary["requests"]["finished"] for run in result.runs):
+        return
+    notes = [note for run in result.runs for note in run.summary["notes"]]
+    said = next((note["text"] for note in notes if note["about"] == "refused"), "none arrived")
+    raise InputError(
+        f"no request was served under any allocator: {said.rstrip('.')}",
+        where="workload",
+        remedy="kvsim memory SCENARIO shows what fits the pool",
+    )
 
 
 def _with_progress(simulation: "Simulation", console: "Console") -> "Result":

@@ -12,9 +12,10 @@ class Measure(NamedTuple):
     """One key number.
 
     title: its name in full; short: at the head of a narrow column. value: out of an entry of
-    summary.json's `runs`, None where it does not apply. form: as text. better: which way is good,
-    None where neither is. meaning: for a reader who does not know the word. always: shown even
-    where it is 0 or missing in every run.
+    summary.json's `runs`, None where it does not apply. form: as text. better: which way is good
+    for who has the same work done, None where neither is: more sequences running may be more
+    memory well used or slower steps. meaning: for a reader who does not know the word. always:
+    shown even where it is 0 or missing in every run.
     """
 
     title: str
@@ -69,7 +70,7 @@ MEASURES: dict[str, Measure] = {
     ),
     "running": Measure(
         "Sequences running, mean", "running", _at("running_mean"), numbers.number,
-        "higher", "How many sequences the engine worked on at a time, on average.", always=True,
+        None, "How many sequences the engine worked on at a time, on average.", always=True,
     ),
     "ttft_p50": Measure(
         "Time to first token, median", "TTFT p50", _at("ttft_s", "p50"), numbers.seconds,
@@ -110,7 +111,7 @@ MEASURES: dict[str, Measure] = {
     ),
     "swapped": Measure(
         "KV swapped", "swapped", _at("swapped_bytes"), numbers.size,
-        "lower", "Bytes moved between the device and the host.",
+        None, "Bytes moved between the device and the host.",
     ),
     "hits": Measure(
         "Prompt tokens found in the prefix cache", "hits", hit_fraction, numbers.percent,
@@ -134,10 +135,25 @@ def shown(names: Sequence[str], runs: Sequence[Summary]) -> list[Measure]:
 
 
 def best(measure: Measure, runs: Sequence[Summary]) -> set[int]:
-    """Indices of the runs that read best in this measure; empty where all read the same."""
+    """Indices of the runs that read best in this measure.
+
+    Empty where neither way is good, where all read the same, and where the runs did not finish
+    the same requests: who turns the long ones away is quick with the others.
+    """
     values = [measure.value(run) for run in runs]
     known = [value for value in values if value is not None]
     if measure.better is None or len({measure.form(value) for value in values}) < 2 or not known:
         return set()
+    if measure.value not in _COUNTS and not same_work(runs):
+        return set()
     top = measure.form(max(known) if measure.better == "higher" else min(known))
     return {index for index, value in enumerate(values) if measure.form(value) == top}
+
+
+def same_work(runs: Sequence[Summary]) -> bool:
+    """Whether all runs finished as many requests of the same stream."""
+    return len({run["requests"]["finished"] for run in runs}) < 2
+
+
+# What was served and what was turned away, on which the runs may always be compared.
+_COUNTS = tuple(MEASURES[name].value for name in ("finished", "rejected"))

@@ -1,12 +1,13 @@
-"""The short report: three tables of eighty columns or less for the terminal, and the words."""
+"""The short report: tables as wide as the terminal, and the words."""
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from kvsim.report.classes import LOOKS
-from kvsim.report.measures import Measure, Summary, best, shown
-from kvsim.report.numbers import percent
-from kvsim.report.words import paragraphs
+from kvsim.report.columns import Cell, Row, tables
+from kvsim.report.measures import Summary, best, shown
+from kvsim.report.numbers import count, number, percent, seconds
+from kvsim.report.words import paragraphs, remarks
 from kvsim.results.result import Result
 
 if TYPE_CHECKING:
@@ -23,57 +24,84 @@ _WAITS = ("ttft_p50", "ttft_p99", "tpot_p50", "tpot_p99", "e2e_p50", "e2e_p99")
 def print_result(result: Result, console: "Console") -> None:
     """Print the work done, the waits, where the memory went, and what it means."""
     runs = [run.summary for run in result.runs]
-    for table in (_measures(_WORK, runs), _measures(_WAITS, runs), _memory(runs)):
-        console.print(table)
+    parts = (_measures(_WORK, runs), _measures(_WAITS, runs), _window(runs), _memory(runs))
+    for part in parts:
+        for table in _fitted(part, console.width):
+            console.print(table)
+            console.print()
+    for text in paragraphs(result):
+        console.print(text, markup=False, highlight=False)
         console.print()
-    for paragraph in paragraphs(result):
-        console.print(paragraph, markup=False, highlight=False)
+    said = remarks(result)
+    for remark in said:
+        console.print(f"note: {remark}", markup=False, highlight=False)
+    if said:
         console.print()
 
 
-def _measures(names: Sequence[str], runs: Sequence[Summary]) -> "Table":
+def _measures(names: Sequence[str], runs: Sequence[Summary]) -> "_Part":
     """Key numbers, one row a run; what reads best in a column is bold."""
-    table, measures = _table(), shown(names, runs)
-    for measure in measures:
-        table.add_column(measure.short, justify="right", no_wrap=True)
+    measures = shown(names, runs)
     bests = [best(measure, runs) for measure in measures]
-    for index, run in enumerate(runs):
-        cells = (
-            _cell(measure, run, index in top) for measure, top in zip(measures, bests, strict=True)
+    rows = [
+        Row(
+            Cell(run["label"]),
+            [
+                Cell(measure.text(run), "bold" if index in top else "")
+                for measure, top in zip(measures, bests, strict=True)
+            ],
         )
-        table.add_row(_plain(run["label"]), *cells)
-    return table
+        for index, run in enumerate(runs)
+    ]
+    return _Part("", [measure.short for measure in measures], rows)
 
 
-def _memory(runs: Sequence[Summary]) -> "Table":
+def _window(runs: Sequence[Summary]) -> "_Part":
+    """The numbers of the window that was given or found steady; of the rest, why there is none."""
+    windows = [(run["label"], run.get("window", {"found": "none"})) for run in runs]
+    rows = [
+        Row(
+            Cell(label),
+            [
+                Cell(seconds(window["start_s"])),
+                Cell(seconds(window["end_s"])),
+                Cell(count(window["requests"])),
+                Cell(number(window["output_tokens_per_s"])),
+                Cell(number(window["running_mean"])),
+                Cell(number(window["waiting_mean"])),
+                Cell(seconds(window["ttft_s"]["p50"])),
+            ],
+        )
+        for label, window in windows
+        if window["found"] != "none"
+    ]
+    given = any(window["found"] == "given" for _, window in windows)
+    heads = ["from", "to", "requests", "tok/s", "running", "waiting", "TTFT p50"]
+    return _Part("in the window" if given else "while steady", heads, rows)
+
+
+def _memory(runs: Sequence[Summary]) -> "_Part":
     """The ledger's time-mean in per cent of the pool: one row a class that occurs."""
-    table = _table("mean of the pool")
-    for run in runs:
-        table.add_column(_plain(run["label"]), justify="right", overflow="fold")
     shares = [run["memory"]["time_mean"] for run in runs]
-    for look in LOOKS:
-        if any(share[look.name] for share in shares):
-            swatch = f"[{look.colour}]\N{BLACK SQUARE}[/] {look.name}"
-            table.add_row(swatch, *(percent(share[look.name]) for share in shares))
-    return table
+    rows = [
+        Row(
+            Cell(f"\N{BLACK SQUARE} {look.name}", look.colour),
+            [Cell(percent(share[look.name])) for share in shares],
+        )
+        for look in LOOKS
+        if any(share[look.name] for share in shares)
+    ]
+    return _Part("mean of the pool", [run["label"] for run in runs], rows)
 
 
-def _table(first: str = "") -> "Table":
-    from rich import box
-    from rich.table import Table
-
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
-    table.add_column(first, overflow="fold", min_width=10)
-    return table
+def _fitted(part: "_Part", width: int) -> Iterator["Table"]:
+    if part.rows:
+        yield from tables(part.first, part.heads, part.rows, width)
 
 
-def _cell(measure: Measure, run: Summary, good: bool) -> str:
-    text = measure.text(run)
-    return f"[bold]{text}[/bold]" if good else text
+class _Part(NamedTuple):
+    """One table of the report, however many it is printed as."""
 
-
-def _plain(label: str) -> str:
-    """A user's label, its brackets not taken for markup."""
-    from rich.markup import escape
-
-    return escape(label)
+    first: str
+    heads: Sequence[str]
+    rows: Sequence[Row]

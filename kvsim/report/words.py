@@ -1,14 +1,17 @@
 """What the numbers say, in plain words: every sentence is computed from the summaries.
 
-Nothing is said that the numbers do not hold: two runs within one twentieth of each other count as
-equal, and waste is named only where it takes a twentieth of the pool or more.
+Nothing is said that the numbers do not hold. Two runs within one twentieth of each other count as
+equal; waste is named only where it takes a twentieth of the pool or more; runs that did not finish
+the same requests are not held against each other; and more sequences at a time are no praise in
+themselves: by Little's law a run holds more when it is fed more or when each one takes longer.
 """
 
 from collections.abc import Sequence
 from typing import Any
 
 from kvsim.report import numbers
-from kvsim.report.measures import Summary, hit_fraction
+from kvsim.report.measures import Summary, hit_fraction, same_work
+from kvsim.report.names import called, listed
 from kvsim.results.result import Result
 
 _NOTABLE = 0.05
@@ -26,15 +29,33 @@ _WASTE = {
 
 
 def paragraphs(result: Result) -> list[str]:
-    """One to four paragraphs for a reader who has not seen a single number yet."""
+    """One to five paragraphs for a reader who has not seen a single number yet."""
     runs: Sequence[Summary] = [run.summary for run in result.runs]
     parts = [
-        [_setting(runs), *_concurrency(runs)],
-        _outcome(runs),
+        [_setting(runs), *_outcome(runs)],
+        _saturated(runs),
+        _concurrency(runs),
         _costs(runs),
         _limit(runs),
     ]
     return [" ".join(part) for part in parts if part]
+
+
+def remarks(result: Result) -> list[str]:
+    """What a reader must know beside the numbers: of the requests, then of each run."""
+    notes = result.scenario.get("provenance", {}).get("notes", [])
+    said = [f"Requests: {note}." for note in notes]
+    texts: dict[str, list[str]] = {}
+    for run in result.runs:
+        for note in run.summary.get("notes", []):
+            if note["about"] == "saturated":
+                continue  # the words themselves say so
+            texts.setdefault(note["text"], []).append(called(run.label))
+    everyone = len(result.runs)
+    for text, labels in texts.items():
+        who = f"{listed(labels)}: " if everyone > 1 and len(labels) < everyone else ""
+        said.append(f"{who}{text}")
+    return said
 
 
 def _setting(runs: Sequence[Summary]) -> str:
@@ -44,61 +65,30 @@ def _setting(runs: Sequence[Summary]) -> str:
     room = numbers.plural(memory["capacity_tokens"], "token")
     requests = numbers.plural(first["requests"]["submitted"], "request")
     if len(runs) == 1:
-        return f"{requests} met a pool of {pool}, room for {room}, under {first['label']}."
+        return f"{requests} met a pool of {pool}, room for {room}, under {_name(first)}."
     return (
         f"The same {requests} met the same pool of {pool}, room for {room}, "
         f"under {len(runs)} allocators."
     )
 
 
-def _concurrency(runs: Sequence[Summary]) -> list[str]:
-    """How many sequences each run held, and what kept it from holding more."""
-    running = [run for run in runs if run["running_mean"]]
-    if not running:
-        return []
-    most = max(float(run["running_mean"]) for run in running)
-    # Of those that held the most, the one that wasted the least sets the mark.
-    best = min((run for run in running if _same(run["running_mean"], most)), key=_wasted)
-    said: list[str] = []
-    compared = False
-    for run in running:
-        if run is best:
-            continue
-        label, mean, top = run["label"], run["running_mean"], best["running_mean"]
-        if _same(mean, top):
-            start = f"{label} held about as many sequences at a time as {best['label']}"
-        elif compared:
-            start = f"{label} held {numbers.figures(mean, 2)}"
-        else:
-            compared = True
-            start = (
-                f"{label} held {_sequences(mean)} at a time where {best['label']} held "
-                f"{numbers.figures(top, 2)} ({_more(top / mean)})"
-            )
-        said.append(f"{start}; {_waste(run)}.")
-    return [*said, _of_best(best, alone=len(running) == 1)]
-
-
-def _of_best(run: Summary, alone: bool) -> str:
-    used = numbers.percent(run["memory"]["time_mean"]["used"])
-    held = f"held {_sequences(run['running_mean'])} at a time on average and " if alone else ""
-    return f"{run['label']} {held}kept {used} of the pool at work; {_waste(run)}."
-
-
-def _waste(run: Summary) -> str:
-    """The largest waste of a run as a clause."""
-    shares: dict[str, float] = run["memory"]["time_mean"]
-    worst = max(_WASTE, key=lambda name: shares[name])
-    if shares[worst] < _NOTABLE:
-        return f"no kind of waste took more than {numbers.percent(shares[worst])} of its memory"
-    return f"{numbers.percent(shares[worst])} of its memory {_WASTE[worst]}"
-
-
 def _outcome(runs: Sequence[Summary]) -> list[str]:
     """What a user of the service would have noticed."""
     done = [run for run in runs if run["requests"]["finished"]]
-    said = [f"No request finished under {run['label']}." for run in runs if run not in done]
-    if len(done) < 2:
+    said = [f"No request finished under {_name(run)}." for run in runs if run not in done]
+    if not done:
+        return said
+    if len(done) == 1:
+        return [*said, *_alone(done[0])]
+    if not same_work(done):
+        counts = [
+            f"{_name(run)} {numbers.count(run['requests']['finished'])}"
+            for run in sorted(done, key=_finished, reverse=True)
+        ]
+        said.append(
+            f"They did not finish the same requests ({numbers.listed(counts)}), so their times "
+            "cannot be held against each other."
+        )
         return said
     fast = min(done, key=lambda run: float(run["makespan_s"]))
     slow = max(done, key=lambda run: float(run["makespan_s"]))
@@ -108,8 +98,8 @@ def _outcome(runs: Sequence[Summary]) -> list[str]:
     else:
         ratio = numbers.times(slow["makespan_s"] / fast["makespan_s"])
         said.append(
-            f"{fast['label']} was done after {numbers.seconds(fast['makespan_s'])}, "
-            f"{slow['label']} after {numbers.seconds(slow['makespan_s'])}, {ratio} as long."
+            f"{_name(fast)} was done after {numbers.seconds(fast['makespan_s'])}, "
+            f"{_name(slow)} after {numbers.seconds(slow['makespan_s'])}, {ratio} as long."
         )
     waits = [run for run in done if run["ttft_s"]["p50"] is not None]
     if len(waits) > 1:
@@ -118,10 +108,93 @@ def _outcome(runs: Sequence[Summary]) -> list[str]:
         if not _same(quick["ttft_s"]["p50"], late["ttft_s"]["p50"]):
             said.append(
                 f"Half of the requests saw their first token within "
-                f"{numbers.seconds(quick['ttft_s']['p50'])} under {quick['label']}, and within "
-                f"{numbers.seconds(late['ttft_s']['p50'])} under {late['label']}."
+                f"{numbers.seconds(quick['ttft_s']['p50'])} under {_name(quick)}, and within "
+                f"{numbers.seconds(late['ttft_s']['p50'])} under {_name(late)}."
             )
     return said
+
+
+def _alone(run: Summary) -> list[str]:
+    wait = run["ttft_s"]["p50"]
+    if wait is None or not run["makespan_s"]:
+        return []
+    finished = numbers.plural(_finished(run), "request")
+    return [
+        f"{finished} {'was' if _finished(run) == 1 else 'were'} done after "
+        f"{numbers.seconds(run['makespan_s'])}; half saw their first token within "
+        f"{numbers.seconds(wait)}."
+    ]
+
+
+def _saturated(runs: Sequence[Summary]) -> list[str]:
+    """The runs that could not keep up, called so."""
+    full = [run for run in runs if "saturated" in _abouts(run)]
+    if not full:
+        return []
+    names = listed([_name(run) for run in full])
+    if len(full) == len(runs) and len(runs) > 1:
+        names = "Both" if len(runs) == 2 else f"All {len(runs)}"
+    verb = "was" if len(full) == 1 else "were"
+    its = "its" if len(full) == 1 else "their"
+    return [
+        f"{names} {verb} saturated: the queue grew as long as requests came, so {its} waits "
+        f"measure how long the stream was, and {its} throughput is all that fits."
+    ]
+
+
+def _concurrency(runs: Sequence[Summary]) -> list[str]:
+    """How many sequences each run held, and where the rest of the memory was."""
+    running = [run for run in runs if run["running_mean"]]
+    if not running:
+        return []
+    if len(running) == 1:
+        return [_held_alone(running[0])]
+    # The mark is the run that served best; of equals, the one that wasted the least.
+    pace = min(float(run["makespan_s"]) for run in running)
+    comparable = same_work(running)
+    fastest = [run for run in running if not comparable or _same(run["makespan_s"], pace)]
+    mark = min(fastest, key=_wasted)
+    said = [_against(run, mark, comparable) for run in running if run is not mark]
+    used = numbers.percent(mark["memory"]["time_mean"]["used"])
+    return [*said, f"{_name(mark)} kept {used} of the pool at work; {_waste(mark)}."]
+
+
+def _held_alone(run: Summary) -> str:
+    used = numbers.percent(run["memory"]["time_mean"]["used"])
+    return (
+        f"{_name(run)} held {_sequences(run['running_mean'])} at a time on average and kept {used} "
+        f"of the pool at work; {_waste(run)}."
+    )
+
+
+def _against(run: Summary, mark: Summary, comparable: bool) -> str:
+    """How many sequences `run` held where `mark` did, and why that differs."""
+    mean, top = float(run["running_mean"]), float(mark["running_mean"])
+    if _same(mean, top):
+        held = f"{_name(run)} held about as many sequences at a time as {_name(mark)}"
+    elif mean < top:
+        held = (
+            f"{_name(run)} held {_sequences(mean)} at a time where {_name(mark)} held "
+            f"{numbers.figures(top, 2)}"
+        )
+    else:
+        longer = ", as each stayed longer" if comparable else ""
+        held = (
+            f"{_name(run)} held {_sequences(mean)} at a time and {_name(mark)} "
+            f"{numbers.figures(top, 2)}{longer}"
+        )
+    return f"{held}; {_waste(run)}."
+
+
+def _waste(run: Summary) -> str:
+    """The largest waste of a run as a clause."""
+    shares: dict[str, float] = run["memory"]["time_mean"]
+    worst = max(_WASTE, key=lambda name: shares[name])
+    if shares[worst] >= _NOTABLE:
+        return f"{numbers.percent(shares[worst])} of its memory {_WASTE[worst]}"
+    if shares[worst] < 0.001:
+        return "next to none of its memory was wasted"
+    return f"no kind of waste took more than {numbers.percent(shares[worst])} of its memory"
 
 
 def _costs(runs: Sequence[Summary]) -> list[str]:
@@ -134,7 +207,7 @@ def _costs(runs: Sequence[Summary]) -> list[str]:
         if run["requests"]["rejected"] and not alike:
             paid.insert(0, _refused(run["requests"]["rejected"]))
         if paid:
-            said.append(f"{run['label']} {numbers.listed(paid)}.")
+            said.append(f"{_name(run)} {numbers.listed(paid)}.")
     return said
 
 
@@ -162,7 +235,7 @@ def _paid(run: Summary) -> list[str]:
 def _limit(runs: Sequence[Summary]) -> list[str]:
     """Say so where the pool was never full: then it cannot tell the allocators apart."""
     memories = [run["memory"] for run in runs]
-    if any(
+    if not any(_finished(run) for run in runs) or any(
         memory["peak_allocated"] > 1 - _NOTABLE
         or memory["time_mean"]["short"] + memory["time_mean"]["external"] > 0.001
         for memory in memories
@@ -175,13 +248,21 @@ def _limit(runs: Sequence[Summary]) -> list[str]:
     ]
 
 
+def _name(run: Summary) -> str:
+    return called(run["label"])
+
+
+def _finished(run: Summary) -> int:
+    return int(run["requests"]["finished"])
+
+
+def _abouts(run: Summary) -> set[str]:
+    return {note["about"] for note in run.get("notes", [])}
+
+
 def _sequences(mean: float) -> str:
     text = numbers.figures(mean, 2)
     return f"{text} sequence{'' if text == '1.0' else 's'}"
-
-
-def _more(ratio: float) -> str:
-    return f"{numbers.times(ratio)} as many" if ratio >= 1.5 else f"{100 * (ratio - 1):.0f} % more"
 
 
 def _wasted(run: Summary) -> float:

@@ -1,19 +1,13 @@
 """From what the recorder wrote down to one entry of summary.json's `runs`."""
 
-from collections.abc import Callable
 from typing import Any
-
-import numpy as np
-import numpy.typing as npt
 
 from kvsim.memory.ledger import CLASSES
 from kvsim.plumbing.units import PS_PER_S
-from kvsim.results import latency
+from kvsim.results.departures import Departures
 from kvsim.results.gaps import Gaps
 from kvsim.results.latency import QUANTILES
 from kvsim.results.recorder import Recorder
-
-Times = npt.NDArray[np.int64]
 
 
 def latencies(recorder: Recorder) -> dict[str, dict[str, float | None]]:
@@ -21,26 +15,17 @@ def latencies(recorder: Recorder) -> dict[str, dict[str, float | None]]:
 
     itl: all gaps between tokens; the others as in `kvsim.results.latency`.
     """
-    done = recorder.finished
-    finish = np.frombuffer(recorder.finish_ps, dtype=np.int64)
-    arrival = _column(done, lambda seq: seq.arrival_ps)
-    scheduled = _column(done, lambda seq: seq.first_scheduled_ps)
-    first = _column(done, lambda seq: seq.first_token_ps)
-    outputs = _column(done, lambda seq: seq.output_tokens)
+    done = Departures.of(recorder).latencies()
     gaps = Gaps(recorder.gaps, recorder.late_gaps)
-    return {
-        "ttft_s": _spread(latency.ttft(arrival, first) / PS_PER_S),
-        "tpot_s": _spread(latency.tpot(first, finish, outputs) / PS_PER_S),
-        "itl_s": {
-            "mean": gaps.mean_ps() / PS_PER_S if gaps.num else None,
-            **{
-                name: gaps.quantile_ps(share) / PS_PER_S if gaps.num else None
-                for name, share in QUANTILES.items()
-            },
+    itl = {
+        "mean": gaps.mean_ps() / PS_PER_S if gaps.num else None,
+        **{
+            name: gaps.quantile_ps(share) / PS_PER_S if gaps.num else None
+            for name, share in QUANTILES.items()
         },
-        "e2e_s": _spread(latency.e2e(arrival, finish) / PS_PER_S),
-        "queue_s": _spread(latency.queue(arrival, scheduled) / PS_PER_S),
     }
+    return {"ttft_s": done["ttft_s"], "tpot_s": done["tpot_s"], "itl_s": itl,
+            "e2e_s": done["e2e_s"], "queue_s": done["queue_s"]}  # fmt: skip
 
 
 def memory(recorder: Recorder, token_bytes: int, *, shares: bool) -> dict[str, Any]:
@@ -75,13 +60,3 @@ def _shares(sums: list[int], whole: int) -> dict[str, float]:
     if not whole:
         return {name: float(name == "idle") for name in CLASSES}
     return {name: total / whole for name, total in zip(CLASSES, sums, strict=True)}
-
-
-def _column(rows: list[Any], value: Callable[[Any], int]) -> Times:
-    return np.fromiter(map(value, rows), dtype=np.int64, count=len(rows))
-
-
-def _spread(values: npt.NDArray[np.float64]) -> dict[str, float | None]:
-    if not len(values):
-        return dict.fromkeys(("mean", *QUANTILES))
-    return {**latency.spread(values)}

@@ -29,6 +29,9 @@ class Recorder:
     outside_steps: steps whose time lies beyond what was measured.
     gaps: (sequences, steps, first_ps, growth_ps) of tokens that came step by step, flat;
     late_gaps: single gaps in ps.
+    marks: (moment, sequences running from then on, ps booked before it), flat, of moments that come
+    out the same however many steps were taken at once: where that number changed, or one had left.
+    mark_sums: time_sum at each.
     """
 
     def __init__(self, capacity_bytes: int) -> None:
@@ -50,6 +53,9 @@ class Recorder:
         self.finished: list[Sequence] = []
         self.finish_ps = array("q")
         self.rejected: list[tuple[Request, int, str]] = []
+        self.marks = array("q")
+        self.mark_sums = array("d")
+        self._marked_running = -1
 
     def interval(
         self,
@@ -75,6 +81,8 @@ class Recorder:
             start_ps, duration_ps = start_ps + early_ps, duration_ps - early_ps
             if duration_ps <= 0:
                 return
+        if num_running != self._marked_running:
+            self._mark(start_ps, num_running)
         end, used_rise, allocated_rise = usage, 0, 0
         time_sum, step_sum = self.time_sum, self.step_sum
         if course is None or steps <= 1:
@@ -113,6 +121,11 @@ class Recorder:
         )
         self.series.extend((start_ps, end_ps, steps, num_running, num_waiting, *usage, *end))
 
+    def _mark(self, now_ps: int, num_running: int) -> None:
+        self._marked_running = num_running
+        self.marks.extend((now_ps, num_running, self.total_ps))
+        self.mark_sums.extend(self.time_sum)
+
     @property
     def makespan_ps(self) -> int:
         """From the first arrival to the end of the last step."""
@@ -138,6 +151,7 @@ class Recorder:
         """`seq` has all its tokens."""
         self.finished.append(seq)
         self.finish_ps.append(now_ps)
+        self._marked_running = -1
 
     def refused(self, request: Request, now_ps: int, reason: str) -> None:
         """`request` was turned away on arrival."""

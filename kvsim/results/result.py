@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Self
 
+from kvsim.results.measurement import WindowOptions, measure_window
+from kvsim.results.notes import notes_on
 from kvsim.results.recorder import Recorder
 from kvsim.results.tables import memory_table, request_table
 from kvsim.version import VERSION
@@ -30,8 +32,22 @@ class Run:
     recorder: Recorder | None = field(default=None, repr=False)
 
     @classmethod
-    def recorded(cls, label: str, kind: str, summary: dict[str, Any], recorder: Recorder) -> Self:
-        """The run that `recorder` wrote down."""
+    def recorded(
+        cls,
+        label: str,
+        kind: str,
+        summary: dict[str, Any],
+        recorder: Recorder,
+        window: WindowOptions | None = None,
+    ) -> Self:
+        """The run that `recorder` wrote down; `summary` with the numbers of `window`, and with
+        notes on what must be known to read it.
+        """
+        summary = {
+            **summary,
+            "window": measure_window(recorder, window or WindowOptions()),
+            "notes": notes_on(summary, recorder),
+        }
         tables = {
             "requests": partial(request_table, recorder),
             "memory": partial(memory_table, recorder),

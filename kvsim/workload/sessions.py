@@ -83,7 +83,7 @@ class Sessions(WorkloadOptions):
             )
             requests += made
             last.append(made[-1].id if made else start.after)
-        notes = clients.notes(total)
+        notes = [*clients.notes(total), *self.arrivals.notes(count)]
         if limit is not None:
             cut = total - len(requests)
             notes.append(f"left out {cut:,} of {total:,} turns that would pass {limit:,} tokens")

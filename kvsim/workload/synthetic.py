@@ -84,7 +84,7 @@ class Synthetic(WorkloadOptions):
                     think_ps=think[index],
                 )
             )
-        notes += clients.notes(count)
+        notes += [*clients.notes(count), *self.arrivals.notes(count)]
         return Stream(tuple(requests), tuple(notes), {"seed": str(seed)})
 
     def _pairs(self, seed: int, base: Path) -> Pairs:

@@ -135,6 +135,17 @@ def test_a_request_that_can_never_fit_is_refused_by_name(scenario: Path) -> None
         assert counts["finished"] + counts["rejected"] == counts["submitted"]
 
 
+def test_a_run_that_serves_nobody_is_a_fault_of_its_scenario(
+    scenario: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    done = kvsim("run", scenario, "--set", "memory.kv_cache_tokens=64", "--out", out)
+    assert done.returncode == 2
+    line = done.stderr.splitlines()[-1]
+    assert line.startswith("error: workload: no request was served under any allocator: All 40 ")
+    assert (out / "summary.json").exists()  # what was found out is kept
+
+
 def test_help_needs_nothing_heavy() -> None:
     code = (
         "import sys; sys.argv = ['kvsim', '--help']\n"

@@ -4,13 +4,21 @@ import json
 
 import pytest
 import typer
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
 from rich.console import Console
 from typer.testing import CliRunner
 
 from kvsim.commands.compare import compare
 from kvsim.commands.report import report
 from kvsim.plumbing.errors import InputError
+from kvsim.report.classes import LOOKS
+from kvsim.report.columns import wrapped
+from kvsim.report.comparison import as_json
 from kvsim.report.differences import differences
+from kvsim.report.measures import MEASURES, best
+from kvsim.report.numbers import percent
 from kvsim.report.terminal import print_result
 from kvsim.results import store
 from kvsim.results.result import Result
@@ -117,3 +125,66 @@ def test_the_terminal_fits_eighty_columns(result):
     assert max(map(len, text.splitlines())) <= 80
     assert "…" not in text
     assert sum(line.startswith("max-buffer  ") for line in text.splitlines()) == 2
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_no_column_is_lost_at_any_width(odd_result, width):
+    text = printed(odd_result, width)
+    assert max(map(len, text.splitlines())) <= width
+    assert "…" not in text
+    for run in odd_result.runs:
+        for look in LOOKS:
+            share = run.summary["memory"]["time_mean"][look.name]
+            assert not share or percent(share) in text
+    heads = ("TTFT p99", "E2E p99", "makespan", "preempt")
+    assert all(head in text for head in heads)
+
+
+def test_keys_are_not_broken_inside_words(call, folders, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = call("compare", *folders).stdout.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert any(line.startswith("allocator.2.block_size ") for line in lines)
+
+
+@given(st.text(st.sampled_from("ab._/ 宽"), max_size=60), st.integers(8, 30))
+def test_wrapping_loses_nothing_and_keeps_the_width(text, width):
+    lines = wrapped(text, width).split("\n")
+    assert "".join("".join(lines).split()) == "".join(text.split())
+    assert all(cell_len(line) <= width for line in lines)
+
+
+def test_more_running_is_neither_better_nor_worse(result):
+    runs = [run.summary for run in result.runs]
+    assert best(MEASURES["running"], runs) == set()
+    assert best(MEASURES["makespan"], runs)
+    fewer = {**runs[0], "makespan_s": 1.0, "requests": {**runs[0]["requests"], "finished": 3}}
+    assert best(MEASURES["makespan"], [fewer, *runs[1:]]) == set()
+    assert best(MEASURES["finished"], [fewer, *runs[1:]]) == {1, 2}
+
+
+def test_a_change_says_whether_it_is_good(folders):
+    answer = as_json(["a", "b"], [store.read_summary(folder) for folder in folders])
+    lines = {(line["label"], line["measure"]): line for line in answer["changes"]}
+    slower = lines["paged", "Requests per second"]
+    assert (slower["change"], slower["better"], slower["worse"]) == ([0.0, -0.5], [], [1])
+    assert lines["paged", "Sequences running, mean"]["worse"] == []
+
+
+def test_results_under_several_seeds_have_intervals(tmp_path, result, call):
+    for seed, rate in enumerate((2.0, 3.0, 4.0)):
+        scenario = {**result.scenario, "seed": seed}
+        runs = tuple(copy.deepcopy(run) for run in result.runs)
+        for run in runs:
+            run.summary["requests_per_s"] = rate
+        store.write(tmp_path / str(seed), Result(scenario, runs), "<html>")
+    answer = json.loads(call("compare", *(tmp_path / str(n) for n in range(3)), "--json").stdout)
+    (over,) = (
+        line["over_seeds"]
+        for line in answer["changes"]
+        if (line["label"], line["measure"]) == ("paged", "Requests per second")
+    )
+    assert over["mean"] == 3.0
+    # Student's t at 97.5 % and two degrees of freedom is 4.303, the deviation 1, of three values.
+    assert over["half"] == pytest.approx(4.302653 / 3**0.5, rel=1e-6)
+    assert "3.00 ± 2.48" in call("compare", *(tmp_path / str(n) for n in range(3))).stdout

@@ -4,7 +4,8 @@ import pytest
 
 from kvsim.memory.ledger import CLASSES
 from kvsim.report.classes import LOOKS
-from kvsim.report.words import paragraphs
+from kvsim.report.names import listed
+from kvsim.report.words import paragraphs, remarks
 from kvsim.results.result import Result, Run
 
 STATS = {"mean": 1.0, "p50": 0.34, "p90": 1.0, "p95": 1.0, "p99": 1.0}
@@ -49,27 +50,80 @@ PAGED = run("paged", 31.2, 720.0, {"used": 0.95, "reserved": 0.011})
 def test_the_difference_an_allocator_makes():
     assert say(MAX, PAGED) == [
         "The same 1,000 requests met the same pool of 12.0 GiB, room for 15,728 tokens, under "
-        "2 allocators. max-buffer held 7.0 sequences at a time where paged held 31 (4.5 times as "
-        "many); 57 % of its memory was reserved for tokens that never came. paged kept 95 % of the "
-        "pool at work; no kind of waste took more than 1.1 % of its memory.",
-        "paged was done after 12.0 min, max-buffer after 48.0 min, 4.0 times as long. Half of the "
-        "requests saw their first token within 340 ms under paged, and within 95.0 s under "
-        "max-buffer.",
+        "2 allocators. paged was done after 12.0 min, max-buffer after 48.0 min, 4.0 times as "
+        "long. Half of the requests saw their first token within 340 ms under paged, and within "
+        "95.0 s under max-buffer.",
+        "max-buffer held 7.0 sequences at a time where paged held 31; 57 % of its memory was "
+        "reserved for tokens that never came. paged kept 95 % of the pool at work; no kind of "
+        "waste took more than 1.1 % of its memory.",
     ]
 
 
 def test_one_allocator_alone():
     assert say(PAGED) == [
-        "1,000 requests met a pool of 12.0 GiB, room for 15,728 tokens, under paged. paged held "
-        "31 sequences at a time on average and kept 95 % of the pool at work; no kind of waste "
-        "took more than 1.1 % of its memory."
+        "1,000 requests met a pool of 12.0 GiB, room for 15,728 tokens, under paged. "
+        "1,000 requests were done after 12.0 min; half saw their first token within 340 ms.",
+        "paged held 31 sequences at a time on average and kept 95 % of the pool at work; no kind "
+        "of waste took more than 1.1 % of its memory.",
+    ]
+
+
+def test_who_held_more_because_it_was_slower_is_not_praised():
+    quick = run("cache", 1.2, 1000.0, {"used": 0.06})
+    slow = run("none", 7.2, 1600.0, {"used": 0.41})
+    held = say(quick, slow)[1]
+    assert held.startswith("none held 7.2 sequences at a time and cache 1.2, as each stayed longer")
+    assert "times as many" not in held
+    assert held.endswith("cache kept 6.0 % of the pool at work; next to none of its memory was "
+                         "wasted.")  # fmt: skip
+
+
+def test_runs_that_finished_other_requests_are_not_held_against_each_other():
+    few = run("few", 3.0, 10.0, {"used": 0.5},
+              requests={"submitted": 1000, "finished": 10, "rejected": 990})  # fmt: skip
+    said = " ".join(say(few, PAGED))
+    assert "did not finish the same requests (paged 1,000 and few 10)" in said
+    assert "was done after" not in said
+    assert "stayed longer" not in said
+
+
+def test_a_saturated_run_is_called_so():
+    full = {**MAX, "notes": [{"about": "saturated", "text": "The queue grew."}]}
+    assert say(full, PAGED)[1] == (
+        "max-buffer was saturated: the queue grew as long as requests came, so its waits measure "
+        "how long the stream was, and its throughput is all that fits."
+    )
+    assert say(full, {**full, "label": "other"})[1].startswith("Both were saturated")
+
+
+def test_labels_of_several_words_stand_in_quotes():
+    said = " ".join(say({**PAGED, "label": "paged, big"}))
+    assert "“paged, big” held 31" in said
+    assert [listed(names) for names in (["a", "b"], list("abcdef"))] == [
+        "a and b",
+        "a, b, c and 3 more",
+    ]
+
+
+def test_remarks_name_the_runs_they_are_true_of():
+    cold = {"about": "prefix-cache", "text": "The cache found nothing."}
+    result = Result(
+        {"provenance": {"notes": ["left out 3 of 9 turns"]}},
+        tuple(
+            Run(label, "paged", {"notes": notes}, {})
+            for label, notes in (("a", [cold]), ("b b", [cold]), ("c", []))
+        ),
+    )
+    assert remarks(result) == [
+        "Requests: left out 3 of 9 turns.",
+        "a and “b b”: The cache found nothing.",
     ]
 
 
 def test_runs_within_a_twentieth_are_called_equal():
-    first, second = say(run("a", 30.0, 100.0, {"used": 0.9}), run("b", 30.5, 101.0, {"used": 0.91}))
-    assert "about as many sequences at a time as" in first
-    assert second == "Both were done after about 101 s."
+    done, held = say(run("a", 30.0, 100.0, {"used": 0.9}), run("b", 30.5, 101.0, {"used": 0.91}))
+    assert done.endswith("Both were done after about 101 s.")
+    assert "about as many sequences at a time as" in held
 
 
 @pytest.mark.parametrize(
@@ -102,10 +156,11 @@ def test_what_all_refused_is_said_once():
     assert say(a, b)[-1] == "Each refused 2 requests that could never fit."
 
 
-def test_the_mark_is_named_once():
+def test_the_mark_comes_last():
     third = run("doubling", 22.0, 900.0, {"used": 0.6, "reserved": 0.2})
-    assert "(4.5 times as many)" in say(MAX, third, PAGED)[0]
-    assert " doubling held 22; 20 % of its memory was set aside" in say(MAX, third, PAGED)[0]
+    held = say(MAX, third, PAGED)[1]
+    assert " doubling held 22 sequences at a time where paged held 31; 20 % of its memory" in held
+    assert held.count("paged kept") == 1
 
 
 def test_a_pool_that_was_never_full_says_so():
@@ -123,7 +178,8 @@ def test_nothing_finished():
         "x", None, 0.0, {}, requests={"submitted": 1, "finished": 0, "rejected": 1},
         ttft_s=dict.fromkeys(STATS),
     )  # fmt: skip
-    assert say(nothing)[1] == "No request finished under x."
+    assert say(nothing)[0].endswith("No request finished under x.")
+    assert say(nothing)[1:] == ["x refused 1 request that could never fit."]
 
 
 def test_every_kind_of_waste_has_its_words():

@@ -31,3 +31,14 @@ class ClosedLoop(ArrivalOptions):
             after=np.where(index < self.num_users, -1, index - self.num_users),
             think_ps=think_ps,
         )
+
+    def notes(self, count: int) -> list[str]:
+        """Users beyond the starts never ask: then more users change nothing."""
+        if self.num_users < count:
+            return []
+        idle = self.num_users - count
+        return [
+            f"the closed loop has {self.num_users:,} users and {count:,} starts for them, so "
+            + (f"{idle:,} of them never ask and " if idle else "")
+            + "no user starts twice"
+        ]

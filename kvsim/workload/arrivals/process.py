@@ -35,6 +35,10 @@ class ArrivalOptions(Options):
         """Starts of `count` requests or conversations; InputError past 104 days."""
         raise NotImplementedError(type(self).__name__)  # every registered process overrides this
 
+    def notes(self, count: int) -> list[str]:
+        """What to tell a user who asked for `count` starts; nothing, where all is as asked."""
+        return []
+
 
 def ps(seconds: NDArray[np.float64]) -> NDArray[np.int64]:
     """Whole picoseconds of times in seconds; InputError if they do not fit 64 bits."""

@@ -1,0 +1,109 @@
+"""Tables for a terminal: one look, and no column lost where there are more than it is wide for."""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from rich.table import Table
+    from rich.text import Text
+
+_GAP = 2  # between two columns
+_NAME_CAPS = range(40, 11, -1)
+_NAME_CAP_SPLIT = 24
+_WIDEST_HEAD = 24
+_SPLIT = re.compile(r"(?<=[./_ ,=-])")
+
+
+class Cell(NamedTuple):
+    """A text and rich's style of it; brackets in it are no markup."""
+
+    text: str
+    style: str = ""
+
+
+class Row(NamedTuple):
+    """A line of a table: its name, one cell a column; section: a rule comes above it."""
+
+    name: Cell
+    cells: Sequence[Cell]
+    section: bool = False
+
+
+def tables(first: str, heads: Sequence[str], rows: Sequence[Row], width: int) -> Iterator["Table"]:
+    """One table, or as many as it takes for all columns to fit `width`, each with its names.
+
+    No cell is cut. Names and heads wrap between words (or parts of a key or a path), and only
+    inside one that is too long by itself.
+    """
+    heads = [wrapped(head, _WIDEST_HEAD) for head in heads]
+    widths = [
+        min(max(_width(head), *(_width(row.cells[at].text) for row in rows), 1), width - 8)
+        for at, head in enumerate(heads)
+    ]
+    room = width - sum(widths) - _GAP * len(widths)
+    cap = next((cap for cap in _NAME_CAPS if cap <= room), _NAME_CAP_SPLIT)
+    names = [wrapped(row.name.text, cap) for row in rows]
+    named = max((_width(text) for text in (first, *names)), default=0)
+    if named <= room:
+        yield _table(first, heads, names, rows, slice(0, len(heads)))
+        return
+    start = 0
+    while True:
+        end, used = start, named
+        while end < len(heads) and (end == start or used + _GAP + widths[end] <= width):
+            used += _GAP + widths[end]
+            end += 1
+        yield _table(first, heads[start:end], names, rows, slice(start, end))
+        if end >= len(heads):
+            return
+        start = end
+
+
+def wrapped(text: str, width: int) -> str:
+    """The text in lines of at most `width` cells, broken after a separator where there is one."""
+    lines = [""]
+    for part in _SPLIT.split(text):
+        rest = part
+        if lines[-1] and _width(lines[-1] + rest.rstrip()) > width:
+            lines.append("")
+        while _width(lines[-1] + rest.rstrip()) > width:
+            lines[-1], rest = rest[:width], rest[width:]
+            lines.append("")
+        lines[-1] += rest
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def _table(
+    first: str, heads: Sequence[str], names: Sequence[str], rows: Sequence[Row], columns: slice
+) -> "Table":
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
+    table.add_column(Text(first), overflow="fold")
+    for head in heads:
+        table.add_column(Text(head), justify="right", overflow="fold")
+    for name, row in zip(names, rows, strict=True):
+        if row.section:
+            table.add_section()
+        cells = (Text(cell.text, style=cell.style) for cell in row.cells[columns])
+        table.add_row(_swatched(name, row.name.style), *cells)
+    return table
+
+
+def _swatched(name: str, style: str) -> "Text":
+    """The name; its first character alone takes the style, as a swatch does."""
+    from rich.text import Text
+
+    text = Text(name)
+    if style:
+        text.stylize(style, 0, 1)
+    return text
+
+
+def _width(text: str) -> int:
+    from rich.cells import cell_len
+
+    return max(map(cell_len, text.split("\n")))

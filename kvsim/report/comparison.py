@@ -1,0 +1,144 @@
+"""Stored results side by side: what changed in the scenarios and in the numbers, as data."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from kvsim.memory.ledger import CLASSES
+from kvsim.report.differences import Difference, differences
+from kvsim.report.intervals import Interval, interval
+from kvsim.report.measures import MEASURES, Measure, Summary, same_work, shown
+
+Contents = Mapping[str, Any]
+
+
+class Line(NamedTuple):
+    """One measure of the runs of one label: a value a result, None where there is none.
+
+    better: the results that changed for the better against the first, worse: for the worse; both
+    empty where neither way is good or the runs did not finish the same requests. over_seeds: what
+    the results say together, where they differ in their seed alone.
+    """
+
+    measure: Measure
+    values: tuple[float | None, ...]
+    better: frozenset[int]
+    worse: frozenset[int]
+    over_seeds: Interval | None
+
+
+class Side(NamedTuple):
+    """The runs of one label, one a result (None where a result has none).
+
+    same: whether all their numbers are equal. shares: the time-mean of each class, a result each.
+    """
+
+    label: str
+    runs: tuple[Summary | None, ...]
+    same: bool
+    lines: tuple[Line, ...]
+    shares: Mapping[str, tuple[float | None, ...]]
+
+
+class Comparison(NamedTuple):
+    """changed: the keys of the scenarios that differ; found: of their provenance, what came of it.
+    seeds_only: the results are one scenario under several seeds.
+    """
+
+    changed: tuple[Difference, ...]
+    found: tuple[Difference, ...]
+    seeds_only: bool
+    sides: tuple[Side, ...]
+
+
+def compare_results(results: Sequence[Contents]) -> Comparison:
+    """Compare results (the contents of their summary.json) with the first of them."""
+    differing = differences([result["scenario"] for result in results])
+    changed = tuple(each for each in differing if not each.key.startswith("provenance."))
+    found = tuple(each for each in differing if each.key.startswith("provenance."))
+    seeds_only = [each.key for each in changed] == ["seed"]
+    labels = dict.fromkeys(run["label"] for result in results for run in result["runs"])
+    sides = tuple(_side(label, results, seeds_only) for label in labels)
+    return Comparison(changed, found, seeds_only, sides)
+
+
+def _side(label: str, results: Sequence[Contents], seeds_only: bool) -> Side:
+    runs = tuple(
+        next((run for run in result["runs"] if run["label"] == label), None) for result in results
+    )
+    present = [run for run in runs if run is not None]
+    fair = same_work(present)
+    lines = tuple(
+        _line(measure, runs, fair=fair, seeds_only=seeds_only)
+        for measure in shown(list(MEASURES), present)
+    )
+    shares = {
+        name: tuple(None if run is None else run["memory"]["time_mean"][name] for run in runs)
+        for name in CLASSES
+    }
+    same = len(runs) > 1 and all(_numbers(run) == _numbers(runs[0]) for run in runs)
+    return Side(label, runs, same, lines, shares)
+
+
+def _line(
+    measure: Measure, runs: Sequence[Summary | None], *, fair: bool, seeds_only: bool
+) -> Line:
+    values = tuple(None if run is None else measure.value(run) for run in runs)
+    up, down = _moved(values, 1), _moved(values, -1)
+    better, worse = (up, down) if measure.better == "higher" else (down, up)
+    if measure.better is None or not fair or seeds_only:
+        better = worse = frozenset()
+    known = [value for value in values if value is not None]
+    together = interval(known) if seeds_only and len(known) == len(values) else None
+    return Line(measure, values, better, worse, together)
+
+
+def _moved(values: Sequence[float | None], sign: int) -> frozenset[int]:
+    """Whose value lies on this side of the first."""
+    base = values[0]
+    if base is None:
+        return frozenset()
+    return frozenset(
+        index
+        for index, value in enumerate(values)
+        if value is not None and sign * (value - base) > 0
+    )
+
+
+def _numbers(run: Summary | None) -> Summary | None:
+    """A run's summary without what differs from machine to machine."""
+    return None if run is None else {key: run[key] for key in run if key != "wall_s"}
+
+
+def as_json(names: Sequence[str], results: Sequence[Contents]) -> dict[str, Any]:
+    """The comparison as data: the results, what differs, and each measure's change.
+
+    change: against the first result, a fraction of it; None where that is 0 or missing.
+    """
+    compared = compare_results(results)
+    return {
+        "results": [
+            {"folder": name, **result} for name, result in zip(names, results, strict=True)
+        ],
+        "differences": [
+            {"key": each.key, "values": each.values}
+            for each in (*compared.changed, *compared.found)
+        ],
+        "changes": [
+            {
+                "label": side.label,
+                "measure": line.measure.title,
+                "values": line.values,
+                "change": [change(line.values[0], value) for value in line.values],
+                "better": sorted(line.better),
+                "worse": sorted(line.worse),
+                "over_seeds": line.over_seeds._asdict() if line.over_seeds else None,
+            }
+            for side in compared.sides
+            for line in side.lines
+        ],
+    }
+
+
+def change(base: float | None, value: float | None) -> float | None:
+    """How far `value` lies from `base`, as a fraction of it; None where that says nothing."""
+    return None if not base or value is None else value / base - 1

@@ -1,0 +1,142 @@
+"""The numbers of a part of a run: a window of time, given or found steady.
+
+A run that starts empty and drains at its end has means that depend on how long it was. The numbers
+of a window stand beside those of the whole run, never instead of them.
+"""
+
+from itertools import pairwise
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, model_validator
+
+from kvsim.memory.ledger import CLASSES
+from kvsim.plumbing.options import Options
+from kvsim.plumbing.units import PS_PER_S
+from kvsim.results.departures import Departures
+from kvsim.results.recorder import Recorder
+from kvsim.results.steady import fed_until, find_steady
+
+MIN_REQUESTS = 100  # to look for a steady part of
+# A queue grew if it was longer in each quarter of the arrivals than in the one before, and so many
+# of the requests, and this share of them, had not been started when the last one came.
+GROWN_SHARE = 0.05
+GROWN_REQUESTS = 10
+
+
+class WindowOptions(Options):
+    """What part of a run is measured beside the whole: seconds from the first arrival.
+
+    from_s, to_s: its edges; without either, the steady part of each run is looked for.
+    """
+
+    from_s: float | None = Field(default=None, ge=0)
+    to_s: float | None = Field(default=None, gt=0)
+
+    @model_validator(mode="after")
+    def _forward(self) -> Self:
+        if self.to_s is not None and self.to_s <= (self.from_s or 0.0):
+            raise ValueError(f"to_s = {self.to_s:g} is not after from_s = {self.from_s or 0.0:g}")
+        return self
+
+
+def measure_window(recorder: Recorder, options: WindowOptions) -> dict[str, Any]:
+    """The entry `window` of a run's summary.
+
+    found: "given", "steady" or "none", and then the reason. Its edges move inwards to moments at
+    which a sequence came or left, so that its means are exact. Requests count by their arrival for
+    latencies and by their end for rates; waiting_mean counts those that no step has taken in yet.
+    """
+    done = Departures.of(recorder)
+    origin = max(recorder.first_arrival_ps, 0)
+    if options.from_s is not None or options.to_s is not None:
+        found, reason = "given", None
+        start = origin + round((options.from_s or 0.0) * PS_PER_S)
+        end = recorder.end_ps if options.to_s is None else origin + round(options.to_s * PS_PER_S)
+    elif len(done.arrival_ps) < MIN_REQUESTS:
+        found, reason = "none", f"fewer than {MIN_REQUESTS} requests were served"
+        start = end = 0
+    else:
+        times, running, _ = _marks(recorder)
+        until_ps = fed_until(recorder.finished, done.finish_ps)
+        start, end, reason = find_steady(times, running, int(done.arrival_ps.min()), until_ps)
+        found = "steady" if reason is None else "none"
+    if reason is None:
+        measured = _measured(recorder, done, start, end, origin)
+        if measured is not None:
+            return {"found": found, **measured}
+        reason = "nothing came or left between its edges"
+    return {"found": "none", "reason": reason}
+
+
+def _measured(
+    recorder: Recorder, done: Departures, start_ps: int, end_ps: int, origin_ps: int
+) -> dict[str, Any] | None:
+    """The numbers between the outermost marks within start_ps <= t <= end_ps, if there are two."""
+    times, running, booked = _marks(recorder)
+    low = int(np.searchsorted(times, start_ps))
+    high = int(np.searchsorted(times, end_ps, side="right")) - 1
+    if high <= low:
+        return None
+    start, end = int(times[low]), int(times[high])
+    span_ps = end - start
+    left = (done.finish_ps >= start) & (done.finish_ps <= end)
+    came = (done.arrival_ps >= start) & (done.arrival_ps <= end)
+    waited = np.clip(done.scheduled_ps, start, end) - np.clip(done.arrival_ps, start, end)
+    held = np.diff(times[low : high + 1]) * running[low:high].astype(np.float64)
+    sums = np.array([*recorder.mark_sums, *map(float, recorder.time_sum)])
+    sums = sums.reshape(-1, len(CLASSES))
+    whole = recorder.capacity_bytes * int(booked[high] - booked[low])
+    shares = (sums[high] - sums[low]) / whole
+    latencies = done.only(came).latencies()
+    return {
+        "start_s": (start - origin_ps) / PS_PER_S,
+        "end_s": (end - origin_ps) / PS_PER_S,
+        "requests": int(came.sum()),
+        "requests_per_s": int(left.sum()) * PS_PER_S / span_ps,
+        "output_tokens_per_s": int(done.output_tokens[left].sum()) * PS_PER_S / span_ps,
+        "running_mean": float(held.sum()) / span_ps,
+        "waiting_mean": float(waited.astype(np.float64).sum()) / span_ps,
+        **{name: latencies[name] for name in ("ttft_s", "tpot_s", "e2e_s")},
+        "memory": {"time_mean": dict(zip(CLASSES, shares.tolist(), strict=True))},
+    }
+
+
+def _marks(recorder: Recorder) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Times (n + 1,) of the marks and of the end, sequences running between them (n,), and the ps
+    booked before each time (n + 1,).
+    """
+    marks = np.frombuffer(recorder.marks, dtype=np.int64).reshape(-1, 3)
+    times = np.append(marks[:, 0], recorder.end_ps)
+    return times, marks[:, 1], np.append(marks[:, 2], recorder.total_ps)
+
+
+def queue_grew(recorder: Recorder) -> tuple[int, int] | None:
+    """(requests not started when the last one came, all of them) where the queue grew as long as
+    requests came; None where it did not.
+
+    The waits of such a run tell how long its stream was. Requests that all come at once are a
+    queue from the start: it does not grow.
+    """
+    done = Departures.of(recorder)
+    n = len(done.arrival_ps)
+    if not n:
+        return None
+    first, last = int(done.arrival_ps.min()), int(done.arrival_ps.max())
+    left = int((done.scheduled_ps > last).sum())
+    if first == last or left < max(GROWN_REQUESTS, GROWN_SHARE * n):
+        return None
+    edges = np.linspace(first, last, 5)
+    arrivals = np.sort(done.arrival_ps)
+    starts = np.sort(done.scheduled_ps)
+    waited = [
+        _area(arrivals, low, high) - _area(starts, low, high) for low, high in pairwise(edges)
+    ]
+    grew = all(now > before for before, now in pairwise(waited))
+    return (left, n) if grew else None
+
+
+def _area(moments: NDArray[np.int64], low: float, high: float) -> float:
+    """The integral over low <= t <= high of how many moments had passed by t."""
+    return float((high - np.clip(moments, low, high)).sum())

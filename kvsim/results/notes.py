@@ -1,0 +1,44 @@
+"""What a reader of a run's numbers must be told: what was left out, what they do not hold."""
+
+from typing import Any
+
+from kvsim.results.measurement import queue_grew
+from kvsim.results.recorder import Recorder
+
+
+def notes_on(summary: dict[str, Any], recorder: Recorder) -> list[dict[str, str]]:
+    """The entry `notes` of a run's summary: {"about": one of the words below, "text": a sentence}.
+
+    refused: requests were turned away, and why. saturated: the queue grew as long as requests came.
+    prefix-cache: it was on and found nothing. step-time: steps beyond what was measured.
+    """
+    found = []
+    requests, steps = summary["requests"], summary["steps"]
+    if requests["rejected"]:
+        _, _, reason = recorder.rejected[0]
+        all_, refused = requests["submitted"], requests["rejected"]
+        which = "All" if refused == all_ else f"{refused:,} of"
+        first = "" if refused == 1 else ", the first"
+        found.append(("refused", f"{which} {all_:,} requests were refused{first} because {reason}"))
+    grown = queue_grew(recorder)
+    if grown is not None:
+        found.append((
+            "saturated",
+            f"The queue grew as long as requests came: {grown[0]:,} of {grown[1]:,} had not been "
+            "started when the last one arrived. Waits tell how long the stream was",
+        ))  # fmt: skip
+    cache = summary["prefix_cache"]
+    if cache["query_tokens"] and not cache["hit_tokens"]:
+        found.append((
+            "prefix-cache",
+            f"The prefix cache was asked for {cache['query_tokens']:,} prompt tokens and held none "
+            "of them: no prompt of this workload is known to begin like an earlier one",
+        ))  # fmt: skip
+    outside = summary["outside_domain_steps"]
+    if outside:
+        found.append((
+            "step-time",
+            f"{outside:,} of {steps:,} steps were longer or larger than those the step time was "
+            "measured on; their time is extrapolated",
+        ))  # fmt: skip
+    return [{"about": about, "text": f"{text}."} for about, text in found]

@@ -1,0 +1,99 @@
+"""Where a run is steady: after it has filled, and before it drains.
+
+It drains from when nothing new begins: no request comes, or none but the later turns of
+conversations under way; in a closed loop, from when its users leave. The warm-up is cut where the
+rest has the smallest standard error, MSER (White, "An effective truncation heuristic for bias
+reduction in simulation output", Simulation 69(6), 1997), taken on how many sequences ran. A series
+that asks for half of it is too short, as MSER has it.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kvsim.sequence import Sequence
+
+Floats = NDArray[np.float64]
+
+BATCHES = 200
+LEAVING = 0.1  # of the users of a closed loop may have left
+_DUST = 1e-12  # of rounding: cuts within it are equal, and the first is taken
+
+
+class Found(NamedTuple):
+    """start_ps <= t <= end_ps is steady; or reason: why nothing is."""
+
+    start_ps: int
+    end_ps: int
+    reason: str | None = None
+
+
+def find_steady(
+    times: NDArray[np.int64], running: NDArray[np.int64], first_ps: int, last_ps: int
+) -> Found:
+    """The steady part of first_ps <= t <= last_ps, the time in which a run was fed.
+
+    times: (n + 1,) in order; running: (n,) sequences between each two of them.
+    """
+    if last_ps <= first_ps:
+        return Found(0, 0, "everything began at once, so the run only drains")
+    edges = np.linspace(first_ps, last_ps, BATCHES + 1)
+    warm = mser(batch_means(times, running, edges))
+    if warm is None:
+        return Found(0, 0, "the number of running sequences never settled")
+    return Found(round(edges[warm]), last_ps)
+
+
+def fed_until(finished: list[Sequence], finish_ps: NDArray[np.int64]) -> int:
+    """Until when a run was fed, in ps: the last moment at which something began that was not a
+    later turn; in a closed loop, while nine tenths of the users had something left to ask.
+    """
+    requests = {seq.request.id: seq for seq in finished}
+    begins = _beginnings(finished)
+    if not any(seq.request.after in requests for seq in begins):
+        return max(seq.arrival_ps for seq in begins)
+    followed = {seq.request.after for seq in finished}
+    ends: dict[str, int] = {}
+    for seq, end_ps in zip(finished, finish_ps.tolist(), strict=True):
+        if seq.request.id not in followed:
+            ends[seq.request.id] = max(end_ps, ends.get(seq.request.id, 0))
+    return sorted(ends.values())[int(len(ends) * LEAVING)]
+
+
+def _beginnings(finished: list[Sequence]) -> list[Sequence]:
+    """Those of requests on their own, and of the first of each conversation."""
+    first: dict[str, int] = {}
+    for seq in finished:
+        session = seq.request.session
+        if session is not None:
+            first[session] = min(seq.arrival_ps, first.get(session, seq.arrival_ps))
+    return [
+        seq
+        for seq in finished
+        if seq.request.session is None or seq.arrival_ps == first[seq.request.session]
+    ]
+
+
+def batch_means(times: NDArray[np.int64], values: NDArray[np.int64], edges: Floats) -> Floats:
+    """Means over time between neighbouring edges (b + 1,) -> (b,) of what was values[i] from
+    times[i] to times[i + 1]; beyond them nothing.
+    """
+    areas = np.concatenate([[0.0], np.cumsum(np.diff(times) * values.astype(np.float64))])
+    means: Floats = np.diff(np.interp(edges, times, areas)) / np.diff(edges)
+    return means
+
+
+def mser(values: Floats) -> int | None:
+    """How many leading values to cut, at most half of them; None if half are not enough."""
+    n = len(values)
+    left = np.arange(n, 0, -1, dtype=np.float64)
+    values = values - values.mean()
+    sums = np.cumsum(values[::-1])[::-1]
+    squares = np.cumsum((values**2)[::-1])[::-1]
+    # The variance of the mean of what is left, for each cut; rounding may take it below zero.
+    errors = np.maximum(squares - sums**2 / left, 0.0) / left**2
+    most = n // 2
+    least = errors[: most + 1].min() + _DUST * errors.max()
+    cut = int(np.argmax(errors <= least))
+    return None if cut == most else cut
