@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from kvsim.capacity.pool import DEFAULT_UTILIZATION, WAYS, Pool, size_pool
+from kvsim.capacity.pool import Pool, size_pool
 from kvsim.engine.arrivals import serve
 from kvsim.engine.observer import Observer
 from kvsim.engine.policies.swap import Link
@@ -190,8 +190,8 @@ class Simulation:
         _root_paths(tables, self.scenario.folder)
         if self.max_model_len is not None:
             tables["model"]["max_model_len"] = self.max_model_len
-        if not any(way in tables["memory"] for way in WAYS):
-            tables["memory"]["gpu_memory_utilization"] = DEFAULT_UTILIZATION
+        if self.pool.sized_by not in tables["memory"]:
+            tables["memory"][self.pool.sized_by] = self.scenario.memory.utilization
         tables["provenance"] = {
             "kvsim": VERSION,
             "requests": len(self.stream.requests),

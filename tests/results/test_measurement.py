@@ -178,6 +178,7 @@ def test_users_beyond_the_starts_are_told():
 def test_defaults_that_size_the_run_are_written_out():
     plain = {key: value for key, value in SCENARIO.items() if key != "memory"}
     scenario = simulate(plain).scenario
-    assert scenario["memory"] == {"gpu_memory_utilization": 0.9}
+    pool = Scenario.from_table(plain).memory.utilization
+    assert scenario["memory"]["gpu_memory_utilization"] == pool
     assert scenario["model"]["max_model_len"] == 4096
     assert "gpu_memory_utilization" not in simulate(SCENARIO).scenario["memory"]
