@@ -12,9 +12,9 @@ from pydantic import Field, PrivateAttr
 from kvsim.capacity.options import MemoryOptions
 from kvsim.device import DeviceOptions
 from kvsim.engine.schedulers import SCHEDULERS
-from kvsim.engine.schedulers.scheduler import SchedulerOptions
+from kvsim.engine.schedulers.options import SchedulerOptions
 from kvsim.memory import ALLOCATORS
-from kvsim.memory.allocator import AllocatorOptions
+from kvsim.memory.options import AllocatorOptions
 from kvsim.model import ModelOptions
 from kvsim.plumbing.choice import OneOf
 from kvsim.plumbing.errors import InputError

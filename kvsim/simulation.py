@@ -7,16 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from kvsim.capacity.pool import Pool, size_pool
-from kvsim.engine.arrivals import serve
 from kvsim.engine.observer import Observer
-from kvsim.engine.policies.swap import Link
+from kvsim.engine.replica import ReplicaSpec, assemble
 from kvsim.memory import ALLOCATORS
-from kvsim.memory.allocator import AllocatorOptions, MemorySpec
+from kvsim.memory.options import AllocatorOptions
 from kvsim.plumbing.errors import InputError
-from kvsim.plumbing.units import PS_PER_US, seconds_from_ps
+from kvsim.plumbing.units import seconds_from_ps
 from kvsim.request import Request, Stream
 from kvsim.results import metrics
-from kvsim.results.recorder import Recorder
 from kvsim.results.result import Result, Run
 from kvsim.scenario import Scenario
 from kvsim.step_time.options import Hardware
@@ -72,7 +70,7 @@ class Simulation:
         )
         self.labels = scenario.labels()
         for each in scenario.allocator:
-            each.build(self.memory_spec())
+            self.replica_spec(each).build()
         if requests is None:
             if scenario.workload is None:
                 raise InputError("required key is missing", where="workload")
@@ -100,17 +98,17 @@ class Simulation:
             **limits,
         )
 
-    def memory_spec(self) -> MemorySpec:
-        """The pool as an allocator is built on it."""
-        scheduler = self.scenario.scheduler
-        return MemorySpec(
-            self.pool.capacity_bytes,
-            self.layout,
-            self.max_model_len,
-            self.device.bandwidth_bytes_per_s,
-            hash_lag=scheduler.depth - 1,
-            semantics=scheduler.rules,
-            max_in_flight_tokens=scheduler.max_in_flight_tokens,
+    def replica_spec(self, options: AllocatorOptions) -> ReplicaSpec:
+        """What a replica under one allocator is made of."""
+        return ReplicaSpec(
+            options,
+            self.scenario.scheduler,
+            capacity_bytes=self.pool.capacity_bytes,
+            layout=self.layout,
+            max_model_len=self.max_model_len,
+            copy_bytes_per_s=self.device.bandwidth_bytes_per_s,
+            host_bytes_per_s=self.device.host_bytes_per_s,
+            max_steps=self.scenario.max_steps,
         )
 
     def result(self, progress: Progress | None = None) -> Result:
@@ -129,21 +127,18 @@ class Simulation:
     ) -> Run:
         """All requests through one allocator."""
         began = time.perf_counter()
-        scenario, stream = self.scenario, self.stream
-        allocator = options.build(self.memory_spec())
-        scheduler = scenario.scheduler.start(allocator, self.max_model_len)
-        recorder = Recorder(allocator.capacity_bytes)
-        serve(
+        stream = self.stream
+        replica = assemble(
+            self.replica_spec(options),
             stream,
-            scheduler,
             self.step_time,
-            recorder,
-            depth=scenario.scheduler.depth,
-            max_steps=scenario.max_steps,
-            progress=progress and partial(progress, label),
             observer=observer,
-            host_link=self._host_link(),
+            progress=progress and partial(progress, label),
         )
+        replica.run()
+        scheduler, recorder = replica.scheduler, replica.recorder
+        allocator = scheduler.allocator
+        cache = allocator.cache_totals()
         kind = ALLOCATORS.name_of(options)
         refused = len(recorder.rejected)
         makespan_s = seconds_from_ps(recorder.makespan_ps)
@@ -167,22 +162,18 @@ class Simulation:
                 recorder, allocator.token_bytes, shares=allocator.saved_bytes is not None
             ),
             "prefix_cache": {
-                "query_tokens": allocator.query_tokens,
-                "hit_tokens": allocator.hit_tokens,
-                "host_hit_tokens": allocator.host_hit_tokens,
+                "query_tokens": cache.query_tokens,
+                "hit_tokens": cache.hit_tokens,
+                "host_hit_tokens": cache.host_hit_tokens,
             },
             "copied_bytes": allocator.copied_bytes,
             "recomputed_tokens": scheduler.recomputed_tokens,
-            "swapped_bytes": scheduler.swapped_bytes + allocator.host_bytes,
+            "swapped_bytes": scheduler.swapped_bytes + cache.host_bytes,
             "steps": recorder.steps,
             "outside_domain_steps": recorder.outside_steps,
             "wall_s": time.perf_counter() - began,
         }
-        return Run.recorded(label, kind, summary, recorder, scenario.window)
-
-    def _host_link(self) -> Link:
-        latency_us = self.scenario.scheduler.swap_latency_us or 0.0
-        return Link(self.device.host_bytes_per_s, round(latency_us * PS_PER_US))
+        return Run.recorded(label, kind, summary, recorder, self.scenario.window)
 
     def resolved(self) -> dict[str, Any]:
         """The scenario with every default written out, and where its inputs came from."""

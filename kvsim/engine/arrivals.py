@@ -4,26 +4,23 @@ from collections.abc import Callable, Generator
 
 import simpy
 
-from kvsim.engine.engine import Engine
-from kvsim.engine.observer import Observer
-from kvsim.engine.policies.swap import Link
-from kvsim.engine.schedulers.scheduler import Scheduler
-from kvsim.plumbing.errors import InvariantError
 from kvsim.request import Request, Stream
-from kvsim.results.recorder import Recorder
-from kvsim.step_time.form import StepTime
 
 Left = Callable[[int, int], None]
 EVERY = 256  # departures between two reports of progress
 
 
 class Arrivals:
-    """Submits the requests of a stream. progress: called with (left, all) now and then."""
+    """Submits the requests of a stream. progress: called with (left, all) now and then.
+
+    submit: where they go; set before the first of them comes.
+    """
+
+    submit: Callable[[Request], None]
 
     def __init__(
         self, env: simpy.Environment, stream: Stream, progress: Left | None = None
     ) -> None:
-        self.engine: Engine
         self._env = env
         self._progress = progress
         self._total = len(stream.requests)
@@ -45,7 +42,7 @@ class Arrivals:
         for request in self._roots:
             if request.arrival_ps > env.now:
                 yield env.timeout(request.arrival_ps - env.now)
-            self.engine.submit(request)
+            self.submit(request)
 
     def left(self, request: Request) -> None:
         """`request` has left: whoever follows it comes after their pause."""
@@ -57,39 +54,4 @@ class Arrivals:
 
     def _submit_after_pause(self, follower: Request) -> Generator[simpy.Event, None, None]:
         yield self._env.timeout(follower.think_ps)
-        self.engine.submit(follower)
-
-
-def serve(
-    stream: Stream,
-    scheduler: Scheduler,
-    step_time: StepTime,
-    recorder: Recorder,
-    *,
-    depth: int = 1,
-    max_steps: int | None = None,
-    progress: Left | None = None,
-    observer: Observer | None = None,
-    host_link: Link | None = None,
-) -> None:
-    """One engine serves the whole stream; afterwards everyone has left and the pool is empty."""
-    env = simpy.Environment()
-    arrivals = Arrivals(env, stream, progress)
-    arrivals.engine = Engine(
-        env,
-        scheduler,
-        step_time,
-        recorder,
-        depth=depth,
-        max_steps=max_steps,
-        on_left=arrivals.left,
-        observer=observer,
-        host_link=host_link,
-    )
-    env.run()
-    if arrivals.missing:
-        raise InvariantError(f"{arrivals.missing} requests never left")
-    usage = scheduler.usage()
-    held = usage.used + usage.reserved + usage.overprovisioned + usage.rounding + usage.transient
-    if held:
-        raise InvariantError(f"{held} bytes are held by nobody: {usage._asdict()}")
+        self.submit(follower)

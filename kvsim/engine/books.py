@@ -16,18 +16,18 @@ class Books:
         self._usage = Usage()
         self._saved_bytes = 0
         self._paused: dict[Sequence, int] = {}  # preempted, with the time of their last token
-        self._held: dict[Sequence, int] = {}  # passed over, likewise
+        self._passed_over: dict[Sequence, int] = {}  # likewise
 
     def planned(self, plan: Plan, token_ps: int) -> None:
         """Whose tokens stop coming with this plan, the last at `token_ps`, and whose come again."""
         for seq in plan.preempted:
             if seq.num_outputs:
-                self._paused.setdefault(seq, self._held.pop(seq, token_ps))
-        for seq in plan.held:
-            self._held.setdefault(seq, token_ps)
-        held = set(plan.held)
-        for seq in [seq for seq in self._held if seq not in held]:
-            plan.late[seq] = self._held.pop(seq)
+                self._paused.setdefault(seq, self._passed_over.pop(seq, token_ps))
+        for seq in plan.passed_over:
+            self._passed_over.setdefault(seq, token_ps)
+        passed_over = set(plan.passed_over)
+        for seq in [seq for seq in self._passed_over if seq not in passed_over]:
+            plan.late[seq] = self._passed_over.pop(seq)
             plan.num_late += 1
         for chunk in plan.chunks:
             if chunk.samples and chunk.seq in self._paused:

@@ -13,11 +13,11 @@ from simpy.events import EventPriority
 
 from kvsim.engine.books import Books
 from kvsim.engine.intake import Intake
-from kvsim.engine.observer import NoObserver, Observer
-from kvsim.engine.plan import Plan
-from kvsim.engine.policies.swap import Link
-from kvsim.engine.schedulers.scheduler import UNBOUNDED, Scheduler
-from kvsim.plumbing.errors import InputError
+from kvsim.engine.link import Link
+from kvsim.engine.observer import Observer
+from kvsim.engine.plan import UNBOUNDED, Plan
+from kvsim.engine.schedulers.scheduler import Scheduler
+from kvsim.plumbing.errors import InputError, InvariantError
 from kvsim.request import Request
 from kvsim.results.recorder import Recorder
 from kvsim.step_time.form import Measured, StepTime
@@ -40,7 +40,7 @@ class Engine:
     """One engine replica: a scheduler, its allocator, and a clock in integer picoseconds.
 
     depth: steps in flight. max_steps: most steps one plan may stand for; 1 gives the step-by-step
-    run. on_left, refuse: see Intake. host_link: for what is swapped.
+    run. on_left, refuse: see Intake. host_link: for what is swapped or loaded.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class Engine:
         on_left: Callable[[Request], None] = lambda request: None,
         observer: Observer | None = None,
         refuse: bool = True,
-        host_link: Link | None = None,
+        host_link: Link,
     ) -> None:
         self.env = env
         self.scheduler = scheduler
@@ -66,8 +66,8 @@ class Engine:
         self._max_steps = UNBOUNDED if max_steps is None else max_steps
         self._intake = Intake(scheduler, recorder, on_left, refuse=refuse)
         self._books = Books(scheduler, recorder)
-        self._observer = observer or NoObserver()
-        self._observer.engine = self
+        self._observer = observer or Observer()
+        self._refuse = refuse
         self._in_flight: deque[Plan] = deque()
         self._wake: simpy.Event | None = None
         self._fruitless = 0  # preemptions since the last token
@@ -80,7 +80,9 @@ class Engine:
 
     def submit(self, request: Request) -> None:
         """`request` arrives now: its sequences wait, or it is refused by name."""
-        if self._intake.take(request, self.now_ps):
+        changes_plan = self._intake.take(request, self.now_ps)
+        self._observer.arrived(self.scheduler, request, self.now_ps)
+        if changes_plan:
             self.cut()
 
     def cut(self) -> None:
@@ -104,7 +106,7 @@ class Engine:
     def _plan(self) -> Plan:
         """Schedule the next step and time it."""
         now = self.now_ps
-        self._observer.planning(now)
+        self._observer.planning(self.scheduler, now)
         plan = self.scheduler.schedule()
         self._check_progress(plan)
         self._books.planned(plan, self._in_flight[0].end_ps if self._in_flight else now)
@@ -117,14 +119,13 @@ class Engine:
             shape = plan.shape()
             plan.first_ps = plan.stall_ps + self._step_time.step_ps(shape)
             plan.outside = self._measured is not None and self._measured.outside_domain(shape)
-        self._observer.planned(plan, now)
+        self._observer.planned(self.scheduler, plan, now)
         return plan
 
     def _copy(self, plan: Plan) -> None:
         """The plan's copies over the host link take their turns; it starts after the last."""
         at_ps = plan.start_ps
         for num_bytes, usage in plan.copies:
-            assert self._host_link is not None
             copy_ps = self._host_link.copy_ps(at_ps, num_bytes)
             at_ps += copy_ps
             plan.stalls.append((copy_ps, usage))
@@ -198,18 +199,21 @@ class Engine:
         self._books.returned(done, returned_ps)
         for seq in self.scheduler.finish(done):
             self._intake.left(seq, returned_ps)
-        self._observer.finished(done, self.now_ps)
+        self._observer.finished(self.scheduler, done, self.now_ps)
 
     def _idle(self, plan: Plan) -> Generator[simpy.Event, None, None]:
         """Wait for an arrival. A queue that cannot start in an idle engine would wait for ever:
-        refusals on arrival exclude it, so it is a fault unless an observer takes it.
+        refusals on arrival exclude it.
         """
         now = self.now_ps
         if plan.preempted:
-            self._observer.finished(plan, now)
+            self._observer.finished(self.scheduler, plan, now)
             return
-        if self._observer.idle(now, stalled=bool(self.scheduler.waiting)):
+        head = self.scheduler.waiting.head
+        if self._observer.idle(self.scheduler, now, stalled=head is not None):
             return
+        if head is not None and self._refuse:
+            raise InvariantError(f"{head} can never start")
         self._books.open()
         self._wake = self.env.event()
         yield self._wake

@@ -1,41 +1,27 @@
-"""Who watches an engine step by step: recordings of schedules, replays on a real backend."""
-
-from typing import TYPE_CHECKING, Protocol
+"""Who watches an engine step by step: recordings of schedules, replays on a real backend, logs."""
 
 from kvsim.engine.plan import Plan
-from kvsim.plumbing.errors import InvariantError
-
-if TYPE_CHECKING:
-    from kvsim.engine.engine import Engine
+from kvsim.engine.schedulers.scheduler import Scheduler
+from kvsim.request import Request
 
 
-class Observer(Protocol):
-    """Is told of every plan. engine: the engine it watches, which sets it."""
+class Observer:
+    """Is told of every plan and may look at the scheduler then; it changes nothing. Subclasses
+    override what they care for.
+    """
 
-    engine: "Engine"
+    def arrived(self, scheduler: Scheduler, request: Request, now_ps: int) -> None:
+        """`request` has arrived; whoever of it was let in waits."""
 
-    def planning(self, now_ps: int) -> None:
+    def planning(self, scheduler: Scheduler, now_ps: int) -> None:
         """The next step is about to be scheduled."""
 
-    def planned(self, plan: Plan, now_ps: int) -> None:
+    def planned(self, scheduler: Scheduler, plan: Plan, now_ps: int) -> None:
         """`plan` has been scheduled; its memory is taken."""
 
-    def finished(self, plan: Plan, now_ps: int) -> None:
+    def finished(self, scheduler: Scheduler, plan: Plan, now_ps: int) -> None:
         """Its outputs have been processed; what finished has given its memory back."""
 
-    def idle(self, now_ps: int, *, stalled: bool) -> bool:
-        """Nothing runs; stalled: and the queue cannot start. True: it has submitted something."""
-
-
-class NoObserver:
-    """Nobody watches; a queue that cannot start is then a fault (see Engine)."""
-
-    engine: "Engine"
-
-    def planning(self, now_ps: int) -> None: ...
-    def planned(self, plan: Plan, now_ps: int) -> None: ...
-    def finished(self, plan: Plan, now_ps: int) -> None: ...
-    def idle(self, now_ps: int, *, stalled: bool) -> bool:
-        if stalled:
-            raise InvariantError(f"{self.engine.scheduler.waiting.head} can never start")
+    def idle(self, scheduler: Scheduler, now_ps: int, *, stalled: bool) -> bool:
+        """Nothing runs; stalled: and the queue cannot start. True: requests came of it."""
         return False

@@ -7,6 +7,8 @@ from kvsim.memory.ledger import Usage
 from kvsim.sequence import Sequence
 from kvsim.step import Chunk, StepShape
 
+UNBOUNDED = 1 << 62  # steps, or tokens
+
 
 @dataclass(slots=True)
 class ScheduledChunk:
@@ -35,7 +37,7 @@ class Plan:
     """What one step does; with `steps` > 1 it does so that many times, only decoding.
 
     num_decode: members of the decode batch that take a token; context_tokens: the slots they
-    attend to in the first step. held: members passed over, because the budget ran out.
+    attend to in the first step. passed_over: members that take none, because the budget ran out.
     late: sequences whose token in this step follows a pause (resumed, or passed over before), with
     the time of the token before; num_late of them are members of the batch.
     copies: over the host link, which the engine turns into stalls.
@@ -50,7 +52,7 @@ class Plan:
     longest_context_tokens: int = 0
     admitted: list[tuple[Sequence, int, bool]] = field(default_factory=list)
     preempted: list[Sequence] = field(default_factory=list)
-    held: list[Sequence] = field(default_factory=list)
+    passed_over: list[Sequence] = field(default_factory=list)
     late: dict[Sequence, int] = field(default_factory=dict)
     num_late: int = 0
     copies: list[HostCopy] = field(default_factory=list)

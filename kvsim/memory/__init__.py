@@ -1,6 +1,6 @@
 """Where KV memory is kept: one file an allocator, and its line here."""
 
-from kvsim.memory.allocator import AllocatorOptions
+from kvsim.memory.options import AllocatorOptions
 from kvsim.plumbing.registry import Registry
 
 ALLOCATORS: Registry[AllocatorOptions] = Registry(

@@ -3,41 +3,18 @@
 The scheduler admits sequences, computes their prompts chunk by chunk (`admit`, `extend`), lets them
 `join` the decoders, moves all decoders on together (`advance`), and takes memory back (`release`).
 Nothing here knows of time: the allocator counts decode steps, the engine knows how long they took.
+
+A new allocator may begin on `kvsim.memory.stepwise`, which needs a handful of methods.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from typing import Literal, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
-from kvsim.layout import KVLayout
 from kvsim.memory.ledger import Course, Usage
 from kvsim.plumbing.errors import InvariantError
-from kvsim.plumbing.options import Options
 from kvsim.request import Request
 from kvsim.sequence import Sequence
-
-
-class MemorySpec(NamedTuple):
-    """The pool an allocator is built on.
-
-    capacity_bytes: the pool. layout: bytes per token by layer group.
-    max_model_len: the longest sequence, in tokens, the model (or the user) allows.
-    copy_bytes_per_s: device copy bandwidth, bytes moved (read + written) per second.
-    hash_lag: tokens by which generated content becomes known late: 1 under asynchronous scheduling,
-        where a step is scheduled before the token it continues has returned.
-    semantics: whose rules apply where versions differ: "vllm-0.33", "vllm-0.11" or
-        "vllm-v0".
-    max_in_flight_tokens: most tokens scheduled at once whose step has not returned, where the
-        scheduler computes prompts in chunks; None: prompts are computed whole.
-    """
-
-    capacity_bytes: int
-    layout: KVLayout
-    max_model_len: int
-    copy_bytes_per_s: int
-    hash_lag: int = 0
-    semantics: str = "vllm-0.33"
-    max_in_flight_tokens: int | None = None
 
 
 class Refusal(NamedTuple):
@@ -53,9 +30,6 @@ class Refusal(NamedTuple):
         return f"{self.reason}: {self.value:,} {self.unit}, limit {self.limit:,}; {self.remedy}"
 
 
-StoreKind = Literal["blocks", "slots", "buffers"]
-
-
 class Place(NamedTuple):
     """Where the KV of a sequence lies: in blocks, by its block table (ids from 0 to the number of
     blocks in the pool), or in one buffer of `slots` slots at a byte address of the pool.
@@ -66,43 +40,42 @@ class Place(NamedTuple):
     slots: int = 0
 
 
-WASTE = ("external", "transient", "rounding", "overprovisioned", "reserved")
+class Admission(NamedTuple):
+    """An admission that went well. loaded_bytes: content on its way from host memory for it."""
+
+    loaded_bytes: int = 0
 
 
-class Removal(NamedTuple):
-    """One or more classes of waste, and the allocator without them; None: only one without any
-    waste at all lacks them.
+def _nothing_to_end() -> None:
+    """There is no copy."""
+
+
+class Growth(NamedTuple):
+    """Room that was made for a sequence.
+
+    copy_ps: for so long its content is copied and the allocation made. While that lasts the ledger
+    shows what lies there twice; whoever waited for it calls `end`, once.
     """
 
-    classes: tuple[str, ...]
-    options: "AllocatorOptions | None"
+    copy_ps: int = 0
+    end: Callable[[], None] = _nothing_to_end
 
 
-class AllocatorOptions(Options):
-    """Options of one allocator kind; its fields are the keys beside `kind` in `[[allocator]]`."""
+class CacheTotals(NamedTuple):
+    """What a prefix cache was asked and had so far, 0 without one.
 
-    label: str | None = None
+    host_hit_tokens: of the hits, those from a tier in host memory; host_bytes: moved to it and
+    back.
+    """
 
-    @property
-    def store(self) -> StoreKind | None:
-        """Which store of the torch backend keeps the KV that this allocator hands out, so that a
-        scenario can be served for real: "blocks" of one pool (the allocator has a `block_size`),
-        "slots" of one address space, "buffers", a tensor a sequence; its `place` then says where.
-        None: no store does.
-        """
-        return None
+    query_tokens: int = 0
+    hit_tokens: int = 0
+    host_hit_tokens: int = 0
+    host_bytes: int = 0
 
-    def removals(self) -> Iterator[Removal]:
-        """The same allocator with one class of WASTE after another removed, outermost first; each
-        step keeps what those before it removed, and no class comes twice.
 
-        A kind that does not say how goes to the ideal in one step.
-        """
-        yield Removal(WASTE, None)
-
-    def build(self, memory: MemorySpec) -> "Allocator":
-        """A fresh allocator on an empty pool; InputError if the options do not fit the pool."""
-        raise NotImplementedError(type(self).__name__)  # every registered kind overrides this
+ADMITTED = Admission()
+GROWN = Growth()
 
 
 class Allocator(ABC):
@@ -111,20 +84,14 @@ class Allocator(ABC):
     gives_back: decoding frees memory as it goes, as windows do.
     token_bytes: what one slot costs, all layers together.
     swappable: whether a sequence's slots can come back from elsewhere, all of them at once.
-    copied_bytes: device bytes copied so far (payload, counted once).
-    hit_tokens, query_tokens: prefix-cache totals (0 without one). host_hit_tokens: of the hits,
-        those from a tier in host memory; host_bytes: moved to it and back.
     """
 
     capacity_bytes: int
     token_bytes: int
     gives_back: bool = False
     swappable: bool = True
-    copied_bytes: int = 0
-    query_tokens: int = 0
-    hit_tokens: int = 0
-    host_hit_tokens: int = 0
-    host_bytes: int = 0
+
+    # --- requests and admission ----------------------------------------------------------------
 
     @abstractmethod
     def refusal(self, request: Request) -> Refusal | None:
@@ -136,26 +103,33 @@ class Allocator(ABC):
 
     @abstractmethod
     def admit(
-        self, seq: Sequence, num_tokens: int, *, cached_tokens: int, reserve_tokens: int, busy: bool
-    ) -> bool:
-        """Give a waiting sequence memory for its first `num_tokens` slots; False changes nothing.
+        self,
+        seq: Sequence,
+        num_tokens: int,
+        *,
+        cached_tokens: int,
+        fit_tokens: int,
+        busy: bool,
+        swapped_in: bool = False,
+    ) -> Admission | None:
+        """Give a waiting sequence memory for its first `num_tokens` slots; None changes nothing.
 
-        `seq` holds nothing. cached_tokens: what `cached_tokens(seq)` said, taken over (hits).
-        reserve_tokens >= num_tokens: so many must fit now, though later chunks take them.
-        busy: other sequences run (a watermark then applies).
+        `seq` holds nothing. cached_tokens: leading tokens that need no computing: what
+        `cached_tokens(seq)` said, or, swapped_in, what comes back from host memory.
+        fit_tokens >= num_tokens: so many slots must be free now, though no more than num_tokens are
+        taken. busy: other sequences run (a watermark then applies).
         """
 
-    def take_loaded_bytes(self) -> int:
-        """Bytes that the last `admit` brings from host memory, told once; 0 without such a tier."""
-        return 0
+    # --- growth and decoding -------------------------------------------------------------------
 
     @abstractmethod
-    def extend(self, seq: Sequence, num_tokens: int) -> bool:
-        """Make room so that a running sequence holds `num_tokens` slots in all; False: no room,
+    def extend(self, seq: Sequence, num_tokens: int, *, turns_before: int = 0) -> Growth | None:
+        """Make room so that a running sequence holds `num_tokens` slots in all; None: no room,
         nothing changed.
 
         For a prefilling sequence these slots are then valid. For a decoding one only the room is
-        made: `advance` fills it.
+        made: `advance` fills it. turns_before: decoders whose `order` is below it have had their
+        turn in this step: what the next `advance` fills for them is known content already.
         """
 
     @abstractmethod
@@ -167,8 +141,10 @@ class Allocator(ABC):
         """`seq` stops decoding (finished, or passed over in a step) and keeps its memory."""
 
     @abstractmethod
-    def due(self) -> list[Sequence]:
-        """The decoding sequences whose next token has no room yet, in `order`."""
+    def must_extend(self) -> list[Sequence]:
+        """The decoding sequences to `extend` before the next `advance`, in `order`: their next
+        token has no room yet.
+        """
 
     @abstractmethod
     def steps_that_fit(self, limit: int) -> int:
@@ -177,23 +153,26 @@ class Allocator(ABC):
         Paged: while free blocks last. Contiguous: until the first buffer is full.
         """
 
-    def pass_turns(self, order: int) -> None:
-        """Decoders before `order` have had their turn in this step: what the next `advance` fills
-        for them is known content already, for whoever comes after them.
+    def steps_alike(self, head: Sequence, limit: int, *, busy: bool) -> int:
+        """For how many `advance(1)` the head of the queue, which could not start, still cannot,
+        and the split of free bytes by its need stays what it is, at most `limit`. A pool that
+        decoding does not shrink keeps it for ever.
         """
-        return
+        return limit
 
     @abstractmethod
     def advance(self, steps: int) -> Course:
         """All decoders take one slot a step, `steps` times; returns how the ledger moved.
 
-        steps <= steps_that_fit(steps), or steps == 1 and every `due()` was extended.
+        steps <= steps_that_fit(steps), or steps == 1 and all of `must_extend()` were extended.
         `advance(a + b)` leaves the same state as `advance(a)` and `advance(b)`.
         """
 
     @abstractmethod
     def release(self, seq: Sequence) -> None:
         """Take back all memory of `seq` (finished, preempted); a decoding one leaves first."""
+
+    # --- the ledger ----------------------------------------------------------------------------
 
     @abstractmethod
     def usage(self, head: Sequence | None, *, busy: bool) -> Usage:
@@ -212,8 +191,17 @@ class Allocator(ABC):
         """
         return 0
 
+    @property
+    def copied_bytes(self) -> int:
+        """Device bytes copied so far (payload, counted once)."""
+        return 0
+
+    def cache_totals(self) -> CacheTotals:
+        """What its prefix cache did so far."""
+        return CacheTotals()
+
     @abstractmethod
-    def held_tokens(self, seq: Sequence) -> int:
+    def granted_tokens(self, seq: Sequence) -> int:
         """Slots granted to `seq` now, valid or not."""
 
     def place(self, seq: Sequence) -> Place:
@@ -222,28 +210,7 @@ class Allocator(ABC):
 
     def missing_tokens(self, seq: Sequence, tokens: int) -> int:
         """Slots that must yet be granted for `seq` to hold `tokens`, by whole blocks."""
-        return max(0, tokens - self.held_tokens(seq))
-
-    def spare_steps(self, head: Sequence, limit: int, *, busy: bool) -> int:
-        """For how many `advance(1)` the split of free bytes by `head` stays what it is, at most
-        `limit`; a pool that decoding does not shrink keeps it for ever.
-        """
-        return limit
-
-    def may_gain(self, head: Sequence) -> bool:
-        """Whether decoding alone could make `head` easier to admit (its next cached block is
-        being filled right now).
-        """
-        return False
-
-    def copy_pending_ps(self) -> int:
-        """Time the last successful `extend` needs for allocating and copying, 0 if none."""
-        return 0
-
-    def settle(self) -> None:
-        """That copy is done: free the old buffer. Called once after every `extend` with a copy."""
-        if self.copy_pending_ps():
-            raise InvariantError(f"{type(self).__name__} copies and does not say when it is done")
+        return max(0, tokens - self.granted_tokens(seq))
 
     @abstractmethod
     def check(self) -> None:

@@ -6,8 +6,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import ConfigDict, Field, PositiveInt
 
-from kvsim.engine.schedulers.scheduler import SchedulerOptions
-from kvsim.memory.allocator import AllocatorOptions, MemorySpec
+from kvsim.engine.replica import ReplicaSpec
 from kvsim.plumbing.options import Options
 from kvsim.request import Request
 from kvsim.step_time.calibrated.identity import ModelIdentity
@@ -69,13 +68,5 @@ class RunMeta(Options):
         """Whose step times it had."""
 
     @abstractmethod
-    def scheduler_options(self) -> SchedulerOptions:
-        """Its scheduler."""
-
-    @abstractmethod
-    def allocator_options(self) -> AllocatorOptions:
-        """Its allocator."""
-
-    @abstractmethod
-    def memory_spec(self) -> MemorySpec:
-        """Its pool."""
+    def replica_spec(self) -> ReplicaSpec:
+        """The simulated replica that its settings make, one step at a time."""

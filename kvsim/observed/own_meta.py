@@ -4,14 +4,15 @@ from typing import Any
 
 from pydantic import Field, NonNegativeInt, PositiveInt
 
-from kvsim.engine.schedulers.scheduler import SchedulerOptions
+from kvsim.engine.replica import ReplicaSpec
 from kvsim.layout import KVGroup, KVLayout
-from kvsim.memory.allocator import AllocatorOptions, MemorySpec
 from kvsim.observed.meta import RunMeta
 from kvsim.plumbing.options import Options
 from kvsim.scenario import AnyAllocator, AnyScheduler
 from kvsim.step_time.calibrated.file import Facts
 from kvsim.step_time.calibrated.identity import ModelIdentity
+
+HOST_BYTES_PER_S = 25 * 10**9
 
 
 class RefusedRequest(Options):
@@ -51,7 +52,9 @@ class ObservedMeta(Circumstances, RunMeta):
     """A run of kvsim's own scheduler and allocator on its torch backend (`kvsim observe`).
 
     kvsim: its version. label: of the allocator. copy_bytes_per_s: what the simulated device
-    copies, bytes read and written. seed, workload: whose requests they were, for the reader.
+    copies, bytes read and written; host_bytes_per_s: of its link to host memory (that of
+    PCIe 4.0 x16 where the file does not say). seed, workload: whose requests they were, for the
+    reader.
     """
 
     kvsim: str
@@ -62,6 +65,7 @@ class ObservedMeta(Circumstances, RunMeta):
     capacity_bytes: PositiveInt
     kv_bytes_per_token: PositiveInt
     copy_bytes_per_s: PositiveInt
+    host_bytes_per_s: PositiveInt = HOST_BYTES_PER_S
     seed: NonNegativeInt = 0
     workload: dict[str, Any] | None = None
 
@@ -79,18 +83,14 @@ class ObservedMeta(Circumstances, RunMeta):
     def model_identity(self) -> ModelIdentity:
         return self.identity
 
-    def scheduler_options(self) -> SchedulerOptions:
-        return self.scheduler
-
-    def allocator_options(self) -> AllocatorOptions:
-        return self.allocator
-
-    def memory_spec(self) -> MemorySpec:
-        return MemorySpec(
+    def replica_spec(self) -> ReplicaSpec:
+        return ReplicaSpec(
+            self.allocator,
+            self.scheduler,
             capacity_bytes=self.capacity_bytes,
             layout=KVLayout((KVGroup("full", 1, self.kv_bytes_per_token),)),
             max_model_len=self.max_model_len,
             copy_bytes_per_s=self.copy_bytes_per_s,
-            hash_lag=self.scheduler.depth - 1,
-            semantics=self.scheduler.rules,
+            host_bytes_per_s=self.host_bytes_per_s,
+            max_steps=1,
         )

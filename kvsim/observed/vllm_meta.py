@@ -6,9 +6,9 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, NonNegativeInt, PositiveInt, PrivateAttr
 
+from kvsim.engine.replica import ReplicaSpec
 from kvsim.engine.schedulers.continuous import Continuous
 from kvsim.layout import KVGroup, KVLayout
-from kvsim.memory.allocator import MemorySpec
 from kvsim.memory.paged.options import Paged
 from kvsim.observed.meta import RunMeta
 from kvsim.observed.vllm_defaults import Assumed, assumed, release
@@ -113,21 +113,19 @@ class VllmMeta(RunMeta):
             table["scheduler_reserve_full_isl"] = self.scheduler_reserve_full_isl
         return Continuous.parse(table, "meta.json")
 
-    def allocator_options(self) -> Paged:
-        return Paged(
-            block_size=self.block_size,
-            enable_prefix_caching=self.enable_prefix_caching,
-            watermark=self.watermark,
-        )
-
-    def memory_spec(self) -> MemorySpec:
-        options = self.scheduler_options()
+    def replica_spec(self) -> ReplicaSpec:
         assert self.num_gpu_blocks is not None  # `serving` gives room where nobody knows it
-        return MemorySpec(
+        return ReplicaSpec(
+            Paged(
+                block_size=self.block_size,
+                enable_prefix_caching=self.enable_prefix_caching,
+                watermark=self.watermark,
+            ),
+            self.scheduler_options(),
             capacity_bytes=self.num_gpu_blocks * self.block_size,
             layout=KVLayout((KVGroup("full", 1, 1),)),
             max_model_len=self.max_model_len,
             copy_bytes_per_s=1,
-            hash_lag=options.depth - 1,
-            semantics=options.rules,
+            host_bytes_per_s=1,
+            max_steps=1,
         )

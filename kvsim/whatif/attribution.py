@@ -23,7 +23,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from kvsim.memory.allocator import AllocatorOptions
+from kvsim.memory.options import AllocatorOptions
 from kvsim.memory.paged.options import Paged
 from kvsim.simulation import Simulation
 

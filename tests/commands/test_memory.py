@@ -12,7 +12,7 @@ from kvsim.capacity.fits import fit, paged_bytes
 from kvsim.commands.memory import memory
 from kvsim.layout import KVGroup, KVLayout
 from kvsim.memory import ALLOCATORS
-from kvsim.memory.allocator import MemorySpec
+from kvsim.memory.options import MemorySpec
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.units import GIB, MIB
 from kvsim.request import Request
@@ -124,7 +124,7 @@ def test_the_closed_forms_are_what_the_allocators_admit(
         Sequence(Request(str(admitted), 0, tokens, 1), 0),
         tokens,
         cached_tokens=0,
-        reserve_tokens=tokens,
+        fit_tokens=tokens,
         busy=False,
     ):
         admitted += 1

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from support.cases import ALLOCATOR_TABLES
 
-from kvsim.memory.allocator import WASTE
+from kvsim.memory.options import WASTE
 from kvsim.request import Request
 from kvsim.scenario import Scenario
 from kvsim.simulation import Simulation

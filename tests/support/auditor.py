@@ -1,33 +1,27 @@
 """An observer that checks the books at every event."""
 
-from kvsim.engine.engine import Engine
+from kvsim.engine.observer import Observer
 from kvsim.engine.plan import Plan
+from kvsim.engine.schedulers.scheduler import Scheduler
 from kvsim.memory.ledger import check_sum
 
 
-class Auditor:
+class Auditor(Observer):
     """Checks the books of an allocator at each event of a run."""
-
-    engine: Engine
 
     def __init__(self) -> None:
         self.events = 0
 
-    def _audit(self) -> None:
+    def _audit(self, scheduler: Scheduler) -> None:
         self.events += 1
-        scheduler = self.engine.scheduler
         scheduler.allocator.check()
         check_sum(scheduler.usage(), scheduler.allocator.capacity_bytes)
 
-    def planning(self, now_ps: int) -> None:
-        self._audit()
+    def planning(self, scheduler: Scheduler, now_ps: int) -> None:
+        self._audit(scheduler)
 
-    def planned(self, plan: Plan, now_ps: int) -> None:
-        self._audit()
+    def planned(self, scheduler: Scheduler, plan: Plan, now_ps: int) -> None:
+        self._audit(scheduler)
 
-    def finished(self, plan: Plan, now_ps: int) -> None:
-        self._audit()
-
-    def idle(self, now_ps: int, *, stalled: bool) -> bool:
-        assert not stalled
-        return False
+    def finished(self, scheduler: Scheduler, plan: Plan, now_ps: int) -> None:
+        self._audit(scheduler)

@@ -10,10 +10,10 @@ from typer.testing import CliRunner
 
 from kvsim.cli import app
 from kvsim.layout import KVGroup, KVLayout
-from kvsim.memory.allocator import MemorySpec
 from kvsim.memory.arena.buddy import Buddy
 from kvsim.memory.arena.compacting import Compacting
 from kvsim.memory.arena.placement import PlacementOptions
+from kvsim.memory.options import MemorySpec
 from kvsim.request import Request
 from kvsim.scenario import Scenario
 from kvsim.simulation import Simulation

@@ -7,9 +7,10 @@ from numpy.random import PCG64, Generator
 
 from kvsim.backend.measure.grid import StepPlan
 from kvsim.backend.simulated.steps import decoding
-from kvsim.engine.engine import Engine
+from kvsim.engine.observer import Observer
 from kvsim.engine.plan import Plan
-from kvsim.memory.allocator import AllocatorOptions
+from kvsim.engine.schedulers.scheduler import Scheduler
+from kvsim.memory.options import AllocatorOptions
 from kvsim.plumbing.errors import InputError
 from kvsim.simulation import Simulation
 
@@ -50,25 +51,21 @@ def _evenly(drawn: list[list[StepPlan]], count: int) -> list[StepPlan]:
 
 
 @dataclass(slots=True)
-class _Sampler:
+class _Sampler(Observer):
     """An engine's observer with a reservoir for each kind of step."""
 
     random: Generator
     size: int
     step_tokens: int
     pool_tokens: int
-    engine: Engine = field(init=False)
     kept: dict[str, list[StepPlan]] = field(default_factory=lambda: {kind: [] for kind in KINDS})
     seen: dict[str, int] = field(default_factory=lambda: dict.fromkeys(KINDS, 0))
 
-    def planning(self, now_ps: int) -> None:
-        """Nothing is decided yet."""
-
-    def planned(self, plan: Plan, now_ps: int) -> None:
+    def planned(self, scheduler: Scheduler, plan: Plan, now_ps: int) -> None:
         """Keep the step with the chance that makes all equally likely (Vitter's algorithm R)."""
         if plan.empty:
             return
-        step = self._step(plan)
+        step = self._step(scheduler, plan)
         if step.step_tokens > self.step_tokens or step.cache_tokens > self.pool_tokens:
             return
         kept = self.kept[step.kind]
@@ -80,17 +77,10 @@ class _Sampler:
         if place < self.size:
             kept[place] = step
 
-    def _step(self, plan: Plan) -> StepPlan:
+    def _step(self, scheduler: Scheduler, plan: Plan) -> StepPlan:
         chunks = tuple(
             (chunk.new_tokens, chunk.prior_tokens) for chunk in plan.chunks if not chunk.is_decode
         )
-        contexts = [end for _, end in decoding(plan, self.engine.scheduler)]
+        contexts = [end for _, end in decoding(plan, scheduler)]
         contexts += [chunk.prior_tokens + 1 for chunk in plan.chunks if chunk.is_decode]
         return StepPlan(chunks, tuple(contexts), "held-out")
-
-    def finished(self, plan: Plan, now_ps: int) -> None:
-        """Nothing to keep."""
-
-    def idle(self, now_ps: int, *, stalled: bool) -> bool:
-        """It never submits anything."""
-        return False

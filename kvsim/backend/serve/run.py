@@ -8,7 +8,7 @@ from kvsim.backend.serve.clock import run_clock
 from kvsim.backend.serve.engine import Left, RealTimeEngine
 from kvsim.backend.serve.memory import StoreMemory
 from kvsim.backend.serve.setup import choose_allocator, make_ready
-from kvsim.memory.allocator import AllocatorOptions
+from kvsim.memory.options import AllocatorOptions
 from kvsim.observed.observation import Observation
 from kvsim.observed.own_meta import Circumstances, ObservedMeta, RefusedRequest
 from kvsim.scenario import Scenario
@@ -95,6 +95,7 @@ def describe(
         capacity_bytes=simulation.pool.capacity_bytes,
         kv_bytes_per_token=simulation.layout.bytes_per_token,
         copy_bytes_per_s=simulation.device.bandwidth_bytes_per_s,
+        host_bytes_per_s=simulation.device.host_bytes_per_s,
         allocator=options,
         scheduler=scenario.scheduler,
         seed=scenario.seed,

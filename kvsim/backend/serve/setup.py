@@ -12,7 +12,8 @@ from kvsim.backend.step import Span
 from kvsim.backend.transformer.decoder import Decoder
 from kvsim.backend.transformer.runner import Runner
 from kvsim.engine.schedulers.scheduler import Scheduler
-from kvsim.memory.allocator import Allocator, AllocatorOptions
+from kvsim.memory.allocator import Allocator
+from kvsim.memory.options import AllocatorOptions
 from kvsim.plumbing.errors import InputError
 from kvsim.request import Request
 from kvsim.simulation import Simulation
@@ -60,8 +61,8 @@ def make_ready(
     _check(simulation, shape, requests)
     if device == "cpu":
         torch.set_num_threads(1)
-    allocator = options.build(simulation.memory_spec())
-    scheduler = simulation.scenario.scheduler.start(allocator, simulation.max_model_len)
+    scheduler = simulation.replica_spec(options).build()
+    allocator = scheduler.allocator
     try:
         store = build_store(kind, allocator, shape, device)
         runner = Runner(Decoder(shape, device=device), store)

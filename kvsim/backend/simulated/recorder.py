@@ -5,19 +5,20 @@ from dataclasses import dataclass, field
 from kvsim.backend.simulated.steps import StepMaker
 from kvsim.backend.simulated.stores import store_kind
 from kvsim.backend.step import Step
-from kvsim.engine.engine import Engine
+from kvsim.engine.observer import Observer
 from kvsim.engine.plan import Plan
-from kvsim.memory.allocator import AllocatorOptions, StoreKind
+from kvsim.engine.schedulers.scheduler import Scheduler
+from kvsim.memory.options import AllocatorOptions, StoreKind
 from kvsim.plumbing.errors import InputError
 from kvsim.simulation import Simulation
 
 
 @dataclass(slots=True)
-class StepRecorder:
+class StepRecorder(Observer):
     """An engine's observer that keeps every step. Needs plans of one step each (max_steps = 1).
 
     steps: what a `Runner`, or a replay, takes, on a store of the kind `store`; begin_ps: when each
-    began.
+    began. scheduler: the one that made them.
     """
 
     vocab: int
@@ -25,24 +26,22 @@ class StepRecorder:
     most_steps: int | None = None
     steps: list[Step] = field(default_factory=list)
     begin_ps: list[int] = field(default_factory=list)
-    engine: Engine = field(init=False)
+    scheduler: Scheduler = field(init=False)
     _maker: StepMaker = field(init=False)
     _known: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self._maker = StepMaker(self.vocab, self.store)
 
-    def planning(self, now_ps: int) -> None:
-        """Nothing is decided yet."""
-
-    def planned(self, plan: Plan, now_ps: int) -> None:
+    def planned(self, scheduler: Scheduler, plan: Plan, now_ps: int) -> None:
         """Keep the step with the places its sequences have now."""
+        self.scheduler = scheduler
         if self.most_steps is not None and len(self.steps) >= self.most_steps:
             return
-        self._maker.preempted(plan, self.engine.scheduler)
+        self._maker.preempted(plan, scheduler)
         if plan.empty:
             return
-        spans, moves = self._maker.spans(plan, self.engine.scheduler)
+        spans, moves = self._maker.spans(plan, scheduler)
         prefixes = {}
         for chunk in plan.chunks:
             seq = chunk.seq
@@ -52,21 +51,16 @@ class StepRecorder:
         self.steps.append(Step(spans, moves, prefixes))
         self.begin_ps.append(plan.start_ps)
 
-    def finished(self, plan: Plan, now_ps: int) -> None:
+    def finished(self, scheduler: Scheduler, plan: Plan, now_ps: int) -> None:
         """Those that left stand nowhere."""
         for seq in plan.finishing:
             self._maker.left(seq)
-
-    def idle(self, now_ps: int, *, stalled: bool) -> bool:
-        """It never submits anything."""
-        return False
 
 
 def record_steps(
     simulation: Simulation, options: AllocatorOptions, vocab: int, most_steps: int | None = None
 ) -> StepRecorder:
-    """Run `simulation` under one allocator and record its steps; the recorder's engine holds the
-    allocator they ran on.
+    """Run `simulation` under one allocator and record its steps.
 
     The scenario's max_steps must be 1. most_steps: keep no more. InputError for an allocator that
     no store can keep. Buffers out of torch's own allocator are recorded at the addresses where the

@@ -7,7 +7,8 @@ from kvsim.backend.simulated.copies import in_order
 from kvsim.backend.step import Copy, Move, Span, Swap
 from kvsim.engine.plan import Plan
 from kvsim.engine.schedulers.scheduler import Scheduler
-from kvsim.memory.allocator import Allocator, StoreKind
+from kvsim.memory.allocator import Allocator
+from kvsim.memory.options import StoreKind
 from kvsim.plumbing.errors import InputError, InvariantError
 from kvsim.sequence import Sequence
 
@@ -37,10 +38,10 @@ class StepMaker:
 
     def preempted(self, plan: Plan, scheduler: Scheduler) -> list[Sequence]:
         """Of a plan just made: note who was swapped out; returns who was not and will recompute."""
-        space, recompute = scheduler.swap_space, []
+        recompute = []
         for seq in plan.preempted:
             stand = self._stands.pop(seq, None)
-            tokens = space.tokens(seq) if space else 0
+            tokens = scheduler.preemption.kept_tokens(seq)
             if not tokens:
                 recompute.append(seq)
                 continue
@@ -94,7 +95,7 @@ def decoding(plan: Plan, scheduler: Scheduler) -> list[tuple[Sequence, int]]:
     """Members of the batch that take a token in a plan just made, with the slots they then have:
     those that stay in it, and those whose last token this is.
     """
-    others = {chunk.seq for chunk in plan.chunks} | set(plan.held)
+    others = {chunk.seq for chunk in plan.chunks} | set(plan.passed_over)
     found = [
         (seq, scheduler.batch.slots(seq))
         for seq in scheduler.running

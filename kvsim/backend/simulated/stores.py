@@ -8,7 +8,8 @@ from kvsim.backend.stores.contiguous import ContiguousStore
 from kvsim.backend.stores.paged import PagedStore
 from kvsim.backend.stores.store import Store
 from kvsim.memory import ALLOCATORS
-from kvsim.memory.allocator import Allocator, AllocatorOptions, StoreKind
+from kvsim.memory.allocator import Allocator
+from kvsim.memory.options import AllocatorOptions, StoreKind
 from kvsim.plumbing.errors import InputError
 
 WORDS: dict[StoreKind, str] = {

@@ -1,6 +1,6 @@
 """Who runs when: one file a scheduler, and its line here."""
 
-from kvsim.engine.schedulers.scheduler import SchedulerOptions
+from kvsim.engine.schedulers.options import SchedulerOptions
 from kvsim.plumbing.registry import Registry
 
 SCHEDULERS: Registry[SchedulerOptions] = Registry(

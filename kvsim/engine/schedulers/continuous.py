@@ -2,14 +2,16 @@
 option): one token budget a step, running sequences first, then the head of the queue.
 """
 
-from typing import Literal
-
 from pydantic import Field, model_validator
 
 from kvsim.engine.plan import Plan
-from kvsim.engine.policies.waiting import FcfsQueue, PriorityQueue
-from kvsim.engine.schedulers.scheduler import Scheduler, SchedulerOptions
+from kvsim.engine.policies.policies import Policies
+from kvsim.engine.policies.queue import Order
+from kvsim.engine.schedulers.options import SchedulerOptions
+from kvsim.engine.schedulers.scheduler import Scheduler
+from kvsim.engine.schedulers.vllm_versions import VERSIONS, VersionName, VllmVersion
 from kvsim.memory.allocator import Allocator, Refusal
+from kvsim.memory.block_rules import BlockRules
 from kvsim.request import Request
 from kvsim.sequence import Sequence
 
@@ -28,45 +30,61 @@ class Continuous(SchedulerOptions):
     max_num_batched_tokens: int = Field(2048, ge=1)
     enable_chunked_prefill: bool = True
     long_prefill_token_threshold: int = Field(0, ge=0)
-    policy: Literal["fcfs", "priority"] = "fcfs"
+    policy: Order = "fcfs"
     scheduler_reserve_full_isl: bool = True
     async_scheduling: bool = False
-    semantics: Literal["vllm-0.33", "vllm-0.11"] = "vllm-0.33"
+    semantics: VersionName = "vllm-0.33"
 
     @model_validator(mode="after")
-    def _no_full_check_in_0_11(self) -> "Continuous":
+    def _no_full_check_where_there_is_none(self) -> "Continuous":
         given = "scheduler_reserve_full_isl" in self.model_fields_set
-        if self.semantics == "vllm-0.11" and given and self.scheduler_reserve_full_isl:
-            raise ValueError("vllm-0.11 has no scheduler_reserve_full_isl; leave it out")
+        if given and self.scheduler_reserve_full_isl and not self._version.reserves_full_isl:
+            raise ValueError(f"{self.semantics} has no scheduler_reserve_full_isl; leave it out")
         return self
+
+    @property
+    def _version(self) -> VllmVersion:
+        return VERSIONS[self.semantics]
+
+    @property
+    def order(self) -> Order:
+        return self.policy
 
     @property
     def depth(self) -> int:
         return 2 if self.async_scheduling else 1
 
     @property
-    def rules(self) -> str:
-        return self.semantics
+    def block_rules(self) -> BlockRules:
+        return self._version.blocks
 
     @property
     def max_in_flight_tokens(self) -> int:
         return self.depth * self.max_num_batched_tokens
 
-    def build(self, allocator: Allocator, max_model_len: int) -> "ContinuousScheduler":
-        return ContinuousScheduler(self, allocator, max_model_len)
+    def make(
+        self, allocator: Allocator, max_model_len: int, policies: Policies
+    ) -> "ContinuousScheduler":
+        return ContinuousScheduler(self, self._version, allocator, max_model_len, policies)
 
 
 class ContinuousScheduler(Scheduler):
     """Running first, in order of admission; then waiting, head of line only."""
 
-    def __init__(self, options: Continuous, allocator: Allocator, max_model_len: int) -> None:
-        super().__init__(allocator, max_model_len)
+    def __init__(
+        self,
+        options: Continuous,
+        version: VllmVersion,
+        allocator: Allocator,
+        max_model_len: int,
+        policies: Policies,
+    ) -> None:
+        super().__init__(allocator, max_model_len, policies)
         self._options = options
+        self._version = version
         self._by_priority = options.policy == "priority"
-        self._v011 = options.semantics == "vllm-0.11"
-        self._goes_on = self._by_priority and not self._v011  # past one that preempted itself
-        self._reserve_full = options.scheduler_reserve_full_isl and not self._v011
-        self.waiting = PriorityQueue() if self._by_priority else FcfsQueue()
+        self._goes_on = self._by_priority and version.goes_on  # past one that preempted itself
+        self._fits_whole = options.scheduler_reserve_full_isl and version.reserves_full_isl
 
     def refusal(self, request: Request) -> Refusal | None:
         longest = self._options.max_num_batched_tokens
@@ -84,7 +102,8 @@ class ContinuousScheduler(Scheduler):
     def schedule(self) -> Plan:
         plan = Plan()
         threshold = self._options.long_prefill_token_threshold
-        if len(self.running) + len(self.waiting) <= 1 and not self._v011:
+        lone = len(self.running) + len(self.waiting) <= 1
+        if lone and self._version.lone_ignores_threshold:
             threshold = 0  # nobody else to starve
         budget = self._options.max_num_batched_tokens
         stops_midway = self._by_priority and not self._goes_on
@@ -94,7 +113,7 @@ class ContinuousScheduler(Scheduler):
             budget = self._run_one_by_one(plan, budget, threshold)
         if not plan.preempted:
             self._admit(plan, budget, threshold)
-        return self._settle(plan)
+        return self._close(plan)
 
     # --- running sequences ----------------------------------------------------------------------
 
@@ -108,7 +127,7 @@ class ContinuousScheduler(Scheduler):
     def _run(self, plan: Plan, budget: int, threshold: int) -> int:
         """The whole batch decodes, then prompts go on: only who needs memory is looked at."""
         if self.batch.num and not self.allocator.steps_that_fit(1):
-            for seq in self.allocator.due():
+            for seq in self.allocator.must_extend():
                 room = seq not in self.running or self._make_room(
                     seq, plan, self.batch.slots(seq) + 1
                 )
@@ -123,7 +142,7 @@ class ContinuousScheduler(Scheduler):
 
     def _run_one_by_one(self, plan: Plan, budget: int, threshold: int) -> int:
         """The same in exact turns, for steps in which the budget may not reach everybody."""
-        due = set(self.allocator.due())
+        waiting_for_room = set(self.allocator.must_extend())
         scheduled: set[Sequence] = set()
 
         def left() -> int:
@@ -136,7 +155,9 @@ class ContinuousScheduler(Scheduler):
             if seq not in self.running:
                 continue
             if seq.decoding:
-                room = seq not in due or self._make_room(seq, plan, self.batch.slots(seq) + 1)
+                room = seq not in waiting_for_room or self._make_room(
+                    seq, plan, self.batch.slots(seq) + 1
+                )
                 if room:
                     scheduled.add(seq)
                 going = room or self._goes_on
@@ -146,8 +167,8 @@ class ContinuousScheduler(Scheduler):
                 )
             if not going:
                 break
-        held = [seq for seq in self.running if seq.decoding and seq not in scheduled]
-        self._step_decoders(plan, held)
+        passed_over = [seq for seq in self.running if seq.decoding and seq not in scheduled]
+        self._step_decoders(plan, passed_over)
         return left()
 
     def _continue_prompt(self, seq: Sequence, plan: Plan, budget: int, threshold: int) -> bool:
@@ -167,10 +188,9 @@ class ContinuousScheduler(Scheduler):
 
     def _make_room(self, seq: Sequence, plan: Plan, num_tokens: int) -> bool:
         """Memory for `num_tokens` slots of `seq`, preempting others for it, itself at worst."""
-        if not self._stepped:
-            self.allocator.pass_turns(seq.order)
-        while not self._extend(seq, plan, num_tokens):
-            victim = self._victim()
+        turns_before = 0 if self._stepped else seq.order
+        while not self._extend(seq, plan, num_tokens, turns_before):
+            victim = self.victim.choose(self.running, self._computed_tokens)
             if victim.decoding and victim.order < seq.order and not self._stepped:
                 self._count_scheduled(victim)
             self._preempt(victim, plan)
@@ -186,11 +206,6 @@ class ContinuousScheduler(Scheduler):
         self.allocator.leave(victim)
         self.allocator.extend(victim, victim.num_computed + 1)
 
-    def _victim(self) -> Sequence:
-        if self._by_priority:
-            return max(self.running, key=lambda seq: (seq.priority, seq.arrival_ps))
-        return next(reversed(self.running))
-
     # --- waiting sequences ----------------------------------------------------------------------
 
     def _admit(self, plan: Plan, budget: int, threshold: int) -> None:
@@ -200,26 +215,21 @@ class ContinuousScheduler(Scheduler):
             seq = self.waiting.head
             if seq is None:
                 break
-            cached = self._kept_tokens(seq)
-            new_tokens = seq.num_tokens - cached
+            cached = self._cached(seq)
+            new_tokens = seq.num_tokens - cached.tokens
             if 0 < threshold < new_tokens:
                 new_tokens = threshold
             if new_tokens > budget and not self._options.enable_chunked_prefill:
-                if not self._v011:
+                if not self._version.passes_over:
                     break
                 skipped.append(self.waiting.pop())
                 continue
             new_tokens = min(new_tokens, budget)
-            held = cached + new_tokens
-            if not self.allocator.admit(
-                seq,
-                held,
-                cached_tokens=cached,
-                reserve_tokens=max(held, seq.num_tokens) if self._reserve_full else held,
-                busy=bool(self.running),
-            ):
+            fit_tokens = cached.tokens + new_tokens
+            if self._fits_whole:
+                fit_tokens = max(fit_tokens, seq.num_tokens)
+            if not self._admit_first(plan, cached, new_tokens, fit_tokens):
                 break
-            self._start(seq, plan, cached, new_tokens)
             budget -= new_tokens
         for seq in skipped:
             self.waiting.put_back(seq)  # one by one to the front: they return in reverse order

@@ -9,7 +9,8 @@ the last admitted gives way.
 
 from pydantic import Field
 
-from kvsim.engine.schedulers.scheduler import SchedulerOptions
+from kvsim.engine.policies.policies import Policies
+from kvsim.engine.schedulers.options import SchedulerOptions
 from kvsim.engine.schedulers.whole_prompts import WholePromptScheduler
 from kvsim.memory.allocator import Allocator
 
@@ -22,10 +23,13 @@ class Orca(SchedulerOptions):
     max_num_seqs: int = Field(256, ge=1)
     max_num_batched_tokens: int = Field(2560, ge=1)
 
-    def build(self, allocator: Allocator, max_model_len: int) -> WholePromptScheduler:
+    def make(
+        self, allocator: Allocator, max_model_len: int, policies: Policies
+    ) -> WholePromptScheduler:
         return WholePromptScheduler(
             allocator,
             max_model_len,
+            policies,
             max_num_seqs=self.max_num_seqs,
             max_num_batched_tokens=self.max_num_batched_tokens,
         )

@@ -7,78 +7,24 @@ finish(plan)        its outputs have returned: sequences that are done give thei
 """
 
 from abc import ABC, abstractmethod
-from typing import Literal, Self
-
-from pydantic import Field, model_validator
+from typing import NamedTuple
 
 from kvsim.engine.batch import DecodeBatch
 from kvsim.engine.plan import HostCopy, Plan, ScheduledChunk
-from kvsim.engine.policies.swap import SwapSpace
-from kvsim.engine.policies.waiting import FcfsQueue, WaitingQueue
+from kvsim.engine.policies.policies import Policies
 from kvsim.memory.allocator import Allocator, Refusal
 from kvsim.memory.ledger import Course, Usage
-from kvsim.plumbing.errors import InputError
-from kvsim.plumbing.options import Options
-from kvsim.plumbing.units import GIB
 from kvsim.request import Request
 from kvsim.sequence import Sequence
 
-UNBOUNDED = 1 << 62
-DEFAULT_SWAP_GIB = 4.0  # vLLM v0's
 
-
-class SchedulerOptions(Options):
-    """Options of one scheduler kind; its fields are the keys beside `kind` in `[scheduler]`.
-
-    preemption_mode: a preempted sequence computes again what it had ("recompute"), or that goes to
-        host memory and comes back ("swap"). swap_space_gib: of host memory; 4 unless given.
-        swap_latency_us: before each copy; 0 unless given. Both belong to "swap".
+class Cached(NamedTuple):
+    """Leading tokens of a waiting sequence that need no computing: found in a prefix cache, or
+    swapped out before.
     """
 
-    preemption_mode: Literal["recompute", "swap"] = "recompute"
-    swap_space_gib: float | None = Field(None, gt=0)
-    swap_latency_us: float | None = Field(None, ge=0)
-
-    @model_validator(mode="after")
-    def _swap_options_belong_to_swap(self) -> Self:
-        for key in ("swap_space_gib", "swap_latency_us"):
-            if self.preemption_mode != "swap" and getattr(self, key) is not None:
-                raise ValueError(f'{key} changes nothing unless preemption_mode = "swap"')
-        return self
-
-    @property
-    def depth(self) -> int:
-        """Steps in flight: 2 under asynchronous scheduling."""
-        return 1
-
-    @property
-    def rules(self) -> str:
-        """Whose version of the block pool's rules goes with this scheduler."""
-        return "vllm-0.33"
-
-    @property
-    def max_in_flight_tokens(self) -> int | None:
-        """Most tokens scheduled whose step has not returned; None: prompts are computed whole."""
-        return None
-
-    def build(self, allocator: Allocator, max_model_len: int) -> "Scheduler":
-        """A scheduler over this allocator, nothing running."""
-        raise NotImplementedError(type(self).__name__)  # every registered kind overrides this
-
-    def start(self, allocator: Allocator, max_model_len: int) -> "Scheduler":
-        """The same, with its swap space; InputError if what `allocator` keeps cannot be swapped."""
-        scheduler = self.build(allocator, max_model_len)
-        if self.preemption_mode == "swap":
-            if not allocator.swappable:
-                raise InputError(
-                    "layers with a window or a state are not swapped",
-                    where="scheduler.preemption_mode",
-                    value=self.preemption_mode,
-                    remedy="recompute, or set disable_hybrid_kv_cache_manager = true",
-                )
-            gib = DEFAULT_SWAP_GIB if self.swap_space_gib is None else self.swap_space_gib
-            scheduler.swap_space = SwapSpace(int(gib * GIB))
-        return scheduler
+    tokens: int
+    swapped: bool
 
 
 class Scheduler(ABC):
@@ -89,16 +35,15 @@ class Scheduler(ABC):
     last output to return.
     """
 
-    def __init__(self, allocator: Allocator, max_model_len: int) -> None:
+    def __init__(self, allocator: Allocator, max_model_len: int, policies: Policies) -> None:
         self.allocator = allocator
         self.max_model_len = max_model_len
-        self.waiting: WaitingQueue = FcfsQueue()
+        self.waiting, self.victim, self.preemption = policies
         self.running: dict[Sequence, None] = {}
         self.prefilling: dict[Sequence, None] = {}
         self.batch = DecodeBatch()
         self.num_preemptions = 0
         self.recomputed_tokens = 0
-        self.swap_space: SwapSpace | None = None
         self._orders = 0
         self._stepped = False  # the decoders of this step have taken their slots
 
@@ -119,22 +64,38 @@ class Scheduler(ABC):
     @property
     def swapped_bytes(self) -> int:
         """Moved to host memory and back so far."""
-        return self.swap_space.swapped_bytes if self.swap_space else 0
+        return self.preemption.swapped_bytes
 
     # --- building blocks of a plan --------------------------------------------------------------
 
-    def _kept_tokens(self, seq: Sequence) -> int:
-        """Leading tokens of a waiting sequence that need no computing: cached or swapped out."""
-        cached = self.allocator.cached_tokens(seq)
-        return max(cached, self.swap_space.tokens(seq)) if self.swap_space else cached
-
-    def _start(self, seq: Sequence, plan: Plan, cached_tokens: int, new_tokens: int) -> None:
-        """An admitted sequence (the head of `waiting`, its memory taken) runs its first chunk."""
+    def _admit_first(self, plan: Plan, cached: Cached, new_tokens: int, fit_tokens: int) -> bool:
+        """Start the head of the queue with its first chunk; False: no room for it."""
+        seq = self.waiting.head
+        assert seq is not None
+        admission = self.allocator.admit(
+            seq,
+            cached.tokens + new_tokens,
+            cached_tokens=cached.tokens,
+            fit_tokens=fit_tokens,
+            busy=bool(self.running),
+            swapped_in=cached.swapped,
+        )
+        if admission is None:
+            return False
         self.waiting.pop()
-        num_bytes = self.allocator.take_loaded_bytes()
-        num_bytes += self.swap_space.take(seq) if self.swap_space else 0
+        num_bytes = admission.loaded_bytes + self.preemption.take(seq)
         if num_bytes:
             plan.copies.append(HostCopy(num_bytes, self.usage()))
+        self._start(seq, plan, cached.tokens, new_tokens)
+        return True
+
+    def _cached(self, seq: Sequence) -> Cached:
+        """What of a waiting sequence needs no computing."""
+        cached, kept = self.allocator.cached_tokens(seq), self.preemption.kept_tokens(seq)
+        return Cached(kept, True) if kept > cached else Cached(cached, False)
+
+    def _start(self, seq: Sequence, plan: Plan, cached_tokens: int, new_tokens: int) -> None:
+        """A sequence whose memory is taken runs its first chunk."""
         seq.order = self._orders = self._orders + 1
         self.running[seq] = None
         resumed = seq.num_preemptions > 0
@@ -156,15 +117,19 @@ class Scheduler(ABC):
         seq.num_outputs += samples
         plan.chunks.append(ScheduledChunk(seq, new_tokens, prior, samples, is_decode))
 
-    def _extend(self, seq: Sequence, plan: Plan, num_tokens: int) -> bool:
+    def _extend(self, seq: Sequence, plan: Plan, num_tokens: int, turns_before: int = 0) -> bool:
         """Memory for `num_tokens` slots of a running sequence, its copy booked in the plan."""
-        if not self.allocator.extend(seq, num_tokens):
+        growth = self.allocator.extend(seq, num_tokens, turns_before=turns_before)
+        if growth is None:
             return False
-        copy_ps = self.allocator.copy_pending_ps()
-        if copy_ps:
-            plan.stalls.append((copy_ps, self.usage()))
-            self.allocator.settle()
+        if growth.copy_ps:
+            plan.stalls.append((growth.copy_ps, self.usage()))
+            growth.end()
         return True
+
+    def _computed_tokens(self, seq: Sequence) -> int:
+        """Slots of a running sequence, those of the step being scheduled included."""
+        return self.batch.slots(seq) if seq.decoding else seq.num_computed
 
     def _preempt(self, victim: Sequence, plan: Plan) -> None:
         """Take everything from a running sequence; it waits at the front and recomputes later.
@@ -186,39 +151,34 @@ class Scheduler(ABC):
                 victim.num_computed -= chunk.new_tokens
                 del plan.chunks[index]
                 break
-        if self.swap_space:
-            self._swap_out(victim, plan, self.swap_space)
+        num_bytes = self.allocator.sequence_bytes(victim.num_computed)
+        if self.preemption.put(victim, victim.num_computed, num_bytes):
+            plan.copies.append(HostCopy(num_bytes, self.usage()))
         self.allocator.release(victim)
         victim.num_preemptions += 1
         self.num_preemptions += 1
         plan.preempted.append(victim)
         self.waiting.put_back(victim)
 
-    def _swap_out(self, victim: Sequence, plan: Plan, space: SwapSpace) -> None:
-        """What `victim` computed goes to host memory, if there is room."""
-        num_bytes = self.allocator.sequence_bytes(victim.num_computed)
-        if space.put(victim, victim.num_computed, num_bytes):
-            plan.copies.append(HostCopy(num_bytes, self.usage()))
-
-    def _step_decoders(self, plan: Plan, held: list[Sequence]) -> None:
-        """All members of the batch but `held` take one slot in this plan."""
-        for seq in held:
+    def _step_decoders(self, plan: Plan, passed_over: list[Sequence]) -> None:
+        """All members of the batch but those `passed_over` take one slot in this plan."""
+        for seq in passed_over:
             self.batch.leave(seq)
             self.allocator.leave(seq)
         if self.batch.num:
             self.allocator.advance(1)
             self.batch.advance(1)
         self._stepped = True
-        plan.held = held
+        plan.passed_over = passed_over
 
-    def _settle(self, plan: Plan) -> Plan:
+    def _close(self, plan: Plan) -> Plan:
         """Close the plan: count its decoders, and let whoever can decode join for the next step."""
         if self._stepped:
             self._stepped = False
             plan.num_decode = self.batch.num
             plan.context_tokens = self.batch.context_tokens
             plan.longest_context_tokens = self.batch.longest_context_tokens()
-        for seq in plan.held:
+        for seq in plan.passed_over:
             if seq in self.running and not seq.decoding:
                 self._join(seq, seq.num_computed)
         for chunk in plan.chunks:
@@ -251,15 +211,13 @@ class Scheduler(ABC):
         A step repeats while only the batch decodes, nobody is done, memory lasts, and the head of
         the queue, which could not start now, still cannot.
         """
-        if plan.chunks or plan.held or plan.preempted or plan.finishing or plan.stalls:
+        if plan.chunks or plan.passed_over or plan.preempted or plan.finishing or plan.stalls:
             return 0
         limit = min(limit, self.batch.steps_to_leave())
         limit = self.allocator.steps_that_fit(limit)
         head = self.waiting.head
         if head is not None and limit:
-            if self.allocator.may_gain(head):
-                return 0
-            limit = self.allocator.spare_steps(head, limit, busy=bool(self.running))
+            limit = self.allocator.steps_alike(head, limit, busy=bool(self.running))
         return limit
 
     def repeat(self, plan: Plan, steps: int) -> Course:
@@ -275,8 +233,7 @@ class Scheduler(ABC):
         plan.finishing.sort(key=lambda seq: seq.order)
         for seq in plan.finishing:
             seq.finished = True
-            if self.swap_space:
-                self.swap_space.drop(seq)
+            self.preemption.drop(seq)
             if seq in self.running:
                 del self.running[seq]
                 self.allocator.release(seq)

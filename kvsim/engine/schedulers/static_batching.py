@@ -8,8 +8,9 @@ members that are done give their memory up early; after them the last live membe
 
 from pydantic import Field
 
-from kvsim.engine.plan import Plan
-from kvsim.engine.schedulers.scheduler import UNBOUNDED, SchedulerOptions
+from kvsim.engine.plan import UNBOUNDED, Plan
+from kvsim.engine.policies.policies import Policies
+from kvsim.engine.schedulers.options import SchedulerOptions
 from kvsim.engine.schedulers.whole_prompts import WholePromptScheduler
 from kvsim.memory.allocator import Allocator
 from kvsim.sequence import Sequence
@@ -20,10 +21,13 @@ class StaticBatching(SchedulerOptions):
 
     max_num_seqs: int = Field(256, ge=1)
 
-    def build(self, allocator: Allocator, max_model_len: int) -> "StaticScheduler":
+    def make(
+        self, allocator: Allocator, max_model_len: int, policies: Policies
+    ) -> "StaticScheduler":
         return StaticScheduler(
             allocator,
             max_model_len,
+            policies,
             max_num_seqs=self.max_num_seqs,
             max_num_batched_tokens=UNBOUNDED,
         )
@@ -36,6 +40,7 @@ class StaticScheduler(WholePromptScheduler):
         self,
         allocator: Allocator,
         max_model_len: int,
+        policies: Policies,
         *,
         max_num_seqs: int,
         max_num_batched_tokens: int,
@@ -43,6 +48,7 @@ class StaticScheduler(WholePromptScheduler):
         super().__init__(
             allocator,
             max_model_len,
+            policies,
             max_num_seqs=max_num_seqs,
             max_num_batched_tokens=max_num_batched_tokens,
         )
@@ -55,7 +61,7 @@ class StaticScheduler(WholePromptScheduler):
             self._decode(plan)
         else:
             self._admit(plan, self._max_num_batched_tokens)
-        return self._settle(plan)
+        return self._close(plan)
 
     def _give_up_finished(self) -> bool:
         if not self._holding:

@@ -6,7 +6,9 @@ guaranteed-no-evict  a request starts only if it, and all that run, can reach th
 max-utilization      a request starts if its prompt and one more token fit; when a decoder finds no
                      room, the last that started is paused, and computes again later
 
-A request that declares no max_tokens counts with the model's maximum length.
+A request that declares no max_tokens counts with the model's maximum length. Free memory is
+counted in slots, as for blocks: a contiguous buffer that has to move may still find no place, and
+pause one.
 """
 
 from dataclasses import replace
@@ -15,7 +17,8 @@ from typing import Literal
 from pydantic import Field
 
 from kvsim.engine.plan import Plan
-from kvsim.engine.schedulers.scheduler import SchedulerOptions
+from kvsim.engine.policies.policies import Policies
+from kvsim.engine.schedulers.options import SchedulerOptions
 from kvsim.engine.schedulers.whole_prompts import WholePromptScheduler
 from kvsim.memory.allocator import Allocator, Refusal
 from kvsim.request import Request
@@ -34,21 +37,40 @@ class TrtLlm(SchedulerOptions):
     max_num_seqs: int = Field(2048, ge=1)
     max_num_batched_tokens: int = Field(8192, ge=1)
 
-    def build(self, allocator: Allocator, max_model_len: int) -> "TrtLlmScheduler":
-        return TrtLlmScheduler(self, allocator, max_model_len)
+    def make(
+        self, allocator: Allocator, max_model_len: int, policies: Policies
+    ) -> "TrtLlmScheduler":
+        return TrtLlmScheduler(
+            allocator,
+            max_model_len,
+            policies,
+            no_evict=self.capacity_scheduler_policy == "guaranteed-no-evict",
+            max_num_seqs=self.max_num_seqs,
+            max_num_batched_tokens=self.max_num_batched_tokens,
+        )
 
 
 class TrtLlmScheduler(WholePromptScheduler):
     """All decoders run in every step, and with them the prompts that the policy lets start."""
 
-    def __init__(self, options: TrtLlm, allocator: Allocator, max_model_len: int) -> None:
+    def __init__(
+        self,
+        allocator: Allocator,
+        max_model_len: int,
+        policies: Policies,
+        *,
+        no_evict: bool,
+        max_num_seqs: int,
+        max_num_batched_tokens: int,
+    ) -> None:
         super().__init__(
             allocator,
             max_model_len,
-            max_num_seqs=options.max_num_seqs,
-            max_num_batched_tokens=options.max_num_batched_tokens,
+            policies,
+            max_num_seqs=max_num_seqs,
+            max_num_batched_tokens=max_num_batched_tokens,
         )
-        self._no_evict = options.capacity_scheduler_policy == "guaranteed-no-evict"
+        self._no_evict = no_evict
 
     def refusal(self, request: Request) -> Refusal | None:
         """Also what declared more than the pool could ever hold, or less than it will put out."""
@@ -81,7 +103,7 @@ class TrtLlmScheduler(WholePromptScheduler):
             return longest
         return min(request.prompt_tokens + request.max_tokens - 1, longest)
 
-    def _reserve_tokens(self, seq: Sequence) -> int:
+    def _fit_tokens(self, seq: Sequence) -> int:
         if not self._no_evict:
             return min(seq.num_tokens + 1, seq.final_tokens)
         missing = self.allocator.missing_tokens

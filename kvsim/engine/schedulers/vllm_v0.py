@@ -3,15 +3,17 @@ step either computes new prompts or decodes, prompts first; the last to come is 
 recomputes.
 
 Its rules about blocks (a watermark for every admission, one free block for every decoder, no null
-block) are the paged allocator's part: `kvsim.memory.paged.v0`.
+block) are the paged allocator's part: `kvsim.memory.block_rules`.
 """
 
 from pydantic import Field
 
 from kvsim.engine.plan import Plan
-from kvsim.engine.schedulers.scheduler import SchedulerOptions
+from kvsim.engine.policies.policies import Policies
+from kvsim.engine.schedulers.options import SchedulerOptions
 from kvsim.engine.schedulers.whole_prompts import WholePromptScheduler
 from kvsim.memory.allocator import Allocator
+from kvsim.memory.block_rules import VLLM_V0, BlockRules
 
 
 class VllmV0(SchedulerOptions):
@@ -23,13 +25,16 @@ class VllmV0(SchedulerOptions):
     max_num_batched_tokens: int = Field(2560, ge=1)
 
     @property
-    def rules(self) -> str:
-        return "vllm-v0"
+    def block_rules(self) -> BlockRules:
+        return VLLM_V0
 
-    def build(self, allocator: Allocator, max_model_len: int) -> "VllmV0Scheduler":
+    def make(
+        self, allocator: Allocator, max_model_len: int, policies: Policies
+    ) -> "VllmV0Scheduler":
         return VllmV0Scheduler(
             allocator,
             max_model_len,
+            policies,
             max_num_seqs=self.max_num_seqs,
             max_num_batched_tokens=self.max_num_batched_tokens,
         )
@@ -44,11 +49,11 @@ class VllmV0Scheduler(WholePromptScheduler):
             self._decode(plan)
             if not plan.preempted:
                 self._admit(plan, self._max_num_batched_tokens, only_swapped=True)
-            return self._settle(plan)
+            return self._close(plan)
         decoders = [seq for seq in self.running if seq.decoding] if self.waiting else []
         self._admit(plan, self._max_num_batched_tokens)
         if plan.chunks:
-            plan.held = decoders
+            plan.passed_over = decoders
         else:
             self._decode(plan)
-        return self._settle(plan)
+        return self._close(plan)

@@ -1,6 +1,9 @@
 """What schedulers share that compute every prompt whole, in one step."""
 
+from collections.abc import Iterator
+
 from kvsim.engine.plan import Plan
+from kvsim.engine.policies.policies import Policies
 from kvsim.engine.schedulers.scheduler import Scheduler
 from kvsim.memory.allocator import Allocator, Refusal
 from kvsim.request import Request
@@ -18,11 +21,12 @@ class WholePromptScheduler(Scheduler):
         self,
         allocator: Allocator,
         max_model_len: int,
+        policies: Policies,
         *,
         max_num_seqs: int,
         max_num_batched_tokens: int,
     ) -> None:
-        super().__init__(allocator, max_model_len)
+        super().__init__(allocator, max_model_len, policies)
         self._max_num_seqs = max_num_seqs
         self._max_num_batched_tokens = max_num_batched_tokens
 
@@ -43,17 +47,17 @@ class WholePromptScheduler(Scheduler):
         self._decode(plan)
         if not plan.preempted:
             self._admit(plan, self._max_num_batched_tokens - self.batch.num)
-        return self._settle(plan)
+        return self._close(plan)
 
     # --- building blocks of a plan --------------------------------------------------------------
 
-    def _reserve_tokens(self, seq: Sequence) -> int:
-        """How many slots must fit for `seq` to start."""
+    def _fit_tokens(self, seq: Sequence) -> int:
+        """How many slots must be free for `seq` to start."""
         return seq.num_tokens
 
     def _head_is_swapped(self) -> bool:
         head = self.waiting.head
-        return head is not None and self.swap_space is not None and self.swap_space.holds(head)
+        return head is not None and self.preemption.kept_tokens(head) > 0
 
     def _admit(self, plan: Plan, budget: int, *, only_swapped: bool = False) -> None:
         """Start the head of the queue with its whole prompt, and the next, while they fit."""
@@ -61,36 +65,29 @@ class WholePromptScheduler(Scheduler):
             seq = self.waiting.head
             if seq is None or (only_swapped and not self._head_is_swapped()):
                 break
-            cached = self._kept_tokens(seq)
-            new_tokens = seq.num_tokens - cached
+            cached = self._cached(seq)
+            new_tokens = seq.num_tokens - cached.tokens
             alone = bool(seq.num_preemptions) and not plan.chunks
             if new_tokens > budget and not alone:
                 break
-            if not self.allocator.admit(
-                seq,
-                seq.num_tokens,
-                cached_tokens=cached,
-                reserve_tokens=self._reserve_tokens(seq),
-                busy=bool(self.running),
-            ):
+            if not self._admit_first(plan, cached, new_tokens, self._fit_tokens(seq)):
                 break
-            self._start(seq, plan, cached, new_tokens)
             budget -= new_tokens
 
     def _decode(self, plan: Plan) -> None:
         """Every decoder takes a token; who finds no room for it takes that of the last one."""
         if self.batch.num and not self.allocator.steps_that_fit(1):
-            for seq in self.allocator.due():
+            for seq in self.allocator.must_extend():
                 if seq in self.running:
                     self._make_room(seq, plan)
         self._step_decoders(plan, [])
 
     def _make_room(self, seq: Sequence, plan: Plan) -> None:
-        """Memory for the next token of `seq`, preempting the last for it, itself at worst."""
+        """Memory for the next token of `seq`, preempting others for it, itself at worst."""
         while not self._extend(seq, plan, self.batch.slots(seq) + 1):
             if self._give_up_finished():
                 continue
-            victim = next(last for last in reversed(self.running) if last.decoding)
+            victim = self.victim.choose(_Decoding(self.running), self._computed_tokens)
             self._preempt(victim, plan)
             if victim is seq:
                 break
@@ -98,3 +95,16 @@ class WholePromptScheduler(Scheduler):
     def _give_up_finished(self) -> bool:
         """Take back memory that somebody holds without need of it; False if nobody does."""
         return False
+
+
+class _Decoding:
+    """Those of the running sequences that decode, in order."""
+
+    def __init__(self, running: dict[Sequence, None]) -> None:
+        self._running = running
+
+    def __iter__(self) -> Iterator[Sequence]:
+        return (seq for seq in self._running if seq.decoding)
+
+    def __reversed__(self) -> Iterator[Sequence]:
+        return (seq for seq in reversed(self._running) if seq.decoding)

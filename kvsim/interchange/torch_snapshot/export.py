@@ -2,11 +2,12 @@
 
 from pathlib import Path
 
-from kvsim.engine.engine import Engine
+from kvsim.engine.observer import Observer
 from kvsim.engine.plan import Plan
+from kvsim.engine.schedulers.scheduler import Scheduler
 from kvsim.interchange.torch_snapshot.recorder import SnapshotRecorder
-from kvsim.memory.allocator import AllocatorOptions
 from kvsim.memory.arena.placement import Arena
+from kvsim.memory.options import AllocatorOptions
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.units import PS_PER_S, PS_PER_US
 from kvsim.results.result import Run
@@ -51,10 +52,8 @@ def _fullest(run: Run) -> int:
     return int(series["start_ps"].iloc[int(held.to_numpy().argmax())])
 
 
-class _Camera:
+class _Camera(Observer):
     """Watches a run and takes one picture of its arena, before the first step after a moment."""
-
-    engine: Engine
 
     def __init__(self, at_ps: int, path: Path, label: str) -> None:
         self._at_ps = at_ps
@@ -65,13 +64,13 @@ class _Camera:
 
     def take(self) -> None:
         """Take the picture now, unless it was taken."""
-        if not self._taken:
+        if not self._taken and self._recorder is not None:
             self._taken = True
-            self._listening().write(self._path)
+            self._recorder.write(self._path)
 
-    def _listening(self) -> SnapshotRecorder:
+    def _listening(self, scheduler: Scheduler) -> SnapshotRecorder:
         if self._recorder is None:
-            arena = getattr(self.engine.scheduler.allocator, "arena", None)
+            arena = getattr(scheduler.allocator, "arena", None)
             if not isinstance(arena, Arena):
                 raise InputError(
                     "to torch its pool is one allocation: there is nothing to show",
@@ -81,15 +80,12 @@ class _Camera:
             self._recorder = SnapshotRecorder(arena)
         return self._recorder
 
-    def planning(self, now_ps: int) -> None:
-        self._listening().time_us = now_ps // PS_PER_US
+    def planning(self, scheduler: Scheduler, now_ps: int) -> None:
+        self._listening(scheduler).time_us = now_ps // PS_PER_US
 
-    def planned(self, plan: Plan, now_ps: int) -> None:
+    def planned(self, scheduler: Scheduler, plan: Plan, now_ps: int) -> None:
         if now_ps >= self._at_ps:
             self.take()
 
-    def finished(self, plan: Plan, now_ps: int) -> None:
-        self._listening().time_us = now_ps // PS_PER_US
-
-    def idle(self, now_ps: int, *, stalled: bool) -> bool:
-        return False
+    def finished(self, scheduler: Scheduler, plan: Plan, now_ps: int) -> None:
+        self._listening(scheduler).time_us = now_ps // PS_PER_US

@@ -5,8 +5,8 @@ that is no larger than what is free. It is what external fragmentation is measur
 from collections.abc import Iterator
 from typing import Self
 
-from kvsim.memory.allocator import MemorySpec, StoreKind
 from kvsim.memory.arena.placement import Arena, Placement, PlacementOptions, unknown_region
+from kvsim.memory.options import MemorySpec, StoreKind
 
 
 class Compacting(PlacementOptions):

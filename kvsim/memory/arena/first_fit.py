@@ -2,8 +2,8 @@
 
 from bisect import bisect_left
 
-from kvsim.memory.allocator import MemorySpec
 from kvsim.memory.arena.holes import HoleArena, HoleOptions
+from kvsim.memory.options import MemorySpec
 
 
 class FirstFit(HoleOptions):

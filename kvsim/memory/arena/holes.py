@@ -12,9 +12,9 @@ from typing import Self
 
 from pydantic import Field
 
-from kvsim.memory.allocator import MemorySpec
 from kvsim.memory.arena.placement import Arena, Placement, PlacementOptions, unknown_region
 from kvsim.memory.contiguous.shape import BufferShape
+from kvsim.memory.options import MemorySpec
 from kvsim.plumbing.errors import InputError, InvariantError
 from kvsim.plumbing.units import ceil_div
 

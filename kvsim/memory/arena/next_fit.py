@@ -3,9 +3,9 @@
 from bisect import bisect_left, bisect_right
 from itertools import chain
 
-from kvsim.memory.allocator import MemorySpec
 from kvsim.memory.arena.holes import HoleArena, HoleOptions
 from kvsim.memory.arena.placement import Placement
+from kvsim.memory.options import MemorySpec
 
 
 class NextFit(HoleOptions):

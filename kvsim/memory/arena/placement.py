@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple, Protocol, Self
 
-from kvsim.memory.allocator import MemorySpec, StoreKind
+from kvsim.memory.options import MemorySpec, StoreKind
 from kvsim.plumbing.errors import InvariantError
 from kvsim.plumbing.options import Options
 

@@ -14,7 +14,6 @@ behind the last segment.
 from collections.abc import Iterator
 from typing import Self
 
-from kvsim.memory.allocator import MemorySpec, StoreKind
 from kvsim.memory.arena.placement import Arena, Placement, PlacementOptions, unknown_region
 from kvsim.memory.arena.torch_blocks import (
     MIN_BLOCK,
@@ -29,6 +28,7 @@ from kvsim.memory.arena.torch_blocks import (
     segment_size,
 )
 from kvsim.memory.arena.torch_heap import Heap
+from kvsim.memory.options import MemorySpec, StoreKind
 from kvsim.plumbing.errors import InputError
 
 

@@ -13,10 +13,11 @@ from collections.abc import Iterable
 from heapq import heapify, heappop, heappush
 from operator import attrgetter
 
-from kvsim.memory.allocator import Allocator, MemorySpec, Place, Refusal
+from kvsim.memory.allocator import ADMITTED, GROWN, Admission, Allocator, Growth, Place, Refusal
 from kvsim.memory.arena.placement import Arena
 from kvsim.memory.contiguous.shape import BufferShape
 from kvsim.memory.ledger import Course, Usage, check_sum, split_free
+from kvsim.memory.options import MemorySpec
 from kvsim.plumbing.errors import InvariantError
 from kvsim.request import Request
 from kvsim.sequence import Sequence
@@ -55,7 +56,6 @@ class Contiguous(Allocator):
         whole = BufferShape.of(memory.layout)
         self.capacity_bytes = memory.capacity_bytes
         self.token_bytes = whole.token_bytes
-        self.token_bytes = whole.token_bytes
         self.arena = arena
         self._max_model_len = memory.max_model_len
         self._whole = whole
@@ -80,8 +80,8 @@ class Contiguous(Allocator):
         """How many slots to ask for, so that `seq` can hold `tokens`."""
 
     @abstractmethod
-    def _grow(self, seq: Sequence, buffer: Buffer, tokens: int) -> bool:
-        """Give a buffer that is too small for `tokens` more slots; False changes nothing."""
+    def _grow(self, seq: Sequence, buffer: Buffer, tokens: int) -> Growth | None:
+        """Give a buffer that is too small for `tokens` more slots; None changes nothing."""
 
     # --- admission -----------------------------------------------------------------------------
 
@@ -122,33 +122,43 @@ class Contiguous(Allocator):
         return low
 
     def admit(
-        self, seq: Sequence, num_tokens: int, *, cached_tokens: int, reserve_tokens: int, busy: bool
-    ) -> bool:
+        self,
+        seq: Sequence,
+        num_tokens: int,
+        *,
+        cached_tokens: int,
+        fit_tokens: int,
+        busy: bool,
+        swapped_in: bool = False,
+    ) -> Admission | None:
         # All tokens known so far must fit: a prompt computed in chunks does not grow its buffer.
-        slots = self._slots_for(seq, max(reserve_tokens, seq.num_tokens))
+        slots = self._slots_for(seq, seq.num_tokens)
+        if fit_tokens > slots and self.arena.free_bytes < self._whole.bytes(fit_tokens):
+            return None
         if len(self._shapes) > 1 and not self._has_place(slots):
-            return False
+            return None
         regions: list[int] = []
         granted = 0
         for shape in self._shapes:
             placed = self.arena.allocate(shape.bytes(slots), seq.id)
             if placed is None:
-                return False
+                return None
             regions.append(placed.address)
             granted += placed.granted
         buffer = seq.memory = Buffer(regions, slots, granted)
         self._live[seq] = None
         self._book(seq, buffer, 1)
         self._fill(buffer, num_tokens)
-        return True
+        return ADMITTED
 
-    def extend(self, seq: Sequence, num_tokens: int) -> bool:
+    def extend(self, seq: Sequence, num_tokens: int, *, turns_before: int = 0) -> Growth | None:
         buffer: Buffer = seq.memory
-        if num_tokens > buffer.asked and not self._grow(seq, buffer, num_tokens):
-            return False
-        if buffer.ticket < 0:
+        growth: Growth | None = GROWN
+        if num_tokens > buffer.asked:
+            growth = self._grow(seq, buffer, num_tokens)
+        if growth is not None and buffer.ticket < 0:
             self._fill(buffer, num_tokens)
-        return True
+        return growth
 
     def _fill(self, buffer: Buffer, num_tokens: int) -> None:
         self._resting += num_tokens - buffer.tokens
@@ -188,7 +198,7 @@ class Contiguous(Allocator):
             self._full = [entry for entry in self._full if _holds(entry)]
             heapify(self._full)
 
-    def due(self) -> list[Sequence]:
+    def must_extend(self) -> list[Sequence]:
         entries = []
         while self._full and self._full[0][0] <= self._clock:
             entry = heappop(self._full)
@@ -221,13 +231,17 @@ class Contiguous(Allocator):
 
     # --- the ledger ----------------------------------------------------------------------------
 
-    def held_tokens(self, seq: Sequence) -> int:
+    def granted_tokens(self, seq: Sequence) -> int:
         buffer: Buffer | None = seq.memory
         return buffer.asked if buffer else 0
 
     def place(self, seq: Sequence) -> Place:
         buffer: Buffer = seq.memory
         return Place(address=buffer.regions[0], slots=buffer.asked)
+
+    def missing_tokens(self, seq: Sequence, tokens: int) -> int:
+        """By the buffer that would hold them; that it needs both to grow is not counted."""
+        return max(0, self._slots_for(seq, tokens) - self.granted_tokens(seq))
 
     def sequence_bytes(self, tokens: int) -> int:
         return self._whole.bytes(tokens)

@@ -11,10 +11,11 @@ the whole prompt.
 from pydantic import Field
 
 from kvsim.layout import KVGroup, KVLayout
-from kvsim.memory.allocator import AllocatorOptions, MemorySpec, Refusal
+from kvsim.memory.allocator import Refusal
 from kvsim.memory.arena.choice import PlacementChoice
 from kvsim.memory.contiguous.growing import Growing
 from kvsim.memory.contiguous.shape import BufferShape
+from kvsim.memory.options import AllocatorOptions, MemorySpec
 from kvsim.plumbing.units import PS_PER_US
 from kvsim.request import Request
 from kvsim.sequence import Sequence

@@ -13,10 +13,11 @@ from collections.abc import Iterator
 
 from pydantic import Field
 
-from kvsim.memory.allocator import AllocatorOptions, MemorySpec, Refusal, Removal, StoreKind
+from kvsim.memory.allocator import Refusal
 from kvsim.memory.arena.choice import PlacementChoice
 from kvsim.memory.arena.compacting import Compacting
 from kvsim.memory.contiguous.growing import Growing
+from kvsim.memory.options import AllocatorOptions, MemorySpec, Removal, StoreKind
 from kvsim.plumbing.units import PS_PER_US
 from kvsim.request import Request
 from kvsim.sequence import Sequence

@@ -1,14 +1,15 @@
 """Buffers that grow: allocate a larger one, copy, free the old one.
 
-The old buffer lives until its content has been copied (`settle`), so a growth needs room for the
-new one beside it. Where a sequence has a buffer for each layer they move one after the other, and
-one old buffer at a time is alive.
+The old buffer lives until its content has been copied, so a growth needs room for the new one
+beside it. Where a sequence has a buffer for each layer they move one after the other, and one old
+buffer at a time is alive.
 """
 
-from kvsim.memory.allocator import MemorySpec
+from kvsim.memory.allocator import Growth
 from kvsim.memory.arena.placement import Arena
 from kvsim.memory.contiguous.buffers import Buffer, Contiguous
 from kvsim.memory.contiguous.shape import BufferShape
+from kvsim.memory.options import MemorySpec
 from kvsim.plumbing.errors import InvariantError
 from kvsim.plumbing.units import PS_PER_S, ceil_div
 from kvsim.sequence import Sequence
@@ -35,18 +36,19 @@ class Growing(Contiguous):
         self._allocation_ps = allocation_ps
         self._copy_bytes_per_s = memory.copy_bytes_per_s
         self._old: tuple[int, int] | None = None  # address and bytes of the old buffer
-        self._pending_ps = 0
+        self._copied_bytes = 0
 
-    def extend(self, seq: Sequence, num_tokens: int) -> bool:
+    @property
+    def copied_bytes(self) -> int:
+        return self._copied_bytes
+
+    def extend(self, seq: Sequence, num_tokens: int, *, turns_before: int = 0) -> Growth | None:
         if self._old is not None:
-            raise InvariantError("a buffer grows before the copy of the last one has settled")
-        self._pending_ps = 0
+            raise InvariantError("a buffer grows before the copy of the last one has ended")
         return super().extend(seq, num_tokens)
 
-    def copy_pending_ps(self) -> int:
-        return self._pending_ps
-
-    def settle(self) -> None:
+    def _free_old(self) -> None:
+        """What lay in the old buffer has been copied."""
         if self._old is not None:
             self.arena.free(self._old[0])
             self._old = None
@@ -54,28 +56,27 @@ class Growing(Contiguous):
     def _transient_bytes(self) -> int:
         return 0 if self._old is None else self._old[1]
 
-    def _grow(self, seq: Sequence, buffer: Buffer, tokens: int) -> bool:
+    def _grow(self, seq: Sequence, buffer: Buffer, tokens: int) -> Growth | None:
         slots = self._slots_for(seq, tokens)
         valid = buffer.base + self._clock if buffer.ticket >= 0 else buffer.tokens
         self._book(seq, buffer, -1)
-        grown = self._extend_all(buffer, slots) or self._move_all(buffer, slots, valid, seq.id)
+        growth = self._extend_all(buffer, slots) or self._move_all(buffer, slots, valid, seq.id)
         self._book(seq, buffer, 1)
-        if grown and buffer.ticket >= 0:
+        if growth is not None and buffer.ticket >= 0:
             self._watch(seq, buffer)
-        return grown
+        return growth
 
-    def _extend_all(self, buffer: Buffer, slots: int) -> bool:
+    def _extend_all(self, buffer: Buffer, slots: int) -> Growth | None:
         """Extend the buffer where it stands, if that is asked for and possible."""
         if not self._in_place:
-            return False
+            return None
         (address,), (shape,) = buffer.regions, self._shapes
         if not self.arena.extend_in_place(address, shape.bytes(slots)):
-            return False
+            return None
         buffer.asked, buffer.granted = slots, self.arena.granted(address)
-        self._pending_ps = self._allocation_ps
-        return True
+        return Growth(self._allocation_ps)
 
-    def _move_all(self, buffer: Buffer, slots: int, valid: int, owner: str) -> bool:
+    def _move_all(self, buffer: Buffer, slots: int, valid: int, owner: str) -> Growth | None:
         """Move every region into a larger one; on failure none has moved."""
         before = self.arena.clone() if len(self._shapes) > 1 else None
         regions = buffer.regions.copy()
@@ -89,8 +90,8 @@ class Growing(Contiguous):
                 if before is not None:
                     self.arena.restore(before)
                 self._old = None
-                return False
-            self.settle()
+                return None
+            self._free_old()
             address = regions[index]
             self._old = (address, self.arena.granted(address))
             regions[index] = placed.address
@@ -98,7 +99,6 @@ class Growing(Contiguous):
             num_moved += 1
             payload += shape.bytes(valid)
         buffer.regions, buffer.granted, buffer.asked = regions, granted, slots
-        self.copied_bytes += payload
+        self._copied_bytes += payload
         copying = ceil_div(2 * payload * PS_PER_S, self._copy_bytes_per_s)  # read and written
-        self._pending_ps = num_moved * self._allocation_ps + copying
-        return True
+        return Growth(num_moved * self._allocation_ps + copying, self._free_old)

@@ -11,10 +11,11 @@ from typing import Literal
 
 from pydantic import Field
 
-from kvsim.memory.allocator import AllocatorOptions, MemorySpec, Refusal, Removal, StoreKind
+from kvsim.memory.allocator import Growth, Refusal
 from kvsim.memory.arena.choice import PlacementChoice
 from kvsim.memory.arena.compacting import Compacting
 from kvsim.memory.contiguous.buffers import Buffer, Contiguous
+from kvsim.memory.options import AllocatorOptions, MemorySpec, Removal, StoreKind
 from kvsim.plumbing.errors import InvariantError
 from kvsim.request import Request
 from kvsim.sequence import Sequence
@@ -77,5 +78,5 @@ class MaxBufferAllocator(Contiguous):
             )
         return self._too_long(request) or self._unplaceable([slots])
 
-    def _grow(self, seq: Sequence, buffer: Buffer, tokens: int) -> bool:
+    def _grow(self, seq: Sequence, buffer: Buffer, tokens: int) -> Growth | None:
         raise InvariantError(f"{seq} needs {tokens} slots of a buffer of {buffer.asked}")

@@ -1,395 +1,379 @@
 """Paged KV memory as vLLM keeps it: blocks of one pool, block tables, prefix cache.
 
 Semantics of vLLM 0.33 (v1/core/kv_cache_manager.py, single_type_kv_cache_manager.py), one group of
-layers: a sequence holds ceil(slots / block_size) blocks; full blocks become known content when they
-are allocated; a lookup at admission takes the longest run of known blocks below the last token.
+layers: a sequence holds ceil(slots / block_size) blocks. What differs between versions stands in
+`BlockRules`; the cache, the decoders and the forks of samples are parts of their own.
 
 Nothing is touched per sequence per step: decoders advance together, in cohorts that start new
-blocks in the same steps (cohorts.py).
+blocks in the same steps.
 """
 
-from operator import attrgetter
-from typing import TYPE_CHECKING
+from collections.abc import Sequence as Row
 
-from kvsim.memory.allocator import Allocator, MemorySpec, Place, Refusal
+from kvsim.memory.allocator import (
+    ADMITTED,
+    GROWN,
+    Admission,
+    Allocator,
+    CacheTotals,
+    Growth,
+    Place,
+    Refusal,
+)
 from kvsim.memory.ledger import NOTHING, Course, Usage, split_free
+from kvsim.memory.options import MemorySpec
 from kvsim.memory.paged.block_pool import BlockPool
-from kvsim.memory.paged.cohorts import Cohort, Cohorts
-from kvsim.memory.paged.content import ContentKeys
-from kvsim.plumbing.errors import InputError, InvariantError
+from kvsim.memory.paged.cohorts import Cohort
+from kvsim.memory.paged.decoders import Decoders, by_order
+from kvsim.memory.paged.forks import Forks
+from kvsim.memory.paged.host_tier import HostTier
+from kvsim.memory.paged.prefix_cache import PrefixCache
+from kvsim.memory.paged.shape import BlockShape
+from kvsim.memory.paged.slot_counts import SlotCounts
+from kvsim.memory.paged.table import BlockTable, Table
+from kvsim.plumbing.errors import InvariantError
 from kvsim.plumbing.units import ceil_div
 from kvsim.request import Request
 from kvsim.sequence import Sequence
 
-if TYPE_CHECKING:
-    from kvsim.memory.paged.options import Paged
 
-_order = attrgetter("order")
+class OneTable:
+    """One block table a sequence, over one pool: what the prefix cache asks of it."""
 
+    names_private = False
 
-class Table:
-    """What the allocator keeps of one sequence.
+    def __init__(self, pool: BlockPool) -> None:
+        self._pool = pool
+        self.fresh = BlockTable
+        self.find = pool.find
+        self.may_move = pool.has_spare
 
-    blocks: its block table. tokens: slots it holds while it does not decode.
-    base: slots minus clock while it decodes. joined: slots it began to decode with.
-    returned: slots of which the content was known then, or will be with its first step.
-    keys: content keys of its leading full blocks. registered: how many blocks carry theirs.
-    """
-
-    __slots__ = ("base", "blocks", "joined", "keys", "registered", "returned", "tokens")
-
-    def __init__(self, keys: list[int]) -> None:
-        self.blocks: list[int] = []
-        self.tokens = 0
-        self.base = 0
-        self.joined = 0
-        self.returned = 0
-        self.keys = keys
-        self.registered = 0
+    def register(self, table: Table, full: int) -> None:
+        """The first `full` blocks of `table` hold the content of their keys from now on."""
+        assert isinstance(table, BlockTable)
+        new = slice(table.registered, full)
+        self._pool.register(table.blocks[new], table.keys[new])
+        table.registered = full
 
 
 class PagedAllocator(Allocator):
-    """The pool, the tables and the prefix cache. Needs: sequences released before they are
-    admitted again.
+    """The pool, the tables and the parts. Needs: sequences released before they are admitted again.
 
-    null_blocks: blocks of the pool that nobody can have.
+    caching: finished blocks are kept for later hits. watermark: share of the pool that an admission
+    leaves free (None: what the rules say). forks: samples share their prompt by copy on write.
+    host_cache_bytes: of host memory for content evicted from the device.
     """
 
-    null_blocks = 1
-    default_watermark = 0.0
-
-    def __init__(self, options: "Paged", memory: MemorySpec) -> None:
-        self.block_size = options.block_size
+    def __init__(
+        self,
+        memory: MemorySpec,
+        shape: BlockShape,
+        *,
+        caching: bool,
+        watermark: float | None = None,
+        forks: bool = False,
+        host_cache_bytes: int | None = None,
+    ) -> None:
+        self._rules = rules = memory.rules
+        self._shape = shape
+        self.block_size = shape.block_size
         self.capacity_bytes = memory.capacity_bytes
-        self.token_bytes = memory.layout.bytes_per_token
-        self._block_bytes = self.token_bytes * options.block_size
-        num_blocks = memory.capacity_bytes // self._block_bytes
-        usable = num_blocks - self.null_blocks
-        if usable < 1:
-            raise InputError(
-                "the KV pool holds no block beside the null block"
-                if self.null_blocks
-                else "the KV pool holds no block",
-                where="allocator.block_size",
-                value=f"{num_blocks} blocks of {options.block_size} tokens",
-                limit=f"at least {self.null_blocks + 1}",
-                remedy="give the pool more memory or take smaller blocks",
-            )
-        self._metadata = memory.capacity_bytes - usable * self._block_bytes
-        self._caching = options.enable_prefix_caching
-        watermark = self.default_watermark if options.watermark is None else options.watermark
-        self._watermark_blocks = int(watermark * num_blocks)
-        self._hash_lag = memory.hash_lag
-        self._max_model_len = memory.max_model_len
-        self.pool = BlockPool(usable + 1, blank_first=memory.semantics != "vllm-0.11")
-        self._content = ContentKeys(options.block_size)
-        self._clock = 0
-        self._decoders = Cohorts(options.block_size)
-        self._naming = Cohorts(options.block_size)  # of them, whose content others can name
-        self._extended: set[Sequence] = set()
+        self.token_bytes = shape.slot_bytes
+        share = rules.default_watermark if watermark is None else watermark
+        self._watermark_blocks = int(share * shape.num_blocks)
+        self.pool = BlockPool(shape.usable_blocks + 1, blank_first=rules.blank_first)
+        self._decoders = Decoders(shape.block_size)
+        self._counts = SlotCounts()
+        host = None if host_cache_bytes is None else HostTier(host_cache_bytes, shape.block_bytes)
+        self._cache: PrefixCache[list[int]] = PrefixCache(
+            self.pool,
+            OneTable(self.pool),
+            shape.block_size,
+            enabled=caching,
+            lag=memory.hash_lag,
+            host=host,
+        )
+        self._forks = None
+        if forks:
+            self._forks = Forks(self.pool, self._decoders, self._counts, shape.block_size)
         self._live: dict[Sequence, None] = {}
-        self._used_slots = 0
-        self._over_slots = 0
-        self._memo: tuple[Sequence, int, list[int]] | None = None  # _hit_blocks: seq, version
 
     # --- admission -----------------------------------------------------------------------------
 
     def refusal(self, request: Request) -> Refusal | None:
-        slots = request.prompt_tokens + request.output_tokens - 1
-        need, usable = ceil_div(slots, self.block_size), self.pool.num_blocks - 1
+        final = request.prompt_tokens + request.output_tokens - 1
+        need, usable = ceil_div(final, self.block_size), self._shape.usable_blocks
+        reason = "more KV blocks than the pool has"
+        if self._rules.watermark_when_idle:
+            need += self._watermark_blocks
+            reason = "more KV blocks than the pool has beside its watermark"
+        if self._rules.spare_block and request.output_tokens > 1:
+            need = max(need, ceil_div(final - 1, self.block_size) + 1)  # for its last step
         if need <= usable:
             return None
         return Refusal(
-            "more KV blocks than the pool has",
+            reason,
             need,
             usable,
             f"blocks of {self.block_size} tokens",
             "shorten the request or enlarge the pool",
         )
 
-    def _keys_of(self, seq: Sequence) -> list[int]:
-        """Content keys of a waiting sequence, interned once; cached until it is admitted."""
-        if not self._caching:
-            return []
-        if isinstance(seq.memory, Table):
-            return seq.memory.keys
-        keys = self._content.of(seq)
-        seq.memory = Table(keys)
-        return keys
-
-    def _hit_blocks(self, seq: Sequence) -> list[int]:
-        """Blocks the cache holds for `seq`: the longest run, ending before its last token."""
-        memo = self._memo
-        if memo is not None and memo[0] is seq and memo[1] == self.pool.version:
-            return memo[2]
-        most = (seq.num_tokens - 1) // self.block_size
-        blocks = self.pool.find(self._keys_of(seq)[:most])
-        self._memo = (seq, self.pool.version, blocks)
-        return blocks
+    def _hits(self, seq: Sequence) -> list[int]:
+        """Blocks that `seq` can take over: the cache's, or those of its family's prompt."""
+        known = self._cache.hits(seq)
+        if self._forks is None or seq.request.n == 1:
+            return known
+        shared = self._forks.prompt_blocks(seq)
+        return shared if len(shared) > len(known) else known
 
     def cached_tokens(self, seq: Sequence) -> int:
-        return len(self._hit_blocks(seq)) * self.block_size
+        hits = self._hits(seq)
+        num_blocks = len(hits) + len(self._cache.host_keys(seq, len(hits)))
+        return min(num_blocks * self.block_size, seq.num_tokens - 1)
 
-    def _blocks_needed(self, hits: list[int], tokens: int, *, busy: bool) -> int:
+    def _blocks_needed(self, hits: Row[int], tokens: int, *, busy: bool) -> int:
         """Free blocks an admission with these hits takes or asks to be there."""
-        watermark = self._watermark_blocks if busy else 0
+        watermark = busy or self._rules.watermark_when_idle
         revived = self.pool.num_free_of(hits)
-        return max(ceil_div(tokens, self.block_size) - len(hits), 0) + revived + watermark
+        blocks = max(ceil_div(tokens, self.block_size) - len(hits), 0) + revived
+        return blocks + self._watermark_blocks * watermark
 
     def admit(
-        self, seq: Sequence, num_tokens: int, *, cached_tokens: int, reserve_tokens: int, busy: bool
-    ) -> bool:
-        keys = self._keys_of(seq)
-        hits = self._hit_blocks(seq)
-        if self._blocks_needed(hits, reserve_tokens, busy=busy) > self.pool.num_free:
-            return False
-        table: Table = seq.memory if isinstance(seq.memory, Table) else Table(keys)
-        seq.memory = table
+        self,
+        seq: Sequence,
+        num_tokens: int,
+        *,
+        cached_tokens: int,
+        fit_tokens: int,
+        busy: bool,
+        swapped_in: bool = False,
+    ) -> Admission | None:
+        if self._forks is not None and self._forks.prompt_is_coming(seq):
+            return None
+        need = 0
+        if self._rules.spare_block and swapped_in:
+            need = ceil_div(cached_tokens, self.block_size) + 1 + self._watermark_blocks
+        hits = self._hits(seq)
+        need = max(need, self._blocks_needed(hits, fit_tokens, busy=busy))
+        if need > self.pool.num_free:
+            return None
+        host_keys = self._cache.host_keys(seq, len(hits))
+        table: BlockTable = seq.memory
         self._live[seq] = None
-        self._used_slots -= self.pool.share(hits) * self.block_size
+        self._counts.used -= self.pool.share(hits) * self.block_size
         table.blocks = hits + self.pool.take(ceil_div(num_tokens, self.block_size) - len(hits))
         table.registered = len(hits)
         self._grown(seq, table, 0, len(table.blocks))
         self._filled(table, num_tokens)
-        if self._caching and not seq.num_preemptions:  # vLLM counts resumptions apart
-            self.query_tokens += seq.num_tokens
-            self.hit_tokens += cached_tokens
-        return True
+        if self._forks is not None:
+            self._forks.admitted(seq, hits)
+        loaded_bytes = self._cache.admitted(seq, cached_tokens, host_keys)
+        return Admission(loaded_bytes) if loaded_bytes else ADMITTED
 
-    def extend(self, seq: Sequence, num_tokens: int) -> bool:
-        table: Table = seq.memory
+    def extend(self, seq: Sequence, num_tokens: int, *, turns_before: int = 0) -> Growth | None:
+        if turns_before:
+            self._cache.turns_before(turns_before, self._decoders.clock)
+        if seq.decoding and self._rules.spare_block and not self.pool.num_free:
+            return None
+        if self._forks is not None and not self._forks.make_room(seq, num_tokens):
+            return None
+        table: BlockTable = seq.memory
         before = len(table.blocks)
         need = ceil_div(num_tokens, self.block_size) - before
         if need > self.pool.num_free:
-            return False
+            return None
         if need > 0:
             table.blocks += self.pool.take(need)
             self._grown(seq, table, before, before + need)
         if seq.decoding:
-            self._extended.add(seq)
+            self._decoders.extended.add(seq)
         else:
             self._filled(table, num_tokens)
-        return True
+        return GROWN
 
-    def _grown(self, seq: Sequence, table: Table, before: int, after: int) -> None:
-        """Book the slots of a last block that the sequence will never fill."""
+    def _grown(self, seq: Sequence, table: BlockTable, before: int, after: int) -> None:
+        """Count the slots of a last block that the sequence will never fill."""
         last = ceil_div(seq.final_tokens, self.block_size)
         if before < last <= after:
-            self._over_slots += last * self.block_size - seq.final_tokens
+            self._counts.over += last * self.block_size - seq.final_tokens
 
-    def _filled(self, table: Table, num_tokens: int) -> None:
+    def _filled(self, table: BlockTable, num_tokens: int) -> None:
         """The first `num_tokens` slots are valid; their full blocks become known content."""
-        self._used_slots += num_tokens - table.tokens
+        self._counts.used += num_tokens - table.tokens
         table.tokens = num_tokens
-        full = min(self._known(table) // self.block_size, len(table.keys))
-        if full > table.registered:
-            new = slice(table.registered, full)
-            self.pool.register(table.blocks[new], table.keys[new])
-            table.registered = full
-
-    def _known(self, table: Table) -> int:
-        """Slots whose content is known: under overlapping steps, a token that was decoded last
-        has not returned yet.
-        """
-        decoded = table.tokens > table.returned > 0
-        return table.tokens - self._hash_lag * decoded
+        self._cache.filled(table)
 
     # --- decoding ------------------------------------------------------------------------------
 
     def join(self, seq: Sequence, num_tokens: int) -> None:
-        table: Table = seq.memory
-        table.base = num_tokens - self._clock
-        passed_over = table.joined > 0  # its last token has returned meanwhile
-        table.joined = num_tokens
-        table.returned = num_tokens + passed_over
-        self._decoders.join(seq, table.base)
-        if table.registered < len(table.keys):
-            self._naming.join(seq, table.base)
+        table: BlockTable = seq.memory
+        self._decoders.join(seq, table, num_tokens)
+        self._cache.join(seq, table)
 
     def leave(self, seq: Sequence) -> None:
-        table: Table = seq.memory
-        self._decoders.leave(seq, table.base)
-        self._naming.leave(seq, table.base)
-        self._extended.discard(seq)
-        table.tokens = table.base + self._clock
+        table: BlockTable = seq.memory
+        self._cache.leave(seq, table)
+        self._decoders.leave(seq, table)
 
-    def due(self) -> list[Sequence]:
-        cohort = self._decoders.at(self._clock)
-        waiting = cohort.keys() - self._extended if self._extended else cohort
-        return sorted(waiting, key=_order)
+    def must_extend(self) -> list[Sequence]:
+        if self._rules.spare_block:
+            extended = self._decoders.extended
+            return [seq for seq in self._live if seq.decoding and seq not in extended]
+        waiting = self._decoders.without_room()
+        copying = self._forks.copying() if self._forks is not None else ()
+        return sorted({*waiting, *copying}, key=by_order) if copying else waiting
 
     def steps_that_fit(self, limit: int) -> int:
-        return self._steps_within(self.pool.num_free, limit)
-
-    def spare_steps(self, head: Sequence, limit: int, *, busy: bool) -> int:
-        spare = self.pool.num_free - self._head_blocks(head, busy=busy)
-        return limit if spare < 0 else self._steps_within(spare, limit)
+        free = self.pool.num_free
+        if self._rules.spare_block:  # nobody can have missed one while a block is still free
+            return self._steps_within(free - 1, limit) if free else 0
+        return self._steps_within(free, limit)
 
     def _steps_within(self, blocks: int, limit: int) -> int:
         """For how many steps `blocks` blocks suffice."""
-        return self._decoders.steps_within(blocks, self._clock, limit)
+        if self._forks is not None:
+            blocks -= len(self._forks.copying())
+            if blocks < 0:
+                return 0
+        return self._decoders.steps_within(blocks, limit)
+
+    def steps_alike(self, head: Sequence, limit: int, *, busy: bool) -> int:
+        hits = self._hits(head)
+        if self._cache.may_gain(head, len(hits)):
+            return 0
+        spare = self.pool.num_free - self._blocks_needed(hits, head.num_tokens, busy=busy)
+        if spare >= 0:
+            limit = self._steps_within(spare, limit)
+        if self._cache.has_host and self._cache.table_of(head).keys:
+            return self._steps_within(0, limit)  # a block taken may push its content out of there
+        return limit
 
     def advance(self, steps: int) -> Course:
-        evicted, over = self.pool.num_evicted, self._over_slots
+        if self._forks is not None:
+            self._forks.advance()
+        decoders, counts, pool = self._decoders, self._counts, self.pool
+        evicted, over = pool.num_evicted, counts.over
         taken = [0, 0, 0]  # blocks, their step, their step * (step - 1) / 2
-        lapsed = [0, 0, 0]  # cached blocks among them
+        evictions = [0, 0, 0]  # cached blocks among them
         overs = [0, 0, 0]  # slots that will stay empty
-        for t, cohort in self._decoders.crossings(self._clock, steps):
-            count = self._cross(t, cohort)
-            weights = (1, t, t * (t - 1) // 2)
-            new_evicted, new_over = self.pool.num_evicted, self._over_slots
-            for i, weight in enumerate(weights):
+        for t, cohort in decoders.block_starts(steps):
+            count = self._start_blocks(t, cohort)
+            new_evicted, new_over = pool.num_evicted, counts.over
+            for i, weight in enumerate((1, t, t * (t - 1) // 2)):
                 taken[i] += count * weight
-                lapsed[i] += (new_evicted - evicted) * weight
+                evictions[i] += (new_evicted - evicted) * weight
                 overs[i] += (new_over - over) * weight
             evicted, over = new_evicted, new_over
-        if self._naming.num:
-            self._name(steps)
-        self._extended.clear()
-        self._clock += steps
-        self._used_slots += self._decoders.num * steps
-        slope = self._decoders.num * self.token_bytes
-        jumps, first, second = map(self._moment, taken, lapsed, overs)
+        self._cache.advanced(decoders.clock, steps)
+        decoders.advance(steps)
+        counts.used += decoders.num * steps
+        slope = decoders.num * self.token_bytes
+        jumps, first, second = map(self._moment, taken, evictions, overs)
         return Course(Usage(used=slope, reserved=-slope), jumps, first, second)
 
-    def _moment(self, taken: int, lapsed: int, over: int) -> Usage:
+    def _moment(self, taken: int, evicted: int, over: int) -> Usage:
+        """What the taking of blocks, some of them cached till then, does to the ledger."""
         if not taken:
             return NOTHING
-        over_bytes = over * self.token_bytes
+        block_bytes, over_bytes = self._shape.block_bytes, over * self.token_bytes
+        pad_bytes = taken * self._shape.pad_bytes
         return Usage(
-            reserved=taken * self._block_bytes - over_bytes,
+            reserved=taken * block_bytes - over_bytes - pad_bytes,
             overprovisioned=over_bytes,
-            cached=-lapsed * self._block_bytes,
-            idle=-(taken - lapsed) * self._block_bytes,
+            rounding=pad_bytes,
+            cached=-evicted * block_bytes,
+            idle=-(taken - evicted) * block_bytes,
         )
 
-    def _cross(self, t: int, cohort: Cohort) -> int:
+    def _start_blocks(self, t: int, cohort: Cohort) -> int:
         """Every sequence of `cohort` takes its next block at step t; returns how many took one."""
-        members = sorted(cohort, key=_order) if len(cohort) > 1 else list(cohort)
-        if t == 1 and self._extended:
-            members = [seq for seq in members if seq not in self._extended]
-        size, clock = self.block_size, self._clock
+        members = sorted(cohort, key=by_order) if len(cohort) > 1 else list(cohort)
+        extended, counts = self._decoders.extended, self._counts
+        if t == 1 and extended:
+            members = [seq for seq in members if seq not in extended]
+        size, clock = self.block_size, self._decoders.clock
         for seq, block in zip(members, self.pool.take(len(members)), strict=True):
-            table: Table = seq.memory
+            table: BlockTable = seq.memory
             table.blocks.append(block)
             slots = len(table.blocks) * size
             if slots >= seq.final_tokens:
-                self._over_slots += slots - seq.final_tokens
+                counts.over += slots - seq.final_tokens
         if members and len(members[0].memory.blocks) * size < members[0].memory.base + clock + t:
             raise InvariantError(f"{members[0]} decodes into a slot it does not hold")
         return len(members)
 
-    def _name(self, steps: int) -> None:
-        """Register the blocks that decoders with nameable output fill during these steps."""
-        known = self._clock - self._hash_lag
-        for t in range(1, steps + 1):
-            for seq in sorted(self._naming.at(known + t), key=_order):
-                self._name_next(seq, known + t)
-
-    def _name_next(self, seq: Sequence, clock: int) -> None:
-        """Register the block of `seq` whose content is known from `clock` on, unless it was."""
-        table: Table = seq.memory
-        index = (table.base + clock) // self.block_size - 1
-        if index == table.registered:
-            self.pool.register((table.blocks[index],), (table.keys[index],))
-            table.registered += 1
-            if table.registered == len(table.keys):
-                self._naming.leave(seq, table.base)
-
-    def pass_turns(self, order: int) -> None:
-        known = self._clock - self._hash_lag + 1
-        for seq in sorted(self._naming.at(known), key=_order) if self._naming.num else ():
-            if seq.order < order:
-                self._name_next(seq, known)
-
-    def may_gain(self, head: Sequence) -> bool:
-        hits, keys = self._hit_blocks(head), self._keys_of(head)
-        if self.pool.has_spare(keys[: len(hits)]):
-            return True
-        most = min(len(keys), (head.num_tokens - 1) // self.block_size)
-        return any(
-            table.keys[table.registered] == keys[table.registered]
-            for table in (seq.memory for seq in self._naming)
-            if table.registered < most
-        )
-
     # --- release -------------------------------------------------------------------------------
 
     def release(self, seq: Sequence) -> None:
-        table: Table = seq.memory
+        unused = self._forks.leave(seq) if self._forks is not None else 0
+        table: BlockTable = seq.memory
         del self._live[seq]
-        known = table.tokens if seq.finished else self._known(table)
-        full = known // self.block_size if self._caching else 0
-        if self._caching and not seq.finished:
-            self._name_private(table, seq)
-        new = slice(table.registered, min(full, len(table.keys)))
-        self.pool.register(table.blocks[new], table.keys[new])
+        full = self._cache.released(seq, table)
         shared = self.pool.give_back(table.blocks, full)
-        self._used_slots += shared * self.block_size - table.tokens
+        self._counts.used += shared * self.block_size - table.tokens - unused
         slots = len(table.blocks) * self.block_size
         if slots >= seq.final_tokens:
-            self._over_slots -= slots - seq.final_tokens
-        seq.memory = Table(table.keys) if self._caching and not seq.finished else None
-        self._memo = None
-
-    def _name_private(self, table: Table, seq: Sequence) -> None:
-        """Give a preempted sequence keys under which it can find its own blocks again.
-
-        Nobody else can name private content, so it needs no key before this moment.
-        """
-        missing = seq.final_tokens // self.block_size - len(table.keys)
-        if missing > 0:
-            table.keys = [*table.keys, *self._content.private(missing)]
+            self._counts.over -= slots - seq.final_tokens
 
     # --- the ledger ----------------------------------------------------------------------------
 
+    def granted_tokens(self, seq: Sequence) -> int:
+        return len(seq.memory.blocks) * self.block_size if seq.memory else 0
+
     def missing_tokens(self, seq: Sequence, tokens: int) -> int:
-        blocks = ceil_div(tokens - self.held_tokens(seq), self.block_size)
+        blocks = ceil_div(tokens - self.granted_tokens(seq), self.block_size)
         return max(0, blocks) * self.block_size
+
+    def cache_totals(self) -> CacheTotals:
+        return self._cache.totals
 
     @property
     def saved_bytes(self) -> int | None:
-        return self.pool.num_shared * self._block_bytes
+        return self.pool.num_shared * self._shape.block_bytes
 
-    def held_tokens(self, seq: Sequence) -> int:
-        return len(seq.memory.blocks) * self.block_size if seq.memory else 0
+    @property
+    def copied_bytes(self) -> int:
+        return self._forks.num_copies * self._shape.block_bytes if self._forks is not None else 0
 
     def place(self, seq: Sequence) -> Place:
         return Place(blocks=seq.memory.blocks)
 
-    def _head_blocks(self, head: Sequence, *, busy: bool) -> int:
-        return self._blocks_needed(self._hit_blocks(head), head.num_tokens, busy=busy)
-
     def usage(self, head: Sequence | None, *, busy: bool) -> Usage:
-        pool, size = self.pool, self._block_bytes
-        held_slots = (pool.num_blocks - 1 - pool.num_free) * self.block_size
-        cached = pool.num_cached_free * size
-        free = pool.num_free * size - cached
-        need = None if head is None else self._head_blocks(head, busy=busy) * size
+        pool, shape = self.pool, self._shape
+        held = shape.usable_blocks - pool.num_free
+        cached = pool.num_cached_free * shape.block_bytes
+        free = pool.num_free * shape.block_bytes - cached
+        need = None
+        if head is not None:
+            blocks = self._blocks_needed(self._hits(head), head.num_tokens, busy=busy)
+            need = blocks * shape.block_bytes
         external, short, idle = split_free(free, cached, need, placeable=True)
-        used, over = self._used_slots, self._over_slots
+        used, over = self._counts.used, self._counts.over
         return Usage(
             used=used * self.token_bytes,
-            reserved=(held_slots - used - over) * self.token_bytes,
+            reserved=(held * self.block_size - used - over) * self.token_bytes,
             overprovisioned=over * self.token_bytes,
+            rounding=held * shape.pad_bytes,
             cached=cached,
-            metadata=self._metadata,
+            metadata=shape.metadata_bytes,
             external=external,
             short=short,
             idle=idle,
         )
 
     def check(self) -> None:
+        size, forks = self.block_size, self._forks
         self.pool.check(seq.memory.blocks for seq in self._live)
-        slots = shared = over = 0
-        seen: set[int] = set()
+        valid: dict[int, int] = {}
+        over = 0
         for seq in self._live:
-            table: Table = seq.memory
-            tokens = table.base + self._clock if seq.decoding else table.tokens
-            slots += tokens
-            shared += sum(block in seen for block in table.blocks)
-            seen.update(table.blocks)
-            over += max(0, len(table.blocks) * self.block_size - seq.final_tokens)
-        counted = (self._used_slots, self._over_slots)
-        if (slots - shared * self.block_size, over) != counted:
-            raise InvariantError(f"used and over-provisioned slots miscounted as {counted}")
+            slots = self._decoders.slots(seq)
+            blocks = seq.memory.blocks
+            for index, block in enumerate(blocks):
+                valid[block] = max(min(size, slots - index * size), valid.get(block, 0))
+            if forks is None or seq not in forks:
+                over += max(0, len(blocks) * size - seq.final_tokens)
+        found, counted = SlotCounts(sum(valid.values()), over), self._counts
+        if found != counted:
+            raise InvariantError(f"slots of live sequences are {found}, counted as {counted}")

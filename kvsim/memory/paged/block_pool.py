@@ -21,10 +21,10 @@ class BlockPool:
     A block's content is an integer key (see content.py); equal content, equal key. A block may hold
     content without a key: known, so cached, but nameable by nobody yet.
 
-    on_lapse: called with each key that a block loses.
+    on_evict: called with each key that a block loses.
     """
 
-    on_lapse: Callable[[int], None] | None = None
+    on_evict: Callable[[int], None] | None = None
 
     def __init__(self, num_blocks: int, *, blank_first: bool = True) -> None:
         self.num_blocks = num_blocks
@@ -62,31 +62,31 @@ class BlockPool:
         if fresh:
             blocks.extend(range(self._fresh, self._fresh + fresh))
             self._fresh += fresh
-        blocks.extend(self._lapse(count - len(blocks)))
+        blocks.extend(self._evict(count - len(blocks)))
         return blocks
 
-    def _lapse(self, count: int) -> list[int]:
+    def _evict(self, count: int) -> list[int]:
         """Take `count` blocks off the back part of the queue, their content forgotten."""
         pop, key_of, oldest = self._back.popitem, self._key_of, self._oldest
         blocks = [pop(last=False)[0] for _ in range(count)]
-        lapsed = blocks
+        evicted = blocks
         if self._blank_back:
-            lapsed = [block for block in blocks if block not in self._blank_back]
+            evicted = [block for block in blocks if block not in self._blank_back]
             self._blank_back.difference_update(blocks)
-        for block in lapsed:
+        for block in evicted:
             key = key_of.pop(block, None)
             if key is None:
                 continue
-            if self.on_lapse is not None:
-                self.on_lapse(key)
+            if self.on_evict is not None:
+                self.on_evict(key)
             younger = self._younger.get(key)
             if younger is None:
                 del oldest[key]
             else:
                 self._forget_one_of(key, block, younger)
-        if lapsed:
-            self.num_cached_free -= len(lapsed)
-            self.num_evicted += len(lapsed)
+        if evicted:
+            self.num_cached_free -= len(evicted)
+            self.num_evicted += len(evicted)
             self.version += 1
         return blocks
 

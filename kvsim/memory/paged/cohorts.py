@@ -57,7 +57,7 @@ class Cohorts:
             steps += 1
         return min(steps, limit)
 
-    def crossings(self, clock: int, steps: int) -> Iterator[tuple[int, Cohort]]:
+    def block_starts(self, clock: int, steps: int) -> Iterator[tuple[int, Cohort]]:
         """(t, cohort) in order for each of the steps t = 1 .. `steps` from `clock` on in which a
         cohort starts new blocks.
         """

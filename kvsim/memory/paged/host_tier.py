@@ -8,83 +8,48 @@ steps and takes no time of theirs.
 """
 
 from collections import OrderedDict
-from typing import TYPE_CHECKING
-
-from kvsim.memory.allocator import MemorySpec
-from kvsim.memory.paged.allocator import PagedAllocator
-from kvsim.memory.paged.v0 import PagedV0Allocator
-from kvsim.plumbing.units import GIB
-from kvsim.sequence import Sequence
-
-if TYPE_CHECKING:
-    from kvsim.memory.paged.options import Paged
+from collections.abc import Iterable
 
 
-class HostTierAllocator(PagedAllocator):
-    """host_bytes counts both ways; host_hit_tokens those that came from the host."""
+class HostTier:
+    """Content by its keys, in blocks of block_bytes.
 
-    def __init__(self, options: "Paged", memory: MemorySpec) -> None:
-        super().__init__(options, memory)
-        assert options.host_cache_gib is not None
-        self._capacity_blocks = int(options.host_cache_gib * GIB) // self._block_bytes
-        self._host: OrderedDict[int, None] = OrderedDict()  # content keys, least recent first
-        self._loaded_bytes = 0
-        self.pool.on_lapse = self._offload
+    moved_bytes: out and in so far. hit_tokens: of requests that found them here.
+    """
 
-    def _offload(self, key: int) -> None:
+    def __init__(self, capacity_bytes: int, block_bytes: int) -> None:
+        self.moved_bytes = 0
+        self.hit_tokens = 0
+        self._block_bytes = block_bytes
+        self._capacity_blocks = capacity_bytes // block_bytes
+        self._held: OrderedDict[int, None] = OrderedDict()  # least recent first
+
+    def offload(self, key: int) -> None:
         """A block of the device has lost its content."""
         if not self._capacity_blocks:
             return
-        if key not in self._host:
-            self.host_bytes += self._block_bytes
-            if len(self._host) == self._capacity_blocks:
-                self._host.popitem(last=False)
-        self._host[key] = None
-        self._host.move_to_end(key)
+        if key not in self._held:
+            self.moved_bytes += self._block_bytes
+            if len(self._held) == self._capacity_blocks:
+                self._held.popitem(last=False)
+        self._held[key] = None
+        self._held.move_to_end(key)
 
-    def _host_keys(self, seq: Sequence) -> list[int]:
-        """Content of `seq` that the host has, from where the device's ends."""
-        most = (seq.num_tokens - 1) // self.block_size
+    def run_of(self, keys: Iterable[int]) -> list[int]:
+        """The leading `keys` that are here."""
         found: list[int] = []
-        for key in self._keys_of(seq)[len(self._hit_blocks(seq)) : most]:
-            if key not in self._host:
+        for key in keys:
+            if key not in self._held:
                 break
             found.append(key)
         return found
 
-    def cached_tokens(self, seq: Sequence) -> int:
-        return super().cached_tokens(seq) + len(self._host_keys(seq)) * self.block_size
-
-    def admit(
-        self, seq: Sequence, num_tokens: int, *, cached_tokens: int, reserve_tokens: int, busy: bool
-    ) -> bool:
-        keys = self._host_keys(seq)
-        if not super().admit(
-            seq,
-            num_tokens,
-            cached_tokens=cached_tokens,
-            reserve_tokens=reserve_tokens,
-            busy=busy,
-        ):
-            return False
+    def load(self, keys: list[int], hit_tokens_each: int) -> int:
+        """These contents go to the device; returns their bytes."""
         for key in keys:
-            if key in self._host:  # else it made way for what this admission evicted
-                self._host.move_to_end(key)
-        self._loaded_bytes = len(keys) * self._block_bytes
-        self.host_bytes += self._loaded_bytes
-        if not seq.num_preemptions:
-            self.host_hit_tokens += len(keys) * self.block_size
-        return True
-
-    def take_loaded_bytes(self) -> int:
-        loaded, self._loaded_bytes = self._loaded_bytes, 0
-        return loaded
-
-    def spare_steps(self, head: Sequence, limit: int, *, busy: bool) -> int:
-        """As promised; a block taken may push content of the head's out of the host."""
-        limit = super().spare_steps(head, limit, busy=busy)
-        return self._steps_within(0, limit) if self._keys_of(head) else limit
-
-
-class HostTierV0Allocator(PagedV0Allocator, HostTierAllocator):
-    """The same under vLLM v0's rules for blocks, samples sharing through the cache."""
+            if key in self._held:  # else it made way for what this admission evicted
+                self._held.move_to_end(key)
+        num_bytes = len(keys) * self._block_bytes
+        self.moved_bytes += num_bytes
+        self.hit_tokens += len(keys) * hit_tokens_each
+        return num_bytes

@@ -1,22 +1,18 @@
-"""The options of paged KV memory, and which of its allocators they ask for.
-
-paged.py is the common case; what differs from it has a file of its own: another version (paged_v0),
-several groups of layers (hybrid), forked samples (sharing), a tier in host memory (host_tier).
-"""
+"""The options of paged KV memory, and what they put together."""
 
 from collections.abc import Iterator
 from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from kvsim.memory.allocator import AllocatorOptions, MemorySpec, Removal, StoreKind
+from kvsim.memory.allocator import Allocator
+from kvsim.memory.options import AllocatorOptions, MemorySpec, Removal, StoreKind
 from kvsim.memory.paged.allocator import PagedAllocator
-from kvsim.memory.paged.groups.allocator import HybridAllocator
+from kvsim.memory.paged.groups.allocator import GroupsAllocator
 from kvsim.memory.paged.groups.grouping import is_uniform
-from kvsim.memory.paged.host_tier import HostTierAllocator, HostTierV0Allocator
-from kvsim.memory.paged.sharing import CopyOnWriteAllocator, CopyOnWriteV0Allocator
-from kvsim.memory.paged.v0 import PagedV0Allocator
+from kvsim.memory.paged.shape import BlockShape
 from kvsim.plumbing.errors import InputError
+from kvsim.plumbing.units import GIB
 
 
 class Paged(AllocatorOptions):
@@ -26,13 +22,13 @@ class Paged(AllocatorOptions):
     watermark: share of the pool that must stay free when a request is admitted beside others;
         not given: the scheduler's version decides, 0.01 under vllm-v0 and 0 since.
     sharing: how the n samples of a request share its prompt: "cache", through the prefix cache, or
-        "copy-on-write", forked from one block table (sharing.py); not given: the scheduler's
-        version decides, copy-on-write under vllm-v0 and the cache since.
-    host_cache_gib: of host memory for content evicted from the device (host_tier.py).
+        "copy-on-write", forked from one block table; not given: the scheduler's version decides,
+        copy-on-write under vllm-v0 and the cache since.
+    host_cache_gib: of host memory for content evicted from the device.
     disable_hybrid_kv_cache_manager: layers with a window keep every token.
 
-    Layers with a window or a recurrent state get block tables of their own (hybrid.py). A block
-    that must hold a recurrent state grows to a multiple of block_size.
+    Layers with a window or a recurrent state get block tables of their own. A block that must hold
+    a recurrent state grows to a multiple of block_size.
     """
 
     block_size: int = Field(16, ge=1, le=1 << 20)
@@ -56,25 +52,36 @@ class Paged(AllocatorOptions):
         """No store loads content from a tier of its own."""
         return "blocks" if self.host_cache_gib is None else None
 
-    def build(self, memory: MemorySpec) -> "PagedAllocator":
-        uniform = is_uniform(memory.layout, windows=not self.disable_hybrid_kv_cache_manager)
-        v0 = memory.semantics == "vllm-v0"
-        if self.host_cache_gib is not None and (uniform or v0):
-            return HostTierV0Allocator(self, memory) if v0 else HostTierAllocator(self, memory)
-        if v0:
-            forks = self.sharing != "cache"
-            return CopyOnWriteV0Allocator(self, memory) if forks else PagedV0Allocator(self, memory)
-        if not uniform:
-            self._refuse_several_groups()
-            return HybridAllocator(self, memory)
-        if self.sharing == "copy-on-write":
-            return CopyOnWriteAllocator(self, memory)
-        return PagedAllocator(self, memory)
+    def build(self, memory: MemorySpec) -> Allocator:
+        windows = not self.disable_hybrid_kv_cache_manager
+        if memory.rules.several_tables and not is_uniform(memory.layout, windows=windows):
+            self._refuse_several_tables(memory)
+            return GroupsAllocator(
+                memory, self.block_size, caching=self._caches(memory), watermark=self.watermark
+            )
+        rules, host_gib = memory.rules, self.host_cache_gib
+        forks = self.sharing == "copy-on-write"
+        if self.sharing is None and host_gib is None:
+            forks = rules.forks
+        slot_bytes = memory.layout.bytes_per_token
+        return PagedAllocator(
+            memory,
+            BlockShape.of(memory, self.block_size, slot_bytes, rules.null_blocks),
+            caching=self.enable_prefix_caching,
+            watermark=self.watermark,
+            forks=forks,
+            host_cache_bytes=None if host_gib is None else int(host_gib * GIB),
+        )
 
     def removals(self) -> Iterator[Removal]:
         yield Removal(("overprovisioned", "reserved"), self.model_copy(update={"block_size": 1}))
 
-    def _refuse_several_groups(self) -> None:
+    def _caches(self, memory: MemorySpec) -> bool:
+        """Whether prefixes are kept: of a recurrent state there is none."""
+        recurrent = any(group.state_bytes for group in memory.layout.groups)
+        return self.enable_prefix_caching and not recurrent
+
+    def _refuse_several_tables(self, memory: MemorySpec) -> None:
         """InputError for what block tables in several groups of layers do not have."""
         for key, idle in (("sharing", "cache"), ("host_cache_gib", None)):
             value = getattr(self, key)
@@ -85,3 +92,11 @@ class Paged(AllocatorOptions):
                     value=value,
                     remedy="leave it out, or set disable_hybrid_kv_cache_manager = true",
                 )
+        asked = self.enable_prefix_caching and "enable_prefix_caching" in self.model_fields_set
+        if asked and not self._caches(memory):
+            raise InputError(
+                "a recurrent state is overwritten in every step, no prefix of it is kept",
+                where="allocator.enable_prefix_caching",
+                value=True,
+                remedy="leave the key out or set it to false",
+            )

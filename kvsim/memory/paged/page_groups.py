@@ -14,13 +14,14 @@ time here.
 from typing import Literal
 
 from kvsim.layout import KVLayout
-from kvsim.memory.allocator import AllocatorOptions, MemorySpec
-from kvsim.memory.ledger import Usage
+from kvsim.memory.block_rules import BlockRules
+from kvsim.memory.options import AllocatorOptions, MemorySpec
 from kvsim.memory.paged.allocator import PagedAllocator
-from kvsim.memory.paged.options import Paged
+from kvsim.memory.paged.shape import BlockShape
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.units import KIB, ceil_div
-from kvsim.sequence import Sequence
+
+VATTENTION = BlockRules("vattention", null_blocks=0)
 
 
 class PageGroups(AllocatorOptions):
@@ -30,8 +31,41 @@ class PageGroups(AllocatorOptions):
 
     page_group_kib: Literal[64, 128, 256, 2048] = 2048
 
-    def build(self, memory: MemorySpec) -> "PageGroupsAllocator":
-        return PageGroupsAllocator(self, memory)
+    def build(self, memory: MemorySpec) -> PagedAllocator:
+        shape = self.shape(memory)
+        return PagedAllocator(memory._replace(rules=VATTENTION), shape, caching=False)
+
+    def shape(self, memory: MemorySpec) -> BlockShape:
+        """The pool in blocks of one page group in each tensor."""
+        if any(group.state_bytes for group in memory.layout.groups):
+            raise InputError(
+                "a recurrent state has no tokens to map page groups for",
+                where="allocator.kind",
+                value="page-groups",
+                remedy="use paged",
+            )
+        count, token_bytes = tensors(memory.layout)
+        page_bytes = self.page_group_kib * KIB
+        tokens, row_bytes = page_bytes // token_bytes, count * page_bytes
+        rows = memory.capacity_bytes // row_bytes
+        if not tokens or not rows:
+            raise InputError(
+                "no page group in each tensor fits" if not rows else "a page group holds no token",
+                where="allocator.page_group_kib",
+                value=self.page_group_kib,
+                limit=f"{memory.capacity_bytes // count // KIB} KiB of pool a tensor"
+                if not rows
+                else f"at least {token_bytes} bytes",
+                remedy="give the pool more memory or take another size",
+            )
+        return BlockShape(
+            block_size=tokens,
+            slot_bytes=memory.layout.bytes_per_token,
+            block_bytes=row_bytes,
+            num_blocks=rows,
+            usable_blocks=rows,
+            metadata_bytes=memory.capacity_bytes - rows * row_bytes,
+        )
 
 
 def tensors(layout: KVLayout) -> tuple[int, int]:
@@ -42,47 +76,3 @@ def tensors(layout: KVLayout) -> tuple[int, int]:
         count += parts
         widest = max(widest, ceil_div(group.bytes_per_token, parts))
     return count, widest
-
-
-class PageGroupsAllocator(PagedAllocator):
-    """Blocks of one page group in each tensor."""
-
-    null_blocks = 0
-
-    def __init__(self, options: PageGroups, memory: MemorySpec) -> None:
-        if any(group.state_bytes for group in memory.layout.groups):
-            raise InputError(
-                "a recurrent state has no tokens to map page groups for",
-                where="allocator.kind",
-                value="page-groups",
-                remedy="use paged",
-            )
-        count, token_bytes = tensors(memory.layout)
-        page_bytes = options.page_group_kib * KIB
-        tokens, row_bytes = page_bytes // token_bytes, count * page_bytes
-        rows = memory.capacity_bytes // row_bytes
-        if not tokens or not rows:
-            raise InputError(
-                "no page group in each tensor fits" if not rows else "a page group holds no token",
-                where="allocator.page_group_kib",
-                value=options.page_group_kib,
-                limit=f"{memory.capacity_bytes // count // KIB} KiB of pool a tensor"
-                if not rows
-                else f"at least {token_bytes} bytes",
-                remedy="give the pool more memory or take another size",
-            )
-        whole = rows * tokens * memory.layout.bytes_per_token
-        blocks = Paged(block_size=tokens, enable_prefix_caching=False, watermark=0.0)
-        super().__init__(blocks, memory._replace(capacity_bytes=whole))
-        self._pad = row_bytes - self._block_bytes
-        self._block_bytes = row_bytes
-        self.capacity_bytes = memory.capacity_bytes
-        self._metadata = memory.capacity_bytes - rows * row_bytes
-
-    def usage(self, head: Sequence | None, *, busy: bool) -> Usage:
-        held = self.pool.num_blocks - 1 - self.pool.num_free
-        return super().usage(head, busy=busy)._replace(rounding=held * self._pad)
-
-    def _moment(self, taken: int, lapsed: int, over: int) -> Usage:
-        moment, pad = super()._moment(taken, lapsed, over), taken * self._pad
-        return moment._replace(reserved=moment.reserved - pad, rounding=pad)

@@ -114,6 +114,6 @@ def replay_run(
 
     options = simulation.scenario.allocator[0]
     recorder = record_steps(simulation, options, decoder.shape.vocab)
-    allocator = recorder.engine.scheduler.allocator
+    allocator = recorder.scheduler.allocator
     store = build_store(recorder.store, allocator, decoder.shape, device)
     return replay(recorder.steps, decoder, store), recorder

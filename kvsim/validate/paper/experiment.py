@@ -18,8 +18,7 @@ from typing import Any
 import numpy as np
 import simpy
 
-from kvsim.engine.arrivals import Arrivals
-from kvsim.engine.engine import Engine
+from kvsim.engine.replica import assemble
 from kvsim.plumbing.units import PS_PER_S
 from kvsim.request import Request, Stream
 from kvsim.results.window import WindowRecorder
@@ -133,27 +132,16 @@ def stream(lengths: Sampler, rate_per_s: float, duration_s: float, seed: int) ->
 def watch(tables: dict[str, Any], requests: Stream, from_s: float, until_s: float) -> Means:
     """Serve `requests` until the last step that starts by until_s has ended."""
     simulation = Simulation(Scenario.from_table({**EXPERIMENT, **tables}), requests)
-    scenario = simulation.scenario
-    allocator = scenario.allocator[0].build(simulation.memory_spec())
-    scheduler = scenario.scheduler.build(allocator, simulation.max_model_len)
+    spec = simulation.replica_spec(simulation.scenario.allocator[0])
     start_ps, end_ps = round(from_s * PS_PER_S), round(until_s * PS_PER_S)
-    recorder = WindowRecorder(allocator.capacity_bytes, start_ps, end_ps)
-    env = simpy.Environment()
-    arrivals = Arrivals(env, simulation.stream)
-    engine = Engine(
-        env,
-        scheduler,
-        simulation.step_time,
-        recorder,
-        depth=scenario.scheduler.depth,
-        on_left=arrivals.left,
-    )
-    arrivals.engine = engine
+    recorder = WindowRecorder(spec.capacity_bytes, start_ps, end_ps)
+    replica = assemble(spec, simulation.stream, simulation.step_time, recorder=recorder)
+    env = replica.env
 
     def cut_at_edges() -> Generator[simpy.Event, None, None]:
         for edge_ps in (start_ps, end_ps + 1):  # a step that starts at the end still counts
             yield env.timeout(edge_ps - env.now)
-            engine.cut()
+            replica.engine.cut()
 
     env.process(cut_at_edges())
     while not recorder.closed and env.peek() < float("inf"):
@@ -167,7 +155,7 @@ def watch(tables: dict[str, Any], requests: Stream, from_s: float, until_s: floa
             if start_ps <= finish_ps <= end_ps
         )
         / (until_s - from_s),
-        scheduler.num_preemptions,
+        replica.scheduler.num_preemptions,
     )
 
 

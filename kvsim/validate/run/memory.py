@@ -33,7 +33,7 @@ class MemoryErrors(NamedTuple):
 def recorded_held(run: ObservedRun) -> list[Held]:
     """The recorded pool at every step's beginning and end; the run must have steps."""
     assert run.steps is not None
-    allocator = run.meta.allocator_options().build(run.meta.memory_spec())
+    allocator = run.meta.replica_spec().build().allocator
     usable = allocator.capacity_bytes - allocator.usage(None, busy=False).metadata
     held = []
     for step in run.steps:

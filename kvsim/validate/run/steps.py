@@ -55,9 +55,9 @@ def lock_step(run: ObservedRun) -> LockStep:
     The run must have steps.
     """
     assert run.steps is not None
-    allocator = run.meta.allocator_options().build(run.meta.memory_spec())
-    scheduler = run.meta.scheduler_options().start(allocator, run.meta.max_model_len)
-    intake = Intake(scheduler, Recorder(allocator.capacity_bytes), lambda _: None, refuse=True)
+    spec = run.meta.replica_spec()
+    scheduler = spec.build()
+    intake = Intake(scheduler, Recorder(spec.capacity_bytes), lambda _: None, refuse=True)
     shapes: list[StepShape] = []
     stalls_ps: list[int] = []
     arrived = 0

@@ -11,7 +11,12 @@ from zlib import crc32
 
 from pydantic import Field, model_validator
 
+from kvsim.engine.policies.queue import Order
+from kvsim.engine.replica import ReplicaSpec
+from kvsim.engine.schedulers.continuous import Continuous
+from kvsim.engine.schedulers.vllm_versions import VERSIONS, VersionName
 from kvsim.layout import KVGroup, KVLayout
+from kvsim.memory.paged.options import Paged
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.options import Options
 from kvsim.plumbing.reading.json_text import read_object
@@ -46,11 +51,11 @@ class CaseEngine(Options):
     chunked_prefill: bool = True
     prefix_caching: bool = True
     long_prefill_token_threshold: int = Field(0, ge=0)
-    policy: Literal["fcfs", "priority"] = "fcfs"
+    policy: Order = "fcfs"
     async_scheduling: bool = False
     reserve_full_isl: bool = True
     watermark: float = Field(0.0, ge=0.0)
-    semantics: Literal["vllm-0.33", "vllm-0.11"] = "vllm-0.33"
+    semantics: VersionName = "vllm-0.33"
     kv_groups: tuple[CaseGroup, ...] = Field((CaseGroup(kind="full"),), min_length=1)
 
     @model_validator(mode="after")
@@ -72,6 +77,33 @@ class CaseEngine(Options):
                 )
                 for group in self.kv_groups
             )
+        )
+
+    def replica_spec(self) -> ReplicaSpec:
+        """The engine that these settings make, one step at a time."""
+        knows_full_isl = VERSIONS[self.semantics].reserves_full_isl
+        return ReplicaSpec(
+            Paged(
+                block_size=self.block_size,
+                enable_prefix_caching=self.prefix_caching,
+                watermark=self.watermark,
+            ),
+            Continuous(
+                max_num_seqs=self.max_num_seqs,
+                max_num_batched_tokens=self.max_num_batched_tokens,
+                enable_chunked_prefill=self.chunked_prefill,
+                long_prefill_token_threshold=self.long_prefill_token_threshold,
+                policy=self.policy,
+                scheduler_reserve_full_isl=self.reserve_full_isl and knows_full_isl,
+                async_scheduling=self.async_scheduling,
+                semantics=self.semantics,
+            ),
+            capacity_bytes=self.num_gpu_blocks * self.block_size,
+            layout=self.layout(),
+            max_model_len=self.max_model_len,
+            copy_bytes_per_s=1,
+            host_bytes_per_s=1,
+            max_steps=1,
         )
 
 

@@ -1,19 +1,16 @@
 """Runs a recorded case step by step and writes the rows a recording of the real engine has."""
 
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
-import simpy
-
-from kvsim.engine.arrivals import Arrivals
-from kvsim.engine.engine import Engine
+from kvsim.engine.observer import Observer
 from kvsim.engine.plan import Plan
-from kvsim.engine.schedulers.continuous import Continuous
-from kvsim.memory.allocator import MemorySpec
+from kvsim.engine.replica import assemble
+from kvsim.engine.schedulers.scheduler import Scheduler
 from kvsim.memory.paged.allocator import PagedAllocator
-from kvsim.memory.paged.options import Paged
+from kvsim.memory.paged.groups.allocator import GroupsAllocator
 from kvsim.request import Request, Stream
-from kvsim.results.recorder import Recorder
 from kvsim.step import StepShape
 from kvsim.step_time.form import DecodeRun
 from kvsim.validate.schedule.case import TICK_PS, Case, CaseCost
@@ -40,10 +37,13 @@ class TickCost:
         return DecodeRun((self._cost.a + self._cost.c * num_decode) * TICK_PS, 0)
 
 
-class RowObserver:
-    """Writes one row a step. Requests that arrive by step number are submitted here."""
+class RowObserver(Observer):
+    """Writes one row a step. Requests that arrive by step number are submitted here.
 
-    engine: Engine
+    submit: where they go; set before the engine runs.
+    """
+
+    submit: Callable[[Request], None]
 
     def __init__(self, by_step: deque[tuple[int, list[Request]]]) -> None:
         self.rows: list[Row] = []
@@ -51,30 +51,24 @@ class RowObserver:
         self._by_step = by_step
         self._evicted = 0
 
-    @property
-    def _pool(self) -> Any:
-        allocator = self.engine.scheduler.allocator
-        assert isinstance(allocator, PagedAllocator)
-        return allocator.pool
-
-    def planning(self, now_ps: int) -> None:
+    def planning(self, scheduler: Scheduler, now_ps: int) -> None:
         while self._by_step and self._by_step[0][0] <= len(self.rows):
             self._submit_next()
 
     def _submit_next(self) -> None:
         for request in self._by_step.popleft()[1]:
-            self.engine.submit(request)
+            self.submit(request)
 
-    def planned(self, plan: Plan, now_ps: int) -> None:
+    def planned(self, scheduler: Scheduler, plan: Plan, now_ps: int) -> None:
         if not plan.empty or plan.preempted:
-            self._add_row(plan, now_ps)
+            self._add_row(scheduler, plan, now_ps)
         if self._open and self._open[0][0].empty and self._open[0][0] is not plan:
-            self.finished(self._open[0][0], now_ps)  # two in flight: it returns one schedule later
+            # Two in flight: it returns one schedule later.
+            self.finished(scheduler, self._open[0][0], now_ps)
 
-    def _add_row(self, plan: Plan, now_ps: int) -> None:
-        scheduler = self.engine.scheduler
-        pool = self._pool
-        sched = self._scheduled(plan)
+    def _add_row(self, scheduler: Scheduler, plan: Plan, now_ps: int) -> None:
+        pool = _blocks(scheduler).pool
+        sched = self._scheduled(scheduler, plan)
         row: Row = {
             "step": len(self.rows),
             "t0": now_ps // TICK_PS,
@@ -97,10 +91,8 @@ class RowObserver:
         self.rows.append(row)
         self._open.append((plan, row))
 
-    def _scheduled(self, plan: Plan) -> list[list[Any]]:
-        scheduler = self.engine.scheduler
-        held = scheduler.allocator.held_tokens
-        size = scheduler.allocator.block_size  # type: ignore[attr-defined]  # paged, see _pool
+    def _scheduled(self, scheduler: Scheduler, plan: Plan) -> list[list[Any]]:
+        allocator = _blocks(scheduler)
         chunks = {chunk.seq: chunk for chunk in plan.chunks}
         sched = []
         for seq in scheduler.running:
@@ -108,19 +100,19 @@ class RowObserver:
                 chunk = chunks[seq]
                 kind = "d" if chunk.is_decode else "p"
                 entry = [seq.id, chunk.new_tokens, kind, chunk.prior_tokens]
-            elif seq.decoding and seq not in plan.held:
+            elif seq.decoding and seq not in plan.passed_over:
                 entry = [seq.id, 1, "d", scheduler.batch.slots(seq) - 1]
             elif seq in plan.finishing:
                 entry = [seq.id, 1, "d", seq.num_computed - 1]
             else:
                 continue
-            sched.append([*entry, held(seq) // size])
+            sched.append([*entry, allocator.granted_tokens(seq) // allocator.block_size])
         return sched
 
-    def finished(self, plan: Plan, now_ps: int) -> None:
+    def finished(self, scheduler: Scheduler, plan: Plan, now_ps: int) -> None:
         for index, (opened, row) in enumerate(self._open):
             if opened is plan:
-                pool = self._pool
+                pool = _blocks(scheduler).pool
                 row["finished"] = [seq.id for seq in plan.finishing]
                 row["used_end"] = pool.num_blocks - 1 - pool.num_free
                 row["free_end"] = pool.num_free
@@ -128,16 +120,16 @@ class RowObserver:
                 del self._open[index]
                 return
 
-    def idle(self, now_ps: int, *, stalled: bool) -> bool:
+    def idle(self, scheduler: Scheduler, now_ps: int, *, stalled: bool) -> bool:
         if stalled:
-            self._stall_row(now_ps // TICK_PS)
+            self._stall_row(scheduler, now_ps // TICK_PS)
         if self._by_step:
             self._submit_next()
             return True
         return False
 
-    def _stall_row(self, now: int) -> None:
-        pool = self._pool
+    def _stall_row(self, scheduler: Scheduler, now: int) -> None:
+        pool = _blocks(scheduler).pool
         self.rows.append(
             {
                 **dict.fromkeys(("prefill", "decode", "running", "evicted"), 0),
@@ -145,7 +137,7 @@ class RowObserver:
                 "step": len(self.rows),
                 "t0": now,
                 "t1": now,
-                "waiting": len(self.engine.scheduler.waiting),
+                "waiting": len(scheduler.waiting),
                 "used": pool.num_blocks - 1 - pool.num_free,
                 "free": pool.num_free,
                 "cached_free": pool.num_cached_free,
@@ -154,34 +146,15 @@ class RowObserver:
         )
 
 
+def _blocks(scheduler: Scheduler) -> PagedAllocator | GroupsAllocator:
+    """The allocator of a recorded engine."""
+    allocator = scheduler.allocator
+    assert isinstance(allocator, PagedAllocator | GroupsAllocator)
+    return allocator
+
+
 def simulate_rows(case: Case) -> list[Row]:
     """The rows kvsim produces for `case`, one a step."""
-    settings = case.engine
-    capacity = settings.num_gpu_blocks * settings.block_size
-    memory = MemorySpec(
-        capacity,
-        settings.layout(),
-        settings.max_model_len,
-        copy_bytes_per_s=1,
-        hash_lag=int(settings.async_scheduling),
-        semantics=settings.semantics,
-        max_in_flight_tokens=(1 + settings.async_scheduling) * settings.max_num_batched_tokens,
-    )
-    allocator = Paged(
-        block_size=settings.block_size,
-        enable_prefix_caching=settings.prefix_caching,
-        watermark=settings.watermark,
-    ).build(memory)
-    scheduler = Continuous(
-        max_num_seqs=settings.max_num_seqs,
-        max_num_batched_tokens=settings.max_num_batched_tokens,
-        enable_chunked_prefill=settings.chunked_prefill,
-        long_prefill_token_threshold=settings.long_prefill_token_threshold,
-        policy=settings.policy,
-        scheduler_reserve_full_isl=settings.reserve_full_isl and settings.semantics != "vllm-0.11",
-        async_scheduling=settings.async_scheduling,
-        semantics=settings.semantics,
-    ).build(allocator, settings.max_model_len)
     by_step: dict[int, list[Request]] = {}
     timed: list[Request] = []
     for request in case.requests:
@@ -189,19 +162,15 @@ def simulate_rows(case: Case) -> list[Row]:
             timed += request.requests()
         else:
             by_step.setdefault(request.arrival_step, []).extend(request.requests())
-    env = simpy.Environment()
-    observer = RowObserver(deque(sorted(by_step.items())))
     timed.sort(key=lambda request: request.arrival_ps)
-    arrivals = Arrivals(env, Stream(tuple(timed)))
-    arrivals.engine = Engine(
-        env,
-        scheduler,
+    observer = RowObserver(deque(sorted(by_step.items())))
+    replica = assemble(
+        case.engine.replica_spec(),
+        Stream(tuple(timed)),
         TickCost(case.cost),
-        Recorder(capacity),
-        depth=2 if settings.async_scheduling else 1,
-        max_steps=1,
         observer=observer,
         refuse=False,
     )
-    env.run()
+    observer.submit = replica.engine.submit
+    replica.env.run()
     return observer.rows

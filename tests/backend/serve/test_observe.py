@@ -236,7 +236,7 @@ def test_swapped_sequences_go_to_host_memory_and_come_back(path, tmp_path, monke
     allocator = simulation.scenario.allocator[simulation.labels.index(label)]
     decoder = Decoder(llama_shape(simulation.model))
     store = build_store(
-        allocator.store, allocator.build(simulation.memory_spec()), decoder.shape, "cpu"
+        allocator.store, simulation.replica_spec(allocator).build().allocator, decoder.shape, "cpu"
     )
     found = replay(served, decoder, store)
     assert found.ok, found

@@ -67,7 +67,7 @@ def test_what_was_swapped_comes_back_as_it_was(name):
     found, recorder = replay_run(small_run(PREEMPTING[name], scheduler=SWAPPING), DECODER)
     assert found.ok, found
     swaps = [move for step in recorder.steps for move in step.moves if isinstance(move, Swap)]
-    scheduler = recorder.engine.scheduler
+    scheduler = recorder.scheduler
     token_bytes = scheduler.allocator.token_bytes
     assert len(swaps) >= 4
     assert sum(swap.slots for swap in swaps) * token_bytes == scheduler.swapped_bytes
@@ -100,7 +100,7 @@ def test_a_replay_that_loses_what_was_swapped_is_found_out(monkeypatch):
 def test_room_for_some_swaps_the_others_are_recomputed():
     tight = SWAPPING | {"swap_space_gib": 0.02}
     found, recorder = replay_run(small_run(PAGED["paged"], scheduler=tight), DECODER)
-    scheduler = recorder.engine.scheduler
+    scheduler = recorder.scheduler
     assert found.ok, found
     assert scheduler.swapped_bytes
     assert scheduler.recomputed_tokens

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 import kvsim
-from kvsim.engine.policies.swap import Link, SwapSpace
+from kvsim.engine.link import Link
+from kvsim.engine.policies.preemption import Swap
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.units import PS_PER_MS, PS_PER_S
 from kvsim.request import Request
@@ -85,12 +86,12 @@ def test_copies_queue_for_the_link() -> None:
 
 
 def test_host_memory_is_counted() -> None:
-    space = SwapSpace(100)
+    space = Swap(100)
     first, second = (Sequence(Request(name, 0, 8, 8), 0) for name in "ab")
     assert space.put(first, 6, 60)
     assert not space.put(second, 5, 50)
-    assert space.tokens(first) == 6
-    assert space.tokens(second) == 0
+    assert space.kept_tokens(first) == 6
+    assert space.kept_tokens(second) == 0
     assert space.take(first) == 60
     assert space.put(second, 5, 50)
     space.drop(second)

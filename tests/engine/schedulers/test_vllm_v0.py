@@ -5,10 +5,14 @@ from typing import Any
 import pytest
 
 import kvsim
+from kvsim.engine.observer import Observer
+from kvsim.engine.plan import Plan
+from kvsim.engine.schedulers.scheduler import Scheduler
 from kvsim.layout import KVGroup, KVLayout
-from kvsim.memory.allocator import MemorySpec
+from kvsim.memory.block_rules import VLLM_V0
+from kvsim.memory.options import MemorySpec
+from kvsim.memory.paged.allocator import PagedAllocator
 from kvsim.memory.paged.options import Paged
-from kvsim.memory.paged.v0 import PagedV0Allocator
 from kvsim.plumbing.errors import InputError
 from kvsim.request import Request
 from kvsim.scenario import Scenario
@@ -20,29 +24,18 @@ MS = 10**9
 PAGED = {"kind": "paged", "block_size": 16, "enable_prefix_caching": False}
 
 
-class Steps:
+class Steps(Observer):
     """Writes down (prompt tokens, decoders) of every step, and who was preempted in it."""
-
-    engine: Any = None
 
     def __init__(self) -> None:
         self.steps: list[tuple[int, int]] = []
         self.preempted: list[list[str]] = []
 
-    def planning(self, now_ps: int) -> None:
-        pass
-
-    def planned(self, plan: Any, now_ps: int) -> None:
+    def planned(self, scheduler: Scheduler, plan: Plan, now_ps: int) -> None:
         if plan.preempted:
             self.preempted.append([seq.id for seq in plan.preempted])
         if not plan.empty:
             self.steps.append((sum(chunk.new_tokens for chunk in plan.chunks), plan.num_decode))
-
-    def finished(self, plan: Any, now_ps: int) -> None:
-        pass
-
-    def idle(self, now_ps: int, *, stalled: bool) -> bool:
-        return False
 
 
 def simulate(tables: Any, requests: list[Request], **parts: Any) -> tuple[Any, Steps]:
@@ -109,11 +102,11 @@ def test_every_block_of_the_pool_can_be_had_and_the_watermark_always_holds(table
     assert found.summary["memory"]["peak_used"] == 0.99
 
 
-def allocator(num_blocks: int, **options: Any) -> PagedV0Allocator:
+def allocator(num_blocks: int, **options: Any) -> PagedAllocator:
     layout = KVLayout((KVGroup("full", 1, 100),))
-    spec = MemorySpec(num_blocks * 1600, layout, 2048, 10**12, semantics="vllm-v0")
+    spec = MemorySpec(num_blocks * 1600, layout, 2048, 10**12, rules=VLLM_V0)
     made = Paged(block_size=16, enable_prefix_caching=False, **options).build(spec)
-    assert isinstance(made, PagedV0Allocator)
+    assert isinstance(made, PagedAllocator)
     return made
 
 
@@ -121,10 +114,10 @@ def test_blocks_go_out_last_in_first_out() -> None:
     made = allocator(6, watermark=0.0)
     seqs = [Sequence(Request(name, 0, 32, 2), 0) for name in "abc"]
     for seq in seqs[:2]:
-        made.admit(seq, 32, cached_tokens=0, reserve_tokens=32, busy=True)
+        made.admit(seq, 32, cached_tokens=0, fit_tokens=32, busy=True)
     given_back = set(seqs[0].memory.blocks)
     made.release(seqs[0])
-    made.admit(seqs[2], 32, cached_tokens=0, reserve_tokens=32, busy=True)
+    made.admit(seqs[2], 32, cached_tokens=0, fit_tokens=32, busy=True)
     assert set(seqs[2].memory.blocks) == given_back
     made.check()
 
@@ -133,8 +126,8 @@ def test_blocks_go_out_last_in_first_out() -> None:
 def test_the_watermark_is_a_hundredth_unless_given(watermark: float | None, admitted: bool) -> None:
     made = allocator(100, watermark=watermark)
     seq = Sequence(Request("all", 0, 1600, 1), 0)
-    asked = {"cached_tokens": 0, "reserve_tokens": 1600, "busy": False}
-    assert made.admit(seq, 1600, **asked) is admitted  # type: ignore[arg-type]  # keywords
+    asked = {"cached_tokens": 0, "fit_tokens": 1600, "busy": False}
+    assert bool(made.admit(seq, 1600, **asked)) is admitted  # type: ignore[arg-type]  # keywords
 
 
 def test_a_pool_without_a_block_is_one_line() -> None:

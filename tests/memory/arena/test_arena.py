@@ -5,12 +5,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kvsim.layout import KVGroup, KVLayout
-from kvsim.memory.allocator import MemorySpec
 from kvsim.memory.arena import PLACEMENTS
 from kvsim.memory.arena.best_fit import BestFitArena
 from kvsim.memory.arena.buddy import BuddyArena
 from kvsim.memory.arena.first_fit import FirstFitArena
 from kvsim.memory.arena.next_fit import NextFitArena
+from kvsim.memory.options import MemorySpec
 from kvsim.plumbing.errors import InputError, InvariantError
 
 TOKEN_BYTES = 96 * 1024

@@ -72,10 +72,9 @@ class Scheduler:
         """Extend, preempting from the end until it works or `seq` itself is the victim."""
         while seq in self.running:
             before = self.usage()
-            if self.allocator.extend(seq, tokens):
+            if growth := self.allocator.extend(seq, tokens):
                 self.usage()
-                if self.allocator.copy_pending_ps():
-                    self.allocator.settle()
+                growth.end()
                 self.usage()
                 return
             assert self.usage() == before
@@ -97,10 +96,10 @@ class Scheduler:
             left = min(seq.final_tokens - seq.base for seq in self.running if seq.decoding)
             run = allocator.steps_that_fit(min(steps, self.max_steps, left))
             if not run:
-                for seq in allocator.due():
+                for seq in allocator.must_extend():
                     if seq in self.running:
                         self.make_room(seq, seq.base + 1)
-                assert not allocator.due()
+                assert not allocator.must_extend()
                 if not any(seq.decoding for seq in self.running):
                     return
                 run = 1

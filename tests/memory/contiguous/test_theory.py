@@ -24,7 +24,7 @@ def test_what_a_max_buffer_reserves(reserve, declared, slots):
     allocator = build("max-buffer", 4096, max_model_len=2048, reserve=reserve)
     seq = sequence(100, 33, max_tokens=declared)
     assert admit(allocator, seq)
-    assert allocator.held_tokens(seq) == slots
+    assert allocator.granted_tokens(seq) == slots
     final = 100 + 33 - 1
     assert allocator.usage(None, busy=False) == Usage(
         used=100 * TOKEN,
@@ -38,7 +38,7 @@ def test_orca_max_batches_seven_in_the_papers_pool():
     """983 blocks of 16 tokens and buddies of at most 2,048 (Kwon et al. 2023, figure 13: 7.00)."""
     allocator = build("max-buffer", 983 * 16, max_model_len=2048, placement="buddy")
     seqs = [sequence(100, 100, order) for order in range(8)]
-    assert [admit(allocator, seq) for seq in seqs] == [True] * 7 + [False]
+    assert [admit(allocator, seq) is not None for seq in seqs] == [True] * 7 + [False]
     usage = allocator.usage(seqs[7], busy=True)
     assert usage.short == 87 * 16 * TOKEN
 
@@ -90,12 +90,13 @@ def grow_alone(allocator, seq):
     while tokens < seq.final_tokens:
         run = allocator.steps_that_fit(seq.final_tokens - tokens)
         if not run:
-            assert allocator.due() == [seq]
-            if not allocator.extend(seq, tokens + 1):
+            assert allocator.must_extend() == [seq]
+            growth = allocator.extend(seq, tokens + 1)
+            if growth is None:
                 return growths, failures + 1, pending_ps
             growths, run = growths + 1, 1
-            pending_ps += allocator.copy_pending_ps()
-            allocator.settle()
+            pending_ps += growth.copy_ps
+            growth.end()
         allocator.advance(run)
         tokens += run
     allocator.check()
@@ -142,15 +143,16 @@ def test_factors_below_the_golden_ratio_use_freed_buffers_again():
         allocator = build("doubling", 10**6, initial_tokens=64, factor=factor, max_model_len=40_000)
         seq = sequence(1, 30_000)
         admit(allocator, seq)
-        top = asked = allocator.held_tokens(seq)
+        top = asked = allocator.granted_tokens(seq)
         last = None
-        while allocator.held_tokens(seq) < seq.final_tokens:
-            last = allocator.held_tokens(seq)
-            assert allocator.extend(seq, last + 1)
+        while allocator.granted_tokens(seq) < seq.final_tokens:
+            last = allocator.granted_tokens(seq)
+            growth = allocator.extend(seq, last + 1)
+            assert growth
             address, size = list(allocator.arena.live())[-1]
             top = max(top, (address + size) // TOKEN)
-            asked += allocator.held_tokens(seq)
-            allocator.settle()
+            asked += allocator.granted_tokens(seq)
+            growth.end()
         assert (top < asked) == again
 
 
@@ -160,16 +162,17 @@ def test_old_and_new_live_together_until_the_copy_is_done():
     admit(allocator, seq)
     allocator.join(seq, 16)
     assert allocator.steps_that_fit(50) == 0
-    assert allocator.extend(seq, 17)
+    growth = allocator.extend(seq, 17)
+    assert growth
     assert allocator.usage(None, busy=True) == Usage(
         used=16 * TOKEN, reserved=16 * TOKEN, transient=16 * TOKEN, idle=52 * TOKEN
     )
-    with pytest.raises(InvariantError, match="settled"):
+    with pytest.raises(InvariantError, match="ended"):
         allocator.extend(seq, 33)
-    allocator.settle()
+    growth.end()
     assert allocator.usage(None, busy=True).transient == 0
     assert allocator.steps_that_fit(50) == 16
-    assert allocator.due() == []
+    assert allocator.must_extend() == []
 
 
 def test_extending_in_place_copies_nothing_while_the_neighbour_is_free():
@@ -178,14 +181,17 @@ def test_extending_in_place_copies_nothing_while_the_neighbour_is_free():
     )
     a, b = sequence(16, 80), sequence(16, 80, order=1)
     admit(allocator, a)
-    assert allocator.extend(a, 17)
-    assert (allocator.copied_bytes, allocator.copy_pending_ps()) == (0, 3_000_000)
+    growth = allocator.extend(a, 17)
+    assert growth
+    assert (allocator.copied_bytes, growth.copy_ps) == (0, 3_000_000)
     admit(allocator, b)
-    assert allocator.extend(a, 33)  # now b stands behind it
+    growth = allocator.extend(a, 33)  # now b stands behind it
+    assert growth
     assert allocator.copied_bytes == 17 * TOKEN
-    allocator.settle()
-    assert allocator.extend(a, 34)
-    assert allocator.copy_pending_ps() == 0
+    growth.end()
+    growth = allocator.extend(a, 34)
+    assert growth
+    assert growth.copy_ps == 0
 
 
 def test_the_last_capacity_is_the_models_maximum():
@@ -196,19 +202,20 @@ def test_the_last_capacity_is_the_models_maximum():
     assert slow.capacities == [2, 3, 4, 5]
 
 
-def test_due_names_full_decoders_in_order_of_admission():
+def test_full_decoders_must_extend_in_order_of_admission():
     allocator = build("doubling", 3000, initial_tokens=16)
     late, early, half = sequence(16, 80, 2), sequence(14, 80, 1), sequence(8, 80, 3)
     for seq, tokens in ((late, 16), (early, 16), (half, 8)):
         admit(allocator, seq, tokens)
         allocator.join(seq, tokens)
-    assert allocator.due() == [early, late] == allocator.due()
+    assert allocator.must_extend() == [early, late] == allocator.must_extend()
     assert allocator.steps_that_fit(9) == 0
     allocator.leave(late)
-    assert allocator.due() == [early]
-    assert allocator.extend(early, 17)
-    allocator.settle()
-    assert allocator.due() == []
+    assert allocator.must_extend() == [early]
+    growth = allocator.extend(early, 17)
+    assert growth
+    growth.end()
+    assert allocator.must_extend() == []
     assert allocator.steps_that_fit(90) == 8
 
 
@@ -223,16 +230,17 @@ def test_concatenation_copies_all_and_keeps_one_old_layer():
     assert allocator.usage(None, busy=False) == Usage(used=10 * TOKEN, idle=90 * TOKEN)
     allocator.join(seq, 10)
     assert allocator.steps_that_fit(99) == 0
-    assert allocator.due() == [seq]
-    assert allocator.extend(seq, 11)
+    assert allocator.must_extend() == [seq]
+    growth = allocator.extend(seq, 11)
+    assert growth
     layer = TOKEN // 4
     assert allocator.usage(None, busy=False) == Usage(
         used=10 * TOKEN, reserved=TOKEN, transient=10 * layer, idle=89 * TOKEN - 10 * layer
     )
     assert allocator.copied_bytes == 10 * TOKEN
     copying = 2 * 10 * TOKEN * 10**12 // COPY_BYTES_PER_S
-    assert allocator.copy_pending_ps() == 4 * 1_000_000 + copying
-    allocator.settle()
+    assert growth.copy_ps == 4 * 1_000_000 + copying
+    growth.end()
     allocator.advance(1)
     assert allocator.usage(None, busy=False) == Usage(used=11 * TOKEN, idle=89 * TOKEN)
 

@@ -7,7 +7,7 @@ import pytest
 
 import kvsim
 from kvsim.layout import KVGroup, KVLayout
-from kvsim.memory.allocator import MemorySpec
+from kvsim.memory.options import MemorySpec
 from kvsim.memory.paged.page_groups import PageGroups, tensors
 from kvsim.model import ModelOptions
 from kvsim.plumbing.errors import InputError

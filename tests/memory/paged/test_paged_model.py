@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kvsim.layout import KVGroup, KVLayout
-from kvsim.memory.allocator import MemorySpec
+from kvsim.memory.block_rules import VLLM_0_11, VLLM_0_33, BlockRules
+from kvsim.memory.options import MemorySpec
 from kvsim.memory.paged.allocator import PagedAllocator
 from kvsim.memory.paged.options import Paged
 from kvsim.plumbing.units import ceil_div
@@ -89,20 +90,18 @@ class Model:
 class Harness:
     """Does the same to both, and compares."""
 
-    def __init__(self, random: Random, *, caching: bool, lag: int, semantics: str) -> None:
+    def __init__(self, random: Random, *, caching: bool, lag: int, rules: BlockRules) -> None:
         self.random = random
         self.size = random.choice([1, 2, 4])
         num_blocks = random.randint(6, 24)
         layout = KVLayout((KVGroup("full", 1, 1),))
-        memory = MemorySpec(
-            num_blocks * self.size, layout, 512, 1, hash_lag=lag, semantics=semantics
-        )
+        memory = MemorySpec(num_blocks * self.size, layout, 512, 1, hash_lag=lag, rules=rules)
         options = Paged(block_size=self.size, enable_prefix_caching=caching)
         allocator = options.build(memory)
         assert isinstance(allocator, PagedAllocator)
         self.real = allocator
         self.model = Model(
-            num_blocks, self.size, caching=caching, lag=lag, v011=semantics == "vllm-0.11"
+            num_blocks, self.size, caching=caching, lag=lag, v011=not rules.blank_first
         )
         self.lag = lag
         self.usable = (num_blocks - 1) * self.size
@@ -146,8 +145,8 @@ class Harness:
         assert hit == len(self.model.hits(known)) * self.size
         slots = self.random.randint(hit + 1, seq.num_tokens)
         reserve = self.random.choice([slots, seq.num_tokens])
-        admitted = self.real.admit(seq, slots, cached_tokens=hit, reserve_tokens=reserve, busy=True)
-        assert admitted == self.model.admit(seq, known, slots, reserve)
+        admitted = self.real.admit(seq, slots, cached_tokens=hit, fit_tokens=reserve, busy=True)
+        assert (admitted is not None) == self.model.admit(seq, known, slots, reserve)
         if admitted:
             self.orders += 1
             seq.order = self.orders
@@ -174,7 +173,7 @@ class Harness:
             return
         seq = self.random.choice(self.filling)
         slots = self.random.randint(self.slots[seq] + 1, seq.num_tokens)
-        room = self.real.extend(seq, slots)
+        room = self.real.extend(seq, slots) is not None
         assert room == self.model.room(seq, slots)
         if room:
             self.model.grow(seq, slots)
@@ -238,16 +237,16 @@ class Harness:
         assert usage.allocated == len(distinct) * self.size
 
 
-@pytest.mark.parametrize("semantics", ["vllm-0.33", "vllm-0.11"])
+@pytest.mark.parametrize("rules", [VLLM_0_33, VLLM_0_11], ids=lambda rules: rules.name)
 @pytest.mark.parametrize("lag", [0, 1])
 @pytest.mark.parametrize("caching", [True, False])
 @settings(max_examples=40, deadline=None)
 @given(seed=st.integers(0, 1 << 32))
 def test_random_operations_end_in_the_same_blocks(
-    semantics: str, lag: int, caching: bool, seed: int
+    rules: BlockRules, lag: int, caching: bool, seed: int
 ) -> None:
     random = Random(seed)
-    harness = Harness(random, caching=caching, lag=lag, semantics=semantics)
+    harness = Harness(random, caching=caching, lag=lag, rules=rules)
     operations = [
         *[harness.arrive] * 2,
         *[harness.admit] * 4,

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 import kvsim
 from kvsim.cli import app
-from kvsim.engine.arrivals import serve
+from kvsim.engine.replica import assemble
 from kvsim.memory.ledger import CLASSES
 from kvsim.plumbing.errors import InputError, InvariantError
 from kvsim.plumbing.units import PS_PER_S
@@ -132,11 +132,11 @@ def test_a_window_counts_the_steps_that_start_in_it(
 def test_a_run_across_the_edge_of_a_window_is_a_fault() -> None:
     scenario = Scenario.from_table({**experiment.EXPERIMENT, **experiment.SYSTEMS["vLLM"]})
     simulation = Simulation(scenario, [Request("r", 0, 10, 300)])
-    allocator = scenario.allocator[0].build(simulation.memory_spec())
-    scheduler = scenario.scheduler.build(allocator, simulation.max_model_len)
-    recorder: Recorder = WindowRecorder(allocator.capacity_bytes, PS_PER_S, 2 * PS_PER_S)
+    spec = simulation.replica_spec(scenario.allocator[0])
+    recorder: Recorder = WindowRecorder(spec.capacity_bytes, PS_PER_S, 2 * PS_PER_S)
+    replica = assemble(spec, simulation.stream, simulation.step_time, recorder=recorder)
     with pytest.raises(InvariantError, match="window"):
-        serve(simulation.stream, scheduler, simulation.step_time, recorder)
+        replica.run()
 
 
 # --- sharing ----------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from kvsim.cli import app
+from kvsim.memory.block_rules import VLLM_0_11
 from kvsim.observed.folder import ObservedRun
 from kvsim.observed.vllm_meta import VllmMeta
 from kvsim.plumbing.errors import InputError
@@ -175,7 +176,7 @@ def test_settings_are_those_recorded() -> None:
     old = VllmMeta.parse(
         meta(vllm_version="v0.11.2", async_scheduling=False), "meta"
     ).scheduler_options()
-    assert (old.rules, old.depth) == ("vllm-0.11", 1)
+    assert (old.block_rules, old.depth) == (VLLM_0_11, 1)
     with pytest.raises(InputError, match="not a version; got nightly"):
         VllmMeta.parse(meta(vllm_version="nightly"), "meta").scheduler_options()
 

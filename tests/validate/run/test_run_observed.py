@@ -3,12 +3,15 @@ calibration says, nothing may differ; where they do not, the error is the one th
 """
 
 import json
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
 from kvsim.cli import app
+from kvsim.engine.policies.preemption import Swap
 from kvsim.observed.folder import ObservedRun
 from kvsim.observed.own_meta import Circumstances, ObservedMeta
 from kvsim.plumbing.errors import InputError
@@ -29,6 +32,7 @@ from kvsim.validate.run.comparison import compare_run
 from kvsim.validate.run.intervals import mean_interval
 from kvsim.validate.run.memory import memory_errors
 from kvsim.validate.run.replay import Held
+from kvsim.validate.run.steps import lock_step
 
 torch = pytest.importorskip("torch", reason="what an observed run is made with")
 
@@ -122,11 +126,16 @@ class Backend:
         return MemoryCount(0, 0, 0)
 
 
-def record(folder: Path, label: str, calibration: CalibrationFile, slower: float = 1.0) -> Path:
-    simulation = Simulation(Scenario.from_table(TABLE))
+def record(
+    folder: Path,
+    label: str,
+    calibration: CalibrationFile,
+    slower: float = 1.0,
+    tables: dict[str, Any] = TABLE,
+) -> Path:
+    simulation = Simulation(Scenario.from_table(tables))
     options, _ = choose_allocator(simulation, label)
-    allocator = options.build(simulation.memory_spec())
-    scheduler = simulation.scenario.scheduler.build(allocator, simulation.max_model_len)
+    scheduler = simulation.replica_spec(options).build()
     backend = Backend(CalibratedTime(calibration), slower)
     engine = RealTimeEngine(simulation.stream.requests, scheduler, backend, backend, backend)
     ran = Circumstances(clock=backend.name)
@@ -201,13 +210,25 @@ def test_settings_survive_the_folder(folder):
     assert isinstance(meta, ObservedMeta)
     simulation = Simulation(Scenario.from_table(TABLE))
     options, _ = choose_allocator(simulation, folder.name)
-    assert meta.allocator_options() == options
-    assert meta.scheduler_options() == simulation.scenario.scheduler
-    spec, simulated = meta.memory_spec(), simulation.memory_spec()
-    assert spec.capacity_bytes == simulated.capacity_bytes
+    spec, simulated = meta.replica_spec(), simulation.replica_spec(options)
+    assert replace(spec, layout=simulated.layout, max_steps=None) == simulated
     assert spec.layout.bytes_per_token == simulated.layout.bytes_per_token
-    assert (spec.hash_lag, spec.semantics) == (simulated.hash_lag, simulated.semantics)
     assert meta.model_identity() == ModelIdentity.of(simulation.model)
+
+
+def test_a_run_that_swapped_is_simulated_as_one(tmp_path, calibration):
+    scheduler = {**TABLE["scheduler"], "preemption_mode": "swap", "swap_space_gib": 1}
+    allocator = {"kind": "paged", "enable_prefix_caching": False}
+    memory = {"kv_cache_tokens": 1200}
+    tables = TABLE | {"scheduler": scheduler, "allocator": [allocator], "memory": memory}
+    folder = record(tmp_path / "swap", "paged", calibration, tables=tables)
+    run = ObservedRun.read(folder)
+    assert isinstance(run.meta.replica_spec().build().preemption, Swap)
+    assert sum(step.preempted for step in run.steps) > 0
+    assert lock_step(run).difference is None
+    # Who comes back from host memory computes nothing again, and here nothing is shared.
+    computed = sum(step.prefill_tokens for step in run.steps)
+    assert computed == sum(request.prompt_tokens for request in run.requests)
 
 
 def edited(folder: Path, out: Path, name: str, edit) -> Path:

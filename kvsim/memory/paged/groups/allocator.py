@@ -2,7 +2,7 @@
 recurrent states, or both beside full attention.
 
 Semantics of vLLM 0.33's hybrid manager (v1/core/kv_cache_coordinator.py). All groups of layers (see
-kv_groups.py) draw blocks of one size from one pool, each into its own block table. Before a
+grouping.py) draw blocks of one size from one pool, each into its own block table. Before a
 sequence takes memory for new tokens, groups with a window of W tokens give back the blocks that lie
 below its last `computed - W + 1` tokens; content stays cached, as when a sequence leaves. A hit
 must be one in every group: the run of blocks that full attention knows, shortened until the blocks
@@ -13,56 +13,73 @@ When several sequences take and give in one step, each gives before it takes, in
 """
 
 from collections.abc import Iterator
-from operator import attrgetter
-from typing import TYPE_CHECKING
 
-from kvsim.layout import KVGroup, KVLayout
-from kvsim.memory.allocator import MemorySpec, Refusal
+from kvsim.memory.allocator import (
+    ADMITTED,
+    GROWN,
+    Admission,
+    Allocator,
+    CacheTotals,
+    Growth,
+    Refusal,
+)
 from kvsim.memory.ledger import NOTHING, Course, Usage, split_free
-from kvsim.memory.paged.allocator import PagedAllocator, Table
+from kvsim.memory.options import MemorySpec
+from kvsim.memory.paged.block_pool import BlockPool
+from kvsim.memory.paged.decoders import Decoders, by_order
 from kvsim.memory.paged.groups.grouping import group_layers
-from kvsim.memory.paged.groups.hits import Hits, longest_hit
-from kvsim.memory.paged.groups.tables import GroupTables, Tables
+from kvsim.memory.paged.groups.hits import Hits
+from kvsim.memory.paged.groups.tables import GroupTable, GroupTables
 from kvsim.memory.paged.groups.windows import Windows
-from kvsim.plumbing.errors import InputError, InvariantError
+from kvsim.memory.paged.prefix_cache import PrefixCache
+from kvsim.memory.paged.shape import BlockShape
+from kvsim.plumbing.errors import InvariantError
 from kvsim.plumbing.units import ceil_div
 from kvsim.request import Request
 from kvsim.sequence import Sequence
 
-if TYPE_CHECKING:
-    from kvsim.memory.paged.options import Paged
 
-_order = attrgetter("order")
+class GroupsAllocator(Allocator):
+    """Several block tables a sequence on one pool.
 
-
-class HybridAllocator(PagedAllocator):
-    """Several block tables a sequence on one pool."""
+    block_size: tokens a block holds at least. caching, watermark: as in PagedAllocator.
+    """
 
     swappable = False  # windows would need blocks for what they gave back
     gives_back = True
 
-    def __init__(self, options: "Paged", memory: MemorySpec) -> None:
-        grouping = group_layers(memory.layout, options.block_size, memory.semantics)
-        recurrent = any(group.state_bytes for group in grouping.groups)
-        if recurrent and options.enable_prefix_caching:
-            if "enable_prefix_caching" in options.model_fields_set:
-                raise InputError(
-                    "a recurrent state is overwritten in every step, no prefix of it is kept",
-                    where="allocator.enable_prefix_caching",
-                    value=True,
-                    remedy="leave the key out or set it to false",
-                )
-            options = options.model_copy(update={"enable_prefix_caching": False})
-        options = options.model_copy(update={"block_size": grouping.block_size})
-        block = KVGroup("full", grouping.group_layers, grouping.slot_bytes)
-        super().__init__(options, memory._replace(layout=KVLayout((block,))))
+    def __init__(
+        self,
+        memory: MemorySpec,
+        block_size: int,
+        *,
+        caching: bool,
+        watermark: float | None = None,
+    ) -> None:
+        rules = memory.rules
+        grouping = group_layers(
+            memory.layout, block_size, commonest_sizes_groups=rules.commonest_sizes_groups
+        )
+        size = self.block_size = grouping.block_size
+        self._shape = BlockShape.of(memory, size, grouping.slot_bytes, rules.null_blocks)
+        self.capacity_bytes = memory.capacity_bytes
         self.token_bytes = memory.layout.bytes_per_token
-        self._groups = grouping.groups
-        self._tables = GroupTables(self.pool, self._groups, self.block_size, self._block_bytes)
-        self._num_keeping = len(self._tables.keeping)
-        self._windows = Windows(self._groups, self.block_size, self._hash_lag)
+        share = rules.default_watermark if watermark is None else watermark
+        self._watermark_blocks = int(share * self._shape.num_blocks)
+        self._max_model_len = memory.max_model_len
         self._most_tokens = memory.max_in_flight_tokens
-        self._hits_memo: tuple[Sequence, int, Hits] | None = None  # seq, version
+        self._lag = memory.hash_lag
+        self._groups = grouping.groups
+        self.pool = BlockPool(self._shape.usable_blocks + 1, blank_first=rules.blank_first)
+        self._tables = GroupTables(self.pool, self._groups, size, self._shape.block_bytes)
+        self._num_keeping = len(self._tables.keeping)
+        self._decoders = Decoders(size)
+        self._windows = Windows(self._groups, size, self._lag)
+        self._cache: PrefixCache[Hits] = PrefixCache(
+            self.pool, self._tables, size, enabled=caching, lag=self._lag
+        )
+        self._live: dict[Sequence, None] = {}
+        self._over_slots = 0  # of last blocks, that will never be filled
 
     # --- admission -----------------------------------------------------------------------------
 
@@ -82,7 +99,7 @@ class HybridAllocator(PagedAllocator):
         """
         final = request.prompt_tokens + request.output_tokens - 1
         need = sum(self._most_blocks(g, final) for g in range(len(self._groups)))
-        usable = self.pool.num_blocks - 1
+        usable = self._shape.usable_blocks
         if need <= usable:
             return None
         return Refusal(
@@ -93,33 +110,8 @@ class HybridAllocator(PagedAllocator):
             "shorten the request or enlarge the pool",
         )
 
-    def _keys_of(self, seq: Sequence) -> list[int]:
-        """Keys of all its full blocks: those given back while it runs must find it again."""
-        if isinstance(seq.memory, Tables):
-            return seq.memory.keys
-        keys: list[int] = []
-        num_shareable = 0
-        if self._caching:
-            keys = self._content.of(seq)
-            num_shareable = len(keys)
-            keys.extend(self._content.private(seq.final_tokens // self.block_size - len(keys)))
-        seq.memory = Tables(keys, num_shareable, len(self._groups))
-        return keys
-
-    def _hits(self, seq: Sequence) -> Hits:
-        memo = self._hits_memo
-        if memo is not None and memo[0] is seq and memo[1] == self.pool.version:
-            return memo[2]
-        most = (seq.num_tokens - 1) // self.block_size
-        hits = longest_hit(self.pool, self._groups, self._keys_of(seq)[:most], self.block_size)
-        self._hits_memo = (seq, self.pool.version, hits)
-        return hits
-
     def cached_tokens(self, seq: Sequence) -> int:
-        return self._hits(seq).num_blocks * self.block_size
-
-    def _fits(self, hits: Hits, tokens: int, *, whole: bool, busy: bool) -> bool:
-        return self._need(hits, tokens, whole=whole, busy=busy) <= self.pool.num_free
+        return self._cache.hits(seq).num_blocks * self.block_size
 
     def _need(self, hits: Hits, tokens: int, *, whole: bool, busy: bool) -> int:
         """Free blocks that an admission with these hits takes or asks to be there.
@@ -135,109 +127,113 @@ class HybridAllocator(PagedAllocator):
         return need
 
     def admit(
-        self, seq: Sequence, num_tokens: int, *, cached_tokens: int, reserve_tokens: int, busy: bool
-    ) -> bool:
-        hits = self._hits(seq)
-        if not self._fits(hits, reserve_tokens, whole=True, busy=busy) or not self._fits(
-            hits, num_tokens, whole=False, busy=busy
-        ):
-            return False
-        table: Tables = seq.memory
+        self,
+        seq: Sequence,
+        num_tokens: int,
+        *,
+        cached_tokens: int,
+        fit_tokens: int,
+        busy: bool,
+        swapped_in: bool = False,
+    ) -> Admission | None:
+        hits, free = self._cache.hits(seq), self.pool.num_free
+        if self._need(hits, fit_tokens, whole=True, busy=busy) > free:
+            return None
+        if self._need(hits, num_tokens, whole=False, busy=busy) > free:
+            return None
+        table: GroupTable = seq.memory
         self._live[seq] = None
         self._tables.open(table, hits)
         self._grow(seq, table, ceil_div(num_tokens, self.block_size))
         self._filled(table, num_tokens)
-        if self._caching and not seq.num_preemptions:
-            self.query_tokens += seq.num_tokens
-            self.hit_tokens += cached_tokens
-        return True
+        self._cache.admitted(seq, cached_tokens, [])
+        return ADMITTED
 
-    def _grow(self, seq: Sequence, table: Tables, count: int) -> None:
-        before = table.count
+    def _grow(self, seq: Sequence, table: GroupTable, count: int) -> None:
+        last = ceil_div(seq.final_tokens, self.block_size)
+        if table.count < last <= count:
+            self._over_slots += last * self.block_size - seq.final_tokens
         self._tables.grow(table, count)
-        self._grown(seq, table, before, count)
 
-    def extend(self, seq: Sequence, num_tokens: int) -> bool:
+    def extend(self, seq: Sequence, num_tokens: int, *, turns_before: int = 0) -> Growth | None:
         """As promised, but blocks below a window go back even if there is no room."""
-        table: Tables = seq.memory
-        decoding = seq.decoding
-        computed = self._computed(table, self._clock) if decoding else table.tokens
-        if self._hash_lag and not decoding:
+        table: GroupTable = seq.memory
+        decoding, clock = seq.decoding, self._decoders.clock
+        if turns_before:
+            self._cache.turns_before(turns_before, clock)
+        computed = self._computed(table, clock) if decoding else table.tokens
+        if self._lag and not decoding:
             computed = table.processed
         self._tables.give_back_below(table, computed)
         count = max(ceil_div(num_tokens, self.block_size), table.count)
         if (count - table.count) * self._num_keeping > self.pool.num_free:
-            return False
+            return None
         if count > table.count:
             self._grow(seq, table, count)
         if decoding:
-            self._extended.add(seq)
+            self._decoders.extended.add(seq)
         else:
             table.processed = table.tokens
             self._filled(table, num_tokens)
-        return True
+        return GROWN
 
-    def _computed(self, table: Tables, clock: int) -> int:
+    def _computed(self, table: GroupTable, clock: int) -> int:
         """Slots of a decoder that have returned when the step at `clock` is scheduled."""
-        if self._hash_lag and clock == table.since:
+        if self._lag and clock == table.since:
             return table.processed
-        return table.base + clock - self._hash_lag
+        return table.base + clock - self._lag
 
-    def _filled(self, table: Table, num_tokens: int) -> None:
-        assert isinstance(table, Tables)
+    def _filled(self, table: GroupTable, num_tokens: int) -> None:
+        """The first `num_tokens` slots are valid; their full blocks become known content."""
         self._tables.used_bytes += (num_tokens - table.tokens) * self.token_bytes
         table.tokens = num_tokens
-        self._register(table, self._known(table))
-
-    def _register(self, table: Tables, known: int) -> None:
-        """Full blocks among the first `known` slots are known content."""
-        self._tables.register(table, min(known // self.block_size, len(table.keys)))
+        self._cache.filled(table)
 
     # --- decoding ------------------------------------------------------------------------------
 
     def join(self, seq: Sequence, num_tokens: int) -> None:
-        table: Tables = seq.memory
+        table: GroupTable = seq.memory
         if table.joined:  # it was passed over, so all its tokens have returned
             table.processed = num_tokens
-        table.since = self._clock
-        super().join(seq, num_tokens)
-        self._windows.join(seq, table.base, self._clock, table.skipped)
+        table.since = self._decoders.clock
+        self._decoders.join(seq, table, num_tokens)
+        self._cache.join(seq, table)
+        self._windows.join(seq, table.base, self._decoders.clock, table.skipped)
 
     def leave(self, seq: Sequence) -> None:
-        super().leave(seq)
-        table: Tables = seq.memory
+        table: GroupTable = seq.memory
+        self._cache.leave(seq, table)
+        self._decoders.leave(seq, table)
         self._windows.leave(seq, table.base)
-        table.processed = table.tokens - self._hash_lag
+        table.processed = table.tokens - self._lag
 
-    def due(self) -> list[Sequence]:
+    def must_extend(self) -> list[Sequence]:
         """Who takes a block or gives one: both happen in running order."""
-        takers = self._decoders.at(self._clock)
-        return sorted(
-            (takers | self._windows.givers(self._clock)).keys() - self._extended, key=_order
-        )
+        decoders = self._decoders
+        movers = decoders.at(decoders.clock) | self._windows.givers(decoders.clock)
+        return sorted(movers.keys() - decoders.extended, key=by_order)
 
     def _forecast(self, limit: int) -> Iterator[tuple[int, int]]:
         """(taken, given): blocks of each step from now on, for at most `limit` steps and as long as
         the rhythm of giving stays. Of those given others may still hold some.
         """
-        clock, each = self._clock, self._num_keeping
+        clock, each = self._decoders.clock, self._num_keeping
         for later in range(clock, clock + min(limit, self._windows.steady_steps(clock))):
             taken = each * len(self._decoders.at(later))
             given = self._windows.num_given(later)
-            if later == clock and self._extended:
-                taken = each * sum(self._takes(seq.memory, clock) for seq in self.due())
+            if later == clock and self._decoders.extended:
+                taken = each * sum(self._takes(seq.memory, clock) for seq in self.must_extend())
                 given = 0
             yield taken, given
 
-    def _takes(self, table: Tables, clock: int) -> bool:
+    def _takes(self, table: GroupTable, clock: int) -> bool:
+        """Whether the step that begins at `clock` starts a new block."""
         return (table.base + clock) % self.block_size == 0
-
-    def _most_taken(self, steps: int) -> int:
-        return self._decoders.num * self._num_keeping * ceil_div(steps, self.block_size)
 
     def steps_that_fit(self, limit: int) -> int:
         """Steps that are safe even if all take before anybody gives."""
-        if self._most_taken(limit) <= self.pool.num_free:
+        most_taken = self._decoders.num * self._num_keeping * ceil_div(limit, self.block_size)
+        if most_taken <= self.pool.num_free:
             return limit
         fitting, spare = 0, self.pool.num_free
         for taken, given in self._forecast(limit):
@@ -249,13 +245,15 @@ class HybridAllocator(PagedAllocator):
                 spare += given
         return fitting
 
-    def spare_steps(self, head: Sequence, limit: int, *, busy: bool) -> int:
+    def steps_alike(self, head: Sequence, limit: int, *, busy: bool) -> int:
         """As promised; while the head has hits, which whoever takes could forget, or room in all
         but not for every chunk, only until the next block moves.
         """
-        hits = self._hits(head)
-        spare = self.pool.num_free - self._head_blocks(head, busy=busy)
-        if spare < 0 and self._windows.irregular(self._clock):
+        hits = self._cache.hits(head)
+        if self._cache.may_gain(head, hits.num_blocks):
+            return 0
+        spare = self.pool.num_free - self._head_need(head, hits, busy=busy)
+        if spare < 0 and self._windows.irregular(self._decoders.clock):
             return 0
         steps, enough = 0, spare >= 0
         most = self._need(hits, head.num_tokens, whole=False, busy=busy)
@@ -269,22 +267,14 @@ class HybridAllocator(PagedAllocator):
             steps += 1
         return steps
 
-    def may_gain(self, head: Sequence) -> bool:
-        hits, keys = self._hits(head), self._keys_of(head)
-        table: Tables = head.memory
-        most = min(table.num_shareable, (head.num_tokens - 1) // self.block_size)
-        missing = set(keys[hits.num_blocks : most])
-        return bool(missing) and any(
-            other.keys[other.registered] in missing
-            for other in (seq.memory for seq in self._naming)
-        )
-
     def advance(self, steps: int) -> Course:
         jumps = first = second = NOTHING
-        slope = self._decoders.num * self.token_bytes
+        decoders = self._decoders
+        slope = decoders.num * self.token_bytes
         used_rise = allocated_rise = 0
         before = self._books()
-        for t, clock in enumerate(range(self._clock, self._clock + steps), start=1):
+        start = decoders.clock
+        for t, clock in enumerate(range(start, start + steps), start=1):
             if self._move(clock):
                 after = self._books()
                 jump = self._jump(before, after)
@@ -294,21 +284,21 @@ class HybridAllocator(PagedAllocator):
                 first = _plus(first, jump, t)
                 second = _plus(second, jump, t * (t - 1) // 2)
                 allocated_rise = max(allocated_rise, jumps.allocated)
-            if self._naming.num:
-                self._name_filled(clock + 1 - self._hash_lag)
-        self._clock += steps
+            self._cache.advanced(clock)
+        decoders.advance(steps)
         self._tables.used_bytes += slope * steps
         course = Usage(used=slope, reserved=-slope)
         return Course(course, jumps, first, second, used_rise, allocated_rise)
 
     def _move(self, clock: int) -> bool:
         """The step at `clock`: whose turn it is gives, then takes. Returns whether anybody did."""
-        members = self._decoders.at(clock) | self._windows.givers(clock)
-        if clock == self._clock:
-            members = {seq: None for seq in members if seq not in self._extended}
-            self._extended.clear()
-        for seq in sorted(members, key=_order):
-            table: Tables = seq.memory
+        decoders = self._decoders
+        members = decoders.at(clock) | self._windows.givers(clock)
+        if clock == decoders.clock:
+            members = {seq: None for seq in members if seq not in decoders.extended}
+            decoders.extended.clear()
+        for seq in sorted(members, key=by_order):
+            table: GroupTable = seq.memory
             self._tables.give_back_below(table, self._computed(table, clock))
             if self._takes(table, clock):
                 self._grow(seq, table, table.count + 1)
@@ -322,38 +312,24 @@ class HybridAllocator(PagedAllocator):
 
     def _jump(self, before: tuple[int, ...], after: tuple[int, ...]) -> Usage:
         free, cached, used, over, pad = (b - a for a, b in zip(before, after, strict=True))
+        block_bytes = self._shape.block_bytes
         return Usage(
             used=used,
-            reserved=-free * self._block_bytes - used - over * self.token_bytes - pad,
+            reserved=-free * block_bytes - used - over * self.token_bytes - pad,
             overprovisioned=over * self.token_bytes,
             rounding=pad,
-            cached=cached * self._block_bytes,
-            idle=(free - cached) * self._block_bytes,
+            cached=cached * block_bytes,
+            idle=(free - cached) * block_bytes,
         )
-
-    def _name_filled(self, known: int) -> None:
-        """Blocks whose content is known from the clock `known` on get their names."""
-        for seq in sorted(self._naming.at(known), key=_order):
-            self._name_next(seq, known)
-
-    def _name_next(self, seq: Sequence, clock: int) -> None:
-        table: Tables = seq.memory
-        full = (table.base + clock) // self.block_size
-        if full == table.registered + 1:
-            self._tables.register(table, full)
-            if full == len(table.keys):
-                self._naming.leave(seq, table.base)
 
     # --- release -------------------------------------------------------------------------------
 
     def release(self, seq: Sequence) -> None:
-        table: Tables = seq.memory
+        table: GroupTable = seq.memory
         del self._live[seq]
-        self._register(table, table.tokens if seq.finished else self._known(table))
+        self._cache.released(seq, table)
         self._tables.close(table)
         self._over_slots -= max(0, table.count * self.block_size - seq.final_tokens)
-        seq.memory = None if seq.finished else table.afresh()
-        self._hits_memo = None
 
     # --- the ledger ----------------------------------------------------------------------------
 
@@ -361,18 +337,27 @@ class HybridAllocator(PagedAllocator):
     def saved_bytes(self) -> int | None:
         return None  # windows give shared blocks back
 
-    def held_tokens(self, seq: Sequence) -> int:
+    def cache_totals(self) -> CacheTotals:
+        return self._cache.totals
+
+    def granted_tokens(self, seq: Sequence) -> int:
         return seq.memory.count * self.block_size if seq.memory else 0
 
-    def _head_blocks(self, head: Sequence, *, busy: bool) -> int:
-        return self._need(self._hits(head), head.num_tokens, whole=True, busy=busy)
+    def missing_tokens(self, seq: Sequence, tokens: int) -> int:
+        blocks = ceil_div(tokens - self.granted_tokens(seq), self.block_size)
+        return max(0, blocks) * self.block_size
+
+    def _head_need(self, head: Sequence, hits: Hits, *, busy: bool) -> int:
+        return self._need(hits, head.num_tokens, whole=True, busy=busy)
 
     def usage(self, head: Sequence | None, *, busy: bool) -> Usage:
-        pool, size = self.pool, self._block_bytes
-        held = (pool.num_blocks - 1 - pool.num_free) * size
-        cached = pool.num_cached_free * size
-        need = None if head is None else self._head_blocks(head, busy=busy) * size
-        external, short, idle = split_free(pool.num_free * size - cached, cached, need, True)
+        pool, block_bytes = self.pool, self._shape.block_bytes
+        held = (self._shape.usable_blocks - pool.num_free) * block_bytes
+        cached = pool.num_cached_free * block_bytes
+        need = None
+        if head is not None:
+            need = self._head_need(head, self._cache.hits(head), busy=busy) * block_bytes
+        external, short, idle = split_free(pool.num_free * block_bytes - cached, cached, need, True)
         used, pad = self._tables.used_bytes, self._tables.pad_bytes
         over = self._over_slots * self.token_bytes
         return Usage(
@@ -381,18 +366,14 @@ class HybridAllocator(PagedAllocator):
             overprovisioned=over,
             rounding=pad,
             cached=cached,
-            metadata=self._metadata,
+            metadata=self._shape.metadata_bytes,
             external=external,
             short=short,
             idle=idle,
         )
 
     def check(self) -> None:
-        live = [
-            (seq.memory.base + self._clock if seq.decoding else seq.memory.tokens, seq.memory)
-            for seq in self._live
-        ]
-        self._tables.check(live)
+        self._tables.check((self._decoders.slots(seq), seq.memory) for seq in self._live)
         over = sum(
             max(0, seq.memory.count * self.block_size - seq.final_tokens) for seq in self._live
         )

@@ -51,15 +51,16 @@ def is_uniform(layout: KVLayout, *, windows: bool) -> bool:
     return not any(group.kind in several for group in layout.groups)
 
 
-def group_layers(layout: KVLayout, block_size: int, semantics: str = "vllm-0.33") -> Grouping:
+def group_layers(
+    layout: KVLayout, block_size: int, *, commonest_sizes_groups: bool = True
+) -> Grouping:
     """Deal the layers of `layout` (at least one group with KV) out to groups.
 
-    semantics: since 0.33 a group has as many layers as the commonest kind if that is less than 1.5
-    times the rarest, which spares the commonest a second, nearly empty group.
+    commonest_sizes_groups: see BlockRules.
     """
     counts = [group.layers for group in layout.groups]
     size = min(counts)
-    if semantics == "vllm-0.33" and max(counts) < 1.5 * size:
+    if commonest_sizes_groups and max(counts) < 1.5 * size:
         size = max(counts)
     layer_slot = max(ceil_div(group.bytes_per_token, group.layers) for group in layout.groups)
     layer_state = max(ceil_div(group.state_bytes, group.layers) for group in layout.groups)

@@ -2,40 +2,34 @@
 
 from collections.abc import Iterable, Sequence
 
-from kvsim.memory.paged.allocator import Table
 from kvsim.memory.paged.block_pool import BlockPool
 from kvsim.memory.paged.groups.grouping import BlockGroup
-from kvsim.memory.paged.groups.hits import Hits, skipped_blocks
+from kvsim.memory.paged.groups.hits import Hits, longest_hit, skipped_blocks
+from kvsim.memory.paged.table import Table
 from kvsim.plumbing.errors import InvariantError
 
 
-class Tables(Table):
+class GroupTable(Table):
     """What the allocator keeps of one sequence.
 
     lists: each group's blocks, from position `skipped` of its table on. count: positions of the
     tables, the same in all groups that keep tokens. processed: slots whose step had returned at the
-    clock `since`, when it began to decode. num_shareable: how many of the keys another sequence can
-    have.
+    clock `since`, when it began to decode.
     """
 
-    __slots__ = ("count", "lists", "num_shareable", "processed", "since", "skipped")
+    __slots__ = ("count", "lists", "processed", "since", "skipped")
 
     def __init__(self, keys: list[int], num_shareable: int, num_groups: int) -> None:
-        super().__init__(keys)
-        self.num_shareable = num_shareable
+        super().__init__(keys, num_shareable)
         self.lists: list[list[int]] = [[] for _ in range(num_groups)]
         self.skipped = [0] * num_groups
         self.count = 0
         self.processed = 0
         self.since = 0
 
-    def afresh(self) -> "Tables":
-        """For the same content, nothing held."""
-        return Tables(self.keys, self.num_shareable, len(self.lists))
-
 
 class GroupTables:
-    """Moves blocks between the pool and tables.
+    """Moves blocks between the pool and tables; what the prefix cache asks of them.
 
     keeping: the groups that keep tokens; the others hold a recurrent state. used_bytes: valid slots
     and states, shared ones once. pad_bytes: of held blocks, what no slot or state of their group
@@ -57,7 +51,37 @@ class GroupTables:
             block_bytes - (group.state_bytes or group.slot_bytes * block_size) for group in groups
         ]
 
-    def open(self, table: Tables, hits: Hits) -> None:
+    # --- for the prefix cache ------------------------------------------------------------------
+
+    names_private = True  # what a window gives back while it runs must be found again
+
+    def fresh(self, keys: list[int], num_shareable: int) -> GroupTable:
+        """An empty table."""
+        return GroupTable(keys, num_shareable, len(self.groups))
+
+    def find(self, keys: Sequence[int]) -> Hits:
+        """The longest prefix that every group can continue from."""
+        return longest_hit(self._pool, self.groups, keys, self._size)
+
+    def may_move(self, keys: Sequence[int]) -> bool:
+        """Never asked: while the head of the queue has hits, runs end when a block moves."""
+        return False
+
+    def register(self, table: Table, full: int) -> None:
+        """The first `full` blocks hold known content from now on."""
+        assert isinstance(table, GroupTable)
+        if full <= table.registered:
+            return
+        num = len(self.groups)
+        for g in self.keeping:
+            start = max(table.registered, table.skipped[g])
+            blocks = table.lists[g][start - table.skipped[g] : full - table.skipped[g]]
+            self._pool.register(blocks, [key * num + g for key in table.keys[start:full]])
+        table.registered = full
+
+    # --- moving blocks -------------------------------------------------------------------------
+
+    def open(self, table: GroupTable, hits: Hits) -> None:
         """An empty table takes over its hits, and a block for each state."""
         table.count = table.registered = hits.num_blocks
         table.tokens = table.processed = hits.num_blocks * self._size
@@ -76,25 +100,14 @@ class GroupTables:
         self.pad_bytes += blocks * self._pads[g]
         self.used_bytes += slots * self.groups[g].slot_bytes
 
-    def grow(self, table: Tables, count: int) -> None:
+    def grow(self, table: GroupTable, count: int) -> None:
         """Take blocks until every group that keeps tokens has `count` positions."""
         for g in self.keeping:
             table.lists[g] += self._pool.take(count - table.count)
             self._book(g, count - table.count, 0)
         table.count = count
 
-    def register(self, table: Tables, full: int) -> None:
-        """The first `full` blocks hold known content from now on."""
-        if full <= table.registered:
-            return
-        num = len(self.groups)
-        for g in self.keeping:
-            start = max(table.registered, table.skipped[g])
-            blocks = table.lists[g][start - table.skipped[g] : full - table.skipped[g]]
-            self._pool.register(blocks, [key * num + g for key in table.keys[start:full]])
-        table.registered = full
-
-    def give_back_below(self, table: Tables, computed: int) -> None:
+    def give_back_below(self, table: GroupTable, computed: int) -> None:
         """Blocks that no token after the first `computed` ones attends to return to the pool."""
         for g in self.keeping:
             skip = skipped_blocks(self.groups[g].window_tokens, computed, self._size)
@@ -110,7 +123,7 @@ class GroupTables:
         shared = self._pool.give_back(blocks, num_cached)
         self._book(g, shared - len(blocks), shared * self._size - slots)
 
-    def close(self, table: Tables) -> None:
+    def close(self, table: GroupTable) -> None:
         """All blocks of a table return to the pool."""
         for g in range(len(self.groups)):
             if g in self.keeping:
@@ -122,7 +135,7 @@ class GroupTables:
                 self._give_back(g, table.lists[g], 0, 0)
         self.used_bytes -= self._state_bytes
 
-    def check(self, live: Iterable[tuple[int, Tables]]) -> None:
+    def check(self, live: Iterable[tuple[int, GroupTable]]) -> None:
         """Raise InvariantError unless the books agree with the tables of sequences with so many
         valid slots each.
         """

@@ -7,7 +7,7 @@ import pytest
 
 import kvsim
 from kvsim.layout import KVGroup, KVLayout
-from kvsim.memory.allocator import MemorySpec
+from kvsim.memory.options import MemorySpec
 from kvsim.memory.paged.groups.grouping import group_layers, is_uniform
 from kvsim.memory.paged.options import Paged
 from kvsim.model import ModelOptions
@@ -72,7 +72,7 @@ def test_blocks_grow_until_a_recurrent_state_fits() -> None:
 def test_a_commonest_kind_that_is_hardly_commoner_is_not_split() -> None:
     layout = KVLayout((KVGroup("full", 12, 12), KVGroup("sliding", 13, 13, 8)))
     assert [group.layers for group in group_layers(layout, 16).groups] == [12, 13]
-    older = group_layers(layout, 16, "vllm-0.11")
+    older = group_layers(layout, 16, commonest_sizes_groups=False)
     assert [group.layers for group in older.groups] == [12, 7, 6]
 
 

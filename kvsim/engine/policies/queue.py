@@ -1,9 +1,39 @@
-"""The waiting queue: first come first served, or by priority."""
+"""The order of the waiting queue: first come first served, or by priority."""
 
 from collections import deque
 from heapq import heapify, heappop, heappush
+from typing import Literal, Protocol
 
 from kvsim.sequence import Sequence
+
+Order = Literal["fcfs", "priority"]
+
+
+class WaitingQueue(Protocol):
+    """Who waits, and who is next."""
+
+    def __len__(self) -> int: ...
+
+    @property
+    def head(self) -> Sequence | None:
+        """Who is next; None if nobody waits."""
+        ...
+
+    def add(self, seq: Sequence) -> None:
+        """A new sequence waits."""
+        ...
+
+    def put_back(self, seq: Sequence) -> None:
+        """A preempted sequence, or one that was passed over, waits again."""
+        ...
+
+    def pop(self) -> Sequence:
+        """Take the head out; somebody must wait."""
+        ...
+
+    def remove(self, seq: Sequence) -> None:
+        """`seq`, which waits, waits no more."""
+        ...
 
 
 class FcfsQueue:
@@ -58,4 +88,6 @@ class PriorityQueue:
         heapify(self._heap)
 
 
-WaitingQueue = FcfsQueue | PriorityQueue
+def queue_of(order: Order) -> WaitingQueue:
+    """An empty queue in this order."""
+    return PriorityQueue() if order == "priority" else FcfsQueue()

@@ -1,0 +1,78 @@
+"""What preemption does with what a sequence computed: forget it, or keep it in host memory.
+
+A swapped sequence waits at the front like any preempted one, so it comes back before new requests
+start. It comes back whole, whatever a prefix cache still knows of it. The step that takes its
+memory away starts when the copy out has ended, the step that it runs in again when the copy in has
+(see kvsim.engine.link). Without room in host memory a sequence is recomputed.
+"""
+
+from abc import ABC, abstractmethod
+
+from kvsim.sequence import Sequence
+
+
+class Preemption(ABC):
+    """What becomes of a preempted sequence's content. swapped_bytes: moved so far, both ways."""
+
+    swapped_bytes: int = 0
+
+    @abstractmethod
+    def kept_tokens(self, seq: Sequence) -> int:
+        """Leading tokens of a waiting sequence that come back without computing."""
+
+    @abstractmethod
+    def put(self, seq: Sequence, tokens: int, num_bytes: int) -> bool:
+        """`seq` is preempted with so many computed tokens; whether they are copied out first."""
+
+    @abstractmethod
+    def take(self, seq: Sequence) -> int:
+        """`seq` runs again. Returns the bytes that come back for it, 0 if there are none."""
+
+    @abstractmethod
+    def drop(self, seq: Sequence) -> None:
+        """`seq` has left for good."""
+
+
+class Recompute(Preemption):
+    """Nothing is kept: it is computed again."""
+
+    def kept_tokens(self, seq: Sequence) -> int:
+        return 0
+
+    def put(self, seq: Sequence, tokens: int, num_bytes: int) -> bool:
+        return False
+
+    def take(self, seq: Sequence) -> int:
+        return 0
+
+    def drop(self, seq: Sequence) -> None:
+        return
+
+
+class Swap(Preemption):
+    """Host memory for preempted sequences."""
+
+    def __init__(self, capacity_bytes: int) -> None:
+        self.free_bytes = capacity_bytes
+        self._held: dict[Sequence, tuple[int, int]] = {}
+
+    def kept_tokens(self, seq: Sequence) -> int:
+        return self._held[seq][0] if seq in self._held else 0
+
+    def put(self, seq: Sequence, tokens: int, num_bytes: int) -> bool:
+        if not tokens or num_bytes > self.free_bytes:
+            return False
+        self.free_bytes -= num_bytes
+        self.swapped_bytes += num_bytes
+        self._held[seq] = tokens, num_bytes
+        return True
+
+    def drop(self, seq: Sequence) -> None:
+        if seq in self._held:
+            self.free_bytes += self._held.pop(seq)[1]
+
+    def take(self, seq: Sequence) -> int:
+        _, num_bytes = self._held.pop(seq, (0, 0))
+        self.free_bytes += num_bytes
+        self.swapped_bytes += num_bytes
+        return num_bytes

@@ -1,0 +1,13 @@
+"""Who gives way when memory runs out: one file a rule, and its line here."""
+
+from kvsim.engine.policies.victims.victim import Victim
+from kvsim.plumbing.registry import Registry
+
+VICTIMS: Registry[Victim] = Registry(
+    "victim",
+    {
+        "latest": "kvsim.engine.policies.victims.latest:Latest",
+        "lowest-priority": "kvsim.engine.policies.victims.lowest_priority:LowestPriority",
+        "least-computed": "kvsim.engine.policies.victims.least_computed:LeastComputed",
+    },
+)

@@ -1,0 +1,15 @@
+"""The last to have started gives way: vLLM's rule under fcfs, and most engines'."""
+
+from collections.abc import Callable, Reversible
+
+from kvsim.engine.policies.victims.victim import Victim
+from kvsim.sequence import Sequence
+
+
+class Latest(Victim):
+    """The last to have been admitted."""
+
+    def choose(
+        self, running: Reversible[Sequence], computed_tokens: Callable[[Sequence], int]
+    ) -> Sequence:
+        return next(iter(reversed(running)))

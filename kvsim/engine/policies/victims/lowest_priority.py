@@ -1,0 +1,17 @@
+"""The least urgent gives way: vLLM's rule under policy = "priority"."""
+
+from collections.abc import Callable, Reversible
+
+from kvsim.engine.policies.victims.victim import Victim
+from kvsim.sequence import Sequence
+
+
+class LowestPriority(Victim):
+    """The highest `priority` (lower runs first), the last of them to have arrived; of those alike
+    the first admitted.
+    """
+
+    def choose(
+        self, running: Reversible[Sequence], computed_tokens: Callable[[Sequence], int]
+    ) -> Sequence:
+        return max(running, key=lambda seq: (seq.priority, seq.arrival_ps))

@@ -1,0 +1,123 @@
+"""One engine replica, put together: the only place where its parts meet.
+
+A `ReplicaSpec` says what a replica is made of, whoever asks: a scenario, the meta file of an
+observed run, a recorded schedule. `scheduler()` is its allocator with the scheduler over it, which
+real engines drive as well; `assemble` adds clock, books and arrivals, for a simulation.
+"""
+
+from dataclasses import dataclass
+
+import simpy
+
+from kvsim.engine.arrivals import Arrivals, Left
+from kvsim.engine.engine import Engine
+from kvsim.engine.link import Link
+from kvsim.engine.observer import Observer
+from kvsim.engine.schedulers.options import SchedulerOptions
+from kvsim.engine.schedulers.scheduler import Scheduler
+from kvsim.layout import KVLayout
+from kvsim.memory.options import AllocatorOptions, MemorySpec
+from kvsim.plumbing.errors import InvariantError
+from kvsim.plumbing.units import PS_PER_US
+from kvsim.request import Stream
+from kvsim.results.recorder import Recorder
+from kvsim.step_time.form import StepTime
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaSpec:
+    """What a replica is made of, but for its requests and the time they take.
+
+    capacity_bytes: its pool. layout: bytes per token by layer group. max_model_len: in tokens.
+    copy_bytes_per_s: of copies within the device; host_bytes_per_s: of the link to host memory.
+    max_steps: most steps taken at once; 1 gives the step-by-step run.
+    """
+
+    allocator: AllocatorOptions
+    scheduler: SchedulerOptions
+    capacity_bytes: int
+    layout: KVLayout
+    max_model_len: int
+    copy_bytes_per_s: int
+    host_bytes_per_s: int
+    max_steps: int | None = None
+
+    def memory_spec(self) -> MemorySpec:
+        """The pool as the allocator is built on it."""
+        scheduler = self.scheduler
+        return MemorySpec(
+            self.capacity_bytes,
+            self.layout,
+            self.max_model_len,
+            self.copy_bytes_per_s,
+            hash_lag=scheduler.depth - 1,
+            rules=scheduler.block_rules,
+            max_in_flight_tokens=scheduler.max_in_flight_tokens,
+        )
+
+    def build(self) -> Scheduler:
+        """A fresh allocator on an empty pool, and the scheduler over it, nothing running;
+        InputError for what does not fit the pool or cannot be combined.
+        """
+        allocator = self.allocator.build(self.memory_spec())
+        return self.scheduler.build(allocator, self.max_model_len)
+
+    def host_link(self) -> Link:
+        """The link that swapped and offloaded content takes."""
+        latency_us = self.scheduler.swap_latency_us or 0.0
+        return Link(self.host_bytes_per_s, round(latency_us * PS_PER_US))
+
+
+@dataclass(frozen=True, slots=True)
+class Replica:
+    """A replica ready to run: clock, scheduler, books, engine, and the requests on their way."""
+
+    env: simpy.Environment
+    scheduler: Scheduler
+    recorder: Recorder
+    engine: Engine
+    arrivals: Arrivals
+
+    def run(self) -> None:
+        """Serve all requests; afterwards everyone has left and the pool is empty."""
+        self.env.run()
+        if self.arrivals.missing:
+            raise InvariantError(f"{self.arrivals.missing} requests never left")
+        allocated = self.scheduler.usage().allocated
+        if allocated:
+            raise InvariantError(
+                f"{allocated} bytes are held by nobody: {self.scheduler.usage()._asdict()}"
+            )
+
+
+def assemble(
+    spec: ReplicaSpec,
+    stream: Stream,
+    step_time: StepTime,
+    *,
+    recorder: Recorder | None = None,
+    observer: Observer | None = None,
+    progress: Left | None = None,
+    refuse: bool = True,
+) -> Replica:
+    """A replica that will serve `stream`. refuse: turn away what can never run (see Intake).
+    progress: called with (requests that have left, all) now and then. InputError as `build`.
+    """
+    scheduler = spec.build()
+    env = simpy.Environment()
+    arrivals = Arrivals(env, stream, progress)
+    recorder = recorder or Recorder(spec.capacity_bytes)
+    engine = Engine(
+        env,
+        scheduler,
+        step_time,
+        recorder,
+        depth=spec.scheduler.depth,
+        max_steps=spec.max_steps,
+        on_left=arrivals.left,
+        observer=observer,
+        refuse=refuse,
+        host_link=spec.host_link(),
+    )
+    arrivals.submit = engine.submit
+    return Replica(env, scheduler, recorder, engine, arrivals)

@@ -1,0 +1,95 @@
+"""What the options of every scheduler have in common: policies, and what the engine must know."""
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from kvsim.engine.policies.policies import Policies
+from kvsim.engine.policies.preemption import Preemption, Recompute, Swap
+from kvsim.engine.policies.queue import Order, queue_of
+from kvsim.engine.policies.victims import VICTIMS
+from kvsim.engine.policies.victims.latest import Latest
+from kvsim.engine.policies.victims.lowest_priority import LowestPriority
+from kvsim.engine.policies.victims.victim import Victim
+from kvsim.engine.schedulers.scheduler import Scheduler
+from kvsim.memory.allocator import Allocator
+from kvsim.memory.block_rules import VLLM_0_33, BlockRules
+from kvsim.plumbing.choice import OneOf
+from kvsim.plumbing.errors import InputError
+from kvsim.plumbing.options import Options
+from kvsim.plumbing.units import GIB
+
+DEFAULT_SWAP_GIB = 4.0  # vLLM v0's
+AnyVictim = Annotated[Victim, OneOf(VICTIMS, "scheduler.victim")]
+
+
+class SchedulerOptions(Options):
+    """Options of one scheduler kind; its fields are the keys beside `kind` in `[scheduler]`.
+
+    preemption_mode: a preempted sequence computes again what it had ("recompute"), or that goes to
+        host memory and comes back ("swap"). swap_space_gib: of host memory; 4 unless given.
+        swap_latency_us: before each copy; 0 unless given. Both belong to "swap".
+    victim: who is preempted when memory runs out; not given: as the engine chooses, the last to
+        have started, or under policy = "priority" the least urgent.
+    """
+
+    preemption_mode: Literal["recompute", "swap"] = "recompute"
+    swap_space_gib: float | None = Field(None, gt=0)
+    swap_latency_us: float | None = Field(None, ge=0)
+    victim: AnyVictim | None = None
+
+    @model_validator(mode="after")
+    def _swap_options_belong_to_swap(self) -> Self:
+        for key in ("swap_space_gib", "swap_latency_us"):
+            if self.preemption_mode != "swap" and getattr(self, key) is not None:
+                raise ValueError(f'{key} changes nothing unless preemption_mode = "swap"')
+        return self
+
+    @property
+    def order(self) -> Order:
+        """The order of the queue."""
+        return "fcfs"
+
+    @property
+    def depth(self) -> int:
+        """Steps in flight: 2 under asynchronous scheduling."""
+        return 1
+
+    @property
+    def block_rules(self) -> BlockRules:
+        """Whose version's rules for blocks go with this scheduler."""
+        return VLLM_0_33
+
+    @property
+    def max_in_flight_tokens(self) -> int | None:
+        """Most tokens scheduled whose step has not returned; None: prompts are computed whole."""
+        return None
+
+    def build(self, allocator: Allocator, max_model_len: int) -> Scheduler:
+        """A scheduler over this allocator, nothing running; InputError if what `allocator` keeps
+        cannot be preempted in this way.
+        """
+        return self.make(allocator, max_model_len, self._policies(allocator))
+
+    def make(self, allocator: Allocator, max_model_len: int, policies: Policies) -> Scheduler:
+        """The scheduler of this kind, with these policies."""
+        raise NotImplementedError(type(self).__name__)  # every registered kind overrides this
+
+    def _policies(self, allocator: Allocator) -> Policies:
+        victim = self.victim
+        if victim is None:
+            victim = LowestPriority() if self.order == "priority" else Latest()
+        return Policies(queue_of(self.order), victim, self._preemption(allocator))
+
+    def _preemption(self, allocator: Allocator) -> Preemption:
+        if self.preemption_mode == "recompute":
+            return Recompute()
+        if not allocator.swappable:
+            raise InputError(
+                "layers with a window or a state are not swapped",
+                where="scheduler.preemption_mode",
+                value=self.preemption_mode,
+                remedy="recompute, or set disable_hybrid_kv_cache_manager = true",
+            )
+        gib = DEFAULT_SWAP_GIB if self.swap_space_gib is None else self.swap_space_gib
+        return Swap(int(gib * GIB))

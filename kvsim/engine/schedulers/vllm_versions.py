@@ -1,0 +1,41 @@
+"""What differs in scheduling between versions of vLLM: one constant a version.
+
+Read off the schedulers of the versions named and proved by recorded schedules.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from kvsim.memory.block_rules import VLLM_0_11, VLLM_0_33, BlockRules
+
+VersionName = Literal["vllm-0.33", "vllm-0.11"]
+
+
+@dataclass(frozen=True, slots=True)
+class VllmVersion:
+    """blocks: the rules for blocks that go with it.
+
+    reserves_full_isl: it knows scheduler_reserve_full_isl. lone_ignores_threshold: a request that
+    has the engine for itself is not held to long_prefill_token_threshold. goes_on: under
+    policy = "priority", the step goes on with others after one that preempted itself.
+    passes_over: without chunked prefill, the queue's next ones are tried behind one that is too
+    long for what is left of the step.
+    """
+
+    blocks: BlockRules
+    reserves_full_isl: bool = True
+    lone_ignores_threshold: bool = True
+    goes_on: bool = True
+    passes_over: bool = False
+
+
+VERSIONS: dict[VersionName, VllmVersion] = {
+    "vllm-0.33": VllmVersion(VLLM_0_33),
+    "vllm-0.11": VllmVersion(
+        VLLM_0_11,
+        reserves_full_isl=False,
+        lone_ignores_threshold=False,
+        goes_on=False,
+        passes_over=True,
+    ),
+}

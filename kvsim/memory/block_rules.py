@@ -1,0 +1,50 @@
+"""How a version of an engine hands blocks out: one constant a version, one field a difference.
+
+Whoever schedules says whose rules go with it; whoever keeps blocks reads the fields and never asks
+for a version's name.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class BlockRules:
+    """What differs between versions in how blocks are kept.
+
+    name: the version, for messages. null_blocks: blocks of the pool that nobody can have.
+    default_watermark: share of the pool that an admission leaves free, where none is configured;
+    watermark_when_idle: in an idle engine too, so what can never leave it free is refused.
+    spare_block: each decoding sequence asks for one free block before each token, needed or not.
+    blank_first: blocks without known content return to the front of the free queue; else all
+    return to the back.
+    forks: samples of a request share its prompt by copy on write, where nothing else is asked for.
+    several_tables: layers that keep other tokens than full attention have block tables of their
+    own; else every layer keeps every token.
+    commonest_sizes_groups: groups of layers are as large as the commonest kind, where that is less
+    than 1.5 times the rarest, which spares the commonest a second, nearly empty group.
+    """
+
+    name: str
+    null_blocks: int = 1
+    default_watermark: float = 0.0
+    watermark_when_idle: bool = False
+    spare_block: bool = False
+    blank_first: bool = True
+    forks: bool = False
+    several_tables: bool = True
+    commonest_sizes_groups: bool = True
+
+
+VLLM_0_33 = BlockRules("vllm-0.33")
+VLLM_0_11 = BlockRules("vllm-0.11", blank_first=False, commonest_sizes_groups=False)
+# Kwon et al., SOSP 2023, artifact.
+VLLM_V0 = BlockRules(
+    "vllm-v0",
+    null_blocks=0,
+    default_watermark=0.01,
+    watermark_when_idle=True,
+    spare_block=True,
+    forks=True,
+    several_tables=False,
+    commonest_sizes_groups=False,
+)

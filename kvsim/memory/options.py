@@ -1,0 +1,71 @@
+"""What every kind of allocator is built from: its options, and the pool it is built on."""
+
+from collections.abc import Iterator
+from typing import Literal, NamedTuple
+
+from kvsim.layout import KVLayout
+from kvsim.memory.allocator import Allocator
+from kvsim.memory.block_rules import VLLM_0_33, BlockRules
+from kvsim.plumbing.options import Options
+
+
+class MemorySpec(NamedTuple):
+    """The pool an allocator is built on.
+
+    capacity_bytes: the pool. layout: bytes per token by layer group.
+    max_model_len: the longest sequence, in tokens, the model (or the user) allows.
+    copy_bytes_per_s: device copy bandwidth, bytes moved (read + written) per second.
+    hash_lag: tokens by which generated content becomes known late: 1 under asynchronous scheduling,
+        where a step is scheduled before the token it continues has returned.
+    rules: how the engine's version hands blocks out.
+    max_in_flight_tokens: most tokens scheduled at once whose step has not returned, where the
+        scheduler computes prompts in chunks; None: prompts are computed whole.
+    """
+
+    capacity_bytes: int
+    layout: KVLayout
+    max_model_len: int
+    copy_bytes_per_s: int
+    hash_lag: int = 0
+    rules: BlockRules = VLLM_0_33
+    max_in_flight_tokens: int | None = None
+
+
+StoreKind = Literal["blocks", "slots", "buffers"]
+WASTE = ("external", "transient", "rounding", "overprovisioned", "reserved")
+
+
+class Removal(NamedTuple):
+    """One or more classes of waste, and the allocator without them; None: only one without any
+    waste at all lacks them.
+    """
+
+    classes: tuple[str, ...]
+    options: "AllocatorOptions | None"
+
+
+class AllocatorOptions(Options):
+    """Options of one allocator kind; its fields are the keys beside `kind` in `[[allocator]]`."""
+
+    label: str | None = None
+
+    @property
+    def store(self) -> StoreKind | None:
+        """Which store of the torch backend keeps the KV that this allocator hands out, so that a
+        scenario can be served for real: "blocks" of one pool (the allocator has a `block_size`),
+        "slots" of one address space, "buffers", a tensor a sequence; its `place` then says where.
+        None: no store does.
+        """
+        return None
+
+    def removals(self) -> Iterator[Removal]:
+        """The same allocator with one class of WASTE after another removed, outermost first; each
+        step keeps what those before it removed, and no class comes twice.
+
+        A kind that does not say how goes to the ideal in one step.
+        """
+        yield Removal(WASTE, None)
+
+    def build(self, memory: MemorySpec) -> Allocator:
+        """A fresh allocator on an empty pool; InputError if the options do not fit the pool."""
+        raise NotImplementedError(type(self).__name__)  # every registered kind overrides this

@@ -1,0 +1,71 @@
+"""The decoding sequences of a paged allocator, in step with each other."""
+
+from collections.abc import Iterator
+from operator import attrgetter
+
+from kvsim.memory.paged.cohorts import Cohort, Cohorts
+from kvsim.memory.paged.table import Table
+from kvsim.sequence import Sequence
+
+by_order = attrgetter("order")
+
+
+class Decoders:
+    """Who decodes, and how far.
+
+    clock: decode steps so far. extended: who has room for its next token, asked for in its turn.
+    """
+
+    def __init__(self, block_size: int) -> None:
+        self.clock = 0
+        self.extended: set[Sequence] = set()
+        self._cohorts = Cohorts(block_size)
+
+    @property
+    def num(self) -> int:
+        """How many decode."""
+        return self._cohorts.num
+
+    def join(self, seq: Sequence, table: Table, num_tokens: int) -> None:
+        """`seq`, with so many valid slots, decodes from the next step on."""
+        table.base = num_tokens - self.clock
+        passed_over = table.joined > 0  # its last token has returned meanwhile
+        table.joined = num_tokens
+        table.returned = num_tokens + passed_over
+        self._cohorts.join(seq, table.base)
+
+    def leave(self, seq: Sequence, table: Table) -> None:
+        """`seq` decodes no more; its slots are a plain number again."""
+        self._cohorts.leave(seq, table.base)
+        self.extended.discard(seq)
+        table.tokens = table.base + self.clock
+
+    def slots(self, seq: Sequence) -> int:
+        """Valid slots of a live sequence, decoding or not."""
+        table: Table = seq.memory
+        return table.base + self.clock if seq.decoding else table.tokens
+
+    def at(self, clock: int) -> Cohort:
+        """Those that start a new block in the step that begins at `clock`."""
+        return self._cohorts.at(clock)
+
+    def without_room(self) -> list[Sequence]:
+        """Those that start a new block in the next step and have not got it, in `order`."""
+        cohort = self._cohorts.at(self.clock)
+        waiting = cohort.keys() - self.extended if self.extended else cohort
+        return sorted(waiting, key=by_order)
+
+    def steps_within(self, blocks: int, limit: int) -> int:
+        """For how many steps from now on `blocks` new blocks suffice, at most `limit`."""
+        return self._cohorts.steps_within(blocks, self.clock, limit)
+
+    def block_starts(self, steps: int) -> Iterator[tuple[int, Cohort]]:
+        """(t, cohort) in order for each of the next steps t = 1 .. `steps` in which a cohort starts
+        new blocks.
+        """
+        return self._cohorts.block_starts(self.clock, steps)
+
+    def advance(self, steps: int) -> None:
+        """All took one slot a step."""
+        self.clock += steps
+        self.extended.clear()

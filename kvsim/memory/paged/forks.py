@@ -1,0 +1,152 @@
+"""Samples of one request on one prompt: shared blocks, copied when one of them is written.
+
+As in vLLM v0 and the PagedAttention paper (Kwon et al., SOSP 2023, section 4.4): the n sequences of
+a request fork from one prompt. All its blocks are shared, the last, partly filled one too. A
+sequence that is about to write into a block others hold takes a block of its own and copies; the
+last holder writes in place. So after g >= 1 tokens each, with full = prompt // block_size,
+
+    physical blocks = full + n * (ceil((prompt + g) / block_size) - full)
+    copies          = n - 1 if the prompt ends within a block, else none
+
+Since v1 the samples are requests of their own that share full blocks through the prefix cache.
+
+A forked sequence still computes the prompt's last token, for its logits; v0 samples all first
+tokens from one computation. It starts when the prompt is computed, and is preempted alone. Copies
+are counted, a block each; they take no time.
+"""
+
+from kvsim.memory.paged.block_pool import BlockPool
+from kvsim.memory.paged.decoders import Decoders, by_order
+from kvsim.memory.paged.slot_counts import SlotCounts
+from kvsim.memory.paged.table import BlockTable
+from kvsim.plumbing.units import ceil_div
+from kvsim.sequence import Sequence
+
+
+class Forks:
+    """The families of samples on one pool. num_copies: blocks copied so far.
+
+    A sequence whose last block is shared, or was when it last looked, is forked: it books no slots
+    that will stay empty, since others may fill them.
+    """
+
+    def __init__(
+        self, pool: BlockPool, decoders: Decoders, counts: SlotCounts, block_size: int
+    ) -> None:
+        self.num_copies = 0
+        self._pool = pool
+        self._decoders = decoders
+        self._counts = counts
+        self._size = block_size
+        self._families: dict[str, dict[Sequence, None]] = {}  # live samples, by their request
+        self._forked: dict[Sequence, None] = {}
+
+    def __contains__(self, seq: Sequence) -> bool:
+        return seq in self._forked
+
+    # --- admission -----------------------------------------------------------------------------
+
+    def prompt_blocks(self, seq: Sequence) -> list[int]:
+        """Blocks of the prompt that a member of the family can share with `seq` now: all if `seq`
+        is new and one of them has not written behind the prompt, else the full ones.
+        """
+        prompt = seq.prompt_tokens
+        best: list[int] = []
+        for other in self._families.get(seq.request.id, ()):
+            table: BlockTable = other.memory
+            if table.tokens < prompt:
+                continue
+            if not seq.num_outputs and self._decoders.slots(other) == prompt:
+                return table.blocks[: ceil_div(prompt, self._size)]
+            best = table.blocks[: prompt // self._size]
+        return best
+
+    def prompt_is_coming(self, seq: Sequence) -> bool:
+        """Whether the prompt that `seq` will share is being computed."""
+        family = self._families.get(seq.request.id, ())
+        return any(other.memory.tokens < seq.prompt_tokens for other in family)
+
+    def admitted(self, seq: Sequence, hits: list[int]) -> None:
+        """`seq` has taken its hits over: it joins its family, and forks where it shares a block
+        that will be written.
+        """
+        family = self._families.get(seq.request.id, {})
+        others = list(family)
+        if seq.request.n > 1:
+            self._families.setdefault(seq.request.id, family)[seq] = None
+        rest = seq.prompt_tokens % self._size
+        if not rest or seq.num_outputs or len(hits) * self._size <= seq.prompt_tokens:
+            return
+        self._counts.used += self._size - rest  # only so many slots of it are valid
+        table: BlockTable = seq.memory
+        table.registered = min(table.registered, len(hits) - 1)
+        for other in others:
+            if other.memory.blocks[len(hits) - 1 :] == hits[-1:]:
+                self._fork(other)
+        self._fork(seq)
+
+    def _fork(self, seq: Sequence) -> None:
+        if seq not in self._forked:
+            self._forked[seq] = None
+            self._counts.over -= self._never_filled(seq)
+
+    def _own(self, seq: Sequence) -> None:
+        """The last block of `seq` is its own from now on."""
+        del self._forked[seq]
+        self._counts.over += self._never_filled(seq)
+
+    def _never_filled(self, seq: Sequence) -> int:
+        return max(0, len(seq.memory.blocks) * self._size - seq.final_tokens)
+
+    # --- decoding ------------------------------------------------------------------------------
+
+    def copying(self) -> list[Sequence]:
+        """Who writes into a block of several owners in the next step, in running order."""
+        if not self._forked:
+            return []
+        shared = self._pool.is_shared
+        writers = (seq for seq in self._forked if seq.decoding and shared(seq.memory.blocks[-1]))
+        return sorted(writers, key=by_order)
+
+    def make_room(self, seq: Sequence, num_tokens: int) -> bool:
+        """`seq` is about to hold `num_tokens` slots; False: no block for its copy is free."""
+        if seq not in self._forked or num_tokens <= seq.prompt_tokens:
+            return True
+        if self._pool.is_shared(seq.memory.blocks[-1]) and not self._pool.num_free:
+            return False
+        self._write(seq)
+        return True
+
+    def advance(self) -> None:
+        """All decoders write a token now."""
+        for seq in sorted(self._forked, key=by_order):
+            if seq.decoding:
+                self._write(seq)
+
+    def _write(self, seq: Sequence) -> None:
+        """The first token behind the prompt needs the last block for `seq` alone."""
+        blocks = seq.memory.blocks
+        if self._pool.is_shared(blocks[-1]):
+            self._pool.drop(blocks[-1])
+            blocks[-1:] = self._pool.take(1)
+            self._counts.used += seq.prompt_tokens % self._size
+            self.num_copies += 1
+        self._own(seq)
+
+    # --- release -------------------------------------------------------------------------------
+
+    def leave(self, seq: Sequence) -> int:
+        """`seq` is about to return its blocks; returns how many slots of them are empty though
+        others, who hold them too, count them as full.
+        """
+        family = self._families.get(seq.request.id)
+        if family is not None:
+            del family[seq]
+            if not family:
+                del self._families[seq.request.id]
+        unused = 0
+        if seq in self._forked:
+            if self._pool.is_shared(seq.memory.blocks[-1]):
+                unused = self._size - seq.prompt_tokens % self._size
+            self._own(seq)
+        return unused

@@ -1,0 +1,224 @@
+"""The prefix cache of a paged allocator: whose blocks hold what, and since when that is known.
+
+Full blocks become known content when they are allocated for a prompt, or once the token that fills
+them has returned; a lookup at admission takes the longest run of known blocks below the last token
+(vLLM 0.33, v1/core/kv_cache_manager.py). Content that nobody else can name gets no key while its
+sequence runs; a preempted one gets keys under which it finds its own blocks again.
+
+The cache knows nothing of how tables are laid out: what it must do with them it asks of `Tables`.
+"""
+
+from collections.abc import Sequence as Row
+from typing import Generic, Protocol, TypeVar
+
+from kvsim.memory.allocator import CacheTotals
+from kvsim.memory.paged.block_pool import BlockPool
+from kvsim.memory.paged.cohorts import Cohorts
+from kvsim.memory.paged.content import ContentKeys
+from kvsim.memory.paged.decoders import by_order
+from kvsim.memory.paged.host_tier import HostTier
+from kvsim.memory.paged.table import Table
+from kvsim.sequence import Sequence
+
+Hits = TypeVar("Hits", covariant=True)
+
+
+class Tables(Protocol[Hits]):
+    """The block tables whose content is cached.
+
+    names_private: content that nobody else can name gets its keys at once, since blocks return to
+    the pool while their sequence runs; else when it is preempted.
+    """
+
+    @property
+    def names_private(self) -> bool: ...
+
+    def fresh(self, keys: list[int], num_shareable: int) -> Table:
+        """An empty table of this kind."""
+        ...
+
+    def find(self, keys: Row[int]) -> Hits:
+        """The longest prefix of the blocks named by `keys` that a sequence can continue from."""
+        ...
+
+    def may_move(self, keys: Row[int]) -> bool:
+        """Whether other blocks may be found for these keys, all held, once a free block goes."""
+        ...
+
+    def register(self, table: Table, full: int) -> None:
+        """The first `full` blocks of `table` hold the content of their keys from now on."""
+        ...
+
+
+class PrefixCache(Generic[Hits]):
+    """Keys, lookups and registration. enabled: without it nothing is ever found or kept.
+
+    lag: tokens by which generated content becomes known late. host: a second tier for what is
+    evicted. Of live sequences it changes `memory.registered` and `memory.keys` alone.
+    """
+
+    def __init__(
+        self,
+        pool: BlockPool,
+        tables: Tables[Hits],
+        block_size: int,
+        *,
+        enabled: bool,
+        lag: int,
+        host: HostTier | None = None,
+    ) -> None:
+        self.enabled = enabled
+        self.lag = lag
+        self._pool = pool
+        self._tables = tables
+        self._size = block_size
+        self._content = ContentKeys(block_size)
+        self._host = host
+        self._filling = Cohorts(block_size)  # decoders whose next full blocks have keys
+        self._memo: tuple[Sequence, int, Hits] | None = None  # of `hits`: for whom, pool's version
+        self._query_tokens = 0
+        self._hit_tokens = 0
+        if host is not None:
+            pool.on_evict = host.offload
+
+    @property
+    def totals(self) -> CacheTotals:
+        """What was looked up and found so far."""
+        host = self._host
+        if host is None:
+            return CacheTotals(self._query_tokens, self._hit_tokens)
+        return CacheTotals(self._query_tokens, self._hit_tokens, host.hit_tokens, host.moved_bytes)
+
+    # --- looking up ----------------------------------------------------------------------------
+
+    def table_of(self, seq: Sequence) -> Table:
+        """The table of a sequence, made with its keys when it is first asked for."""
+        if seq.memory is None:
+            keys: list[int] = []
+            num_shareable = 0
+            if self.enabled:
+                keys = self._content.of(seq)
+                num_shareable = len(keys)
+                if self._tables.names_private:
+                    keys.extend(self._private_keys(seq, keys))
+            seq.memory = self._tables.fresh(keys, num_shareable)
+        table: Table = seq.memory
+        return table
+
+    def _private_keys(self, seq: Sequence, keys: list[int]) -> Row[int]:
+        """Keys for the blocks of `seq` behind those that have one, which nobody else gets."""
+        missing = seq.final_tokens // self._size - len(keys)
+        return self._content.private(missing) if missing > 0 else ()
+
+    def hits(self, seq: Sequence) -> Hits:
+        """What the cache holds for a waiting sequence: a run that ends before its last token."""
+        memo = self._memo
+        if memo is not None and memo[0] is seq and memo[1] == self._pool.version:
+            return memo[2]
+        most = (seq.num_tokens - 1) // self._size
+        found = self._tables.find(self.table_of(seq).keys[:most])
+        self._memo = (seq, self._pool.version, found)
+        return found
+
+    def host_keys(self, seq: Sequence, num_blocks: int) -> list[int]:
+        """Content of `seq` that the host has behind the `num_blocks` found on the device."""
+        if self._host is None:
+            return []
+        most = (seq.num_tokens - 1) // self._size
+        return self._host.run_of(self.table_of(seq).keys[num_blocks:most])
+
+    @property
+    def has_host(self) -> bool:
+        """Whether there is a second tier."""
+        return self._host is not None
+
+    def admitted(self, seq: Sequence, cached_tokens: int, host_keys: list[int]) -> int:
+        """`seq` took its hits over; returns the bytes that come from the host for it."""
+        first_time = not seq.num_preemptions  # vLLM counts resumptions apart
+        if self.enabled and first_time:
+            self._query_tokens += seq.num_tokens
+            self._hit_tokens += cached_tokens
+        if self._host is None:
+            return 0
+        return self._host.load(host_keys, self._size if first_time else 0)
+
+    def may_gain(self, head: Sequence, num_hits: int) -> bool:
+        """Whether decoding alone could make `head`, with so many hits, easier to admit: its next
+        cached block is being filled right now, or another block of the same content may stand in
+        for one of its hits.
+        """
+        keys = self.table_of(head).keys
+        if self._tables.may_move(keys[:num_hits]):
+            return True
+        most = min(self.table_of(head).num_shareable, (head.num_tokens - 1) // self._size)
+        return any(
+            table.keys[table.registered] == keys[table.registered]
+            for table in (seq.memory for seq in self._filling)
+            if table.registered < most
+        )
+
+    # --- registering ---------------------------------------------------------------------------
+
+    def known(self, table: Table) -> int:
+        """Slots of a sequence that does not decode whose content is known: under overlapping
+        steps, a token that was decoded last has not returned yet.
+        """
+        decoded = table.tokens > table.returned > 0
+        return table.tokens - self.lag * decoded
+
+    def filled(self, table: Table) -> None:
+        """The table's slots are valid: its full blocks become known content."""
+        full = min(self.known(table) // self._size, len(table.keys))
+        if full > table.registered:
+            self._tables.register(table, full)
+
+    def join(self, seq: Sequence, table: Table) -> None:
+        """`seq` decodes: blocks that it fills take their keys."""
+        if table.registered < len(table.keys):
+            self._filling.join(seq, table.base)
+
+    def leave(self, seq: Sequence, table: Table) -> None:
+        """`seq` decodes no more."""
+        self._filling.leave(seq, table.base)
+
+    def advanced(self, clock: int, steps: int = 1) -> None:
+        """Decoders took `steps` slots each from `clock` on: register the blocks filled by them."""
+        if not self._filling.num:
+            return
+        known = clock - self.lag
+        for t in range(1, steps + 1):
+            for seq in sorted(self._filling.at(known + t), key=by_order):
+                self._register_next(seq, known + t)
+
+    def turns_before(self, order: int, clock: int) -> None:
+        """Decoders before `order` have had their turn in the step that begins at `clock`."""
+        if not self._filling.num:
+            return
+        known = clock - self.lag + 1
+        for seq in sorted(self._filling.at(known), key=by_order):
+            if seq.order < order:
+                self._register_next(seq, known)
+
+    def _register_next(self, seq: Sequence, clock: int) -> None:
+        """Register the block of `seq` whose content is known from `clock` on, unless it was."""
+        table: Table = seq.memory
+        full = (table.base + clock) // self._size
+        if full == table.registered + 1:
+            self._tables.register(table, full)
+            if full == len(table.keys):
+                self._filling.leave(seq, table.base)
+
+    def released(self, seq: Sequence, table: Table) -> int:
+        """`seq`, still holding its blocks, is about to return them: returns how many of them, from
+        the first on, hold known content. Leaves it a table for the next time.
+        """
+        full = 0
+        if self.enabled:
+            full = (table.tokens if seq.finished else self.known(table)) // self._size
+            if not seq.finished:
+                table.keys = [*table.keys, *self._private_keys(seq, table.keys)]
+            if (named := min(full, len(table.keys))) > table.registered:
+                self._tables.register(table, named)
+        seq.memory = None if seq.finished else self._tables.fresh(table.keys, table.num_shareable)
+        self._memo = None
+        return full

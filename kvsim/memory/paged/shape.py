@@ -1,0 +1,49 @@
+"""What a block weighs, and how many of them a pool is cut into."""
+
+from dataclasses import dataclass
+from typing import Self
+
+from kvsim.memory.options import MemorySpec
+from kvsim.plumbing.errors import InputError
+
+
+@dataclass(frozen=True, slots=True)
+class BlockShape:
+    """A pool in blocks.
+
+    block_size: slots (tokens) of a block. slot_bytes: of each, all layers together.
+    block_bytes: of the whole block: its slots and what no slot can fill (`pad_bytes`).
+    num_blocks: whole blocks in the pool; usable_blocks: those that requests can have.
+    metadata_bytes: the others, and the pool's odd end.
+    """
+
+    block_size: int
+    slot_bytes: int
+    block_bytes: int
+    num_blocks: int
+    usable_blocks: int
+    metadata_bytes: int
+
+    @property
+    def pad_bytes(self) -> int:
+        """Bytes of a block that no slot can fill."""
+        return self.block_bytes - self.block_size * self.slot_bytes
+
+    @classmethod
+    def of(cls, memory: MemorySpec, block_size: int, slot_bytes: int, null_blocks: int) -> Self:
+        """The pool of `memory` in blocks without padding; InputError if it holds none to have."""
+        block_bytes = block_size * slot_bytes
+        num_blocks = memory.capacity_bytes // block_bytes
+        usable = num_blocks - null_blocks
+        if usable < 1:
+            raise InputError(
+                "the KV pool holds no block beside the null block"
+                if null_blocks
+                else "the KV pool holds no block",
+                where="allocator.block_size",
+                value=f"{num_blocks} blocks of {block_size} tokens",
+                limit=f"at least {null_blocks + 1}",
+                remedy="give the pool more memory or take smaller blocks",
+            )
+        metadata_bytes = memory.capacity_bytes - usable * block_bytes
+        return cls(block_size, slot_bytes, block_bytes, num_blocks, usable, metadata_bytes)

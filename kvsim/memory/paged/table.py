@@ -1,0 +1,33 @@
+"""What a paged allocator keeps of one sequence."""
+
+
+class Table:
+    """A sequence's slots, and what is known of their content; its blocks are a subclass's part.
+
+    tokens: slots it holds while it does not decode. base: slots minus the decoders' clock while it
+    decodes. joined: slots it began to decode with. returned: slots of which the content was known
+    then, or will be with its first step.
+    keys: content keys of its leading full blocks. num_shareable: how many of them another sequence
+    can have. registered: how many blocks carry theirs.
+    """
+
+    __slots__ = ("base", "joined", "keys", "num_shareable", "registered", "returned", "tokens")
+
+    def __init__(self, keys: list[int], num_shareable: int) -> None:
+        self.tokens = 0
+        self.base = 0
+        self.joined = 0
+        self.returned = 0
+        self.keys = keys
+        self.num_shareable = num_shareable
+        self.registered = 0
+
+
+class BlockTable(Table):
+    """One block table. blocks: which blocks of the pool hold its slots, in their order."""
+
+    __slots__ = ("blocks",)
+
+    def __init__(self, keys: list[int], num_shareable: int) -> None:
+        super().__init__(keys, num_shareable)
+        self.blocks: list[int] = []
