@@ -18,8 +18,9 @@ from kvsim.memory.options import AllocatorOptions
 from kvsim.model import ModelOptions
 from kvsim.plumbing.choice import OneOf
 from kvsim.plumbing.errors import InputError
+from kvsim.plumbing.keys import assignment, put
 from kvsim.plumbing.options import Options
-from kvsim.plumbing.reading.toml_text import read_table, value_of
+from kvsim.plumbing.reading.toml_text import read_table
 from kvsim.plumbing.shipped import shipped_folder
 from kvsim.results.measurement import WindowOptions
 from kvsim.step_time import STEP_TIMES
@@ -78,7 +79,7 @@ class Scenario(Options):
         path = find_scenario(source)
         table = read_table(path)
         for override in overrides:
-            _override(table, override)
+            put(table, *assignment(override, "--set"), "--set")
         return cls.from_table(table, path.parent)
 
     def labels(self) -> list[str]:
@@ -134,31 +135,3 @@ def find_scenario(source: str | Path) -> Path:
         where=str(source),
         remedy=f"give a .toml file or one of the recipes: {', '.join(recipes)}",
     )
-
-
-def _override(table: dict[str, Any], override: str) -> None:
-    """Set one key of nested tables; list items by index (`allocator.0.block_size=32`)."""
-    key, equals, text = override.partition("=")
-    parts = key.strip().split(".")
-    if not equals or not all(parts):
-        raise InputError("not of the form a.b=value", where="--set", value=override)
-    value = value_of(text)
-    place: Any = table
-    for depth, part in enumerate(parts):
-        last = depth == len(parts) - 1
-        if isinstance(place, list):
-            if not part.isdigit() or int(part) >= len(place):
-                raise InputError(
-                    "no such item", where=f"--set {key}", value=part, limit=len(place) - 1
-                )
-            index: Any = int(part)
-        elif isinstance(place, dict):
-            index = part
-            if not last and not isinstance(place.get(part), dict | list):
-                place[part] = {}
-        else:
-            raise InputError("not a table", where=f"--set {key}", value=place)
-        if last:
-            place[index] = value
-        else:
-            place = place[index]

@@ -1,0 +1,122 @@
+"""What a sweep varies: keys of a scenario and the values they take.
+
+    a.b=1,2,4           these values, each as TOML reads it
+    a.b=1:8:4           four values from 1 to 8, equally far apart
+    a.b=1:64:7log       seven values, each the same multiple of the one before
+    a.b=1,2; c=x,y      (zip) both keys move together: (1, x), (2, y)
+
+A range between two integers holds integers, rounded to nearest, none twice; write 1.0:8.0:4 for
+numbers in between.
+"""
+
+import math
+import re
+from collections.abc import Iterable, Iterator
+from itertools import product
+from typing import Any, NamedTuple
+
+from kvsim.plumbing.errors import InputError
+from kvsim.plumbing.reading.toml_text import value_of
+
+Settings = dict[str, Any]
+_RANGE = re.compile(r"([^:,\[\]{}\"']+):([^:,\[\]{}\"']+):(\d+)\s*(:?log)?")
+_MOST_VALUES = 100_000
+
+
+class Axis(NamedTuple):
+    """Keys that move together, and the rows of values they take."""
+
+    keys: tuple[str, ...]
+    rows: tuple[tuple[Any, ...], ...]
+
+
+def parse_axis(text: str, flag: str = "--vary") -> Axis:
+    """One `--vary` as an axis; InputError says what is wrong with it."""
+    key, equals, rest = text.partition("=")
+    key = key.strip()
+    if not equals or not all(key.split(".")) or not rest.strip():
+        raise InputError(
+            "not of the form a.b=1,2,4 or a.b=lo:hi:n", where=flag, value=text
+        )
+    if key == "seed":
+        raise InputError("seeds are not an axis", where=flag, value=text, remedy="use --repeat")
+    values = _range(rest.strip(), f"{flag} {key}")
+    if values is None:
+        values = [value_of(part) for part in _split(rest)]
+    if any(value == other for at, value in enumerate(values) for other in values[:at]):
+        raise InputError("the same value twice", where=f"{flag} {key}", value=rest)
+    return Axis((key,), tuple((value,) for value in values))
+
+
+def parse_zip(text: str) -> Axis:
+    """One `--zip`: several axes of equal length, separated by `;`, as one."""
+    axes = [parse_axis(part, "--zip") for part in text.split(";")]
+    lengths = {len(axis.rows) for axis in axes}
+    if len(axes) < 2 or len(lengths) > 1:
+        raise InputError(
+            "needs two keys or more with as many values each, such as 'a=1,2; b=3,4'",
+            where="--zip",
+            value=text,
+        )
+    rows = zip(*(axis.rows for axis in axes), strict=True)
+    return Axis(
+        tuple(axis.keys[0] for axis in axes), tuple(tuple(v for (v,) in row) for row in rows)
+    )
+
+
+def points(axes: Iterable[Axis]) -> Iterator[Settings]:
+    """The product of all axes, the last one moving fastest; without axes the one empty setting."""
+    axes = list(axes)
+    keys = [key for axis in axes for key in axis.keys]
+    twice = next((key for key in keys if keys.count(key) > 1), None)
+    if twice is not None:
+        raise InputError("varied twice", where="--vary", value=twice)
+    for rows in product(*(axis.rows for axis in axes)):
+        yield dict(zip(keys, (value for row in rows for value in row), strict=True))
+
+
+def _range(text: str, where: str) -> list[Any] | None:
+    """The values of `lo:hi:n` or `lo:hi:nlog`; None for what is not a range."""
+    match = _RANGE.fullmatch(text)
+    if match is None:
+        return None
+    low, high = (value_of(part) for part in match.groups()[:2])
+    if not all(type(bound) in (int, float) for bound in (low, high)):
+        return None
+    count, log = int(match[3]), match[4] is not None
+    if not 2 <= count <= _MOST_VALUES or not low < high or not math.isfinite(high - low):
+        raise InputError(
+            "a range needs two values or more, the first below the last",
+            where=where,
+            value=text,
+            limit=f"2 to {_MOST_VALUES:,} values",
+        )
+    if log and low <= 0:
+        raise InputError("a logarithmic range starts above 0", where=where, value=low)
+    steps = [index / (count - 1) for index in range(count)]
+    values = [low * (high / low) ** step if log else low + (high - low) * step for step in steps]
+    values[-1] = high
+    if type(low) is int and type(high) is int:
+        return list(dict.fromkeys(round(value) for value in values))
+    return [float(value) for value in values]
+
+
+def _split(text: str) -> list[str]:
+    """Parts between commas that are not inside brackets or quotes."""
+    parts, depth, quote = [""], 0, ""
+    for letter in text:
+        if quote:
+            quote = "" if letter == quote else quote
+        elif letter in "\"'":
+            quote = letter
+        elif letter in "[{":
+            depth += 1
+        elif letter in "]}":
+            depth -= 1
+        if letter == "," and not depth and not quote:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    if not all(part.strip() for part in parts):
+        raise InputError("an empty value", where="--vary", value=text)
+    return parts

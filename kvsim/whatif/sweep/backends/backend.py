@@ -1,0 +1,41 @@
+"""What every backend promises: each task is run, wherever, and its outcome comes back once."""
+
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+
+from pydantic import Field
+
+from kvsim.plumbing.errors import InputError
+from kvsim.plumbing.options import Options
+from kvsim.whatif.sweep.point import Outcome, Task
+
+ATTEMPTS = 3  # a task that has taken its worker down so often is recorded as failed
+
+
+class BackendOptions(Options):
+    """jobs: worker processes (default: one a processor). address: of a running cluster."""
+
+    jobs: int | None = Field(None, ge=1)
+    address: str | None = None
+
+    @abstractmethod
+    def run(self, tasks: Sequence[Task]) -> Iterator[Outcome]:
+        """Outcomes as they come, in any order, one a task. A worker that dies costs its task an
+        attempt; after ATTEMPTS of them the task's outcome says so. Closing the iterator stops all
+        that is still running.
+        """
+        raise NotImplementedError(type(self).__name__)  # every registered kind overrides this
+
+
+def died(task: Task, how: object) -> Outcome:
+    """The outcome of a task whose worker died once too often."""
+    return Outcome(task.key, (), f"its worker died {ATTEMPTS} times: {how}", False, 0.0)
+
+
+def missing(package: str, extra: str) -> InputError:
+    """The error for a backend whose package is not installed."""
+    return InputError(
+        f"{package} is not installed",
+        where="--backend",
+        remedy=f"pip install 'kvsim[{extra}]', or use --backend processes",
+    )

@@ -1,0 +1,58 @@
+"""A Dask cluster: the one at `--address`, or one of `--jobs` processes made here.
+
+Its scheduler runs a task again elsewhere when its worker dies. The workers need kvsim installed and
+see the scenario's files under the same paths.
+"""
+
+import logging
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from kvsim.plumbing.errors import InputError
+from kvsim.whatif.sweep.backends.backend import ATTEMPTS, BackendOptions, died, missing
+from kvsim.whatif.sweep.point import Outcome, Task, run_task
+
+
+class Dask(BackendOptions):
+    """`--backend dask`; `--address tcp://HOST:8786` names its scheduler."""
+
+    def run(self, tasks: Sequence[Task]) -> Iterator[Outcome]:
+        try:
+            import dask
+            from distributed import Client, KilledWorker, LocalCluster, as_completed
+        except ImportError:
+            raise missing("dask", "dask") from None
+
+        with dask.config.set({"distributed.scheduler.allowed-failures": ATTEMPTS - 1}):
+            cluster: Any = None
+            if self.address is None:
+                cluster = LocalCluster(
+                    n_workers=self.jobs or os.cpu_count() or 1,
+                    threads_per_worker=1,
+                    processes=True,
+                    dashboard_address=None,
+                    silence_logs=logging.ERROR,
+                )
+            try:
+                client = Client(cluster or self.address, set_as_default=False)
+            except (OSError, TimeoutError, ValueError) as error:
+                raise InputError(
+                    "no Dask cluster answers",
+                    where="--address",
+                    value=self.address,
+                    remedy=str(error),
+                ) from None
+            try:
+                futures = {client.submit(run_task, task, key=task.key): task for task in tasks}
+                for future in as_completed(list(futures), loop=client.loop):
+                    task = futures.pop(future)
+                    try:
+                        outcome = future.result()
+                    except KilledWorker as error:
+                        outcome = died(task, error)
+                    yield Outcome(*outcome)
+            finally:
+                client.close()
+                if cluster is not None:
+                    cluster.close()

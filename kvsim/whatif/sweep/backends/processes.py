@@ -1,0 +1,66 @@
+"""Processes of this machine (joblib's loky), or none at all for one job."""
+
+import os
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from kvsim.plumbing.errors import InputError
+from kvsim.whatif.sweep.backends.backend import ATTEMPTS, BackendOptions, died, missing
+from kvsim.whatif.sweep.point import Outcome, Task, run_task
+
+
+class Processes(BackendOptions):
+    """`--backend processes`, the default; with `--jobs 1` all is done in this very process."""
+
+    def run(self, tasks: Sequence[Task]) -> Iterator[Outcome]:
+        if self.address is not None:
+            raise InputError(
+                "processes have no address",
+                where="--address",
+                value=self.address,
+                remedy="leave it out, or give --backend dask or ray",
+            )
+        jobs = min(self.jobs or os.cpu_count() or 1, max(1, len(tasks)))
+        return map(run_task, tasks) if jobs == 1 else _pooled(tasks, jobs)
+
+
+def _pooled(tasks: Sequence[Task], jobs: int) -> Iterator[Outcome]:
+    """A pool of processes, and a fresh one whenever one of them has died.
+
+    Nobody knows whose worker it was: all tasks under way then are run again, one after the other in
+    a pool of one, so that a task which kills its worker takes no other with it.
+    """
+    try:
+        from joblib import Parallel, delayed
+        from joblib.externals.loky import get_reusable_executor
+        from joblib.externals.loky.process_executor import TerminatedWorkerError
+    except ImportError:
+        raise missing("joblib", "sweep") from None
+
+    left = {task.key: task for task in tasks}
+    attempts: Counter[str] = Counter()
+    width = jobs
+    try:
+        while left:
+            # After a death: the first few alone, then the rest side by side again.
+            batch = list(left.values())[: 1 if width == 1 else None]
+            pool = Parallel(
+                n_jobs=max(2, width), backend="loky", return_as="generator_unordered",
+                pre_dispatch=2 * width, batch_size=1,
+            )  # fmt: skip
+            try:
+                for outcome in pool(delayed(run_task)(task) for task in batch):
+                    del left[outcome.key]
+                    yield outcome
+                width = jobs
+            except TerminatedWorkerError as error:
+                if width == 1:
+                    (task,) = batch
+                    attempts[task.key] += 1
+                    if attempts[task.key] == ATTEMPTS:
+                        yield died(left.pop(task.key), error)
+                        width = jobs
+                else:
+                    width = 1
+    finally:
+        get_reusable_executor().shutdown(wait=True, kill_workers=True)

@@ -1,0 +1,47 @@
+"""A Ray cluster: the one at `--address`, or one of `--jobs` processors made here.
+
+A task whose worker dies is run again elsewhere. The workers need kvsim installed and see the
+scenario's files under the same paths.
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from kvsim.plumbing.errors import InputError
+from kvsim.whatif.sweep.backends.backend import ATTEMPTS, BackendOptions, died, missing
+from kvsim.whatif.sweep.point import Outcome, Task, run_task
+
+
+class Ray(BackendOptions):
+    """`--backend ray`; `--address HOST:6379`, `ray://HOST:10001` or `auto` names a cluster."""
+
+    def run(self, tasks: Sequence[Task]) -> Iterator[Outcome]:
+        try:
+            import ray
+        except ImportError:
+            raise missing("ray", "ray") from None
+
+        jobs = None if self.address else self.jobs or os.cpu_count() or 1
+        try:
+            ray.init(
+                address=self.address, num_cpus=jobs, include_dashboard=False,
+                log_to_driver=False, logging_level="error",
+            )  # fmt: skip
+        except (OSError, RuntimeError, ValueError) as error:
+            raise InputError(
+                "no Ray cluster answers", where="--address", value=self.address, remedy=str(error)
+            ) from None
+        try:
+            remote: Any = ray.remote(num_cpus=1, max_retries=ATTEMPTS - 1)(run_task)
+            waiting = {remote.remote(task): task for task in tasks}
+            while waiting:
+                (done, *_), _ = ray.wait(list(waiting), num_returns=1)
+                task = waiting.pop(done)
+                try:
+                    outcome = ray.get(done)
+                except ray.exceptions.WorkerCrashedError as error:
+                    outcome = died(task, error)
+                yield Outcome(*outcome)
+        finally:
+            ray.shutdown()

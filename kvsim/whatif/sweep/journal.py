@@ -1,0 +1,105 @@
+"""What a sweep has finished, on disk the moment it has: one line of JSON a point, only appended to.
+
+Whatever ends a sweep, a kill included, leaves whole lines and at most one torn one, which the next
+sweep cuts off. One process writes at a time; a lock on the file keeps a second one out.
+"""
+
+import fcntl
+import json
+import os
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from kvsim.plumbing.errors import InputError
+from kvsim.whatif.sweep.point import Outcome
+
+JOURNAL = "journal.jsonl"
+
+
+class Journal:
+    """The journal of the folder, held open; `outcomes`: those found and those added, by key."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / JOURNAL
+        self.outcomes: dict[str, Outcome] = {}
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._file = self.path.open("a+b")
+        except OSError as error:
+            raise _unwritable(self.path, error) from None
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self._file.close()
+            raise InputError(
+                "another sweep is writing here",
+                where=str(folder),
+                remedy="wait for it, or give another --out",
+            ) from None
+        self._read()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._file.close()
+
+    def add(self, outcome: Outcome) -> None:
+        """Write one outcome through to the disk; InputError where the disk takes no more, and what
+        was half-written is cut off again.
+        """
+        line = json.dumps(outcome._asdict(), ensure_ascii=False, separators=(",", ":"))
+        end = self._file.seek(0, os.SEEK_END)
+        try:
+            self._file.write(line.encode() + b"\n")
+            self._file.flush()
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            self._abandon(end)
+            raise _unwritable(self.path, error) from None
+        self.outcomes[outcome.key] = outcome
+
+    def _abandon(self, end: int) -> None:
+        """Close without what could not be written: only an unbuffered file forgets it."""
+        descriptor = os.dup(self._file.fileno())
+        try:
+            self._file.detach().close()
+            os.ftruncate(descriptor, end)
+        finally:
+            os.close(descriptor)
+
+    def _read(self) -> None:
+        self._file.seek(0)
+        whole = 0
+        for number, line in enumerate(self._file, start=1):
+            if not line.endswith(b"\n"):
+                break  # torn by whatever ended the last sweep
+            try:
+                fields = json.loads(line)
+                outcome = Outcome(**{**fields, "rows": tuple(fields["rows"])})
+            except (ValueError, TypeError, KeyError):
+                raise InputError(
+                    "not a line of a sweep's journal",
+                    where=f"{self.path}:{number}",
+                    remedy="give another --out",
+                ) from None
+            self.outcomes[outcome.key] = outcome
+            whole += len(line)
+        if whole < self._file.seek(0, os.SEEK_END):
+            self._file.truncate(whole)
+
+
+def _unwritable(path: Path, error: OSError) -> InputError:
+    return InputError(
+        "cannot write",
+        where=str(path),
+        value=error.strerror or error,
+        remedy="free the disk or give another --out; what was finished is kept, and the same "
+        "command goes on from there",
+    )

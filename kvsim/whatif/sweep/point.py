@@ -1,0 +1,134 @@
+"""One point of a sweep: a scenario's tables at one seed, run wherever there is a processor.
+
+A task carries all it needs and its outcome is plain data, so any process of any machine that sees
+the same files gives the same outcome.
+"""
+
+import json
+import time
+from collections.abc import Mapping
+from functools import lru_cache
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from kvsim.plumbing.errors import InputError
+from kvsim.request import Stream
+from kvsim.results.saturation import judge
+from kvsim.scenario import Scenario
+from kvsim.simulation import PATH_KEYS, Simulation
+from kvsim.version import VERSION
+from kvsim.workload.options import WorkloadOptions
+
+Row = dict[str, Any]
+
+
+class Task(NamedTuple):
+    """table: the scenario as nested dictionaries, its seed included. folder: where its relative
+    paths start. key: what tells it from every other task, whenever and wherever it is run.
+    """
+
+    key: str
+    table: dict[str, Any]
+    folder: str
+
+
+class Outcome(NamedTuple):
+    """rows: one an allocator, flat: `ttft_s.p99`; none where it failed. error: why it failed, and
+    `wrong_input`: whether it would fail again. wall_s: how long it took.
+    """
+
+    key: str
+    rows: tuple[Row, ...]
+    error: str | None
+    wrong_input: bool
+    wall_s: float
+
+
+def make_task(table: Mapping[str, Any], folder: Path) -> Task:
+    """The task of these tables. Files it names count by their content, not by their path."""
+    plain = {key: value for key, value in table.items() if key != "provenance"}
+    named = json.dumps([VERSION, _by_content(plain, folder)], sort_keys=True, default=str)
+    return Task(sha256(named.encode()).hexdigest(), plain, str(folder.resolve()))
+
+
+def run_task(task: Task) -> Outcome:
+    """Simulate every allocator of the task. Whatever goes wrong is in the outcome, not raised."""
+    began = time.perf_counter()
+    try:
+        rows = tuple(_rows(task))
+    except InputError as error:
+        return Outcome(task.key, (), str(error), True, time.perf_counter() - began)
+    except Exception as error:  # a fault of one point is written down, and the others go on
+        said = f"{type(error).__name__}: {error}"
+        return Outcome(task.key, (), said, False, time.perf_counter() - began)
+    return Outcome(task.key, rows, None, False, time.perf_counter() - began)
+
+
+def _rows(task: Task) -> list[Row]:
+    scenario = Scenario.from_table(task.table, Path(task.folder))
+    simulation = Simulation(scenario, _stream(scenario))
+    rows = []
+    for options, label in zip(scenario.allocator, simulation.labels, strict=True):
+        run = simulation.run(options, label)
+        summary = {name: value for name, value in run.summary.items() if name != "wall_s"}
+        assert run.recorder is not None  # it has just been simulated
+        rows.append({**flat(summary), **judge(run.recorder)._asdict()})
+    return rows
+
+
+def flat(table: Mapping[str, Any], prefix: str = "") -> Row:
+    """Nested tables as one, keys dotted: `memory.time_mean.used`."""
+    row: Row = {}
+    for key, value in table.items():
+        if isinstance(value, Mapping):
+            row.update(flat(value, f"{prefix}{key}."))
+        else:
+            row[prefix + key] = value
+    return row
+
+
+def _stream(scenario: Scenario) -> Stream | None:
+    """The scenario's requests, made once in a process for all points that share them."""
+    workload = scenario.workload
+    if workload is None:
+        return None
+    longest = scenario.model.model_len(scenario.model.build(scenario.folder))
+    return _generated(_Workload(workload), scenario.seed, scenario.folder, longest)
+
+
+class _Workload:
+    """A workload's options as a key: equal where they are written the same."""
+
+    def __init__(self, options: WorkloadOptions) -> None:
+        self.options = options
+        self._text = repr(options)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Workload) and self._text == other._text
+
+    def __hash__(self) -> int:
+        return hash(self._text)
+
+
+@lru_cache(maxsize=2)
+def _generated(workload: _Workload, seed: int, folder: Path, max_model_len: int) -> Stream:
+    return workload.options.generate(seed, base=folder, max_model_len=max_model_len)
+
+
+def _by_content(value: Any, folder: Path, key: str = "") -> Any:
+    """The tables with every file's path replaced by the hash of what it holds."""
+    if isinstance(value, Mapping):
+        return {name: _by_content(inner, folder, name) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_by_content(inner, folder, key) for inner in value]
+    if key in PATH_KEYS and isinstance(value, str) and (folder / value).is_file():
+        path = folder / value
+        return _content(path, path.stat().st_mtime_ns, path.stat().st_size)
+    return value
+
+
+@lru_cache(maxsize=256)
+def _content(path: Path, modified_ns: int, size: int) -> str:
+    """sha256 of a file, read once while it stays as it is."""
+    return sha256(path.read_bytes()).hexdigest()

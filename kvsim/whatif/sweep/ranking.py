@@ -1,0 +1,195 @@
+"""What a sweep's table says: means over seeds, the best settings, and those nothing beats in all.
+
+Settings are compared on the same seeds, pair by pair: "no difference seen" where the interval of
+the differences holds zero.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from kvsim.plumbing.errors import InputError
+from kvsim.report import numbers
+from kvsim.report.measures import MEASURES, Measure
+from kvsim.whatif.intervals import Interval, mean_interval, paired
+from kvsim.whatif.sweep.sweep import DONE, STATUS
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+TAKEN = Measure(
+    "Memory taken, peak", "memory", lambda run: _taken(run), numbers.size,
+    "lower", "The most bytes of the pool that were ever handed out.", always=True,
+)  # fmt: skip
+SHOWN = ("tokens_per_s", "ttft_p50", "ttft_p99", "tpot_p50", "tpot_p99", "e2e_p50", "running")
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One setting under one allocator over its seeds. rows: of the sweep's table, nested as a
+    summary, in order of the seeds; saturated: in how many of them.
+    """
+
+    point: int
+    label: str
+    settings: dict[str, Any]
+    seeds: tuple[int, ...]
+    rows: tuple[dict[str, Any], ...]
+    saturated: int
+
+    def values(self, measure: Measure) -> list[float] | None:
+        """One value a seed; None unless every seed has one."""
+        found = [measure.value(row) for row in self.rows]
+        known = [value for value in found if value is not None]
+        return known if len(known) == len(found) else None
+
+    def interval(self, measure: Measure) -> Interval | None:
+        """The mean over the seeds; None where a seed has no value."""
+        values = self.values(measure)
+        return None if values is None else mean_interval(values)
+
+    def text(self, measure: Measure) -> str:
+        """The mean as people read it, with its half width: `1.23 s ± 0.04 s`."""
+        return said(measure, self.interval(measure))
+
+    @property
+    def load(self) -> str:
+        """What the table says of its load: nothing, `saturated`, or for how many of the seeds."""
+        if not self.saturated:
+            return ""
+        all_of_them = self.saturated == len(self.seeds)
+        return "saturated" if all_of_them else f"saturated in {self.saturated} of {len(self.seeds)}"
+
+
+def said(measure: Measure, interval: Interval | None) -> str:
+    """A mean with its half width, in the measure's own form."""
+    if interval is None:
+        return numbers.NOTHING
+    text = measure.form(interval.mean)
+    return f"{text} ± {measure.form(interval.half_width)}" if interval.half_width else text
+
+
+def settings_of(frame: "pd.DataFrame", keys: Sequence[str]) -> list[Setting]:
+    """The settings whose every seed is done, in order of the points and allocators."""
+    found = []
+    done = frame.loc[frame[STATUS] == DONE]
+    if done.empty:
+        return []
+    num_seeds = frame["seed"].nunique()
+    for (point, label), rows in done.groupby(["point", "label"], sort=False):
+        if len(rows) == num_seeds:
+            first = rows.iloc[0]
+            found.append(
+                Setting(
+                    int(point),
+                    str(label),
+                    {key: plain(first[key]) for key in keys},
+                    tuple(int(seed) for seed in rows["seed"]),
+                    tuple(nested(row) for row in rows.to_dict("records")),
+                    int(rows["saturated"].astype(bool).sum()),
+                )
+            )
+    return found
+
+
+def nested(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row with dotted keys as nested tables; what is missing is None."""
+    table: dict[str, Any] = {}
+    for key, value in row.items():
+        place = table
+        *outer, last = str(key).split(".")
+        for part in outer:
+            inner = place.setdefault(part, {})
+            if not isinstance(inner, dict):
+                break
+            place = inner
+        else:
+            place[last] = None if value is None or value != value else plain(value)
+    return table
+
+
+def plain(value: Any) -> Any:
+    """A scalar of pandas as Python's own."""
+    return value.item() if hasattr(value, "item") else value
+
+
+def measure_named(name: str) -> Measure:
+    """The measure of this name; InputError lists those that can rank settings."""
+    ranking = {key: measure for key, measure in MEASURES.items() if measure.better}
+    if name not in ranking:
+        raise InputError(
+            "unknown measure", where="--by", value=name, remedy=f"known: {', '.join(ranking)}"
+        )
+    return ranking[name]
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """A setting in the order of one measure; behind: how it stands to the best, in words."""
+
+    setting: Setting
+    behind: str
+
+
+def best(settings: Sequence[Setting], measure: Measure, count: int) -> list[Ranked]:
+    """The `count` settings with the best mean, each compared with the first of them."""
+    sign = 1 if measure.better == "lower" else -1
+    means = [(setting.interval(measure), setting) for setting in settings]
+    order = sorted(
+        ((interval.mean * sign, at) for at, (interval, _) in enumerate(means) if interval),
+        key=lambda pair: pair[0],
+    )
+    ranked = [means[at][1] for _, at in order]
+    return [
+        Ranked(setting, _behind(ranked[0], setting, measure) if at else "the best")
+        for at, setting in enumerate(ranked[:count])
+    ]
+
+
+def _behind(top: Setting, other: Setting, measure: Measure) -> str:
+    """`other` against the best, in words."""
+    first, second = top.values(measure), other.values(measure)
+    assert first is not None
+    assert second is not None
+    if first == second:
+        return "the same"
+    difference = paired(first, second)
+    if not difference.seen:
+        return "no difference seen"
+    share = difference.relative
+    return "worse" if share is None else f"{100 * share:+.3g} %"
+
+
+def pareto(settings: Sequence[Setting], latency: Measure) -> list[Setting]:
+    """The settings that no other beats in memory, latency and throughput at once, by their means;
+    least memory first.
+    """
+    measures = (TAKEN, latency, MEASURES["tokens_per_s"])
+    costs = []
+    for setting in settings:
+        intervals = [setting.interval(measure) for measure in measures]
+        if all(interval is not None for interval in intervals):
+            memory, wait, rate = (interval.mean for interval in intervals if interval is not None)
+            costs.append(((memory, wait, -rate), setting))
+    kept = [
+        (cost, setting)
+        for cost, setting in costs
+        if not any(_dominates(other, cost) for other, _ in costs)
+    ]
+    return [setting for _, setting in sorted(kept, key=lambda pair: pair[0])]
+
+
+def _dominates(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
+    return one != other and all(a <= b for a, b in zip(one, other, strict=True))
+
+
+def seeds_matter(settings: Sequence[Setting]) -> bool:
+    """Whether anything differs between seeds; a trace with its own arrivals has nothing random."""
+    return any(
+        len({repr(row.get("e2e_s")) for row in setting.rows}) > 1 for setting in settings
+    )
+
+
+def _taken(run: Mapping[str, Any]) -> float | None:
+    memory = run["memory"]
+    return float(memory["peak_allocated"]) * int(memory["capacity_bytes"])

@@ -1,0 +1,49 @@
+"""A sweep on disk: the journal while it runs, and what it came to when it has.
+
+    journal.jsonl   every finished point, one line each, kept for the next sweep into this folder
+    sweep.parquet   one row a setting, seed and allocator
+    sweep.toml      what was swept
+    sweep.html      the page
+"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kvsim.plumbing.toml import to_toml
+from kvsim.results.store import replace_files
+from kvsim.version import VERSION
+from kvsim.whatif.sweep.sweep import Sweep
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+TABLE, PLAN, PAGE = "sweep.parquet", "sweep.toml", "sweep.html"
+
+
+def write(folder: Path, sweep: Sweep, frame: "pd.DataFrame", page: str) -> None:
+    """Write the table, the plan and the page, whole or not at all; InputError where it cannot."""
+    plan: dict[str, Any] = {
+        "vary": [
+            {"keys": list(axis.keys), "values": [list(row) for row in axis.rows]}
+            for axis in sweep.axes
+        ],
+        "seeds": list(sweep.seeds),
+        "scenario": sweep.table,
+    }
+    text = f"# Written by kvsim {VERSION}\n{to_toml(plan)}"
+    replace_files(
+        folder,
+        {
+            TABLE: lambda path: _parquet(frame, path),
+            PLAN: lambda path: path.write_text(text, encoding="utf-8", newline="\n"),
+            PAGE: lambda path: path.write_text(page, encoding="utf-8", newline="\n"),
+        },
+    )
+
+
+def _parquet(frame: "pd.DataFrame", path: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    table = pa.Table.from_pandas(frame, preserve_index=False).replace_schema_metadata()
+    pq.write_table(table, path, compression="zstd")
