@@ -17,6 +17,7 @@ from kvsim.commands import (
     report,
     run,
     snapshot,
+    sweep,
     traces,
     validate,
 )
@@ -41,6 +42,7 @@ app.command("export")(export.export)
 app.command("report")(report.report)
 app.command("compare")(compare.compare)
 app.command("attribute")(attribute.attribute)
+app.command("sweep")(sweep.sweep)
 app.add_typer(validate.app, name="validate")
 app.add_typer(calibrate.app, name="calibrate")
 

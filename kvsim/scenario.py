@@ -76,11 +76,7 @@ class Scenario(Options):
 
         overrides: `a.b=value` each, the value as TOML would read it (else a string).
         """
-        path = find_scenario(source)
-        table = read_table(path)
-        for override in overrides:
-            put(table, *assignment(override, "--set"), "--set")
-        return cls.from_table(table, path.parent)
+        return cls.from_table(*load_tables(source, overrides))
 
     def labels(self) -> list[str]:
         """One name an allocator: its label, or its kind and what tells it from its like."""
@@ -118,6 +114,15 @@ def _short(value: object) -> str:
     if isinstance(value, Mapping):
         return str(value.get("kind", dict(value)))
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def load_tables(source: str | Path, overrides: Iterable[str] = ()) -> tuple[dict[str, Any], Path]:
+    """The tables of a scenario file or recipe, `overrides` put in, and its folder; unchecked."""
+    path = find_scenario(source)
+    table = read_table(path)
+    for override in overrides:
+        put(table, *assignment(override, "--set"), "--set")
+    return table, path.parent
 
 
 def find_scenario(source: str | Path) -> Path:

@@ -77,7 +77,7 @@ def test_an_observed_run_is_read_without_what_recorded_it() -> None:
         # Pages of a calibration or a validation are drawn where their numbers are made.
         ("torch", {"backend", "validate", "commands"}),
         ("triton", {"backend"}),
-        ("plotly", {"report", "validate", "step_time"}),
+        ("plotly", {"report", "validate", "step_time", "whatif"}),
         ("pandas", {"results", "report", "validate", "whatif", "commands"}),
     ],
 )

@@ -7,7 +7,9 @@ from kvsim.plumbing.reading.toml_text import value_of
 
 
 def assignment(text: str, where: str) -> tuple[str, Any]:
-    """`a.b=value` as its key and its value, as TOML reads it; InputError, found at `where`, for any other form."""
+    """`a.b=value` as its key and its value, as TOML reads it; InputError, found at `where`, for any
+    other form.
+    """
     key, equals, value = text.partition("=")
     if not equals or not all(key.strip().split(".")):
         raise InputError("not of the form a.b=value", where=where, value=text)

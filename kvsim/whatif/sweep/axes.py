@@ -35,15 +35,13 @@ def parse_axis(text: str, flag: str = "--vary") -> Axis:
     key, equals, rest = text.partition("=")
     key = key.strip()
     if not equals or not all(key.split(".")) or not rest.strip():
-        raise InputError(
-            "not of the form a.b=1,2,4 or a.b=lo:hi:n", where=flag, value=text
-        )
+        raise InputError("not of the form a.b=1,2,4 or a.b=lo:hi:n", where=flag, value=text)
     if key == "seed":
         raise InputError("seeds are not an axis", where=flag, value=text, remedy="use --repeat")
     values = _range(rest.strip(), f"{flag} {key}")
     if values is None:
         values = [value_of(part) for part in _split(rest)]
-    if any(value == other for at, value in enumerate(values) for other in values[:at]):
+    if len({repr(value) for value in values}) < len(values):
         raise InputError("the same value twice", where=f"{flag} {key}", value=rest)
     return Axis((key,), tuple((value,) for value in values))
 

@@ -25,7 +25,7 @@ class Journal:
         self.outcomes: dict[str, Outcome] = {}
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            self._file = self.path.open("a+b")
+            self._file = self.path.open("a+b", buffering=0)  # nothing is kept back
         except OSError as error:
             raise _unwritable(self.path, error) from None
         try:
@@ -57,27 +57,19 @@ class Journal:
         line = json.dumps(outcome._asdict(), ensure_ascii=False, separators=(",", ":"))
         end = self._file.seek(0, os.SEEK_END)
         try:
-            self._file.write(line.encode() + b"\n")
-            self._file.flush()
+            rest = line.encode() + b"\n"
+            while rest:
+                rest = rest[self._file.write(rest) :]
             os.fsync(self._file.fileno())
         except OSError as error:
-            self._abandon(end)
+            self._file.truncate(end)
             raise _unwritable(self.path, error) from None
         self.outcomes[outcome.key] = outcome
-
-    def _abandon(self, end: int) -> None:
-        """Close without what could not be written: only an unbuffered file forgets it."""
-        descriptor = os.dup(self._file.fileno())
-        try:
-            self._file.detach().close()
-            os.ftruncate(descriptor, end)
-        finally:
-            os.close(descriptor)
 
     def _read(self) -> None:
         self._file.seek(0)
         whole = 0
-        for number, line in enumerate(self._file, start=1):
+        for number, line in enumerate(self._file.read().splitlines(keepends=True), start=1):
             if not line.endswith(b"\n"):
                 break  # torn by whatever ended the last sweep
             try:

@@ -78,13 +78,13 @@ def _rows(task: Task) -> list[Row]:
 
 
 def flat(table: Mapping[str, Any], prefix: str = "") -> Row:
-    """Nested tables as one, keys dotted: `memory.time_mean.used`."""
+    """Nested tables as one, keys dotted: `memory.time_mean.used`; lists as JSON."""
     row: Row = {}
     for key, value in table.items():
         if isinstance(value, Mapping):
             row.update(flat(value, f"{prefix}{key}."))
         else:
-            row[prefix + key] = value
+            row[prefix + key] = json.dumps(value) if isinstance(value, list | tuple) else value
     return row
 
 

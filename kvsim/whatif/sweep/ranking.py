@@ -76,17 +76,18 @@ def settings_of(frame: "pd.DataFrame", keys: Sequence[str]) -> list[Setting]:
     if done.empty:
         return []
     num_seeds = frame["seed"].nunique()
-    for (point, label), rows in done.groupby(["point", "label"], sort=False):
-        if len(rows) == num_seeds:
-            first = rows.iloc[0]
+    for (_, label), rows in done.groupby(["point", "label"], sort=False):
+        records = [{str(key): cell for key, cell in row.items()} for row in rows.to_dict("records")]
+        if len(records) == num_seeds:
+            first = records[0]
             found.append(
                 Setting(
-                    int(point),
+                    int(first["point"]),
                     str(label),
                     {key: plain(first[key]) for key in keys},
-                    tuple(int(seed) for seed in rows["seed"]),
-                    tuple(nested(row) for row in rows.to_dict("records")),
-                    int(rows["saturated"].astype(bool).sum()),
+                    tuple(int(record["seed"]) for record in records),
+                    tuple(nested(record) for record in records),
+                    sum(bool(record["saturated"]) for record in records),
                 )
             )
     return found
@@ -185,9 +186,7 @@ def _dominates(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
 
 def seeds_matter(settings: Sequence[Setting]) -> bool:
     """Whether anything differs between seeds; a trace with its own arrivals has nothing random."""
-    return any(
-        len({repr(row.get("e2e_s")) for row in setting.rows}) > 1 for setting in settings
-    )
+    return any(len({repr(row.get("e2e_s")) for row in setting.rows}) > 1 for setting in settings)
 
 
 def _taken(run: Mapping[str, Any]) -> float | None:

@@ -1,9 +1,9 @@
 """A sweep on disk: the journal while it runs, and what it came to when it has.
 
-    journal.jsonl   every finished point, one line each, kept for the next sweep into this folder
-    sweep.parquet   one row a setting, seed and allocator
-    sweep.toml      what was swept
-    sweep.html      the page
+journal.jsonl   every finished point, one line each, kept for the next sweep into this folder
+sweep.parquet   one row a setting, seed and allocator
+sweep.toml      what was swept
+sweep.html      the page
 """
 
 from pathlib import Path

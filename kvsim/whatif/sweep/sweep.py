@@ -22,9 +22,9 @@ STATUS, DONE, FAILED = "status", "done", "failed"
 
 
 class Point(NamedTuple):
-    """One setting at one seed, and the task that runs it; index: of the setting."""
+    """One setting at one seed, and the task that runs it; number: of the setting."""
 
-    index: int
+    number: int
     settings: Settings
     seed: int
     task: Task
@@ -48,8 +48,8 @@ class Sweep:
             raise InputError("not a whole number from 0 on", where="seed", value=first)
         self.seeds = range(first, first + repeat)
         self.points = [
-            Point(index, settings, seed, self._task(settings, seed))
-            for index, settings in enumerate(self.settings)
+            Point(number, settings, seed, self._task(settings, seed))
+            for number, settings in enumerate(self.settings)
             for seed in self.seeds
         ]
         self.base_labels = _labels(table, folder)
@@ -107,7 +107,7 @@ class Sweep:
         for point in self.points:
             outcome = outcomes[point.task.key]
             head = {
-                "point": point.index,
+                "point": point.number,
                 **{key: scalar(value) for key, value in point.settings.items()},
                 "seed": point.seed,
                 STATUS: FAILED if outcome.error else DONE,

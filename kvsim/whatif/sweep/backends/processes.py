@@ -8,6 +8,8 @@ from kvsim.plumbing.errors import InputError
 from kvsim.whatif.sweep.backends.backend import ATTEMPTS, BackendOptions, died, missing
 from kvsim.whatif.sweep.point import Outcome, Task, run_task
 
+IDLE_S = 5  # after which a worker that nobody feeds ends, were its sweep killed
+
 
 class Processes(BackendOptions):
     """`--backend processes`, the default; with `--jobs 1` all is done in this very process."""
@@ -46,7 +48,7 @@ def _pooled(tasks: Sequence[Task], jobs: int) -> Iterator[Outcome]:
             batch = list(left.values())[: 1 if width == 1 else None]
             pool = Parallel(
                 n_jobs=max(2, width), backend="loky", return_as="generator_unordered",
-                pre_dispatch=2 * width, batch_size=1,
+                pre_dispatch=2 * width, batch_size=1, idle_worker_timeout=IDLE_S,
             )  # fmt: skip
             try:
                 for outcome in pool(delayed(run_task)(task) for task in batch):

@@ -4,6 +4,7 @@ A task whose worker dies is run again elsewhere. The workers need kvsim installe
 scenario's files under the same paths.
 """
 
+import logging
 import os
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -26,7 +27,7 @@ class Ray(BackendOptions):
         try:
             ray.init(
                 address=self.address, num_cpus=jobs, include_dashboard=False,
-                log_to_driver=False, logging_level="error",
+                log_to_driver=False, logging_level=logging.ERROR,
             )  # fmt: skip
         except (OSError, RuntimeError, ValueError) as error:
             raise InputError(

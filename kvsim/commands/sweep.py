@@ -1,0 +1,201 @@
+"""`kvsim sweep`: a scenario at many settings."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from rich.console import Console
+    from rich.table import Table
+
+    from kvsim.report.measures import Measure
+    from kvsim.whatif.page import Cells
+    from kvsim.whatif.sweep.backends import BackendOptions
+    from kvsim.whatif.sweep.ranking import Setting
+    from kvsim.whatif.sweep.sweep import Sweep
+
+_PRINTED = ("ttft_p99", "tokens_per_s")  # what eighty columns have room for
+INTERRUPTED = 130  # as shells report SIGINT
+
+
+def sweep(
+    scenario: Annotated[
+        str, typer.Argument(metavar="SCENARIO", help="A TOML file, or the name of a recipe.")
+    ],
+    vary: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="A.B=VALUES",
+            help="Values of one key: 1,2,4, or lo:hi:n, or lo:hi:nlog; may be repeated.",
+        ),
+    ] = None,
+    zip_: Annotated[
+        list[str] | None,
+        typer.Option("--zip", metavar="A=1,2;B=3,4", help="Keys that move together."),
+    ] = None,
+    repeat: Annotated[
+        int, typer.Option(min=1, metavar="SEEDS", help="Run every setting at so many seeds.")
+    ] = 1,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Journal, table and page; a sweep goes on from here."),
+    ] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="A.B=VALUE", help="Change one key at every point."),
+    ] = None,
+    by: Annotated[
+        str, typer.Option(metavar="MEASURE", help="Rank settings by this measure.")
+    ] = "e2e_p50",
+    top: Annotated[int, typer.Option(min=1, metavar="N", help="Show the best N.")] = 5,
+    jobs: Annotated[
+        int | None, typer.Option(min=1, help="Processes (default: one a processor).")
+    ] = None,
+    backend: Annotated[
+        str, typer.Option(help="processes (of this machine), dask or ray.")
+    ] = "processes",
+    address: Annotated[
+        str | None, typer.Option(help="A running Dask or Ray cluster; default: one made here.")
+    ] = None,
+    retry_failed: Annotated[
+        bool, typer.Option("--retry-failed", help="Run points again that failed.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")] = False,
+) -> None:
+    """Simulate the product of all settings, the same requests at every one of them.
+
+    Every finished point is kept in DIR at once: the same command goes on after any interruption,
+    and runs no finished point again.
+    """
+    from rich.console import Console
+
+    from kvsim.plumbing.errors import InputError
+    from kvsim.results.store import check_writable
+    from kvsim.scenario import load_tables
+    from kvsim.whatif.sweep import page, store
+    from kvsim.whatif.sweep.axes import parse_axis, parse_zip
+    from kvsim.whatif.sweep.backends import BACKENDS
+    from kvsim.whatif.sweep.ranking import measure_named, settings_of
+    from kvsim.whatif.sweep.sweep import Sweep
+
+    if out is None:
+        raise InputError("required", where="--out", remedy="give a folder for what is finished")
+    measure = measure_named(by)
+    axes = [*map(parse_axis, vary or ()), *map(parse_zip, zip_ or ())]
+    options = BACKENDS.parse({"kind": backend, "jobs": jobs, "address": address}, "--backend")
+    plan = Sweep(*load_tables(scenario, set_ or []), axes, repeat)
+    check_writable(out)
+    frame = _run(plan, out, options, retry_failed, Console(stderr=True))
+    if not (frame["status"] == "done").any():
+        raise InputError(f"every point failed, the first of them by: {frame['error'].iloc[0]}")
+    store.write(out, plan, frame, page.make_page(plan, frame, measure, top))
+    settings = settings_of(frame, plan.keys)
+    if as_json:
+        typer.echo(json.dumps(_answer(plan, frame, settings, measure, top), indent=2))
+        return
+    console = Console()
+    for line in page.words(settings, frame, measure):
+        console.print(line, markup=False, highlight=False)
+    for cells in (
+        page.best_table(settings, plan.keys, measure, top, _PRINTED),
+        page.pareto_table(settings, plan.keys, measure),
+    ):
+        console.print()
+        console.print(_table(cells))
+    typer.echo(str(out / store.PAGE))
+
+
+def _run(
+    plan: "Sweep", out: Path, options: "BackendOptions", retry_failed: bool, console: "Console"
+) -> "pd.DataFrame":
+    """The sweep with a bar on a terminal's stderr; an interruption ends it with what it kept."""
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    from kvsim.whatif.sweep.journal import Journal
+
+    columns = (TextColumn("points"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with (
+        Journal(out) as journal,
+        Progress(*columns, TextColumn("left"), TimeRemainingColumn(), console=console) as bars,
+    ):
+        task = bars.add_task("points", total=None)
+        try:
+            return plan.run(
+                journal,
+                options,
+                retry_failed=retry_failed,
+                progress=lambda done, total: bars.update(task, completed=done, total=total),
+            )
+        except KeyboardInterrupt:
+            kept = sum(point.task.key in journal.outcomes for point in plan.points)
+            console.print(
+                f"interrupted: {kept} of {len(plan.points)} points are kept in {out}; "
+                "the same command goes on from there"
+            )
+            raise typer.Exit(INTERRUPTED) from None
+
+
+def _answer(
+    plan: "Sweep",
+    frame: "pd.DataFrame",
+    settings: "Sequence[Setting]",
+    measure: "Measure",
+    top: int,
+) -> dict[str, Any]:
+    """The JSON answer: every setting's means, the best, and those nothing beats."""
+    from kvsim.report.measures import MEASURES
+    from kvsim.whatif.sweep.ranking import best, pareto
+
+    def entry(setting: "Setting") -> dict[str, Any]:
+        intervals = {name: setting.interval(each) for name, each in MEASURES.items()}
+        return {
+            "point": setting.point,
+            "label": setting.label,
+            "settings": setting.settings,
+            "saturated_seeds": setting.saturated,
+            **{
+                name: {"mean": found.mean, "half_width": found.half_width}
+                for name, found in intervals.items()
+                if found is not None
+            },
+        }
+
+    failed = frame.loc[frame["status"] == "failed"]
+    return {
+        "seeds": list(plan.seeds),
+        "points": len(plan.points),
+        "failed": [
+            {"point": int(row["point"]), "seed": int(row["seed"]), "error": row["error"]}
+            for _, row in failed.iterrows()
+        ],
+        "settings": [entry(setting) for setting in settings],
+        "best": [
+            {**entry(ranked.setting), "behind": ranked.behind}
+            for ranked in best(settings, measure, top)
+        ],
+        "pareto": [entry(setting) for setting in pareto(settings, measure)],
+    }
+
+
+def _table(cells: "Cells") -> "Table":
+    from rich import box
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(title=cells.title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    for at, head in enumerate(cells.heads):
+        table.add_column(escape(head), justify="right" if at else "left", overflow="fold")
+    for row in cells.rows:
+        table.add_row(*map(escape, row))
+    return table

@@ -1,0 +1,147 @@
+"""The pictures of a sweep: curves along its first numeric axis, heat maps over its first two."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from kvsim.report.classes import run_line
+from kvsim.report.figure import heading, style
+from kvsim.report.measures import MEASURES, Measure
+from kvsim.whatif.sweep.ranking import Setting, best
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+PANELS = ("tokens_per_s", "ttft_p99", "tpot_p99", "e2e_p50")
+_MOST_LINES = 8
+_PANEL_PX = 190
+
+
+def numeric_keys(settings: Sequence[Setting], keys: Sequence[str]) -> list[str]:
+    """The keys whose values are numbers, two or more of them."""
+    found = []
+    for key in keys:
+        values = {setting.settings[key] for setting in settings}
+        if len(values) > 1 and all(type(value) in (int, float) for value in values):
+            found.append(key)
+    return found
+
+
+def curves(settings: Sequence[Setting], keys: Sequence[str], by: Measure) -> "go.Figure | None":
+    """One panel a measure over the first numeric key, one line an allocator and setting of the
+    other keys; where those are too many, of the best one. None without a numeric key.
+    """
+    from plotly.subplots import make_subplots
+
+    along = next(iter(numeric_keys(settings, keys)), None)
+    if along is None:
+        return None
+    lines = _lines(settings, keys, along, by)
+    figure = make_subplots(rows=len(PANELS), cols=1, shared_xaxes=True, vertical_spacing=0.06)
+    for index, (name, members) in enumerate(lines.items()):
+        members.sort(key=lambda setting: setting.settings[along])
+        line = run_line(index)
+        for row, panel in enumerate(PANELS, start=1):
+            found = [(each, each.interval(MEASURES[panel])) for each in members]
+            shown = [(each, interval) for each, interval in found if interval is not None]
+            error = [interval.half_width or 0.0 for _, interval in shown]
+            figure.add_scatter(
+                x=[each.settings[along] for each, _ in shown],
+                y=[interval.mean for _, interval in shown],
+                error_y={"array": error, "thickness": 1} if any(error) else None,
+                text=[f"{each.text(MEASURES[panel])} {each.load}" for each, _ in shown],
+                hovertemplate="%{x}: %{text}",
+                name=name, legendgroup=name, showlegend=row == 1,
+                mode="lines+markers", line={**line, "width": 2},
+                marker={"symbol": ["x" if each.saturated else "circle" for each, _ in shown]},
+                row=row, col=1,
+            )  # fmt: skip
+    style(figure, height_px=_PANEL_PX * len(PANELS))
+    for row, panel in enumerate(PANELS, start=1):
+        figure.add_annotation(heading(_title(panel), axis="y" if row == 1 else f"y{row}"))
+    above = {"orientation": "h", "x": 0, "xanchor": "left", "y": 1.03, "yanchor": "bottom"}
+    figure.update_layout(showlegend=True, legend=above, margin={"t": 72, "b": 52})
+    figure.update_yaxes(rangemode="tozero")
+    figure.update_xaxes(title_text=along, title_standoff=12, row=len(PANELS), col=1)
+    return figure
+
+
+def heat_maps(settings: Sequence[Setting], keys: Sequence[str], by: Measure) -> "go.Figure | None":
+    """The measure over the first two keys, one map an allocator; other keys at their best. None
+    with fewer than two keys that move.
+    """
+    from plotly.subplots import make_subplots
+
+    moving = [key for key in keys if len({str(each.settings[key]) for each in settings}) > 1]
+    if len(moving) < 2:
+        return None
+    across, up = moving[:2]
+    labels = list(dict.fromkeys(setting.label for setting in settings))
+    figure = make_subplots(rows=1, cols=len(labels), subplot_titles=labels, shared_yaxes=True)
+    xs, ys = (_values(settings, key) for key in (across, up))
+    for column, label in enumerate(labels, start=1):
+        members = _slice([each for each in settings if each.label == label], moving[2:], by)
+        at = {(str(e.settings[across]), str(e.settings[up])): e for e in members}
+        cells = [[at.get((str(x), str(y))) for x in xs] for y in ys]
+        means = [[_mean(cell, by) for cell in row] for row in cells]
+        texts = [["" if cell is None else cell.text(by) for cell in row] for row in cells]
+        figure.add_heatmap(
+            x=[str(x) for x in xs], y=[str(y) for y in ys], z=means, text=texts,
+            texttemplate="%{text}" if len(xs) * len(ys) <= 64 else None,
+            hovertemplate=f"{across} %{{x}}, {up} %{{y}}: %{{text}}<extra></extra>",
+            colorscale="Cividis", reversescale=by.better == "lower", coloraxis="coloraxis",
+            row=1, col=column,
+        )  # fmt: skip
+    style(figure, height_px=140 + 44 * max(4, len(ys)), margin={"t": 40, "b": 56, "l": 72})
+    figure.update_layout(coloraxis={"colorscale": "Cividis", "reversescale": by.better == "lower"})
+    figure.update_xaxes(title_text=across, type="category")
+    figure.update_yaxes(type="category")
+    figure.update_yaxes(title_text=up, col=1)
+    return figure
+
+
+def _lines(
+    settings: Sequence[Setting], keys: Sequence[str], along: str, by: Measure
+) -> dict[str, list[Setting]]:
+    """Settings by what tells them apart besides the key along the axis."""
+    others = [key for key in keys if key != along]
+    lines = _grouped(settings, others)
+    if len(lines) > _MOST_LINES:
+        labels = dict.fromkeys(setting.label for setting in settings)
+        kept = [
+            each
+            for label in labels
+            for each in _slice([e for e in settings if e.label == label], others, by)
+        ]
+        lines = _grouped(kept, [])
+    return lines
+
+
+def _grouped(settings: Sequence[Setting], others: Sequence[str]) -> dict[str, list[Setting]]:
+    lines: dict[str, list[Setting]] = {}
+    for setting in settings:
+        parts = [f"{key.rpartition('.')[2]} {setting.settings[key]}" for key in others]
+        lines.setdefault(", ".join([setting.label, *parts]), []).append(setting)
+    return lines
+
+
+def _slice(settings: Sequence[Setting], fixed: Sequence[str], by: Measure) -> list[Setting]:
+    """Those settings whose `fixed` keys stand as in the best of them."""
+    top = best(settings, by, 1)
+    if not top:
+        return []
+    held = top[0].setting.settings
+    return [each for each in settings if all(each.settings[k] == held[k] for k in fixed)]
+
+
+def _values(settings: Sequence[Setting], key: str) -> list[Any]:
+    return list(dict.fromkeys(setting.settings[key] for setting in settings))
+
+
+def _mean(setting: Setting | None, by: Measure) -> float | None:
+    interval = None if setting is None else setting.interval(by)
+    return None if interval is None else interval.mean
+
+
+def _title(panel: str) -> str:
+    measure = MEASURES[panel]
+    return f"{measure.title}, s" if measure.form(1.0).endswith(" s") else measure.title

@@ -1,0 +1,78 @@
+"""What a sweep varies, as its flags write it."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kvsim.plumbing.errors import InputError
+from kvsim.whatif.sweep.axes import parse_axis, parse_zip, points
+
+
+def values(text: str) -> list[object]:
+    return [value for (value,) in parse_axis(text).rows]
+
+
+def test_values_are_read_as_toml_reads_them() -> None:
+    assert values("a.b=1,2.5,true,fcfs,'x,y',[1, 2]") == [1, 2.5, True, "fcfs", "x,y", [1, 2]]
+    assert values("workload.arrivals={kind = 'poisson', rate_per_s = 2}") == [
+        {"kind": "poisson", "rate_per_s": 2}
+    ]
+    assert values("model.hf_config=C:/x.json") == ["C:/x.json"]  # a colon alone is no range
+
+
+def test_ranges() -> None:
+    assert values("a=1:7:3") == [1, 4, 7]
+    assert values("a=1:64:7log") == [1, 2, 4, 8, 16, 32, 64]
+    assert values("a=1.0:2.0:3") == [1.0, 1.5, 2.0]
+    assert values("a=1:3:9") == [1, 2, 3]
+
+
+@given(st.floats(1e-3, 1e3), st.floats(1.001, 1e3), st.integers(2, 40), st.booleans())
+def test_a_range_begins_and_ends_where_it_says(
+    low: float, times: float, count: int, log: bool
+) -> None:
+    found = values(f"a={low}:{low * times}:{count}{'log' if log else ''}")
+    assert len(found) == count
+    assert found[0] == low
+    assert found[-1] == low * times
+    assert found == sorted(found)  # type: ignore[type-var]
+
+
+def test_the_product_moves_the_last_axis_fastest_and_zipped_keys_move_together() -> None:
+    axes = [parse_axis("a=1,2"), parse_zip("b=3,4; c=x,y")]
+    assert list(points(axes)) == [
+        {"a": 1, "b": 3, "c": "x"},
+        {"a": 1, "b": 4, "c": "y"},
+        {"a": 2, "b": 3, "c": "x"},
+        {"a": 2, "b": 4, "c": "y"},
+    ]
+    assert list(points([])) == [{}]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("a.b", "not of the form"),
+        ("a..b=1", "not of the form"),
+        ("a=1,,2", "an empty value"),
+        ("a=1,1", "twice"),
+        ("a=5:1:3", "first below the last"),
+        ("a=1:5:1", "two values or more"),
+        ("a=0:5:3log", "above 0"),
+        ("seed=1,2", "--repeat"),
+    ],
+)
+def test_axes_that_cannot_be(text: str, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        parse_axis(text)
+
+
+@pytest.mark.parametrize("text", ["a=1,2", "a=1,2; b=1"])
+def test_zips_that_cannot_be(text: str) -> None:
+    with pytest.raises(InputError, match="as many values"):
+        parse_zip(text)
+
+
+def test_a_key_moves_in_one_way_only() -> None:
+    with pytest.raises(InputError, match="varied twice"):
+        list(points([parse_axis("a=1,2"), parse_zip("a=1,2; b=1,2")]))

@@ -1,0 +1,286 @@
+"""A sweep's table: the same however it is run, and in spite of failures and kills."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+import kvsim
+from kvsim.cli import app
+from kvsim.plumbing.errors import InputError
+from kvsim.simulation import Simulation
+from kvsim.whatif.sweep.axes import parse_axis
+from kvsim.whatif.sweep.backends import BACKENDS
+from kvsim.whatif.sweep.journal import JOURNAL, Journal
+from kvsim.whatif.sweep.point import Outcome, flat, make_task, run_task
+from kvsim.whatif.sweep.sweep import Sweep
+
+AXES = [parse_axis("scheduler.max_num_seqs=4,16"), parse_axis("memory.kv_cache_tokens=1500,4000")]
+VARY = ("--vary", "scheduler.max_num_seqs=4,16", "--vary", "memory.kv_cache_tokens=1500,4000")
+
+
+def swept(table: dict[str, Any], folder: Path, backend: str = "processes", **options: Any) -> Any:
+    options.setdefault("jobs", 1)
+    sweep = Sweep(table, folder, AXES, repeat=2)
+    with Journal(folder / "out") as journal:
+        return sweep.run(journal, BACKENDS.get(backend)(**options))
+
+
+def lines(folder: Path) -> list[str]:
+    path = folder / JOURNAL
+    return path.read_text().splitlines(keepends=True) if path.exists() else []
+
+
+def wait_for_lines(folder: Path, num: int, process: subprocess.Popen[str]) -> None:
+    limit = time.monotonic() + 120
+    while sum(line.endswith("\n") for line in lines(folder)) < num:
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < limit
+        time.sleep(0.01)
+
+
+def children_of(pid: int) -> list[int]:
+    listed = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [int(child) for child in listed]
+
+
+def is_worker(pid: int) -> bool:
+    return b"popen_loky" in Path(f"/proc/{pid}/cmdline").read_bytes()
+
+
+def test_a_row_is_the_summary_of_the_run_it_stands_for(
+    table: dict[str, Any], tmp_path: Path
+) -> None:
+    frame = swept(table, tmp_path)
+    assert len(frame) == 2 * 2 * 2 * 2
+    row = frame.loc[
+        (frame["scheduler.max_num_seqs"] == 16)
+        & (frame["memory.kv_cache_tokens"] == 1500)
+        & (frame["seed"] == 1)
+        & (frame["label"] == "doubling")
+    ]
+    alone = {**table, "seed": 1, "memory": {"kv_cache_tokens": 1500}}
+    alone["scheduler"] = {"kind": "continuous", "max_num_seqs": 16}
+    run = kvsim.simulate(alone)["doubling"]
+    expected = {key: value for key, value in flat(run.summary).items() if key != "wall_s"}
+    assert {key: row.iloc[0][key] for key in expected} == expected
+
+
+@pytest.mark.parametrize(
+    ("backend", "package"), [("processes", "joblib"), ("dask", "distributed"), ("ray", "ray")]
+)
+@pytest.mark.filterwarnings("default")  # clusters warn of their own making
+def test_the_table_is_the_same_however_it_is_run(
+    table: dict[str, Any], tmp_path: Path, backend: str, package: str
+) -> None:
+    pytest.importorskip(package, reason=f"{package} is not installed")
+    one = swept(table, tmp_path / "one")
+    two = swept(table, tmp_path / "two", backend, jobs=2)
+    pd.testing.assert_frame_equal(one, two, check_exact=True)
+
+
+def test_the_same_requests_at_every_setting(table: dict[str, Any], tmp_path: Path) -> None:
+    sweep = Sweep(table, tmp_path, [parse_axis("workload.arrivals.rate_per_s=2.0,4.0")], repeat=2)
+    made = []
+    for point in sweep.points:
+        scenario = kvsim.Scenario.from_table(point.task.table)
+        requests = Simulation(scenario).stream.requests
+        made.append([(r.prompt_tokens, r.output_tokens, r.arrival_ps) for r in requests])
+    slow, other_seed, fast, _ = made
+    lengths = [[row[:2] for row in rows] for rows in (slow, fast, other_seed)]
+    assert lengths[0] == lengths[1] != lengths[2]
+    # The same draws at twice the rate: each arrival at half its time, but for rounded picoseconds.
+    assert [row[2] for row in slow] == pytest.approx([2 * row[2] for row in fast], abs=len(slow))
+
+
+def test_a_failing_point_is_written_down_and_the_rest_goes_on(
+    table: dict[str, Any], tmp_path: Path
+) -> None:
+    sweep = Sweep(table, tmp_path, [parse_axis("model.max_model_len=512,4096,1024")])
+    with Journal(tmp_path / "out") as journal:
+        frame = sweep.run(journal, BACKENDS.get("processes")(jobs=1))
+    assert frame["status"].tolist() == ["done", "done", "failed", "done", "done"]
+    assert "max_model_len" in frame["error"].iloc[2]
+    assert frame["allocator"].isna().tolist() == [False, False, True, False, False]
+
+
+def test_a_finished_point_is_never_run_again(
+    table: dict[str, Any], tmp_path: Path, monkeypatch: Any
+) -> None:
+    whole = swept(table, tmp_path)
+    kept = lines(tmp_path / "out")
+    assert len(kept) == 8
+    # All but three lines, the last of them torn as a kill in the middle of writing leaves it.
+    (tmp_path / "out" / JOURNAL).write_text("".join(kept[:5]) + kept[5][:100])
+    ran = []
+    monkeypatch.setattr(
+        "kvsim.whatif.sweep.backends.processes.run_task",
+        lambda task: ran.append(task.key) or run_task(task),
+    )
+    pd.testing.assert_frame_equal(swept(table, tmp_path), whole, check_exact=True)
+    assert len(ran) == 3
+    assert sorted(json.loads(line)["key"] for line in lines(tmp_path / "out")) == sorted(
+        json.loads(line)["key"] for line in kept
+    )
+    swept(table, tmp_path)
+    assert len(ran) == 3
+
+
+def test_failures_are_run_again_only_when_asked(table: dict[str, Any], tmp_path: Path) -> None:
+    task = make_task(table, tmp_path)
+    with Journal(tmp_path / "out") as journal:
+        journal.add(Outcome(task.key, (), "its worker died", False, 0.0))
+    sweep = Sweep({**table, "seed": 0}, tmp_path, [])
+    (point,) = sweep.points
+    with Journal(tmp_path / "out") as journal:
+        journal.add(Outcome(point.task.key, (), "its worker died", False, 0.0))
+        backend = BACKENDS.get("processes")(jobs=1)
+        assert sweep.run(journal, backend)["status"].tolist() == ["failed"]
+        assert sweep.run(journal, backend, retry_failed=True)["status"].tolist() == ["done"] * 2
+    with Journal(tmp_path / "out") as journal:
+        assert journal.outcomes[point.task.key].error is None
+
+
+def test_files_count_by_what_they_hold(table: dict[str, Any], tmp_path: Path) -> None:
+    here, there = tmp_path / "here", tmp_path / "there"
+    workload = {"kind": "trace", "path": "requests.csv"}
+    for folder in (here, there):
+        folder.mkdir()
+        (folder / "requests.csv").write_text(
+            "arrived_at,num_prefill_tokens,num_decode_tokens\n0,9,9\n"
+        )
+    table = {**table, "workload": workload}
+    key = make_task(table, here).key
+    assert make_task(table, there).key == key
+    (here / "requests.csv").write_text("arrived_at,num_prefill_tokens,num_decode_tokens\n0,9,10\n")
+    assert make_task(table, here).key != key
+    assert make_task({**table, "seed": 3}, there).key != key
+
+
+def test_one_sweep_at_a_time_writes_a_folder(tmp_path: Path) -> None:
+    with Journal(tmp_path), pytest.raises(InputError, match="another sweep"):
+        Journal(tmp_path)
+    with Journal(tmp_path):
+        pass
+
+
+def test_a_kill_in_the_middle_loses_no_finished_point(
+    scenario: Path, tmp_path: Path, start: Any, table: dict[str, Any]
+) -> None:
+    out = tmp_path / "out"
+    arguments = (scenario, *VARY, "--repeat", 8, "--jobs", 2, "--out", out)
+    victim = start(*arguments)
+    wait_for_lines(out, 5, victim)
+    victim.kill()
+    victim.wait()
+    kept = [line for line in lines(out) if line.endswith("\n")]
+    assert 5 <= len(kept) < 32
+    again = start(*arguments)
+    assert again.communicate()[0]
+    assert again.returncode == 0
+    assert lines(out)[: len(kept)] == kept  # untouched, and nothing of them run a second time
+    keys = [json.loads(line)["key"] for line in lines(out)]
+    assert len(keys) == len(set(keys)) == 32
+    alone = Sweep(table, tmp_path, AXES, repeat=8)
+    with Journal(tmp_path / "alone") as journal:
+        alone.run(journal, BACKENDS.get("processes")(jobs=1))
+        expected = alone.frame(journal.outcomes)
+    stored = pd.read_parquet(out / "sweep.parquet")
+    pd.testing.assert_frame_equal(stored, expected, check_exact=True, check_dtype=False)
+
+
+def test_a_killed_worker_process_loses_no_point(scenario: Path, tmp_path: Path, start: Any) -> None:
+    out = tmp_path / "out"
+    process = start(scenario, *VARY, "--repeat", 12, "--jobs", 2, "--out", out)
+    wait_for_lines(out, 3, process)
+    workers = [child for child in children_of(process.pid) if is_worker(child)]
+    assert workers
+    os.kill(workers[0], signal.SIGKILL)
+    _, said = process.communicate()
+    assert process.returncode == 0, said
+    stored = pd.read_parquet(out / "sweep.parquet")
+    assert (stored["status"] == "done").all()
+    assert len(stored) == 2 * 2 * 12 * 2
+
+
+@pytest.mark.filterwarnings("default")  # clusters warn of their own making
+def test_a_killed_dask_worker_loses_no_point(scenario: Path, tmp_path: Path, start: Any) -> None:
+    distributed = pytest.importorskip("distributed", reason="distributed is not installed")
+    cluster = distributed.LocalCluster(
+        n_workers=3, threads_per_worker=1, processes=True, dashboard_address=None,
+        silence_logs=50,
+    )  # fmt: skip
+    with cluster, distributed.Client(cluster) as client:
+        out = tmp_path / "out"
+        process = start(
+            scenario, *VARY, "--repeat", 16, "--backend", "dask",
+            "--address", cluster.scheduler_address, "--out", out,
+        )  # fmt: skip
+        wait_for_lines(out, 8, process)
+        pids = client.run(os.getpid)
+        os.kill(next(iter(pids.values())), signal.SIGKILL)
+        _, said = process.communicate()
+    assert process.returncode == 0, said
+    stored = pd.read_parquet(out / "sweep.parquet")
+    assert (stored["status"] == "done").all()
+    assert len(stored) == 2 * 2 * 16 * 2
+
+
+def test_a_full_disk_keeps_what_is_finished(scenario: Path, tmp_path: Path) -> None:
+    """A limit on the size of files stands for the end of the disk: the same error, on any file."""
+    out = tmp_path / "out"
+    code = (
+        "import resource, signal, sys\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (9000, 9000))\n"
+        "from kvsim.cli import main\n"
+        "sys.argv = ['kvsim', *sys.argv[1:]]\n"
+        "main()\n"
+    )
+    root = Path(__file__).parents[3]
+    arguments = ["sweep", str(scenario), *VARY, "--jobs", "1", "--out", str(out)]
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments],
+        cwd=root, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 2, done.stderr
+    assert "cannot write" in done.stderr
+    assert "Traceback" not in done.stderr
+    kept = lines(out)
+    assert kept
+    assert all(line.endswith("\n") for line in kept)
+    whole = CliRunner().invoke(app, arguments, catch_exceptions=False)
+    assert whole.exit_code == 0
+    assert lines(out)[: len(kept)] == kept
+    assert len(lines(out)) == 4
+
+
+def test_the_command_answers_in_json_and_writes_its_page(scenario: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    arguments = ["sweep", str(scenario), *VARY, "--repeat", "2", "--jobs", "1", "--json"]
+    done = CliRunner().invoke(app, [*arguments, "--out", str(out)], catch_exceptions=False)
+    assert done.exit_code == 0
+    answer = json.loads(done.stdout)
+    assert answer["points"] == 8
+    assert len(answer["settings"]) == 8
+    means = [entry["e2e_p50"]["mean"] for entry in answer["best"]]
+    assert means == sorted(means)
+    assert min(entry["e2e_p50"]["mean"] for entry in answer["settings"]) == means[0]
+    page = (out / "sweep.html").read_text()
+    assert "What nothing beats" in page
+    assert "https://" not in page.split("<script>")[0]
+
+
+def test_without_any_point_the_first_error_is_told(scenario: Path, tmp_path: Path) -> None:
+    arguments = ["sweep", str(scenario), "--vary", "model.max_model_len=4096,8192"]
+    done = CliRunner().invoke(app, [*arguments, "--jobs", "1", "--out", str(tmp_path / "out")])
+    assert isinstance(done.exception, InputError)
+    assert "max_model_len" in str(done.exception)
