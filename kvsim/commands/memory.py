@@ -43,10 +43,10 @@ def memory(
     tensor_parallel_size: Annotated[int, typer.Option(help="GPUs the model is split over.")] = 1,
     dtype: Annotated[str | None, typer.Option(help="Of weights: float16, bfloat16, ...")] = None,
     quantization: Annotated[
-        str | None, typer.Option(help="Of weights: none, fp8, int8, int4, mxfp4.")
+        str | None, typer.Option(help="Of weights: none, fp8, int8, int4, nvfp4, mxfp4.")
     ] = None,
     kv_cache_dtype: Annotated[
-        str, typer.Option(help="auto, fp16, bf16, fp32, fp8, fp8_ds_mla, int8 or int4.")
+        str, typer.Option(help="auto, bf16, fp8, nvfp4, fp8_per_token_head, fp8_ds_mla, int8, ...")
     ] = "auto",
     gpu_memory_utilization: Annotated[
         float | None,

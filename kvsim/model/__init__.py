@@ -1,7 +1,7 @@
 """Models: from a Hugging Face config.json or a built-in name to weights, FLOPs and KV bytes."""
 
 from kvsim.model.catalogue import model_names, named_model
-from kvsim.model.kv_cache import KV_CACHE_DTYPES
+from kvsim.model.kv_formats import KV_CACHE_DTYPES
 from kvsim.model.layers import Attention, Dense, Experts, LatentAttention, Layer, Recurrence
 from kvsim.model.model import Model
 from kvsim.model.options import ModelOptions

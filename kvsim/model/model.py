@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any, Self
 
 from kvsim.layout import KVLayout
+from kvsim.model.hf.config_file import fields_from_hf
+from kvsim.model.kv_cache import LayerCache, grouped, layer_caches
 from kvsim.model.layers import Attention, Experts, LatentAttention, Layer
 from kvsim.model.weights import WeightFormat, Weights
 from kvsim.plumbing.errors import InputError
@@ -21,6 +23,7 @@ class Model:
     weight_format: bits per stored parameter. tie_word_embeddings: the output head is the embedding.
     extra_params: final norm, learned positions, biases of the head.
     source: where the figures come from. kind: the config's model_type ("" if it has none).
+    tower_params: of the towers that see and hear, which every GPU of a group shares.
     """
 
     name: str
@@ -34,6 +37,7 @@ class Model:
     extra_params: int
     source: str
     kind: str = ""
+    tower_params: int = 0
 
     @classmethod
     def from_hf(cls, config: Mapping[str, Any] | Path, name: str | None = None) -> Self:
@@ -42,8 +46,6 @@ class Model:
         name: what to call it (default: its `_name_or_path`, or the folder of the file).
         Raises InputError on a file that cannot be read, a missing key or an unknown architecture.
         """
-        from kvsim.model.huggingface import fields_from_hf
-
         return cls(**fields_from_hf(config, name))
 
     @property
@@ -93,7 +95,8 @@ class Model:
         """Parameters one GPU holds, by kind; a tied output head is stored once."""
         self.check_tensor_parallel(tensor_parallel_size)
         tables = (1 if self.tie_word_embeddings else 2) * self.vocab_size * self.hidden_size
-        total = Weights(other=tables // tensor_parallel_size + self.extra_params)
+        split = (tables + self.tower_params) // tensor_parallel_size
+        total = Weights(other=split + self.extra_params)
         for layer, count in Counter(self.layers).items():
             one = layer.weights(self.hidden_size, tensor_parallel_size)
             total += Weights(one.linear * count, one.expert * count, one.other * count)
@@ -152,7 +155,25 @@ class Model:
         scale_group_size: int | None = None,
         scale_bytes: int | None = None,
     ) -> KVLayout:
-        """What the KV cache of one GPU costs, by layer group; see `kvsim.model.kv_cache`."""
-        from kvsim.model.kv_cache import layout
+        """What the KV cache of one GPU costs, by layer group; arguments as of `kv_caches`."""
+        return grouped(
+            self.kv_caches(kv_cache_dtype, tensor_parallel_size, scale_group_size, scale_bytes)
+        )
 
-        return layout(self, kv_cache_dtype, tensor_parallel_size, scale_group_size, scale_bytes)
+    def kv_caches(
+        self,
+        kv_cache_dtype: str = "auto",
+        tensor_parallel_size: int = 1,
+        scale_group_size: int | None = None,
+        scale_bytes: int | None = None,
+    ) -> tuple[LayerCache, ...]:
+        """What each layer keeps on one GPU; InputError on an impossible split or dtype."""
+        self.check_tensor_parallel(tensor_parallel_size)
+        return layer_caches(
+            self.layers,
+            self.torch_dtype,
+            kv_cache_dtype,
+            tensor_parallel_size,
+            scale_group_size,
+            scale_bytes,
+        )

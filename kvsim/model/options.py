@@ -7,7 +7,7 @@ from typing import Self
 from pydantic import Field, model_validator
 
 from kvsim.layout import KVLayout
-from kvsim.model.catalogue import named_model
+from kvsim.model.find import find_model
 from kvsim.model.model import Model
 from kvsim.model.weights import DTYPE_BYTES, QUANTIZATIONS, WeightFormat
 from kvsim.plumbing.errors import InputError
@@ -19,9 +19,11 @@ DTYPES = {"fp16": "float16", "half": "float16", "bf16": "bfloat16", "fp32": "flo
 class ModelOptions(Options):
     """Exactly one of name (built-in name or Hugging Face id) and hf_config (path of a config.json).
 
-    dtype: of weights and activations (default: the config's). quantization: none, fp8, int8, int4
-    or mxfp4 (default: the config's). weight_bytes_per_param: instead, for all parameters.
-    kv_cache_dtype: auto (the model's dtype), fp16, bf16, fp32, fp8, fp8_ds_mla, int8, int4.
+    An id that is not built in is fetched, its config.json alone, with kvsim[hub] installed.
+    dtype: of weights and activations (default: the config's). quantization: none, fp8, int8, int4,
+    nvfp4 or mxfp4 (default: the config's). weight_bytes_per_param: instead, for all parameters.
+    kv_cache_dtype: auto (the model's dtype), fp16, bf16, fp32, fp8, nvfp4, fp8_per_token_head,
+    int8_per_token_head, int4_per_token_head, fp8_ds_mla, int8, int4.
     kv_scale_group_size, kv_scale_bytes: for quantised caches, elements that share a scale and the
     bytes of it. max_model_len: longest sequence in tokens (default: the model's).
     """
@@ -50,10 +52,12 @@ class ModelOptions(Options):
             raise ValueError("give at most one of quantization and weight_bytes_per_param")
         return self
 
-    def build(self, folder: Path | None = None) -> Model:
-        """The model; a relative hf_config is looked for from `folder` (the scenario's)."""
+    def build(self, folder: Path | None = None, *, offline: bool = False) -> Model:
+        """The model; a relative hf_config is looked for from `folder` (the scenario's). offline:
+        nothing is fetched.
+        """
         if self.name is not None:
-            model = named_model(self.name)
+            model = find_model(self.name, offline=offline)
         else:
             assert self.hf_config is not None
             model = Model.from_hf((folder or Path()) / self.hf_config)

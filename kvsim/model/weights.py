@@ -98,5 +98,6 @@ QUANTIZATIONS: dict[str, float] = {
     "fp8": 8.0,
     "int8": 8.0,
     "int4": 4 + 20 / 128,  # groups of 128 share a float16 scale and a 4-bit zero point
+    "nvfp4": 4 + 8 / 16,  # blocks of 16 share an 8-bit float
     "mxfp4": 4 + 8 / 32,  # blocks of 32 share an 8-bit exponent
 }

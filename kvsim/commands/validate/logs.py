@@ -37,10 +37,10 @@ def logs(
         return
     from rich.console import Console
 
-    console = Console(soft_wrap=True)
+    console = Console()
     console.print(_table(outcomes))
     for line in (*_reasons(outcomes), "", _words(summary)):
-        console.print(line, markup=False, highlight=False)
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 def _table(outcomes: "Sequence[Outcome]") -> "Table":
@@ -48,8 +48,10 @@ def _table(outcomes: "Sequence[Outcome]") -> "Table":
     from rich.table import Table
 
     table = Table(title="KV pool of one GPU, GiB", title_justify="left", box=box.SIMPLE_HEAD)
-    for index, column in enumerate(("log", "model", "gpu", "log says", "kvsim", "error")):
-        table.add_column(column, justify="right" if index > 2 else "left", no_wrap=True)
+    for column in ("log", "model", "gpu"):
+        table.add_column(column, no_wrap=column == "log", max_width=42)
+    for column in ("log says", "kvsim", "error"):
+        table.add_column(column, justify="right", no_wrap=True)
     for outcome in outcomes:
         if outcome.state == "sized":
             found = (_gib(outcome.log_gib), _gib(outcome.pool_gib), _percent(outcome.error))

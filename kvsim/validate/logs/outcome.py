@@ -45,7 +45,7 @@ def compare(row: LogRow) -> Outcome:
     try:
         version = read_version(row.engine_version)
         options = _model_options(row)
-        model = options.build()
+        model = options.build(offline=True)
         log_gib = _log_gib(row, model, options)
         machine = read_machine(row.gpu, None)
         pool = _pool(row, version.name, machine, model, options)

@@ -1,9 +1,10 @@
 """The built-in models, by short name or by Hugging Face id.
 
-`catalogue.toml` beside this file holds, for each name, the ids it answers to and the keys of its
-published config.json that matter here.
+The tables beside this file, a family each, hold for each name the ids it answers to and the keys
+of its published config.json that matter here.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 from difflib import get_close_matches
 from functools import cache
@@ -14,11 +15,19 @@ from kvsim.model.model import Model
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.reading.toml_text import loads
 
+FAMILIES = (
+    *("first-generation", "llama", "granite", "mistral", "qwen", "qwen-vl", "qwen-3.5"),
+    *("deepseek", "kimi", "glm", "minimax", "gemma", "gpt-oss", "phi", "hybrids"),
+)
+
 
 @cache
 def _tables() -> dict[str, dict[str, Any]]:
-    text = files("kvsim.model").joinpath("catalogue.toml").read_text(encoding="utf-8")
-    return loads(text)
+    tables: dict[str, dict[str, Any]] = {}
+    for family in FAMILIES:
+        text = files("kvsim.model.catalogue").joinpath(f"{family}.toml").read_text(encoding="utf-8")
+        tables |= loads(text)
+    return tables
 
 
 @cache
@@ -37,23 +46,32 @@ def model_names() -> tuple[str, ...]:
     return tuple(_tables())
 
 
+def known_names() -> Mapping[str, str]:
+    """Every name and id, also without its organisation, in lower case, with the name it means."""
+    return _by_id()
+
+
 def named_model(name: str, where: str = "model.name") -> Model:
     """The built-in model of this short name or Hugging Face id, in any case.
 
     Raises InputError listing close names if there is none.
     """
-    wanted = name.strip().lower()
-    short = _by_id().get(wanted)
+    short = _by_id().get(name.strip().lower())
     if short is None:
-        close = get_close_matches(wanted.rpartition("/")[2], _by_id(), n=8, cutoff=0.5)
-        near = list(dict.fromkeys(_by_id()[match] for match in close))
-        listed = f"did you mean {', '.join(near)}?" if near else ", ".join(model_names())
         raise InputError(
             "unknown model",
             where=where,
             value=repr(name),
-            remedy=f"{listed} Or give the path of its config.json",
+            remedy=f"{model_like(name)} Or give the path of its config.json",
         )
     table = dict(_tables()[short])
     ids = table.pop("ids")
     return replace(Model.from_hf(table, short), source=f"config.json of {ids[0]} on Hugging Face")
+
+
+def model_like(name: str) -> str:
+    """The built-in names close to this one, as a question, or all of them."""
+    wanted = name.strip().lower().rpartition("/")[2]
+    close = get_close_matches(wanted, _by_id(), n=8, cutoff=0.5)
+    near = list(dict.fromkeys(_by_id()[match] for match in close))
+    return f"did you mean {', '.join(near)}?" if near else f"built in: {', '.join(model_names())}"

@@ -1,0 +1,59 @@
+"""The attention of one layer, of whichever kind a config.json describes."""
+
+from kvsim.model.hf.keys import Keys
+from kvsim.model.hf.layer_kinds import SLIDING, layer_count, window
+from kvsim.model.layers import Attention, LatentAttention
+from kvsim.plumbing.errors import InputError
+
+
+def attention(keys: Keys, kind: str, index: int) -> Attention | LatentAttention:
+    """The mixer of layer `index`, of kind "full_attention" or "sliding_attention"."""
+    if keys.get("kv_lora_rank", default=None) is not None:
+        return _latent(keys)
+    sliding = kind == SLIDING
+    if sliding and keys.get("sliding_window", default=None) is None:
+        raise InputError("sliding layers need a sliding_window", where=keys.where)
+    heads = keys.heads
+    head_dim = keys.integer("head_dim", "kv_channels", default=max(1, keys.hidden // heads))
+    kv_heads = _kv_heads(keys, heads, index)
+    if keys.kind == "zamba2":
+        head_dim = 2 * keys.hidden // heads
+    if keys.kind == "gemma4_text" and not sliding:
+        head_dim = keys.integer("global_head_dim")
+        if keys.flag("attention_k_eq_v"):
+            kv_heads = keys.integer("num_global_key_value_heads", default=kv_heads)
+    return Attention(
+        heads,
+        kv_heads,
+        head_dim,
+        window(keys) if sliding else None,
+        output_gate=keys.architecture.output_gate,
+        v_head_dim=keys.get("v_head_dim", default=None),
+        shares_cache=index >= layer_count(keys) - keys.count("num_kv_shared_layers"),
+    )
+
+
+def _latent(keys: Keys) -> LatentAttention:
+    return LatentAttention(
+        keys.heads,
+        keys.get("q_lora_rank", default=None),
+        keys.integer("kv_lora_rank"),
+        keys.integer("qk_nope_head_dim"),
+        keys.integer("qk_rope_head_dim"),
+        keys.integer("v_head_dim"),
+        keys.count("index_n_heads"),
+        keys.count("index_head_dim"),
+    )
+
+
+def _kv_heads(keys: Keys, heads: int, index: int) -> int:
+    if keys.kind == "falcon":
+        if keys.flag("new_decoder_architecture"):
+            return keys.integer("num_kv_heads", "n_head_kv", default=heads)
+        return 1 if keys.flag("multi_query", default=True) else heads
+    if keys.kind == "gpt_bigcode":
+        return 1 if keys.flag("multi_query", default=True) else heads
+    if keys.kind == "mpt":
+        return keys.inner("attn_config").integer("kv_n_heads", default=heads)
+    names = ("num_key_value_heads", "num_kv_heads", "multi_query_group_num")
+    return keys.integer(*names, default=heads, index=index)

@@ -1,0 +1,128 @@
+"""A config.json, or its content, as the fields of a Model."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from kvsim.model.hf.architecture import REMEDY, architecture
+from kvsim.model.hf.decoder import decoder_layers
+from kvsim.model.hf.extras import model_extras
+from kvsim.model.hf.keys import Keys
+from kvsim.model.hf.towers import tower_params
+from kvsim.model.weights import DTYPE_BYTES, WeightFormat
+from kvsim.plumbing.errors import InputError
+from kvsim.plumbing.reading.json_text import read_object
+
+INNER_CONFIGS = ("text_config", "llm_config", "language_config", "thinker_config")
+# An outer model_type that says nothing of the decoder inside, where the inner table names none.
+OUTER_KINDS = {
+    "gemma3": "gemma3_text",
+    "gemma3n": "gemma3n_text",
+    "gemma4": "gemma4_text",
+    "llama4": "llama4_text",
+    "qwen3_5": "qwen3_5_text",
+    "qwen3_5_moe": "qwen3_5_moe_text",
+    "qwen3_vl": "qwen3_vl_text",
+    "qwen3_vl_moe": "qwen3_vl_moe_text",
+    "mistral3": "mistral",
+    "llava": "llama",
+    "llava_next": "llama",
+    "paligemma": "gemma",
+}
+# What a purely recurrent model, which has no positions, is taken to reach.
+UNBOUNDED = 1 << 20
+
+
+def fields_from_hf(config: Mapping[str, Any] | Path, name: str | None) -> dict[str, Any]:
+    """The constructor arguments of a Model; InputError names the file and the key at fault."""
+    if isinstance(config, Path):
+        path = config / "config.json" if config.is_dir() else config
+        where, content = str(path), read_object(path)
+        called = name or str(content.get("_name_or_path") or path.resolve().parent.name)
+    else:
+        content = dict(config)
+        called = name or str(content.get("_name_or_path") or content.get("model_type") or "model")
+        where = called
+    keys = _language_part(content, where)
+    dtype = _dtype(keys)
+    quantization = keys.get("quantization_config", default=None)
+    layers = decoder_layers(keys, dtype)
+    return {
+        "name": called,
+        "hidden_size": keys.hidden,
+        "vocab_size": keys.integer("vocab_size", "padded_vocab_size"),
+        "max_position_embeddings": _max_positions(keys),
+        "torch_dtype": dtype,
+        "layers": layers,
+        "weight_format": WeightFormat.from_hf(quantization, dtype, where)
+        if quantization
+        else WeightFormat.plain(dtype),
+        "tie_word_embeddings": bool(keys.get("tie_word_embeddings", default=False)),
+        "extra_params": model_extras(keys, len(layers)),
+        "tower_params": tower_params(content, keys.hidden),
+        "source": where,
+        "kind": keys.kind,
+    }
+
+
+def _language_part(content: dict[str, Any], where: str) -> Keys:
+    """The keys of the text decoder; a multimodal config keeps them in an inner table."""
+    table = content
+    for inner in INNER_CONFIGS:
+        if isinstance(table.get(inner), dict):
+            shared = {
+                key: table[key]
+                for key in ("torch_dtype", "dtype", "quantization_config", "tie_word_embeddings")
+                if table.get(key) is not None
+            }
+            own = {key: value for key, value in table[inner].items() if value is not None}
+            table = table[inner] | shared | own
+    written = str(table.get("model_type") or content.get("model_type") or "")
+    kind = OUTER_KINDS.get(written, written)
+    if content.get("is_encoder_decoder"):
+        raise InputError(
+            "encoder-decoder models are not modelled",
+            where=where,
+            value=f"model_type {kind!r}",
+            remedy=REMEDY,
+        )
+    about = architecture(kind, table, where)
+    given = {key: value for key, value in table.items() if value is not None}
+    nulls = {key: None for key, value in table.items() if value is None}
+    return Keys(nulls | dict(about.defaults) | given | _explicit_nulls(nulls), kind, where, about)
+
+
+def _explicit_nulls(nulls: dict[str, None]) -> dict[str, None]:
+    """A window written as null is switched off, not left to the default."""
+    return {key: None for key in nulls if key == "sliding_window"}
+
+
+def _dtype(keys: Keys) -> str:
+    written = keys.get("torch_dtype", "dtype", default=None)
+    dtype = "float16" if written is None else str(written).removeprefix("torch.")
+    if dtype not in DTYPE_BYTES:
+        raise InputError(
+            "unknown torch_dtype",
+            where=keys.where,
+            value=repr(written),
+            limit=", ".join(DTYPE_BYTES),
+        )
+    # A float32 checkpoint is served in half precision, as vLLM's dtype "auto" does.
+    return "float16" if dtype == "float32" else dtype
+
+
+def _max_positions(keys: Keys) -> int:
+    """The longest sequence; a rope scaling that is not yet counted in multiplies it."""
+    names = ("max_position_embeddings", "n_positions", "seq_length", "max_seq_len")
+    unbounded = UNBOUNDED if keys.kind in ("mamba", "mamba2", "falcon_mamba") else None
+    plain = keys.integer(*names, "model_max_length", default=unbounded)
+    scaling = keys.get("rope_scaling", default=None)
+    if not isinstance(scaling, dict) or keys.kind.startswith(("gemma3", "gemma4")):
+        return plain
+    kind = scaling.get("rope_type", scaling.get("type"))
+    factor = scaling.get("factor", 1)
+    if kind in ("linear", "dynamic"):
+        return int(plain * factor)
+    if kind == "yarn" and "original_max_position_embeddings" in scaling:
+        return int(scaling["original_max_position_embeddings"] * factor)
+    return plain

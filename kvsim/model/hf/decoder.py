@@ -1,0 +1,55 @@
+"""The decoder layers that a config.json describes, in order."""
+
+from kvsim.model.hf.attention import attention
+from kvsim.model.hf.extras import layer_extras
+from kvsim.model.hf.feed_forward import feed_forward
+from kvsim.model.hf.keys import Keys
+from kvsim.model.hf.layer_kinds import BOTH, CONV, LINEAR, MLP, MOE, layer_kinds
+from kvsim.model.hf.recurrent import recurrence, short_convolution
+from kvsim.model.layers import Absent, FeedForward, Layer, Mixer
+
+ALONE = ("mamba", "mamba2", "falcon_mamba")  # a layer is its mixer
+ONE_PART = (*ALONE, "nemotron_h")
+
+
+def decoder_layers(keys: Keys, dtype: str) -> tuple[Layer, ...]:
+    """All layers; `dtype` is the model's. Raises InputError on what is not understood."""
+    layers: list[Layer] = []
+    for index, kind in enumerate(layer_kinds(keys)):
+        if kind == BOTH:
+            layers.extend(_side_by_side(keys, dtype, index))
+            continue
+        mixer = _mixer(keys, kind, dtype, index)
+        part: FeedForward = Absent()
+        if isinstance(mixer, Absent) or not _mixer_alone(keys):
+            part = feed_forward(keys, kind, index)
+        layers.append(Layer(mixer, part, layer_extras(keys, mixer, part)))
+    return tuple(layers)
+
+
+def _mixer(keys: Keys, kind: str, dtype: str, index: int) -> Mixer:
+    if kind in (MOE, MLP):
+        return Absent()
+    if kind == LINEAR:
+        return recurrence(keys, dtype)
+    if kind == CONV:
+        return short_convolution(keys)
+    return attention(keys, kind, index)
+
+
+def _mixer_alone(keys: Keys) -> bool:
+    return keys.kind in ONE_PART or keys.kind == "zamba2"
+
+
+def _side_by_side(keys: Keys, dtype: str, index: int) -> tuple[Layer, Layer]:
+    """Attention and recurrence on one input: two layers here, the first with its mixer alone.
+
+    Falcon-H1 follows them with a feed-forward part; Zamba 2's attention is shared (`extras`).
+    """
+    mixer, state = attention(keys, "full_attention", index), recurrence(keys, dtype)
+    nothing = Absent()
+    part = nothing if keys.kind == "zamba2" else feed_forward(keys, BOTH, index)
+    return (
+        Layer(mixer, nothing, layer_extras(keys, mixer, nothing)),
+        Layer(state, part, layer_extras(keys, state, part)),
+    )

@@ -1,0 +1,83 @@
+"""The feed-forward part of one layer: dense, or a mixture of experts from some layer on."""
+
+from kvsim.model.hf.keys import Keys
+from kvsim.model.hf.layer_kinds import MLP, MOE
+from kvsim.model.layers import Dense, Experts
+
+EXPERTS = ("num_local_experts", "n_routed_experts", "num_experts", "moe_num_experts")
+PER_TOKEN = ("num_experts_per_tok", "experts_per_token", "num_experts_per_token", "moe_k")
+PER_TOKEN_ALSO = ("top_k_experts", "moe_topk")
+WIDTHS = ("intermediate_size", "ffn_dim", "n_inner", "ffn_hidden_size", "block_ff_dim")
+SHARED_WIDTHS = (
+    *("shared_expert_intermediate_size", "shared_intermediate_size"),
+    "moe_shared_expert_intermediate_size",
+)
+SHARED = ("n_shared_experts", "num_shared_experts", "moe_num_shared_experts", "num_shared_expert")
+
+
+def feed_forward(keys: Keys, kind: str, index: int) -> Dense | Experts:
+    """The part of layer `index`; kind: of the layer, where it decides ("moe", "mlp")."""
+    if kind != MLP and keys.count(*EXPERTS, index=index) and (kind == MOE or _sparse(keys, index)):
+        return _experts(keys, index)
+    names = ("shared_intermediate_size", *WIDTHS) if keys.kind == "granitemoehybrid" else WIDTHS
+    width = keys.integer(*names, default=4 * keys.hidden, index=index)
+    if keys.kind == "qwen":  # the first Qwen writes the width of gate and up together
+        width //= 2
+    if keys.kind == "llama4_text":
+        width = keys.integer("intermediate_size_mlp")
+    if keys.kind.startswith("lfm2") and keys.flag("block_auto_adjust_ff_dim", default=False):
+        width = _adjusted(keys, width)
+    first_shared = keys.integer("num_hidden_layers", default=1) - keys.count("num_kv_shared_layers")
+    if keys.flag("use_double_wide_mlp") and index >= first_shared:
+        width *= 2
+    return Dense(width, gated=keys.architecture.gated)
+
+
+def _experts(keys: Keys, index: int) -> Experts:
+    width = keys.integer("moe_intermediate_size", "intermediate_size", index=index)
+    shared = keys.count(*SHARED_WIDTHS, index=index)
+    if keys.kind == "llama4_text":
+        shared = width
+    elif keys.kind == "gemma4_text":  # its dense part stands beside the experts
+        shared = keys.integer("intermediate_size", index=index)
+    elif not shared:
+        shared = keys.count(*SHARED, index=index) * width
+    return Experts(
+        width,
+        keys.integer(*EXPERTS, index=index),
+        keys.integer(*PER_TOKEN, *PER_TOKEN_ALSO, index=index),
+        shared,
+        gated=keys.architecture.gated,
+        latent_size=keys.count("moe_latent_size"),
+    )
+
+
+def _sparse(keys: Keys, index: int) -> bool:
+    """Whether layer `index` of a mixture of experts has experts (some begin or mix with dense)."""
+    listed = keys.get("mlp_layer_types", default=None)
+    if listed is not None:
+        return bool(listed[index] == "sparse")
+    listed = keys.get("moe_layers", default=None)
+    if listed is not None:
+        return index in listed
+    frequency = keys.get("moe_layer_freq", default=1)
+    if isinstance(frequency, list):
+        return bool(frequency[index])
+    if keys.kind == "jamba":
+        period = keys.integer("expert_layer_period", default=2)
+        return index % period == keys.count("expert_layer_offset")
+    if keys.kind == "gemma4_text":
+        return keys.flag("enable_moe_block")
+    if index < keys.count("first_k_dense_replace", "num_dense_layers", "moe_layer_start_index"):
+        return False
+    if index in keys.get("mlp_only_layers", default=[]):
+        return False
+    steps = ("decoder_sparse_step", "interleave_moe_layer_step", "moe_layer_interval")
+    return (index + 1) % keys.integer(*steps, default=1) == 0
+
+
+def _adjusted(keys: Keys, width: int) -> int:
+    """LFM2 takes two thirds of the width, times a factor, up to a multiple."""
+    width = int(keys.get("block_ffn_dim_multiplier", default=1.0) * (2 * width // 3))
+    multiple = keys.integer("block_multiple_of", default=256)
+    return multiple * -(-width // multiple)

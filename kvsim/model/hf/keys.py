@@ -1,0 +1,72 @@
+"""Looking things up in a config.json whose keys have many names."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from kvsim.model.hf.architecture import Architecture
+from kvsim.plumbing.errors import InputError
+
+REQUIRED = object()
+
+
+class Keys(NamedTuple):
+    """The text decoder's table of a config.json; kind: its model_type, with what is known of it
+    (`architecture`); where: for messages.
+    """
+
+    table: Mapping[str, Any]
+    kind: str
+    where: str
+    architecture: Architecture
+
+    def get(self, *names: str, default: Any = REQUIRED) -> Any:
+        """The first of `names` that has a value; without a default, InputError if none has."""
+        for name in names:
+            if self.table.get(name) is not None:
+                return self.table[name]
+        if default is not REQUIRED:
+            return default
+        raise InputError(
+            f"required key {names[0]!r} is missing",
+            where=self.where,
+            value=f"model_type {self.kind!r}" if self.kind else None,
+            remedy="is it the config.json of a language model?",
+        )
+
+    def integer(self, *names: str, default: int | None = None, index: int = 0) -> int:
+        """The first of `names` as a whole number >= 1; of a list, the one of layer `index`."""
+        value = self.get(*names, default=REQUIRED if default is None else default)
+        if isinstance(value, list) and index < len(value):
+            value = value[index]
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise InputError(
+                "not a whole number >= 1", where=f"{self.where}: {names[0]}", value=value
+            )
+        return value
+
+    def count(self, *names: str, index: int = 0) -> int:
+        """The same, but 0 where none of `names` has a value, or 0 stands there."""
+        value = self.get(*names, default=0)
+        if isinstance(value, list) and index < len(value):
+            value = value[index]
+        return 0 if value in (0, False) else self.integer(*names, index=index)
+
+    def flag(self, *names: str, default: bool = False) -> bool:
+        """The first of `names` as a truth value."""
+        return bool(self.get(*names, default=default))
+
+    def inner(self, name: str) -> "Keys":
+        """A nested table (empty if absent)."""
+        table = self.table.get(name)
+        table = table if isinstance(table, Mapping) else {}
+        return self._replace(table=table, where=f"{self.where}: {name}")
+
+    @property
+    def hidden(self) -> int:
+        """Elements of the hidden state."""
+        return self.integer("hidden_size", "n_embd", "d_model", "n_embed")
+
+    @property
+    def heads(self) -> int:
+        """Query heads."""
+        return self.integer("num_attention_heads", "n_head", "n_heads")

@@ -1,0 +1,104 @@
+"""Which kind each layer is of: listed in the file, drawn as a pattern, or placed by a rule."""
+
+from kvsim.model.hf.keys import Keys
+from kvsim.plumbing.errors import InputError
+
+FULL, SLIDING, LINEAR, CONV = "full_attention", "sliding_attention", "linear_attention", "conv"
+MOE, MLP, BOTH = "moe", "mlp", "hybrid"
+KNOWN_LAYERS = (FULL, SLIDING, LINEAR, CONV, MOE, MLP, BOTH)
+# The engine keeps every token of a chunk of local attention, and a chosen subset is of all tokens.
+SYNONYMS = {
+    "attention": FULL,
+    "chunked_attention": FULL,
+    "indexed_attention": FULL,
+    "deepseek_sparse_attention": FULL,
+    "mamba": LINEAR,
+    "mamba2": LINEAR,
+    "short_conv": CONV,
+}
+# Nemotron-H draws its layers.
+PATTERN = {"M": LINEAR, "*": FULL, "-": MLP, "E": MOE}
+
+
+def layer_kinds(keys: Keys) -> list[str]:
+    """For each layer, one of KNOWN_LAYERS."""
+    drawn = keys.get("hybrid_override_pattern", default=None)
+    if drawn is not None:
+        return _known(keys, [PATTERN.get(mark, mark) for mark in str(drawn)], "the pattern")
+    written = keys.get("layer_types", "layers_block_type", default=None)
+    if written is not None:
+        return _known(keys, list(written), "layer_types")
+    count = layer_count(keys)
+    if keys.kind == "falcon_h1":
+        return [BOTH] * count
+    if keys.architecture.linear != "none":
+        return [_placed(keys, index) for index in range(count)]
+    if keys.kind.startswith("lfm2"):
+        attention = keys.get("full_attn_idxs")
+        return [FULL if index in attention else CONV for index in range(count)]
+    return [SLIDING if _slides(keys, index, count) else FULL for index in range(count)]
+
+
+def layer_count(keys: Keys) -> int:
+    """Decoder layers, as the file counts them."""
+    return keys.integer("num_hidden_layers", "n_layer", "n_layers", "num_layers")
+
+
+def window(keys: Keys) -> int | None:
+    """The window in tokens; one as long as the longest sequence is none."""
+    written = keys.get("sliding_window", default=None)
+    longest = keys.get("max_position_embeddings", default=None)
+    if written is None or (longest is not None and written >= longest):
+        return None
+    return keys.integer("sliding_window")
+
+
+def _known(keys: Keys, written: list[str], where: str) -> list[str]:
+    kinds = [SYNONYMS.get(kind, kind) for kind in written]
+    unknown = next((kind for kind in kinds if kind not in KNOWN_LAYERS), None)
+    # A drawn pattern is the count; Zamba's and Nemotron's files may keep another.
+    count = len(kinds) if where == "the pattern" else layer_count(keys)
+    if unknown is not None or len(kinds) != count:
+        raise InputError(
+            "layer types are not understood" if unknown else "one layer type a layer is needed",
+            where=f"{keys.where}: {where}",
+            value=unknown or len(kinds),
+            limit=", ".join(KNOWN_LAYERS) if unknown else count,
+        )
+    return kinds
+
+
+def _placed(keys: Keys, index: int) -> str:
+    """Jamba places attention by period and offset, Bamba and Kimi by indices, Qwen by an interval;
+    a Mamba has none.
+    """
+    listed = keys.inner("linear_attn_config").get("full_attn_layers", default=None)
+    if listed is not None:  # counted from 1
+        return FULL if index + 1 in listed else LINEAR
+    if keys.get("attn_layer_indices", default=None) is not None:
+        return FULL if index in keys.get("attn_layer_indices") else LINEAR
+    if keys.get("attn_layer_period", default=None) is not None:
+        offset = keys.count("attn_layer_offset")
+        return FULL if index % keys.integer("attn_layer_period") == offset else LINEAR
+    if keys.get("full_attention_interval", default=None) is not None:
+        last = (index + 1) % keys.integer("full_attention_interval") == 0
+        return FULL if last else LINEAR
+    if keys.kind in ("mamba", "mamba2", "falcon_mamba"):
+        return LINEAR
+    raise InputError(
+        "where the attention layers are is not said", where=keys.where, value=keys.kind
+    )
+
+
+def _slides(keys: Keys, index: int, count: int) -> bool:
+    if window(keys) is None:
+        return False
+    rule = keys.architecture.windows
+    if rule == "every":
+        return True
+    if rule == "from_layer":  # Qwen windows the layers from max_window_layers on, if asked to
+        first = keys.count("max_window_layers") or count
+        return keys.flag("use_sliding_window") and index >= first
+    pattern = keys.count("sliding_window_pattern", "_sliding_window_pattern")
+    pattern = 2 if rule == "first_of_two" else pattern
+    return pattern > 0 and (index + 1) % pattern != 0

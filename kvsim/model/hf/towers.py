@@ -1,0 +1,64 @@
+"""The towers beside a text decoder: how many parameters see and hear.
+
+A transformer over patches has four attention matrices and two or three feed-forward ones a layer;
+a conformer over sound (Gemma 3n and 4) has two feed-forward parts, two attentions' worth of
+projections and a convolution, 24 squares of its width. The projector to the decoder is counted by
+its usual form, two matrices. Towers stay in the model's dtype when the decoder is quantised.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+VISION = ("vision_config", "vit_config", "vision_tower_config")
+AUDIO = ("audio_config", "sound_config")
+# Convolutional towers that their config names instead of describing.
+NAMED = {"mobilenetv5_300m_enc": 300_000_000}
+GATED_KINDS = ("pixtral", "qwen2_5_vl", "mistral3", "glm4v", "glm4v_moe", "siglip2_vision_model")
+
+
+def tower_params(config: Mapping[str, Any], hidden: int) -> int:
+    """Parameters of every tower that the file describes; `hidden`: of the decoder."""
+    thinker = config.get("thinker_config")
+    table = thinker if isinstance(thinker, Mapping) else config
+    total = 0
+    for names, count in ((VISION, _vision), (AUDIO, _audio)):
+        tower = next((table[name] for name in names if isinstance(table.get(name), Mapping)), None)
+        if tower is not None:
+            total += count(tower, hidden)
+    return total
+
+
+def _first(tower: Mapping[str, Any], *names: str) -> int:
+    """The first of `names` that is a whole number, or that a list begins with; 0: none."""
+    for name in names:
+        value = tower.get(name)
+        value = value[0] if isinstance(value, list) and value else value
+        if isinstance(value, int):
+            return value
+    return 0
+
+
+def _vision(tower: Mapping[str, Any], hidden: int) -> int:
+    if tower.get("architecture") in NAMED:
+        return NAMED[str(tower["architecture"])]
+    width = _first(tower, "hidden_size", "embed_dim", "width")
+    if tower.get("embed_dim") is not None:  # Qwen2-VL's hidden_size is the decoder's
+        width = _first(tower, "embed_dim")
+    layers = _first(tower, "num_hidden_layers", "depth", "layers", "num_layers")
+    inner = _first(tower, "intermediate_size", "mlp_dim")
+    if not inner:
+        ratio = tower.get("mlp_ratio", 4)
+        inner = int(width * ratio) if isinstance(ratio, int | float) else 4 * width
+    gated = tower.get("model_type") in GATED_KINDS
+    patch = _first(tower, "patch_size") or 14
+    merged = width * (_first(tower, "spatial_merge_size", "merge_kernel_size") or 1) ** 2
+    projector = merged * merged + merged * hidden if merged > width else (width + hidden) * hidden
+    return layers * (4 * width**2 + (2 + gated) * width * inner) + 3 * patch**2 * width + projector
+
+
+def _audio(tower: Mapping[str, Any], hidden: int) -> int:
+    width = _first(tower, "hidden_size", "d_model")
+    conformer = _first(tower, "conf_num_hidden_layers", "num_hidden_layers")
+    layers = conformer or _first(tower, "encoder_layers")
+    squares = 24 if conformer else 12
+    return layers * squares * width**2 + width * hidden

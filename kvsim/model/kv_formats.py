@@ -1,0 +1,86 @@
+"""How elements of a KV cache are stored: by the names that engines give their kv_cache_dtype."""
+
+from typing import NamedTuple
+
+from kvsim.plumbing.errors import InputError
+from kvsim.plumbing.units import ceil_div
+
+
+class KVFormat(NamedTuple):
+    """How elements are stored: bits each, and scale_bytes for every group of group_size elements
+    of a head (0: the whole head; scale_bytes 0: one scale per tensor, which costs nothing).
+    """
+
+    bits: int
+    scale_bytes: int = 0
+    group_size: int = 0
+
+    def num_bytes(self, elements: int, heads: int) -> int:
+        """Bytes of `heads` vectors of `elements` elements."""
+        groups = ceil_div(elements, self.group_size or elements)
+        return heads * (ceil_div(elements * self.bits, 8) + groups * self.scale_bytes)
+
+
+FORMATS: dict[str, KVFormat] = {
+    "fp32": KVFormat(32),
+    "fp16": KVFormat(16),
+    "bf16": KVFormat(16),
+    "fp8": KVFormat(8),  # one scale per tensor
+    "int8": KVFormat(8, scale_bytes=4),  # a float16 scale and zero point per token and head
+    "int4": KVFormat(4, scale_bytes=4, group_size=64),  # the same per 64 elements
+    # vLLM's: a float32 scale beside each head's data, or an 8-bit one for each 16 elements.
+    "fp8_per_token_head": KVFormat(8, scale_bytes=4),
+    "int8_per_token_head": KVFormat(8, scale_bytes=4),
+    "int4_per_token_head": KVFormat(4, scale_bytes=4),
+    "nvfp4": KVFormat(4, scale_bytes=1, group_size=16),
+}
+SYNONYMS = {
+    "float32": "fp32",
+    "float16": "fp16",
+    "half": "fp16",
+    "bfloat16": "bf16",
+    "fp8_e4m3": "fp8",
+    "fp8_e5m2": "fp8",
+    "float8_e4m3fn": "fp8",
+    "float8_e5m2": "fp8",
+}
+# MLA's own: the latent in 8 bits with a float32 scale per 128 elements, the rotated key in bf16.
+FP8_DS_MLA = "fp8_ds_mla"
+KV_CACHE_DTYPES = ("auto", *FORMATS, FP8_DS_MLA, *SYNONYMS)
+
+
+def kv_format(name: str, model_dtype: str) -> KVFormat | None:
+    """The format of this name ("auto": the model's dtype); None for fp8_ds_mla."""
+    name = SYNONYMS.get(name, name)
+    if name == "auto":
+        name = SYNONYMS.get(model_dtype, model_dtype)
+    if name == FP8_DS_MLA:
+        return None
+    if name not in FORMATS:
+        raise InputError(
+            "unknown KV cache dtype",
+            where="kv_cache_dtype",
+            value=repr(name),
+            remedy=f"known: {', '.join(KV_CACHE_DTYPES)}",
+        )
+    return FORMATS[name]
+
+
+def with_scales(
+    storage: KVFormat | None, name: str, scale_group_size: int | None, scale_bytes: int | None
+) -> KVFormat | None:
+    """The format with the user's scales instead of its own."""
+    if scale_group_size is None and scale_bytes is None:
+        return storage
+    if storage is None or storage.bits > 8:
+        raise InputError(
+            "scales belong to quantised KV caches",
+            where="kv_scale_group_size" if scale_group_size is not None else "kv_scale_bytes",
+            value=name,
+            limit="fp8, int8 or int4",
+        )
+    return KVFormat(
+        storage.bits,
+        (storage.scale_bytes or 4) if scale_bytes is None else scale_bytes,
+        storage.group_size if scale_group_size is None else scale_group_size,
+    )

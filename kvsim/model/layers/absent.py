@@ -1,0 +1,22 @@
+"""A part that a layer does not have: no mixer, or no feed-forward part."""
+
+from dataclasses import dataclass
+
+from kvsim.model.weights import Weights
+
+
+@dataclass(frozen=True, slots=True)
+class Absent:
+    """Nothing: no weights, no work, no cache (Nemotron-H's layers have one part each)."""
+
+    def weights(self, hidden: int, tp: int) -> Weights:
+        """None."""
+        return Weights()
+
+    def active(self, hidden: int) -> int:
+        """No matrix elements."""
+        return 0
+
+    def peak_width(self) -> int:
+        """No intermediate elements."""
+        return 0

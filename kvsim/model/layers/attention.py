@@ -1,0 +1,51 @@
+"""Attention that keeps a key and a value a head."""
+
+from dataclasses import dataclass
+
+from kvsim.model.weights import Weights
+
+
+@dataclass(frozen=True, slots=True)
+class Attention:
+    """Multi-head, grouped-query or multi-query attention, perhaps over a sliding window.
+
+    window_tokens: a query sees only so many newest tokens, itself included; None: all.
+    output_gate: the query projection also gives a gate for the output. v_head_dim: of values where
+    it is not the keys' (None). shares_cache: the layer reads the cache of an earlier one and keeps
+    none (Gemma 3n and 4).
+    """
+
+    heads: int
+    kv_heads: int
+    head_dim: int
+    window_tokens: int | None = None
+    output_gate: bool = False
+    v_head_dim: int | None = None
+    shares_cache: bool = False
+
+    @property
+    def value_dim(self) -> int:
+        """Elements of one head's value."""
+        return self.head_dim if self.v_head_dim is None else self.v_head_dim
+
+    def kv_heads_on(self, tp: int) -> int:
+        """Key and value heads one GPU keeps."""
+        return max(1, self.kv_heads // tp)
+
+    def width_on(self, tp: int) -> int:
+        """Elements a token has in queries, keys and values on one GPU."""
+        kept = self.kv_heads_on(tp)
+        queries = (1 + self.output_gate) * self.heads // tp * self.head_dim
+        return queries + kept * (self.head_dim + self.value_dim)
+
+    def weights(self, hidden: int, tp: int) -> Weights:
+        """Query, key, value and output projections."""
+        return Weights(linear=hidden * (self.width_on(tp) + self.heads // tp * self.value_dim))
+
+    def prefill_flops_per_pair(self) -> int:
+        """FLOPs of one query-key pair over all heads: q.k and the weighted sum of v."""
+        return 2 * self.heads * (self.head_dim + self.value_dim)
+
+    def decode_flops_per_pair(self) -> int:
+        """The same, in a decode step."""
+        return self.prefill_flops_per_pair()

@@ -1,0 +1,134 @@
+"""Every architecture that has a line is read; what has none is refused by name."""
+
+import pytest
+
+from kvsim.model import Model, Recurrence
+from kvsim.model.hf.architecture import ARCHITECTURES
+from kvsim.model.layers import Absent, Attention, Experts
+from kvsim.plumbing.errors import InputError
+
+# Keys enough for any of them.
+CONFIG = {
+    "hidden_size": 256,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "intermediate_size": 512,
+    "vocab_size": 1000,
+    "max_position_embeddings": 4096,
+    "sliding_window": 128,
+    "torch_dtype": "bfloat16",
+}
+MOE = {"num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 64}
+MLA = {
+    "kv_lora_rank": 64,
+    "q_lora_rank": 96,
+    "qk_nope_head_dim": 32,
+    "qk_rope_head_dim": 16,
+    "v_head_dim": 32,
+}
+NEEDED = {
+    "mamba": {"state_size": 16},
+    "falcon_mamba": {"state_size": 16},
+    "mamba2": {"num_heads": 8, "head_dim": 64, "state_size": 16},
+    "jamba": {"attn_layer_period": 4, "attn_layer_offset": 1},
+    "bamba": {"attn_layer_indices": [2], "mamba_n_heads": 8},
+    "granitemoehybrid": {"attn_layer_indices": [2], "mamba_n_heads": 8},
+    "falcon_h1": {"mamba_n_heads": 8, "mamba_d_ssm": 512},
+    "zamba2": {"layers_block_type": ["mamba", "hybrid"] * 2, "n_mamba_heads": 8},
+    "nemotron_h": {"hybrid_override_pattern": "ME*-", "mamba_num_heads": 8, **MOE},
+    "kimi_linear": {"linear_attn_config": {"full_attn_layers": [4]}, **MLA, **MOE},
+    "lfm2": {"full_attn_idxs": [1, 3]},
+    "lfm2_moe": {"full_attn_idxs": [1, 3], "num_dense_layers": 2, **MOE},
+    **dict.fromkeys(("deepseek_v2", "deepseek_v3", "kimi_k2", "kimi_k25"), MLA | MOE),
+    **dict.fromkeys(("deepseek_v32", "glm_moe_dsa", "glm4_moe_lite", "minicpm3"), MLA | MOE),
+    **dict.fromkeys(("qwen2_moe", "qwen3_moe", "qwen3_5_moe_text", "mixtral"), MOE),
+    "gemma3n_text": {"num_kv_shared_layers": 1},
+    "gemma4_text": {"hidden_size_per_layer_input": 16},
+}
+
+
+def model(kind, **changes):
+    return Model.from_hf({"model_type": kind, **CONFIG, **NEEDED.get(kind, {}), **changes})
+
+
+@pytest.mark.parametrize("kind", ARCHITECTURES)
+def test_every_architecture_is_read(kind):
+    found = model(kind)
+    layout = found.kv_layout()
+    assert found.kind == kind
+    assert 0 < found.num_active_params <= found.num_params
+    assert layout.bytes_per_token > 0 or any(group.state_bytes for group in layout.groups)
+
+
+@pytest.mark.parametrize("kind", ["deepseek_v4", "rwkv", "t5", "minimax_text_01", "acme"])
+def test_what_is_not_understood_is_refused_by_name(kind):
+    with pytest.raises(InputError, match=f"not understood; got model_type '{kind}'"):
+        model(kind)
+
+
+def test_cross_attention_gives_itself_away():
+    with pytest.raises(InputError, match="with cross_attention_layers"):
+        model("llama", cross_attention_layers=[3])
+
+
+def test_layers_that_share_a_cache_keep_none():
+    found = model("gemma3n_text", num_kv_shared_layers=2)
+    assert [layer.mixer.shares_cache for layer in found.layers] == [False, False, True, True]
+    assert sum(group.layers for group in found.kv_layout().groups) == 2
+
+
+def test_gemma_4_has_larger_heads_where_it_sees_everything():
+    found = model("gemma4_text", sliding_window_pattern=2, attention_k_eq_v=True)
+    shapes = [(layer.mixer.kv_heads, layer.mixer.head_dim) for layer in found.layers]
+    assert shapes == [(2, 256), (2, 512)] * 2
+    fewer = model(
+        "gemma4_text",
+        sliding_window_pattern=2,
+        attention_k_eq_v=True,
+        num_global_key_value_heads=1,
+    )
+    assert fewer.layers[1].mixer.kv_heads == 1
+
+
+def test_nemotron_h_has_one_part_a_layer():
+    found = model("nemotron_h")
+    parts = [(type(layer.mixer), type(layer.feed_forward)) for layer in found.layers]
+    assert [mixer for mixer, _ in parts] == [Recurrence, Absent, Attention, Absent]
+    assert parts[1][1] is Experts
+    assert [group.kind for group in found.kv_layout().groups] == ["recurrent", "full"]
+
+
+def test_falcon_h1_keeps_both_in_every_layer():
+    full, state = model("falcon_h1").kv_layout().groups
+    assert (full.layers, state.layers) == (4, 4)
+
+
+def test_llama_4_mixes_dense_and_expert_layers():
+    found = model("llama4_text", interleave_moe_layer_step=2, num_local_experts=4)
+    kinds = [isinstance(layer.feed_forward, Experts) for layer in found.layers]
+    assert kinds == [False, True, False, True]
+    assert found.layers[0].feed_forward.intermediate_size == 16384
+    assert found.layers[1].feed_forward.shared_intermediate_size == 512
+
+
+def test_the_indexer_s_keys_are_cached_too():
+    """DeepSeek-V3.2: 656 bytes of fp8_ds_mla and 128 + 4 of the indexer, a token and layer."""
+    plain = model("deepseek_v3", kv_lora_rank=512, qk_rope_head_dim=64)
+    sparse = model("deepseek_v32", kv_lora_rank=512, qk_rope_head_dim=64)
+    assert plain.kv_layout("fp8_ds_mla").bytes_per_token == 4 * 656
+    assert sparse.kv_layout("fp8_ds_mla").bytes_per_token == 4 * (656 + 132)
+    assert sparse.kv_layout().bytes_per_token == 4 * (2 * 576 + 132)
+
+
+def test_an_outer_table_gives_what_the_inner_leaves_out():
+    found = Model.from_hf(
+        {
+            "model_type": "mistral3",
+            "torch_dtype": "bfloat16",
+            "text_config": {**CONFIG, "model_type": "mistral", "sliding_window": None},
+            "vision_config": {"hidden_size": 64, "num_hidden_layers": 2, "intermediate_size": 128},
+        }
+    )
+    assert found.torch_dtype == "bfloat16"
+    assert found.tower_params == 2 * (4 * 64**2 + 2 * 64 * 128) + 3 * 14**2 * 64 + (64 + 256) * 256

@@ -1,0 +1,178 @@
+"""Models by name: copies by what their name says, repositories from a host on this machine."""
+
+import http.server
+import json
+import os
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from kvsim.model.catalogue import known_names
+from kvsim.model.find import find_model
+from kvsim.model.names import read_name
+from kvsim.model.repository import is_repository
+from kvsim.plumbing.errors import InputError
+
+CONFIG = {
+    "model_type": "llama",
+    "hidden_size": 64,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "intermediate_size": 128,
+    "vocab_size": 100,
+    "max_position_embeddings": 256,
+    "torch_dtype": "bfloat16",
+}
+
+
+@pytest.mark.parametrize(
+    ("written", "base", "scheme"),
+    [
+        ("RedHatAI/Qwen2.5-7B-Instruct-fp8-dynamic", "qwen2.5-7b-instruct", "fp8"),
+        ("redhatai/Llama-3.3-70B-Instruct-quantized.w8a8", "llama-3.3-70b-instruct", "int8"),
+        (
+            "x/Mistral-Small-24B-Instruct-2501-quantized.w4a16",
+            "mistral-small-24b-instruct-2501",
+            "int4",
+        ),
+        (
+            "TechxGenus/DeepSeek-Coder-V2-Lite-Instruct-AWQ",
+            "deepseek-coder-v2-lite-instruct",
+            "int4",
+        ),
+        (
+            "hugging-quants/Meta-Llama-3.1-8B-Instruct-AWQ-INT4",
+            "meta-llama-3.1-8b-instruct",
+            "int4",
+        ),
+        ("Qwen/Qwen2.5-72B-Instruct-GPTQ-Int4", "qwen2.5-72b-instruct", "int4"),
+        ("nvidia/Qwen3.6-35B-A3B-NVFP4", "qwen3.6-35b-a3b", "nvfp4"),
+        ("Qwen3.6-27B autoround int4", "qwen3.6-27b", "int4"),
+        ("Qwen3-4B-Thinking", "qwen3-4b", None),
+        ("Qwen2.5-7B (4 bit, 5.20 GiB of weights)", "qwen2.5-7b", None),
+    ],
+)
+def test_what_names_say(written, base, scheme):
+    assert read_name(written, known_names()) == (base, scheme)
+
+
+@pytest.mark.parametrize("written", ["acme/Cool-1B", "llama", "fp8", "", "Qwen3.6-27B-Coolest"])
+def test_names_that_say_nothing(written):
+    assert read_name(written, known_names()) is None
+
+
+def test_a_copy_says_where_its_shape_is_from():
+    model = find_model("acme/Qwen3-8B-FP8", offline=True)
+    assert model.name == "acme/Qwen3-8B-FP8"
+    assert model.weight_format.linear_bits == 8
+    assert "by the name of the copy, weights as fp8" in model.source
+    with pytest.raises(InputError, match=r"unknown model.*not in the cache"):
+        find_model("acme/Cool-1B", offline=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "yes"), [("a/b", True), ("Qwen/Qwen3-8B", True), ("a/b/c", False), ("qwen3-8b", False)]
+)
+def test_what_a_repository_is(name, yes):
+    assert is_repository(name) is yes
+
+
+class Host(http.server.BaseHTTPRequestHandler):
+    """Speaks as huggingface.co does of one repository; another asks for access."""
+
+    def do_HEAD(self):
+        self.answer(body=False)
+
+    def do_GET(self):
+        self.answer(body=True)
+
+    def answer(self, body):
+        self.server.asked.append(self.path)
+        text = json.dumps(CONFIG).encode()
+        owner = self.path.split("/")[1]
+        if owner == "acme":
+            self.send_response(200)
+            self.send_header("ETag", '"0123456789abcdef0123456789abcdef01234567"')
+            self.send_header("X-Repo-Commit", "a" * 40)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(text)))
+        else:
+            text = b""
+            self.send_response(403 if owner == "gated" else 404)
+            code = {"gated": "GatedRepo", "bare": "EntryNotFound"}.get(owner, "RepoNotFound")
+            self.send_header("X-Error-Code", code)
+            self.send_header("Content-Length", "0")
+        self.end_headers()
+        if body:
+            self.wfile.write(text)
+
+    def log_message(self, *words):
+        """Silent."""
+
+
+@pytest.fixture
+def host():
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Host)
+    server.asked = []
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield server
+    server.shutdown()
+    server.server_close()
+
+
+def ask(name, home, endpoint, **environment):
+    """`kvsim memory` in a process of its own: huggingface_hub reads its settings once."""
+    pytest.importorskip("huggingface_hub")
+    settings = {"HF_HOME": str(home), "HF_ENDPOINT": endpoint, "HF_HUB_DISABLE_TELEMETRY": "1"}
+    words = ["memory", name, "--device", "l4", "--json"]
+    return subprocess.run(
+        [sys.executable, "-m", "kvsim.cli", *words],
+        env={**os.environ, **settings, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_a_repository_is_fetched_once_and_found_again_without_a_network(host, tmp_path):
+    endpoint = f"http://127.0.0.1:{host.server_port}"
+    first = ask("acme/Cool-1B", tmp_path, endpoint)
+    assert first.returncode == 0, first.stderr
+    found = json.loads(first.stdout)
+    assert found["bytes_per_token"] == 3 * 2 * 64 * 2
+    assert found["source"] == "config.json of acme/Cool-1B on Hugging Face"
+    assert {path for path in host.asked if path != "/"} == {
+        "/acme/Cool-1B/resolve/main/config.json"
+    }
+    host.asked.clear()
+    assert ask("acme/Cool-1B", tmp_path, endpoint).stdout == first.stdout
+    assert host.asked == []
+    nowhere = ask("acme/Cool-1B", tmp_path, "http://127.0.0.1:9", HF_HUB_OFFLINE="1")
+    assert nowhere.stdout == first.stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("nobody/Cool-1B", "the host knows no repository"),
+        ("gated/Cool-1B", "asks for access and a token"),
+        ("bare/Cool-1B", "has no config.json"),
+    ],
+)
+def test_what_the_host_refuses_is_said(host, tmp_path, name, words):
+    answer = ask(name, tmp_path, f"http://127.0.0.1:{host.server_port}")
+    assert answer.returncode == 2
+    assert words in answer.stderr
+    assert answer.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("environment", "words"),
+    [({}, "cannot be reached"), ({"HF_HUB_OFFLINE": "1"}, "kvsim is offline")],
+)
+def test_without_a_network(tmp_path, environment, words):
+    answer = ask("acme/Cool-1B", tmp_path, "http://127.0.0.1:9", **environment)
+    assert answer.returncode == 2
+    assert words in answer.stderr
