@@ -13,6 +13,6 @@ PLACEMENTS: Registry[PlacementOptions] = Registry(
         "next-fit": "kvsim.memory.arena.next_fit:NextFit",
         "buddy": "kvsim.memory.arena.buddy:Buddy",
         "fixed-slots": "kvsim.memory.arena.fixed_slots:FixedSlots",
-        "torch-caching": "kvsim.memory.arena.torch_caching:TorchCaching",
+        "torch-caching": "kvsim.memory.arena.torch_options:TorchCaching",
     },
 )

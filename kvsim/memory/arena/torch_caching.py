@@ -14,7 +14,7 @@ behind the last segment.
 from collections.abc import Iterator
 from typing import Self
 
-from kvsim.memory.arena.placement import Arena, Placement, PlacementOptions, unknown_region
+from kvsim.memory.arena.placement import Arena, Placement, unknown_region
 from kvsim.memory.arena.torch_blocks import (
     MIN_BLOCK,
     MIN_LARGE_REQUEST,
@@ -28,34 +28,6 @@ from kvsim.memory.arena.torch_blocks import (
     segment_size,
 )
 from kvsim.memory.arena.torch_heap import Heap
-from kvsim.memory.options import MemorySpec, StoreKind
-from kvsim.plumbing.errors import InputError
-
-
-class TorchCaching(PlacementOptions):
-    """expandable_segments: as the setting of that name in PYTORCH_CUDA_ALLOC_CONF."""
-
-    expandable_segments: bool = False
-
-    @property
-    def store(self) -> StoreKind:
-        """Torch's allocator itself places the buffers."""
-        return "buffers"
-
-    def build(self, memory: MemorySpec) -> "TorchCachingArena":
-        if memory.capacity_bytes < SMALL_SEGMENT:
-            raise InputError(
-                "the pool is smaller than one segment of torch's allocator",
-                where="placement",
-                value=f"{memory.capacity_bytes:,} bytes",
-                limit=f"at least {SMALL_SEGMENT:,} bytes",
-                remedy="give the pool more memory",
-            )
-        if self.expandable_segments:
-            from kvsim.memory.arena.torch_expandable import ExpandableArena
-
-            return ExpandableArena(memory.capacity_bytes)
-        return TorchCachingArena(memory.capacity_bytes)
 
 
 class TorchCachingArena(Arena):

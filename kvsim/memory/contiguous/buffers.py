@@ -10,11 +10,11 @@ Slots that slid out of a window stay in the buffer: a contiguous buffer gives no
 
 from abc import abstractmethod
 from collections.abc import Iterable
-from heapq import heapify, heappop, heappush
 from operator import attrgetter
 
 from kvsim.memory.allocator import ADMITTED, GROWN, Admission, Allocator, Growth, Place, Refusal
 from kvsim.memory.arena.placement import Arena
+from kvsim.memory.contiguous.full_buffers import Buffer, FullBuffers
 from kvsim.memory.contiguous.shape import BufferShape
 from kvsim.memory.ledger import Course, Usage, check_sum, split_free
 from kvsim.memory.options import MemorySpec
@@ -23,25 +23,6 @@ from kvsim.request import Request
 from kvsim.sequence import Sequence
 
 _order = attrgetter("order")
-
-
-class Buffer:
-    """What the allocator keeps of one sequence.
-
-    regions: addresses, one for each of the allocator's shapes. asked, granted: slots, bytes.
-    tokens: valid slots while it does not decode. base: valid slots minus clock while it decodes.
-    ticket: names its entry in the heap of full buffers; -1 while it does not decode.
-    """
-
-    __slots__ = ("asked", "base", "granted", "regions", "ticket", "tokens")
-
-    def __init__(self, regions: list[int], asked: int, granted: int) -> None:
-        self.regions = regions
-        self.asked = asked
-        self.granted = granted
-        self.tokens = 0
-        self.base = 0
-        self.ticket = -1
 
 
 class Contiguous(Allocator):
@@ -69,8 +50,7 @@ class Contiguous(Allocator):
         self._resting = 0  # valid slots of those that do not decode
         self._bases = 0  # sum of base of those that do
         self._num_decoding = 0
-        self._full: list[tuple[int, int, Sequence]] = []  # (clock, ticket, sequence)
-        self._tickets = 0
+        self._full = FullBuffers()
         self._placeable: tuple[int, int, bool] = (-1, 0, False)  # memo: version, slots, answer
 
     # --- what a kind decides -------------------------------------------------------------------
@@ -190,28 +170,13 @@ class Contiguous(Allocator):
         self._num_decoding -= 1
 
     def _watch(self, seq: Sequence, buffer: Buffer) -> None:
-        """Enter a decoder's buffer into the heap by the clock at which it is full."""
-        self._tickets += 1
-        buffer.ticket = self._tickets
-        heappush(self._full, (buffer.asked - buffer.base, buffer.ticket, seq))
-        if len(self._full) > 2 * self._num_decoding + 64:
-            self._full = [entry for entry in self._full if _holds(entry)]
-            heapify(self._full)
+        self._full.watch(seq, buffer, self._num_decoding)
 
     def must_extend(self) -> list[Sequence]:
-        entries = []
-        while self._full and self._full[0][0] <= self._clock:
-            entry = heappop(self._full)
-            if _holds(entry):
-                entries.append(entry)
-        for entry in entries:
-            heappush(self._full, entry)
-        return sorted((seq for _, _, seq in entries), key=_order)
+        return sorted(self._full.full_at(self._clock), key=_order)
 
     def steps_that_fit(self, limit: int) -> int:
-        while self._full and not _holds(self._full[0]):
-            heappop(self._full)
-        return min(limit, max(self._full[0][0] - self._clock, 0)) if self._full else limit
+        return self._full.steps_to_full(self._clock, limit)
 
     def advance(self, steps: int) -> Course:
         self._clock += steps
@@ -290,22 +255,16 @@ class Contiguous(Allocator):
             raise InvariantError(f"granted {self._granted} bytes are booked, {held} are held")
         if sum(size for _, size in self.arena.live()) != held + self._transient_bytes():
             raise InvariantError("the arena holds a region that no sequence owns")
-        used = 0
+        used, watched = 0, set(self._full)
         for seq, buffer in buffers:
             decoding = buffer.ticket >= 0
             tokens = buffer.base + self._clock if decoding else buffer.tokens
             used += tokens
             if not 0 <= tokens <= min(buffer.asked, seq.final_tokens):
                 raise InvariantError(f"{seq} holds {tokens} of {buffer.asked} slots asked for")
-            if decoding and not any(_holds(entry) for entry in self._full if entry[2] is seq):
+            if decoding and seq not in watched:
                 raise InvariantError(f"nobody watches the buffer of {seq}")
         booked = self._resting + self._bases + self._num_decoding * self._clock
         if used != booked:
             raise InvariantError(f"{booked} slots are booked as used, {used} are")
         check_sum(self.usage(None, busy=False), self.capacity_bytes)
-
-
-def _holds(entry: tuple[int, int, Sequence]) -> bool:
-    """Whether an entry of the heap still speaks of its sequence's buffer."""
-    memory = entry[2].memory
-    return memory is not None and memory.ticket == entry[1]

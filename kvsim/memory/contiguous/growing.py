@@ -7,7 +7,8 @@ buffer at a time is alive.
 
 from kvsim.memory.allocator import Growth
 from kvsim.memory.arena.placement import Arena
-from kvsim.memory.contiguous.buffers import Buffer, Contiguous
+from kvsim.memory.contiguous.buffers import Contiguous
+from kvsim.memory.contiguous.full_buffers import Buffer
 from kvsim.memory.contiguous.shape import BufferShape
 from kvsim.memory.options import MemorySpec
 from kvsim.plumbing.errors import InvariantError

@@ -14,7 +14,8 @@ from pydantic import Field
 from kvsim.memory.allocator import Growth, Refusal
 from kvsim.memory.arena.choice import PlacementChoice
 from kvsim.memory.arena.compacting import Compacting
-from kvsim.memory.contiguous.buffers import Buffer, Contiguous
+from kvsim.memory.contiguous.buffers import Contiguous
+from kvsim.memory.contiguous.full_buffers import Buffer
 from kvsim.memory.options import AllocatorOptions, MemorySpec, Removal, StoreKind
 from kvsim.plumbing.errors import InvariantError
 from kvsim.request import Request

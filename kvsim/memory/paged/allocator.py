@@ -20,40 +20,23 @@ from kvsim.memory.allocator import (
     Place,
     Refusal,
 )
-from kvsim.memory.ledger import NOTHING, Course, Usage, split_free
+from kvsim.memory.ledger import Course, Usage, split_free
 from kvsim.memory.options import MemorySpec
 from kvsim.memory.paged.block_pool import BlockPool
 from kvsim.memory.paged.cohorts import Cohort
+from kvsim.memory.paged.course import BlockStarts
 from kvsim.memory.paged.decoders import Decoders, by_order
 from kvsim.memory.paged.forks import Forks
 from kvsim.memory.paged.host_tier import HostTier
+from kvsim.memory.paged.one_table import OneTable
 from kvsim.memory.paged.prefix_cache import PrefixCache
 from kvsim.memory.paged.shape import BlockShape
 from kvsim.memory.paged.slot_counts import SlotCounts
-from kvsim.memory.paged.table import BlockTable, Table
+from kvsim.memory.paged.table import BlockTable
 from kvsim.plumbing.errors import InvariantError
 from kvsim.plumbing.units import ceil_div
 from kvsim.request import Request
 from kvsim.sequence import Sequence
-
-
-class OneTable:
-    """One block table a sequence, over one pool: what the prefix cache asks of it."""
-
-    names_private = False
-
-    def __init__(self, pool: BlockPool) -> None:
-        self._pool = pool
-        self.fresh = BlockTable
-        self.find = pool.find
-        self.may_move = pool.has_spare
-
-    def register(self, table: Table, full: int) -> None:
-        """The first `full` blocks of `table` hold the content of their keys from now on."""
-        assert isinstance(table, BlockTable)
-        new = slice(table.registered, full)
-        self._pool.register(table.blocks[new], table.keys[new])
-        table.registered = full
 
 
 class PagedAllocator(Allocator):
@@ -252,39 +235,15 @@ class PagedAllocator(Allocator):
     def advance(self, steps: int) -> Course:
         if self._forks is not None:
             self._forks.advance()
-        decoders, counts, pool = self._decoders, self._counts, self.pool
-        evicted, over = pool.num_evicted, counts.over
-        taken = [0, 0, 0]  # blocks, their step, their step * (step - 1) / 2
-        evictions = [0, 0, 0]  # cached blocks among them
-        overs = [0, 0, 0]  # slots that will stay empty
+        decoders, counts = self._decoders, self._counts
+        starts = BlockStarts(self._shape, self.pool, counts)
         for t, cohort in decoders.block_starts(steps):
-            count = self._start_blocks(t, cohort)
-            new_evicted, new_over = pool.num_evicted, counts.over
-            for i, weight in enumerate((1, t, t * (t - 1) // 2)):
-                taken[i] += count * weight
-                evictions[i] += (new_evicted - evicted) * weight
-                overs[i] += (new_over - over) * weight
-            evicted, over = new_evicted, new_over
+            starts.at(t, self._start_blocks(t, cohort))
         self._cache.advanced(decoders.clock, steps)
         decoders.advance(steps)
         counts.used += decoders.num * steps
         slope = decoders.num * self.token_bytes
-        jumps, first, second = map(self._moment, taken, evictions, overs)
-        return Course(Usage(used=slope, reserved=-slope), jumps, first, second)
-
-    def _moment(self, taken: int, evicted: int, over: int) -> Usage:
-        """What the taking of blocks, some of them cached till then, does to the ledger."""
-        if not taken:
-            return NOTHING
-        block_bytes, over_bytes = self._shape.block_bytes, over * self.token_bytes
-        pad_bytes = taken * self._shape.pad_bytes
-        return Usage(
-            reserved=taken * block_bytes - over_bytes - pad_bytes,
-            overprovisioned=over_bytes,
-            rounding=pad_bytes,
-            cached=-evicted * block_bytes,
-            idle=-(taken - evicted) * block_bytes,
-        )
+        return starts.course(Usage(used=slope, reserved=-slope))
 
     def _start_blocks(self, t: int, cohort: Cohort) -> int:
         """Every sequence of `cohort` takes its next block at step t; returns how many took one."""

@@ -23,16 +23,18 @@ from kvsim.memory.allocator import (
     Growth,
     Refusal,
 )
-from kvsim.memory.ledger import NOTHING, Course, Usage, split_free
+from kvsim.memory.ledger import Course, Usage, split_free
 from kvsim.memory.options import MemorySpec
 from kvsim.memory.paged.block_pool import BlockPool
 from kvsim.memory.paged.decoders import Decoders, by_order
+from kvsim.memory.paged.groups.course import GroupMoves
 from kvsim.memory.paged.groups.grouping import group_layers
 from kvsim.memory.paged.groups.hits import Hits
 from kvsim.memory.paged.groups.tables import GroupTable, GroupTables
 from kvsim.memory.paged.groups.windows import Windows
 from kvsim.memory.paged.prefix_cache import PrefixCache
 from kvsim.memory.paged.shape import BlockShape
+from kvsim.memory.paged.slot_counts import SlotCounts
 from kvsim.plumbing.errors import InvariantError
 from kvsim.plumbing.units import ceil_div
 from kvsim.request import Request
@@ -79,7 +81,7 @@ class GroupsAllocator(Allocator):
             self.pool, self._tables, size, enabled=caching, lag=self._lag
         )
         self._live: dict[Sequence, None] = {}
-        self._over_slots = 0  # of last blocks, that will never be filled
+        self._counts = SlotCounts()  # of them the slots that will never be filled
 
     # --- admission -----------------------------------------------------------------------------
 
@@ -152,7 +154,7 @@ class GroupsAllocator(Allocator):
     def _grow(self, seq: Sequence, table: GroupTable, count: int) -> None:
         last = ceil_div(seq.final_tokens, self.block_size)
         if table.count < last <= count:
-            self._over_slots += last * self.block_size - seq.final_tokens
+            self._counts.over += last * self.block_size - seq.final_tokens
         self._tables.grow(table, count)
 
     def extend(self, seq: Sequence, num_tokens: int, *, turns_before: int = 0) -> Growth | None:
@@ -268,27 +270,19 @@ class GroupsAllocator(Allocator):
         return steps
 
     def advance(self, steps: int) -> Course:
-        jumps = first = second = NOTHING
         decoders = self._decoders
-        slope = decoders.num * self.token_bytes
-        used_rise = allocated_rise = 0
-        before = self._books()
+        slope_bytes = decoders.num * self.token_bytes
+        moves = GroupMoves(
+            self._shape, self.pool, self._tables, self._counts, self.token_bytes, slope_bytes
+        )
         start = decoders.clock
         for t, clock in enumerate(range(start, start + steps), start=1):
             if self._move(clock):
-                after = self._books()
-                jump = self._jump(before, after)
-                before = after
-                used_rise = max(used_rise, jumps.used + slope * (t - 1))
-                jumps = _plus(jumps, jump, 1)
-                first = _plus(first, jump, t)
-                second = _plus(second, jump, t * (t - 1) // 2)
-                allocated_rise = max(allocated_rise, jumps.allocated)
+                moves.at(t)
             self._cache.advanced(clock)
         decoders.advance(steps)
-        self._tables.used_bytes += slope * steps
-        course = Usage(used=slope, reserved=-slope)
-        return Course(course, jumps, first, second, used_rise, allocated_rise)
+        self._tables.used_bytes += slope_bytes * steps
+        return moves.course()
 
     def _move(self, clock: int) -> bool:
         """The step at `clock`: whose turn it is gives, then takes. Returns whether anybody did."""
@@ -305,23 +299,6 @@ class GroupsAllocator(Allocator):
         self._windows.passed(clock)
         return bool(members)
 
-    def _books(self) -> tuple[int, int, int, int, int]:
-        pool = self.pool
-        free, cached = pool.num_free, pool.num_cached_free
-        return free, cached, self._tables.used_bytes, self._over_slots, self._tables.pad_bytes
-
-    def _jump(self, before: tuple[int, ...], after: tuple[int, ...]) -> Usage:
-        free, cached, used, over, pad = (b - a for a, b in zip(before, after, strict=True))
-        block_bytes = self._shape.block_bytes
-        return Usage(
-            used=used,
-            reserved=-free * block_bytes - used - over * self.token_bytes - pad,
-            overprovisioned=over * self.token_bytes,
-            rounding=pad,
-            cached=cached * block_bytes,
-            idle=(free - cached) * block_bytes,
-        )
-
     # --- release -------------------------------------------------------------------------------
 
     def release(self, seq: Sequence) -> None:
@@ -329,7 +306,7 @@ class GroupsAllocator(Allocator):
         del self._live[seq]
         self._cache.released(seq, table)
         self._tables.close(table)
-        self._over_slots -= max(0, table.count * self.block_size - seq.final_tokens)
+        self._counts.over -= max(0, table.count * self.block_size - seq.final_tokens)
 
     # --- the ledger ----------------------------------------------------------------------------
 
@@ -359,7 +336,7 @@ class GroupsAllocator(Allocator):
             need = self._head_need(head, self._cache.hits(head), busy=busy) * block_bytes
         external, short, idle = split_free(pool.num_free * block_bytes - cached, cached, need, True)
         used, pad = self._tables.used_bytes, self._tables.pad_bytes
-        over = self._over_slots * self.token_bytes
+        over = self._counts.over * self.token_bytes
         return Usage(
             used=used,
             reserved=held - used - over - pad,
@@ -377,9 +354,5 @@ class GroupsAllocator(Allocator):
         over = sum(
             max(0, seq.memory.count * self.block_size - seq.final_tokens) for seq in self._live
         )
-        if over != self._over_slots:
-            raise InvariantError(f"{over} over-provisioned slots, booked as {self._over_slots}")
-
-
-def _plus(total: Usage, jump: Usage, times: int) -> Usage:
-    return Usage(*(a + b * times for a, b in zip(total, jump, strict=True)))
+        if over != self._counts.over:
+            raise InvariantError(f"{over} over-provisioned slots, booked as {self._counts.over}")

@@ -1,0 +1,32 @@
+"""The options of torch's caching allocator, and which of its two forms they ask for."""
+
+from kvsim.memory.arena.placement import PlacementOptions
+from kvsim.memory.arena.torch_blocks import SMALL_SEGMENT
+from kvsim.memory.arena.torch_caching import TorchCachingArena
+from kvsim.memory.arena.torch_expandable import ExpandableArena
+from kvsim.memory.options import MemorySpec, StoreKind
+from kvsim.plumbing.errors import InputError
+
+
+class TorchCaching(PlacementOptions):
+    """expandable_segments: as the setting of that name in PYTORCH_CUDA_ALLOC_CONF."""
+
+    expandable_segments: bool = False
+
+    @property
+    def store(self) -> StoreKind:
+        """Torch's allocator itself places the buffers."""
+        return "buffers"
+
+    def build(self, memory: MemorySpec) -> TorchCachingArena:
+        if memory.capacity_bytes < SMALL_SEGMENT:
+            raise InputError(
+                "the pool is smaller than one segment of torch's allocator",
+                where="placement",
+                value=f"{memory.capacity_bytes:,} bytes",
+                limit=f"at least {SMALL_SEGMENT:,} bytes",
+                remedy="give the pool more memory",
+            )
+        if self.expandable_segments:
+            return ExpandableArena(memory.capacity_bytes)
+        return TorchCachingArena(memory.capacity_bytes)
