@@ -67,3 +67,13 @@ def test_links_of_the_documentation_lead_somewhere() -> None:
     for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")]:
         for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
             assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+def test_how_it_works_prints_what_it_says(capsys: pytest.CaptureFixture[str]) -> None:
+    text = (ROOT / "docs" / "how-it-works.md").read_text()
+    pairs = re.findall(r"```python\n(.*?)```\n\n```text\n(.*?)```", text, flags=re.DOTALL)
+    assert len(pairs) == len(blocks(text, "python")) == 3
+    names: dict[str, object] = {}
+    for code, printed in pairs:
+        exec(code, names)
+        assert capsys.readouterr().out == printed

@@ -103,18 +103,61 @@ def test_what_measures_needs_torch_numpy_and_the_standard_library_alone(part: st
             )
 
 
-def test_siblings_never_import_each_other() -> None:
-    """Implementations of one registry: allocators, placements, step times, figures, formats."""
-    families = {
-        "memory/contiguous": {"max_buffer", "doubling", "concatenation"},
-        "memory/arena": {"first_fit", "best_fit", "next_fit", "buddy", "fixed_slots"},
-        "backend/stores": {"paged", "contiguous", "buffers", "recompute"},
-        "step_time": {"linear", "roofline", "calibrated/form"},
-        "report/figures": {path.stem for path in FIGURES if path.stem != "__init__"},
+def registries() -> dict[str, set[str]]:
+    """Every registry of the package, by its name, and the modules of its entries."""
+    found: dict[str, set[str]] = {}
+    for path in FILES:
+        for node in ast.walk(ast.parse(path.read_text())):
+            call = node.value if isinstance(node, ast.AnnAssign | ast.Assign) else None
+            if isinstance(call, ast.Call) and getattr(call.func, "id", "") == "Registry":
+                _, entries = call.args
+                values = ast.literal_eval(entries).values()
+                found[ast.unparse(call.args[0])] = {value.partition(":")[0] for value in values}
+    return found
+
+
+FAMILIES = {
+    **registries(),
+    "backend/stores": {
+        f"kvsim.backend.stores.{name}" for name in ("paged", "contiguous", "buffers", "recompute")
+    },
+}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_siblings_never_import_each_other(family: str) -> None:
+    """What several implementations share has a module of its own."""
+    for module in FAMILIES[family]:
+        path = PACKAGE.parent / (module.replace(".", "/") + ".py")
+        siblings = FAMILIES[family] - {module}
+        assert not siblings & set(imports(path)), path
+
+
+def test_every_registry_is_a_family() -> None:
+    assert len(registries()) >= 12
+    assert all(len(modules) > 1 for modules in registries().values())
+
+
+def modules_imported(path: Path, modules: set[str]) -> set[str]:
+    """The package's modules that a file imports anywhere, for type checking or not."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names = {f"{node.module}.{alias.name}" for alias in node.names}
+            found |= {name if name in modules else node.module for name in names}
+    return found & modules
+
+
+def test_no_circle_of_files() -> None:
+    names = {
+        ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts): path for path in FILES
     }
-    for folder, members in families.items():
-        for member in members:
-            path = PACKAGE / folder / f"{member}.py"
-            prefix = "kvsim." + folder.replace("/", ".")
-            siblings = {f"{prefix}.{other}" for other in members - {member}}
-            assert not siblings & set(imports(path)), path
+    names = {name.removesuffix(".__init__"): path for name, path in names.items()}
+    graph = {name: modules_imported(path, set(names)) - {name} for name, path in names.items()}
+    while graph:
+        free = [name for name, needs in graph.items() if not needs & graph.keys()]
+        assert free, f"these import each other in a circle, or what does: {sorted(graph)}"
+        for name in free:
+            del graph[name]

@@ -63,12 +63,12 @@ class Key(NamedTuple):
 
 
 def entries() -> Iterator[Entry]:
-    """Every table of the scenario format, in the order of a scenario file."""
+    """Every table of the scenario format, in the order of a scenario file; kvsim's own kinds."""
     for table, options in TABLES.items():
         if "." not in table:
             yield Entry(table, None, options)
     for table, registry in CHOICES.items():
-        for kind in registry:
+        for kind in registry.own:
             yield Entry(table, kind, registry.get(kind))
     for table, options in TABLES.items():
         if "." in table:

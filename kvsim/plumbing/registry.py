@@ -1,7 +1,9 @@
 """A registry maps the name a user writes to the class that does it.
 
 An entry is a line `"name": "module:Class"`; the module is imported when the name is first used, so
-that a hundred entries cost nothing at start-up.
+that a hundred entries cost nothing at start-up. An installed package adds entries of its own as
+entry points of the group `kvsim.WHAT` (`kvsim.allocator`, `kvsim.victim`, ...); they are looked for
+only where a name is not among kvsim's.
 """
 
 from collections.abc import Iterator, Mapping
@@ -9,7 +11,7 @@ from difflib import get_close_matches
 from importlib import import_module
 from typing import Any, Generic, TypeVar, cast
 
-from kvsim.plumbing.errors import InputError
+from kvsim.plumbing.errors import InputError, InvariantError
 from kvsim.plumbing.options import Options
 
 T = TypeVar("T", bound=Options)
@@ -20,29 +22,57 @@ class Registry(Generic[T]):
 
     def __init__(self, what: str, entries: Mapping[str, str]) -> None:
         self.what = what
-        self._entries = dict(entries)
+        self._own = dict(entries)
+        self._all: dict[str, str] | None = None
+
+    @property
+    def group(self) -> str:
+        """The group of entry points that other packages register in."""
+        return f"kvsim.{self.what.replace(' ', '-')}"
+
+    def _entries(self) -> dict[str, str]:
+        """Those of kvsim and of installed packages; a name that both have is kvsim's."""
+        if self._all is None:
+            from importlib.metadata import entry_points
+
+            others = {point.name: point.value for point in entry_points(group=self.group)}
+            self._all = self._own | {k: v for k, v in others.items() if k not in self._own}
+        return self._all
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._entries)
+        """All names, kvsim's first."""
+        return iter(self._entries())
+
+    @property
+    def own(self) -> tuple[str, ...]:
+        """Kvsim's names."""
+        return tuple(self._own)
 
     def get(self, name: str, where: str | None = None) -> type[T]:
         """The class registered under `name`; InputError lists the valid names."""
-        if name not in self._entries:
-            close = get_close_matches(str(name), self._entries, n=1)
+        target = None
+        if isinstance(name, str):
+            target = self._own.get(name) or self._entries().get(name)
+        if target is None:
+            close = get_close_matches(str(name), self._entries(), n=1)
             hint = f"did you mean {close[0]!r}? " if close else ""
             raise InputError(
                 f"unknown {self.what}",
                 where=where,
                 value=repr(name),
-                remedy=f"{hint}known: {', '.join(self._entries)}",
+                remedy=f"{hint}known: {', '.join(self)}",
             )
-        module, _, attribute = self._entries[name].partition(":")
+        module, _, attribute = target.partition(":")
         return cast("type[T]", getattr(import_module(module), attribute))
 
     def name_of(self, options: Options) -> str:
         """The name under which the class of `options` is registered: the `kind` of its table."""
         target = f"{type(options).__module__}:{type(options).__qualname__}"
-        return next(name for name, entry in self._entries.items() if entry == target)
+        for entries in (self._own, self._entries()):
+            for name, entry in entries.items():
+                if entry == target:
+                    return name
+        raise InvariantError(f"{target} is no registered {self.what}")
 
     def parse(self, table: Mapping[str, Any], where: str, default: str | None = None) -> T:
         """The options of a table whose `kind` names the entry; the other keys are its fields."""
@@ -52,6 +82,6 @@ class Registry(Generic[T]):
             raise InputError(
                 "required key is missing",
                 where=f"{where}.kind",
-                remedy=f"known: {', '.join(self._entries)}",
+                remedy=f"known: {', '.join(self)}",
             )
         return self.get(kind, f"{where}.kind").parse(rest, where)

@@ -5,11 +5,9 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from support.cases import ALLOCATOR_TABLES, SCHEDULERS, streams
+from support.cases import ALLOCATOR_TABLES, SCHEDULERS, VICTIM_SCHEDULERS, streams
 
 import kvsim
-from kvsim.engine.schedulers import SCHEDULERS as REGISTERED_SCHEDULERS
-from kvsim.memory import ALLOCATORS
 from kvsim.request import Request
 
 
@@ -46,6 +44,21 @@ def test_runs_of_k_steps_equal_single_steps(
     assert outcome(made, requests, 3) == outcome(made, requests, 1)
 
 
-def test_every_allocator_and_scheduler_is_compared() -> None:
-    assert {table["kind"] for table in ALLOCATOR_TABLES} == set(ALLOCATORS)
-    assert {table["kind"] for table in SCHEDULERS} == set(REGISTERED_SCHEDULERS)
+@pytest.mark.parametrize(
+    "scheduler", VICTIM_SCHEDULERS, ids=lambda table: f"{table['kind']}-{table['victim']}"
+)
+@settings(
+    max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(requests=streams())
+def test_they_do_under_every_victim_rule(
+    tables: Any, scheduler: Any, requests: list[Request]
+) -> None:
+    for allocator in ALLOCATOR_TABLES[0], {"kind": "doubling", "initial_tokens": 32}:
+        made = tables(
+            allocator=[allocator],
+            scheduler=scheduler,
+            memory={"kv_cache_tokens": 1024},
+            model={"name": "opt-125m", "max_model_len": 1024},
+        )
+        assert outcome(made, requests, None) == outcome(made, requests, 1)

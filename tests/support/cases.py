@@ -4,10 +4,14 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from kvsim.engine.policies.victims import VICTIMS
+from kvsim.engine.schedulers import SCHEDULERS as REGISTERED_SCHEDULERS
+from kvsim.memory import ALLOCATORS
 from kvsim.memory.arena import PLACEMENTS
+from kvsim.plumbing.registry import Registry
 from kvsim.request import Request
 
-ALLOCATOR_TABLES: list[dict[str, Any]] = [
+_ALLOCATORS: list[dict[str, Any]] = [
     {"kind": "paged", "block_size": 16},
     {"kind": "paged", "block_size": 16, "enable_prefix_caching": False},
     {"kind": "paged", "block_size": 1},
@@ -20,7 +24,7 @@ ALLOCATOR_TABLES: list[dict[str, Any]] = [
     {"kind": "page-groups", "page_group_kib": 256},
     {"kind": "paged", "block_size": 16, "sharing": "copy-on-write"},
 ]
-SCHEDULERS: list[dict[str, Any]] = [
+_SCHEDULERS: list[dict[str, Any]] = [
     {"kind": "continuous", "max_num_seqs": 8, "max_num_batched_tokens": 256},
     {"kind": "continuous", "max_num_seqs": 16, "async_scheduling": True},
     {"kind": "continuous", "policy": "priority", "max_num_batched_tokens": 64},
@@ -35,6 +39,25 @@ SCHEDULERS: list[dict[str, Any]] = [
     {"kind": "trt-llm", "capacity_scheduler_policy": "max-utilization", "max_num_seqs": 8},
     {"kind": "continuous", "max_num_seqs": 8, "preemption_mode": "swap", "swap_latency_us": 20},
     {"kind": "vllm-v0", "max_num_seqs": 8, "preemption_mode": "swap", "swap_space_gib": 0.2},
+]
+
+
+def _with_all(chosen: list[dict[str, Any]], registry: Registry[Any]) -> list[dict[str, Any]]:
+    """The chosen settings, and every registered kind that is not among them as it is."""
+    kinds = {table["kind"] for table in chosen}
+    return [*chosen, *({"kind": kind} for kind in registry if kind not in kinds)]
+
+
+ALLOCATOR_TABLES = _with_all(_ALLOCATORS, ALLOCATORS)
+SCHEDULERS = _with_all(_SCHEDULERS, REGISTERED_SCHEDULERS)
+# Every victim rule under a scheduler that computes prompts in chunks, and one that does not.
+VICTIM_SCHEDULERS: list[dict[str, Any]] = [
+    {**scheduler, "victim": victim}
+    for victim in VICTIMS
+    for scheduler in (
+        {"kind": "continuous", "max_num_seqs": 8, "max_num_batched_tokens": 64},
+        {"kind": "trt-llm", "capacity_scheduler_policy": "max-utilization", "max_num_seqs": 8},
+    )
 ]
 
 

@@ -1,0 +1,185 @@
+"""A base for new allocators: say what a sequence is given, and everything else follows.
+
+A subclass answers one question, `grant`: how much is given to a sequence of so many tokens. Whether
+that fits, the ledger, and how it moves while sequences decode are derived here, one step and one
+sequence at a time. That is slow beside the allocators that count in closed form, and exact like
+them; an allocator that is worth its speed outgrows this file.
+"""
+
+from abc import abstractmethod
+from typing import NamedTuple
+
+from kvsim.memory.allocator import ADMITTED, GROWN, Admission, Allocator, Growth, Refusal
+from kvsim.memory.ledger import NOTHING, Course, Usage, check_sum, split_free
+from kvsim.memory.options import MemorySpec
+from kvsim.plumbing.errors import InvariantError
+from kvsim.request import Request
+from kvsim.sequence import Sequence
+
+
+class Grant(NamedTuple):
+    """What a sequence is given: room for `slots` tokens, which costs `granted_bytes` of the pool
+    (slots * token_bytes, or more where sizes are rounded).
+    """
+
+    slots: int
+    granted_bytes: int
+
+
+class Holding:
+    """What one live sequence has: its grant, its valid slots, and whether they grow each step."""
+
+    __slots__ = ("decoding", "grant", "tokens")
+
+    def __init__(self, grant: Grant, tokens: int) -> None:
+        self.grant = grant
+        self.tokens = tokens
+        self.decoding = False
+
+
+class StepwiseAllocator(Allocator):
+    """Sequences, each with a grant, on one pool. Grants grow without a copy; nothing is shared.
+
+    metadata_bytes: of the pool, what no request can have.
+    """
+
+    def __init__(self, memory: MemorySpec, metadata_bytes: int = 0) -> None:
+        self.capacity_bytes = memory.capacity_bytes
+        self.token_bytes = memory.layout.bytes_per_token
+        self._max_model_len = memory.max_model_len
+        self._metadata_bytes = metadata_bytes
+        self._free_bytes = memory.capacity_bytes - metadata_bytes
+        self._live: dict[Sequence, Holding] = {}
+
+    @abstractmethod
+    def grant(self, tokens: int) -> Grant:
+        """What a sequence of `tokens` >= 1 tokens is given; never less for more tokens."""
+
+    # --- requests and admission ----------------------------------------------------------------
+
+    def refusal(self, request: Request) -> Refusal | None:
+        final = request.prompt_tokens + request.output_tokens - 1
+        need, limit = self.grant(final).granted_bytes, self.capacity_bytes - self._metadata_bytes
+        if need <= limit:
+            return None
+        return Refusal(
+            "more memory than the pool has",
+            need,
+            limit,
+            "bytes",
+            "shorten the request or enlarge the pool",
+        )
+
+    def admit(
+        self,
+        seq: Sequence,
+        num_tokens: int,
+        *,
+        cached_tokens: int,
+        fit_tokens: int,
+        busy: bool,
+        swapped_in: bool = False,
+    ) -> Admission | None:
+        if self.grant(fit_tokens).granted_bytes > self._free_bytes:
+            return None
+        grant = self.grant(num_tokens)
+        self._free_bytes -= grant.granted_bytes
+        self._live[seq] = seq.memory = Holding(grant, num_tokens)
+        return ADMITTED
+
+    # --- growth and decoding -------------------------------------------------------------------
+
+    def extend(self, seq: Sequence, num_tokens: int, *, turns_before: int = 0) -> Growth | None:
+        holding = self._live[seq]
+        if num_tokens > holding.grant.slots:
+            grant = self.grant(num_tokens)
+            more_bytes = grant.granted_bytes - holding.grant.granted_bytes
+            if more_bytes > self._free_bytes:
+                return None
+            self._free_bytes -= more_bytes
+            holding.grant = grant
+        if not holding.decoding:
+            holding.tokens = num_tokens
+        return GROWN
+
+    def join(self, seq: Sequence, num_tokens: int) -> None:
+        self._live[seq].decoding = True
+
+    def leave(self, seq: Sequence) -> None:
+        self._live[seq].decoding = False
+
+    def _decoding(self) -> list[Holding]:
+        return [holding for holding in self._live.values() if holding.decoding]
+
+    def must_extend(self) -> list[Sequence]:
+        full = (
+            seq
+            for seq, holding in self._live.items()
+            if holding.decoding and holding.tokens == holding.grant.slots
+        )
+        return sorted(full, key=lambda seq: seq.order)
+
+    def steps_that_fit(self, limit: int) -> int:
+        return min([limit, *(each.grant.slots - each.tokens for each in self._decoding())])
+
+    def advance(self, steps: int) -> Course:
+        jumps, first, second = NOTHING, NOTHING, NOTHING
+        before = self.usage(None, busy=True)
+        for t in range(1, steps + 1):
+            self._step()
+            after = self.usage(None, busy=True)
+            jump = Usage(*(b - a for a, b in zip(before, after, strict=True)))
+            before = after
+            jumps, first, second = (
+                Usage(*(total + weight * j for total, j in zip(sums, jump, strict=True)))
+                for sums, weight in ((jumps, 1), (first, t), (second, t * (t - 1) // 2))
+            )
+        return Course(NOTHING, jumps, first, second)
+
+    def _step(self) -> None:
+        """Every decoder takes one slot."""
+        for holding in self._decoding():
+            holding.tokens += 1
+            if holding.tokens > holding.grant.slots:
+                raise InvariantError(f"a decoder fills slot {holding.tokens} of {holding.grant}")
+
+    # --- release and the ledger ----------------------------------------------------------------
+
+    def release(self, seq: Sequence) -> None:
+        self._free_bytes += self._live.pop(seq).grant.granted_bytes
+        seq.memory = None
+
+    def granted_tokens(self, seq: Sequence) -> int:
+        return self._live[seq].grant.slots if seq in self._live else 0
+
+    def missing_tokens(self, seq: Sequence, tokens: int) -> int:
+        return max(0, self.grant(tokens).slots - self.granted_tokens(seq))
+
+    def usage(self, head: Sequence | None, *, busy: bool) -> Usage:
+        """See kvsim.memory.ledger for n, q, g and F of the classes."""
+        used = reserved = over = granted = asked = 0
+        for seq, holding in self._live.items():
+            n, q, final = holding.tokens, holding.grant.slots, seq.final_tokens
+            used += n
+            reserved += max(0, min(q, final) - n)
+            over += max(0, q - max(n, final))
+            asked += q
+            granted += holding.grant.granted_bytes
+        need = None if head is None else self.grant(head.num_tokens).granted_bytes
+        external, short, idle = split_free(self._free_bytes, 0, need, placeable=True)
+        return Usage(
+            used=used * self.token_bytes,
+            reserved=reserved * self.token_bytes,
+            overprovisioned=over * self.token_bytes,
+            rounding=granted - asked * self.token_bytes,
+            metadata=self._metadata_bytes,
+            external=external,
+            short=short,
+            idle=idle,
+        )
+
+    def check(self) -> None:
+        check_sum(self.usage(None, busy=False), self.capacity_bytes)
+        for seq, holding in self._live.items():
+            if seq.memory is not holding or not 0 <= holding.tokens <= holding.grant.slots:
+                raise InvariantError(f"{seq} holds {holding.tokens} of {holding.grant}")
