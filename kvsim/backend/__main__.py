@@ -11,7 +11,7 @@ from pathlib import Path
 from kvsim.backend.measure.compare import compare_stores
 from kvsim.backend.measure.grid import DESIGNS, grid, read_plans
 from kvsim.backend.measure.measure import Setup, measure, write_samples, write_whole
-from kvsim.backend.measure.timing import CpuClock, CudaClock
+from kvsim.backend.measure.timing import clock_of
 from kvsim.backend.shape import Shape
 from kvsim.plumbing.errors import InputError
 
@@ -27,7 +27,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, help="3; on a CPU 10, or 4 if quick")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--quick", action="store_true", help="a smaller grid")
-    parser.add_argument("--eager", action="store_true", help="decode without CUDA graphs")
+    parser.add_argument("--eager", action="store_true", help="no captured steps")
     parser.add_argument(
         "--compare", action="store_true", help="paged and contiguous, growing and swapping instead"
     )
@@ -41,12 +41,12 @@ def main() -> int:
             Shape.from_hf(given.config, given.dtype),
             given.device,
             given.block_size,
-            not given.eager,
+            False if given.eager else None,
             given.rounds or rounds,
             given.seed,
         )
         if given.compare:
-            clock = CudaClock() if given.device == "cuda" else CpuClock(0.2)
+            clock = clock_of(given.device, 0.2)
             found = compare_stores(setup.shape, given.device, clock, given.block_size)
             write_whole(given.out, json.dumps(found, indent=1) + "\n")
             return 0

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from kvsim.backend.devices.staging import Put
 from kvsim.plumbing.errors import InputError
 
 
@@ -96,7 +97,8 @@ class Batch:
     """The spans of a step, packed: tokens of all spans one after the other, no padding.
 
     token_ids, positions: int64 [tokens]; last: int64 [spans], the row of each span's last token;
-    begin: rows at which spans begin, and the end, [spans + 1]; start, context: per span.
+    begin: rows at which spans begin, and the end, [spans + 1]; start, context: per span. put:
+    brings an array to the device, as it brought these.
     """
 
     spans: tuple[Span, ...]
@@ -106,9 +108,10 @@ class Batch:
     begin: list[int]
     start: list[int]
     context: list[int]
+    put: Put
 
     @classmethod
-    def pack(cls, spans: Sequence[Span], device: str = "cpu") -> Self:
+    def pack(cls, spans: Sequence[Span], put: Put = torch.from_numpy) -> Self:
         """Pack at least one span of at least one token each."""
         lengths = [len(span.tokens) for span in spans]
         if not lengths or min(lengths) < 1:
@@ -121,10 +124,11 @@ class Batch:
         positions = np.arange(total) + np.repeat(start - offset, lengths)
         return cls(
             spans=tuple(spans),
-            token_ids=torch.from_numpy(ids).to(device),
-            positions=torch.from_numpy(positions).to(device),
-            last=torch.from_numpy(np.asarray(begin[1:]) - 1).to(device),
+            token_ids=put(ids),
+            positions=put(positions),
+            last=put(np.asarray(begin[1:]) - 1),
             begin=begin,
             start=[span.start for span in spans],
             context=[span.context for span in spans],
+            put=put,
         )

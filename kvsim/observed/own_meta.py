@@ -28,8 +28,8 @@ class Circumstances(Options):
     clock: what its times were read from. device: torch's name of it. store, attention: what kept
     KV, and what read it. started_at, finished_at: in UTC. device_facts, load_after, software: of
     the machine. bytes_beside_the_store: on the device, when the run began. preemptions,
-    recomputed_tokens, swapped_bytes: of the whole run, as its scheduler counts. refused: who was
-    not served.
+    recomputed_tokens, swapped_bytes: of the whole run, as its scheduler counts. graphs: steps that
+    were captured, replayed, and run launch by launch. refused: who was not served.
     """
 
     clock: str
@@ -45,6 +45,7 @@ class Circumstances(Options):
     preemptions: NonNegativeInt = 0
     recomputed_tokens: NonNegativeInt = 0
     swapped_bytes: NonNegativeInt = 0
+    graphs: dict[str, NonNegativeInt] = Field(default_factory=dict)
     refused: tuple[RefusedRequest, ...] = ()
 
 

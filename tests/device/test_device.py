@@ -58,6 +58,31 @@ def test_names_as_people_write_them(written):
     assert named_device(written) == named_device("h100")
 
 
+@pytest.mark.parametrize(
+    ("torch_name", "name"),
+    [
+        ("NVIDIA H100 80GB HBM3", "h100"),
+        ("NVIDIA H100 PCIe", "h100-pcie"),
+        ("NVIDIA H100 NVL", "h100-nvl"),
+        ("NVIDIA H200", "h200"),
+        ("NVIDIA A100-SXM4-40GB", "a100-40gb"),
+        ("NVIDIA A100-PCIE-40GB", "a100-40gb"),
+        ("NVIDIA A100-SXM4-80GB", "a100-80gb"),
+        ("NVIDIA A100 80GB PCIe", "a100-80gb-pcie"),
+        ("Tesla V100-SXM2-16GB", "v100-16gb"),
+        ("Tesla V100-SXM2-32GB", "v100-32gb"),
+        ("Tesla T4", "t4"),
+        ("NVIDIA L4", "l4"),
+        ("NVIDIA L40S", "l40s"),
+        ("NVIDIA A10G", "a10g"),
+        ("NVIDIA GeForce RTX 4090", "rtx-4090"),
+        ("NVIDIA RTX PRO 6000 Blackwell Server Edition", "rtx-pro-6000"),
+    ],
+)
+def test_names_as_torch_says_them(torch_name, name):
+    assert named_device(torch_name).name == name
+
+
 def test_figures_can_be_replaced_and_say_so():
     device = DeviceOptions.parse({"name": "h200", "memory_bytes": 10**11}, "device").build()
     assert device.memory_bytes == 10**11

@@ -1,14 +1,15 @@
 """A decoder and a pool set up for measuring: any planned step, on any device."""
 
-from collections.abc import Callable
-from typing import Any, Literal
+from collections.abc import Callable, Sequence
+from typing import Literal
 
 import numpy as np
-import torch
 from numpy.random import PCG64, Generator
 
+from kvsim.backend.devices import device_of
+from kvsim.backend.devices.device import AttentionKind
 from kvsim.backend.measure.grid import StepPlan
-from kvsim.backend.shape import Shape
+from kvsim.backend.shape import DTYPE_BYTES, Shape
 from kvsim.backend.step import Span
 from kvsim.backend.stores.contiguous import ContiguousStore
 from kvsim.backend.stores.paged import PagedStore
@@ -17,34 +18,38 @@ from kvsim.backend.transformer.runner import Runner
 
 StoreName = Literal["paged", "contiguous"]
 
+SPARE_BYTES = 1 << 30  # for libraries, graphs and what torch cannot give back
+
 
 class Bench:
     """One decoder, one pool of random content. Blocks are dealt at random, no two spans share one;
     contiguous spans stand side by side.
 
-    Block 0 is nobody's: padding rows of captured graphs (of a paged store alone) write there.
+    plans: those of the given ones that the device's free memory holds, once the weights are there;
+    dropped: the others. Block 0 is nobody's: padding rows of captured steps write there.
     """
 
     def __init__(
         self,
         shape: Shape,
         device: str,
+        plans: Sequence[StepPlan],
         *,
-        pool_tokens: int,
-        most_spans: int,
-        max_context: int,
         block_size: int,
         graphs: bool,
         seed: int,
         store: StoreName = "paged",
+        attention: AttentionKind | None = None,
     ) -> None:
-        # A span may leave most of its last block empty.
-        num_blocks = 1 + pool_tokens // block_size + most_spans
-        self.shape = shape
-        self.device = device
-        self.max_context = max_context
-        self.graphs = graphs and store == "paged" and device.startswith("cuda")
+        self._device = device_of(device)
         self.decoder = Decoder(shape, device=device)
+        self.plans = [
+            plan for plan in plans if _bytes_of(shape, plan, block_size) <= self._room_bytes()
+        ]
+        self.dropped = [plan for plan in plans if plan not in set(self.plans)]
+        # A span may leave most of its last block empty.
+        num_blocks = 1 + max((_blocks_of(plan, block_size) for plan in self.plans), default=0)
+        self.shape = shape
         self.block_size = block_size
         self.store: PagedStore | ContiguousStore
         if store == "paged":
@@ -52,32 +57,27 @@ class Bench:
         else:
             self.store = ContiguousStore(shape, num_blocks * block_size, device)
         self.store.pool.fill(seed)
-        self.runner = Runner(self.decoder, self.store)
+        self.runner = Runner(self.decoder, self.store, attention)
         self._deal = 1 + Generator(PCG64(seed)).permutation(num_blocks - 1)
-        self._captured: dict[int, Any] = {}
+        if graphs:
+            longest = max(span_tokens for plan in self.plans for span_tokens in _spans(plan))
+            self.runner.with_graphs(longest, (_new_tokens(plan) for plan in self.plans))
+
+    def _room_bytes(self) -> int:
+        return self._device.free_bytes() - SPARE_BYTES
 
     def work(self, plan: StepPlan) -> Callable[[], object]:
         """What one run of the step is, to be timed.
 
         On a GPU tokens and tables are on the device before (engines prepare a step while the last
-        one runs), and decode steps are replayed graphs where these are asked for. On a CPU
-        preparing a step is part of it.
+        one runs), and a step that a graph holds is replayed. On a CPU preparing is part of it.
         """
         spans = self.spans(plan)
-        if not self.device.startswith("cuda"):
+        graph = self.runner.graphs and self.runner.graphs.find(spans)
+        if graph:
+            return graph.load(spans).replay
+        if not self._device.captures:
             return lambda: self.runner.step(spans)
-        if self.graphs and plan.kind == "decode":
-            assert isinstance(self.store, PagedStore)
-            from kvsim.backend.transformer.graphs import DecodeGraph, capture_size
-
-            size = capture_size(len(spans))
-            if size is not None:
-                if size not in self._captured:
-                    self._captured[size] = DecodeGraph(
-                        self.decoder, self.store, size, self.max_context
-                    )
-                graph: DecodeGraph = self._captured[size]
-                return graph.load(spans).replay
         prepared = self.runner.prepare(spans)
         return lambda: self.runner.run(prepared)
 
@@ -95,7 +95,33 @@ class Bench:
             dealt += blocks
         return spans
 
+    def give_up(self) -> None:
+        """The device had no memory for a step: give back what it left behind."""
+        self._device.release_unused()
+
     def finish(self) -> None:
         """Wait until the device is idle."""
-        if self.device.startswith("cuda"):
-            torch.cuda.synchronize()
+        self._device.synchronize()
+
+
+def _new_tokens(plan: StepPlan) -> list[int]:
+    return [*(new for new, _ in plan.chunks), *(1 for _ in plan.contexts)]
+
+
+def _spans(plan: StepPlan) -> list[int]:
+    """The context of each span when the step is done."""
+    return [*(new + prior for new, prior in plan.chunks), *plan.contexts]
+
+
+def _blocks_of(plan: StepPlan, block_size: int) -> int:
+    return sum(-(-tokens // block_size) for tokens in _spans(plan))
+
+
+def _bytes_of(shape: Shape, plan: StepPlan, block_size: int) -> int:
+    """What a step needs beside the weights: its cache, and the widest of its activations twice."""
+    wide = 2 * shape.intermediate + 4 * shape.hidden + 3 * shape.heads * shape.head_dim
+    element = DTYPE_BYTES[shape.dtype]
+    activations = 2 * plan.step_tokens * wide * element
+    logits = 2 * len(_spans(plan)) * shape.vocab * element
+    cache = _blocks_of(plan, block_size) * block_size * shape.kv_bytes_per_token
+    return cache + activations + logits

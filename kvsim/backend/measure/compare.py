@@ -1,11 +1,14 @@
 """What the ways of keeping KV cost on a device: indirection, growing, swapping."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 
 import numpy as np
 import torch
 from numpy.random import PCG64, Generator
 
+from kvsim.backend.devices import device_of
+from kvsim.backend.measure.bench import SPARE_BYTES
 from kvsim.backend.measure.timing import Clock
 from kvsim.backend.shape import Shape
 from kvsim.backend.step import Span
@@ -25,31 +28,54 @@ def indirection(
     Rows: sequences, context, paged_s, contiguous_s; tokens and tables are on the device before.
     """
     shape, device = decoder.shape, decoder.device
-    pages = max(num * -(-context // block_size) for num, context in cases)
-    paged = PagedStore(shape, pages, block_size, device)
-    contiguous = ContiguousStore(shape, pages * block_size, device)
-    dealt = Generator(PCG64(0)).permutation(pages)
-    rows = []
+    pages = 1 + max(num * -(-context // block_size) for num, context in cases)
+    rows: Rows = [{"sequences": num, "context": context} for num, context in cases]
+    for name in ("paged_s", "contiguous_s"):  # one store at a time: each takes what it can get
+        store: PagedStore | ContiguousStore = (
+            PagedStore(shape, pages, block_size, device)
+            if name == "paged_s"
+            else ContiguousStore(shape, pages * block_size, device)
+        )
+        store.pool.fill(0)
+        for row, seconds in zip(
+            rows, _decode_times(decoder, store, clock, cases, block_size), strict=True
+        ):
+            row[name] = seconds
+        del store
+        device_of(device).release_unused()
+    return rows
+
+
+def _decode_times(
+    decoder: Decoder,
+    store: PagedStore | ContiguousStore,
+    clock: Clock,
+    cases: Sequence[tuple[int, int]],
+    block_size: int,
+) -> Iterator[float]:
+    """Seconds of one decode step of each case; replayed on a device that captures steps, or the
+    host's launches would be timed.
+    """
+    blocks = store.pool.num_slots // block_size
+    dealt = 1 + Generator(PCG64(0)).permutation(blocks - 1)
+    runner = Runner(decoder, store)
+    if device_of(decoder.device).captures:
+        runner.with_graphs(max(context for _, context in cases), ([1] * num for num, _ in cases))
     for num, context in cases:
         own = -(-context // block_size)
         spans = [
             Span(
                 str(at),
-                [at % shape.vocab],
+                [at % decoder.shape.vocab],
                 context - 1,
                 blocks=dealt[at * own : (at + 1) * own].tolist(),
                 slot=at * own * block_size,
             )
             for at in range(num)
         ]
-        row: dict[str, float] = {"sequences": num, "context": context}
-        for name, store in (("paged_s", paged), ("contiguous_s", contiguous)):
-            store.pool.fill(0)
-            runner = Runner(decoder, store)
-            prepared = runner.prepare(spans)
-            row[name] = clock.time(lambda: runner.run(prepared)).seconds  # noqa: B023 - used at once
-        rows.append(row)
-    return rows
+        graph = runner.graphs and runner.graphs.find(spans)
+        work = graph.load(spans).replay if graph else partial(runner.run, runner.prepare(spans))
+        yield clock.time(work).seconds
 
 
 def growth(shape: Shape, device: str, clock: Clock, tokens: Sequence[int]) -> Rows:
@@ -80,21 +106,26 @@ def growth(shape: Shape, device: str, clock: Clock, tokens: Sequence[int]) -> Ro
     return rows
 
 
-def swap(shape: Shape, clock: Clock, tokens: Sequence[int], block_size: int) -> Rows:
-    """Scattered blocks of a GPU's pool to pinned host memory: gathered and in one copy, and block
-    by block, layer by layer. Rows: tokens, bytes, copies, at_once_s, one_by_one_s.
+def swap(shape: Shape, device: str, clock: Clock, tokens: Sequence[int], block_size: int) -> Rows:
+    """Scattered blocks of a pool to host memory, pinned for a GPU: gathered and in one copy, and
+    block by block, layer by layer. Rows: tokens, bytes, copies, at_once_s, one_by_one_s.
     """
     most = -(-max(tokens) // block_size)
-    store = PagedStore(shape, 2 * most, block_size, "cuda")
+    store = PagedStore(shape, 2 * most, block_size, device)
+    pins = device_of(device).pins
     store.pool.fill(0)
     blocks = store.pool.rows.view(shape.layers, 2, 2 * most, -1)
-    host = torch.empty((shape.layers, 2, most, blocks.shape[3]), dtype=blocks.dtype).pin_memory()
+    host = torch.empty(
+        (shape.layers, 2, most, blocks.shape[3]), dtype=blocks.dtype, pin_memory=pins
+    )
     dealt = Generator(PCG64(0)).permutation(2 * most)
     rows = []
     for count in tokens:
         ids: np.ndarray[tuple[int], np.dtype[np.int64]] = dealt[: -(-count // block_size)]
-        there = torch.from_numpy(ids).to("cuda")
-        target = torch.empty_like(host[:, :, : len(ids)]).pin_memory()
+        there = torch.from_numpy(ids).to(device)
+        target = torch.empty(
+            (shape.layers, 2, len(ids), blocks.shape[3]), dtype=blocks.dtype, pin_memory=pins
+        )
 
         def at_once(there: torch.Tensor = there, target: torch.Tensor = target) -> None:
             target.copy_(blocks.index_select(2, there), non_blocking=True)
@@ -120,18 +151,19 @@ def swap(shape: Shape, clock: Clock, tokens: Sequence[int], block_size: int) -> 
 
 
 def compare_stores(shape: Shape, device: str, clock: Clock, block_size: int) -> dict[str, Rows]:
-    """All of it, at sizes for the device; the swap on a GPU alone. On a CPU torch keeps to one
-    thread from here on: the clock sees no other.
+    """All of it, at sizes for the device: those that its free memory holds. On a CPU torch keeps to
+    one thread from here on: the clock sees no other.
     """
     on_gpu = device.startswith("cuda")
     if not on_gpu:
         torch.set_num_threads(1)
     contexts = (512, 2048, 8192) if on_gpu else (128, 1024)
-    cases = [(num, context) for num in (1, 8, 32) for context in contexts]
-    found = {
-        "indirection": indirection(Decoder(shape, device=device), clock, cases, block_size),
-        "growth": growth(shape, device, clock, (256, 512, 1024, 2048, 4096)),
-    }
-    if on_gpu:
-        found["swap"] = swap(shape, clock, (256, 2048), block_size)
+    decoder = Decoder(shape, device=device)
+    room = (device_of(device).free_bytes() - SPARE_BYTES) // shape.kv_bytes_per_token
+    cases = [(num, context) for num in (1, 8, 32) for context in contexts if num * context <= room]
+    found = {"indirection": indirection(decoder, clock, cases, block_size)}
+    del decoder
+    device_of(device).release_unused()
+    found["growth"] = growth(shape, device, clock, (256, 512, 1024, 2048, 4096))
+    found["swap"] = swap(shape, device, clock, (256, 2048), block_size)
     return found

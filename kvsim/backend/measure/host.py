@@ -4,6 +4,7 @@ import os
 import platform
 import shutil
 import subprocess
+import time
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -12,21 +13,84 @@ import torch
 Facts = dict[str, object]
 
 
+LEAST_CORE_SHARE = 0.9
+LEAST_CLOCK_SHARE = 0.9
+GEMM_SIDE = 8192
+
+
+class Watch:
+    """The state of a device from now until `facts`: what it is, and who else was at it."""
+
+    def __init__(self, device: str) -> None:
+        self._device = device
+        self._before = device_facts(device)
+        self._wall_ns, self._cpu_ns = time.perf_counter_ns(), time.thread_time_ns()
+
+    def facts(self) -> Facts:
+        """Of the device; `load` before and after, and on a CPU how much of a core the thread had.
+        On a GPU clocks are read under load.
+        """
+        facts = self._before | {"load_after": _load()}
+        if self._device.startswith("cuda"):
+            return facts | {"under_load": _under_load(self._device)}
+        wall_ns = time.perf_counter_ns() - self._wall_ns
+        return facts | {"core_share": round((time.thread_time_ns() - self._cpu_ns) / wall_ns, 3)}
+
+    def warnings(self, facts: Facts) -> list[str]:
+        """What a reader of the samples should know of these facts, if anything."""
+        if self._device.startswith("cuda"):
+            return _clock_warnings(facts)
+        share, most = float(str(facts["core_share"])), max(_numbers(facts, "load", "load_after"))
+        found = []
+        if share < LEAST_CORE_SHARE:
+            found.append(
+                f"the thread had a core for {100 * share:.0f} % of the time: others were at work, "
+                "and its steps took longer than on a machine of its own"
+            )
+        elif most > float(os.cpu_count() or 1):
+            found.append(f"the load was {most} on {os.cpu_count()} cores")
+        return found
+
+
+def _numbers(facts: Facts, *names: str) -> list[float]:
+    found: list[float] = []
+    for name in names:
+        values = facts[name]
+        assert isinstance(values, list)
+        found.append(float(values[0]))
+    return found
+
+
+def _clock_warnings(facts: Facts) -> list[str]:
+    loaded = facts["under_load"]
+    assert isinstance(loaded, dict)
+    if "sm_clock_mhz" not in loaded:
+        return ["nvidia-smi does not tell the clocks"]
+    share = float(loaded["sm_clock_mhz"]) / float(loaded["max_sm_clock_mhz"])
+    if share >= LEAST_CLOCK_SHARE:
+        return []
+    return [f"under load the GPU's clock is {100 * share:.0f} % of its highest"]
+
+
 def device_facts(device: str) -> Facts:
     """Name, size and state of the device."""
-    load = [round(figure, 2) for figure in os.getloadavg()]
     if not device.startswith("cuda"):
-        return {"name": _cpu_name(), "cores": os.cpu_count(), "load": load}
+        return {"name": _cpu_name(), "cores": os.cpu_count(), "load": _load()}
     facts = torch.cuda.get_device_properties(device)
     return {
         "name": facts.name,
+        "uuid": str(facts.uuid),
         "sms": facts.multi_processor_count,
         "l2_bytes": facts.L2_cache_size,
         "memory_bytes": facts.total_memory,
         "host": _cpu_name(),
-        "load": load,
-        **_nvidia_smi(),
+        "load": _load(),
+        "idle": _nvidia_smi(str(facts.uuid)),
     }
+
+
+def _load() -> list[float]:
+    return [round(figure, 2) for figure in os.getloadavg()]
 
 
 def software_facts(device: str) -> Facts:
@@ -54,15 +118,33 @@ def _cpu_name() -> str:
     return names[0] if names else platform.machine()
 
 
-def _nvidia_smi() -> Facts:
+def _under_load(device: str) -> Facts:
+    """What nvidia-smi says while matrices are multiplied."""
+    uuid = str(torch.cuda.get_device_properties(device).uuid)
+    a = torch.randn(GEMM_SIDE, GEMM_SIDE, dtype=torch.float16, device=device)
+    for _ in range(1000):  # asked for at once, at work for a second or more
+        a @ a
+    said = _nvidia_smi(uuid)
+    torch.cuda.synchronize(device)
+    return said
+
+
+def _nvidia_smi(uuid: str) -> Facts:
+    """Of the GPU that torch uses, whichever number nvidia-smi gives it."""
     program = shutil.which("nvidia-smi")
     if program is None:
         return {}
-    fields = "driver_version,clocks.sm,clocks.mem,clocks.max.sm"
-    command = [program, f"--query-gpu={fields}", "--format=csv,noheader,nounits", "--id=0"]
+    names = ("driver", "sm_clock_mhz", "memory_clock_mhz", "max_sm_clock_mhz", "watts", "celsius")
+    fields = "driver_version,clocks.sm,clocks.mem,clocks.max.sm,power.draw,temperature.gpu"
+    identity = uuid if uuid.startswith(("GPU-", "MIG-")) else f"GPU-{uuid}"
+    command = [
+        program,
+        f"--query-gpu={fields}",
+        "--format=csv,noheader,nounits",
+        f"--id={identity}",
+    ]
     said = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)  # noqa: S603 - a fixed command
     values = [value.strip() for value in said.stdout.strip().split(",")]
-    if said.returncode or len(values) != 4:
+    if said.returncode or len(values) != len(names):
         return {}
-    names = ("driver", "sm_clock_mhz", "memory_clock_mhz", "max_sm_clock_mhz")
     return dict(zip(names, values, strict=True))

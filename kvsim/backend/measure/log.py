@@ -18,15 +18,17 @@ class Row(NamedTuple):
 
 
 class Log:
-    """Lines: the setup first, then "ceilings", "sentinel" and "timing" entries.
+    """Lines: the setup first, then "ceilings", "sentinel", "dropped" and "timing" entries.
 
     rows, sentinels, ceilings: what the file holds; done: the (round, plan) pairs of the rows.
+    dropped: plans that the device has no memory for, and why.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.rows: list[Row] = []
         self.sentinels: list[Timing] = []
+        self.dropped: dict[StepPlan, str] = {}
         self.ceilings: dict[str, Any] | None = None
 
     @classmethod
@@ -60,8 +62,13 @@ class Log:
     def note(self, row: Row) -> None:
         """Keep a timing."""
         self.rows.append(row)
-        plan = {"chunks": row.plan.chunks, "contexts": row.plan.contexts, "source": row.plan.source}
+        plan = row.plan._asdict()
         self._append({"timing": row.timing._asdict(), "round": row.turn, "plan": plan})
+
+    def note_dropped(self, plan: StepPlan, why: str) -> None:
+        """The device has no memory for this plan."""
+        self.dropped[plan] = why
+        self._append({"dropped": plan._asdict(), "why": why})
 
     def note_sentinel(self, timing: Timing) -> None:
         """Keep a timing of the sentinel."""
@@ -88,6 +95,8 @@ class Log:
             self.ceilings = entry["ceilings"]
         elif "sentinel" in entry:
             self.sentinels.append(Timing(**entry["sentinel"]))
+        elif "dropped" in entry:
+            self.dropped[StepPlan.from_record(entry["dropped"])] = str(entry["why"])
         else:
             plan = StepPlan.from_record(entry["plan"])
             self.rows.append(Row(int(entry["round"]), plan, Timing(**entry["timing"])))

@@ -17,16 +17,25 @@ import numpy as np
 import torch
 from numpy.random import PCG64, Generator
 
+from kvsim.backend.devices import device_of
+from kvsim.backend.devices.device import AttentionKind
 from kvsim.backend.measure.bench import Bench, StoreName
 from kvsim.backend.measure.ceilings import ceilings
-from kvsim.backend.measure.grid import StepPlan, most_tokens
-from kvsim.backend.measure.host import device_facts, software_facts
+from kvsim.backend.measure.grid import StepPlan
+from kvsim.backend.measure.host import Watch, software_facts
 from kvsim.backend.measure.log import Log, Row
-from kvsim.backend.measure.timing import Clock, CpuClock, CudaClock
+from kvsim.backend.measure.sentinel import judge
+from kvsim.backend.measure.timing import Clock, clock_of
 from kvsim.backend.shape import DTYPE_BYTES, Shape
 
 SENTINEL_EVERY = 25
 CPU_BUDGET_S = 0.04
+
+KERNELS: dict[AttentionKind, str] = {
+    "gather": "torch's scaled_dot_product_attention, span by span",
+    "triton": "kvsim's own: split-KV decode, ragged prefill, in blocks and buffers alike",
+    "reference": "kvsim's own in plain torch, which stands in for the GPU's",
+}
 
 Progress = Callable[[int, int], None]
 """Called after every timing with how many are done, and of how many."""
@@ -36,17 +45,30 @@ Progress = Callable[[int, int], None]
 class Setup:
     """What is measured, and how often.
 
-    device: "cpu" or "cuda". graphs: decode steps of a GPU as CUDA graphs, on a paged store. rounds:
-    passes over all plans, each in an order of its own. store: where the cache lies.
+    device: "cpu" or "cuda". graphs: steps are captured and replayed where a graph holds them; by
+    default as the device has it. rounds: passes over all plans, each in an order of its own. store:
+    where the cache lies. attention: by default the device's own.
     """
 
     shape: Shape
     device: str = "cpu"
     block_size: int = 16
-    graphs: bool = True
+    graphs: bool | None = None
     rounds: int = 3
     seed: int = 0
     store: StoreName = "paged"
+    attention: AttentionKind | None = None
+
+    @property
+    def kind(self) -> AttentionKind:
+        """What attends."""
+        return self.attention or device_of(self.device).attention
+
+    @property
+    def captures(self) -> bool:
+        """Whether steps are captured where that can be."""
+        wanted = device_of(self.device).captures if self.graphs is None else self.graphs
+        return wanted and self.kind != "gather"
 
     def as_dict(self) -> dict[str, Any]:
         """For a file."""
@@ -54,8 +76,8 @@ class Setup:
 
 
 class Measured(NamedTuple):
-    """rows: one sample a plan; facts: device, software, model, backend, method, ceilings, sentinel,
-    and how many samples were refused as impossible.
+    """rows: one sample a plan; facts: device, software, model, backend, method (with what to be
+    wary of), ceilings, sentinel, and how many samples were refused as impossible.
     """
 
     rows: list[dict[str, Any]]
@@ -67,26 +89,26 @@ def measure(
 ) -> Measured:
     """Time every plan in every round, or what of it the log does not hold yet.
 
-    A row has kind, chunks, decode_seqs, decode_context_tokens, decode_context_max, seconds (CPU:
-    the least of all rounds; GPU: the median of their medians), seconds_min, seconds_p90, repeats
-    and source. InputError where the log is of another setup. One torch thread while it runs on a
-    CPU.
+    A row has kind, chunks, decode_seqs, decode_context_tokens, decode_context_max, seconds (the
+    median of the rounds' medians), seconds_min, seconds_p90, repeats and source. Plans that the
+    device has no memory for are dropped, and listed. InputError where the log is of another setup.
+    One torch thread while it runs on a CPU.
     """
     plans = list(dict.fromkeys(plans))
     on_gpu = setup.device.startswith("cuda")
     threads = torch.get_num_threads()
     if not on_gpu:
         torch.set_num_threads(1)
+    watch = Watch(setup.device)
     try:
         log = Log.open(log_path, setup.as_dict())
-        clock: Clock = CudaClock() if on_gpu else CpuClock(CPU_BUDGET_S)
-        before = device_facts(setup.device)
+        clock = clock_of(setup.device, CPU_BUDGET_S)
         if log.ceilings is None:
             log.note_ceilings(ceilings(setup.device, setup.shape.dtype))
         _time_all(setup, plans, log, clock, progress)
     finally:
         torch.set_num_threads(threads)
-    return _summary(setup, plans, log, clock, before)
+    return _summary(setup, plans, log, clock, watch)
 
 
 def _time_all(
@@ -98,7 +120,7 @@ def _time_all(
         (turn, plans[at])
         for turn in range(setup.rounds)
         for at in order.permutation(len(plans))
-        if (turn, plans[at]) not in done
+        if (turn, plans[at]) not in done and plans[at] not in log.dropped
     ]
     total = setup.rounds * len(plans)
     if not todo:
@@ -106,19 +128,25 @@ def _time_all(
     bench = Bench(
         setup.shape,
         setup.device,
-        pool_tokens=most_tokens(plans),
-        most_spans=max(len(plan.chunks) + len(plan.contexts) for plan in plans),
-        max_context=max(max(plan.contexts, default=1) for plan in plans),
+        [plan for plan in plans if plan not in log.dropped],
         block_size=setup.block_size,
-        graphs=setup.graphs,
+        graphs=setup.captures,
         seed=setup.seed,
         store=setup.store,
+        attention=setup.attention,
     )
-    sentinel = _sentinel(plans)
+    for plan in bench.dropped:
+        log.note_dropped(plan, "the device's free memory does not hold it")
+    sentinel = _sentinel(bench.plans)
     for count, (turn, plan) in enumerate(todo):
         if count % SENTINEL_EVERY == 0:
             log.note_sentinel(clock.time(bench.work(sentinel)))
-        log.note(Row(turn, plan, clock.time(bench.work(plan))))
+        if plan not in log.dropped:
+            try:
+                log.note(Row(turn, plan, clock.time(bench.work(plan))))
+            except torch.OutOfMemoryError:
+                log.note_dropped(plan, "the device ran out of memory")
+                bench.give_up()
         if progress is not None:
             progress(total - len(todo) + count + 1, total)
     bench.finish()
@@ -130,22 +158,21 @@ def _sentinel(plans: Sequence[StepPlan]) -> StepPlan:
     return sorted(candidates, key=lambda plan: plan.cache_tokens)[len(candidates) // 2]
 
 
-def _summary(
-    setup: Setup, plans: list[StepPlan], log: Log, clock: Clock, before: dict[str, object]
-) -> Measured:
+def _summary(setup: Setup, plans: list[StepPlan], log: Log, clock: Clock, watch: Watch) -> Measured:
     on_gpu = setup.device.startswith("cuda")
     found: dict[StepPlan, list[Row]] = defaultdict(list)
     for row in log.rows:
         found[row.plan].append(row)
-    copy_rate = float((log.ceilings or {})["copy_bytes_per_s"])
+    rates = log.ceilings or {}
+    fastest = max(float(rates.get(name, 0.0)) for name in ("copy_bytes_per_s", "read_bytes_per_s"))
     rows, refused = [], 0
     for plan in plans:
         timings = [row.timing for row in found[plan]]
-        least = min(timing.min_s for timing in timings)
-        middle = float(np.median([timing.seconds for timing in timings]))
-        seconds = middle if on_gpu else least
+        if not timings or plan in log.dropped:
+            continue
+        seconds = float(np.median([timing.seconds for timing in timings]))
         # Not asked of a CPU, which keeps small weights in caches faster than its memory.
-        if on_gpu and impossible(setup.shape, plan, seconds, copy_rate):
+        if on_gpu and impossible(setup.shape, plan, seconds, fastest):
             refused += 1
             continue
         rows.append(
@@ -156,24 +183,25 @@ def _summary(
                 "decode_context_tokens": sum(plan.contexts),
                 "decode_context_max": max(plan.contexts, default=0),
                 "seconds": seconds,
-                "seconds_min": least,
+                "seconds_min": min(timing.min_s for timing in timings),
                 "seconds_p90": max(timing.p90_s for timing in timings),
                 "repeats": sum(timing.n for timing in timings),
                 "source": plan.source,
             }
         )
-    watched = [timing.seconds for timing in log.sentinels]
-    graphs = setup.graphs and setup.store == "paged" and on_gpu
+    sentinel = judge([timing.seconds for timing in log.sentinels], on_gpu=on_gpu)
+    device = watch.facts()
     facts = {
-        "device": before,
+        "device": device,
         "software": software_facts(setup.device),
         "model": setup.shape.as_dict(),
         "backend": {
             "name": "kvsim",
-            "attention": "triton" if on_gpu else "gather + SDPA",
+            "attention": setup.kind,
+            "kernel": KERNELS[setup.kind],
             "store": setup.store,
             "block_size": setup.block_size,
-            "graphs": graphs,
+            "graphs": setup.captures,
         },
         "method": {
             "clock": clock.name,
@@ -182,27 +210,27 @@ def _summary(
             "rounds": setup.rounds,
             "seed": setup.seed,
             "order": "random in every round",
+            "warnings": [*watch.warnings(device), *sentinel.warnings()],
+            "dropped": [
+                {"chunks": plan.chunks, "contexts": plan.contexts, "why": why}
+                for plan, why in log.dropped.items()
+            ],
         },
-        "ceilings": log.ceilings or {},
-        "sentinel": {
-            "n": len(watched),
-            "median_s": float(np.median(watched)),
-            "min_s": min(watched),
-            "max_s": max(watched),
-        },
+        "ceilings": rates,
+        "sentinel": sentinel._asdict(),
         "refused": refused,
     }
     return Measured(rows, facts)
 
 
-def impossible(shape: Shape, plan: StepPlan, seconds: float, copy_bytes_per_s: float) -> bool:
-    """Whether a time says more bytes a second than a device copy moves (and 5 % of grace).
+def impossible(shape: Shape, plan: StepPlan, seconds: float, bytes_per_s: float) -> bool:
+    """Whether a time says more bytes a second than the device moves or reads (and 5 % of grace).
 
     A step reads the layers' weights once and the whole cache at the least.
     """
     weight_bytes = shape.layer_weights * DTYPE_BYTES[shape.dtype]
     least_bytes = weight_bytes + shape.kv_bytes_per_token * plan.cache_tokens
-    return least_bytes > 1.05 * copy_bytes_per_s * seconds
+    return least_bytes > 1.05 * bytes_per_s * seconds
 
 
 def write_samples(path: Path, measured: Measured) -> None:

@@ -31,14 +31,14 @@ class Places(ABC):
 
 
 class Blocks(Places):
-    """Paged: a free list, reference counts, copy on write. Broken: every ninth block handed out
-    stays in the free list, so that two sequences come to share it.
+    """Paged: a free list, reference counts, copy on write; block 0 is nobody's. Broken: every ninth
+    block handed out stays in the free list, so that two sequences come to share it.
     """
 
     def __init__(self, num_blocks: int, block_size: int, *, broken: bool = False) -> None:
         self.size = block_size
-        self.free = list(range(num_blocks))
-        self.references = [0] * num_blocks
+        self.free = list(range(1, num_blocks + 1))
+        self.references = [0] * (num_blocks + 1)
         self.tables: dict[str, list[int]] = {}
         self.broken = broken
         self.handed_out = 0

@@ -6,11 +6,12 @@ from typing import Any
 
 from torch import Tensor
 
+from kvsim.backend.devices.device import AttentionKind
 from kvsim.backend.step import Span, Step
 from kvsim.backend.stores.recompute import RecomputeStore
 from kvsim.backend.stores.store import Store
 from kvsim.backend.transformer.decoder import Decoder
-from kvsim.backend.transformer.runner import AttentionKind, Runner
+from kvsim.backend.transformer.runner import Runner
 from kvsim.plumbing.errors import InputError
 
 TOLERANCE = {"float64": 1e-12, "float32": 1e-4, "bfloat16": 6e-2, "float16": 6e-2}

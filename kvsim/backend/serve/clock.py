@@ -1,6 +1,8 @@
 """Clocks of a run in real time, in integer picoseconds since they were made."""
 
 import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Protocol
 
 from kvsim.plumbing.errors import InputError
@@ -20,6 +22,10 @@ class RunClock(Protocol):
         """Nothing is to be done before `then_ps`."""
         ...
 
+    def stopped(self) -> AbstractContextManager[None]:
+        """It stands still inside: what is done there is no part of the run."""
+        ...
+
 
 class WallClock:
     """The clock on the wall; waiting is sleeping."""
@@ -37,6 +43,13 @@ class WallClock:
         """See `RunClock`."""
         while (left_ps := then_ps - self.now_ps()) > 0:
             time.sleep(left_ps / PS_PER_S)
+
+    @contextmanager
+    def stopped(self) -> Iterator[None]:
+        """See `RunClock`."""
+        begin_ns = time.perf_counter_ns()
+        yield
+        self._origin_ns += time.perf_counter_ns() - begin_ns
 
 
 class CpuTimeClock:
@@ -59,6 +72,13 @@ class CpuTimeClock:
     def wait_until(self, then_ps: int) -> None:
         """See `RunClock`."""
         self._leapt_ps += max(0, then_ps - self.now_ps())
+
+    @contextmanager
+    def stopped(self) -> Iterator[None]:
+        """See `RunClock`."""
+        begin_ns = time.thread_time_ns()
+        yield
+        self._origin_ns += time.thread_time_ns() - begin_ns
 
 
 def run_clock(kind: str, device: str) -> type[WallClock] | type[CpuTimeClock]:

@@ -4,7 +4,8 @@ schedule -> run -> finish, one step after the other, with the very plans that a 
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from heapq import heapify, heappop, heappush
 
 from kvsim.backend.serve.clock import RunClock
@@ -58,6 +59,7 @@ class RealTimeEngine:
                 self._followers.setdefault(request.after, []).append((order, request))
         heapify(self._coming)
         self._now_ps = 0
+        self._unclocked_ns = 0
         self._origin_ps = self._coming[0][0] if self._coming else 0
         self._log = Observation(Recorder(scheduler.allocator.capacity_bytes))
         self._intake = Intake(scheduler, self._log.recorder, self._left, refuse=True)
@@ -101,8 +103,10 @@ class RealTimeEngine:
 
     def _step(self, plan: Plan, preempted: list[Sequence], clock: RunClock, cpu_ns: int) -> None:
         scheduler, log, start_ps = self._scheduler, self._log, self._now_ps
-        shape = plan.shape()
-        row = ScheduledStep.of(plan, shape, preempted, scheduler)
+        self._unclocked_ns = 0
+        with self._unclocked(clock):
+            shape = plan.shape()
+            row = ScheduledStep.of(plan, shape, preempted, scheduler)
         for seq, _, _ in plan.admitted:
             if seq.first_scheduled_ps < 0:
                 seq.first_scheduled_ps = start_ps
@@ -110,30 +114,38 @@ class RealTimeEngine:
         copied_bytes = host.copied_bytes
         logits = self._runner.step(*self._maker.spans(plan, scheduler))
         logits.argmax(-1).tolist()  # an engine needs its tokens, so it waits for the device
-        store = self._memory.now()
         finished = scheduler.finish(plan)
-        row = row.after(scheduler)
         self._now_ps = end_ps = clock.now_ps()
+        cpu_ns = time.thread_time_ns() - cpu_ns - self._unclocked_ns
         for chunk in plan.chunks:
             if chunk.samples and chunk.seq.first_token_ps < 0:
                 chunk.seq.first_token_ps = end_ps
-        log.steps.append(
-            ObservedStep(
-                **row.model_dump(),
-                **store._asdict(),
-                arrived=len(log.arrived),
-                start_s=seconds_from_ps(start_ps - self._origin_ps),
-                end_s=seconds_from_ps(end_ps - self._origin_ps),
-                cpu_s=(time.thread_time_ns() - cpu_ns) / NS_PER_S,
-                swapped_bytes=host.copied_bytes - copied_bytes,
+        with self._unclocked(clock):
+            log.steps.append(
+                ObservedStep(
+                    **row.after(scheduler).model_dump(),
+                    **{f"store_{name}": n for name, n in self._memory.now()._asdict().items()},
+                    arrived=len(log.arrived),
+                    start_s=seconds_from_ps(start_ps - self._origin_ps),
+                    end_s=seconds_from_ps(end_ps - self._origin_ps),
+                    cpu_s=cpu_ns / NS_PER_S,
+                    swapped_bytes=host.copied_bytes - copied_bytes,
+                )
             )
-        )
-        log.shapes.append(shape)
-        log.records.append(EngineRecord.of(scheduler, end_ps))
+            log.shapes.append(shape)
+            log.records.append(EngineRecord.of(scheduler, end_ps))
         for seq in finished:
             self._maker.left(seq)
             self._runner.store.release(seq.id)
             self._intake.left(seq, end_ps)
+
+    @contextmanager
+    def _unclocked(self, clock: RunClock) -> Iterator[None]:
+        """What is done inside is done for the record alone: no engine would, so no clock goes."""
+        begin_ns = time.thread_time_ns()
+        with clock.stopped():
+            yield
+        self._unclocked_ns += time.thread_time_ns() - begin_ns
 
     def _preempted(self, plan: Plan) -> None:
         """What a recomputed sequence had is free; a swapped one moves out with the next step."""

@@ -3,11 +3,13 @@
 from datetime import UTC, datetime
 from typing import NamedTuple
 
+from kvsim.backend.devices.device import AttentionKind
 from kvsim.backend.measure.host import device_facts, software_facts
 from kvsim.backend.serve.clock import run_clock
 from kvsim.backend.serve.engine import Left, RealTimeEngine
 from kvsim.backend.serve.memory import StoreMemory
 from kvsim.backend.serve.setup import choose_allocator, make_ready
+from kvsim.backend.transformer.runner import Runner
 from kvsim.memory.options import AllocatorOptions
 from kvsim.observed.observation import Observation
 from kvsim.observed.own_meta import Circumstances, ObservedMeta, RefusedRequest
@@ -34,17 +36,19 @@ def observe(
     clock: str = "wall",
     limit: int | None = None,
     progress: Left | None = None,
+    attention: AttentionKind | None = None,
+    graphs: bool | None = None,
 ) -> Observed:
     """Serve the scenario's requests in real time on "cpu" or "cuda".
 
     allocator: the label of one of the scenario's (None: it has but one). clock: "wall", or "cpu"
-    (CPU time of the engine's thread). limit: only the first so many requests. InputError for what
-    the backend cannot do.
+    (CPU time of the engine's thread). limit: only the first so many requests. attention, graphs: as
+    for `make_ready`. InputError for what the backend cannot do.
     """
     simulation = Simulation(scenario)
     options, label = choose_allocator(simulation, allocator)
     make_clock = run_clock(clock, device)
-    ready = make_ready(simulation, options, device, limit)
+    ready = make_ready(simulation, options, device, limit, attention=attention, graphs=graphs)
     before = device_facts(device)
     memory = StoreMemory(ready.runner.store, device)
     engine = RealTimeEngine(
@@ -66,12 +70,25 @@ def observe(
         preemptions=ready.scheduler.num_preemptions,
         recomputed_tokens=ready.scheduler.recomputed_tokens,
         swapped_bytes=ready.scheduler.swapped_bytes,
+        graphs=_graphs(ready.runner),
         refused=tuple(
             RefusedRequest(id=request.id, reason=str(reason))
             for request, _, reason in observation.recorder.rejected
         ),
     )
     return Observed(observation, describe(simulation, options, label, str(before["name"]), ran))
+
+
+def _graphs(runner: Runner) -> dict[str, int]:
+    """How many steps were captured, and how many steps of the run replayed one or found none."""
+    graphs = runner.graphs
+    if graphs is None:
+        return {}
+    return {
+        "captured": graphs.num_captured,
+        "replayed": graphs.num_replayed,
+        "eager": graphs.num_eager,
+    }
 
 
 def describe(

@@ -4,8 +4,11 @@ from dataclasses import dataclass
 
 import torch
 
+from kvsim.backend.devices import device_of
+from kvsim.backend.devices.device import AttentionKind
 from kvsim.backend.shape import Shape
 from kvsim.backend.simulated.shape import llama_shape
+from kvsim.backend.simulated.sizes import likely_steps
 from kvsim.backend.simulated.steps import StepMaker
 from kvsim.backend.simulated.stores import WORDS, build_store, store_kind
 from kvsim.backend.step import Span
@@ -48,12 +51,19 @@ def choose_allocator(simulation: Simulation, label: str | None) -> tuple[Allocat
 
 
 def make_ready(
-    simulation: Simulation, options: AllocatorOptions, device: str, limit: int | None = None
+    simulation: Simulation,
+    options: AllocatorOptions,
+    device: str,
+    limit: int | None = None,
+    *,
+    attention: AttentionKind | None = None,
+    graphs: bool | None = None,
 ) -> Ready:
     """Build what runs `simulation` under one allocator on "cpu" or "cuda".
 
-    limit: serve only the first so many requests. One torch thread from here on on a CPU. InputError
-    for what the backend cannot do.
+    limit: serve only the first so many requests. attention, graphs: by default the device's own;
+    graphs are of the steps that a simulated run has. One torch thread from here on on a CPU.
+    InputError for what the backend cannot do.
     """
     requests = simulation.stream.requests[:limit]
     shape = llama_shape(simulation.model, "model")
@@ -65,7 +75,10 @@ def make_ready(
     allocator = scheduler.allocator
     try:
         store = build_store(kind, allocator, shape, device)
-        runner = Runner(Decoder(shape, device=device), store)
+        runner = Runner(Decoder(shape, device=device), store, attention)
+        if device_of(device).captures if graphs is None else graphs:
+            steps = likely_steps(simulation, options, shape)
+            runner.with_graphs(simulation.max_model_len, steps)
         _warm_up(runner, allocator)
     except RuntimeError as error:  # also what torch raises where memory is short
         raise InputError(
@@ -105,6 +118,7 @@ def _warm_up(runner: Runner, allocator: Allocator) -> None:
     # In blocks of any size, even of one token.
     tokens = min(WARM_UP_TOKENS, allocator.capacity_bytes // allocator.token_bytes - 1)
     first = Span("warm-up", [0] * tokens, 0, range(tokens + 1), 0, tokens + 1)
-    runner.step([first])
-    runner.step([first._replace(tokens=[0], start=tokens)])
+    chunk = first._replace(blocks=range(1, tokens + 2))  # block 0 is nobody's in a captured step
+    runner.warm([chunk])
+    runner.warm([chunk._replace(tokens=[0], start=tokens)])
     runner.store.release("warm-up")

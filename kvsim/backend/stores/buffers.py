@@ -1,5 +1,6 @@
 """A buffer of its own for each sequence, out of torch's allocator: allocate, copy, free."""
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -24,7 +25,7 @@ class BufferStore(Store):
         self._buffers: dict[str, Tensor] = {}
         self._batch: Batch
         self._base: Tensor
-        self._offsets: Tensor | None
+        self._offsets: Tensor
 
     def begin(self, batch: Batch) -> None:
         for span, context in zip(batch.spans, batch.context, strict=True):
@@ -34,7 +35,6 @@ class BufferStore(Store):
             self._grow(span.id, span.capacity, span.start)
         self._batch = batch
         self._base = self._buffers[batch.spans[0].id]
-        self._offsets = None
 
     def _grow(self, id: str, capacity: int, valid: int) -> None:
         old = self._buffers.get(id)
@@ -49,7 +49,8 @@ class BufferStore(Store):
 
     def _empty(self, capacity: int) -> Tensor:
         size = (self.shape.layers, 2, capacity, self.shape.kv_dim)
-        return torch.empty(size, dtype=self._dtype, device=self.device)
+        with self.memory.allocating():
+            return torch.empty(size, dtype=self._dtype, device=self.device)
 
     def gather(self, swap: Swap) -> Tensor:
         """The buffer goes with its content."""
@@ -76,22 +77,17 @@ class BufferStore(Store):
         key, value = rows.view(2, -1, self.shape.kv_heads, self.shape.head_dim)
         return key, value
 
+    def locate(self) -> None:
+        # Offsets from one buffer into all others, which share the device's address space; within a
+        # buffer they follow from its strides.
+        buffers = [self._buffers[span.id] for span in self._batch.spans]
+        base, size = self._base.data_ptr(), self._base.element_size()
+        first = np.asarray([(buffer.data_ptr() - base) // size for buffer in buffers])
+        part = np.asarray([buffer.stride(1) for buffer in buffers])
+        parts = np.arange(2 * self.shape.layers).reshape(self.shape.layers, 2, 1)
+        self._offsets = self._batch.put(first + parts * part)
+
     def address(self, layer: int) -> Address:
-        # Offsets from one buffer into all others: they share the device's address space.
-        if self._offsets is None:
-            size = self._base.element_size()
-            offsets = [
-                [
-                    [
-                        (buffer[at, part].data_ptr() - self._base.data_ptr()) // size
-                        for buffer in own
-                    ]
-                    for part in (0, 1)
-                ]
-                for at in range(self.shape.layers)
-                for own in [[self._buffers[span.id] for span in self._batch.spans]]
-            ]
-            self._offsets = torch.tensor(offsets, dtype=torch.int64).to(self.device)
         key, value = self._offsets[layer]
         return Address(self._base, self._base, key, value)
 

@@ -4,50 +4,63 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from kvsim.backend.devices.staging import Array, Staging
 from kvsim.backend.shape import Shape
-from kvsim.backend.step import Batch, Copy, Swap
+from kvsim.backend.step import Batch, Copy, Span, Swap
 from kvsim.backend.stores.pool import SlotPool
-from kvsim.backend.stores.store import Address, Store, must_fit
+from kvsim.backend.stores.store import Address, FixedPlaces, Store, must_fit
 from kvsim.plumbing.errors import InvariantError
+
+WIDTH = 16  # block tables come in widths of multiples of this: kernels know one width from another
+NULL_BLOCK = 0  # what is nobody's in a captured step writes here; no sequence may own it then
 
 
 class PagedStore(Store):
     """num_blocks blocks of block_size slots; block b holds slots b * block_size and following."""
+
+    captures = True
 
     def __init__(self, shape: Shape, num_blocks: int, block_size: int, device: str = "cpu") -> None:
         super().__init__(device)
         self.shape = shape
         self.num_blocks = num_blocks
         self.block_size = block_size
-        self.pool = SlotPool(shape, num_blocks * block_size, device)
+        self.pool = SlotPool(shape, num_blocks * block_size, device, self.memory)
         self._batch: Batch
-        self._tables: list[Tensor]
-        self._slots: Tensor
-        self._table: Tensor | None
+        self._tables: list[Array]
+        self._slots: Tensor | None
+        self._table: Tensor
 
     def begin(self, batch: Batch) -> None:
-        size = self.block_size
-        tables, slots = [], []
-        for span, context in zip(batch.spans, batch.context, strict=True):
-            must_fit(span.id, context, len(span.blocks) * size)
-            table = np.asarray(span.blocks[: -(-context // size)], dtype=np.int64)
-            if table.min() < 0 or table.max() >= self.num_blocks:
-                raise InvariantError(f"sequence {span.id!r} has a block outside the pool: {table}")
-            position = np.arange(span.start, context)
-            tables.append(table)
-            slots.append(table[position // size] * size + position % size)
         self._batch = batch
-        self._tables = [torch.from_numpy(table) for table in tables]
-        self._slots = torch.from_numpy(np.concatenate(slots)).to(self.device)
-        self._table = None
+        self._tables = [self.table_of(span) for span in batch.spans]
+        self._slots = None
+
+    def table_of(self, span: Span) -> Array:
+        """The blocks of a span's context, int64; InvariantError if they do not hold it."""
+        must_fit(span.id, span.context, len(span.blocks) * self.block_size)
+        table = np.asarray(span.blocks[: -(-span.context // self.block_size)], dtype=np.int64)
+        if table.min() < 0 or table.max() >= self.num_blocks:
+            raise InvariantError(f"sequence {span.id!r} has a block outside the pool: {table}")
+        return table
 
     def write(self, layer: int, key: Tensor, value: Tensor) -> None:
+        if self._slots is None:
+            self._slots = self._batch.put(self._new_slots())
         self.pool.write(layer, self._slots, key, value)
+
+    def _new_slots(self) -> Array:
+        """Where the step's new tokens go, int64 [tokens]."""
+        size, slots = self.block_size, []
+        for span, table in zip(self._batch.spans, self._tables, strict=True):
+            position = np.arange(span.start, span.context)
+            slots.append(table[position // size] * size + position % size)
+        return np.concatenate(slots)
 
     def read(self, layer: int, index: int) -> tuple[Tensor, Tensor]:
         # Gathering from a view with one row a block copies the blocks alone; from a strided slice
         # of the pool, torch would copy the whole pool first.
-        table = self._tables[index].to(self.device)
+        table = self._batch.put(self._tables[index])
         context = self._batch.context[index]
 
         def gather(part: int) -> Tensor:
@@ -57,12 +70,21 @@ class PagedStore(Store):
 
         return gather(0), gather(1)
 
+    def locate(self) -> None:
+        width = table_width(max(map(len, self._tables)))
+        padded = np.zeros((len(self._tables), width), dtype=np.int32)
+        for row, table in zip(padded, self._tables, strict=True):
+            row[: len(table)] = table
+        self._table = self._batch.put(padded)
+
+    def place_bytes(self, max_context: int) -> int:
+        return 4 * table_width(-(-max_context // self.block_size))
+
+    def fixed_places(self, spans: int, max_context: int, staging: Staging) -> FixedPlaces:
+        width = table_width(-(-max_context // self.block_size))
+        return _FixedTables(self, *staging.reserve((spans, width), np.int32))
+
     def address(self, layer: int) -> Address:
-        if self._table is None:
-            padded = np.zeros((len(self._tables), max(map(len, self._tables))), dtype=np.int32)
-            for row, table in zip(padded, self._tables, strict=True):
-                row[: len(table)] = table
-            self._table = torch.from_numpy(padded).to(self.device)
         rows = self.pool.rows[layer]
         return Address(rows[0], rows[1], table=self._table, page=self.block_size)
 
@@ -89,3 +111,28 @@ class PagedStore(Store):
     @property
     def held_bytes(self) -> int:
         return self.pool.rows.nbytes
+
+
+class _FixedTables:
+    def __init__(self, store: PagedStore, host: Array, there: Tensor) -> None:
+        self._store = store
+        self._host = host
+        self._there = there
+
+    def clear(self) -> None:
+        self._host[...] = NULL_BLOCK
+
+    def load(self, index: int, span: Span) -> None:
+        table = self._store.table_of(span)
+        if (table == NULL_BLOCK).any():
+            raise InvariantError(f"sequence {span.id!r} has the block that is nobody's")
+        self._host[index, : len(table)] = table
+
+    def address(self, layer: int) -> Address:
+        rows = self._store.pool.rows[layer]
+        return Address(rows[0], rows[1], table=self._there, page=self._store.block_size)
+
+
+def table_width(blocks: int) -> int:
+    """The width of a table of so many blocks."""
+    return -(-blocks // WIDTH) * WIDTH

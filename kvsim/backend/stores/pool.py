@@ -1,8 +1,11 @@
 """One address space of slots: K and V of all layers, slot by slot."""
 
+from contextlib import nullcontext
+
 import torch
 from torch import Tensor
 
+from kvsim.backend.devices.device import KvMemory
 from kvsim.backend.shape import Shape
 from kvsim.plumbing.errors import InvariantError
 
@@ -13,15 +16,18 @@ class SlotPool:
     Memory that nobody wrote reads as NaN, so that a wrong address cannot pass for a small error.
     """
 
-    def __init__(self, shape: Shape, num_slots: int, device: str = "cpu") -> None:
+    def __init__(
+        self, shape: Shape, num_slots: int, device: str = "cpu", memory: KvMemory | None = None
+    ) -> None:
         self.shape = shape
         self.num_slots = num_slots
-        self.rows = torch.full(
-            (shape.layers, 2, num_slots, shape.kv_dim),
-            torch.nan,
-            dtype=getattr(torch, shape.dtype),
-            device=device,
-        )
+        with nullcontext() if memory is None else memory.allocating():
+            self.rows = torch.full(
+                (shape.layers, 2, num_slots, shape.kv_dim),
+                torch.nan,
+                dtype=getattr(torch, shape.dtype),
+                device=device,
+            )
 
     def fill(self, seed: int) -> None:
         """Normal numbers everywhere: content for a measurement that never prefills."""

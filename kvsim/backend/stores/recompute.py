@@ -1,6 +1,6 @@
 """No cache: a step brings all tokens of its sequences, and nothing outlives a layer."""
 
-import torch
+import numpy as np
 from torch import Tensor
 
 from kvsim.backend.step import Batch
@@ -16,6 +16,7 @@ class RecomputeStore(Store):
         self._batch: Batch
         self._key: Tensor
         self._value: Tensor
+        self._first: Tensor
 
     def begin(self, batch: Batch) -> None:
         for span in batch.spans:
@@ -33,9 +34,11 @@ class RecomputeStore(Store):
     def receive(self, key: Tensor, value: Tensor) -> None:
         self._key, self._value = key.new_empty(key.shape), value.new_empty(value.shape)
 
+    def locate(self) -> None:
+        self._first = self._batch.put(np.asarray(self._batch.begin[:-1]))
+
     def address(self, layer: int) -> Address:
-        first = torch.tensor(self._batch.begin[:-1], device=self._key.device)
-        offset = first * self._key[0].numel()
+        offset = self._first * self._key[0].numel()
         return Address(self._key, self._value, offset, offset)
 
     @property

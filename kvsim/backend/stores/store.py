@@ -1,11 +1,14 @@
 """What a store of K and V promises the attention."""
 
 from abc import ABC, abstractmethod
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from torch import Tensor
 
-from kvsim.backend.step import Batch, Copy, Move, Swap
+from kvsim.backend.devices import device_of
+from kvsim.backend.devices.device import KvMemory
+from kvsim.backend.devices.staging import Staging
+from kvsim.backend.step import Batch, Copy, Move, Span, Swap
 from kvsim.backend.stores.host import HostMemory
 from kvsim.plumbing.errors import InvariantError
 
@@ -28,16 +31,34 @@ class Address(NamedTuple):
     page: int = 0
 
 
+class FixedPlaces(Protocol):
+    """Places of a step's spans in tensors that stay where they are, for a captured step."""
+
+    def clear(self) -> None:
+        """Every span is nobody's: what it writes lies where no sequence can be."""
+
+    def load(self, index: int, span: Span) -> None:
+        """Span `index` of the step is `span`; on the device with the next `Staging.send`."""
+
+    def address(self, layer: int) -> Address:
+        """As `Store.address`."""
+        ...
+
+
 class Store(ABC):
     """K and V of every layer. A step: `begin`, then `write` and `read` (or a kernel that goes by
     `address`) layer by layer; moves come before `begin`.
 
-    host: where swapped sequences are kept.
+    host: where swapped sequences are kept. memory: of the device, for K and V alone. captures:
+    whether it has places for captured steps.
     """
+
+    captures: bool = False
 
     def __init__(self, device: str = "cpu") -> None:
         self.device = device
         self.host = HostMemory(device)
+        self.memory: KvMemory = device_of(device).kv_memory()
 
     @abstractmethod
     def begin(self, batch: Batch) -> None:
@@ -57,9 +78,23 @@ class Store(ABC):
         """
         return
 
+    def locate(self) -> None:
+        """Bring the places of the step's spans to the device, for a kernel that goes by `address`;
+        after `begin`.
+        """
+        return
+
     @abstractmethod
     def address(self, layer: int) -> Address:
-        """Where a kernel finds this layer, for the spans of the step."""
+        """Where a kernel finds this layer, for the spans of the step; after `locate`."""
+
+    def place_bytes(self, max_context: int) -> int:
+        """What the place of a span of so many tokens takes in a staging buffer."""
+        return 0
+
+    def fixed_places(self, spans: int, max_context: int, staging: Staging) -> FixedPlaces:
+        """Places for so many spans of at most `max_context` tokens each."""
+        raise InvariantError(f"{type(self).__name__} has no places for captured steps")
 
     def move(self, move: Move) -> None:
         """Move slots within the device, or between it and host memory, in all layers."""

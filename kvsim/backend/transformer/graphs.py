@@ -1,81 +1,217 @@
-"""Decode steps as CUDA graphs: captured once a batch size, replayed without launch overhead."""
+"""Steps that are captured once and replayed: no launch by launch from the host.
 
-from collections.abc import Sequence
-from typing import Self
+A graph is of a size: so many rows of tokens, decoding spans, chunks. A step replays the least size
+that holds it, its index tensors filled up with rows and tiles of nobody, which write to a place
+that no sequence owns. What holds no size runs launch by launch.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from kvsim.backend.step import Batch, Span
-from kvsim.backend.stores.paged import PagedStore
-from kvsim.backend.stores.store import Address
+from kvsim.backend.devices.device import Captured, Device
+from kvsim.backend.devices.staging import Array, Staging
+from kvsim.backend.shape import Shape
+from kvsim.backend.step import Span
+from kvsim.backend.stores.store import FixedPlaces, Store
 from kvsim.backend.transformer.decoder import Decoder
-from kvsim.backend.transformer.triton_attention import Plan, launch
+from kvsim.backend.transformer.tiles import (
+    KernelPlan,
+    Launch,
+    Tiles,
+    check_shape,
+    rows_a_tile,
+    tokens_a_tile,
+)
 
-CAPTURE_SIZES = (1, 2, 4, *range(8, 257, 8))
-NULL_BLOCK = 0  # rows that pad a batch write here; no sequence may own it
+DECODE_SIZES = (1, 2, 4, *range(8, 257, 8))
+TILE = 64  # tokens with chunks among them come in multiples of this
+MOST_TOKENS = 512  # beyond, the device has more to do than the host to launch
+MOST_CHUNKS = 8
 
 
-def capture_size(num_decode: int) -> int | None:
-    """The least captured batch size that holds `num_decode`; None beyond the largest."""
-    return next((size for size in CAPTURE_SIZES if size >= num_decode), None)
+class GraphSize(NamedTuple):
+    """tokens: rows. decodes, chunks: spans of one token, and of more. tiles: of the chunks."""
+
+    tokens: int
+    decodes: int
+    chunks: int = 0
+    tiles: int = 0
+
+    @classmethod
+    def holding(cls, shape: Shape, new_tokens: Iterable[int]) -> "GraphSize | None":
+        """The least size that holds spans of so many new tokens; None beyond the largest."""
+        news = list(new_tokens)
+        decodes, tokens = news.count(1), sum(news)
+        chunks = len(news) - decodes
+        if not chunks:
+            size = next((size for size in DECODE_SIZES if size >= decodes), None)
+            return None if size is None else cls(size, size)
+        if tokens > MOST_TOKENS or chunks > MOST_CHUNKS or decodes > DECODE_SIZES[-1]:
+            return None
+        tokens = -(-tokens // TILE) * TILE
+        decodes = 1 << (decodes - 1).bit_length() if decodes else 0
+        tiles = -(-tokens // tokens_a_tile(shape, decoding=False)) + MOST_CHUNKS
+        return cls(tokens, decodes, MOST_CHUNKS, tiles)
+
+    @property
+    def spans(self) -> int:
+        """Spans it has a place for, without the one that is nobody's."""
+        return self.decodes + self.chunks
 
 
-class DecodeGraph:
-    """One captured decode step of `size` sequences of at most `max_context` tokens on a store."""
+class StepGraph:
+    """One captured step of a size, on one store."""
 
     @torch.inference_mode()
-    def __init__(self, decoder: Decoder, store: PagedStore, size: int, max_context: int) -> None:
-        self.decoder = decoder
-        self.store = store
+    def __init__(
+        self,
+        decoder: Decoder,
+        store: Store,
+        launch: Launch,
+        size: GraphSize,
+        max_context: int,
+        device: Device,
+        pool: object,
+    ) -> None:
+        shape = decoder.shape
+        check_shape(shape)
         self.size = size
-        idle = Batch.pack([Span(str(at), [0], 0) for at in range(size)], decoder.device)
-        self._token_ids = idle.token_ids
-        self._plan = Plan.of(idle, decoder.shape)
-        pages = -(-max_context // store.block_size)
-        self._table = torch.full(
-            (size, pages), NULL_BLOCK, dtype=torch.int32, device=decoder.device
-        )
-        self._graph = torch.cuda.CUDAGraph()
-        side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
-        side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):  # compiles kernels and sets up libraries outside the capture
-            for _ in range(3):
-                self._forward()
-        torch.cuda.current_stream().wait_stream(side)
-        with torch.cuda.graph(self._graph):
-            self._logits = self._forward()
+        self._decoder = decoder
+        self._launch = launch
+        self._per_tile = tokens_a_tile(shape, decoding=False)
+        spans = size.spans + 1  # the last is nobody's: rows and tiles without work are its
+        self._staging = Staging(device, _bytes_of(size, store.place_bytes(max_context)))
+        self._host: dict[str, Array] = {}
+
+        def fixed(name: str, count: int, dtype: type[np.signedinteger] = np.int32) -> Tensor:
+            self._host[name], there = self._staging.reserve((count,), dtype)
+            return there
+
+        self._token_ids = fixed("token_ids", size.tokens, np.int64)
+        positions = fixed("positions", size.tokens, np.int64)
+        self._last = fixed("last", size.spans, np.int64)
+        token_span = fixed("token_span", size.tokens)
+        begin, new, start = (fixed(name, spans) for name in ("begin", "new", "start"))
+        tiles = []
+        for decoding, count in ((True, size.decodes), (False, size.tiles)):
+            if count:
+                kind = "decode" if decoding else "chunk"
+                span, token = fixed(f"{kind}_span", count), fixed(f"{kind}_token", count)
+                tiles.append(Tiles.of(span, token, rows_a_tile(shape, decoding=decoding), shape))
+        self._plan = KernelPlan(positions, token_span, begin, new, start, tuple(tiles))
+        self._places: FixedPlaces = store.fixed_places(spans, max_context, self._staging)
+        self._used = 0
+        self.load(())
+        self._captured: Captured = device.capture(self._forward, pool)
 
     def _forward(self) -> Tensor:
-        shape, rows, page = self.decoder.shape, self.store.pool.rows, self.store.block_size
+        shape = self._decoder.shape
 
         def attend(layer: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-            address = Address(rows[layer, 0], rows[layer, 1], table=self._table, page=page)
-            return launch(shape, self._plan, address, query, key, value)
+            return self._launch(shape, self._plan, self._places.address(layer), query, key, value)
 
-        hidden = self.decoder.hidden(self._token_ids, self._plan.positions, attend)
-        return self.decoder.logits(hidden)
+        hidden = self._decoder.hidden(self._token_ids, self._plan.positions, attend)
+        return self._decoder.logits(hidden[self._last])
 
     @torch.inference_mode()
-    def load(self, spans: Sequence[Span]) -> Self:
-        """Bring a decode step of at most `size` spans, one token each, to the device."""
-        page = self.store.block_size
-        tokens = np.zeros(self.size, dtype=np.int64)
-        start = np.zeros(self.size, dtype=np.int64)
-        table = np.full(tuple(self._table.shape), NULL_BLOCK, dtype=np.int32)
-        for row, span in enumerate(spans):
-            tokens[row], start[row] = span.tokens[0], span.start
-            pages = -(-span.context // page)
-            table[row, :pages] = span.blocks[:pages]
-        self._token_ids.copy_(torch.from_numpy(tokens))
-        self._plan.positions.copy_(torch.from_numpy(start))
-        self._plan.span_start.copy_(torch.from_numpy(start))
-        self._table.copy_(torch.from_numpy(table))
+    def load(self, spans: Sequence[Span]) -> "StepGraph":
+        """Bring a step that the size holds to the device, in one copy."""
+        self._staging.wait()
+        host, size = self._host, self.size
+        for name in ("token_ids", "positions", "last", "begin", "new", "start"):
+            host[name][...] = 0
+        host["token_span"][...] = size.spans
+        for kind in ("decode", "chunk"):
+            if f"{kind}_span" in host:
+                host[f"{kind}_span"][...] = size.spans
+                host[f"{kind}_token"][...] = 0
+        self._places.clear()
+        row = tile = decodes = chunks = 0
+        for order, span in enumerate(spans):
+            count = len(span.tokens)
+            rows = slice(row, row + count)
+            if count == 1:
+                index, decodes = decodes, decodes + 1
+                host["decode_span"][index] = index
+            else:
+                index, chunks = size.decodes + chunks, chunks + 1
+                first = np.arange(0, count, self._per_tile)
+                own = slice(tile, tile + len(first))
+                host["chunk_span"][own], host["chunk_token"][own] = index, first
+                tile = own.stop
+            host["token_ids"][rows] = span.tokens
+            host["positions"][rows] = np.arange(span.start, span.context)
+            host["token_span"][rows] = index
+            host["begin"][index], host["new"][index] = row, count
+            host["start"][index], host["last"][order] = span.start, row + count - 1
+            self._places.load(index, span)
+            row += count
+        self._staging.send()
         self._used = len(spans)
         return self
 
+    @torch.inference_mode()
     def replay(self) -> Tensor:
         """Logits [spans, vocab] of the loaded step; a view that the next replay overwrites."""
-        self._graph.replay()
-        return self._logits[: self._used]
+        self._captured.replay()
+        return self._captured.output[: self._used]
+
+
+class StepGraphs:
+    """The captured steps of one decoder on one store; they share one pool of memory.
+
+    num_captured, num_replayed, num_eager: graphs, steps that found one, steps that found none.
+    """
+
+    def __init__(
+        self, decoder: Decoder, store: Store, launch: Launch, max_context: int, device: Device
+    ) -> None:
+        self._parts = decoder, store, launch
+        self._max_context = max_context
+        self._device = device
+        self._pool = device.graph_pool()
+        self._graphs: dict[GraphSize, StepGraph] = {}
+        self.num_replayed = 0
+        self.num_eager = 0
+
+    @property
+    def num_captured(self) -> int:
+        """Sizes that are here."""
+        return len(self._graphs)
+
+    def capture(self, steps: Iterable[Iterable[int]]) -> None:
+        """Capture what steps of such new tokens replay, the largest first: the others then find
+        their memory in the pool.
+        """
+        shape = self._parts[0].shape
+        sizes = {GraphSize.holding(shape, news) for news in steps} - {None, *self._graphs}
+        for size in sorted((size for size in sizes if size), reverse=True):
+            self._graphs[size] = StepGraph(
+                *self._parts, size, self._max_context, self._device, self._pool
+            )
+
+    def find(self, spans: Sequence[Span]) -> StepGraph | None:
+        """The graph that holds a step, if it was captured."""
+        if max(span.context for span in spans) > self._max_context:
+            return None
+        size = GraphSize.holding(self._parts[0].shape, (len(span.tokens) for span in spans))
+        return self._graphs.get(size) if size else None
+
+    def run(self, spans: Sequence[Span]) -> Tensor | None:
+        """The logits of a replay; None for a step that no graph holds. Counts both."""
+        graph = self.find(spans)
+        if graph is None:
+            self.num_eager += 1
+            return None
+        self.num_replayed += 1
+        return graph.load(spans).replay()
+
+
+def _bytes_of(size: GraphSize, place_bytes: int) -> int:
+    """What the index tensors of a graph need in a staging buffer, their alignment included."""
+    numbers = 3 * size.tokens + size.spans + 3 * (size.spans + 1) + size.decodes + size.tiles
+    return 8 * 2 * numbers + place_bytes * (size.spans + 1) + 1024

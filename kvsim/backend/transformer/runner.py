@@ -1,19 +1,24 @@
 """The runner executes engine steps: moves, then all spans at once, then their last logits."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
-from typing import Literal, NamedTuple
+from typing import NamedTuple, Self
 
 import torch
 from torch import Tensor
 
-from kvsim.backend.shape import Shape
+from kvsim.backend.devices import device_of
+from kvsim.backend.devices.device import AttentionKind
+from kvsim.backend.devices.staging import Array, Staging
 from kvsim.backend.step import Batch, Move, Span
 from kvsim.backend.stores.store import Store
+from kvsim.backend.transformer import reference
 from kvsim.backend.transformer.attention import GatherAttention
 from kvsim.backend.transformer.decoder import Attend, Decoder
+from kvsim.backend.transformer.graphs import StepGraphs
+from kvsim.backend.transformer.tiles import MOST_SPLITS, KernelAttention, Launch
 
-AttentionKind = Literal["gather", "triton"]
+STAGING_BYTES = 8 << 20  # of index tensors; a step of 8,192 tokens needs a tenth of it
 
 
 class Prepared(NamedTuple):
@@ -24,34 +29,85 @@ class Prepared(NamedTuple):
 
 
 class Runner:
-    """A decoder on a store. attention: "gather" runs anywhere, "triton" is the GPU's kernel."""
+    """A decoder on a store. attention: "gather" runs anywhere, "triton" is the GPU's kernel,
+    "reference" the same in plain torch; by default the device's own.
+
+    graphs: captured steps, which `step` replays where they hold it. staging: what brings index
+    tensors to the device for a kernel, by default one where the device pins memory.
+    """
 
     def __init__(
-        self, decoder: Decoder, store: Store, attention: AttentionKind | None = None
+        self,
+        decoder: Decoder,
+        store: Store,
+        attention: AttentionKind | None = None,
+        *,
+        staging: Staging | None = None,
     ) -> None:
+        device = device_of(decoder.device)
         self.decoder = decoder
         self.store = store
-        on_gpu = decoder.device.startswith("cuda")
-        self.attention = attention or ("triton" if on_gpu else "gather")
-        self._attend = _attention(self.attention)
+        self.attention: AttentionKind = attention or device.attention
+        self.graphs: StepGraphs | None = None
+        self._device = device
+        self._launch = launch_of(self.attention)
+        if staging is None and device.pins and self._launch is not None:
+            staging = Staging(device, STAGING_BYTES)
+        self._staging = staging
+
+    def with_graphs(self, max_context: int, steps: Iterable[Iterable[int]] = ()) -> Self:
+        """Replay captured steps from now on, of sequences up to `max_context` tokens; those that
+        hold `steps` (new tokens by span) are captured now. Nothing changes where the attention or
+        the store cannot be captured.
+        """
+        if self._launch is not None and self.store.captures:
+            self.graphs = StepGraphs(
+                self.decoder, self.store, self._launch, max_context, self._device
+            )
+            self.graphs.capture(steps)
+        return self
+
+    def warm(self, spans: Sequence[Span]) -> None:
+        """Run `spans` in every variant a kernel is compiled in, so that none is compiled later."""
+        self.step(spans)
+        splits = 1
+        while self._launch is not None and splits <= MOST_SPLITS:
+            self.run(self.prepare(spans, splits=splits))
+            splits *= 2
 
     def step(self, spans: Sequence[Span], moves: Sequence[Move] = ()) -> Tensor:
         """Logits [spans, vocab] of each span's last token. Writes the spans' KV into the store.
 
         Their places must hold what earlier steps wrote for positions below `start`.
         """
+        if self.graphs is not None:
+            self._move(moves)
+            moves = ()
+            logits = self.graphs.run(spans)
+            if logits is not None:
+                return logits
         return self.run(self.prepare(spans, moves))
 
     @torch.inference_mode()
-    def prepare(self, spans: Sequence[Span], moves: Sequence[Move] = ()) -> Prepared:
+    def prepare(
+        self, spans: Sequence[Span], moves: Sequence[Move] = (), splits: int | None = None
+    ) -> Prepared:
         """Do the moves and bring tokens and places to the device; the store is set on this step
-        until the next `prepare`.
+        until the next `prepare`. splits: of the keys, where a kernel shall not choose.
         """
-        for move in moves:
-            self.store.move(move)
-        batch = Batch.pack(spans, self.decoder.device)
+        self._move(moves)
+        if self._staging is not None:
+            self._staging.clear()
+        batch = Batch.pack(spans, self._put)
         self.store.begin(batch)
-        return Prepared(batch, self._attend(self.decoder.shape, self.store, batch))
+        attend: Attend
+        if self._launch is None:
+            attend = GatherAttention(self.decoder.shape, self.store, batch)
+        else:
+            attend = KernelAttention(self._launch, self.decoder.shape, self.store, batch, splits)
+        if self._staging is not None:
+            self._staging.send()
+        return Prepared(batch, attend)
 
     @torch.inference_mode()
     def run(self, prepared: Prepared) -> Tensor:
@@ -69,12 +125,25 @@ class Runner:
         batch, attend = prepared
         return self.decoder.hidden(batch.token_ids, batch.positions, attend)
 
+    @torch.inference_mode()
+    def _move(self, moves: Sequence[Move]) -> None:
+        for move in moves:
+            self.store.move(move)
 
-def _attention(kind: AttentionKind) -> Callable[[Shape, Store, Batch], Attend]:
+    def _put(self, array: Array) -> Tensor:
+        if self._staging is not None:
+            return self._staging.put(array)
+        return torch.from_numpy(array).to(self.decoder.device)
+
+
+def launch_of(kind: AttentionKind) -> Launch | None:
+    """The kernel of an attention; None for the one that gathers. triton is there only with a GPU,
+    or to be tried without one.
+    """
     if kind == "gather":
-        return GatherAttention
-    from kvsim.backend.transformer.triton_attention import (
-        TritonAttention,  # triton is there only with a GPU
-    )
+        return None
+    if kind == "reference":
+        return reference.launch
+    from kvsim.backend.transformer import triton_attention
 
-    return TritonAttention
+    return triton_attention.launch

@@ -47,7 +47,7 @@ def as_object(report: "CacheReport") -> dict[str, object]:
 
     parts = {
         name: [plain(check, check._fields) for check in getattr(report, name)]
-        for name in ("equality", "simulated", "work", "exactness")
+        for name in ("equality", "replayed", "simulated", "work", "exactness")
     }
     return {"ok": report.ok, "device": report.device, **parts}
 
@@ -84,20 +84,34 @@ def tables(report: "CacheReport") -> "list[Table]":
                 for check in report.equality
             ],
         ),
-        table(
-            "The same of kvsim's own allocators, driven by its engine?",
-            "allocator|dtype|rows|largest error|tolerance|",
-            [
+        *(
+            table(
+                title,
+                f"{of}|dtype|rows|largest error|tolerance|",
+                [
+                    (
+                        check.store,
+                        check.dtype,
+                        f"{check.rows:,}",
+                        f"{check.error:.1e}",
+                        f"{check.tolerance:.0e}",
+                        verdict(check.ok),
+                    )
+                    for check in checks
+                ],
+            )
+            for title, of, checks in (
                 (
-                    check.store,
-                    check.dtype,
-                    f"{check.rows:,}",
-                    f"{check.error:.1e}",
-                    f"{check.tolerance:.0e}",
-                    verdict(check.ok),
-                )
-                for check in report.simulated
-            ],
+                    "Captured steps, replayed: as when launched one by one?",
+                    "store",
+                    report.replayed,
+                ),
+                (
+                    "The same of kvsim's own allocators, driven by its engine?",
+                    "allocator",
+                    report.simulated,
+                ),
+            )
         ),
         table(
             f"One decode step at {report.work[0].context} tokens: counted, and by formula",

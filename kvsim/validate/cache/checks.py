@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from kvsim.plumbing.errors import InputError
 
 if TYPE_CHECKING:
+    from kvsim.backend.devices.device import AttentionKind
     from kvsim.backend.prove.random_steps import StoreKind
     from kvsim.backend.shape import Shape
     from kvsim.backend.stores.store import Store
@@ -57,12 +58,14 @@ class Exactness(NamedTuple):
 class CacheReport(NamedTuple):
     """All checks; `ok` where every one holds.
 
-    equality: random schedules on small allocators of their own; simulated: kvsim's own allocators,
-    driven by its engine.
+    equality: random schedules on small allocators of their own; replayed: captured steps of them
+    against the same steps launched one by one; simulated: kvsim's own allocators, driven by its
+    engine.
     """
 
     device: str
     equality: tuple[Equality, ...]
+    replayed: tuple[Equality, ...]
     simulated: tuple[Equality, ...]
     work: tuple[Work, ...]
     exactness: tuple[Exactness, ...]
@@ -90,6 +93,7 @@ def validate_cache(seed: int = 0, schedules: int = 3, device: str = "cpu") -> Ca
         return CacheReport(
             device,
             tuple(_equality(seed, schedules, device)),
+            tuple(_replayed(seed, schedules, device)),
             tuple(_simulated(seed, device)),
             tuple(_work(seed)),
             tuple(_exactness(seed)),
@@ -113,7 +117,7 @@ def store_of(kind: "StoreKind", shape: "Shape", device: str) -> "Store":
     from kvsim.backend.stores.paged import PagedStore
 
     if kind == "paged":
-        return PagedStore(shape, SLOTS // BLOCK_SIZE, BLOCK_SIZE, device)
+        return PagedStore(shape, SLOTS // BLOCK_SIZE + 1, BLOCK_SIZE, device)
     if kind == "buffers":
         return BufferStore(shape, device)
     return ContiguousStore(shape, SLOTS, device)
@@ -149,6 +153,45 @@ def _equality(seed: int, schedules: int, device: str) -> list[Equality]:
                         ok=worst.ok != broken,
                     )
                 )
+    return checks
+
+
+def _replayed(seed: int, schedules: int, device: str) -> list[Equality]:
+    from kvsim.backend.devices import device_of
+    from kvsim.backend.prove.captured import compare_captured
+    from kvsim.backend.prove.random_steps import STORE_KINDS, random_steps
+    from kvsim.backend.transformer.decoder import Decoder
+
+    attention: AttentionKind = "triton" if device_of(device).captures else "reference"
+    checks = []
+    for dtype in CUDA_DTYPES if device != "cpu" else ("float32",):
+        decoder = Decoder(small_shape(dtype), device=device)
+        for kind in STORE_KINDS:
+            stores = [store_of(kind, decoder.shape, device) for _ in range(2 * schedules)]
+            if not stores[0].captures:
+                continue
+            found = [
+                compare_captured(
+                    list(random_steps(kind, seed + at, vocab=VOCAB)),
+                    decoder,
+                    stores[2 * at],
+                    stores[2 * at + 1],
+                    attention,
+                )
+                for at in range(schedules)
+            ]
+            worst = max(found, key=lambda one: (one.error != one.error, one.error))
+            checks.append(
+                Equality(
+                    store=kind,
+                    dtype=dtype,
+                    allocator="sound",
+                    rows=sum(one.rows for one in found),
+                    error=worst.error,
+                    tolerance=worst.tolerance,
+                    ok=worst.ok,
+                )
+            )
     return checks
 
 

@@ -5,18 +5,22 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 
+from kvsim.backend.measure import measure as measuring
 from kvsim.backend.measure.bench import Bench
 from kvsim.backend.measure.grid import CPU, CUDA, DESIGNS, StepPlan, grid, most_tokens
+from kvsim.backend.measure.host import Watch
 from kvsim.backend.measure.log import Log
 from kvsim.backend.measure.measure import Setup, impossible, measure, write_samples
+from kvsim.backend.measure.sentinel import judge
 from kvsim.backend.measure.timing import CpuClock
 from kvsim.backend.shape import Shape
 from kvsim.plumbing.errors import InputError
 from kvsim.step_time.calibrated.samples import read_samples
 
 ROOT = Path(__file__).parents[3]
-SHAPE = Shape(1, 16, 2, 1, 8, 16, 11)
+SHAPE = Shape(1, 16, 2, 1, 16, 16, 11)
 PLANS = [
     StepPlan((), (5, 9)),
     StepPlan(((7, 3),), ()),
@@ -56,19 +60,20 @@ def test_a_grid_measures_both_edges_of_the_gemm_tiles():
         assert {edge for tile in range(64, 769, 64) for edge in (tile, tile + 1)} <= alone
 
 
+@pytest.mark.parametrize("graphs", [False, True])
 @pytest.mark.parametrize("store", ["paged", "contiguous"])
-def test_a_bench_deals_every_span_a_place_of_its_own(store):
+def test_a_bench_deals_every_span_a_place_of_its_own(store, graphs):
     bench = Bench(
         SHAPE,
         "cpu",
-        pool_tokens=most_tokens(PLANS),
-        most_spans=3,
-        max_context=9,
+        PLANS,
         block_size=4,
-        graphs=False,
+        graphs=graphs,
         seed=0,
         store=store,
+        attention="reference" if graphs else None,
     )
+    assert (bench.plans, bench.dropped) == (PLANS, [])
     for plan in PLANS:
         spans = bench.spans(plan)
         slots = [slot for span in spans for slot in range(span.slot, span.slot + span.context)]
@@ -82,6 +87,7 @@ def test_a_bench_deals_every_span_a_place_of_its_own(store):
             *((1, context) for context in plan.contexts),
         ]
         logits = bench.work(plan)()
+        assert torch.equal(logits, bench.work(plan)())  # any number of times
         assert logits.shape == (len(spans), SHAPE.vocab)
         assert logits.isfinite().all()
 
@@ -96,7 +102,7 @@ def test_cpu_time_does_not_count_waiting():
             pass
 
     working = CpuClock(0.05).time(busy)
-    assert 0.002 <= working.min_s == working.seconds <= working.p90_s
+    assert 0.002 <= working.min_s <= working.seconds <= working.p90_s
     assert working.n >= 3
 
 
@@ -111,11 +117,14 @@ def test_samples_are_what_the_fit_reads(tmp_path):
     assert (mixed.prefill_tokens, mixed.num_decode, mixed.context_tokens) == (6, 1, 3)
     assert rows[0].decode_context_tokens == 14
     assert rows[0].decode_context_max == 9
-    assert all(row.seconds_min == row.seconds <= row.seconds_p90 for row in rows)
+    assert all(row.seconds_min <= row.seconds <= row.seconds_p90 for row in rows)
     facts = json.loads(path.with_suffix(".facts.json").read_text())
     assert facts["model"]["kv_bytes_per_token"] == SHAPE.kv_bytes_per_token
     assert facts["ceilings"]["copy_bytes_per_s"] > 1e8
+    assert facts["ceilings"]["read_bytes_per_s"] > 1e8
     assert facts["sentinel"]["n"] == 1
+    assert 0 < facts["device"]["core_share"] <= 1.01
+    assert facts["method"]["dropped"] == []
     assert {item.name for item in tmp_path.iterdir()} == {
         "samples.jsonl",
         "samples.facts.json",
@@ -159,6 +168,54 @@ def test_a_log_of_another_setup_or_of_something_else_is_refused(tmp_path):
     path.write_text("hello\n")
     with pytest.raises(InputError, match=r"log\.jsonl:1"):
         measure(Setup(SHAPE, rounds=1), PLANS[:1], path)
+
+
+class Full(Bench):
+    """A device that has room for most steps, and runs out of memory in another."""
+
+    def _room_bytes(self):
+        return 1 << 17
+
+    def work(self, plan):
+        if plan.chunks:
+            raise torch.OutOfMemoryError("no room")
+        return super().work(plan)
+
+
+def test_what_the_device_has_no_memory_for_is_dropped_and_listed(tmp_path, monkeypatch):
+    path = tmp_path / "log.jsonl"
+    setup = Setup(SHAPE, rounds=2, block_size=4)
+    plans = [*PLANS, StepPlan((), (5000,))]
+    monkeypatch.setattr(measuring, "Bench", Full)
+    measured = measure(setup, plans, path)
+    assert [row["kind"] for row in measured.rows] == ["decode"]
+    dropped = measured.facts["method"]["dropped"]
+    assert {(tuple(one["contexts"]), one["why"].split()[-1]) for one in dropped} == {
+        ((5000,), "it"),
+        ((), "memory"),
+        ((3,), "memory"),
+    }
+    # Nor is it tried again: nothing is left to do.
+    monkeypatch.undo()
+    assert measure(setup, plans, path).rows == measured.rows
+
+
+def test_a_sentinel_tells_a_machine_that_changed_from_one_that_did_not():
+    assert judge([1.0, 1.01, 0.99, 1.0, 1.01, 1.0], on_gpu=True).steady
+    slower = judge([1.0, 1.0, 1.1, 1.1, 1.2, 1.2], on_gpu=True)
+    assert not slower.steady
+    assert slower.drift == pytest.approx(0.2)
+    assert "+20 %" in slower.warnings()[0]
+    assert judge([1.0, 1.05, 1.1, 1.0, 1.1, 1.05], on_gpu=False).steady
+    assert judge([2.0], on_gpu=True) == (1, 2.0, 2.0, 2.0, 0.0, 0.0, True)
+
+
+def test_a_thread_that_had_to_share_its_core_is_told_of():
+    watch = Watch("cpu")
+    time.sleep(0.2)
+    facts = watch.facts()
+    assert facts["core_share"] < 0.5
+    assert "had a core for" in watch.warnings(facts)[0]
 
 
 def test_times_faster_than_memory_are_impossible():

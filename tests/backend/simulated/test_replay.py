@@ -1,5 +1,4 @@
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -32,14 +31,6 @@ MORE = {
     "whole maximum": {"kind": "max-buffer"},
     "in place": {"kind": "doubling", "initial_tokens": 4, "extend_in_place": True},
 }
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 @pytest.mark.parametrize("name", [*allocators(), *MORE])

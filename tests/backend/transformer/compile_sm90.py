@@ -16,7 +16,8 @@ from triton.compiler import ASTSource
 
 from kvsim.backend.shape import Shape
 from kvsim.backend.transformer import kernel
-from kvsim.backend.transformer.triton_attention import DECODE_ROWS, PREFILL_ROWS, key_tile
+from kvsim.backend.transformer.tiles import DECODE_ROWS, PREFILL_ROWS, key_tile
+from kvsim.backend.transformer.triton_attention import warps
 
 # Pointers by what they point to; "e" is the model's own element. The rest are 32-bit integers.
 POINTERS = {
@@ -73,7 +74,9 @@ def compile_for(
     }
     source = ASTSource(function, {name: type_of(name) for name in names}, constants, aligned)
     target = GPUTarget("cuda", 90, 32)
-    built = triton.compile(source, target=target, options={"num_warps": 4, "num_stages": 3})
+    built = triton.compile(
+        source, target=target, options={"num_warps": warps(rows), "num_stages": 3}
+    )
     ptx = built.asm["ptx"]
     return {
         "kernel": function.__name__,
@@ -111,6 +114,7 @@ if __name__ == "__main__":
         (kernel.attend, "bf16", 128, DECODE_ROWS, 1, 0),
         (kernel.attend, "bf16", 128, PREFILL_ROWS, 1, 16),
         (kernel.attend, "bf16", 128, PREFILL_ROWS, 1, 0),
+        (kernel.attend, "bf16", 128, PREFILL_ROWS, 4, 16),
         (kernel.attend, "fp16", 64, PREFILL_ROWS, 1, 16),
         (kernel.attend, "fp32", 128, DECODE_ROWS, 1, 16),
         (kernel.write, "bf16", 128, DECODE_ROWS, 1, 16),

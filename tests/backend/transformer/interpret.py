@@ -5,6 +5,8 @@ Run as a program with TRITON_INTERPRET=1: it must be set before the kernels are 
 
 import json
 import sys
+from collections.abc import Callable
+from functools import partial
 from itertools import product
 
 import torch
@@ -17,8 +19,9 @@ from kvsim.backend.stores.contiguous import ContiguousStore
 from kvsim.backend.stores.paged import PagedStore
 from kvsim.backend.stores.recompute import RecomputeStore
 from kvsim.backend.stores.store import Store
-from kvsim.backend.transformer import triton_attention
+from kvsim.backend.transformer import tiles, triton_attention
 from kvsim.backend.transformer.attention import GatherAttention
+from kvsim.backend.transformer.decoder import Attend
 
 DIM = 16
 # A decoding sequence, a whole prompt, a chunk behind a prefix: tokens, start.
@@ -47,7 +50,7 @@ def store_of(kind: str, shape: Shape) -> Store:
     return BufferStore(shape) if kind == "buffers" else RecomputeStore()
 
 
-def attended(attention: type, kind: str, shape: Shape) -> Tensor:
+def attended(attention: Callable[..., Attend], kind: str, shape: Shape) -> Tensor:
     """Fill the cache through the attention under test, then one mixed step on it."""
     store = store_of(kind, shape)
     numbers = torch.Generator().manual_seed(1)
@@ -78,10 +81,10 @@ if __name__ == "__main__":
     ):
         if dtype == "float16" and (heads, programs) != (4, 16):
             continue
-        triton_attention.PROGRAMS_WANTED = programs
+        tiles.DECODE_PROGRAMS = tiles.PREFILL_PROGRAMS = programs
         shape = Shape(1, 64, heads, kv_heads, DIM, 96, 50, dtype)
         exact = attended(GatherAttention, kind, shape)
-        found = attended(triton_attention.TritonAttention, kind, shape)
+        found = attended(partial(tiles.KernelAttention, triton_attention.launch), kind, shape)
         key = f"{kind} {heads}/{kv_heads} {dtype} {programs}"
         errors[key] = float((found - exact).abs().max() / exact.abs().max())
     json.dump(errors, sys.stdout)

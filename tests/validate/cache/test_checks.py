@@ -19,6 +19,8 @@ def test_the_command_shows_that_every_check_holds():
         for dtype in ("float64", "float32", "bfloat16")
     }
     assert {check["tolerance"] for check in sound} == {1e-12, 1e-4, 6e-2}
+    assert {check["store"] for check in found["replayed"]} == {"paged", "max-buffer", "doubling"}
+    assert all(check["rows"] > 50 for check in found["replayed"])
     assert len(found["simulated"]) >= 10
     assert all(check["rows"] > 300 for check in found["simulated"])
     assert all(check["flop"] == check["flop_formula"] for check in found["work"])
@@ -30,7 +32,7 @@ def test_a_failed_check_shows_and_fails_the_command(monkeypatch):
     bad = cache.Exactness("a rule", 1.0, "equal", 0.5, False)
     work = cache.Work("a scheme", 4, 1, 1, 1, 1, 0.0, True)
     lost = cache.Equality("paged", "float64", "sound", 3, float("nan"), 1e-12, False)
-    report = cache.CacheReport("cpu", (lost,), (), (work,), (bad,))
+    report = cache.CacheReport("cpu", (lost,), (), (), (work,), (bad,))
     monkeypatch.setattr(cache, "validate_cache", lambda *_: report)
     done = CliRunner().invoke(app, ["validate", "cache"])
     assert done.exit_code == 1

@@ -3,6 +3,7 @@ calibration says, nothing may differ; where they do not, the error is the one th
 """
 
 import json
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -113,6 +114,9 @@ class Backend:
         took_ps = sum(ps for ps, _ in plan.stalls) + self._step_time.step_ps(plan.shape())
         self._now_ps += round(took_ps * self._slower)
         return (), ()
+
+    def stopped(self):
+        return nullcontext()
 
     def preempted(self, plan, scheduler):
         return plan.preempted

@@ -1,0 +1,12 @@
+"""What steps run on: a GPU, or a CPU that runs the very same code in its place."""
+
+from kvsim.backend.devices.cpu import CpuDevice
+from kvsim.backend.devices.cuda import CudaDevice
+from kvsim.backend.devices.device import Device
+
+DEVICES: dict[str, type[Device]] = {"cpu": CpuDevice, "cuda": CudaDevice}
+
+
+def device_of(name: str) -> Device:
+    """The device that torch calls `name` ("cpu", "cuda", "cuda:1")."""
+    return DEVICES[name.partition(":")[0]](name)

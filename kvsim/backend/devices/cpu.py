@@ -1,0 +1,63 @@
+"""The CPU: every promise of a device kept in the plainest way."""
+
+import os
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+
+from torch import Tensor
+
+from kvsim.backend.devices.device import Captured, Device, KvMemory, MemoryCount
+
+MEMINFO = Path("/proc/meminfo")
+
+
+class CpuDevice(Device):
+    """Graphs are re-run where somebody asks for them: what a test of their contents needs."""
+
+    attention = "gather"
+    captures = False
+    pins = False
+
+    def synchronize(self) -> None:
+        """Work is done when it returns."""
+
+    def mark(self) -> Callable[[], None]:
+        return self.synchronize
+
+    def free_bytes(self) -> int:
+        for line in MEMINFO.read_text(encoding="ascii").splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+    def release_unused(self) -> None:
+        """Memory goes back by itself."""
+
+    def kv_memory(self) -> KvMemory:
+        return _HostMemory()
+
+    def graph_pool(self) -> object:
+        return None
+
+    def capture(self, work: Callable[[], Tensor], pool: object) -> Captured:
+        return _Rerun(work)
+
+
+class _Rerun:
+    def __init__(self, work: Callable[[], Tensor]) -> None:
+        self._work = work
+        self.output = work()
+
+    def replay(self) -> None:
+        self.output.copy_(self._work())
+
+
+class _HostMemory(KvMemory):
+    """torch keeps no books of a CPU's memory: what is held is all there is to count."""
+
+    def allocating(self) -> AbstractContextManager[object]:
+        return nullcontext()
+
+    def count(self, held_bytes: int) -> MemoryCount:
+        return MemoryCount(held_bytes, held_bytes, held_bytes)

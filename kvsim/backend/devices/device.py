@@ -1,0 +1,82 @@
+"""What the backend asks of a device."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Literal, NamedTuple, Protocol
+
+from torch import Tensor
+
+AttentionKind = Literal["gather", "triton", "reference"]
+
+
+class MemoryCount(NamedTuple):
+    """Bytes asked of torch's allocator, given out by it, and taken by it from the device."""
+
+    requested_bytes: int
+    allocated_bytes: int
+    reserved_bytes: int
+
+
+class Captured(Protocol):
+    """Work that was recorded once. output: where every replay leaves its result."""
+
+    output: Tensor
+
+    def replay(self) -> None:
+        """Do it again, on what the same tensors hold now."""
+        ...
+
+
+class KvMemory(ABC):
+    """The part of the device's memory that keeps K and V, counted by itself."""
+
+    @abstractmethod
+    def allocating(self) -> AbstractContextManager[object]:
+        """What is allocated inside belongs to it."""
+
+    @abstractmethod
+    def count(self, held_bytes: int) -> MemoryCount:
+        """What it has now. held_bytes: of tensors in it, for a device that keeps no books."""
+
+
+class Device(ABC):
+    """name: torch's. attention: how it attends unless asked otherwise. captures: whether steps are
+    recorded and replayed unless asked otherwise. pins: whether host memory is pinned for copies
+    that go on beside the host.
+    """
+
+    attention: AttentionKind
+    captures: bool
+    pins: bool
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    @abstractmethod
+    def synchronize(self) -> None:
+        """Wait until all work is done."""
+
+    @abstractmethod
+    def mark(self) -> Callable[[], None]:
+        """A function that waits until all work asked for so far is done."""
+
+    @abstractmethod
+    def free_bytes(self) -> int:
+        """Memory that torch could still get."""
+
+    @abstractmethod
+    def release_unused(self) -> None:
+        """Give memory that no tensor holds back to the device."""
+
+    @abstractmethod
+    def kv_memory(self) -> KvMemory:
+        """Memory for K and V, nothing in it yet."""
+
+    @abstractmethod
+    def graph_pool(self) -> object:
+        """What graphs that never run at the same time share their memory by."""
+
+    @abstractmethod
+    def capture(self, work: Callable[[], Tensor], pool: object) -> Captured:
+        """Record `work`, which touches the same tensors each time and waits for nothing."""

@@ -1,0 +1,69 @@
+"""The kernels' work in plain torch, tile by tile, from the same index tensors and addresses.
+
+Slow, and right on any device: it stands in for the kernels where there is no GPU, so that plans,
+tables, offsets and captured steps are put to the proof without one.
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from kvsim.backend.shape import Shape
+from kvsim.backend.stores.store import Address
+from kvsim.backend.transformer.tiles import KernelPlan
+
+
+def launch(
+    shape: Shape, plan: KernelPlan, address: Address, query: Tensor, key: Tensor, value: Tensor
+) -> Tensor:
+    """See `kvsim.backend.transformer.tiles.Launch`; not for a base that is not one pool."""
+    keys, values = (
+        _Side(base.reshape(-1, shape.kv_dim), address.table, offset, address.page)
+        for base, offset in (
+            (address.key, address.key_offset),
+            (address.value, address.value_offset),
+        )
+    )
+    for side, new_rows in ((keys, key), (values, value)):
+        side.base[side.rows(plan.token_span, plan.positions)] = new_rows.flatten(1)
+    result = torch.zeros(query.shape, dtype=query.dtype, device=query.device)
+    begin, new, start = (
+        side.tolist() for side in (plan.span_begin, plan.span_new, plan.span_start)
+    )
+    heads = (shape.kv_heads, shape.group, shape.head_dim)
+    for tiles in plan.tiles:
+        tokens = tiles.rows // shape.group
+        for span, first in zip(tiles.span.tolist(), tiles.token.tolist(), strict=True):
+            last = min(first + tokens, new[span])
+            if first >= last:
+                continue
+            rows = slice(begin[span] + first, begin[span] + last)
+            at = torch.arange(start[span] + last)
+            own_keys, own_values = (
+                side.base[side.rows(span, at)].view(-1, shape.kv_heads, shape.head_dim)
+                for side in (keys, values)
+            )
+            own_query = query[rows].reshape(last - first, *heads)
+            scores = torch.einsum("tkgd,ckd->kgtc", own_query, own_keys) * shape.head_dim**-0.5
+            later = at[None, :] > (start[span] + torch.arange(first, last))[:, None]
+            share = scores.masked_fill(later, -torch.inf).softmax(-1)
+            mixed = torch.einsum("kgtc,ckd->tkgd", share, own_values)
+            result[rows] = mixed.reshape(last - first, shape.heads, shape.head_dim)
+    return result
+
+
+class _Side(NamedTuple):
+    """Keys, or values: a pool [slots, kv_dim], and how a span's positions are found in it."""
+
+    base: Tensor
+    table: Tensor | None
+    offset: Tensor | None
+    page: int
+
+    def rows(self, span: int | Tensor, position: Tensor) -> Tensor:
+        """Rows of the pool: of positions of one span, or each of a span of its own."""
+        if self.table is not None:
+            return self.table[span, position // self.page].long() * self.page + position % self.page
+        assert self.offset is not None
+        return self.offset[span] // self.base.shape[1] + position

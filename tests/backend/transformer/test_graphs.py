@@ -1,0 +1,128 @@
+"""Captured steps, run again where there is no GPU: the same sizes, tables, tiles and paddings."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kvsim.backend.devices import device_of
+from kvsim.backend.devices.staging import Staging
+from kvsim.backend.prove.captured import compare_captured
+from kvsim.backend.prove.random_steps import BLOCK_SIZE, LONGEST, SLOTS, STORE_KINDS, random_steps
+from kvsim.backend.prove.replay import replay
+from kvsim.backend.shape import Shape
+from kvsim.backend.step import Span, Step
+from kvsim.backend.stores.buffers import BufferStore
+from kvsim.backend.stores.contiguous import ContiguousStore
+from kvsim.backend.stores.paged import PagedStore, _FixedTables
+from kvsim.backend.transformer.decoder import Decoder
+from kvsim.backend.transformer.graphs import DECODE_SIZES, MOST_CHUNKS, MOST_TOKENS, GraphSize
+from kvsim.backend.transformer.runner import Runner
+from kvsim.plumbing.errors import InvariantError
+
+SHAPE = Shape(2, 32, 6, 2, 16, 48, 50)
+DECODER = Decoder(SHAPE)
+
+
+def runner_of(kind, **options):
+    if kind == "paged":
+        store = PagedStore(SHAPE, SLOTS // BLOCK_SIZE + 1, BLOCK_SIZE)
+    else:
+        store = ContiguousStore(SHAPE, SLOTS)
+    return Runner(DECODER, store, "reference", **options)
+
+
+def steps_of(kind, seed, **options):
+    return [Step.from_record(record) for record in random_steps(kind, seed, **options)]
+
+
+KINDS = [kind for kind in STORE_KINDS if kind != "buffers"]
+
+
+@pytest.mark.parametrize("staged", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+def test_replayed_steps_are_those_launched_one_by_one(kind, staged):
+    staging = Staging(device_of("cpu"), 1 << 16) if staged else None
+    runner, eager = runner_of(kind, staging=staging), runner_of(kind)
+    steps = steps_of(kind, 3)
+    runner.with_graphs(LONGEST, ([len(span.tokens) for span in step.spans] for step in steps[::2]))
+    for step in steps:
+        logits = [one.step(step.spans, step.moves) for one in (runner, eager)]
+        torch.testing.assert_close(*logits, rtol=1e-5, atol=1e-5)
+    assert runner.graphs.num_replayed + runner.graphs.num_eager == len(steps)
+    assert runner.graphs.num_replayed > len(steps) / 2
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("broken", [False, True])
+def test_the_stand_in_of_the_kernels_is_exact_and_finds_a_broken_allocator(kind, broken):
+    steps = steps_of(kind, 5, broken=broken)
+    assert replay(steps, DECODER, runner_of(kind).store, "reference").ok != broken
+
+
+def test_a_replay_on_the_wrong_blocks_is_found_out(monkeypatch):
+    records = list(random_steps("paged", 0))
+    stores = [runner_of("paged").store for _ in range(2)]
+    assert compare_captured(records, DECODER, *stores, "reference").ok
+    monkeypatch.setattr(_FixedTables, "load", lambda *_: None)
+    stores = [runner_of("paged").store for _ in range(2)]
+    assert not compare_captured(records, DECODER, *stores, "reference").ok
+
+
+def test_where_nothing_was_replayed_nothing_is_shown():
+    records = list(random_steps("paged", 0))
+    stores = [runner_of("paged").store for _ in range(2)]
+    assert not compare_captured(records, DECODER, *stores, "gather").ok
+
+
+@given(st.lists(st.integers(1, 200), min_size=1, max_size=300))
+@settings(max_examples=300)
+def test_a_size_holds_its_step_and_is_found_again(news):
+    size = GraphSize.holding(SHAPE, news)
+    decodes = news.count(1)
+    chunks = len(news) - decodes
+    if size is None:
+        assert decodes > DECODE_SIZES[-1] or sum(news) > MOST_TOKENS or chunks > MOST_CHUNKS
+        return
+    assert size.tokens >= sum(news)
+    assert size.decodes >= decodes
+    assert size.chunks >= chunks
+    per_tile = 128 // SHAPE.group
+    assert size.tiles >= sum(-(-new // per_tile) for new in news if new > 1)
+    assert GraphSize.holding(SHAPE, sorted(news)) == size
+
+
+def test_the_block_that_is_nobodys_is_refused_in_a_captured_step():
+    runner = runner_of("paged").with_graphs(LONGEST, [[1]])
+    with pytest.raises(InvariantError, match="nobody's"):
+        runner.step([Span("a", [1], 0, blocks=[0])])
+
+
+def test_a_store_without_fixed_places_runs_launch_by_launch():
+    runner = Runner(DECODER, BufferStore(SHAPE), "reference").with_graphs(LONGEST, [[1]])
+    assert runner.graphs is None
+    assert Runner(DECODER, runner_of("paged").store, "gather").with_graphs(9, [[1]]).graphs is None
+
+
+def test_a_context_beyond_the_tables_of_the_graphs_runs_launch_by_launch():
+    runner = runner_of("paged").with_graphs(8, [[1], [3]])
+    runner.step([Span("a", [1, 2, 3], 0, blocks=[1])])
+    runner.step([Span("a", range(40), 0, blocks=range(1, 11))])
+    assert (runner.graphs.num_replayed, runner.graphs.num_eager) == (1, 1)
+
+
+def test_staging_brings_all_of_it_at_once_and_what_is_too_large_by_itself():
+    staging = Staging(device_of("cpu"), 64)
+    here, there = staging.reserve((3,), np.int32)
+    here[...] = (1, 2, 3)
+    small = staging.put(np.arange(4))
+    large = staging.put(np.arange(100))
+    assert large.tolist() == list(range(100))
+    staging.send()
+    assert there.tolist() == [1, 2, 3]
+    assert small.tolist() == [0, 1, 2, 3]
+    with pytest.raises(InvariantError, match="staging buffer"):
+        staging.reserve((100,), np.int64)
+    staging.clear()
+    assert staging.put(np.arange(8)).data_ptr() == there.data_ptr()
