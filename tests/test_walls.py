@@ -85,7 +85,7 @@ def test_a_library_stays_in_its_rooms(library: str, rooms: set[str]) -> None:
     assert users_of(library) <= rooms
 
 
-BARE = ("transformer", "stores", "measure", "prove", "__main__", "shape", "step")
+BARE = ("devices", "transformer", "stores", "measure", "prove", "__main__", "shape", "step")
 
 
 @pytest.mark.parametrize("part", BARE)
