@@ -10,10 +10,11 @@ from pathlib import Path
 
 from kvsim.backend.measure.compare import compare_stores
 from kvsim.backend.measure.grid import DESIGNS, grid, read_plans
-from kvsim.backend.measure.measure import Setup, measure, write_samples, write_whole
+from kvsim.backend.measure.measure import Setup, measure, write_samples
 from kvsim.backend.measure.timing import clock_of
 from kvsim.backend.shape import Shape
 from kvsim.plumbing.errors import InputError
+from kvsim.plumbing.writing import write_text
 
 
 def main() -> int:
@@ -48,7 +49,7 @@ def main() -> int:
         if given.compare:
             clock = clock_of(given.device, 0.2)
             found = compare_stores(setup.shape, given.device, clock, given.block_size)
-            write_whole(given.out, json.dumps(found, indent=1) + "\n")
+            write_text(given.out, json.dumps(found, indent=1) + "\n")
             return 0
         plans = grid(limits)
         if given.held_out is not None:

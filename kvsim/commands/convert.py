@@ -40,6 +40,7 @@ def convert(
     """Write SRC, or a part of it, as another format; what that cannot hold is refused or named."""
     from rich.console import Console
 
+    from kvsim.plumbing.writing import check_file_writable, write_lines
     from kvsim.workload import convert as conversion
     from kvsim.workload.catalogue import find
     from kvsim.workload.trace import TraceReplay
@@ -58,10 +59,11 @@ def convert(
         "drop_failed": drop_failed,
         "sort": sort,
     }
+    check_file_writable(destination)
     replay = TraceReplay.parse(options, "convert")
     trace = replay.cut(replay.read(replay.file(Path())), None)
     lines, lost = conversion.convert(trace, to, to_hash_block_tokens)
-    conversion.write_lines(lines, destination)
+    write_lines(destination, lines)
     console = Console(stderr=True, highlight=False)
     for note in trace.notes:
         console.print(note, soft_wrap=True)

@@ -47,7 +47,7 @@ def observe(
 
     from kvsim.backend.serve.run import observe as observe_run
     from kvsim.observed.writing import write_observation
-    from kvsim.results.store import check_writable
+    from kvsim.plumbing.writing import check_writable
     from kvsim.scenario import Scenario
 
     check_writable(out)

@@ -16,9 +16,10 @@ def report(
     ] = None,
 ) -> None:
     """Make the page of a stored result anew: one HTML file that opens offline."""
+    from kvsim.plumbing.writing import write_text
     from kvsim.report.page import make_page
     from kvsim.results import store
 
     path = folder / store.REPORT if out is None else out
-    store.write_text(path, make_page(store.read(folder)))
+    write_text(path, make_page(store.read(folder)))
     typer.echo(str(path))

@@ -32,27 +32,37 @@ def run(
     """Simulate a scenario: one stream of requests through every allocator it names."""
     from rich.console import Console
 
+    from kvsim.plumbing.writing import check_writable
     from kvsim.results import store
     from kvsim.scenario import Scenario
     from kvsim.simulation import Simulation
 
     simulation = Simulation(Scenario.load(scenario, set_ or []))
     if out is not None:
-        store.check_writable(out)
+        check_writable(out)
     result = _with_progress(simulation, Console(stderr=True))
-    if out is not None:
-        from kvsim.report.page import make_page
+    try:
+        if out is not None:
+            from kvsim.report.page import make_page
 
-        store.write(out, result, make_page(result))
+            store.write(out, result, make_page(result))
+    finally:  # what has been simulated is shown even if it cannot be kept
+        _show(result, as_json)
+    if out is not None and not as_json:
+        typer.echo(str(out / store.REPORT))
+    _check_served(result)
+
+
+def _show(result: "Result", as_json: bool) -> None:
+    """The result on stdout."""
     if as_json:
         typer.echo(json.dumps(result.summary(), indent=2, ensure_ascii=False))
     else:
+        from rich.console import Console
+
         from kvsim.report.terminal import print_result
 
         print_result(result, Console())
-        if out is not None:
-            typer.echo(str(out / store.REPORT))
-    _check_served(result)
 
 
 def _check_served(result: "Result") -> None:

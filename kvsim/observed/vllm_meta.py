@@ -116,10 +116,13 @@ class VllmMeta(RunMeta):
     def replica_spec(self) -> ReplicaSpec:
         assert self.num_gpu_blocks is not None  # `serving` gives room where nobody knows it
         return ReplicaSpec(
-            Paged(
-                block_size=self.block_size,
-                enable_prefix_caching=self.enable_prefix_caching,
-                watermark=self.watermark,
+            Paged.parse(
+                {
+                    "block_size": self.block_size,
+                    "enable_prefix_caching": self.enable_prefix_caching,
+                    "watermark": self.watermark,
+                },
+                "meta.json",
             ),
             self.scheduler_options(),
             capacity_bytes=self.num_gpu_blocks * self.block_size,

@@ -16,8 +16,8 @@ from kvsim.observed.own_meta import ObservedMeta
 from kvsim.observed.rows import ObservedRequest
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.options import Options
+from kvsim.plumbing.writing import replace_files
 from kvsim.request import Request
-from kvsim.results.store import replace_files
 
 MS_PER_S = 1000
 

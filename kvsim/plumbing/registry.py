@@ -54,7 +54,7 @@ class Registry(Generic[T]):
         if isinstance(name, str):
             target = self._own.get(name) or self._entries().get(name)
         if target is None:
-            close = get_close_matches(str(name), self._entries(), n=1)
+            close = get_close_matches(str(name)[:80], self._entries(), n=1)
             hint = f"did you mean {close[0]!r}? " if close else ""
             raise InputError(
                 f"unknown {self.what}",
@@ -76,6 +76,8 @@ class Registry(Generic[T]):
 
     def parse(self, table: Mapping[str, Any], where: str, default: str | None = None) -> T:
         """The options of a table whose `kind` names the entry; the other keys are its fields."""
+        if not isinstance(table, Mapping):
+            raise InputError("not a table", where=where, value=table)
         rest = dict(table)
         kind = rest.pop("kind", default)
         if kind is None:

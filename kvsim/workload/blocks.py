@@ -2,7 +2,7 @@
 
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.units import ceil_div
-from kvsim.workload.traces.record import HashIds, TraceRow
+from kvsim.workload.traces.record import LARGEST_ID, HashIds, TraceRow
 
 
 def rehash(
@@ -20,6 +20,7 @@ def rehash(
             value=f"{block_tokens} tokens",
             limit=f"a divisor or a multiple of {wanted}",
         )
+    rows = _numbered(rows, max(1, block_tokens // wanted))
     chains: dict[tuple[int, ...], int] = {}
     fresh = _Fresh(rows, block_tokens, wanted)
     done = []
@@ -39,6 +40,22 @@ def rehash(
         ids = ids[:blocks]
         done.append(row._replace(hash_ids=(*ids, *fresh.take(blocks - len(ids)))))
     return done
+
+
+def _numbered(rows: list[TraceRow], factor: int) -> list[TraceRow]:
+    """The rows with ids counted from 0 on, where `factor` times their ids would be too large."""
+    most = max((max(row.hash_ids) for row in rows if row.hash_ids), default=-1)
+    if most < LARGEST_ID // (2 * factor):
+        return rows
+    numbers: dict[int, int] = {}
+
+    def numbered(ids: HashIds) -> HashIds:
+        return tuple(numbers.setdefault(block, len(numbers)) for block in ids)
+
+    return [
+        row if row.hash_ids is None else row._replace(hash_ids=numbered(row.hash_ids))
+        for row in rows
+    ]
 
 
 def _merged(ids: HashIds, factor: int, chains: dict[tuple[int, ...], int]) -> HashIds:

@@ -1,10 +1,6 @@
 """One trace format written as another: what it cannot hold is refused or named."""
 
-import os
-import tempfile
-from collections.abc import Iterable
 from dataclasses import replace
-from pathlib import Path
 
 from kvsim.plumbing.errors import InputError
 from kvsim.workload.blocks import rehash
@@ -46,22 +42,6 @@ def convert(
             lost.append(f"sharing that ends within a block of {writer.hash_block_tokens} tokens")
         trace = replace(trace, rows=rows, hash_block_tokens=writer.hash_block_tokens)
     return list(writer.write(trace)), lost
-
-
-def write_lines(lines: Iterable[str], path: Path) -> None:
-    """A file of lines, whole or not at all."""
-    try:
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
-                file.writelines(f"{line}\n" for line in lines)
-            os.chmod(name, 0o644)
-            os.replace(name, path)
-        except BaseException:
-            os.unlink(name)
-            raise
-    except OSError as error:
-        raise InputError(f"cannot write it: {error.strerror}", where=str(path)) from None
 
 
 def _writer(trace: Trace, format: str, hash_block_tokens: int | None) -> TraceFormat:

@@ -3,8 +3,8 @@
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from kvsim.plumbing.units import PS_PER_US, seconds_from_ps
 from kvsim.workload.traces.record import Trace
 
 PEAK_WINDOW_PS = 10 * 10**12
@@ -43,9 +43,11 @@ def arrival_statistics(trace: Trace) -> ArrivalStatistics | None:
     times = _times(trace)
     if len(times) < 2:
         return None
-    gaps = np.diff(times).astype(np.float64)
-    duration_s = float(times[-1] - times[0]) / 1e12
-    in_window = np.searchsorted(times, times + PEAK_WINDOW_PS) - np.arange(len(times))
+    unit_ps = 1 if times[-1] < 1 << 62 else PS_PER_US  # 53 days of ps fit 62 bits
+    ticks = np.array([time // unit_ps for time in times], dtype=np.int64)
+    gaps = np.diff(ticks).astype(np.float64)
+    duration_s = seconds_from_ps(times[-1])
+    in_window = np.searchsorted(ticks, ticks + PEAK_WINDOW_PS // unit_ps) - np.arange(len(ticks))
     mean = gaps.mean()
     return ArrivalStatistics(
         duration_s=duration_s,
@@ -55,7 +57,7 @@ def arrival_statistics(trace: Trace) -> ArrivalStatistics | None:
     )
 
 
-def _times(trace: Trace) -> NDArray[np.int64]:
-    """Times in ps from the first row on, so that any clock fits 64 bits."""
+def _times(trace: Trace) -> list[int]:
+    """Times in ps from the first row on."""
     times = [row.arrival_ps for row in trace.rows if row.arrival_ps is not None]
-    return np.array([time - times[0] for time in times], dtype=np.int64)
+    return [time - times[0] for time in times]

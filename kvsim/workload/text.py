@@ -7,7 +7,7 @@ from kvsim.plumbing.reading.files import row_error
 from kvsim.plumbing.reading.json_text import JsonError, loads
 
 MOST_TOKENS = 10**9
-MOST_SECONDS = 10**11  # the year 5138: beyond it a time is a mistake
+MOST_SECONDS = 9 * 10**9  # the year 2255: beyond it a time is a mistake
 
 
 def whole_number(value: object, name: str, line: int, column: str, least: int) -> int:
@@ -49,7 +49,7 @@ def scaled_time(value: object, unit_ps: int, name: str, line: int, column: str) 
         raise row_error(name, line, f"{column} is negative", value, "0 or later")
     ps = int((number * unit_ps).to_integral_value())
     if ps > MOST_SECONDS * 10**12:
-        raise row_error(name, line, f"{column} is out of range", value, f"{MOST_SECONDS:.0e} s")
+        raise row_error(name, line, f"{column} is out of range", value, f"{MOST_SECONDS:,} s")
     return ps
 
 

@@ -171,8 +171,10 @@ def test_convert_refuses_what_a_format_cannot_carry(tmp_path: Path) -> None:
 
 
 def test_convert_to_where_nothing_can_be_written(moon: Path, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="cannot write it"):
-        run("convert", moon, tmp_path / "nowhere" / "x.csv", "--to", "vidur")
+    with pytest.raises(InputError, match="not a folder"):
+        run("convert", moon, moon / "x.csv", "--to", "vidur")
+    with pytest.raises(InputError, match="a folder, where a file is meant"):
+        run("convert", moon, tmp_path, "--to", "vidur")
 
 
 def test_convert_to_smaller_blocks_keeps_the_sharing(moon: Path, tmp_path: Path) -> None:

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from kvsim.plumbing.reading.files import read_text
 from kvsim.plumbing.units import ceil_div
-from kvsim.workload.convert import convert, write_lines
+from kvsim.plumbing.writing import write_lines
+from kvsim.workload.convert import convert
 from kvsim.workload.traces import TRACE_FORMATS
 from kvsim.workload.traces.format import DELAYS, HASHES, SESSIONS, HashedFormat
 from kvsim.workload.traces.reader import detect, read_trace
@@ -90,7 +91,7 @@ def test_a_format_reads_what_it_writes(name: str, data: st.DataObject, tmp_path:
     trace = data.draw(traces(name))
     lines, lost = convert(trace, name)
     assert lost == []
-    write_lines(lines, tmp_path / "trace")
+    write_lines(tmp_path / "trace", lines)
     again = read_trace(tmp_path / "trace", format=name, hash_block_tokens=trace.hash_block_tokens)
     assert bare(again.rows) == bare(trace.rows)
     assert again.hash_block_tokens == trace.hash_block_tokens
@@ -110,7 +111,7 @@ def test_lengths_times_and_hashes_cross_formats(
     source = data.draw(traces("mooncake"))
     cls = TRACE_FORMATS.get(name)
     lines, lost = convert(source, name)
-    write_lines(lines, tmp_path / "trace")
+    write_lines(tmp_path / "trace", lines)
     own = source.hash_block_tokens if name == source.format else None
     again = read_trace(tmp_path / "trace", format=name, hash_block_tokens=own)
     assert [(r.prompt_tokens, r.output_tokens) for r in again.rows] == [

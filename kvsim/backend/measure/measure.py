@@ -6,7 +6,6 @@ goes on where its log ends.
 """
 
 import json
-import os
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -27,6 +26,7 @@ from kvsim.backend.measure.log import Log, Row
 from kvsim.backend.measure.sentinel import judge
 from kvsim.backend.measure.timing import Clock, clock_of
 from kvsim.backend.shape import DTYPE_BYTES, Shape
+from kvsim.plumbing.writing import write_text
 
 SENTINEL_EVERY = 25
 CPU_BUDGET_S = 0.04
@@ -237,12 +237,5 @@ def write_samples(path: Path, measured: Measured) -> None:
     """The rows as JSON lines, and beside them PATH with the suffix .facts.json; whole or not."""
     lines = "".join(json.dumps(row) + "\n" for row in measured.rows)
     facts = json.dumps(measured.facts, indent=1) + "\n"
-    write_whole(path, lines)
-    write_whole(path.with_suffix(".facts.json"), facts)
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Write a file whole or not at all."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_text(text, encoding="utf-8")
-    os.replace(temporary, path)
+    write_text(path, lines)
+    write_text(path.with_suffix(".facts.json"), facts)

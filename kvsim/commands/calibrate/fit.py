@@ -63,7 +63,7 @@ def fit(
     if out is not None:
         write_calibration(out, calibration)
     if parity is not None:
-        from kvsim.results.store import write_text
+        from kvsim.plumbing.writing import write_text
         from kvsim.step_time.calibrated.fit import held_out_errors
         from kvsim.step_time.calibrated.parity import parity_page
 

@@ -43,7 +43,7 @@ def paper(
         found = validate_paper(seed, lengths, streams, progress=progress)
         answer = json.dumps(found.as_dict(), indent=1) + "\n"
         if out is not None:
-            from kvsim.results.store import write_text
+            from kvsim.plumbing.writing import write_text
             from kvsim.validate.paper import today
             from kvsim.validate.paper.page import make_page
 

@@ -49,7 +49,7 @@ def run(
     comparison = compare_run(folder, calibration, fit_overhead)
     summary = comparison.summary()
     if out is not None:
-        from kvsim.results.store import write_text
+        from kvsim.plumbing.writing import write_text
         from kvsim.validate.run.page import make_page
 
         shown = [comparison]

@@ -5,7 +5,6 @@ there. torch's own segments appear as they are, of expandable ones each stretch 
 it; any other arena appears as one segment, the pool.
 """
 
-import os
 import pickle
 from collections import deque
 from collections.abc import Iterable, Iterator
@@ -15,7 +14,7 @@ from typing import Any, NamedTuple
 from kvsim.memory.arena.placement import Arena
 from kvsim.memory.arena.torch_blocks import Block, State
 from kvsim.memory.arena.torch_caching import TorchCachingArena
-from kvsim.plumbing.errors import InputError
+from kvsim.plumbing.writing import replace_file
 
 BASE_ADDRESS = 0x7F00_0000_0000  # a device's addresses do not begin at 0, and viewers expect that
 PROTOCOL = 4  # the newest pickle protocol that memory_viz reads
@@ -101,16 +100,8 @@ class SnapshotRecorder:
 
     def write(self, path: str | Path) -> None:
         """Write the snapshot as a pickle, whole or not at all."""
-        path = Path(path)
-        temporary = path.with_name(f".{path.name}.{os.getpid()}")
-        try:
-            with open(temporary, "wb") as file:
-                pickle.dump(self.snapshot(), file, protocol=PROTOCOL)
-            os.replace(temporary, path)
-        except OSError as error:
-            raise InputError(f"cannot be written: {error.strerror}", where=str(path)) from None
-        finally:
-            temporary.unlink(missing_ok=True)
+        data = pickle.dumps(self.snapshot(), protocol=PROTOCOL)
+        replace_file(Path(path), lambda temporary: temporary.write_bytes(data))
 
     def _segment(self, small: bool, run: list[Block]) -> dict[str, Any]:
         blocks = [self._block(block) for block in run]

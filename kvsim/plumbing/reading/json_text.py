@@ -3,7 +3,7 @@
 import json
 import math
 import re
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Any
 
@@ -85,7 +85,10 @@ def _fraction(text: str) -> float:
 def _exact(text: str) -> Decimal:
     if len(text) > LONGEST_FRACTION:
         raise JsonError(f"the number {_short(text)} is too long")
-    return Decimal(text)
+    try:
+        return Decimal(text)
+    except InvalidOperation:  # an exponent of twenty digits
+        raise JsonError(f"the number {_short(text)} is too large") from None
 
 
 def _whole(text: str) -> int:

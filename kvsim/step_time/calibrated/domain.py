@@ -1,6 +1,9 @@
 """Where a fit was measured, kind of step by kind of step: outside it, times are extrapolated."""
 
 from collections.abc import Iterable
+from typing import Self
+
+from pydantic import model_validator
 
 from kvsim.plumbing.options import Options
 from kvsim.plumbing.units import ceil_div
@@ -23,6 +26,17 @@ class Domain(Options):
     """Least and greatest value of each feature, by kind; a kind without samples is all outside."""
 
     ranges: dict[Kind, dict[str, tuple[int, int]]]
+
+    @model_validator(mode="after")
+    def _every_feature_has_a_range(self) -> Self:
+        names = set(features(StepShape((), 1, 1)))
+        for kind, box in self.ranges.items():
+            if box.keys() != names:
+                apart = ", ".join(sorted(names ^ box.keys()))
+                raise ValueError(f"{kind} needs the range of each feature and no other: {apart}")
+            if any(low > high for low, high in box.values()):
+                raise ValueError(f"{kind} has a range whose end lies before its start")
+        return self
 
     @classmethod
     def of(cls, shapes: Iterable[StepShape]) -> "Domain":

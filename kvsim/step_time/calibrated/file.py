@@ -1,7 +1,6 @@
 """The calibration file: measured step times of one model on one device, and the fit to them."""
 
 import json
-import os
 from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,6 +12,7 @@ from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.options import Options
 from kvsim.plumbing.reading.json_text import read_object
 from kvsim.plumbing.shipped import shipped_folder
+from kvsim.plumbing.writing import write_text
 from kvsim.step_time.calibrated.fitted import Fit
 from kvsim.step_time.calibrated.identity import ModelIdentity, device_name
 from kvsim.step_time.calibrated.samples import Kind, SampleRow, SampleSet, kind_of
@@ -120,15 +120,7 @@ class CalibrationFile(Options):
 
 def write_calibration(path: Path, calibration: CalibrationFile) -> None:
     """Write the file whole or not at all."""
-    text = json.dumps(calibration.dump(), indent=1)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_text(text + "\n", encoding="utf-8")
-        os.replace(temporary, path)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise InputError("cannot write", where=str(path), value=error.strerror) from None
+    write_text(path, json.dumps(calibration.dump(), indent=1) + "\n")
 
 
 def read_calibration(path: Path) -> CalibrationFile:

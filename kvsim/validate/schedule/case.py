@@ -4,9 +4,10 @@ The format is documented in docs/schedules.md; times are ticks of a virtual cloc
 microseconds (any unit would do, only equality matters).
 """
 
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 from zlib import crc32
 
 from pydantic import Field, model_validator
@@ -24,13 +25,18 @@ from kvsim.plumbing.units import PS_PER_US
 from kvsim.request import Request, TokenRuns
 
 TICK_PS = PS_PER_US
+MOST_TICKS = 10**9  # of the cost of a step
+LATEST = 10**12  # ticks: the last arrival
+MOST_TOKENS = 1 << 20  # of a prompt or a segment: 20 bits of a token's id are its place
+Length = Annotated[int, Field(ge=1, le=MOST_TOKENS)]
+TokenId = Annotated[int, Field(ge=0)]
 
 
 class CaseGroup(Options):
     """groups: block tables for layers of one kind. window_tokens: of sliding ones."""
 
     kind: Literal["full", "sliding", "recurrent"]
-    groups: int = Field(1, ge=1)
+    groups: int = Field(1, ge=1, le=1000)
     window_tokens: int | None = Field(None, ge=1)
 
     @model_validator(mode="after")
@@ -43,18 +49,18 @@ class CaseGroup(Options):
 class CaseEngine(Options):
     """The settings of the recorded engine. kv_groups: its block tables, in its order."""
 
-    num_gpu_blocks: int = Field(ge=2)
-    block_size: int = Field(ge=1)
+    num_gpu_blocks: int = Field(ge=2, le=MOST_TOKENS)
+    block_size: int = Field(ge=1, le=MOST_TOKENS)
     max_num_seqs: int = Field(ge=1)
     max_num_batched_tokens: int = Field(ge=1)
-    max_model_len: int = Field(ge=2)
+    max_model_len: int = Field(ge=2, le=MOST_TOKENS)
     chunked_prefill: bool = True
     prefix_caching: bool = True
     long_prefill_token_threshold: int = Field(0, ge=0)
     policy: Order = "fcfs"
     async_scheduling: bool = False
     reserve_full_isl: bool = True
-    watermark: float = Field(0.0, ge=0.0)
+    watermark: float = Field(0.0, ge=0.0, lt=1.0)
     semantics: VersionName = "vllm-0.33"
     kv_groups: tuple[CaseGroup, ...] = Field((CaseGroup(kind="full"),), min_length=1)
 
@@ -110,23 +116,23 @@ class CaseEngine(Options):
 class CaseCost(Options):
     """Ticks of a step: a + b * prefill tokens + c * decoding requests; nothing for an empty one."""
 
-    a: int = Field(ge=0)
-    b: int = Field(ge=0)
-    c: int = Field(ge=0)
+    a: int = Field(ge=0, le=MOST_TICKS)
+    b: int = Field(ge=0, le=MOST_TICKS)
+    c: int = Field(ge=0, le=MOST_TICKS)
 
 
 class CaseRequest(Options):
     """One request; its prompt as ids, as [segment, length] pieces, or as a private length."""
 
     id: str
-    arrival: int | None = None
-    arrival_step: int | None = None
-    prompt_ids: list[int] | None = None
-    prompt: list[tuple[str, int]] | None = None
-    prompt_len: int | None = Field(None, ge=1)
-    out: int = Field(ge=1)
+    arrival: int | None = Field(None, ge=0, le=LATEST)
+    arrival_step: int | None = Field(None, ge=0)
+    prompt_ids: list[TokenId] | None = Field(None, min_length=1)
+    prompt: list[tuple[str, Length]] | None = Field(None, min_length=1)
+    prompt_len: Length | None = None
+    out: Length
     priority: int = 0
-    n: int = Field(1, ge=1)
+    n: int = Field(1, ge=1, le=1000)
     out_name: str | None = None
 
     @model_validator(mode="after")
@@ -144,11 +150,14 @@ class CaseRequest(Options):
         pieces = self.prompt or [(f"p:{self.id}", self.prompt_len or 0)]
         return tuple((crc32(name.encode()) << 20, length) for name, length in pieces)
 
+    def names(self) -> list[str]:
+        """What the rows call its n samples."""
+        return [self.id] if self.n == 1 else [f"{sample}_{self.id}" for sample in range(self.n)]
+
     def requests(self) -> Iterator[Request]:
         """Its n samples, as the engine's front end submits them."""
         runs = self.runs()
-        for sample in range(self.n):
-            name = self.id if self.n == 1 else f"{sample}_{self.id}"
+        for name in self.names():
             yield Request(
                 id=name,
                 arrival_ps=(self.arrival or 0) * TICK_PS,
@@ -169,6 +178,14 @@ class Case(Options):
     cost: CaseCost
     requests: list[CaseRequest]
 
+    @model_validator(mode="after")
+    def _each_name_once(self) -> "Case":
+        names = [name for request in self.requests for name in request.names()]
+        twice = next((name for name, count in Counter(names).items() if count > 1), None)
+        if twice is not None:
+            raise ValueError(f"two requests are named {twice!r}")
+        return self
+
 
 def read_case(path: Path) -> Case:
     """The case in a JSON file (`.gz` accepted); InputError names the key at fault."""
@@ -181,7 +198,7 @@ def read_expectation(path: Path) -> list[dict[str, Any]]:
         beside = path.with_name(path.name.removesuffix(".json") + suffix)
         if beside.exists():
             steps = read_object(beside).get("steps")
-            if not isinstance(steps, list):
+            if not isinstance(steps, list) or not all(isinstance(row, dict) for row in steps):
                 raise InputError("no list of rows under 'steps'", where=str(beside))
             return steps
     raise InputError(

@@ -175,7 +175,9 @@ def _requests(rows: list[TraceRow]) -> Iterator[str]:
     for index, row in enumerate(rows):
         delay = row.delay_ps
         if row.arrival_ps is not None:
-            at, delay = row.arrival_ps, row.arrival_ps - at
+            # It may have come before the answer to the one it now follows.
+            delay = max(row.arrival_ps - at, 0)
+            at = max(row.arrival_ps, at)
         else:
             at += delay
         parts = [f'"t": {decimal_text(at, PS_PER_S)}']

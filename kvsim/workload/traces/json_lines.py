@@ -7,9 +7,8 @@ from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.reading.files import Text, row_error
 from kvsim.plumbing.units import ceil_div
 from kvsim.workload.text import json_object, whole_number
-from kvsim.workload.traces.record import HashIds
+from kvsim.workload.traces.record import LARGEST_ID, HashIds
 
-LARGEST_ID = 1 << 62
 LOOK_AT = 50  # lines; one short prompt alone does not tell the block size
 
 

@@ -35,6 +35,14 @@ def read_trace(
         raise InputError("the file holds no requests", where=text.name)
     _all_or_none_timed(rows, text.name)
     rows = _in_order(rows, text.name, sort, notes)
+    origin_ps = found.origin_ps
+    early_ps = min((row.arrival_ps for row in rows if row.arrival_ps is not None), default=0)
+    if early_ps < 0 and origin_ps is not None:  # a wall clock whose first row is not its earliest
+        rows = [
+            row if row.arrival_ps is None else row._replace(arrival_ps=row.arrival_ps - early_ps)
+            for row in rows
+        ]
+        origin_ps += early_ps
     block = reader.hash_block_tokens if isinstance(reader, HashedFormat) else None
     hashed = block is not None and any(row.hash_ids is not None for row in rows)
     return Trace(
@@ -42,7 +50,7 @@ def read_trace(
         format=name,
         rows=rows,
         hash_block_tokens=block if hashed else None,
-        origin_ps=found.origin_ps,
+        origin_ps=origin_ps,
         notes=tuple(notes),
     )
 

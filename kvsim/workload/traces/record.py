@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 HashIds = tuple[int, ...]
+LARGEST_ID = 1 << 62
 
 
 class TraceRow(NamedTuple):

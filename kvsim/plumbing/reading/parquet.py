@@ -1,0 +1,51 @@
+"""Parquet: the columns asked for, of the kinds asked for, with a value in every row."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from kvsim.plumbing.errors import InputError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Kind = Literal["text", "text or nothing", "whole"]
+
+
+def read_columns(path: Path, columns: Mapping[str, Kind]) -> "pa.Table":
+    """The table in a Parquet file; InputError if it is none or lacks one of `columns`, or if one
+    holds something else. Whole numbers are int64.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        rows = pq.read_table(path, columns=None)
+        rows.validate(full=True)
+    except FileNotFoundError:
+        raise InputError("missing from the stored result", where=str(path)) from None
+    except (OSError, ValueError, pa.ArrowException) as error:
+        raise InputError("not a readable Parquet file", where=str(path), value=error) from None
+    missing = sorted(columns.keys() - set(rows.column_names))
+    if missing:
+        raise InputError("columns are missing", where=str(path), value=", ".join(missing))
+    if len(set(rows.column_names)) < len(rows.column_names):
+        raise InputError("a column is there twice", where=str(path))
+    for name, kind in columns.items():
+        _check(rows.column(name), kind, f"{path}: {name}")
+    return rows
+
+
+def _check(column: "pa.ChunkedArray", kind: Kind, where: str) -> None:
+    import pyarrow as pa
+
+    if column.null_count and kind != "text or nothing":
+        raise InputError("a column has rows without a value", where=where, value=column.null_count)
+    held = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    if kind == "whole":
+        right = pa.types.is_int64(held)
+    else:
+        right = pa.types.is_string(held) or pa.types.is_large_string(held)
+        right = right or (kind == "text or nothing" and pa.types.is_null(held))
+    if not right and len(column):
+        raise InputError("a column of another kind", where=where, value=column.type, limit=kind)

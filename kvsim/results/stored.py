@@ -1,0 +1,92 @@
+"""What a summary.json must hold before anything is made of it: the numbers every reader counts on.
+
+Further keys are for the reader; a missing or wrong one is an InputError that names it.
+"""
+
+from typing import Annotated, Any, Self
+
+from pydantic import ConfigDict, Field, create_model, model_validator
+
+from kvsim.memory.ledger import CLASSES
+from kvsim.plumbing.options import Options
+from kvsim.results.latency import QUANTILES
+
+Count = Annotated[int, Field(ge=0)]
+Measured = Annotated[float, Field(ge=0)]
+Share = Annotated[float, Field(ge=-1e-9, le=1 + 1e-9)]
+
+
+class _Kept(Options):
+    model_config = ConfigDict(extra="allow", strict=True)
+
+
+class StoredCounts(_Kept):
+    """Requests of a run."""
+
+    submitted: Count
+    finished: Count
+    rejected: Count
+
+
+_spread: dict[str, Any] = dict.fromkeys(("mean", *QUANTILES), (Measured | None, ...))
+StoredSpread = create_model("StoredSpread", __base__=_Kept, **_spread)
+_shares: dict[str, Any] = dict.fromkeys(CLASSES, (Share, ...))
+StoredShares = create_model("StoredShares", __base__=_Kept, **_shares)
+
+
+class StoredMemory(_Kept):
+    """The ledger's means and peaks."""
+
+    capacity_bytes: Annotated[int, Field(ge=1)]
+    capacity_tokens: Count
+    time_mean: StoredShares
+    step_mean: StoredShares
+    peak_used: Measured
+    peak_allocated: Measured
+    sharing_savings: Share | None = None
+
+
+class StoredCache(_Kept):
+    """Tokens looked up in the prefix cache, and found."""
+
+    query_tokens: Count
+    hit_tokens: Count
+
+
+class StoredRun(_Kept):
+    """One entry of `runs`."""
+
+    allocator: str
+    label: str
+    requests: StoredCounts
+    preemptions: Count
+    makespan_s: Measured
+    requests_per_s: Measured | None
+    output_tokens_per_s: Measured | None
+    running_mean: Measured | None
+    ttft_s: StoredSpread
+    tpot_s: StoredSpread
+    itl_s: StoredSpread
+    e2e_s: StoredSpread
+    queue_s: StoredSpread | None = None
+    memory: StoredMemory
+    prefix_cache: StoredCache
+    copied_bytes: Count
+    recomputed_tokens: Count
+    swapped_bytes: Count
+    steps: Count
+    wall_s: Measured
+
+    @model_validator(mode="after")
+    def _time_has_passed(self) -> Self:
+        if self.requests.finished and not (self.makespan_s and self.steps):
+            raise ValueError("requests have finished, and no time has passed")
+        return self
+
+
+class StoredSummary(_Kept):
+    """A summary.json."""
+
+    kvsim: str
+    scenario: dict[str, Any]
+    runs: Annotated[list[StoredRun], Field(min_length=1)]

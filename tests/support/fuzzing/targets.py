@@ -1,0 +1,498 @@
+"""Everything kvsim reads: a sound file of each kind, and what is done with one that may not be."""
+
+import io
+import json
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from kvsim.plumbing.errors import InputError
+
+ROOT = Path(__file__).parents[3]
+
+
+class Target(NamedTuple):
+    """One file that kvsim reads.
+
+    kind: how it is spoilt. name: the file's, within a folder that `prepare` fills with what stands
+    beside it. seeds: sound contents. read: raises InputError, or nothing.
+    """
+
+    kind: str
+    name: str
+    seeds: Callable[[], list[bytes]]
+    read: Callable[[Path], object]
+    prepare: Callable[[Path], object] = lambda folder: None
+
+
+TRACES = {
+    "azure": "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46.6805900,374,44\n"
+    "2023-11-16 18:15:50.9951690,396,109\n2024-05-10 00:00:00.009930+00:00,2162,5\n",
+    "burstgpt": "Timestamp,Session ID,Elapsed time,Model,Request tokens,Response tokens,"
+    "Total tokens,Log Type\n5,a,1,ChatGPT,472,18,490,Conversation log\n"
+    '45,,2,"GPT-4",1087,230,1317,API log\n',
+    "splitwise": "request_id,request_type,application_id,arrival_timestamp,batch_size,prompt_size,"
+    "token_size\n0,2,0,0.004,1,1155,28\n1,2,0,0.5,1,64,9\n",
+    "vidur": "arrived_at,num_prefill_tokens,num_decode_tokens\n0.5,31,7\n0.75,200,31\n",
+    "mooncake": '{"timestamp": 0, "input_length": 1100, "output_length": 52, "hash_ids": [0, 1, 2]}'
+    '\n{"timestamp": 3000, "input_length": 600, "output_length": 9, "hash_ids": [0, 3]}\n',
+    "timed-trace": '{"timestamp": 0, "input_length": 40, "output_length": 5, "hash_ids": [1, 2, 3]}'
+    '\n{"timestamp": 10.5, "input_length": 33, "output_length": 1, "hash_ids": [1, 2, 9]}\n',
+    "aiperf": '{"session_id": "a", "timestamp": 7, "input_length": 600, "output_length": 3, '
+    '"hash_ids": [1, 2]}\n{"session_id": "a", "delay": 5, "input_length": 70, "output_length": 1}\n'
+    '{"session_id": 5, "timestamp": 9.25, "input_length": 8, "output_length": 2}\n',
+    "qwen-bailian": '{"chat_id": 1, "parent_chat_id": -1, "timestamp": 0.5, "input_length": 20, '
+    '"output_length": 4, "type": "text", "turn": 1, "hash_ids": [1, 2]}\n{"chat_id": 2, '
+    '"parent_chat_id": 1, "timestamp": 60.5, "input_length": 40, "output_length": 4, "type": '
+    '"text", "turn": 2, "hash_ids": [1, 2, 3]}\n',
+    "agent-sessions": '{"id": "s", "block_size": 64, "hash_id_scope": "local", "requests": '
+    '[{"t": 0.5, "in": 200, "out": 30, "hash_ids": [1, 2, 3], "api_time": 1.5}, {"t": 4, "type": '
+    '"sub", "requests": [{"t": 5, "in": 64, "out": 2, "hash_ids": [9]}]}, {"t": 9, "in": 300, '
+    '"out": 5, "think_time": 0.5, "hash_ids": [1, 2, 3, 4]}]}\n'
+    '{"id": "u", "requests": [{"t": 3, "in": 65, "out": 3}]}\n',
+}
+
+
+def _read_trace(format: str | None) -> Callable[[Path], None]:
+    def read(path: Path) -> None:
+        from kvsim.workload.statistics import arrival_statistics, length_statistics
+        from kvsim.workload.traces.reader import read_trace
+
+        trace = read_trace(path, format=format, drop_failed=True, sort=True)
+        arrival_statistics(trace)
+        length_statistics([row.prompt_tokens for row in trace.rows])
+        length_statistics([row.output_tokens for row in trace.rows])
+        _converted(trace, path)
+        _replayed(path, format)
+
+    return read
+
+
+def _converted(trace: Any, path: Path) -> None:
+    """Every format that can hold the trace writes what its own reader takes."""
+    from kvsim.plumbing.writing import write_lines
+    from kvsim.workload import convert
+    from kvsim.workload.traces import TRACE_FORMATS
+    from kvsim.workload.traces.reader import read_trace
+
+    for name in TRACE_FORMATS:
+        try:
+            lines, _ = convert.convert(trace, name)
+        except InputError:
+            continue
+        beside = path.with_name(f"converted-{name}")
+        write_lines(beside, lines)
+        block = TRACE_FORMATS.get(name).model_fields.get("hash_block_tokens")
+        size = trace.hash_block_tokens if name == trace.format and block else None
+        try:
+            again = read_trace(beside, format=name, hash_block_tokens=size)
+        except InputError as error:
+            raise AssertionError(f"{name} writes what it does not read: {error}") from error
+        assert len(again.rows) == len(trace.rows)
+
+
+def _replayed(path: Path, format: str | None) -> None:
+    from kvsim.workload.trace import TraceReplay
+
+    table = {"path": path, "format": format, "drop_failed": True, "sort": True, "clip_to": 1000}
+    TraceReplay.parse(table, "workload").generate(0, base=Path(), max_model_len=2048)
+
+
+def _config(path: Path) -> None:
+    from kvsim.model import Model
+    from kvsim.model.kv_cache import layout
+
+    model = Model.from_hf(path)
+    for size in (1, 2):
+        layout(model, "auto", size, None, None)
+        model.weight_bytes(size)
+    assert model.attention_flops([1, 100]) >= 0
+
+
+def _configs() -> list[bytes]:
+    llama = {
+        "model_type": "llama", "hidden_size": 64, "num_hidden_layers": 3, "num_attention_heads": 4,
+        "num_key_value_heads": 2, "intermediate_size": 128, "vocab_size": 100, "head_dim": 16,
+        "max_position_embeddings": 512, "torch_dtype": "bfloat16", "rope_scaling": {
+            "rope_type": "yarn", "factor": 2.0, "original_max_position_embeddings": 256},
+        "tie_word_embeddings": False, "sliding_window": None,
+    }  # fmt: skip
+    gemma = llama | {
+        "model_type": "gemma3_text", "sliding_window": 64, "sliding_window_pattern": 2,
+        "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
+    }  # fmt: skip
+    experts = llama | {
+        "model_type": "deepseek_v2", "kv_lora_rank": 32, "q_lora_rank": 16, "qk_nope_head_dim": 8,
+        "qk_rope_head_dim": 8, "v_head_dim": 8, "n_routed_experts": 4, "num_experts_per_tok": 2,
+        "moe_intermediate_size": 32, "n_shared_experts": 1, "first_k_dense_replace": 1,
+        "mlp_only_layers": [0], "decoder_sparse_step": 1,
+    }  # fmt: skip
+    jamba = llama | {
+        "model_type": "jamba", "attn_layer_period": 2, "attn_layer_offset": 1, "num_experts": 4,
+        "num_experts_per_tok": 2, "mamba_d_state": 4, "mamba_dt_rank": "auto", "mamba_expand": 2,
+        "expert_layer_period": 2, "expert_layer_offset": 1,
+    }  # fmt: skip
+    qwen = llama | {
+        "model_type": "qwen3_next", "full_attention_interval": 2, "linear_conv_kernel_dim": 4,
+        "linear_num_value_heads": 4, "linear_value_head_dim": 8, "linear_key_head_dim": 8,
+        "linear_num_key_heads": 2, "attn_layer_indices": [0],
+    }  # fmt: skip
+    quantized = llama | {
+        "quantization_config": {"quant_method": "gptq", "bits": 4, "group_size": 128},
+    }  # fmt: skip
+    grouped = llama | {
+        "quantization_config": {
+            "quant_method": "compressed-tensors",
+            "config_groups": {"group_0": {"weights": {"num_bits": 8, "group_size": 64}}},
+        }
+    }
+    inner = {"architectures": ["X"], "text_config": llama, "torch_dtype": "float16"}
+    every = (llama, gemma, experts, jamba, qwen, quantized, grouped, inner)
+    return [json.dumps(config).encode() for config in every]
+
+
+def _calibration(path: Path) -> None:
+    from kvsim.step import Chunk, StepShape
+    from kvsim.step_time.calibrated.file import read_calibration
+    from kvsim.step_time.calibrated.form import CalibratedTime
+
+    time = CalibratedTime(read_calibration(path))
+    shapes = (
+        StepShape((), 3, 300, 120),
+        StepShape((Chunk(100, 0),), 0, 0),
+        StepShape((Chunk(9000, 5),), 2, 50),
+    )
+    for shape in shapes:
+        assert time.step_ps(shape) > 0
+        time.outside_domain(shape)
+    run = time.decode_run(3, 300, 120)
+    assert run.first_ps > 0
+    assert run.growth_ps >= 0
+
+
+@cache
+def _calibrations() -> list[bytes]:
+    shipped = ("rtx4090-llama-3.1-8b", "cpu-small-llama-contiguous")
+    seeds = []
+    for name in shipped:
+        table = json.loads((ROOT / "calibration" / f"{name}.json").read_text())
+        rows = table["samples"].get("embedded", [])
+        table["samples"]["embedded"] = rows[:2]
+        seeds.append(json.dumps(table).encode())
+    return seeds
+
+
+def _samples(path: Path) -> None:
+    from kvsim.step_time.calibrated.samples import read_samples
+    from kvsim.step_time.calibrated.terms import Steps
+
+    Steps.of(read_samples(path).samples())
+
+
+SAMPLES_CSV = (
+    b"kind,prefill_tokens,prefill_prior_tokens,decode_seqs,decode_context_tokens,"
+    b"decode_context_max,seconds,source\ndecode,0,0,4,400,130,0.02,log\n"
+    b"prefill,512,64,0,0,0,0.05,log\nmixed,256,0,2,20,12,0.03,\n"
+)
+SAMPLES_JSONL = (
+    b'{"chunks": [[100, 0], [50, 16]], "decode_seqs": 1, "decode_context_tokens": 9, "seconds": '
+    b'0.01, "repeats": 20, "seconds_min": 0.009}\n{"decode_seqs": 3, "decode_context_tokens": 90, '
+    b'"decode_context_max": 40, "seconds": 0.011, "kind": "decode"}\n'
+)
+
+
+def _schedule(path: Path) -> None:
+    from kvsim.validate.schedule.case import read_case, read_expectation
+    from kvsim.validate.schedule.rows import simulate_rows
+    from kvsim.validate.schedule.verdict import compare
+
+    case, recorded = read_case(path), read_expectation(path)
+    if sum(request.out * request.n for request in case.requests) < 2000:
+        compare(case.name, recorded, simulate_rows(case)).text()
+
+
+def _expectation(path: Path) -> None:
+    from kvsim.validate.schedule.case import read_expectation
+    from kvsim.validate.schedule.verdict import compare
+
+    recorded = read_expectation(path.with_name("case.json"))
+    compare("case", recorded, [{"step": 0, "t0": 0}]).text()
+
+
+CASE = {
+    "name": "small", "engine": {
+        "num_gpu_blocks": 12, "block_size": 4, "max_num_seqs": 3, "max_num_batched_tokens": 16,
+        "max_model_len": 64, "chunked_prefill": True, "prefix_caching": True, "watermark": 0.0,
+        "policy": "fcfs", "async_scheduling": False, "long_prefill_token_threshold": 0,
+        "kv_groups": [{"kind": "full", "groups": 1},
+                      {"kind": "sliding", "groups": 1, "window_tokens": 8}]},
+    "cost": {"a": 5, "b": 1, "c": 2},
+    "requests": [
+        {"id": "r0", "arrival": 0, "prompt": [["sys", 8], ["a", 5]], "out": 6},
+        {"id": "r1", "arrival_step": 2, "prompt": [["sys", 8], ["b", 3]], "out": 9, "priority": 1},
+        {"id": "r2", "arrival": 30, "prompt_len": 20, "out": 4, "n": 2, "out_name": "x"},
+        {"id": "r3", "arrival": 31, "prompt_ids": [1, 2, 3, 4, 5], "out": 4}],
+}  # fmt: skip
+ROWS: dict[str, Any] = {"steps": [{"step": 0, "t0": 0, "t1": 5, "prefill": 13, "sched": []}]}
+
+
+def _beside_case(folder: Path) -> None:
+    (folder / "case.json").write_text(json.dumps(CASE))
+    (folder / "case.expected.json").write_text(json.dumps(ROWS))
+
+
+def _scenario(path: Path) -> None:
+    """Read and made ready; what it asks for is made only where it is small."""
+    from kvsim.plumbing.toml import to_toml
+    from kvsim.scenario import Scenario
+    from kvsim.simulation import Simulation
+
+    scenario = Scenario.load(path)
+    count = getattr(scenario.workload, "num_requests", 0) or getattr(
+        scenario.workload, "num_sessions", 0
+    )
+    if count <= 1000:
+        to_toml(Simulation(scenario).resolved())
+
+
+SCENARIO = b"""seed = 3
+max_steps = 100
+[model]
+name = "opt-125m"
+max_model_len = 1024
+tensor_parallel_size = 1
+kv_cache_dtype = "auto"
+[device]
+name = "a100-40gb"
+memory_gib = 40.0
+[memory]
+kv_cache_tokens = 4096
+[[allocator]]
+kind = "paged"
+block_size = 16
+watermark = 0.01
+[[allocator]]
+kind = "doubling"
+initial_tokens = 64
+factor = 2.0
+placement = { kind = "best-fit" }
+[scheduler]
+kind = "continuous"
+max_num_seqs = 16
+max_num_batched_tokens = 512
+swap_latency_us = 1.0
+preemption_mode = "swap"
+[step_time]
+kind = "linear"
+base_us = 8000.0
+prefill_token_us = 40.0
+decode_seq_us = 60.0
+[workload]
+kind = "synthetic"
+num_requests = 12
+clip_to = 512
+n = 1
+correlation = 0.5
+max_tokens = { kind = "factor", factor = 2.0 }
+priorities = [{ priority = 1, share = 0.5 }, { priority = 0, share = 0.5 }]
+prefixes = [{ length = { kind = "fixed", tokens = 32 }, count = 2, share = 1.0 }]
+arrivals = { kind = "gamma", rate_per_s = 2.0, cv = 1.5 }
+prompt = { kind = "lognormal", components = [{ mu = 4.0, sigma = 1.0 }], max_tokens = 400 }
+output = { kind = "geometric", mean = 30.0 }
+"""
+SESSIONS = b"""[model]
+name = "opt-125m"
+[device]
+name = "own"
+memory_gib = 8.0
+bandwidth_gb_per_s = 500.0
+fp16_tflops = 50.0
+[memory]
+gpu_memory_utilization = 0.9
+activation_gib = 0.5
+[[allocator]]
+kind = "max-buffer"
+reserve = "pow2"
+[scheduler]
+kind = "orca"
+max_num_seqs = 8
+[step_time]
+kind = "roofline"
+[workload]
+kind = "sessions"
+num_sessions = 5
+max_context = "max_model_len"
+arrivals = { kind = "closed-loop", num_users = 2, think = { kind = "exponential", mean_s = 1.0 } }
+turns = { kind = "continuation", probabilities = [0.5, 0.25], max_turns = 5 }
+prompt = { kind = "uniform", min_tokens = 5, max_tokens = 50 }
+output = { kind = "grid", quantiles = [1.0, 20.0, 60.0] }
+think = { kind = "lognormal", components = [{ mu = 0.0, sigma = 1.0 }] }
+"""
+
+
+@cache
+def _result_files() -> dict[str, bytes]:
+    """The five files of a small result."""
+    import tempfile
+
+    import kvsim
+    from kvsim.results import store
+
+    table = {
+        "model": {"name": "opt-125m"},
+        "device": {"name": "a100-40gb"},
+        "memory": {"kv_cache_tokens": 1024},
+        "allocator": [{"kind": "paged"}, {"kind": "max-buffer"}],
+        "workload": {
+            "kind": "synthetic",
+            "num_requests": 4,
+            "arrivals": {"kind": "poisson", "rate_per_s": 5.0},
+            "prompt": {"kind": "uniform", "max_tokens": 200},
+            "output": {"kind": "fixed", "tokens": 5},
+        },
+    }
+    with tempfile.TemporaryDirectory() as name:
+        store.write(Path(name), kvsim.simulate(table), "<html>")
+        return {path.name: path.read_bytes() for path in Path(name).iterdir()}
+
+
+def _beside_result(folder: Path) -> None:
+    for name, content in _result_files().items():
+        (folder / name).write_bytes(content)
+
+
+def _result(path: Path) -> None:
+    from rich.console import Console
+
+    from kvsim.report.differences import differences
+    from kvsim.report.terminal import print_result
+    from kvsim.results import store
+
+    result = store.read(path.parent)
+    for run in result.runs:
+        assert len(run.requests.columns)
+        assert len(run.memory.columns)
+    print_result(result, Console(file=io.StringIO(), width=80))
+    differences([result.scenario, {"seed": 1}])
+
+
+def _observed_files() -> dict[str, bytes]:
+    folder = ROOT / "reports" / "observed" / "paged"
+    heads = {"requests.csv": 4, "stream.jsonl": 3, "timeseries.csv": 4, "steps.csv": 4}
+    files = {"meta.json": (folder / "meta.json").read_bytes()}
+    for name, lines in heads.items():
+        files[name] = b"".join((folder / name).read_bytes().splitlines(keepends=True)[:lines])
+    return files
+
+
+def _beside_observed(folder: Path) -> None:
+    for name, content in _observed_files().items():
+        (folder / name).write_bytes(content)
+
+
+def _observed(path: Path) -> None:
+    from kvsim.observed.folder import ObservedRun
+
+    run = ObservedRun.read(path.parent)
+    run.meta.facts()
+    run.meta.model_identity()
+    run.meta.scheduler_options()
+    run.meta.allocator_options()
+    run.meta.memory_spec()
+
+
+VLLM_META = {
+    "model": "llama-3.1-8b", "gpu": "rtx-4090", "vllm_version": "0.10.2", "max_model_len": 4096,
+    "block_size": 16, "max_num_seqs": 64, "max_num_batched_tokens": 2048, "num_gpu_blocks": 2000,
+    "enable_prefix_caching": True, "async_scheduling": False, "watermark": 0.0,
+    "tick_seconds": 1.0, "clock_ahead_s": 0.25,
+}  # fmt: skip
+
+
+def _snapshots() -> list[bytes]:
+    import pickle
+
+    block = {"size": 512, "state": "active_allocated", "requested_size": 500}
+    free = {"size": 1536, "state": "inactive"}
+    segment = {"address": 4096, "total_size": 2048, "device": 0, "blocks": [block, free]}
+    entry = {"action": "alloc", "size": 500, "addr": 4096, "time_us": 5}
+    data = {"segments": [segment], "device_traces": [[entry]]}
+    return [pickle.dumps(data, protocol) for protocol in (0, 2, 4)]
+
+
+def _snapshot(path: Path) -> None:
+    from kvsim.interchange.torch_snapshot.reader import ledgers, read_snapshot
+
+    ledgers(read_snapshot(path))
+
+
+def _lengths(path: Path) -> None:
+    from kvsim.workload.lengths import LENGTHS
+    from kvsim.workload.random import generator
+
+    table = {"kind": "empirical", "path": path, "column": "tokens"}
+    drawn = LENGTHS.parse(table, "lengths").draw(5, generator(0, "x"), Path())
+    assert (drawn >= 1).all()
+
+
+def _of(content: bytes | str) -> Callable[[], list[bytes]]:
+    data = content.encode() if isinstance(content, str) else content
+    return lambda: [data]
+
+
+def _kind(content: str) -> str:
+    return "jsonl" if content.startswith("{") else "csv"
+
+
+TARGETS: dict[str, Target] = {
+    **{
+        f"trace-{name}": Target(_kind(text), "trace", _of(text), _read_trace(name))
+        for name, text in TRACES.items()
+    },
+    "trace-found": Target(
+        "jsonl",
+        "trace",
+        lambda: [text.encode() for text in TRACES.values()],
+        _read_trace(None),
+    ),
+    "lengths": Target("csv", "lengths.csv", _of("tokens,more\n5,a\n17,b\n3,\n"), _lengths),
+    "scenario": Target("toml", "scenario.toml", lambda: [SCENARIO, SESSIONS], _scenario),
+    "model-config": Target("json", "config.json", _configs, _config),
+    "calibration": Target("json", "fit.json", _calibrations, _calibration),
+    "samples-csv": Target("csv", "steps.csv", _of(SAMPLES_CSV), _samples),
+    "samples-jsonl": Target("jsonl", "steps.jsonl", _of(SAMPLES_JSONL), _samples),
+    "schedule": Target("json", "case.json", _of(json.dumps(CASE)), _schedule, _beside_case),
+    "schedule-rows": Target(
+        "json", "case.expected.json", _of(json.dumps(ROWS)), _expectation, _beside_case
+    ),
+    **{
+        f"result-{name.partition('.')[0]}": Target(
+            kind, name, lambda name=name: [_result_files()[name]], _result, _beside_result
+        )
+        for name, kind in (
+            ("summary.json", "json"),
+            ("requests.parquet", "binary"),
+            ("memory.parquet", "binary"),
+        )
+    },
+    **{
+        f"observed-{name.partition('.')[0]}": Target(
+            kind, name, lambda name=name: [_observed_files()[name]], _observed, _beside_observed
+        )
+        for name, kind in (
+            ("requests.csv", "csv"),
+            ("stream.jsonl", "jsonl"),
+            ("timeseries.csv", "csv"),
+            ("steps.csv", "csv"),
+        )
+    },
+    "observed-meta": Target(
+        "json",
+        "meta.json",
+        lambda: [json.dumps(VLLM_META).encode(), _observed_files()["meta.json"]],
+        _observed,
+        _beside_observed,
+    ),
+    "torch-snapshot": Target("binary", "snapshot.pickle", _snapshots, _snapshot),
+}
