@@ -74,7 +74,7 @@ def sweep(
     from rich.console import Console
 
     from kvsim.plumbing.errors import InputError
-    from kvsim.results.store import check_writable
+    from kvsim.plumbing.writing import check_writable
     from kvsim.scenario import load_tables
     from kvsim.whatif.sweep import page, store
     from kvsim.whatif.sweep.axes import parse_axis, parse_zip

@@ -16,7 +16,7 @@ from pathlib import Path
 from kvsim.plumbing.errors import InputError
 
 Writer = Callable[[Path], object]
-PROBE_BYTES = 1 << 16  # written and taken back, to see that a place takes anything at all
+PROBE_BYTES = 1 << 12  # written and taken back, to see that a place takes anything at all
 
 
 def check_writable(folder: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kvsim.plumbing.toml import to_toml
-from kvsim.results.store import replace_files
+from kvsim.plumbing.writing import replace_files
 from kvsim.version import VERSION
 from kvsim.whatif.sweep.sweep import Sweep
 
