@@ -8,6 +8,8 @@ from pydantic import Field, model_validator
 
 from kvsim.layout import KVLayout
 from kvsim.model.find import find_model
+from kvsim.model.kv_cache import LayerCache, grouped
+from kvsim.model.layers import Layer, Recurrence
 from kvsim.model.model import Model
 from kvsim.model.weights import DTYPE_BYTES, QUANTIZATIONS, WeightFormat
 from kvsim.plumbing.errors import InputError
@@ -25,7 +27,8 @@ class ModelOptions(Options):
     kv_cache_dtype: auto (the model's dtype), fp16, bf16, fp32, fp8, nvfp4, fp8_per_token_head,
     int8_per_token_head, int4_per_token_head, fp8_ds_mla, int8, int4.
     kv_scale_group_size, kv_scale_bytes: for quantised caches, elements that share a scale and the
-    bytes of it. max_model_len: longest sequence in tokens (default: the model's).
+    bytes of it. mamba_ssm_cache_dtype: of recurrent states (default: the config's, else the
+    model's). max_model_len: longest sequence in tokens (default: the model's).
     """
 
     name: str | None = None
@@ -36,6 +39,7 @@ class ModelOptions(Options):
     kv_cache_dtype: str = "auto"
     kv_scale_group_size: int | None = Field(default=None, ge=1)
     kv_scale_bytes: int | None = Field(default=None, ge=0)
+    mamba_ssm_cache_dtype: str | None = None
     tensor_parallel_size: int = Field(default=1, ge=1)
     max_model_len: int | None = Field(default=None, ge=1)
 
@@ -45,6 +49,9 @@ class ModelOptions(Options):
             raise ValueError("give exactly one of name and hf_config")
         if self.dtype is not None and DTYPES.get(self.dtype, self.dtype) not in DTYPE_BYTES:
             raise ValueError(f"unknown dtype {self.dtype!r}; known: {', '.join(DTYPE_BYTES)}")
+        states = self.mamba_ssm_cache_dtype
+        if states not in (None, "auto") and DTYPES.get(states, states) not in DTYPE_BYTES:
+            raise ValueError(f"unknown dtype of states {states!r}; known: {', '.join(DTYPE_BYTES)}")
         if self.quantization not in (None, "none", *QUANTIZATIONS):
             known = ", ".join(["none", *QUANTIZATIONS])
             raise ValueError(f"unknown quantization {self.quantization!r}; known: {known}")
@@ -63,14 +70,18 @@ class ModelOptions(Options):
             model = Model.from_hf((folder or Path()) / self.hf_config)
         return self._stored(model)
 
-    def layout(self, model: Model) -> KVLayout:
-        """The KV layout on one GPU."""
-        return model.kv_layout(
+    def caches(self, model: Model) -> tuple[LayerCache, ...]:
+        """What each layer keeps on one GPU."""
+        return model.kv_caches(
             self.kv_cache_dtype,
             self.tensor_parallel_size,
             self.kv_scale_group_size,
             self.kv_scale_bytes,
         )
+
+    def layout(self, model: Model) -> KVLayout:
+        """The KV layout on one GPU."""
+        return grouped(self.caches(model))
 
     def model_len(self, model: Model) -> int:
         """The longest sequence, in tokens; InputError if the model cannot do max_model_len."""
@@ -86,7 +97,11 @@ class ModelOptions(Options):
         return self.max_model_len or longest
 
     def _stored(self, model: Model) -> Model:
-        """The model with its weights stored as the options say."""
+        """The model with its weights and states stored as the options say."""
+        states = self.mamba_ssm_cache_dtype
+        if states not in (None, "auto"):
+            dtype = DTYPES.get(states, states)
+            model = replace(model, layers=tuple(_with_states(each, dtype) for each in model.layers))
         if self.dtype is not None:
             dtype = DTYPES.get(self.dtype, self.dtype)
             quantized = model.weight_format != WeightFormat.plain(model.torch_dtype)
@@ -101,3 +116,9 @@ class ModelOptions(Options):
             form = WeightFormat.quantized(self.quantization, model.torch_dtype)
             return replace(model, weight_format=form)
         return model
+
+
+def _with_states(layer: Layer, dtype: str) -> Layer:
+    if not isinstance(layer.mixer, Recurrence):
+        return layer
+    return replace(layer, mixer=replace(layer.mixer, ssm_dtype=dtype))

@@ -1,0 +1,67 @@
+"""A cache as planned: its groups, and how many requests and tokens a number of blocks holds."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from kvsim.capacity.planning.groups import CacheGroup, plan_groups
+from kvsim.capacity.planning.serving import Serving
+from kvsim.capacity.planning.units import Units, plan_units
+from kvsim.model.kv_cache import LayerCache
+from kvsim.plumbing.units import ceil_div
+
+
+class CachePlan(NamedTuple):
+    """groups: in the engine's order. bytes_per_block: a block of any group, padding included.
+    units: of scheduling and hashing. serving: the flags it was made for.
+    """
+
+    groups: tuple[CacheGroup, ...]
+    bytes_per_block: int
+    units: Units
+    serving: Serving
+
+    @property
+    def block_size(self) -> int:
+        """Tokens in the smallest block that holds tokens; in a state's, without any."""
+        sizes = [group.block_size for group in self.groups if group.kind != "recurrent"]
+        return min(sizes or [group.block_size for group in self.groups])
+
+    @property
+    def mamba_cache_mode(self) -> str:
+        """ "align" where states are cached at block boundaries, else "none"."""
+        recurrent = any(group.kind == "recurrent" for group in self.groups)
+        return "align" if recurrent and self.serving.enable_prefix_caching else "none"
+
+    def num_blocks(self, capacity_bytes: int) -> int:
+        """Whole blocks in so many bytes."""
+        return capacity_bytes // self.bytes_per_block
+
+    def admission_cap(self, group: CacheGroup, tokens: int) -> int:
+        """Blocks that a request of `tokens` tokens can hold in a sliding group."""
+        assert group.window_tokens is not None
+        seen = group.window_tokens - 1 + self.serving.max_in_flight_tokens
+        return ceil_div(min(seen, tokens), group.block_size) + 1
+
+    def blocks_of(self, tokens: int) -> int:
+        """Blocks, over all groups, that a request of `tokens` tokens holds at most."""
+        return sum(self._blocks_in(group, tokens) for group in self.groups)
+
+    def _blocks_in(self, group: CacheGroup, tokens: int) -> int:
+        if group.kind == "recurrent":
+            states = 2 if self.serving.enable_prefix_caching else 1
+            return states + group.speculative_blocks + group.checkpoint_blocks
+        if group.kind == "sliding":
+            return self.admission_cap(group, tokens)
+        return ceil_div(tokens, group.block_size * self.serving.decode_context_parallel_size)
+
+
+def plan_cache(
+    caches: Sequence[LayerCache], serving: Serving, drafter: Sequence[LayerCache] = ()
+) -> CachePlan:
+    """The plan for these layers, at least one of which keeps a cache, and a drafter's beside them."""
+    if serving.speculation is not None:
+        serving.speculation.check()
+    groups = plan_groups(caches, drafter, serving)
+    return CachePlan(
+        groups, max(group.bytes for group in groups), plan_units(groups, serving), serving
+    )

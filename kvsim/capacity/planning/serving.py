@@ -1,0 +1,36 @@
+"""The flags of a server that a plan depends on."""
+
+from typing import NamedTuple
+
+from kvsim.capacity.planning.speculation import Speculation
+
+
+class Serving(NamedTuple):
+    """Flags by vLLM's names, with its defaults.
+
+    block_size: as asked for; None: the engine's choice. prefix_match_unit: tokens one hash covers;
+    None: as the blocks have it. batches_in_flight: that a sliding group's admission counts, two
+    where scheduling is asynchronous. exports_states: the prefill kernel of a recurrence writes
+    states out in the middle of a chunk (FlashInfer's, on Hopper and Blackwell).
+    decode_context_parallel_size: GPUs that share the tokens of a sequence.
+    """
+
+    max_model_len: int
+    max_num_batched_tokens: int
+    block_size: int | None = None
+    enable_prefix_caching: bool = True
+    batches_in_flight: int = 2
+    prefix_match_unit: int | None = None
+    exports_states: bool = False
+    decode_context_parallel_size: int = 1
+    speculation: Speculation | None = None
+
+    @property
+    def drafted_tokens(self) -> int:
+        """Tokens drafted ahead of each step."""
+        return self.speculation.tokens if self.speculation else 0
+
+    @property
+    def max_in_flight_tokens(self) -> int:
+        """Tokens of one request that may be scheduled and not yet processed."""
+        return self.batches_in_flight * self.max_num_batched_tokens

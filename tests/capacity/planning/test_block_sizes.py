@@ -1,0 +1,65 @@
+"""Block sizes that vLLM logs for hybrid models, from their shapes; a small drafter's coarse blocks."""
+
+import pytest
+
+from kvsim.capacity.planning import Serving, Speculation, plan_cache
+from kvsim.model import ModelOptions
+
+# model, KV dtype, states, drafted tokens, exported states, block: seen in vLLM's start-up lines.
+SEEN = [
+    ("qwen3.5-4b", "auto", None, 0, False, 528),
+    ("qwen3.5-27b", "auto", None, 0, False, 784),
+    ("qwen3.5-35b-a3b", "auto", None, 0, False, 1056),
+    ("qwen3.5-27b", "fp8", None, 0, False, 1568),
+    ("qwen3.5-27b", "fp8", None, 3, False, 1600),
+    ("qwen3.5-35b-a3b", "fp8", None, 3, False, 2144),
+    ("qwen3.5-35b-a3b", "auto", None, 2, False, 1072),
+    ("qwen3.5-35b-a3b", "auto", None, 3, False, 1072),
+    ("qwen3-next-80b-a3b", "auto", "bfloat16", 0, False, 544),
+    ("qwen3.5-35b-a3b", "auto", None, 0, True, 1088),
+    ("qwen3.5-27b", "fp8", None, 0, True, 1600),
+    ("nemotron-3-nano-30b-a3b", "auto", "float16", 0, False, 1072),
+]
+
+
+def plan(name, dtype="auto", states=None, drafted=0, exports=False, drafter=()):
+    options = ModelOptions(name=name, kv_cache_dtype=dtype, mamba_ssm_cache_dtype=states)
+    speculation = Speculation("mtp", drafted) if drafted else None
+    serving = Serving(8192, 2048, exports_states=exports, speculation=speculation)
+    return plan_cache(options.caches(options.build()), serving, drafter)
+
+
+@pytest.mark.parametrize(("name", "dtype", "states", "drafted", "exports", "block"), SEEN)
+def test_blocks_as_logged(name, dtype, states, drafted, exports, block):
+    assert plan(name, dtype, states, drafted, exports).block_size == block
+
+
+def test_one_gpu_of_several_keeps_a_part_of_state_and_heads():
+    options = ModelOptions(name="qwen3.5-27b", tensor_parallel_size=2)
+    found = plan_cache(options.caches(options.build()), Serving(8192, 2048))
+    assert found.block_size == 784
+    assert found.bytes_per_block * 2 == plan("qwen3.5-27b").bytes_per_block
+
+
+def test_a_small_drafter_coarsens_its_own_blocks():
+    """Gemma-3-27B drafted by the 1B: 128 tokens where the target has 16."""
+    options = ModelOptions(name="gemma-3-1b")
+    drafter = options.caches(options.build())
+    found = plan("gemma-3-27b", drafter=drafter)
+    assert {group.block_size for group in found.groups if group.draft_layers} == {128}
+    assert {group.block_size for group in found.groups if not group.draft_layers} == {16}
+    assert found.units.scheduler_block_size == found.units.hit_alignment == 128
+
+
+def test_layers_are_dealt_out_in_turn():
+    groups = plan("gemma-3-27b").groups
+    assert [(group.kind, group.layers) for group in groups] == [
+        *[("sliding", 9)] * 4,
+        *[("sliding", 8)] * 2,
+        ("full", 10),
+    ]
+
+
+def test_sparse_mla_has_larger_blocks():
+    assert plan("deepseek-v3.2").block_size == 64
+    assert plan("deepseek-v3").block_size == 16
