@@ -2,16 +2,22 @@
 
 from typing import NamedTuple
 
+from kvsim.capacity.adapters import Adapters
+from kvsim.capacity.drafter import Drafter
 from kvsim.capacity.engine_version import EngineVersion
 from kvsim.device import Device
 from kvsim.model import Model, ModelOptions
+
+# Longer models were chunked by V0 too, and so profiled by the chunk.
+V0_LONGEST_WHOLE = 32_768
 
 
 class Deployment(NamedTuple):
     """A model on a device, under one version of the engine.
 
     max_num_seqs, max_num_batched_tokens: the scheduler's limits, which size the profiling run.
-    max_model_len: tokens of the longest sequence. enforce_eager: without CUDA graphs.
+    max_model_len: tokens of the longest sequence. enforce_eager: without CUDA graphs. drafter:
+    that drafts ahead, adapters: that may be loaded beside it.
     """
 
     model: Model
@@ -22,11 +28,18 @@ class Deployment(NamedTuple):
     max_num_seqs: int
     max_num_batched_tokens: int
     enforce_eager: bool = False
+    drafter: Drafter | None = None
+    adapters: Adapters | None = None
 
     @property
     def tp(self) -> int:
         """GPUs each layer is split over."""
         return self.options.tensor_parallel_size
+
+    @property
+    def expert_shards(self) -> int:
+        """GPUs over which the routed experts are split."""
+        return self.tp * self.options.data_parallel_size
 
     @property
     def profiled_tokens(self) -> int:
@@ -40,7 +53,3 @@ class Deployment(NamedTuple):
         """Whether the second model runner serves it."""
         model = self.model
         return self.version.on_second_runner(model.kind, model.is_sparse, model.is_quantized)
-
-
-# Longer models were chunked by V0 too, and so profiled by the chunk.
-V0_LONGEST_WHOLE = 32_768

@@ -32,7 +32,8 @@ class EngineVersion:
     runner: whom the second model runner serves; runner_bytes_per_logit: at its sampler's peak;
     runner_estimates_graphs: it estimates CUDA graphs. non_torch_gib, non_torch_several_gib: outside
     torch's allocator on one GPU, on one of several. tokens_by_concurrency: the log's tokens are
-    max_concurrency * max_model_len, else blocks // groups * block_size.
+    max_concurrency * max_model_len, else blocks // groups * block_size. batches_in_flight: counted
+    for a sliding window. caches_hybrid_prefixes: by default, with recurrent layers too.
     large_batch_bytes: devices of so much memory take 16,384 tokens a step by default.
     """
 
@@ -51,6 +52,8 @@ class EngineVersion:
     non_torch_several_gib: float = 0.55
     tokens_by_concurrency: bool = False
     large_batch_bytes: int | None = None
+    batches_in_flight: int = 1
+    caches_hybrid_prefixes: bool = False
 
     def on_second_runner(self, kind: str, sparse: bool, quantized: bool) -> bool:
         """Whether a model of this model_type, with experts or not, runs on the second runner."""
@@ -101,13 +104,20 @@ CONCURRENCY = replace(GRAPHS, name="0.21", since=(0, 21), tokens_by_concurrency=
 QWEN3 = replace(CONCURRENCY, name="0.22", since=(0, 22), runner="qwen3")
 LISTED = replace(QWEN3, name="0.24", since=(0, 24), runner="listed")
 DENSE = replace(QWEN3, name="0.25", since=(0, 25), runner="dense")
-LARGE_BATCH = replace(DENSE, name="0.28", since=(0, 28), large_batch_bytes=160 * GIB)
+IN_FLIGHT = replace(DENSE, name="0.27", since=(0, 27), batches_in_flight=2)
+LARGE_BATCH = replace(
+    IN_FLIGHT,
+    name="0.28",
+    since=(0, 28),
+    large_batch_bytes=160 * GIB,
+    caches_hybrid_prefixes=True,
+)
 ALL = replace(LARGE_BATCH, name="0.29", since=(0, 29), runner="all", runner_estimates_graphs=True)
 # The sampler's second pass, with every parameter set, is profiled as well.
 WARMED = replace(ALL, name="0.33", since=(0, 33), runner_bytes_per_logit=14.0)
 ENGINE_VERSIONS = (
     *(V0, V1, SORTING, WORKSPACE, TRITON, LARGER, GRAPHS),
-    *(CONCURRENCY, QWEN3, LISTED, DENSE, LARGE_BATCH, ALL, WARMED),
+    *(CONCURRENCY, QWEN3, LISTED, DENSE, IN_FLIGHT, LARGE_BATCH, ALL, WARMED),
 )
 DEFAULT_VERSION = "0.33"
 _NUMBER = re.compile(r"v?(\d+)\.(\d+)(?:[.\w+-]*)?")

@@ -29,6 +29,12 @@ class ModelOptions(Options):
     kv_scale_group_size, kv_scale_bytes: for quantised caches, elements that share a scale and the
     bytes of it. mamba_ssm_cache_dtype: of recurrent states (default: the config's, else the
     model's). max_model_len: longest sequence in tokens (default: the model's).
+
+    tensor_parallel_size: GPUs each layer is split over. pipeline_parallel_size: stages the layers
+    are dealt out to. data_parallel_size: copies of the attention layers, over whose GPUs the routed
+    experts are split too; enable_expert_parallel: by whole experts. decode_context_parallel_size:
+    of the tensor parallel GPUs, how many share the tokens of a sequence. `kvsim memory` sizes all
+    of them; a simulation runs one stage of one copy.
     """
 
     name: str | None = None
@@ -41,6 +47,10 @@ class ModelOptions(Options):
     kv_scale_bytes: int | None = Field(default=None, ge=0)
     mamba_ssm_cache_dtype: str | None = None
     tensor_parallel_size: int = Field(default=1, ge=1)
+    pipeline_parallel_size: int = Field(default=1, ge=1)
+    data_parallel_size: int = Field(default=1, ge=1)
+    enable_expert_parallel: bool = False
+    decode_context_parallel_size: int = Field(default=1, ge=1)
     max_model_len: int | None = Field(default=None, ge=1)
 
     @model_validator(mode="after")
@@ -49,6 +59,12 @@ class ModelOptions(Options):
             raise ValueError("give exactly one of name and hf_config")
         if self.dtype is not None and DTYPES.get(self.dtype, self.dtype) not in DTYPE_BYTES:
             raise ValueError(f"unknown dtype {self.dtype!r}; known: {', '.join(DTYPE_BYTES)}")
+        shared = self.decode_context_parallel_size
+        if self.tensor_parallel_size % shared:
+            raise ValueError(
+                f"decode_context_parallel_size {shared} does not divide tensor_parallel_size "
+                f"{self.tensor_parallel_size}"
+            )
         states = self.mamba_ssm_cache_dtype
         if states not in (None, "auto") and DTYPES.get(states, states) not in DTYPE_BYTES:
             raise ValueError(f"unknown dtype of states {states!r}; known: {', '.join(DTYPE_BYTES)}")

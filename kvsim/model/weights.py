@@ -34,11 +34,15 @@ class Weights:
 
 @dataclass(frozen=True, slots=True)
 class WeightFormat:
-    """Bits a stored parameter takes, scales and zero points included, by the kinds of `Weights`."""
+    """Bits a stored parameter takes, scales and zero points included, by the kinds of `Weights`.
+
+    method: the quantisation, a key of QUANTIZATIONS; "" without one, or for one of other bits.
+    """
 
     linear_bits: float
     expert_bits: float
     other_bits: float
+    method: str = ""
 
     def num_bytes(self, weights: Weights) -> int:
         """Bytes (rounded up) that `weights` take."""
@@ -62,7 +66,7 @@ class WeightFormat:
         mxfp4 is applied to routed experts alone, as gpt-oss publishes it.
         """
         plain, bits = 8 * DTYPE_BYTES[dtype], QUANTIZATIONS[method]
-        return cls(plain if method == "mxfp4" else bits, bits, plain)
+        return cls(plain if method == "mxfp4" else bits, bits, plain, method)
 
     @classmethod
     def from_hf(cls, config: dict[str, Any], dtype: str, where: str) -> Self:

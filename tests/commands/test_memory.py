@@ -82,13 +82,81 @@ def test_a_config_of_ones_own(tmp_path):
 def test_the_words():
     out = ask("deepseek-ai/DeepSeek-V3", "--device", "h200", "--tensor-parallel-size", 8)
     assert "671 B parameters, 37.6 active; on 8 x h200" in out
+    assert out.rstrip().splitlines()[-2].startswith("GPU KV cache size: ")
+    assert (
+        out.rstrip()
+        .splitlines()[-1]
+        .startswith("Maximum concurrency for 163,840 tokens per request: ")
+    )
     for words in ("mla", "68.62 KiB", "activations (estimate)", "KV pool", "blocks of 16", "paged"):
         assert words in out
+
+
+def test_the_engine_s_own_lines_by_its_version():
+    """gpt-oss-120b on an H200, as 0.22 logged it for two lengths and one pool; 0.19 counts blocks."""
+    given = ("gpt-oss-120b", "--device", "h200", "--kv-cache-bytes", 104_202 * 589_824)
+    given += ("--max-num-batched-tokens", 8192)
+    short = answer(*given, "--engine-version", "0.22.0", "--max-model-len", 2068)["engine"]
+    long = answer(*given, "--engine-version", "0.22.0", "--max-model-len", 9472)["engine"]
+    assert (short["num_gpu_blocks"], short["bytes_per_block"]) == (104_202, 589_824)
+    assert short["kv_cache_size_tokens"] == pytest.approx(825_607, rel=1e-4)
+    assert long["kv_cache_size_tokens"] == pytest.approx(886_768, rel=1e-4)
+    assert long["log"][1] == "Maximum concurrency for 9,472 tokens per request: 93.62x"
+    older = answer(*given, "--engine-version", "0.19.0", "--max-model-len", 9472)["engine"]
+    assert older["kv_cache_size_tokens"] == 104_202 // 2 * 16
+
+
+def test_a_hybrid_s_block():
+    found = answer("Qwen/Qwen3.6-35B-A3B", "--device", "h100", "--max-model-len", 8192)
+    assert found["engine"]["block_size"] == 1056
+    assert [group["kind"] for group in found["engine"]["groups"]] == ["recurrent"] * 3 + ["full"]
+    words = ask("Qwen/Qwen3.6-35B-A3B", "--device", "h100", "--max-model-len", 8192)
+    assert "would set blocks of 1,056 tokens in 4 groups of layers" in words
+
+
+def test_a_gpu_by_its_memory_alone():
+    listed = answer("llama-3-8b", "--device", "h100")
+    assert answer("llama-3-8b", "--device-memory", 79.18)["pool_bytes"] == listed["pool_bytes"]
+    half = answer("llama-3-8b", "--device", "h100", "--device-memory", 40)
+    assert (half["device"], half["device_bytes"]) == ("h100", 40 * GIB)
+
+
+def test_parallelism_shares_weights_and_cache():
+    common = ("--device", "h200", "--max-model-len", 8192)
+    one = answer("llama-3.1-70b", *common, "--quantization", "fp8")
+    stages = answer(
+        "llama-3.1-70b", *common, "--quantization", "fp8", "--pipeline-parallel-size", 2
+    )
+    assert stages["bytes_per_token"] * 2 == one["bytes_per_token"]
+    assert 0.45 < stages["weights_bytes"] / one["weights_bytes"] < 0.55
+    alone = answer("qwen3-30b-a3b", *common)
+    shared = answer("qwen3-30b-a3b", *common, "--data-parallel-size", 8, "--enable-expert-parallel")
+    assert shared["bytes_per_token"] == alone["bytes_per_token"]
+    assert shared["weights_bytes"] < alone["weights_bytes"] / 4
+    whole = ("deepseek-v3", *common, "--tensor-parallel-size", 8)
+    plain, split = answer(*whole), answer(*whole, "--decode-context-parallel-size", 8)
+    ratio = split["engine"]["max_concurrency"] / plain["engine"]["max_concurrency"]
+    assert ratio == pytest.approx(8, rel=0.01)
+
+
+def test_what_stands_beside_the_model_takes_room():
+    common = ("llama-3.1-8b", "--device", "h100", "--max-model-len", 8192)
+    plain = answer(*common)
+    drafted = answer(*common, "--drafter", "llama-3.2-1b", "--num-speculative-tokens", 3)
+    adapted = answer(*common, "--max-loras", 8, "--max-lora-rank", 64)
+    assert 2.2 < (drafted["weights_bytes"] - plain["weights_bytes"]) / GIB < 2.4
+    assert drafted["engine"]["bytes_per_block"] > plain["engine"]["bytes_per_block"]
+    # 8 adapters of rank 64: 2 bytes of 64 * (n + m) for each of the seven matrices of 32 layers.
+    matrices = 2 * (4096 + 4096) + 2 * (4096 + 1024) + 3 * (4096 + 14_336)
+    assert adapted["weights_bytes"] - plain["weights_bytes"] == 8 * 64 * 2 * 32 * matrices
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
+        (("llama-3-8b",), r"--device: which GPU"),
+        (("llama-3-8b", "--device", "h100", "--pipeline-parallel-size", "99"), "needs a layer"),
+        (("llama-3-8b", "--device", "h100", "--decode-context-parallel-size", "2"), "divide"),
         (("llama-9", "--device", "h100"), r"unknown model"),
         (("opt-13b", "--device", "h1000"), r"unknown device"),
         (("opt-13b", "--device", "h100", "--num-tokens", "4096"), r"--num-tokens.*limit 2048"),

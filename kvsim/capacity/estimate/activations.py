@@ -1,7 +1,7 @@
 """The peak of the activations in the engine's profiling run, on one GPU, in bytes.
 
-The run is a forward pass over the most tokens of a step, then the sampler over as many rows as
-sequences may run. What is kept between the two counts in both, so
+The run is a forward pass over the most tokens of a step, then, on the last stage, the sampler over
+as many rows as sequences may run. What is kept between the two counts in both, so
 
     peak    = scratch + kept + max(forward, sampler)
     kept    = hidden states, the buffers of fused experts, the output of a vision tower
@@ -10,32 +10,42 @@ sequences may run. What is kept between the two counts in both, so
 
 The bytes a logit come with the version of the engine (`engine_version`). The buffers of fused
 experts are those of vLLM's modular kernel: a token's copies for its experts, as wide as the larger
-of gate-and-up and the hidden state, and as wide as their product. SCRATCH_GIB and HIDDEN_ALIVE are
-fitted to two thirds of the start-up logs that `kvsim validate logs` was built on (every third one
-held out; DEBUG logs of llm-d-planner under 0.19 give the peak by itself).
+of gate-and-up and the hidden state, and as wide as their product; experts in 4-bit blocks go
+through kernels that keep none. A stage of a pipeline has a hidden state and its residual more, come
+from the stage before or to go to the next. SCRATCH_GIB and HIDDEN_ALIVE are fitted to two thirds of
+the start-up logs that `kvsim validate logs` was built on (every third one held out; DEBUG logs of
+llm-d-planner under 0.19 give the peak by itself), TOWER_STATES likewise.
 """
 
 from kvsim.capacity.deployment import Deployment
+from kvsim.capacity.stage import Stage
 from kvsim.model import Attention, Experts, Layer
 from kvsim.model.weights import DTYPE_BYTES
 from kvsim.plumbing.units import GIB
 
 SCRATCH_GIB = 0.05
 HIDDEN_ALIVE = 3.5
+TOWER_STATES = 2
+PIPELINE_STATES = 2
 
 
-def activation_bytes(deployment: Deployment) -> int:
-    """Estimated peak on one GPU; form and source at the head of this file."""
+def activation_bytes(deployment: Deployment, stage: Stage) -> int:
+    """Estimated peak on one GPU of the stage; form and source at the head of this file."""
     model, tokens = deployment.model, deployment.profiled_tokens
     element = DTYPE_BYTES[model.torch_dtype]
     hidden_state = tokens * model.hidden_size * element
-    workspace = tokens * element * moe_workspace_width(deployment)
-    kept = hidden_state + (workspace if deployment.version.keeps_moe_workspace else 0)
+    workspace = tokens * element * moe_workspace_width(deployment, stage)
+    kept = hidden_state * (1 + TOWER_STATES * (stage.first and model.tower_params > 0))
+    if not (stage.first and stage.last):
+        kept += PIPELINE_STATES * hidden_state
     alive = int((HIDDEN_ALIVE - 1) * hidden_state)
-    forward = alive + tokens * element * widest_part(deployment)
-    if not deployment.version.keeps_moe_workspace:
+    forward = alive + tokens * element * widest_part(deployment, stage)
+    if deployment.version.keeps_moe_workspace:
+        kept += workspace
+    else:
         forward = max(forward, alive + workspace)
-    return int(SCRATCH_GIB * GIB) + kept + max(forward, sampler_bytes(deployment))
+    sampler = sampler_bytes(deployment) if stage.last else 0
+    return int(SCRATCH_GIB * GIB) + kept + max(forward, sampler)
 
 
 def sampler_bytes(deployment: Deployment) -> int:
@@ -44,16 +54,22 @@ def sampler_bytes(deployment: Deployment) -> int:
     rows = min(deployment.max_num_seqs, deployment.max_num_batched_tokens)
     if deployment.on_second_runner:
         return int(rows * vocab * version.runner_bytes_per_logit)
-    return int(
-        rows * vocab * version.sampler_bytes_per_logit + 4 * version.sampler_scratch_rows * vocab
-    )
+    scratch = 4 * version.sampler_scratch_rows * vocab if rows >= SCRATCH_FROM_ROWS else 0
+    return int(rows * vocab * version.sampler_bytes_per_logit) + scratch
 
 
-def widest_part(deployment: Deployment) -> int:
+# Fewer rows are sorted instead.
+SCRATCH_FROM_ROWS = 8
+
+
+def widest_part(deployment: Deployment, stage: Stage) -> int:
     """Elements a token has in the widest part of a layer, on one GPU: projections of attention or
-    gate, up and product of a dense feed-forward part.
+    gate, up and product of a dense feed-forward part; with experts in 4-bit blocks, theirs.
     """
-    return max(_widest(layer) for layer in set(deployment.model.layers)) // deployment.tp
+    widest = max(_widest(layer) for layer in set(stage.layers)) // deployment.tp
+    if _in_blocks(deployment):
+        return max(widest, _workspace(deployment, stage))
+    return widest
 
 
 def _widest(layer: Layer) -> int:
@@ -63,13 +79,23 @@ def _widest(layer: Layer) -> int:
     return max(qkv, shared)
 
 
-def moe_workspace_width(deployment: Deployment) -> int:
-    """Elements a token takes in the buffers of fused experts, on one GPU; 0 without experts."""
+def moe_workspace_width(deployment: Deployment, stage: Stage) -> int:
+    """Elements a token takes in the buffers of fused experts, on one GPU; 0 without any."""
+    return 0 if _in_blocks(deployment) else _workspace(deployment, stage)
+
+
+def _in_blocks(deployment: Deployment) -> bool:
+    return deployment.model.weight_format.method == "mxfp4"
+
+
+def _workspace(deployment: Deployment, stage: Stage) -> int:
     widest = 0
-    for layer in set(deployment.model.layers):
+    for layer in set(stage.layers):
         part = layer.feed_forward
         if isinstance(part, Experts):
-            width = part.intermediate_size // deployment.tp
-            copies = part.experts_per_token
-            widest = max(widest, copies * (max(2 * width, deployment.model.hidden_size) + width))
+            width, hidden = part.intermediate_size, part.latent_size or deployment.model.hidden_size
+            if not deployment.options.enable_expert_parallel:
+                width //= deployment.expert_shards
+            both = (1 + part.gated) * width
+            widest = max(widest, part.experts_per_token * (max(both, hidden) + width))
     return widest

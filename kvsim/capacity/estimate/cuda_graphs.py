@@ -8,6 +8,7 @@ min(2 * max_num_seqs, 512). FIRST_GIB and the bytes a layer adds to a graph are 
 """
 
 from kvsim.capacity.deployment import Deployment
+from kvsim.capacity.stage import Stage
 from kvsim.plumbing.units import GIB, MIB
 
 LARGEST_SIZE = 512
@@ -23,8 +24,8 @@ def capture_sizes(max_num_seqs: int) -> list[int]:
     return [size for size in sizes if size <= largest]
 
 
-def cuda_graph_bytes(deployment: Deployment) -> int:
-    """Estimate of the graphs; 0 without them, or where the version does not charge them."""
+def cuda_graph_bytes(deployment: Deployment, stage: Stage) -> int:
+    """Estimate of the graphs of a stage; 0 without them, or where the version charges none."""
     version = deployment.version
     if deployment.enforce_eager or not version.charges_cuda_graphs:
         return 0
@@ -33,4 +34,4 @@ def cuda_graph_bytes(deployment: Deployment) -> int:
     sizes = capture_sizes(deployment.max_num_seqs)
     whole = sum(size <= deployment.max_num_seqs for size in sizes)
     a_layer = len(sizes) * PIECES_MIB_PER_LAYER + whole * WHOLE_MIB_PER_LAYER
-    return int(FIRST_GIB * GIB + deployment.model.num_layers * a_layer * MIB)
+    return int(FIRST_GIB * GIB + len(stage.layers) * a_layer * MIB)

@@ -6,6 +6,8 @@ from kvsim.capacity.deployment import Deployment
 from kvsim.capacity.estimate.activations import activation_bytes
 from kvsim.capacity.estimate.cuda_graphs import cuda_graph_bytes
 from kvsim.capacity.estimate.non_torch import non_torch_bytes
+from kvsim.capacity.estimate.weights import weight_bytes
+from kvsim.capacity.stage import Stage
 
 
 class Items(NamedTuple):
@@ -22,11 +24,17 @@ class Items(NamedTuple):
         return sum(self)
 
 
-def estimate(deployment: Deployment) -> Items:
-    """Every item estimated."""
+def estimate(deployment: Deployment, stage: Stage) -> Items:
+    """Every item of a GPU of this stage estimated; drafter and adapters stand among the weights."""
+    model, tp = deployment.model, deployment.tp
+    weights = weight_bytes(deployment, stage)
+    if deployment.drafter is not None and stage.last:
+        weights += deployment.drafter.weight_bytes(model, tp)
+    if deployment.adapters is not None:
+        weights += deployment.adapters.num_bytes(model, tp) * len(stage.layers) // len(model.layers)
     return Items(
-        weights=deployment.model.weight_bytes(deployment.tp),
-        activation=activation_bytes(deployment),
-        cuda_graph=cuda_graph_bytes(deployment),
+        weights=weights,
+        activation=activation_bytes(deployment, stage),
+        cuda_graph=cuda_graph_bytes(deployment, stage),
         non_torch=non_torch_bytes(deployment),
     )

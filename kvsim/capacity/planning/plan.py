@@ -28,7 +28,7 @@ class CachePlan(NamedTuple):
 
     @property
     def mamba_cache_mode(self) -> str:
-        """ "align" where states are cached at block boundaries, else "none"."""
+        """How states are cached: "align" at block boundaries, or "none"."""
         recurrent = any(group.kind == "recurrent" for group in self.groups)
         return "align" if recurrent and self.serving.enable_prefix_caching else "none"
 
@@ -58,7 +58,7 @@ class CachePlan(NamedTuple):
 def plan_cache(
     caches: Sequence[LayerCache], serving: Serving, drafter: Sequence[LayerCache] = ()
 ) -> CachePlan:
-    """The plan for these layers, at least one of which keeps a cache, and a drafter's beside them."""
+    """The plan for these layers, one of which at least keeps a cache, and a drafter's beside."""
     if serving.speculation is not None:
         serving.speculation.check()
     groups = plan_groups(caches, drafter, serving)

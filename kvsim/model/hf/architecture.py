@@ -82,6 +82,7 @@ GEMMA_4 = GEMMA | {
 }
 DELTA = {
     "head_dim": 256,
+    "partial_rotary_factor": 0.25,
     "linear_conv_kernel_dim": 4,
     "linear_key_head_dim": 128,
     "linear_value_head_dim": 128,

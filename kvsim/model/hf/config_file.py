@@ -29,6 +29,8 @@ OUTER_KINDS = {
     "llava_next": "llama",
     "paligemma": "gemma",
 }
+# Architectures that learn their positions or have none.
+UNROTATED = ("opt", "gpt2", "gpt_bigcode", "bloom", "mpt", "jamba", "nemotron_h", "kimi_linear")
 # What a purely recurrent model, which has no positions, is taken to reach.
 UNBOUNDED = 1 << 20
 
@@ -60,6 +62,7 @@ def fields_from_hf(config: Mapping[str, Any] | Path, name: str | None) -> dict[s
         "tie_word_embeddings": bool(keys.get("tie_word_embeddings", default=False)),
         "extra_params": model_extras(keys, len(layers)),
         "tower_params": tower_params(content, keys.hidden),
+        "rotary_dim": _rotary_dim(keys),
         "source": where,
         "kind": keys.kind,
     }
@@ -126,3 +129,15 @@ def _max_positions(keys: Keys) -> int:
     if kind == "yarn" and "original_max_position_embeddings" in scaling:
         return int(scaling["original_max_position_embeddings"] * factor)
     return plain
+
+
+def _rotary_dim(keys: Keys) -> int:
+    """Elements of one head that a position rotates."""
+    if keys.kind in UNROTATED or keys.get("num_attention_heads", "n_head", default=None) is None:
+        return 0
+    if keys.get("qk_rope_head_dim", default=None) is not None:
+        return keys.integer("qk_rope_head_dim")
+    head_dim = keys.integer("head_dim", "kv_channels", default=max(1, keys.hidden // keys.heads))
+    nested = keys.inner("rope_parameters").get("partial_rotary_factor", default=None)
+    share = keys.get("partial_rotary_factor", default=nested)
+    return int(head_dim * (1.0 if share is None else float(share)))

@@ -1,4 +1,4 @@
-"""Block sizes that vLLM logs for hybrid models, from their shapes; a small drafter's coarse blocks."""
+"""Block sizes that vLLM logs for hybrid models, from their shapes; a drafter's coarse blocks."""
 
 import pytest
 

@@ -1,0 +1,67 @@
+"""What one GPU of a stage holds once the model is loaded: its share of the weights, as stored, and
+what the engine makes of them.
+
+    layers      split over the tensor parallel GPUs; routed experts over all that share them, with
+                data parallel ranks too
+    tables      the embedding on the first stage, the head on the last, rows padded to 64
+    towers      split like the layers, on the first stage
+    rotation    cosines and sines of every position, in the model's dtype
+    absorbed    MLA's up-projections once more, in the form that decoding multiplies with
+    padding     experts in 4-bit blocks: their width up to 128, the hidden state's up to 256
+"""
+
+from kvsim.capacity.deployment import Deployment
+from kvsim.capacity.stage import Stage
+from kvsim.model import Experts, LatentAttention, Layer, Model, Weights
+from kvsim.model.weights import DTYPE_BYTES
+from kvsim.plumbing.units import ceil_div
+
+VOCABULARY_ROWS = 64
+PADDED_WIDTH, PADDED_HIDDEN = 128, 256
+
+
+def weight_bytes(deployment: Deployment, stage: Stage) -> int:
+    """Bytes on one GPU of this stage."""
+    model, tp = deployment.model, deployment.tp
+    total = Weights(other=_tables(model, stage) // tp + model.extra_params)
+    if stage.first:
+        total += Weights(other=model.tower_params // tp)
+    for layer in stage.layers:
+        one = layer.weights(model.hidden_size, tp)
+        total += Weights(one.linear, _expert_params(deployment, layer), one.other)
+    element = DTYPE_BYTES[model.torch_dtype]
+    made = model.max_position_embeddings * model.rotary_dim
+    made += sum(_absorbed(layer) for layer in stage.layers) // tp
+    return model.weight_format.num_bytes(total) + made * element
+
+
+def _tables(model: Model, stage: Stage) -> int:
+    """Parameters of the embedding and the head that this stage has."""
+    rows = VOCABULARY_ROWS * ceil_div(model.vocab_size, VOCABULARY_ROWS)
+    tied = stage.first and stage.last and model.tie_word_embeddings
+    return rows * model.hidden_size * (stage.first + stage.last - tied)
+
+
+def _expert_params(deployment: Deployment, layer: Layer) -> int:
+    """Routed experts of a layer on one GPU, padding included."""
+    part, model = layer.feed_forward, deployment.model
+    if not isinstance(part, Experts):
+        return 0
+    shards = deployment.expert_shards
+    whole = part.weights(model.hidden_size, 1).expert
+    if model.weight_format.method != "mxfp4":
+        return whole // shards
+    width = part.intermediate_size
+    if not deployment.options.enable_expert_parallel:
+        width = width // shards
+        shards = 1
+    padded = PADDED_WIDTH * ceil_div(width, PADDED_WIDTH)
+    hidden = PADDED_HIDDEN * ceil_div(model.hidden_size, PADDED_HIDDEN)
+    return whole * padded * hidden // (part.intermediate_size * model.hidden_size * shards)
+
+
+def _absorbed(layer: Layer) -> int:
+    mixer = layer.mixer
+    if not isinstance(mixer, LatentAttention):
+        return 0
+    return mixer.kv_lora_rank * mixer.heads * (mixer.nope_head_dim + mixer.v_head_dim)

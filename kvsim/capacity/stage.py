@@ -1,0 +1,29 @@
+"""A stage of a pipeline: the layers one group of GPUs holds, with the embedding or the head.
+
+vLLM deals the layers out evenly and gives what is left over, one each, to the stages before the
+last (distributed/utils.py `get_pp_indices`).
+"""
+
+from typing import NamedTuple
+
+from kvsim.model import Layer
+
+
+class Stage(NamedTuple):
+    """layers: in order. first, last: whether it has the embedding, the head."""
+
+    layers: tuple[Layer, ...]
+    first: bool
+    last: bool
+
+
+def stages(layers: tuple[Layer, ...], count: int) -> list[Stage]:
+    """The stages of a pipeline of `count`, each with at least one layer."""
+    sizes = [len(layers) // count] * count
+    for left_over in range(len(layers) % count):
+        sizes[-2 - left_over] += 1
+    starts = [sum(sizes[:index]) for index in range(count)]
+    return [
+        Stage(layers[start : start + size], index == 0, index == count - 1)
+        for index, (start, size) in enumerate(zip(starts, sizes, strict=True))
+    ]

@@ -1,0 +1,190 @@
+"""The options of `kvsim memory` and what it does with them."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from kvsim.device import Device
+
+SHORTEST_TOKENS = 512
+
+
+def memory(
+    model: Annotated[
+        str,
+        typer.Argument(
+            metavar="MODEL", help="Built-in name, Hugging Face id, or path of a config.json."
+        ),
+    ],
+    device: Annotated[
+        str | None, typer.Option(help="GPU, such as a100-80gb or h200.", show_default=False)
+    ] = None,
+    device_memory: Annotated[
+        float | None, typer.Option(min=0, help="Its memory in GiB, listed or not.")
+    ] = None,
+    tensor_parallel_size: Annotated[int, typer.Option(help="GPUs a layer is split over.")] = 1,
+    pipeline_parallel_size: Annotated[int, typer.Option(help="Stages of layers.")] = 1,
+    data_parallel_size: Annotated[int, typer.Option(help="Copies that share experts.")] = 1,
+    enable_expert_parallel: Annotated[bool, typer.Option(help="Split by whole experts.")] = False,
+    decode_context_parallel_size: Annotated[
+        int, typer.Option(help="GPUs that share a sequence's tokens.")
+    ] = 1,
+    dtype: Annotated[str | None, typer.Option(help="Of weights: float16, bfloat16, ...")] = None,
+    quantization: Annotated[
+        str | None, typer.Option(help="Of weights: none, fp8, int8, int4, nvfp4, mxfp4.")
+    ] = None,
+    kv_cache_dtype: Annotated[
+        str, typer.Option(help="auto, bf16, fp8, nvfp4, fp8_per_token_head, fp8_ds_mla, int8, ...")
+    ] = "auto",
+    gpu_memory_utilization: Annotated[
+        float | None,
+        typer.Option(help="Share of the device to use.", show_default="0.92, before 0.20: 0.9"),
+    ] = None,
+    engine_version: Annotated[
+        str, typer.Option(help="Of vLLM, such as 0.19 or V0: it sizes the pool by its rules.")
+    ] = "0.33",
+    kv_cache_bytes: Annotated[int | None, typer.Option(help="The pool, in bytes.")] = None,
+    kv_cache_tokens: Annotated[int | None, typer.Option(help="The pool, in tokens.")] = None,
+    num_gpu_blocks: Annotated[int | None, typer.Option(help="The pool, in blocks.")] = None,
+    max_model_len: Annotated[
+        int | None, typer.Option(help="Longest sequence in tokens.", show_default="the model's")
+    ] = None,
+    max_num_seqs: Annotated[
+        int | None, typer.Option(min=1, help="Sequences in a step.", show_default="the engine's")
+    ] = None,
+    max_num_batched_tokens: Annotated[
+        int | None, typer.Option(min=1, help="Tokens in a step.", show_default="the engine's")
+    ] = None,
+    enforce_eager: Annotated[bool, typer.Option(help="Without CUDA graphs.")] = False,
+    enable_prefix_caching: Annotated[
+        bool | None, typer.Option(help="For the engine's blocks.", show_default="the engine's")
+    ] = None,
+    mamba_ssm_cache_dtype: Annotated[
+        str | None, typer.Option(help="Of recurrent states.", show_default="the model's")
+    ] = None,
+    drafter: Annotated[str | None, typer.Option(help="mtp, or a model that drafts.")] = None,
+    num_speculative_tokens: Annotated[int, typer.Option(min=1, help="Drafted ahead.")] = 1,
+    max_loras: Annotated[int, typer.Option(min=0, help="Adapters to keep room for.")] = 0,
+    max_lora_rank: Annotated[int, typer.Option(min=1, help="Of each.")] = 16,
+    block_size: Annotated[int, typer.Option(min=1, help="Tokens in a block (paged).")] = 16,
+    initial_tokens: Annotated[int, typer.Option(min=1, help="First buffer (doubling).")] = 256,
+    num_tokens: Annotated[
+        list[int] | None,
+        typer.Option(min=1, help="Length of sequences to fit; may be repeated."),
+    ] = None,
+    as_json_: Annotated[bool, typer.Option("--json", help="Print JSON alone.")] = False,
+) -> None:
+    """Show what MODEL's KV cache costs on a GPU: bytes per token, pool, and how many sequences fit.
+
+    All figures are for one GPU, of the stage that holds the fewest blocks; the last lines are those
+    the engine would print.
+    """
+    from kvsim.capacity.fits import fit
+    from kvsim.capacity.options import MemoryOptions
+    from kvsim.capacity.pool import size
+    from kvsim.commands.memory.answer import Answer, as_json
+    from kvsim.model import ModelOptions
+
+    path = Path(model)
+    is_path = path.suffix == ".json" or (path / "config.json").is_file()
+    options = ModelOptions.parse(
+        {
+            "hf_config" if is_path else "name": model,
+            "dtype": dtype,
+            "quantization": quantization,
+            "kv_cache_dtype": kv_cache_dtype,
+            "tensor_parallel_size": tensor_parallel_size,
+            "pipeline_parallel_size": pipeline_parallel_size,
+            "data_parallel_size": data_parallel_size,
+            "enable_expert_parallel": enable_expert_parallel,
+            "decode_context_parallel_size": decode_context_parallel_size,
+            "mamba_ssm_cache_dtype": mamba_ssm_cache_dtype,
+            "max_model_len": max_model_len,
+        },
+        "model",
+    )
+    gpu = _device(device, device_memory)
+    built = options.build()
+    reserve = MemoryOptions.parse(
+        {
+            "gpu_memory_utilization": gpu_memory_utilization,
+            "kv_cache_bytes": kv_cache_bytes,
+            "kv_cache_tokens": kv_cache_tokens,
+            "num_gpu_blocks": num_gpu_blocks,
+            "engine_version": engine_version,
+            "enforce_eager": enforce_eager,
+            "enable_prefix_caching": enable_prefix_caching,
+            "drafter": drafter,
+            "num_speculative_tokens": num_speculative_tokens,
+            "max_loras": max_loras,
+            "max_lora_rank": max_lora_rank,
+        },
+        "memory",
+    )
+    seqs, tokens = reserve.version.default_limits(gpu.memory_bytes, gpu.name)
+    sized = size(
+        built,
+        gpu,
+        reserve,
+        options,
+        block_size,
+        max_num_seqs or seqs,
+        max_num_batched_tokens or tokens,
+    )
+    longest = options.model_len(built)
+    fits = [
+        fit(
+            sized.layout,
+            sized.pool.capacity_bytes,
+            length,
+            max_model_len=longest,
+            block_size=block_size,
+            initial_tokens=initial_tokens,
+        )
+        for length in _lengths(num_tokens, longest)
+    ]
+    answer = Answer(built, options, gpu, longest, sized, fits)
+    if as_json_:
+        typer.echo(json.dumps(as_json(answer), indent=2))
+    else:
+        from rich.console import Console
+
+        from kvsim.commands.memory.tables import print_answer
+
+        print_answer(answer, Console())
+
+
+def _device(name: str | None, memory_gib: float | None) -> "Device":
+    """The GPU asked for: listed, listed with another memory, or known by its memory alone."""
+    from kvsim.device import named_device, sized_device
+    from kvsim.plumbing.errors import InputError
+
+    if memory_gib is not None:
+        return sized_device(name or "device", memory_gib)
+    if name is None:
+        raise InputError(
+            "which GPU?", where="--device", remedy="give --device NAME or --device-memory GIB"
+        )
+    return named_device(name, "--device")
+
+
+def _lengths(given: Sequence[int] | None, longest: int) -> list[int]:
+    """The lengths asked for, or powers of two up to the longest sequence, and that."""
+    from kvsim.plumbing.errors import InputError
+
+    if not given:
+        lengths = [SHORTEST_TOKENS << i for i in range(64) if SHORTEST_TOKENS << i < longest]
+        return [*lengths, longest]
+    for tokens in given:
+        if tokens > longest:
+            raise InputError(
+                "a sequence cannot be so long",
+                where="--num-tokens",
+                value=tokens,
+                limit=f"{longest} tokens (max_model_len)",
+            )
+    return list(dict.fromkeys(given))

@@ -1,0 +1,110 @@
+"""What `kvsim memory` prints: tables of the cache, the pool and the sequences that fit."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+    from kvsim.commands.memory.answer import Answer
+    from kvsim.layout import KVGroup
+    from kvsim.model import Model
+
+
+def print_answer(answer: "Answer", console: "Console") -> None:
+    """The tables, then the engine's own closing lines."""
+    model, tp = answer.model, answer.options.tensor_parallel_size
+    active = f", {model.num_active_params / 1e9:.3g} active" if _is_sparse(model) else ""
+    gpus = f"{tp} x {answer.device.name}, figures of one" if tp > 1 else answer.device.name
+    console.print(f"{model.name}: {model.num_params / 1e9:.3g} B parameters{active}; on {gpus}")
+    for table in (_groups(answer.sized.layout.groups), _pool(answer), _sequences(answer)):
+        console.print()
+        console.print(table)
+    _print_engine(answer, console)
+
+
+def _print_engine(answer: "Answer", console: "Console") -> None:
+    pool, plan = answer.sized.pool, answer.sized.plan
+    groups = "" if len(plan.groups) == 1 else f" in {len(plan.groups)} groups of layers"
+    console.print(
+        f"vLLM {pool.engine_version} would set blocks of {pool.engine_block_size:,} tokens"
+        f"{groups}, {pool.engine_num_gpu_blocks:,} of them, and say:",
+        highlight=False,
+    )
+    for line in answer.sized.start_up.lines():
+        console.print(line, highlight=False)
+
+
+def _is_sparse(model: "Model") -> bool:
+    return model.num_active_params < model.num_params
+
+
+def _table(title: str, *columns: str) -> "Table":
+    from rich import box
+    from rich.table import Table
+
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
+    for index, column in enumerate(columns):
+        table.add_column(column, justify="right" if index else "left")
+    return table
+
+
+def _groups(groups: "Sequence[KVGroup]") -> "Table":
+    table = _table("KV cache", "layers", "count", "per token", "window", "per sequence")
+    for group in groups:
+        window = group.window_tokens
+        capped = f"at most {_size(group.bytes_per_token * window)}" if window else "grows"
+        table.add_row(
+            group.kind,
+            str(group.layers),
+            _size(group.bytes_per_token),
+            f"{window:,}" if window else "",
+            _size(group.state_bytes) if group.kind == "recurrent" else capped,
+        )
+    if len(groups) > 1:
+        total = sum(group.bytes_per_token for group in groups)
+        table.add_row("all", str(sum(g.layers for g in groups)), _size(total), "", "", style="bold")
+    return table
+
+
+def _pool(answer: "Answer") -> "Table":
+    pool = answer.sized.pool
+    table = _table(f"Memory of one {answer.device.name}", "", "bytes", "")
+    if pool.sized_by == "gpu_memory_utilization":
+        table.add_row("device", f"{pool.total_bytes:,}", _size(pool.total_bytes))
+        for words, size in (
+            ("left unused", pool.unused_bytes),
+            ("weights", pool.weights_bytes),
+            ("activations (estimate)", pool.activation_bytes),
+            ("CUDA graphs (estimate)", pool.cuda_graph_bytes),
+            ("outside torch (estimate)", pool.non_torch_bytes),
+        ):
+            table.add_row(words, f"-{size:,}", _size(size))
+    else:
+        table.add_row("weights", f"{pool.weights_bytes:,}", _size(pool.weights_bytes))
+    size = pool.capacity_bytes
+    words = "KV pool" if pool.sized_by == "gpu_memory_utilization" else f"KV pool ({pool.sized_by})"
+    table.add_row(words, f"{size:,}", _size(size), style="bold")
+    tokens = size // answer.sized.layout.bytes_per_token
+    table.add_row("", f"{tokens:,} tokens", f"{pool.num_gpu_blocks:,} blocks of {pool.block_size}")
+    return table
+
+
+def _sequences(answer: "Answer") -> "Table":
+    title = f"Sequences that fit (longest {answer.max_model_len:,} tokens)"
+    table = _table(title, "tokens each", "needs", "max-buffer", "doubling", "paged")
+    for fit in answer.fits:
+        counts = (f"{count:,}" for count in (fit.max_buffer, fit.doubling, fit.paged))
+        table.add_row(f"{fit.tokens:,}", _size(fit.bytes), *counts)
+    return table
+
+
+def _size(size: int) -> str:
+    """Bytes as people read them: B, KiB, MiB or GiB."""
+    scaled, unit = float(size), "B"
+    for larger in ("KiB", "MiB", "GiB"):
+        if scaled < 1024:
+            break
+        scaled, unit = scaled / 1024, larger
+    return f"{scaled:.2f}".rstrip("0").rstrip(".") + f" {unit}"
