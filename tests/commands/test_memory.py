@@ -93,7 +93,7 @@ def test_the_words():
 
 
 def test_the_engine_s_own_lines_by_its_version():
-    """gpt-oss-120b on an H200, as 0.22 logged it for two lengths and one pool; 0.19 counts blocks."""
+    """gpt-oss-120b on an H200, as 0.22 logged it for two lengths; 0.19 counts blocks."""
     given = ("gpt-oss-120b", "--device", "h200", "--kv-cache-bytes", 104_202 * 589_824)
     given += ("--max-num-batched-tokens", 8192)
     short = answer(*given, "--engine-version", "0.22.0", "--max-model-len", 2068)["engine"]
