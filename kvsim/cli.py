@@ -8,6 +8,7 @@ import typer
 from kvsim.commands import (
     attribute,
     calibrate,
+    capacity,
     compare,
     convert,
     export,
@@ -43,6 +44,7 @@ app.command("report")(report.report)
 app.command("compare")(compare.compare)
 app.command("attribute")(attribute.attribute)
 app.command("sweep")(sweep.sweep)
+app.command("capacity")(capacity.capacity)
 app.add_typer(validate.app, name="validate")
 app.add_typer(calibrate.app, name="calibrate")
 

@@ -10,10 +10,8 @@ import typer
 if TYPE_CHECKING:
     import pandas as pd
     from rich.console import Console
-    from rich.table import Table
 
     from kvsim.report.measures import Measure
-    from kvsim.whatif.page import Cells
     from kvsim.whatif.sweep.backends import BackendOptions
     from kvsim.whatif.sweep.ranking import Setting
     from kvsim.whatif.sweep.sweep import Sweep
@@ -73,6 +71,7 @@ def sweep(
     """
     from rich.console import Console
 
+    from kvsim.commands.whatif_tables import printed
     from kvsim.plumbing.errors import InputError
     from kvsim.plumbing.writing import check_writable
     from kvsim.scenario import load_tables
@@ -105,7 +104,7 @@ def sweep(
         page.pareto_table(settings, plan.keys, measure),
     ):
         console.print()
-        console.print(_table(cells))
+        console.print(printed(cells))
     typer.echo(str(out / store.PAGE))
 
 
@@ -186,16 +185,3 @@ def _answer(
         ],
         "pareto": [entry(setting) for setting in pareto(settings, measure)],
     }
-
-
-def _table(cells: "Cells") -> "Table":
-    from rich import box
-    from rich.markup import escape
-    from rich.table import Table
-
-    table = Table(title=cells.title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
-    for at, head in enumerate(cells.heads):
-        table.add_column(escape(head), justify="right" if at else "left", overflow="fold")
-    for row in cells.rows:
-        table.add_row(*map(escape, row))
-    return table

@@ -9,13 +9,11 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-LEVEL = 0.95
+from kvsim.report.intervals import CONFIDENCE, interval
 
 
 class Interval(NamedTuple):
-    """A mean over `seeds` runs and the half width of its interval; None where one run, or several
-    that do not differ because nothing in them is random, allow none.
-    """
+    """A mean over `seeds` runs, and the half width of its interval; None: one run allows none."""
 
     mean: float
     half_width: float | None
@@ -32,16 +30,11 @@ class Interval(NamedTuple):
         return self.mean + (self.half_width or 0.0)
 
 
-def mean_interval(values: Sequence[float], level: float = LEVEL) -> Interval:
+def mean_interval(values: Sequence[float], level: float = CONFIDENCE) -> Interval:
     """The mean of one value a seed (at least one), at this confidence level."""
-    from scipy import stats
-
-    count, mean = len(values), math.fsum(values) / len(values)
-    if count < 2:
-        return Interval(mean, None, count)
-    spread = math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (count - 1))
-    quantile = float(stats.t.ppf(0.5 + level / 2, count - 1))
-    return Interval(mean, quantile * spread / math.sqrt(count), count)
+    found = interval(values, level)
+    half_width = None if found is None else found.half
+    return Interval(math.fsum(values) / len(values), half_width, len(values))
 
 
 class Difference(NamedTuple):
@@ -63,7 +56,9 @@ class Difference(NamedTuple):
         return self.of.mean / self.base if self.base else None
 
 
-def paired(first: Sequence[float], second: Sequence[float], level: float = LEVEL) -> Difference:
+def paired(
+    first: Sequence[float], second: Sequence[float], level: float = CONFIDENCE
+) -> Difference:
     """The differences second - first, seed by seed (the same seeds in the same order)."""
     differences = [b - a for a, b in zip(first, second, strict=True)]
     return Difference(mean_interval(differences, level), math.fsum(first) / len(first))

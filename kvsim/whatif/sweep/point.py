@@ -12,9 +12,14 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from kvsim.plumbing.errors import InputError
+from kvsim.plumbing.units import PS_PER_S
 from kvsim.request import Stream
-from kvsim.results.saturation import judge
+from kvsim.results.departures import Departures
+from kvsim.results.measurement import queue_grew
+from kvsim.results.recorder import Recorder
 from kvsim.scenario import Scenario
 from kvsim.simulation import PATH_KEYS, Simulation
 from kvsim.version import VERSION
@@ -26,11 +31,13 @@ Row = dict[str, Any]
 class Task(NamedTuple):
     """table: the scenario as nested dictionaries, its seed included. folder: where its relative
     paths start. key: what tells it from every other task, whenever and wherever it is run.
+    limits_s: what a request must keep to count as `within`, by latency (`ttft_s`).
     """
 
     key: str
     table: dict[str, Any]
     folder: str
+    limits_s: dict[str, float]
 
 
 class Outcome(NamedTuple):
@@ -45,11 +52,14 @@ class Outcome(NamedTuple):
     wall_s: float
 
 
-def make_task(table: Mapping[str, Any], folder: Path) -> Task:
+def make_task(
+    table: Mapping[str, Any], folder: Path, limits_s: Mapping[str, float] | None = None
+) -> Task:
     """The task of these tables. Files it names count by their content, not by their path."""
     plain = {key: value for key, value in table.items() if key != "provenance"}
-    named = json.dumps([VERSION, _by_content(plain, folder)], sort_keys=True, default=str)
-    return Task(sha256(named.encode()).hexdigest(), plain, str(folder.resolve()))
+    limits = dict(limits_s or {})
+    named = json.dumps([VERSION, _by_content(plain, folder), limits], sort_keys=True, default=str)
+    return Task(sha256(named.encode()).hexdigest(), plain, str(folder.resolve()), limits)
 
 
 def run_task(task: Task) -> Outcome:
@@ -73,8 +83,28 @@ def _rows(task: Task) -> list[Row]:
         run = simulation.run(options, label)
         summary = {name: value for name, value in run.summary.items() if name != "wall_s"}
         assert run.recorder is not None  # it has just been simulated
-        rows.append({**flat(summary), **judge(run.recorder)._asdict()})
+        row = {**flat(summary), "saturated": queue_grew(run.recorder) is not None}
+        if task.limits_s:
+            row["within"] = share_within(run.recorder, task.limits_s)
+        rows.append(row)
     return rows
+
+
+def share_within(recorder: Recorder, limits_s: Mapping[str, float]) -> float:
+    """The share of all sequences, refused ones included, whose every latency keeps its limit."""
+    done = Departures.of(recorder)
+    gaps = np.maximum(done.output_tokens - 1, 1)  # one token has no gap, and keeps every limit
+    waits_ps = {
+        "queue_s": done.scheduled_ps - done.arrival_ps,
+        "ttft_s": done.first_token_ps - done.arrival_ps,
+        "tpot_s": (done.finish_ps - done.first_token_ps) / gaps,
+        "e2e_s": done.finish_ps - done.arrival_ps,
+    }
+    kept = np.ones(len(gaps), dtype=bool)
+    for name, limit_s in limits_s.items():
+        kept &= waits_ps[name] <= limit_s * PS_PER_S
+    everyone = len(gaps) + len(recorder.rejected)
+    return float(kept.sum()) / everyone if everyone else 0.0
 
 
 def flat(table: Mapping[str, Any], prefix: str = "") -> Row:

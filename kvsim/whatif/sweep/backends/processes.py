@@ -64,5 +64,6 @@ def _pooled(tasks: Sequence[Task], jobs: int) -> Iterator[Outcome]:
                         width = jobs
                 else:
                     width = 1
-    finally:
+    except BaseException:  # closed early or interrupted: nothing is left running behind
         get_reusable_executor().shutdown(wait=True, kill_workers=True)
+        raise

@@ -1,0 +1,1 @@
+"""What load, pool or setting just keeps the objectives: found by bisection over runs."""

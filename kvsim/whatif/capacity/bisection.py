@@ -1,0 +1,75 @@
+"""Bisection that asks: a generator yields a value to try and is sent whether it is kept.
+
+So that many searches go on at once, each waiting for its own run.
+"""
+
+import math
+from collections.abc import Generator
+from typing import NamedTuple
+
+Asking = Generator[float, bool, "Bracket"]
+
+
+class Bracket(NamedTuple):
+    """kept: the value nearest to the edge that was tried and kept; lost: the nearest that was not.
+    None: no value tried was kept, or none was lost, down or up to the bounds.
+    """
+
+    kept: float | None
+    lost: float | None
+
+
+class Bounds(NamedTuple):
+    """What may be tried: start first; least <= value <= most. largest: the largest value that is
+    kept is looked for (a rate), else the smallest (a pool). whole: whole numbers only. tolerance:
+    the relative width at which a bracket is narrow enough; whole numbers may do with 1.
+    """
+
+    start: float
+    least: float
+    most: float
+    largest: bool
+    whole: bool
+    tolerance: float
+
+
+def bisect(bounds: Bounds) -> Asking:
+    """Double or halve from the start until one value is kept and one is not, then halve the
+    logarithm of the distance between them.
+    """
+    value = min(max(bounds.start, bounds.least), bounds.most)
+    value = float(round(value)) if bounds.whole else value
+    good = bad = None
+    while good is None or bad is None:
+        if (yield value):
+            good = value
+        else:
+            bad = value
+        if good is None or bad is None:
+            up = (bad is None) == bounds.largest
+            edge = bounds.most if up else bounds.least
+            if value == edge:
+                return Bracket(good, bad)
+            value = min(value * 2, edge) if up else max(value / 2, edge)
+            value = float(round(value)) if bounds.whole else value
+    while (middle := _between(good, bad, bounds)) is not None:
+        if (yield middle):
+            good = middle
+        else:
+            bad = middle
+    return Bracket(good, bad)
+
+
+def _between(one: float, other: float, bounds: Bounds) -> float | None:
+    """The next value to try; None where the bracket is narrow enough."""
+    low, high = sorted((one, other))
+    if high <= low * (1 + bounds.tolerance):
+        return None
+    middle = math.sqrt(low * high)
+    if bounds.whole:
+        middle = float(round(middle))
+        if middle in (low, high):
+            middle = low + 1
+        if middle >= high:
+            return None
+    return middle

@@ -1,0 +1,55 @@
+"""The rate of a scenario: where it stands in the tables, and how to change it."""
+
+import copy
+from typing import Any
+
+from kvsim.plumbing.errors import InputError
+from kvsim.workload.arrivals import ARRIVALS
+
+RATE = "rate_per_s"
+
+
+def with_rate(table: dict[str, Any], rate_per_s: float) -> dict[str, Any]:
+    """The tables with their requests (or conversations) coming at this mean rate; InputError where
+    their arrivals have none.
+    """
+    table = copy.deepcopy(table)
+    workload = table.get("workload")
+    if not isinstance(workload, dict):
+        raise InputError("required key is missing", where="workload")
+    arrivals = workload.get("arrivals")
+    if arrivals is None and workload.get("kind") == "trace":
+        workload.pop("rate_scale", None)
+        workload[RATE] = rate_per_s
+        return table
+    if isinstance(arrivals, str):
+        workload["arrivals"] = arrivals = {"kind": arrivals}
+    table_of = arrivals if isinstance(arrivals, dict) else {}
+    kind = str(table_of.get("kind"))
+    if kind not in ARRIVALS or RATE not in ARRIVALS.get(kind).model_fields:
+        raise InputError(
+            "these arrivals have no rate to change",
+            where="workload.arrivals.kind",
+            value=kind,
+            remedy="use poisson, gamma, weibull or constant, or a trace's own times",
+        )
+    table_of[RATE] = rate_per_s
+    return table
+
+
+def rate_of(table: dict[str, Any]) -> float | None:
+    """The rate that stands in the tables; None where none does (a trace at its own pace)."""
+    workload = table.get("workload")
+    if not isinstance(workload, dict):
+        return None
+    arrivals = workload.get("arrivals")
+    places = (arrivals if isinstance(arrivals, dict) else {}, workload)
+    found = next((place[RATE] for place in places if RATE in place), None)
+    return float(found) if isinstance(found, int | float) else None
+
+
+def unit(table: dict[str, Any]) -> str:
+    """What comes at that rate."""
+    workload = table.get("workload")
+    kind = workload.get("kind") if isinstance(workload, dict) else None
+    return "conversations/s" if kind == "sessions" else "requests/s"

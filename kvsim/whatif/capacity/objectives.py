@@ -1,0 +1,97 @@
+"""Objectives of a service, as `--slo` writes them: a number of the summary and its limit.
+
+Two more always hold: no request is refused (unless `requests.rejected` has an objective of its
+own), and the run is not saturated: where the queue only grows, latencies tell how long it was run.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from kvsim.plumbing.errors import InputError
+from kvsim.results.latency import QUANTILES
+
+LATENCIES = ("ttft_s", "tpot_s", "itl_s", "e2e_s", "queue_s")
+STATISTICS = ("mean", *QUANTILES)
+COUNTS = ("preemptions", "recomputed_tokens", "requests.rejected")
+RATES = ("requests_per_s", "output_tokens_per_s")
+REFUSED = "requests.rejected"
+
+
+class Objective(NamedTuple):
+    """name: the number, its keys dotted. It must be at most `limit`, or at least where `least`."""
+
+    name: str
+    limit: float
+    least: bool
+
+    def holds(self, row: Mapping[str, Any]) -> bool:
+        """Whether a run's flat summary keeps it. A number that no request defines is kept: nobody
+        waited for it.
+        """
+        value = row.get(self.name)
+        if value is None:
+            return True
+        return bool(value >= self.limit if self.least else value <= self.limit)
+
+    def __str__(self) -> str:
+        return f"{self.name} {'>=' if self.least else '<='} {self.limit:g}"
+
+
+def parse_objective(text: str) -> Objective:
+    """One `--slo`: `ttft_s.p99=2`. InputError lists the numbers that may have an objective."""
+    name, equals, value = text.partition("=")
+    name = name.rstrip("<>").strip()
+    known = [f"{each}.{statistic}" for each in LATENCIES for statistic in STATISTICS]
+    if name not in (*known, *COUNTS, *RATES):
+        raise InputError(
+            "unknown number",
+            where="--slo",
+            value=text,
+            remedy=f"one of {', '.join(LATENCIES)} with .mean, .p50, .p90, .p95 or .p99, "
+            f"or {', '.join((*COUNTS, *RATES))}",
+        )
+    try:
+        limit = float(value)
+    except ValueError:
+        limit = math.nan
+    if not equals or not math.isfinite(limit) or limit < 0:
+        raise InputError("needs a limit, as in ttft_s.p99=2", where="--slo", value=text)
+    return Objective(name, limit, name in RATES)
+
+
+def complete(objectives: Sequence[Objective]) -> tuple[Objective, ...]:
+    """The objectives with the one on refused requests; InputError where a number has two."""
+    names = [objective.name for objective in objectives]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise InputError("two objectives on one number", where="--slo", value=twice)
+    refused = () if REFUSED in names else (Objective(REFUSED, 0, least=False),)
+    return (*objectives, *refused)
+
+
+def kept(row: Mapping[str, Any], objectives: Sequence[Objective]) -> bool:
+    """Whether a run keeps all of them and is not saturated."""
+    return not row["saturated"] and all(objective.holds(row) for objective in objectives)
+
+
+def broken(row: Mapping[str, Any], objectives: Sequence[Objective]) -> list[str]:
+    """What a run does not keep, in words."""
+    said = [
+        f"{objective.name} {float(row[objective.name]):.4g}"
+        for objective in objectives
+        if not objective.holds(row)
+    ]
+    return [*said, "saturated"] if row["saturated"] else said
+
+
+def request_limits_s(objectives: Sequence[Objective]) -> dict[str, float]:
+    """What each request must keep to count as well served: the limits on latencies, whatever their
+    statistic, the strictest of each. Gaps between single tokens are not a request's own number.
+    """
+    limits: dict[str, float] = {}
+    for objective in objectives:
+        latency = objective.name.partition(".")[0]
+        if latency in LATENCIES and latency != "itl_s":
+            limits[latency] = min(objective.limit, limits.get(latency, math.inf))
+    return limits

@@ -1,0 +1,68 @@
+"""The page of a capacity: its tables, and goodput against load."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from kvsim.plumbing.toml import to_toml
+from kvsim.report.classes import run_line
+from kvsim.report.figure import style
+from kvsim.whatif import page
+from kvsim.whatif.capacity.capacity import Answer, Share
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+Curve = tuple[Answer, Sequence[Share]]
+
+
+def make_page(
+    title: str,
+    facts: Sequence[tuple[str, str]],
+    tables: Sequence[page.Cells],
+    curves: Sequence[Curve],
+    table: dict[str, Any],
+    unit: str,
+) -> str:
+    """The page as HTML."""
+    sections: list[page.Section] = list(tables)
+    drawn = [curve for curve in curves if curve[1]]
+    if drawn:
+        sections.append(
+            page.Drawing(
+                "Goodput",
+                "Requests well served a second, each within every limit on its latencies, against "
+                "the rate at which they come. The thin diagonal is all of them; a cross marks "
+                "a rate at which a seed's queue only grew.",
+                goodput(drawn, unit),
+            )
+        )
+    return page.make_page(title, facts, [], sections, to_toml(table))
+
+
+def goodput(curves: Sequence[Curve], unit: str) -> "go.Figure":
+    """One line an allocator: rate times share, with its interval."""
+    import plotly.graph_objects as go
+
+    figure = go.Figure()
+    most = max(share.rate_per_s for _, shares in curves for share in shares)
+    figure.add_scatter(
+        x=[0, most], y=[0, most], mode="lines", showlegend=False, hoverinfo="skip",
+        line={"color": "#b0b7bf", "width": 1},
+    )  # fmt: skip
+    for index, (answer, shares) in enumerate(curves):
+        widths = [share.rate_per_s * (share.within.half_width or 0.0) for share in shares]
+        figure.add_scatter(
+            x=[share.rate_per_s for share in shares],
+            y=[share.rate_per_s * share.within.mean for share in shares],
+            error_y={"array": widths, "thickness": 1} if any(widths) else None,
+            name=answer.subject.label, mode="lines+markers",
+            line={**run_line(index), "width": 2},
+            marker={"symbol": ["x" if share.saturated else "circle" for share in shares]},
+            hovertemplate="%{x:.3g} come, %{y:.3g} are well served",
+        )  # fmt: skip
+    style(figure, height_px=420, hovermode="closest")
+    above = {"orientation": "h", "x": 0, "xanchor": "left", "y": 1.02, "yanchor": "bottom"}
+    figure.update_layout(showlegend=True, legend=above, margin={"t": 48, "b": 52, "l": 64})
+    figure.update_xaxes(title_text=f"{unit} that come", rangemode="tozero")
+    figure.update_yaxes(title_text=f"{unit} well served", rangemode="tozero")
+    return figure

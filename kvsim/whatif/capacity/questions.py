@@ -1,0 +1,142 @@
+"""What capacity may look for: one entry a question, its key, its bounds and which way is up.
+
+    rate            the highest rate of arrivals
+    pool            the smallest KV pool, in tokens
+    max_model_len   the longest sequence that may be asked for
+
+A pool or a length is looked for at a rate that is given, or at the scenario's own. For the settings
+whose best is no edge, max_num_seqs and max_num_batched_tokens, the rate is looked for at each of
+some values (`tunings`).
+"""
+
+import copy
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from kvsim.capacity.options import WAYS
+from kvsim.plumbing.errors import InputError
+from kvsim.plumbing.keys import put
+from kvsim.plumbing.units import PS_PER_S
+from kvsim.request import Request
+from kvsim.scenario import Scenario
+from kvsim.simulation import Simulation
+from kvsim.whatif.capacity.bisection import Bounds
+from kvsim.whatif.capacity.load import rate_of, with_rate
+
+Table = dict[str, Any]
+UP_TO = 4096.0  # times the start is far enough to look
+SHORTEST_TOKENS = 16.0
+
+
+class Question(NamedTuple):
+    """put: the tables with this value; bounds: where to look, for one allocator's tables;
+    possible: whether a value can be tried at all; unit: of the value.
+    """
+
+    name: str
+    unit: str
+    put: Callable[[Table, float], Table]
+    bounds: Callable[[Table, Path, float], Bounds]
+    possible: Callable[[Table, Path], bool]
+
+
+def question_named(name: str) -> Question:
+    """The question of this name; InputError lists them."""
+    if name not in QUESTIONS:
+        known = ", ".join((*QUESTIONS, *TUNED))
+        raise InputError(
+            "nothing to look for", where="--find", value=name, remedy=f"one of {known}"
+        )
+    return QUESTIONS[name]
+
+
+def _rate_bounds(table: Table, folder: Path, tolerance: float) -> Bounds:
+    start = own_rate(table, folder)
+    return Bounds(start, start / UP_TO, start * UP_TO, True, False, tolerance)
+
+
+def own_rate(table: Table, folder: Path) -> float:
+    """The rate the scenario comes at: as it says, or as its trace has it."""
+    rate = rate_of(table)
+    if rate is not None:
+        return rate
+    arrivals = [
+        request.arrival_ps
+        for request in Simulation(Scenario.from_table(table, folder)).stream.requests
+        if request.after is None
+    ]
+    span_s = (max(arrivals) - min(arrivals)) / PS_PER_S
+    return len(arrivals) / span_s if span_s else 1.0
+
+
+def _with_pool(table: Table, tokens: float) -> Table:
+    table = copy.deepcopy(table)
+    memory = table.get("memory") or {}
+    versions = ("engine_version", "enforce_eager")
+    kept = {key: memory[key] for key in versions if key in memory}
+    return {**table, "memory": {**kept, "kv_cache_tokens": int(tokens)}}
+
+
+def _pool_bounds(table: Table, folder: Path, tolerance: float) -> Bounds:
+    simulation = prepared(table, folder)
+    tokens = simulation.pool.capacity_bytes // simulation.layout.bytes_per_token
+    return Bounds(float(tokens), 1.0, tokens * UP_TO, False, True, tolerance)
+
+
+def _with_length(table: Table, tokens: float) -> Table:
+    table = copy.deepcopy(table)
+    put(table, "model.max_model_len", int(tokens), "--find")
+    return table
+
+
+def _length_bounds(table: Table, folder: Path, tolerance: float) -> Bounds:
+    simulation = prepared(table, folder)
+    longest = simulation.model.max_position_embeddings
+    start = float(simulation.max_model_len)
+    return Bounds(start, min(SHORTEST_TOKENS, start), float(longest), True, True, tolerance)
+
+
+def _longest_fits(table: Table, folder: Path) -> bool:
+    """Whether one sequence of max_model_len fits the pool: an engine does not start otherwise."""
+    try:
+        simulation = prepared(table, folder)
+    except InputError:
+        return False
+    longest = Request("longest", 0, simulation.max_model_len - 1, 1, max_tokens=1)
+    (options,) = simulation.scenario.allocator
+    return simulation.replica_spec(options).build().allocator.refusal(longest) is None
+
+
+def prepared(table: Table, folder: Path) -> Simulation:
+    """The scenario without its requests: its model, pool and lengths."""
+    return Simulation(Scenario.from_table(table, folder), [])
+
+
+QUESTIONS = {
+    "rate": Question("rate", "", with_rate, _rate_bounds, lambda table, folder: True),
+    "pool": Question("pool", "tokens", _with_pool, _pool_bounds, lambda table, folder: True),
+    "max_model_len": Question(
+        "max_model_len", "tokens", _with_length, _length_bounds, _longest_fits
+    ),
+}
+TUNED = {
+    "max_num_seqs": tuple(1 << power for power in range(3, 11)),
+    "max_num_batched_tokens": tuple(1 << power for power in range(8, 15)),
+}
+
+
+def utilization_of(table: Table, folder: Path, tokens: float) -> float | None:
+    """The gpu_memory_utilization that leaves a pool of so many tokens; None where the device has
+    not the memory for it.
+    """
+    memory = {key: value for key, value in (table.get("memory") or {}).items() if key not in WAYS}
+    whole = {**table, "memory": {**memory, "gpu_memory_utilization": 1.0}}
+    try:
+        simulation = prepared(whole, folder)
+    except InputError:
+        return None
+    pool = simulation.pool
+    reserved = pool.total_bytes - pool.capacity_bytes
+    share = (reserved + tokens * simulation.layout.bytes_per_token) / pool.total_bytes
+    return share if share <= 1 else None

@@ -1,0 +1,249 @@
+"""Capacity's answers, held against queueing theory and against runs on both sides of them."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+import kvsim
+from kvsim.cli import app
+from kvsim.plumbing.errors import InputError
+from kvsim.whatif.capacity.capacity import Answer, Capacity
+from kvsim.whatif.capacity.load import with_rate
+from kvsim.whatif.capacity.objectives import complete, kept, parse_objective
+from kvsim.whatif.capacity.questions import QUESTIONS
+from kvsim.whatif.capacity.search import Runner
+from kvsim.whatif.sweep.backends import BACKENDS
+from kvsim.whatif.sweep.point import make_task, run_task
+
+MEAN_TOKENS, STEP_S = 50, 0.002
+
+
+@pytest.fixture
+def one_at_a_time(tables: Any) -> dict[str, Any]:
+    """Service times of a geometric number of equal steps, one request at a time: M/G/1."""
+    return tables(
+        allocator=[{"kind": "paged"}],
+        scheduler={"kind": "continuous", "max_num_seqs": 1},
+        step_time={"kind": "linear", "base_us": STEP_S * 1e6},
+        workload={
+            "kind": "synthetic",
+            "num_requests": 2000,
+            "arrivals": {"kind": "poisson", "rate_per_s": 3.0},
+            "prompt": {"kind": "fixed", "tokens": 8},
+            "output": {"kind": "geometric", "mean": MEAN_TOKENS},
+        },
+    )
+
+
+@pytest.fixture
+def busy(tables: Any) -> dict[str, Any]:
+    """A pool that holds some five sequences, and requests that fill it."""
+    return tables(
+        allocator=[{"kind": "paged"}, {"kind": "max-buffer"}],
+        model={"name": "opt-125m", "max_model_len": 1024},
+        scheduler={"kind": "continuous", "max_num_seqs": 64},
+        workload={
+            "kind": "synthetic",
+            "num_requests": 150,
+            "arrivals": {"kind": "poisson", "rate_per_s": 2.0},
+            "prompt": {"kind": "uniform", "min_tokens": 50, "max_tokens": 500},
+            "output": {"kind": "geometric", "mean": 100},
+            "clip_to": 1024,
+        },
+    )
+
+
+def asked(table: dict[str, Any], *slos: str, **options: Any) -> Capacity:
+    objectives = complete([parse_objective(slo) for slo in slos])
+    runner = Runner(BACKENDS.get("processes")(jobs=1))
+    return Capacity(table, Path(), objectives, runner, **options)
+
+
+def keeps(table: dict[str, Any], seed: int, question: str, value: float, *slos: str) -> bool:
+    """A run of its own, outside of any search."""
+    there = {**QUESTIONS[question].put(table, value), "seed": seed}
+    outcome = run_task(make_task(there, Path()))
+    assert outcome.error is None
+    return kept(outcome.rows[0], complete([parse_objective(slo) for slo in slos]))
+
+
+@pytest.mark.parametrize("limit_s", [0.15, 0.3])
+def test_one_at_a_time_holds_out_what_queueing_theory_says(
+    one_at_a_time: dict[str, Any], limit_s: float
+) -> None:
+    """Pollaczek-Khinchine: the mean wait is rate * E[S^2] / (2 * (1 - rate * E[S])), of services of
+    k steps, k geometric. The rate at which wait and service reach the limit, in closed form.
+    """
+    service_s = MEAN_TOKENS * STEP_S
+    square = STEP_S**2 * (2 * MEAN_TOKENS**2 - MEAN_TOKENS)
+    waiting = limit_s - service_s
+    expected = waiting / (square / 2 + waiting * service_s)
+    capacity = asked(one_at_a_time, f"e2e_s.mean={limit_s}", repeat=6)
+    (answer,) = capacity.find(QUESTIONS["rate"], [None])
+    assert answer.interval is not None
+    assert answer.interval.half_width is not None
+    assert answer.interval.half_width < 0.2 * expected
+    # Twice the half width: one in some two hundred draws of six seeds lies further off. A bracket
+    # is 2 % wide.
+    assert abs(answer.interval.mean - expected) < 2 * answer.interval.half_width + 0.02 * expected
+
+
+@pytest.mark.parametrize(
+    ("question", "slos"),
+    [
+        ("rate", ("ttft_s.p99=2",)),
+        ("rate", ("ttft_s.p90=1", "tpot_s.p99=0.05")),
+        ("pool", ("ttft_s.p99=3",)),
+    ],
+)
+def test_every_answer_is_confirmed_just_inside_and_just_outside(
+    busy: dict[str, Any], question: str, slos: tuple[str, ...]
+) -> None:
+    capacity = asked(busy, *slos, repeat=2)
+    answers = capacity.find(QUESTIONS[question], [None])
+    assert [answer.subject.label for answer in answers] == ["paged", "max-buffer"]
+    for answer in answers:
+        for edge in answer.edges:
+            inside, outside = edge.bracket
+            assert inside is not None
+            assert outside is not None
+            low, high = sorted((inside, outside))
+            assert high <= low * 1.02 or high - low == 1
+            assert keeps(answer.subject.table, edge.seed, question, inside, *slos)
+            assert not keeps(answer.subject.table, edge.seed, question, outside, *slos)
+
+
+def test_more_memory_holds_out_more_and_paging_more_than_the_maximum(busy: dict[str, Any]) -> None:
+    def rates(table: dict[str, Any]) -> list[float]:
+        answers = asked(table, "ttft_s.p99=2").find(QUESTIONS["rate"], [None])
+        return [answer.interval.mean for answer in answers if answer.interval is not None]
+
+    small, large = rates(busy), rates({**busy, "memory": {"kv_cache_tokens": 8192}})
+    assert small[0] > small[1]
+    assert large[0] > small[0]
+    assert large[1] > small[1]
+
+
+def test_the_smallest_pool_grows_with_the_rate(busy: dict[str, Any]) -> None:
+    answers = asked(busy, "ttft_s.p99=3").find(QUESTIONS["pool"], [0.5, 1.0, 2.0])
+    paged = [answer for answer in answers if answer.subject.label == "paged"]
+    pools = [answer.values for answer in paged]
+    assert all(pools)
+    assert pools == sorted(pools)  # type: ignore[type-var]
+    assert all(answer.utilization is not None for answer in paged)
+    # The utilization that is named leaves a pool of that size.
+    largest = paged[-1]
+    assert largest.values is not None
+    named = {**busy, "memory": {"gpu_memory_utilization": largest.utilization}}
+    result = kvsim.simulate({**named, "allocator": [{"kind": "paged"}]}, [])
+    tokens = result.runs[0].summary["memory"]["capacity_tokens"]
+    assert tokens == pytest.approx(max(largest.values), abs=1)
+
+
+def test_the_longest_sequence_must_fit_the_pool(busy: dict[str, Any]) -> None:
+    """At a low rate nothing else bounds max_model_len: 128 blocks of 16, one of them the null
+    block, and a last token that needs no slot.
+    """
+    table = {**busy, "allocator": [{"kind": "paged"}], "model": {"name": "llama-2-7b"}}
+    table["memory"] = {"kv_cache_tokens": 2048}
+    capacity = asked(table, "ttft_s.p99=100", tolerance=0.0)
+    (answer,) = capacity.find(QUESTIONS["max_model_len"], [0.1])
+    assert answer.values is not None
+    assert set(answer.values) == {127 * 16 + 1}
+
+
+def test_replicas_share_the_rate(busy: dict[str, Any]) -> None:
+    capacity = asked(busy, "ttft_s.p99=2")
+    for answer in capacity.find(QUESTIONS["rate"], [None]):
+        assert answer.values is not None
+        (highest,) = answer.values
+        for found in capacity.replicas(answer, [0.1, 3.7, 12.0]):
+            assert (found.num - 1) * highest < found.rate_per_s <= found.num * highest
+            assert found.kept in (0, 1)
+
+
+def test_a_setting_is_tuned_by_the_rate_it_holds_out(busy: dict[str, Any]) -> None:
+    table = {**busy, "allocator": [{"kind": "paged"}]}
+    capacity = asked(table, "ttft_s.p99=2", repeat=2)
+    ((_, found),) = capacity.tune("scheduler.max_num_seqs", [1, 16, 64])
+    assert [tuning.value for tuning in found] == [1, 16, 64]
+    means = [t.answer.interval.mean for t in found if t.answer and t.answer.interval]
+    assert len(means) == 3
+    assert means[0] < means[1]
+    (best,) = [tuning for tuning in found if tuning.behind == "the best"]
+    assert best.answer is not None
+    assert best.answer.interval is not None
+    assert best.answer.interval.mean == max(means)
+
+
+def test_goodput_falls_behind_the_load(busy: dict[str, Any]) -> None:
+    capacity = asked({**busy, "allocator": [{"kind": "paged"}]}, "ttft_s.p99=2")
+    (answer,) = capacity.find(QUESTIONS["rate"], [None])
+    shares = capacity.goodput(answer)
+    assert [share.rate_per_s for share in shares] == sorted(s.rate_per_s for s in shares)
+    assert shares[0].within.mean >= 0.99
+    assert shares[-1].within.mean < 0.99
+    # By hand, at one of the rates.
+    table = with_rate(answer.subject.table, shares[-1].rate_per_s)
+    frame = kvsim.simulate({**table, "seed": 0}).runs[0].requests
+    within = ((frame["first_token_ps"] - frame["arrival_ps"]) <= 2 * 10**12).mean()
+    assert shares[-1].within.mean == within
+
+
+def test_objectives_that_no_rate_keeps_are_told(busy: dict[str, Any]) -> None:
+    capacity = asked({**busy, "allocator": [{"kind": "paged"}]}, "tpot_s.p50=0.000001")
+    (answer,) = capacity.find(QUESTIONS["rate"], [None])
+    assert isinstance(answer, Answer)
+    assert answer.interval is None
+
+
+def test_a_saturated_run_keeps_nothing() -> None:
+    assert not kept({"saturated": True}, ())
+    assert kept({"saturated": False, "ttft_s.p99": 1.0}, [parse_objective("ttft_s.p99=1")])
+    assert not kept(
+        {"saturated": False, "requests_per_s": 1}, [parse_objective("requests_per_s=2")]
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [("ttft_s=2", "unknown number"), ("ttft_s.p99", "needs a limit"), ("e2e_s.p50=-1", "a limit")],
+)
+def test_objectives_that_cannot_be(text: str, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        parse_objective(text)
+
+
+def test_three_rates_and_the_pool_for_each_in_one_command(tmp_path: Path) -> None:
+    """The question of vllm-project/vllm #22291: which utilization for 5, 20 and 50 requests/s."""
+    arguments = [
+        "capacity", "chat", "--set", "workload.num_requests=60", "--set", "allocator='paged'",
+        "--find", "pool", "--rate", "0.5", "--rate", "2", "--rate", "5", "--slo", "ttft_s.p99=10",
+        "--repeat", "1", "--jobs", "1", "--json", "--out", str(tmp_path),
+    ]  # fmt: skip
+    done = CliRunner().invoke(app, arguments, catch_exceptions=False)
+    assert done.exit_code == 0
+    answers = json.loads(done.stdout)["answers"]
+    assert [answer["rate_per_s"] for answer in answers] == [0.5, 2.0, 5.0]
+    assert all(answer["mean"] > 0 for answer in answers)
+    assert all(0 < answer["gpu_memory_utilization"] < 1 for answer in answers)
+    assert "smallest pool" in (tmp_path / "capacity.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "--slo"),
+        (["--slo", "ttft_s.p99=1", "--find", "luck"], "nothing to look for"),
+        (["--slo", "ttft_s.p99=1", "--rate", "0"], "above 0"),
+        (["--slo", "ttft_s.p99=1", "--values", "1,2"], "--values"),
+        (["--slo", "ttft_s.p99=1", "--set", "workload.arrivals={kind='at-once'}"], "no rate"),
+    ],
+)
+def test_questions_that_cannot_be_asked(arguments: list[str], said: str) -> None:
+    done = CliRunner().invoke(app, ["capacity", "chat", *arguments])
+    assert isinstance(done.exception, InputError)
+    assert said in str(done.exception)
