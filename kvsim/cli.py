@@ -12,6 +12,7 @@ from kvsim.commands import (
     compare,
     convert,
     export,
+    import_,
     memory,
     observe,
     options,
@@ -40,6 +41,7 @@ app.command("convert")(convert.convert)
 app.command("snapshot")(snapshot.snapshot)
 app.command("observe")(observe.observe)
 app.command("export")(export.export)
+app.command("import")(import_.import_)
 app.command("report")(report.report)
 app.command("compare")(compare.compare)
 app.command("attribute")(attribute.attribute)

@@ -1,1 +1,7 @@
-"""The formats of other tools, in and out: a folder or a file each."""
+"""Files of other tools, in and out.
+
+sources/       what a server and its clients leave behind, a format a file -> Description
+merge.py       descriptions -> one, with what contradicts
+becoming/      one description -> a scenario, a stream, an observed run
+torch_snapshot/  torch's memory snapshots, read and written
+"""

@@ -7,13 +7,15 @@ steps.csv       every step                          samples.jsonl   the steps, f
 
 import csv
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from kvsim.observed.content import BlockIds
 from kvsim.observed.observation import Observation
 from kvsim.observed.own_meta import ObservedMeta
-from kvsim.observed.rows import ObservedRequest
+from kvsim.observed.rows import ObservedRequest, Tick
+from kvsim.observed.vllm_meta import VllmMeta
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.options import Options
 from kvsim.plumbing.writing import replace_files
@@ -47,6 +49,31 @@ def write_observation(folder: Path, observation: Observation, meta: ObservedMeta
             ),
         },
     )
+
+
+def write_recording(
+    folder: Path,
+    meta: Mapping[str, Any],
+    served: Sequence[tuple[ObservedRequest, Request]],
+    ticks: Sequence[Tick],
+) -> None:
+    """Write a run that another tool recorded: three files, and a fourth where there are ticks.
+
+    meta: what meta.json says; served: each row with the request it was, in order of arrival. What
+    it does not write of an older recording in the folder is removed. InputError if the folder
+    cannot be written, or the settings are no engine's.
+    """
+    block_size = VllmMeta.parse(meta, str(folder / "meta.json")).block_size
+    files = {
+        "meta.json": _text([json.dumps(meta, indent=1, ensure_ascii=False)]),
+        "requests.csv": _csv([row for row, _ in served]),
+        "stream.jsonl": _text(_stream(served, block_size)),
+    }
+    if ticks:
+        files["timeseries.csv"] = _csv(ticks)
+    replace_files(folder, files)
+    if not ticks:
+        (folder / "timeseries.csv").unlink(missing_ok=True)
 
 
 def _stream(served: Iterable[tuple[ObservedRequest, Request]], block_size: int) -> Iterator[str]:

@@ -22,10 +22,11 @@ class JsonError(ValueError):
     """Text that is not the JSON kvsim reads; its words say why."""
 
 
-def loads(text: str | bytes, *, exact: bool = False) -> Any:
+def loads(text: str | bytes, *, exact: bool = False, unsigned: bool = False) -> Any:
     """The value of a JSON text; JsonError if it is none.
 
-    exact: fractions become Decimal, so that nothing is rounded. Refused beside what is no JSON:
+    exact: fractions become Decimal, so that nothing is rounded. unsigned: whole numbers may take
+    all 64 bits, as hashes do. Refused beside what is no JSON:
     NaN and Infinity, whole numbers beyond 64 bits, fractions too large for a double, more than
     MOST_DEPTH levels, and halves of surrogate pairs, which no file can hold again.
     """
@@ -36,7 +37,7 @@ def loads(text: str | bytes, *, exact: bool = False) -> Any:
             text,
             parse_float=_exact if exact else _fraction,
             # The hook costs time: it is left out where no number can be too long.
-            parse_int=_whole if _MANY_DIGITS.search(text) else int,
+            parse_int=(_unsigned if unsigned else _whole) if _MANY_DIGITS.search(text) else int,
             parse_constant=_no_constant,
         )
     except RecursionError:
@@ -93,6 +94,12 @@ def _exact(text: str) -> Decimal:
 
 def _whole(text: str) -> int:
     if len(text) > 20 or not -LARGEST <= (value := int(text)) <= LARGEST:
+        raise JsonError(f"the number {_short(text)} is beyond 64 bits")
+    return value
+
+
+def _unsigned(text: str) -> int:
+    if len(text) > 20 or not -LARGEST <= (value := int(text)) < 1 << 64:
         raise JsonError(f"the number {_short(text)} is beyond 64 bits")
     return value
 

@@ -1,0 +1,128 @@
+"""`kvsim import`: sources in, a scenario out, with its stream and its observed run beside it."""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kvsim.interchange.becoming.observed import Recording, recording_of
+from kvsim.interchange.becoming.server import server_of
+from kvsim.interchange.becoming.stream import Stream, stream_of
+from kvsim.interchange.description import Description, Settings
+from kvsim.interchange.detect import read_sources
+from kvsim.interchange.merge import USER, Contradiction, Merged, Read, merge
+from kvsim.plumbing.errors import InputError
+from kvsim.plumbing.toml import to_toml
+from kvsim.scenario import Scenario
+
+GIVEN = "given here"
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """What came of the sources, nothing written yet.
+
+    scenario: the tables, as a TOML file has them. stream: with the lines of its trace file.
+    recording: the observed run, None where nothing was measured.
+    """
+
+    reads: tuple[Read, ...]
+    merged: Merged
+    scenario: dict[str, Any]
+    stream: Stream
+    recording: Recording | None
+    assumed: tuple[str, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def contradictions(self) -> tuple[Contradiction, ...]:
+        """What sources say differently."""
+        return self.merged.contradictions
+
+    def as_dict(self) -> dict[str, Any]:
+        """The account, as data."""
+        requests = self.merged.requests
+        return {
+            "sources": [
+                {
+                    "name": read.name,
+                    "format": read.format,
+                    "settings": read.description.settings.said(),
+                    "requests": len(getattr(read.description.requests, "rows", ())),
+                    "samples": len(getattr(read.description.curve, "samples", ())),
+                    "measured": read.description.measured,
+                    "notes": list(read.description.notes),
+                }
+                for read in self.reads
+            ],
+            "settings_from": self.merged.origins,
+            "contradictions": [str(each) for each in self.contradictions],
+            "assumed": list(self.assumed),
+            "notes": list(self.notes),
+            "requests": len(requests.rows) if requests else 0,
+            "observed_requests": len(self.recording.served) if self.recording else 0,
+            "scenario": self.scenario,
+        }
+
+
+def import_sources(
+    sources: Sequence[str], given: Mapping[str, Any], out: Path, seed: int = 0
+) -> Imported:
+    """Read and merge. given: settings that the user names, which go before all sources.
+
+    InputError for a source that cannot be used, and where the model or the device stays unknown.
+    """
+    notes: list[str] = []
+    reads = read_sources(sources, notes)
+    user = Settings.parse({key: value for key, value in given.items() if value is not None}, "")
+    words = [Read(GIVEN, GIVEN, USER, Description(user))] if user.said() else []
+    merged = merge([*words, *reads])
+    notes.extend(merged.notes)
+    server = server_of(merged.settings)
+    stream = stream_of(merged.requests, merged.load, f"{out.stem}.requests.jsonl", notes)
+    told = ", ".join(dict.fromkeys(read.name for read in reads))
+    recording = recording_of(
+        server, merged.requests, merged.curve, merged.curve_clock, f"imported from {told}", notes
+    )
+    table: dict[str, Any] = {
+        "seed": seed,
+        "model": server.model,
+        "device": {"name": server.device},
+        "memory": server.memory(notes),
+        "allocator": [server.allocator()],
+        "scheduler": server.scheduler(),
+        "step_time": {"kind": "roofline"},
+    }
+    if stream.workload is not None:
+        table["workload"] = stream.workload
+    Scenario.from_table(table)  # what is written can be read
+    return Imported(
+        tuple(reads), merged, table, stream, recording, server.assumed, tuple(dict.fromkeys(notes))
+    )
+
+
+def write_imported(imported: Imported, out: Path) -> list[Path]:
+    """Write the scenario, its trace file and its observed run; returns what was written.
+
+    InputError if the folder cannot be written; each file is whole or not there.
+    """
+    from kvsim.observed.writing import write_recording
+    from kvsim.results.store import replace_files
+
+    if out.suffix != ".toml":
+        raise InputError("a scenario is a .toml file", where="--out", value=str(out))
+    text = f"# Written by kvsim import\n{to_toml(imported.scenario)}"
+    files = {out.name: lambda path: path.write_text(text, encoding="utf-8", newline="\n")}
+    written = [out]
+    if imported.stream.lines is not None and imported.scenario["workload"]["kind"] == "trace":
+        name = imported.scenario["workload"]["path"]
+        lines = "".join(f"{line}\n" for line in imported.stream.lines)
+        files = {name: lambda path: path.write_text(lines, encoding="utf-8", newline="\n")} | files
+        written.append(out.parent / name)
+    if imported.recording is not None:
+        folder = out.with_suffix(".run")
+        write_recording(folder, *imported.recording)
+        written.append(folder)
+    replace_files(out.parent, files)
+    return [Path(os.path.normpath(path)) for path in written]

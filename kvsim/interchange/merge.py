@@ -1,0 +1,128 @@
+"""Several descriptions of one server as one: whose word counts, and what contradicts.
+
+The engine's word about itself goes before what was asked of it, and that before what a client says.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from kvsim.interchange.description import Clock, Curve, Description, Load, Requests, Settings
+from kvsim.interchange.joining import join
+
+# The user's own word goes before all others.
+USER = 4
+_CLOSE = 1e-3  # of figures that are printed to two digits
+_MODEL_MARKS = ("/", "--")
+
+
+class Read(NamedTuple):
+    """One source as it was read. name: for people; format: its name in SOURCES."""
+
+    name: str
+    format: str
+    rank: int
+    description: Description
+
+
+class Contradiction(NamedTuple):
+    """Two sources that say different things; `kept` is used."""
+
+    what: str
+    kept: Any
+    kept_from: str
+    left: Any
+    left_from: str
+
+    def __str__(self) -> str:
+        return (
+            f"{self.what}: {self.kept} by {self.kept_from} is kept, "
+            f"{self.left} by {self.left_from} is not"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """All that is known. origins: who said each setting. clock: of requests and curve together,
+    None where they have no clock in common.
+    """
+
+    settings: Settings
+    origins: dict[str, str]
+    requests: Requests | None
+    curve: Curve | None
+    curve_clock: Clock | None
+    load: Load | None
+    contradictions: tuple[Contradiction, ...]
+    notes: tuple[str, ...]
+
+
+def merge(reads: Sequence[Read]) -> Merged:
+    """One description; of equal rank the source named first counts."""
+    ordered = sorted(reads, key=lambda read: -read.rank)  # stable: in the order given
+    settings, origins, contradictions = _settings(ordered)
+    notes: list[str] = []
+    requests = join([(read.name, read.description.requests) for read in reads], notes)
+    with_curve = [read for read in ordered if read.description.curve is not None]
+    with_curve.sort(key=lambda read: getattr(read.description.curve, "clock", "") != "unix")
+    curve, clock = None, None
+    if with_curve:
+        first = with_curve[0]
+        curve = first.description.curve
+        assert curve is not None
+        same = first.description.requests is not None
+        clock = None if curve.clock == "own" and not same else curve.clock
+        notes.extend(
+            f"the gauges of {read.name} are left aside for those of {first.name}"
+            for read in with_curve[1:]
+        )
+    loads = [read.description.load for read in reads if read.description.load is not None]
+    return Merged(
+        settings,
+        origins,
+        requests,
+        curve,
+        clock,
+        loads[0] if loads else None,
+        tuple(contradictions),
+        tuple(notes),
+    )
+
+
+def _settings(
+    ordered: Sequence[Read],
+) -> tuple[Settings, dict[str, str], list[Contradiction]]:
+    found: dict[str, Any] = {}
+    origins: dict[str, str] = {}
+    contradictions: list[Contradiction] = []
+    for read in ordered:
+        for name, value in read.description.settings.said().items():
+            if name not in found:
+                found[name], origins[name] = value, read.name
+            elif not _same(name, found[name], value):
+                contradictions.append(
+                    Contradiction(name, found[name], origins[name], value, read.name)
+                )
+            elif name == "model" and value.count("/") == 1 and found[name].count("/") != 1:
+                found[name], origins[name] = value, read.name  # an id says more than a path
+    return Settings.parse(found, "merged"), origins, contradictions
+
+
+def _same(name: str, one: Any, other: Any) -> bool:
+    if name in ("model", "served_model_name"):
+        return short_model(one) == short_model(other)
+    if name == "engine_version":
+        short, long = sorted((str(one), str(other)), key=len)
+        return long == short or long.startswith(f"{short}.")
+    if isinstance(one, float) or isinstance(other, float):
+        return math.isclose(one, other, rel_tol=_CLOSE)
+    return bool(one == other)
+
+
+def short_model(name: str) -> str:
+    """What names of one model have in common: `org/name`, a path to it, a cache folder of it."""
+    parts = name.rstrip("/").split("/")
+    cached = next((part for part in parts if part.startswith("models--")), None)
+    last = cached or parts[-1]
+    return last.rpartition("--")[2].lower()

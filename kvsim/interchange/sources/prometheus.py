@@ -1,0 +1,52 @@
+"""Prometheus' and OpenMetrics' text: samples by name, whatever the server."""
+
+import math
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from kvsim.plumbing.reading.files import row_error
+
+_SAMPLE = re.compile(r"([A-Za-z_:][\w:]*)(?:\{(.*)\})?\s+(\S+)(?:\s+\S.*)?$")
+_LABEL = re.compile(r'\s*([A-Za-z_]\w*)="((?:[^"\\]|\\.)*)"\s*,?')
+_ESCAPE = re.compile(r"\\(.)")
+_ESCAPED = {"n": "\n"}
+
+
+class Metric(NamedTuple):
+    """One sample line."""
+
+    name: str
+    labels: dict[str, str]
+    value: float
+
+
+def metrics(text: str, where: str) -> Iterator[Metric]:
+    """The samples in order of the text; InputError for a line that is none."""
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip() or line.startswith("#"):
+            continue
+        match = _SAMPLE.match(line)
+        if match is None:
+            raise row_error(where, number, "not a sample of a metric", line)
+        try:
+            value = float(match[3])
+        except ValueError:
+            raise row_error(where, number, "not a number", match[3]) from None
+        yield Metric(match[1], _labels(match[2] or "", where, number), value)
+
+
+def finite(value: float) -> bool:
+    """Whether a sample says a number at all."""
+    return math.isfinite(value)
+
+
+def _labels(text: str, where: str, number: int) -> dict[str, str]:
+    found, at = {}, 0
+    while at < len(text):
+        match = _LABEL.match(text, at)
+        if match is None:
+            raise row_error(where, number, "not a label", text[at:])
+        found[match[1]] = _ESCAPE.sub(lambda part: _ESCAPED.get(part[1], part[1]), match[2])
+        at = match.end()
+    return found

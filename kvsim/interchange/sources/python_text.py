@@ -1,0 +1,44 @@
+"""`key=value` and `'key': value` in what Python prints of an object; values of plain types alone.
+
+The text is never evaluated: it may hold objects, and it comes from a file.
+"""
+
+import re
+from collections.abc import Container
+from typing import Any
+
+_PAIR = re.compile(
+    r"""(?:'(?P<quoted>\w+)':\s*|\b(?P<bare>\w+)=)
+        (?:'(?P<text>[^']*)'|(?P<plain>-?[\w.+]+)|(?P<list>\['[^']*'))""",
+    re.VERBOSE,
+)
+_PLAIN: dict[str, Any] = {"None": None, "True": True, "False": False}
+
+
+def pairs_of(text: str, names: Container[str]) -> dict[str, Any]:
+    """The pairs whose name is in `names`, outside nested objects; the first of each name counts."""
+    found: dict[str, Any] = {}
+    for match in _PAIR.finditer(_flat(text)):
+        name = match["quoted"] or match["bare"]
+        if name in names and name not in found:
+            if match["text"] is not None:
+                found[name] = match["text"]
+            elif match["list"] is not None:
+                found[name] = match["list"][2:-1]
+            else:
+                found[name] = _PLAIN.get(match["plain"], match["plain"])
+    return found
+
+
+def _flat(text: str) -> str:
+    """The text without what stands in brackets inside the outermost ones."""
+    kept: list[str] = []
+    depth, opened = 0, text.lstrip()[:1] in ("{", "(")
+    for part in re.split(r"([(){}])", text):
+        if part in ("(", "{"):
+            depth += 1
+        elif part in (")", "}"):
+            depth -= 1
+        elif depth <= (1 if opened else 0):
+            kept.append(part)
+    return " ".join(kept)

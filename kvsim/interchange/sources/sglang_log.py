@@ -1,0 +1,66 @@
+"""What an SGLang server prints when it starts: its arguments, and the pool it made."""
+
+import re
+from typing import Any
+
+from kvsim.interchange.description import Description, Settings
+from kvsim.interchange.sources.python_text import pairs_of
+from kvsim.interchange.sources.source import ENGINE_ITSELF, Sniffed, Source
+from kvsim.interchange.sources.vllm_args import UNSAID, dtype, kv_dtype, text, truth, whole
+
+_ARGUMENTS = re.compile(r"server_args=ServerArgs(\(.*)")
+_POOL = re.compile(r"max_total_num_tokens=(\d+)")
+_TOLD = re.compile(
+    r"(chunked_prefill_size|max_running_requests|context_len|max_prefill_tokens)=(\d+)"
+)
+_KNOWN = {
+    "model_path": ("model", text),
+    "served_model_name": ("served_model_name", text),
+    "tp_size": ("tensor_parallel_size", whole),
+    "pp_size": ("pipeline_parallel_size", whole),
+    "dp_size": ("data_parallel_size", whole),
+    "dtype": ("dtype", dtype),
+    "kv_cache_dtype": ("kv_cache_dtype", kv_dtype),
+    "context_length": ("max_model_len", whole),
+    "context_len": ("max_model_len", whole),
+    "page_size": ("block_size", whole),
+    "max_running_requests": ("max_num_seqs", whole),
+    "chunked_prefill_size": ("max_num_batched_tokens", whole),
+    "disable_radix_cache": ("enable_prefix_caching", lambda value: not truth(value)),
+}
+
+
+class SGLangLog(Source):
+    """Settings alone: its step lines count tokens, not the pool over time."""
+
+    rank = ENGINE_ITSELF
+    what = "an SGLang server's log"
+
+    @classmethod
+    def sniff(cls, source: Sniffed) -> bool:
+        """By lines that only this engine prints."""
+        return source.document is None and (
+            _ARGUMENTS.search(source.text) is not None or "max_total_num_tokens=" in source.text
+        )
+
+    @classmethod
+    def read(cls, source: Sniffed) -> Description:
+        """Its arguments, then what came of them."""
+        found: dict[str, Any] = {"engine": "sglang"}
+        for line in source.string().splitlines():
+            arguments = _ARGUMENTS.search(line)
+            if arguments:
+                _take(found, pairs_of(arguments[1], _KNOWN), source.name)
+            pool = _POOL.search(line)
+            if pool:
+                tokens = whole(pool[1])  # several ranks: the least
+                found["kv_cache_tokens"] = min(tokens, found.get("kv_cache_tokens", tokens))
+                _take(found, dict(_TOLD.findall(line)), source.name)
+        return Description(Settings.parse(found, source.name))
+
+
+def _take(found: dict[str, Any], pairs: dict[str, Any], where: str) -> None:
+    for name, value in pairs.items():
+        if name in _KNOWN and value not in UNSAID:
+            setting, read = _KNOWN[name]
+            found[setting] = read(value)

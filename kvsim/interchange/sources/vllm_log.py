@@ -1,0 +1,118 @@
+"""What a vLLM server prints when it starts, and every ten seconds from then on.
+
+Lines differ by version; each pattern here is of a line that some version from 0.6 to 0.33 prints.
+Of several workers the least pool counts, as the engine itself decides.
+"""
+
+import re
+from typing import Any
+
+from kvsim.interchange.description import Curve, Description, Settings
+from kvsim.interchange.sources.log_curve import gauge_lines
+from kvsim.interchange.sources.python_text import pairs_of
+from kvsim.interchange.sources.source import ENGINE_ITSELF, Sniffed, Source
+from kvsim.interchange.sources.vllm_args import KNOWN, settings_of, whole
+
+_NUMBER = r"([\d,]+(?:\.\d+)?)"
+_VERSION = re.compile(r"(?:engine \(v|API server version |\bversion )(\d+\.\d+(?:\.\d+)?[\w.+]*)")
+_ARGUMENTS = re.compile(r"(?:non-default args: |args: Namespace)(.*)")
+_CONFIG = re.compile(r"Initializing an? (?:V\d )?LLM engine .*?with config: (.*)")
+_PATTERNS: tuple[tuple[str, re.Pattern[str]], ...] = (
+    ("kv_cache_tokens", re.compile(rf"GPU KV cache size: {_NUMBER} tokens")),
+    ("num_gpu_blocks", re.compile(rf"# (?:GPU|CUDA|cuda) blocks: {_NUMBER}")),
+    ("available_kv_gib", re.compile(rf"[Aa]vailable KV cache memory: {_NUMBER} ?GiB")),
+    ("available_kv_gib", re.compile(rf"reserved for KV Cache is {_NUMBER} ?GiB")),
+    ("weights_gib", re.compile(rf"[Mm]odel (?:loading took|weights take) {_NUMBER} ?GiB")),
+    ("weights_gib", re.compile(rf"Loading model weights took {_NUMBER} GB")),  # 0.6: GiB, miscalled
+    ("max_model_len", re.compile(rf"Maximum concurrency for {_NUMBER} tokens per request")),
+    ("max_model_len", re.compile(rf"Using max model len {_NUMBER}")),
+    ("max_num_batched_tokens", re.compile(rf"with max_num_batched_tokens={_NUMBER}")),
+    ("gpu_memory_gib", re.compile(rf"Free memory on device \([\d.]+/{_NUMBER} GiB\)")),
+    ("gpu_memory_gib", re.compile(rf"total_gpu_memory[ =(]+{_NUMBER} ?GiB")),
+    ("block_size", re.compile(rf"Setting attention block size to {_NUMBER} tokens")),
+)
+_OVERRIDE = re.compile(r"Overriding num_gpu_blocks=([1-9]\d*) with num_gpu_blocks_override=(\d+)")
+_LEAST = ("available_kv_gib", "num_gpu_blocks", "kv_cache_tokens")  # of several workers
+_FRACTIONS = ("available_kv_gib", "weights_gib", "gpu_memory_gib")
+_SIGNS = (
+    "Initializing a V1 LLM engine",
+    "Initializing an LLM engine",
+    "non-default args",
+    "GPU KV cache size:",
+    "Avg prompt throughput",
+    "Available KV cache memory",
+    "# GPU blocks:",
+    "# CUDA blocks:",
+)
+
+
+class VllmLog(Source):
+    """The log of the API server and its workers, whole or in excerpts."""
+
+    rank = ENGINE_ITSELF
+    what = "a vLLM server's log"
+
+    @classmethod
+    def sniff(cls, source: Sniffed) -> bool:
+        """By lines that only this engine prints."""
+        return source.document is None and any(sign in source.text for sign in _SIGNS)
+
+    @classmethod
+    def read(cls, source: Sniffed) -> Description:
+        """Settings from its lines, gauges from its ten-second lines."""
+        notes: list[str] = []
+        lines = _last_start(source.string().splitlines(), notes)
+        found = _settings(lines, source.name)
+        samples = gauge_lines(lines, notes)
+        curve = Curve(samples, "local") if samples else None
+        if any("Asynchronous scheduling is enabled" in line for line in lines):
+            found["async_scheduling"] = True
+        elif any("Asynchronous scheduling is disabled" in line for line in lines):
+            found["async_scheduling"] = False
+        settings = Settings.parse({**found, "engine": "vllm"}, source.name)
+        return Description(settings, curve=curve, notes=tuple(notes))
+
+
+def _last_start(lines: list[str], notes: list[str]) -> list[str]:
+    """The lines from the last start on, where a log holds several."""
+    starts = [at for at, line in enumerate(lines) if _ARGUMENTS.search(line)]
+    if len(starts) < 2:
+        return lines
+    notes.append(f"{len(starts)} starts of a server: the last one is taken")
+    first = starts[-1]
+    while first and _VERSION.search(lines[first - 1]):  # the version is printed just before
+        first -= 1
+    return lines[first:]
+
+
+def _settings(lines: list[str], where: str) -> dict[str, Any]:
+    """What was asked for, then what came of it: later kinds of lines know better."""
+    asked: dict[str, Any] = {}
+    config: dict[str, Any] = {}
+    told: dict[str, Any] = {}
+    for line in lines:
+        version = _VERSION.search(line)
+        if version and "engine_version" not in told:
+            told["engine_version"] = version[1].rstrip(".")
+        arguments = _ARGUMENTS.search(line)
+        if arguments:
+            asked |= settings_of(pairs_of(arguments[1], KNOWN), where).said()
+        engine = _CONFIG.search(line)
+        if engine:
+            config |= settings_of(pairs_of(engine[1], KNOWN), where).said()
+        override = _OVERRIDE.search(line)
+        if override:
+            told["num_gpu_blocks"] = whole(override[2])
+        for setting, pattern in _PATTERNS:
+            match = pattern.search(line)
+            if match:
+                _take(told, setting, match[1])
+    return asked | config | told
+
+
+def _take(told: dict[str, Any], setting: str, number: str) -> None:
+    value = float(number.replace(",", "")) if setting in _FRACTIONS else whole(number)
+    if setting in _LEAST and setting in told:
+        value = min(value, told[setting])
+    if value > 0:
+        told[setting] = value

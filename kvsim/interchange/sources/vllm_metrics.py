@@ -1,0 +1,27 @@
+"""A scrape of a vLLM server's /metrics: `vllm:cache_config_info` is the pool as it really is."""
+
+from kvsim.interchange.description import Description
+from kvsim.interchange.sources.prometheus import metrics
+from kvsim.interchange.sources.source import ENGINE_ITSELF, Sniffed, Source
+from kvsim.interchange.sources.vllm_names import figures_from, settings_from
+
+
+class VllmMetrics(Source):
+    """Prometheus text with vLLM's names."""
+
+    rank = ENGINE_ITSELF
+    what = "a scrape of /metrics"
+
+    @classmethod
+    def sniff(cls, source: Sniffed) -> bool:
+        """By a line that begins with vLLM's prefix."""
+        lines = source.text.splitlines()
+        return source.document is None and any(
+            line.startswith(("vllm:", "# HELP vllm:", "# TYPE vllm:")) for line in lines
+        )
+
+    @classmethod
+    def read(cls, source: Sniffed) -> Description:
+        """The cache configuration, and the figures since the server started."""
+        samples = list(metrics(source.string(), source.name))
+        return Description(settings_from(samples, source.name), measured=figures_from(samples))

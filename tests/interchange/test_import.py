@@ -1,0 +1,272 @@
+"""Sources together: a server described three ways, a real run in another dress, contradictions."""
+
+import json
+import os
+import tomllib
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.aiperf_folder import write_aiperf_folder, write_records
+from support.import_samples import SAMPLES, bench_result, lines, write
+from typer.testing import CliRunner
+
+import kvsim
+from kvsim.cli import app
+from kvsim.interchange.imported import Imported, import_sources, write_imported
+from kvsim.observed.folder import ObservedRun
+from kvsim.plumbing.errors import InputError
+from kvsim.scenario import Scenario
+from kvsim.step_time.calibrated.file import find_calibration
+from kvsim.validate.run.comparison import compare_run
+
+FORMATS = Path(os.environ.get("KVSIM_FORMATS_DIR", "not given"))
+REAL = Path(os.environ.get("KVSIM_REAL_RUNS_DIR", "not given")) / "rtx4090_llama-3.1-8b"
+formats = pytest.mark.skipif(not FORMATS.is_dir(), reason="KVSIM_FORMATS_DIR has no samples")
+real = pytest.mark.skipif(not REAL.is_dir(), reason="KVSIM_REAL_RUNS_DIR has no recorded run")
+OPT = {"gpu": "h100", "model": "facebook/opt-125m"}
+
+
+def imported(folder: Path, *sources: Path | str, **given: Any) -> Imported:
+    out = folder / "made.toml"
+    found = import_sources([str(source) for source in sources], given, out)
+    write_imported(found, out)
+    return found
+
+
+# --- one server, three descriptions -----------------------------------------------------------
+
+
+def test_command_line_log_and_metrics_make_the_same_scenario(tmp_path: Path) -> None:
+    texts = []
+    given = {"gpu": "h100", "engine_version": "0.22.1", "max_num_seqs": 64}
+    for name in ("vllm-command", "vllm-log", "vllm-metrics"):
+        folder = tmp_path / name
+        folder.mkdir()
+        imported(folder, SAMPLES[name](tmp_path), **given)
+        texts.append((folder / "made.toml").read_text())
+    assert texts[0] == texts[1] == texts[2]
+    table = tomllib.loads(texts[0])
+    assert table["memory"] == {"num_gpu_blocks": 4000}
+    assert table["model"] == {
+        "name": "facebook/opt-125m",
+        "tensor_parallel_size": 1,
+        "max_model_len": 2048,
+    }
+    assert table["allocator"] == [
+        {"kind": "paged", "block_size": 16, "enable_prefix_caching": False}
+    ]
+
+
+def test_all_three_together_say_nothing_else(tmp_path: Path) -> None:
+    sources = [SAMPLES[name](tmp_path) for name in ("vllm-command", "vllm-log", "vllm-metrics")]
+    together = imported(tmp_path, *sources, gpu="h100")
+    assert together.contradictions == ()
+    assert together.merged.origins["num_gpu_blocks"] == "server.log"  # before what was asked for
+    assert together.merged.origins["gpu"] == "given here"
+    assert together.scenario["memory"] == {"num_gpu_blocks": 4000}
+
+
+def test_a_folder_stands_for_its_files(tmp_path: Path) -> None:
+    folder = tmp_path / "server"
+    folder.mkdir()
+    for name in ("vllm-log", "vllm-metrics", "vllm-bench"):
+        SAMPLES[name](folder)
+    write(folder / "notes.txt", "nothing to import")
+    found = imported(tmp_path, folder, gpu="h100")
+    assert [read.format for read in found.reads] == ["vllm-bench", "vllm-metrics", "vllm-log"]
+    assert "notes.txt" in " ".join(found.notes)
+
+
+def test_what_contradicts_is_listed_and_the_engine_is_believed(tmp_path: Path) -> None:
+    command = write(tmp_path / "serve.sh", "vllm serve facebook/opt-125m --block-size 32\n")
+    found = imported(tmp_path, command, SAMPLES["vllm-metrics"](tmp_path), gpu="h100")
+    (contradiction,) = found.contradictions
+    assert (contradiction.what, contradiction.kept, contradiction.left) == ("block_size", 16, 32)
+    assert str(contradiction) == ("block_size: 16 by metrics.txt is kept, 32 by serve.sh is not")
+
+
+@pytest.mark.parametrize("missing", ["gpu", "model"])
+def test_what_no_source_names_has_to_be_given(missing: str, tmp_path: Path) -> None:
+    given = {key: value for key, value in OPT.items() if key != missing}
+    with pytest.raises(InputError, match="no source names"):
+        imported(tmp_path, SAMPLES["trtllm-log"](tmp_path), **given)
+
+
+def test_a_device_is_told_by_its_memory_where_one_alone_has_it(tmp_path: Path) -> None:
+    log = SAMPLES["vllm-log"](tmp_path)
+    line = "(W) INFO 06-10 20:36:00 [w.py:1] Free memory on device (23.0/{} GiB) on startup.\n"
+    log.write_text(line.format("31.73") + log.read_text())
+    found = imported(tmp_path, log)
+    assert found.scenario["device"]["name"] == "v100-32gb"
+    assert any("v100-32gb" in line for line in found.assumed)
+
+
+# --- requests ---------------------------------------------------------------------------------
+
+
+def test_lookups_get_their_answers_from_the_client(tmp_path: Path) -> None:
+    spans = SAMPLES["otel-spans"](tmp_path)
+    other = json.loads(spans.read_text())
+    found = other["resourceSpans"][0]["scopeSpans"][0]["spans"]
+    span = json.dumps(found[1])
+    found[:] = [
+        json.loads(span.replace("cmpl-s", name).replace('"10"', '"600"'))
+        for name in ("cmpl-y", "cmpl-x")
+    ]
+    lines(spans, [other])
+    made = imported(tmp_path, SAMPLES["lmcache-lookup"](tmp_path), spans, gpu="h100")
+    text = (tmp_path / "made.requests.jsonl").read_text()
+    rows = [json.loads(line) for line in text.splitlines()]
+    assert made.scenario["workload"]["hash_block_tokens"] == 256
+    # Two full chunks each, and the rest of the prompt, which nobody hashed.
+    assert {tuple(row["hash_ids"]) for row in rows} == {(0, 1, 4), (0, 2, 3)}
+    assert {row["output_length"] for row in rows} == {4}
+    kvsim.simulate(Scenario.load(tmp_path / "made.toml"))  # it runs
+
+
+def test_requests_of_another_run_are_left_aside(tmp_path: Path) -> None:
+    made = imported(
+        tmp_path, SAMPLES["vllm-bench"](tmp_path), SAMPLES["trace"](tmp_path), gpu="h100"
+    )
+    assert "are left aside" in " ".join(made.notes)
+    assert made.merged.requests is not None
+    assert made.merged.requests.hash_block_tokens is None
+
+
+def test_a_summary_alone_becomes_a_load_of_the_same_means(tmp_path: Path) -> None:
+    result = {key: value for key, value in bench_result().items() if not isinstance(value, list)}
+    path = write(tmp_path / "bench.json", json.dumps(result | {"request_rate": 2.5}))
+    made = imported(tmp_path, path, gpu="h100")
+    workload = made.scenario["workload"]
+    assert (workload["num_requests"], workload["prompt"]["tokens"]) == (2, 15)
+    assert workload["arrivals"] == {"kind": "poisson", "rate_per_s": 2.5}
+    assert made.recording is None
+
+
+def test_what_was_measured_is_an_observed_run(tmp_path: Path) -> None:
+    made = imported(tmp_path, SAMPLES["vllm-bench"](tmp_path), gpu="h100")
+    assert made.recording is not None
+    run = ObservedRun.read(tmp_path / "made.run")
+    assert [row.arrival_s for row in run.rows] == [0.0, 0.25]
+    assert run.rows[1].last_token_s == 0.75
+    assert any("async_scheduling" in line for line in run.assumptions)
+
+
+def test_a_logs_clock_is_found_by_quarters_of_an_hour(tmp_path: Path) -> None:
+    # The log's 20:37:00 is 18:37:00 UTC: of the requests' time, in a zone two hours ahead.
+    began = datetime(2026, 6, 10, 18, 36, 55, tzinfo=UTC).timestamp()
+    result = bench_result() | {"benchmark_start_time_unix": began, "start_times": [5.0, 6.0, 6.5]}
+    result["itls"] = [[10.0, 10.0], [1.0, 1.0, 1.0], []]
+    bench = write(tmp_path / "bench.json", json.dumps(result))
+    made = imported(tmp_path, bench, SAMPLES["vllm-log"](tmp_path), gpu="h100")
+    assert made.recording is not None
+    assert [tick.t for tick in made.recording.ticks] == [5.0, 15.0]
+    assert [tick.kv_cache_pct for tick in made.recording.ticks] == [12.5, 12.5]
+    assert made.recording.meta["tick_seconds"] == 10.0
+
+
+# --- real runs --------------------------------------------------------------------------------
+
+
+@real
+def test_a_real_run_as_an_aiperf_folder_gets_the_same_verdict(tmp_path: Path) -> None:
+    native = ObservedRun.read(REAL)
+    folder = tmp_path / "aiperf"
+    write_aiperf_folder(folder, native)
+    command = (
+        "vllm serve meta-llama/Llama-3.1-8B --max-num-seqs 256 --max-num-batched-tokens 2048 "
+        "--max-model-len 32768 --async-scheduling"
+    )
+    made = imported(
+        tmp_path, folder, command, REAL / "stream.jsonl", gpu="rtx-4090", engine_version="0.19.0"
+    )
+    assert made.contradictions == ()
+    calibration = find_calibration("rtx4090-llama-3.1-8b", "test")
+    theirs = compare_run(REAL, calibration).summary()
+    ours = compare_run(tmp_path / "made.run", calibration).summary()
+    for same in ("errors", "recorded", "simulated", "steps", "preemptions"):
+        assert ours[same] == theirs[same]
+    # The recording tells when the engine took each request, AIPerf when it was sent: the offset of
+    # the two clocks is found 5 ms apart.
+    assert ours["clock_ahead_s"] == pytest.approx(theirs["clock_ahead_s"], abs=0.01)
+    reach = {"running_mae": 0.05, "waiting_mae": 0.05, "kv_cache_usage_mae": 0.001}
+    for curve, most in reach.items():
+        assert ours["curves"][curve] == pytest.approx(theirs["curves"][curve], abs=most)
+
+
+@real
+def test_records_alone_have_a_time_for_everything(tmp_path: Path) -> None:
+    native = ObservedRun.read(REAL)
+    path = tmp_path / "profile_export.jsonl"
+    write_records(path, native)
+    made = imported(tmp_path, path, gpu="rtx-4090", model="meta-llama/Llama-3.1-8B")
+    assert made.recording is not None
+    assert [row.arrival_s for row, _ in made.recording.served] == [
+        row.arrival_s for row in native.rows
+    ]
+
+
+@formats
+def test_a_hybrid_models_blocks_are_bytes(tmp_path: Path) -> None:
+    scrape = FORMATS / "metrics" / "vllm_0.22.0_gpt-oss-120b_h200.txt"
+    made = imported(tmp_path, scrape, gpu="h200", engine_version="0.22.0")
+    # 18 layers a group, 8 heads of 64 values of 2 bytes, keys and values.
+    assert made.scenario["memory"] == {"kv_cache_bytes": 103_690 * 16 * 18 * 2 * 8 * 64 * 2}
+
+
+@formats
+@pytest.mark.parametrize(
+    ("path", "given"),
+    [
+        ("aiperf", {"gpu": "h200", "model": "facebook/opt-125m"}),
+        ("blis-tracev2", {"gpu": "h100"}),
+        ("guidellm/guidellm_report_v2.json.gz", OPT),
+        ("inference-perf/stage_0_lifecycle_metrics.json", OPT),
+        ("kv-events/kv_event_base.json", OPT),
+        ("metrics/vllm_0.25.1_loaded.txt", OPT),
+        ("metrics/after_c64_mtp.txt.gz", {"gpu": "h200"}),
+        ("mooncake/aiperf_session_trace_head.jsonl", OPT),
+        ("vllm-bench/gt_c4.json", {"gpu": "h200"}),
+        ("vllm-bench/bench_serve_v0.25.1.json", {"gpu": "h100"}),
+        ("vllm-server-log", {"gpu": "h200"}),
+    ],
+)
+def test_a_real_file_of_each_tool_is_imported(
+    path: str, given: dict[str, Any], tmp_path: Path
+) -> None:
+    made = imported(tmp_path, FORMATS / path, **given)
+    Scenario.load(tmp_path / "made.toml")
+    assert (
+        made.as_dict()["sources"][0]["settings"]
+        or made.merged.requests
+        or made.merged.load
+        or (made.reads[0].description.measured)
+    )
+
+
+def test_the_command_says_what_it_did(tmp_path: Path) -> None:
+    source = SAMPLES["vllm-bench"](tmp_path)
+    out = tmp_path / "made.toml"
+    arguments = ["import", str(source), "--device", "h100", "--out", str(out)]
+    done = CliRunner().invoke(app, arguments)
+    assert done.exit_code == 0, done.output
+    assert "assumed: block_size = 16" in done.output
+    assert f"written: {out}" in done.output
+    told = json.loads(CliRunner().invoke(app, [*arguments, "--json"]).stdout)
+    assert told["observed_requests"] == 2
+    assert told["written"][0] == str(out)
+
+
+def test_an_unknown_file_lists_the_formats(tmp_path: Path) -> None:
+    path = write(tmp_path / "notes.txt", "nothing to import")
+    with pytest.raises(InputError, match="vllm-log, vllm-command"):
+        imported(tmp_path, path)
+    with pytest.raises(InputError, match="no such file"):
+        imported(tmp_path, tmp_path / "nowhere")
+    with pytest.raises(InputError, match="ends too early"):
+        imported(tmp_path, write(tmp_path / "cut.json", '{"benchmarks": [{'))
+    log = str(SAMPLES["vllm-log"](tmp_path))
+    with pytest.raises(InputError, match=r"\.toml"):
+        write_imported(import_sources([log], OPT, tmp_path / "a"), tmp_path / "a")

@@ -1,0 +1,251 @@
+"""Every source format: its sample is known, read, and survives damage; secrets never leave it."""
+
+import json
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from support.import_samples import PROMPT, SAMPLES, SECRET, UNIX_S, bench_result, lines, write
+
+from kvsim.interchange.description import Description
+from kvsim.interchange.detect import read_sources
+from kvsim.interchange.imported import import_sources, write_imported
+from kvsim.interchange.sources import SOURCES
+from kvsim.interchange.sources.source import look
+from kvsim.plumbing.errors import InputError
+
+GIVEN = {"gpu": "h100", "model": "facebook/opt-125m"}
+
+
+def described(name: str, folder: Path) -> Description:
+    (read,) = read_sources([str(SAMPLES[name](folder))], [])
+    assert read.format == name
+    return read.description
+
+
+# --- contracts over the registry --------------------------------------------------------------
+
+
+def test_every_format_has_a_sample() -> None:
+    assert set(SAMPLES) == set(SOURCES)
+
+
+@pytest.mark.parametrize("name", tuple(SOURCES))
+def test_a_sample_is_of_one_format_alone(name: str, tmp_path: Path) -> None:
+    source = look(SAMPLES[name](tmp_path))
+    assert [other for other in SOURCES if SOURCES.get(other).sniff(source)] == [name]
+
+
+@pytest.mark.parametrize("name", tuple(SOURCES))
+def test_a_sample_becomes_a_scenario_without_its_secrets(name: str, tmp_path: Path) -> None:
+    source = SAMPLES[name](tmp_path)
+    out = tmp_path / "out" / "made.toml"
+    imported = import_sources([str(source)], GIVEN, out)
+    written = write_imported(imported, out)
+    texts = [json.dumps(imported.as_dict(), default=str)]
+    for path in written:
+        files = path.iterdir() if path.is_dir() else [path]
+        texts.extend(file.read_text() for file in files)
+    assert not any(SECRET in text or PROMPT in text for text in texts)
+    assert "[[allocator]]" in out.read_text()
+
+
+@pytest.mark.parametrize("name", tuple(SOURCES))
+@settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(data=st.data())
+def test_a_damaged_file_is_one_line(name: str, tmp_path: Path, data: st.DataObject) -> None:
+    path = SAMPLES[name](tmp_path)
+    content = bytearray(path.read_bytes())
+    if data.draw(st.booleans()):
+        content = content[: data.draw(st.integers(0, len(content) - 1))]
+    for _ in range(data.draw(st.integers(0, 4))):
+        if content:
+            content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
+    path.write_bytes(content)
+    for argument in (str(path), f"{name}={path}"):
+        with suppress(InputError):  # anything else fails the test
+            read_sources([argument], [])
+
+
+# --- formats ----------------------------------------------------------------------------------
+
+
+def test_a_command_line_keeps_what_it_says_of_memory(tmp_path: Path) -> None:
+    found = described("vllm-command", tmp_path)
+    assert found.settings.said() == {
+        "engine": "vllm",
+        "model": "facebook/opt-125m",
+        "num_gpu_blocks": 4000,
+        "enable_prefix_caching": False,
+        "max_num_seqs": 64,
+    }
+    assert found.notes == ("flags that say nothing of memory: --api-key",)
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("vllm serve m --max-model-len 32k", {"max_model_len": 32_000}),
+        ("vllm serve m --max-model-len=32K", {"max_model_len": 32_768}),
+        ("vllm serve m -tp 4 --enforce-eager", {"tensor_parallel_size": 4, "enforce_eager": True}),
+        ("vllm serve m --kv-cache-dtype fp8_e4m3 --dtype half", {"kv_cache_dtype": "fp8"}),
+        ("vllm serve m --max_num_seqs 8 && echo --block-size 9", {"max_num_seqs": 8}),
+        ("python -m vllm.entrypoints.openai.api_server --model m --block-size 32",
+         {"block_size": 32}),
+        ("docker run --gpus all vllm/vllm-openai:v0.19.1 --model m", {"engine_version": "0.19.1"}),
+        ("vllm serve m --max-model-len auto --quantization awq", {}),
+        ("vllm serve m --scheduling-policy priority --async-scheduling false",
+         {"policy": "priority", "async_scheduling": False}),
+    ],
+)  # fmt: skip
+def test_command_lines(words: str, expected: dict[str, object]) -> None:
+    (read,) = read_sources([words], [])
+    said = read.description.settings.said()
+    assert said.pop("model") == "m"
+    assert expected.items() <= said.items()
+    assert said.keys() - expected.keys() <= {"engine", "dtype"}
+
+
+@pytest.mark.parametrize(
+    ("words", "fault"),
+    [
+        ("vllm serve m --block-size", "without its value"),
+        ("vllm serve m --block-size ten", "not a count"),
+        ("vllm serve m --max-num-seqs $SEQS", "shell variable"),
+        ("vllm serve m --block-size 'x", "not a command line"),
+        ("vllm serve m --gpu-memory-utilization 1.5", "less than or equal to 1"),
+    ],
+)
+def test_a_command_line_that_cannot_be(words: str, fault: str) -> None:
+    with pytest.raises(InputError, match=fault):
+        read_sources([words], [])
+
+
+def test_a_log_tells_settings_and_gauges(tmp_path: Path) -> None:
+    found = described("vllm-log", tmp_path)
+    said = found.settings.said()
+    assert said["engine_version"] == "0.22.1"
+    assert (said["num_gpu_blocks"], said["kv_cache_tokens"]) == (4000, 64_000)
+    assert (said["available_kv_gib"], said["max_model_len"]) == (60.0, 2048)
+    assert found.curve is not None
+    (first, second) = found.curve.samples
+    assert (first.running, first.waiting, first.usage) == (2, 1, 0.125)
+    assert second.time_ns - first.time_ns == 10 * 10**9
+
+
+def test_a_log_of_two_starts_is_that_of_the_last(tmp_path: Path) -> None:
+    path = SAMPLES["vllm-log"](tmp_path)
+    again = path.read_text().replace("64,000 tokens", "48,000 tokens").replace("4000", "3000")
+    path.write_text(path.read_text() + again)
+    (read,) = read_sources([str(path)], [])
+    assert read.description.settings.num_gpu_blocks == 3000
+    assert read.description.settings.kv_cache_tokens == 48_000
+    assert "2 starts" in read.description.notes[0]
+
+
+def test_a_scrape_tells_the_pool_and_what_happened(tmp_path: Path) -> None:
+    found = described("vllm-metrics", tmp_path)
+    assert found.settings.num_gpu_blocks == 4000
+    assert found.settings.max_model_len == 2048  # tokens over concurrency
+    assert found.measured == {"preemptions": 3.0, "e2e_mean_s": 0.5}
+
+
+def test_a_detailed_bench_result_is_its_requests(tmp_path: Path) -> None:
+    found = described("vllm-bench", tmp_path)
+    assert found.requests is not None
+    first, second = found.requests.rows  # the third failed
+    assert (first.prompt_tokens, first.output_tokens) == (10, 3)
+    assert (second.arrival_ns, second.first_token_ns, second.last_token_ns) == (
+        5_250_000_000,
+        5_450_000_000,
+        5_750_000_000,
+    )
+    assert found.measured["ttft_mean_s"] == 0.1
+    assert found.measured["e2e_p99_s"] == 0.5
+
+
+def test_starts_in_a_full_closed_loop_follow_from_the_latencies(tmp_path: Path) -> None:
+    result = bench_result()
+    del result["start_times"]
+    path = write(tmp_path / "bench.json", json.dumps(result))
+    (read,) = read_sources([str(path)], [])
+    assert read.description.requests is not None
+    # Two at once; the third waits for the one of 0.3 s.
+    assert [row.arrival_ns for row in read.description.requests.rows] == [0, 0]
+    assert "first of 2 in flight" in " ".join(read.description.notes)
+
+
+def test_several_results_in_one_file_are_refused(tmp_path: Path) -> None:
+    path = lines(tmp_path / "bench.json", [bench_result(), bench_result()])
+    with pytest.raises(InputError, match="several results"):
+        read_sources([str(path)], [])
+
+
+@pytest.mark.parametrize(
+    ("name", "times"),
+    [
+        ("aiperf", (0, 100_500_000, 400_250_000)),
+        ("guidellm", (500_000_000, 750_000_000, 1_500_000_000)),
+        ("blis-tracev2", (0, 1_000_000, 5_000_000)),
+        ("otel-spans", (0, 250_000_000, 750_000_000)),
+    ],
+)
+def test_measured_times_to_the_nanosecond(
+    name: str, times: tuple[int, int, int], tmp_path: Path
+) -> None:
+    found = described(name, tmp_path)
+    assert found.requests is not None
+    assert found.requests.clock == "unix"
+    (row,) = found.requests.rows
+    assert (row.arrival_ns, row.first_token_ns, row.last_token_ns) == tuple(
+        UNIX_S * 10**9 + after for after in times
+    )
+    assert row.output_tokens == 4
+
+
+def test_inference_perf_on_a_clock_of_its_own(tmp_path: Path) -> None:
+    found = described("inference-perf", tmp_path)
+    assert found.requests is not None
+    (row,) = found.requests.rows
+    assert (row.arrival_ns, row.first_token_ns) == (100_250_000_000, 100_500_000_000)
+    assert row.last_token_ns == 101_000_000_000  # the last token, not the end of the connection
+    assert found.requests.clock == "own"
+
+
+def test_dynamos_requests_in_order_of_arrival_with_their_reuse(tmp_path: Path) -> None:
+    found = described("dynamo-trace", tmp_path)
+    assert found.requests is not None
+    early, late = found.requests.rows
+    assert (early.id, early.hash_ids) == ("early", (0, 1))
+    assert (late.id, late.hash_ids) == ("late", (0, 2))  # the first block is shared
+    assert found.requests.hash_block_tokens == 64
+    assert late.arrival_ns == UNIX_S * 10**9 + 500_000_000
+    assert late.last_token_ns == UNIX_S * 10**9 + 750_000_000
+
+
+def test_lookups_tell_reuse_and_no_answers(tmp_path: Path) -> None:
+    found = described("lmcache-lookup", tmp_path)
+    assert found.requests is not None
+    assert found.requests.hash_block_tokens == 256
+    assert [row.hash_ids for row in found.requests.rows] == [(0, 1), (0, 2)]
+    assert [row.output_tokens for row in found.requests.rows] == [None, None]
+
+
+def test_the_pool_of_other_engines(tmp_path: Path) -> None:
+    sglang = described("sglang-log", tmp_path).settings
+    assert (sglang.engine, sglang.kv_cache_tokens, sglang.block_size) == ("sglang", 171_008, 1)
+    assert (sglang.max_num_seqs, sglang.enable_prefix_caching) == (2048, True)
+    trt = described("trtllm-log", tmp_path).settings  # the second pool, not the profiled one
+    assert (trt.engine, trt.kv_cache_tokens, trt.block_size) == ("tensorrt-llm", 220_480, 64)
+    assert (trt.max_num_seqs, trt.capacity_policy) == (64, "guaranteed-no-evict")
+
+
+def test_a_trace_in_blocks_of_an_unusual_size(tmp_path: Path) -> None:
+    found = described("trace", tmp_path)
+    assert found.requests is not None
+    assert found.requests.hash_block_tokens == 64
+    assert "blocks of 64 tokens" in " ".join(found.notes)

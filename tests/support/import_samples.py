@@ -1,0 +1,308 @@
+"""One small file of each source format, in its producer's documented form, with secrets in it."""
+
+import csv
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from support.kv_publisher import frame, structs
+
+SECRET, PROMPT = "sk-not-to-be-seen", "the quick brown prompt"
+UNIX_S = 1_780_000_000
+SAMPLES: dict[str, Callable[[Path], Path]] = {}
+
+
+def sample(name: str) -> Callable[[Callable[[Path], Path]], Callable[[Path], Path]]:
+    def keep(write: Callable[[Path], Path]) -> Callable[[Path], Path]:
+        SAMPLES[name] = write
+        return write
+
+    return keep
+
+
+def write(path: Path, content: str) -> Path:
+    path.write_text(content)
+    return path
+
+
+def lines(path: Path, records: list[Any]) -> Path:
+    return write(path, "".join(f"{json.dumps(record)}\n" for record in records))
+
+
+@sample("vllm-command")
+def vllm_command(folder: Path) -> Path:
+    return write(
+        folder / "serve.sh",
+        f"export HF_TOKEN={SECRET}\n"
+        "# vllm serve an/other --block-size 8\n"
+        f"CUDA_VISIBLE_DEVICES=0 vllm serve facebook/opt-125m --api-key {SECRET} \\\n"
+        "  --max-num-seqs=64 --num-gpu-blocks-override 4000 --no-enable-prefix-caching\n",
+    )
+
+
+@sample("vllm-log")
+def vllm_log(folder: Path) -> Path:
+    gauges = (
+        "Engine 000: Avg prompt throughput: 10.0 tokens/s, Avg generation throughput: 20.0 "
+        "tokens/s, Running: 2 reqs, Waiting: 1 reqs, GPU KV cache usage: 12.5%, Prefix cache hit "
+        "rate: 0.0%"
+    )
+    return write(
+        folder / "server.log",
+        "(APIServer pid=1) INFO 06-10 20:35:00 [utils.py:344]   version 0.22.1\n"
+        "(APIServer pid=1) INFO 06-10 20:35:00 [utils.py:278] non-default args: {'model_tag': "
+        f"'facebook/opt-125m', 'api_key': ['{SECRET}'], 'max_num_seqs': 64, "
+        "'enable_prefix_caching': False, 'num_gpu_blocks_override': 4000}\n"
+        "(EngineCore pid=2) INFO 06-10 20:36:00 [core.py:1] Initializing a V1 LLM engine (v0.22.1) "
+        "with config: model='facebook/opt-125m', dtype=torch.float16, max_seq_len=2048, "
+        "tensor_parallel_size=1, quantization=None, enforce_eager=False, kv_cache_dtype=auto, "
+        "observability_config=ObservabilityConfig(max_model_len=1), enable_prefix_caching=False\n"
+        "(Worker pid=3) INFO 06-10 20:36:30 [worker.py:1] Available KV cache memory: 60.00 GiB\n"
+        "(EngineCore pid=2) INFO 06-10 20:36:31 [kv.py:1] Overriding num_gpu_blocks=109226 with "
+        "num_gpu_blocks_override=4000\n"
+        "(EngineCore pid=2) INFO 06-10 20:36:31 [kv.py:2] GPU KV cache size: 64,000 tokens\n"
+        "(EngineCore pid=2) INFO 06-10 20:36:31 [kv.py:3] Maximum concurrency for 2,048 tokens per "
+        "request: 31.25x\n"
+        f"(APIServer pid=1) INFO 06-10 20:37:00 [loggers.py:1] {gauges}\n"
+        f"(APIServer pid=1) INFO 06-10 20:37:10 [loggers.py:1] {gauges}\n",
+    )
+
+
+@sample("vllm-metrics")
+def vllm_metrics(folder: Path) -> Path:
+    return write(
+        folder / "metrics.txt",
+        "# HELP vllm:num_requests_running Number of requests.\n"
+        "# TYPE vllm:num_requests_running gauge\n"
+        'vllm:num_requests_running{engine="0",model_name="facebook/opt-125m"} 2.0\n'
+        'vllm:num_preemptions_total{engine="0",model_name="facebook/opt-125m"} 3.0\n'
+        'vllm:e2e_request_latency_seconds_sum{engine="0",model_name="facebook/opt-125m"} 4.0\n'
+        'vllm:e2e_request_latency_seconds_count{engine="0",model_name="facebook/opt-125m"} 8.0\n'
+        'vllm:e2e_request_latency_seconds_bucket{le="+Inf",model_name="facebook/opt-125m"} 8.0\n'
+        'vllm:cache_config_info{block_size="16",cache_dtype="auto",enable_prefix_caching="False",'
+        'gpu_memory_utilization="0.9",kv_cache_max_concurrency="31.25",'
+        'kv_cache_size_tokens="64000",num_gpu_blocks="4000",num_gpu_blocks_override="4000"} 1.0\n',
+    )
+
+
+@sample("vllm-bench")
+def vllm_bench(folder: Path) -> Path:
+    return write(folder / "bench.json", json.dumps(bench_result()))
+
+
+def bench_result() -> dict[str, Any]:
+    return {
+        "backend": "vllm",
+        "model_id": "facebook/opt-125m",
+        "num_prompts": 3,
+        "request_rate": "inf",
+        "max_concurrency": 2,
+        "duration": 1.5,
+        "completed": 2,
+        "total_input_tokens": 30,
+        "total_output_tokens": 7,
+        "request_throughput": 2.0,
+        "mean_ttft_ms": 100.0,
+        "p99_e2el_ms": 500.0,
+        "input_lens": [10, 20, 30],
+        "output_lens": [3, 4, 0],
+        "ttfts": [0.1, 0.2, 0.0],
+        "itls": [[0.1, 0.1], [0.1, 0.1, 0.1], []],
+        "start_times": [5.0, 5.25, 5.5],
+        "generated_texts": [PROMPT, PROMPT, ""],
+        "errors": ["", "", "timed out"],
+    }
+
+
+@sample("sglang-log")
+def sglang_log(folder: Path) -> Path:
+    return write(
+        folder / "sglang.log",
+        "[2026-06-10 20:35:00] server_args=ServerArgs(model_path='facebook/opt-125m', "
+        f"api_key='{SECRET}', tp_size=1, page_size=1, kv_cache_dtype='auto', "
+        "max_running_requests=None, disable_radix_cache=False)\n"
+        "[2026-06-10 20:35:20] KV Cache is allocated. #tokens: 171008, K 5.22 GB, V 5.22 GB\n"
+        "[2026-06-10 20:35:30] max_total_num_tokens=171008, chunked_prefill_size=8192, "
+        "max_prefill_tokens=16384, max_running_requests=2048, context_len=2048, "
+        "available_gpu_mem=8.27 GB\n",
+    )
+
+
+@sample("trtllm-log")
+def trtllm_log(folder: Path) -> Path:
+    return write(
+        folder / "trtllm.log",
+        "[TensorRT-LLM][INFO] TRTGptModel maxNumTokens: 8192\n"
+        "[TensorRT-LLM][INFO] Capacity Scheduler Policy: GUARANTEED_NO_EVICT\n"
+        "[TensorRT-LLM][INFO] Number of tokens per block: 32.\n"
+        "[TensorRT-LLM][INFO] [MemUsageChange] Allocated 0.56 GiB for max tokens in paged KV "
+        "cache (8224).\n"
+        "[TensorRT-LLM][INFO] Number of tokens per block: 64.\n"
+        "[TensorRT-LLM][INFO] [MemUsageChange] Allocated 26.91 GiB for max tokens in paged KV "
+        "cache (220480).\n"
+        "[02/14/2025-09:38:53] [TRT-LLM] [I] max_seq_len=2048, max_num_requests=2048, "
+        "max_num_tokens=8192, max_batch_size=64\n",
+    )
+
+
+@sample("aiperf")
+def aiperf(folder: Path) -> Path:
+    metadata = {
+        "x_request_id": "a",
+        "conversation_id": "c",
+        "turn_index": 0,
+        "request_start_ns": UNIX_S * 10**9,
+        "benchmark_phase": "profiling",
+        "was_cancelled": False,
+    }
+    metrics = {
+        "input_sequence_length": {"value": 10, "unit": "tokens"},
+        "output_sequence_length": {"value": 4, "unit": "tokens"},
+        "time_to_first_token": {"value": 100.5, "unit": "ms"},
+        "request_latency": {"value": 400.25, "unit": "ms"},
+    }
+    failed = {"metadata": metadata | {"x_request_id": "b"}, "metrics": {}, "error": {"code": 500}}
+    return lines(
+        folder / "profile_export.jsonl",
+        [{"metadata": metadata, "metrics": metrics, "error": None}, failed],
+    )
+
+
+@sample("guidellm")
+def guidellm(folder: Path) -> Path:
+    timings = {
+        "request_start": UNIX_S + 0.5,
+        "first_token_iteration": UNIX_S + 0.75,
+        "last_token_iteration": UNIX_S + 1.5,
+        "request_end": UNIX_S + 1.625,
+    }
+    request = {
+        "request_id": "g",
+        "request_args": json.dumps({"prompt": PROMPT}),
+        "output": PROMPT,
+        "info": {"timings": timings, "status": "completed"},
+        "prompt_tokens": 10,
+        "output_tokens": 4,
+    }
+    benchmark = {
+        "config": {"backend": {"model": "facebook/opt-125m", "api_key": SECRET}},
+        "metrics": {},
+        "requests": {"successful": [request], "errored": [{}], "incomplete": []},
+    }
+    return write(folder / "benchmarks.json", json.dumps({"benchmarks": [benchmark]}))
+
+
+@sample("inference-perf")
+def inference_perf(folder: Path) -> Path:
+    info = {"input_tokens": 10, "output_tokens": 3, "output_token_times": [100.5, 100.75, 101.0]}
+    row = {"start_time": 100.25, "end_time": 101.5, "request": PROMPT, "response": PROMPT}
+    rows = [row | {"info": info, "error": None}, row | {"info": {}, "error": {"message": "x"}}]
+    return write(folder / "per_request_lifecycle_metrics.json", json.dumps(rows))
+
+
+@sample("blis-tracev2")
+def blis_tracev2(folder: Path) -> Path:
+    header = "trace_version: 3\ntime_unit: us\nmode: real\nserver:\n    type: vllm\n"
+    write(folder / "trace.yaml", f"{header}    model: facebook/opt-125m\nnetwork: {{}}\n")
+    path = folder / "trace.csv"
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        columns = "request_id session_id input_tokens output_tokens server_input_tokens "
+        columns += "arrival_time_us send_time_us first_chunk_time_us last_chunk_time_us "
+        writer.writerow(f"{columns}status error_message".split())
+        us = UNIX_S * 10**6
+        writer.writerow([0, "", 10, 4, 12, 0, us, us + 1000, us + 5000, "ok", ""])
+        writer.writerow([1, "", 10, 4, 12, 9, us + 9, 0, 0, "timeout", "gave up"])
+    return path
+
+
+@sample("kv-events")
+def kv_events(folder: Path) -> Path:
+    batch, stored, removed, cleared = structs(maps=False)
+    hashes = [b"\x01" * 32, 2**64 - 1]
+    events = [stored(hashes, None, [1] * 32, 16, None, "GPU"), removed(hashes[:1], "GPU")]
+    payloads = [batch(1.0, events), batch(2.0, [cleared()]), batch(3.0, events[:1], 1)]
+    path = folder / "events.bin"
+    encoded = [msgspec.msgpack.encode(payload) for payload in payloads]
+    path.write_bytes(b"".join(frame(number, each) for number, each in enumerate(encoded)))
+    return path
+
+
+@sample("dynamo-trace")
+def dynamo_trace(folder: Path) -> Path:
+    def record(name: str, received_ms: int, hashes: list[int]) -> dict[str, Any]:
+        request = {
+            "request_id": name,
+            "model": "facebook/opt-125m",
+            "input_tokens": 100,
+            "output_tokens": 5,
+            "cached_tokens": 64,
+            "request_received_ms": received_ms,
+            "ttft_ms": 50.0,
+            "total_time_ms": 250.0,
+            "replay": {"trace_block_size": 64, "input_length": 100,
+                       "input_sequence_hashes": hashes},
+        }  # fmt: skip
+        kind = {"schema": "dynamo.request.trace.v1", "event_type": "request_end"}
+        return {"timestamp": 1, "event": kind | {"request": request}}
+
+    late = record("late", 1000 * UNIX_S + 500, [2**64 - 1, 7])
+    return lines(folder / "trace.jsonl", [late, record("early", 1000 * UNIX_S, [2**64 - 1, 8])])
+
+
+@sample("lmcache-lookup")
+def lmcache_lookup(folder: Path) -> Path:
+    def lookup(name: str, at: float, hashes: list[str]) -> dict[str, Any]:
+        return {
+            "timestamp": UNIX_S + at,
+            "request_id": name,
+            "model_name": "facebook/opt-125m",
+            "chunk_size": 256,
+            "seq_len": 600,
+            "dtypes": ["float16"],
+            "shapes": [[1]],
+            "chunk_hashes": hashes,
+        }
+
+    return lines(
+        folder / "lookup_hashes_20260610_203500_000000.jsonl",
+        [lookup("cmpl-x-0", 0.0, ["0xaa", "0xbb"]), lookup("cmpl-y-0", 0.5, ["0xaa", "0xcc"])],
+    )
+
+
+@sample("otel-spans")
+def otel_spans(folder: Path) -> Path:
+    def attribute(key: str, kind: str, value: Any) -> dict[str, Any]:
+        return {"key": key, "value": {kind: value}}
+
+    attributes = [
+        attribute("gen_ai.request.id", "stringValue", "cmpl-s"),
+        attribute("gen_ai.usage.prompt_tokens", "intValue", "10"),
+        attribute("gen_ai.usage.completion_tokens", "intValue", "4"),
+        attribute("gen_ai.latency.time_to_first_token", "doubleValue", 0.25),
+        attribute("gen_ai.latency.e2e", "doubleValue", 0.75),
+        attribute("gen_ai.response.model", "stringValue", "facebook/opt-125m"),
+        attribute("gen_ai.prompt", "stringValue", PROMPT),
+    ]
+    start_ns = UNIX_S * 10**9
+    span = {
+        "name": "llm_request",
+        "startTimeUnixNano": str(start_ns),
+        "endTimeUnixNano": str(start_ns + 750_000_000),
+        "attributes": attributes,
+    }
+    other = {"name": "llm_core", "startTimeUnixNano": "1", "attributes": []}
+    batch = {"resourceSpans": [{"scopeSpans": [{"spans": [other, span]}]}]}
+    return lines(folder / "spans.jsonl", [batch])
+
+
+@sample("trace")
+def trace(folder: Path) -> Path:
+    rows = [
+        {"timestamp": 0, "input_length": 100, "output_length": 3, "hash_ids": [0, 1]},
+        {"timestamp": 250, "input_length": 100, "output_length": 4, "hash_ids": [0, 2]},
+    ]
+    return lines(folder / "requests.jsonl", rows)
