@@ -108,7 +108,7 @@ def write_imported(imported: Imported, out: Path) -> list[Path]:
     InputError if the folder cannot be written; each file is whole or not there.
     """
     from kvsim.observed.writing import write_recording
-    from kvsim.results.store import replace_files
+    from kvsim.plumbing.writing import replace_files
 
     if out.suffix != ".toml":
         raise InputError("a scenario is a .toml file", where="--out", value=str(out))
