@@ -22,6 +22,7 @@ from kvsim.layout import KVGroup
 from kvsim.model import Attention, Experts, LatentAttention, Model
 from kvsim.plumbing.units import PS_PER_S, PS_PER_US
 from kvsim.step import Chunk, StepShape
+from kvsim.step_time.correction import Correction
 from kvsim.step_time.form import DecodeRun
 from kvsim.step_time.options import Hardware, StepTimeOptions
 
@@ -142,6 +143,13 @@ class AttentionTime:
     read_fs: int
     pair_fs: int
 
+    def scaled(self, correction: Correction) -> "AttentionTime":
+        """The same at another speed."""
+        return AttentionTime(
+            self.window_tokens,
+            *map(correction.scaled, (self.context_ps, self.read_fs, self.pair_fs)),
+        )
+
     def chunk_ps(self, chunk: Chunk) -> int:
         """Time of one chunk's attention: its pairs computed or its context read."""
         new, prior = chunk
@@ -168,6 +176,7 @@ class RooflineForm:
     base_ps: overhead and latencies. weights_ps: reading what every step reads. experts: see
     `_expert_reads`. token_ps, logits_ps: computing one token, one sampled token's logits.
     state_ps: reading and writing one sequence's recurrent state. all_reduce_token_ps: per token.
+    chunk_ps: per prefill chunk, which only a correction knows of.
     """
 
     base_ps: int
@@ -178,6 +187,22 @@ class RooflineForm:
     state_ps: int
     all_reduce_token_ps: int
     attention: tuple[AttentionTime, ...]
+    chunk_ps: int = 0
+
+    def corrected(self, correction: Correction) -> "RooflineForm":
+        """The form with what a run has shown it to leave out, or to have too much of."""
+        scaled = correction.scaled
+        return RooflineForm(
+            base_ps=scaled(self.base_ps) + correction.constant_ps,
+            weights_ps=scaled(self.weights_ps),
+            experts=tuple((miss, scaled(ps)) for miss, ps in self.experts),
+            token_ps=scaled(self.token_ps),
+            logits_ps=scaled(self.logits_ps),
+            state_ps=scaled(self.state_ps),
+            all_reduce_token_ps=scaled(self.all_reduce_token_ps) + correction.token_ps,
+            attention=tuple(group.scaled(correction) for group in self.attention),
+            chunk_ps=correction.chunk_ps,
+        )
 
     def step_ps(self, shape: StepShape) -> int:
         """Duration of one step; 0 if nothing is computed."""
@@ -187,6 +212,7 @@ class RooflineForm:
             return 0
         sequences = len(chunks) + num_decode
         total = self.base_ps + self.all_reduce_token_ps * tokens + self.state_ps * sequences
+        total += self.chunk_ps * len(chunks)
         reads = self.weights_ps + sum(
             round(time * (1 - miss**tokens)) for miss, time in self.experts
         )

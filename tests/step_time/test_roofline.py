@@ -9,6 +9,7 @@ from kvsim.model import named_model
 from kvsim.plumbing.units import PS_PER_MS, PS_PER_S, PS_PER_US
 from kvsim.step import Chunk, StepShape
 from kvsim.step_time import STEP_TIMES
+from kvsim.step_time.correction import NONE, Correction
 from kvsim.step_time.options import Hardware
 
 CASES = [
@@ -124,3 +125,18 @@ def test_an_fp8_cache_halves_the_context_term():
     (half,) = build("llama-3-8b", "h200", layout=layout).attention
     (whole,) = build("llama-3-8b", "h200").attention
     assert half.context_ps == pytest.approx(whole.context_ps / 2, rel=1e-4)
+
+
+@given(forms, st.integers(0, 64), st.integers(1, 3000), st.lists(chunks, max_size=3))
+def test_a_correction_adds_what_it_says(form, num_decode, extra, prefill):
+    shape = StepShape(tuple(prefill), num_decode, num_decode * extra)
+    tokens = num_decode + shape.prefill_tokens
+    assert form.corrected(NONE) == form
+    if not tokens:
+        return
+    added = form.corrected(Correction(PS_PER_MS, token_ps=PS_PER_US, chunk_ps=5 * PS_PER_US))
+    assert added.step_ps(shape) - form.step_ps(shape) == (
+        PS_PER_MS + PS_PER_US * tokens + 5 * PS_PER_US * len(prefill)
+    )
+    twice = form.corrected(Correction(scale_ppm=2_000_000))
+    assert twice.step_ps(shape) == pytest.approx(2 * form.step_ps(shape), rel=1e-9, abs=10)

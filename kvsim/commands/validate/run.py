@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from kvsim.plumbing.errors import InputError
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table as RichTable
@@ -25,15 +27,24 @@ def run(
     step_time: Annotated[
         str,
         typer.Option(
-            metavar="FILE", help="A calibration: a .json file, or the name of a shipped one."
+            metavar="FILE",
+            help="A calibration: a .json file, or the name of a shipped one; or roofline.",
         ),
     ],
-    fit_overhead: Annotated[
+    fit: Annotated[
         float | None,
         typer.Option(
             metavar="SHARE",
-            help="Fit one constant per step on the requests answered in this share of the time; "
-            "latencies are then of the others alone.",
+            help="Correct the step times by what the requests answered in this share of the time "
+            "tell; latencies are then of the others alone.",
+        ),
+    ] = None,
+    fit_form: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FORM",
+            help="constant, scale, constant+token or constant+chunk: what --fit may change.",
+            show_default="the one that holds best inside the share",
         ),
     ] = None,
     out: Annotated[
@@ -42,19 +53,20 @@ def run(
     as_json: Annotated[bool, typer.Option("--json", help="Print the comparison as JSON.")] = False,
 ) -> None:
     """Replay a recorded run under its own settings and say how far the simulation is off."""
-    from kvsim.step_time.calibrated.file import find_calibration
     from kvsim.validate.run.comparison import compare_run
 
-    calibration = find_calibration(step_time, "--step-time")
-    comparison = compare_run(folder, calibration, fit_overhead)
+    if fit_form is not None and fit is None:
+        raise InputError("says how to fit, but nothing is fitted", where="--fit-form",
+                         value=fit_form, remedy="give --fit SHARE too")  # fmt: skip
+    comparison = compare_run(folder, step_time, fit, fit_form)
     summary = comparison.summary()
     if out is not None:
         from kvsim.plumbing.writing import write_text
         from kvsim.validate.run.page import make_page
 
         shown = [comparison]
-        if fit_overhead is not None:
-            shown.insert(0, compare_run(folder, calibration))
+        if fit is not None:
+            shown.insert(0, compare_run(folder, step_time))
         told = [one.summary() for one in shown]
         write_text(out / "comparison.json", json.dumps(told, indent=1) + "\n")
         write_text(out / "report.html", make_page(shown))
@@ -67,17 +79,21 @@ def run(
 def _print(comparison: "Comparison", summary: dict[str, Any], out: Path | None) -> None:
     from rich.console import Console
 
-    from kvsim.validate.run.tables import curve_table
+    from kvsim.validate.run.tables import curve_table, fit_table, in_words
 
     console = Console(highlight=False)
-    run, fitted = summary["run"], summary["overhead_fitted_on_requests"]
-    engine = comparison.run.meta.engine
+    run, fit, engine = summary["run"], comparison.fit, comparison.run.meta.engine
     console.print(f"{run['name']}: {run['model']} on {run['gpu']}, {engine}")
     for assumption in run["assumed"]:
         console.print(f"assumed: {assumption}")
-    if fitted:
+    if fit is not None:
+        table = fit_table(fit)
+        console.print(_rich(table))
+        console.print(table.note)
+        for warning in fit.warnings:
+            console.print(f"[bold]warning:[/] {warning}")
         console.print(
-            f"{1e6 * summary['overhead_s']:.0f} us a step, fitted on {fitted} requests; "
+            f"{in_words(fit)}, fitted on {fit.requests} requests; "
             f"latencies of the other {summary['reported_requests']}"
         )
     console.print(_latencies(summary))
@@ -123,8 +139,10 @@ def _print_steps(summary: dict[str, Any], console: "Console") -> None:
 def _latencies(summary: dict[str, Any]) -> "RichTable":
     from rich.table import Table as RichTable
 
+    from kvsim.validate.run.tables import between
+
     table = RichTable(title="Simulated against recorded")
-    for column in ("", "mean", "p50", "p90", "p99", "recorded mean, s"):
+    for column in ("", "mean", "95 %", "p50", "p90", "p99", "recorded mean, s"):
         table.add_column(column, justify="right" if column else "left")
     for name, error in summary["errors"].items():
         errors = error if isinstance(error, dict) else {"mean": error}
@@ -132,6 +150,8 @@ def _latencies(summary: dict[str, Any]) -> "RichTable":
             f"{100 * errors[k]:+.1f} %" if k in errors else ""
             for k in ("mean", "p50", "p90", "p99")
         ]
+        span = summary["mean_errors_95"].get(name)
+        cells.insert(1, between(span))
         table.add_row(name.removesuffix("_s"), *cells, f"{summary['recorded'][name]['mean']:.4g}")
     return table
 

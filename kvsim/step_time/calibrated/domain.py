@@ -1,4 +1,9 @@
-"""Where a fit was measured, kind of step by kind of step: outside it, times are extrapolated."""
+"""Where a fit was measured, kind of step by kind of step: outside it, times are extrapolated.
+
+What is smaller than anything measured is not: terms of attention are proportional to their counts,
+and those were measured beyond. What is larger is, once it is more than a tenth beyond the largest;
+and so is a step of fewer tokens than any that was measured, for g is not proportional to them.
+"""
 
 from collections.abc import Iterable
 from typing import Self
@@ -6,9 +11,10 @@ from typing import Self
 from pydantic import model_validator
 
 from kvsim.plumbing.options import Options
-from kvsim.plumbing.units import ceil_div
 from kvsim.step import StepShape
 from kvsim.step_time.calibrated.samples import Kind, kind_of
+
+_BEYOND = 10  # a tenth
 
 
 def features(shape: StepShape) -> dict[str, int]:
@@ -54,9 +60,10 @@ class Domain(Options):
         box = self.ranges.get(kind_of(shape))
         if box is None:
             return True
-        return any(
-            not box[name][0] <= value <= box[name][1] for name, value in features(shape).items()
-        )
+        values = features(shape)
+        if values["tokens"] < min(each["tokens"][0] for each in self.ranges.values()):
+            return True
+        return any(value > _reach(box[name]) for name, value in values.items())
 
     def steps_alike(self, num_decode: int, context_tokens: int) -> int | None:
         """For how many steps a decode batch stays inside, or outside: its context grows by
@@ -65,7 +72,10 @@ class Domain(Options):
         box = self.ranges.get("decode")
         if box is None:
             return None
-        low, high = box["decode_context_tokens"]
-        if context_tokens < low:
-            return ceil_div(low - context_tokens, num_decode)
-        return (high - context_tokens) // num_decode + 1 if context_tokens <= high else None
+        reach = _reach(box["decode_context_tokens"])
+        return (reach - context_tokens) // num_decode + 1 if context_tokens <= reach else None
+
+
+def _reach(span: tuple[int, int]) -> int:
+    """The largest value that still counts as measured."""
+    return span[1] + span[1] // _BEYOND

@@ -2,10 +2,13 @@
 
 from typing import TYPE_CHECKING
 
+from pydantic import Field
+
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.units import PS_PER_US
 from kvsim.step import StepShape
 from kvsim.step_time.calibrated.formula import FormulaTime
+from kvsim.step_time.correction import NONE, WHOLE_PPM, Correction
 from kvsim.step_time.form import DecodeRun
 from kvsim.step_time.options import Hardware, StepTimeOptions
 
@@ -18,12 +21,19 @@ TABULATED_TOKENS = 8192  # g(T) up to here is looked up, not computed
 class Calibrated(StepTimeOptions):
     """file: the name of a shipped calibration, or the path of one (it ends in .json).
 
-    overhead_us: a constant added to every step, for what the samples leave out (host time). It may
-    be negative, for samples that hold more than a step, as long as no step can end before it began.
+    A step lasts scale * t + overhead + token * its tokens + chunk * its prefill chunks, where t is
+    what the file says. overhead_us: a constant added to every step, for what the samples leave out
+    (host time); it may be negative, for samples that hold more than a step, as long as no step can
+    end before it began. token_us: of every token, as the all-reduces under tensor parallelism are,
+    where the samples are of one GPU's kernels. chunk_us: of every prefill chunk. `kvsim validate
+    run --fit` finds them on a recorded run.
     """
 
     file: str
     overhead_us: float = 0.0
+    token_us: float = Field(0.0, ge=0)
+    chunk_us: float = Field(0.0, ge=0)
+    scale: float = Field(1.0, gt=0)
 
     def build(self, hardware: Hardware) -> "CalibratedTime":
         from kvsim.step_time.calibrated.file import find_calibration
@@ -35,24 +45,31 @@ class Calibrated(StepTimeOptions):
         calibration.check_tensor_parallel(
             hardware.tensor_parallel_size, "model.tensor_parallel_size"
         )
-        return CalibratedTime(calibration, round(self.overhead_us * PS_PER_US))
+        correction = Correction(
+            constant_ps=round(self.overhead_us * PS_PER_US),
+            token_ps=round(self.token_us * PS_PER_US),
+            chunk_ps=round(self.chunk_us * PS_PER_US),
+            scale_ppm=round(self.scale * WHOLE_PPM),
+        )
+        return CalibratedTime(calibration, correction)
 
 
 class CalibratedTime(FormulaTime):
-    """The fitted formula of a calibration file, with a constant added to every step (ps)."""
+    """The fitted formula of a calibration file, corrected."""
 
     __slots__ = ("_domain",)
 
-    def __init__(self, calibration: "CalibrationFile", overhead_ps: int = 0) -> None:
+    def __init__(self, calibration: "CalibrationFile", correction: Correction = NONE) -> None:
         fit = calibration.fit
-        if fit.formula.token_cost.ps(1) + overhead_ps <= 0:
+        super().__init__(fit.formula, correction, tabulated_tokens=TABULATED_TOKENS)
+        shortest_ps = self._g_ps(1)
+        if shortest_ps <= 0:
             raise InputError(
                 "the constant takes away more than the shortest step",
                 where="step_time.overhead_us",
-                value=overhead_ps / PS_PER_US,
-                limit=f"above {-fit.formula.token_cost.ps(1) / PS_PER_US}",
+                value=correction.constant_ps / PS_PER_US,
+                limit=f"above {(correction.constant_ps - shortest_ps) / PS_PER_US}",
             )
-        super().__init__(fit.formula, overhead_ps=overhead_ps, tabulated_tokens=TABULATED_TOKENS)
         self._domain = fit.domain
 
     def decode_run(

@@ -17,6 +17,7 @@ from kvsim.plumbing.units import ceil_div
 from kvsim.step import StepShape
 from kvsim.step_time.calibrated import TOKEN_COSTS
 from kvsim.step_time.calibrated.token_cost import TokenCost
+from kvsim.step_time.correction import NONE, Correction
 from kvsim.step_time.form import DecodeRun
 
 Ps = Annotated[int, Field(ge=0)]
@@ -42,6 +43,10 @@ class Terms(Options):
     attention_pair_ps: Ps = 0
     prefill_context_token_ps: Ps = 0
 
+    def scaled(self, correction: Correction) -> "Terms":
+        """Every term scaled."""
+        return Terms(**{name: correction.scaled(ps) for name, ps in self})
+
 
 def longest_excess(shape: StepShape) -> int:
     """Tokens by which the longest context exceeds the mean one, rounded up; 0 if it is not known.
@@ -61,20 +66,17 @@ class Formula(Options):
 
 
 class FormulaTime:
-    """A formula as a `StepTime`, with one constant added to every step.
+    """A formula, corrected, as a `StepTime`; g stays positive with the correction."""
 
-    overhead_ps: what the host adds to each step; may be negative as long as g stays positive.
-    """
-
-    __slots__ = ("_cost", "_overhead_ps", "_terms", "_token_ps")
+    __slots__ = ("_chunk_ps", "_constant_ps", "_cost", "_terms", "_token_each_ps", "_token_ps")
 
     def __init__(
-        self, formula: Formula, *, overhead_ps: int = 0, tabulated_tokens: int = 0
+        self, formula: Formula, correction: Correction = NONE, *, tabulated_tokens: int = 0
     ) -> None:
-        self._terms = formula.terms
-        self._cost = formula.token_cost
-        self._overhead_ps = overhead_ps
-        self._token_ps = tuple(self._cost.ps(tokens) for tokens in range(tabulated_tokens + 1))
+        self._terms = formula.terms.scaled(correction)
+        self._cost = formula.token_cost.scaled(correction)
+        self._constant_ps, self._token_each_ps, self._chunk_ps, _ = correction
+        self._token_ps = tuple(map(self._g_ps, range(tabulated_tokens + 1)))
 
     def step_ps(self, shape: StepShape) -> int:
         """Duration of a step in ps; 0 for an empty one."""
@@ -89,6 +91,7 @@ class FormulaTime:
         terms = self._terms
         ps = (
             self._tokens_ps(num_decode + new_tokens)
+            + self._chunk_ps * len(chunks)
             + terms.attention_pair_ps * pairs
             + terms.prefill_context_token_ps * read_tokens
         )
@@ -118,5 +121,8 @@ class FormulaTime:
 
     def _tokens_ps(self, tokens: int) -> int:
         table = self._token_ps
-        g_ps = table[tokens] if tokens < len(table) else self._cost.ps(tokens)
-        return g_ps + self._overhead_ps
+        return table[tokens] if tokens < len(table) else self._g_ps(tokens)
+
+    def _g_ps(self, tokens: int) -> int:
+        """What the count of tokens alone decides, the correction included."""
+        return self._cost.ps(tokens) + self._constant_ps + self._token_each_ps * tokens

@@ -5,9 +5,10 @@ offers candidates, each a set of columns to regress on; the fit finds the coeffi
 """
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from kvsim.plumbing.options import Options
+from kvsim.step_time.correction import Correction
 
 if TYPE_CHECKING:
     import numpy as np
@@ -30,11 +31,25 @@ class Candidate(NamedTuple):
 
 
 class TokenCost(Options):
-    """One form of g(T); its fields are what a calibration file keeps of it."""
+    """One form of g(T); its fields are what a calibration file keeps of it, coefficients in ps
+    under names that end with _ps.
+    """
 
     def ps(self, tokens: int) -> int:
         """g(T) in ps for a step of `tokens` >= 1 tokens: >= 0 and never falling with T."""
         raise NotImplementedError(type(self).__name__)  # every registered form overrides this
+
+    def scaled(self, correction: Correction) -> Self:
+        """The same form with every coefficient in ps (its field ends with _ps) scaled."""
+        return self.model_copy(
+            update={
+                name: tuple(map(correction.scaled, value))
+                if isinstance(value, tuple)
+                else correction.scaled(value)
+                for name, value in self
+                if name.endswith("_ps")
+            }
+        )
 
     @classmethod
     def candidates(cls, tokens: "Tokens") -> Iterator[Candidate]:

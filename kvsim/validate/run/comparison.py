@@ -8,15 +8,17 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from kvsim.observed.folder import ObservedRun
-from kvsim.plumbing.units import PS_PER_S
 from kvsim.step_time.calibrated.file import CalibrationFile
-from kvsim.step_time.calibrated.form import CalibratedTime
+from kvsim.step_time.correction import NONE
+from kvsim.step_time.form import StepTime
 from kvsim.validate.run.curves import Curves, curves
 from kvsim.validate.run.errors import Latencies, recorded, relative, simulated
+from kvsim.validate.run.fitting.fit import RunFit, fit_run
+from kvsim.validate.run.fitting.parts import Parts
 from kvsim.validate.run.intervals import Interval, latency_intervals
 from kvsim.validate.run.memory import MemoryErrors, memory_errors, recorded_held
-from kvsim.validate.run.overhead import fit_overhead, parts
 from kvsim.validate.run.replay import Replay, replay
+from kvsim.validate.run.step_times import StepTimes, step_times_of
 from kvsim.validate.run.steps import LockStep, StepErrors, lock_step, step_errors
 from kvsim.version import VERSION
 
@@ -25,13 +27,12 @@ class StepByStep(NamedTuple):
     """What more can be compared where every step was recorded.
 
     lock_step: the same decisions without time; times: of the steps so decided, None if there is
-    none. memory: the pool over time. intervals: of the errors of the mean latencies.
+    none. memory: the pool over time.
     """
 
     lock_step: LockStep
     times: StepErrors | None
     memory: MemoryErrors
-    intervals: dict[str, Interval]
 
     def summary(self) -> dict[str, Any]:
         """What `--json` prints besides."""
@@ -39,25 +40,26 @@ class StepByStep(NamedTuple):
             "lock_step": self.lock_step.summary(),
             "step_time_errors": self.times and self.times.summary(),
             "memory": self.memory.summary(),
-            "mean_errors_95": self.intervals,
         }
 
 
 class Comparison(NamedTuple):
     """One comparison.
 
-    overhead_ps: the constant added to every step; fitted: on how many requests (0: it was not).
-    recorded, simulated: latencies of the others. curves: the whole run, None where no log was kept.
-    steps: of a run that kvsim itself recorded.
+    fit: what was fitted on the first part of the run; None: nothing was. reported: the requests
+    whose latencies are compared, by index: the others, or all. intervals: of the errors of the mean
+    latencies. curves: the whole run, None where no log was kept. steps: of a run that kvsim itself
+    recorded.
     """
 
     run: ObservedRun
-    calibration: CalibrationFile
-    overhead_ps: int
-    fitted: int
+    times: StepTimes
+    fit: RunFit | None
+    reported: list[int]
     replay: Replay
     recorded: Latencies
     simulated: Latencies
+    intervals: dict[str, Interval]
     curves: Curves | None
     steps: StepByStep | None = None
 
@@ -76,15 +78,11 @@ class Comparison(NamedTuple):
                 "source": meta.source,
                 "assumed": list(self.run.assumptions),
             },
-            "step_time": {
-                "fit": self.calibration.fit.label,
-                "samples_sha256": self.calibration.samples.sha256,
-                "source": self.calibration.source,
-            },
-            "overhead_s": self.overhead_ps / PS_PER_S,
-            "overhead_fitted_on_requests": self.fitted,
-            "reported_requests": len(self.run.rows) - self.fitted,
+            "step_time": self.times.told,
+            "fit": self.fit and self.fit.summary(),
+            "reported_requests": len(self.reported),
             "errors": relative(self.simulated, self.recorded),
+            "mean_errors_95": self.intervals,
             "recorded": self.recorded,
             "simulated": self.simulated,
             "curves": self.curves and self.curves.summary(),
@@ -97,52 +95,45 @@ class Comparison(NamedTuple):
 
 
 def compare_run(
-    folder: Path, calibration: CalibrationFile, fit_share: float | None = None
+    folder: Path,
+    step_time: str | CalibrationFile,
+    fit_share: float | None = None,
+    fit_form: str | None = None,
 ) -> Comparison:
-    """Replay the run in `folder` with these step times.
+    """Replay the run in `folder` with the step times that `step_time` names.
 
-    fit_share: fit one constant per step on the requests answered within this share of the run's
-    time, and report the latencies of the others alone. InputError if the folder is not an observed
-    run, or the calibration is of another model, device or sharding.
+    fit_share: fit a correction on the requests answered within this share of the run's time, and
+    report the latencies of the others alone. fit_form: its form; None chooses one. InputError if
+    the folder is not an observed run, or the step times are of another model, device or sharding.
     """
     run = ObservedRun.read(folder)
-    calibration.check_device(run.meta.gpu, "meta.json.gpu")
-    calibration.check_model(run.meta.model_identity(), "meta.json.model")
-    calibration.check_tensor_parallel(
-        run.meta.tensor_parallel_size, "meta.json.tensor_parallel_size"
-    )
-
-    def replay_with(overhead_ps: int) -> Replay:
-        return replay(run, CalibratedTime(calibration, overhead_ps))
-
-    overhead_ps, first, rest = 0, list[int](), list(range(len(run.rows)))
+    times = step_times_of(run, step_time)
+    fit, reported = None, list(range(len(run.rows)))
     if fit_share is not None:
-        first, rest = parts(run, fit_share)
-        shortest_ps = calibration.fit.formula.token_cost.ps(1)
-        overhead_ps = fit_overhead(run, first, shortest_ps, replay_with)
-    found = replay_with(overhead_ps)
+        parts = Parts(run, fit_share)
+        fit, reported = fit_run(run, parts, times, fit_form), parts.rest
+    form = times.corrected(fit.correction if fit is not None else NONE)
+    found = replay(run, form)
     return Comparison(
         run=run,
-        calibration=calibration,
-        overhead_ps=overhead_ps,
-        fitted=len(first),
+        times=times,
+        fit=fit,
+        reported=reported,
         replay=found,
-        recorded=recorded(run, rest),
-        simulated=simulated(run, found, rest),
+        recorded=recorded(run, reported),
+        simulated=simulated(run, found, reported),
+        intervals=latency_intervals(run, found, reported),
         curves=curves(run, found.records),
-        steps=_step_by_step(run, found, CalibratedTime(calibration, overhead_ps), rest),
+        steps=_step_by_step(run, found, form),
     )
 
 
-def _step_by_step(
-    run: ObservedRun, found: Replay, step_time: CalibratedTime, rest: list[int]
-) -> StepByStep | None:
+def _step_by_step(run: ObservedRun, found: Replay, form: StepTime) -> StepByStep | None:
     if run.steps is None:
         return None
     again = lock_step(run)
     return StepByStep(
         again,
-        step_errors(again, step_time) if again.shapes else None,
+        step_errors(again, form) if again.shapes else None,
         memory_errors(recorded_held(run), found.held),
-        latency_intervals(run, found, rest),
     )

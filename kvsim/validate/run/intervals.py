@@ -21,7 +21,7 @@ def mean_interval(values: Sequence[float]) -> Interval:
     import numpy as np
 
     data = np.asarray(values)
-    return _ends([float(data[drawn].mean()) for drawn in _draws(len(data))])
+    return ends([float(data[drawn].mean()) for drawn in _draws(len(data))])
 
 
 def latency_intervals(run: ObservedRun, replay: Replay, which: list[int]) -> dict[str, Interval]:
@@ -34,7 +34,7 @@ def latency_intervals(run: ObservedRun, replay: Replay, which: list[int]) -> dic
         if len(own):
             its = simulated[name]
             draws = _draws(len(own))
-            found[name] = _ends([float(its[at].mean() / own[at].mean()) - 1.0 for at in draws])
+            found[name] = ends([float(its[at].mean() / own[at].mean()) - 1.0 for at in draws])
     return found
 
 
@@ -47,7 +47,8 @@ def _draws(count: int) -> "Iterator[NDArray[np.int64]]":
         yield random.integers(count, size=count)
 
 
-def _ends(values: list[float]) -> Interval:
+def ends(values: Sequence[float]) -> Interval:
+    """Between which LEVEL of the values lie."""
     import numpy as np
 
     rest = (1.0 - LEVEL) / 2.0

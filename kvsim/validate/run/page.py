@@ -3,20 +3,28 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from kvsim.plumbing.units import PS_PER_S
 from kvsim.report.figure import GRID, INK, heading, style
-from kvsim.report.numbers import count, figures, plural, seconds
+from kvsim.report.numbers import count, figures, plural
 from kvsim.validate.run.comparison import Comparison
 from kvsim.validate.run.curves import SATURATED_USAGE
 from kvsim.validate.run.errors import relative
-from kvsim.validate.run.tables import Table, curve_table, signed, step_tables
+from kvsim.validate.run.fitting.fit import RunFit
+from kvsim.validate.run.tables import (
+    Table,
+    between,
+    curve_table,
+    fit_table,
+    in_words,
+    signed,
+    step_tables,
+)
 from kvsim.version import VERSION
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
 HEIGHT_PX = 720
-_LINES = (("#0072b2", "dot"), ("#d55e00", "solid"))  # nothing fitted, one constant fitted
+_LINES = (("#0072b2", "dot"), ("#d55e00", "solid"))  # nothing fitted, and a fit
 _PANELS = (
     ("running", "Sequences running", 1.0),
     ("waiting", "Requests waiting", 1.0),
@@ -26,7 +34,7 @@ _NAMES = {"ttft_s": "time to first token", "tpot_s": "time per output token", "e
 
 
 def make_page(comparisons: Sequence[Comparison]) -> str:
-    """The page of one run compared once, or twice: with nothing fitted and with a constant.
+    """The page of one run compared once, or twice: with nothing fitted and with a fit.
 
     HTML of about 5 MB, nearly all of it plotly.js; loads nothing.
     """
@@ -49,6 +57,7 @@ def make_page(comparisons: Sequence[Comparison]) -> str:
         words=[
             *_assumed(run.assumptions),
             *(_words(comparison) for comparison in comparisons),
+            *(warning for one in comparisons if one.fit for warning in _warned(one.fit)),
         ],
         full=f"{SATURATED_USAGE:.0%}",
         height_px=HEIGHT_PX,
@@ -57,7 +66,7 @@ def make_page(comparisons: Sequence[Comparison]) -> str:
         tables=[table for comparison in comparisons for table in _tables(comparison)],
         version=VERSION,
         source=_sentence(run.meta.source),
-        step_time_source=_sentence(comparisons[0].calibration.source),
+        step_time_source=_sentence(comparisons[0].times.source),
         plotly_js=Markup(get_plotlyjs()),  # noqa: S704 - plotly's own bundle, not input
     )
 
@@ -123,13 +132,9 @@ def _colours(comparisons: Sequence[Comparison]) -> tuple[tuple[str, str], ...]:
 
 
 def _label(comparison: Comparison) -> str:
-    if not comparison.fitted:
+    if comparison.fit is None:
         return "simulated, nothing fitted on the run"
-    return f"simulated, {_constant(comparison)} a step fitted on the first part"
-
-
-def _constant(comparison: Comparison) -> str:
-    return seconds(comparison.overhead_ps / PS_PER_S)
+    return f"simulated, {in_words(comparison.fit)} fitted on the first part"
 
 
 def _facts(comparison: Comparison) -> list[tuple[str, str]]:
@@ -137,7 +142,7 @@ def _facts(comparison: Comparison) -> list[tuple[str, str]]:
     return [
         ("requests", count(len(run.rows))),
         *run.meta.facts(),
-        ("step time", comparison.calibration.fit.label),
+        ("step time", comparison.times.label),
     ]
 
 
@@ -145,6 +150,10 @@ def _assumed(assumptions: Sequence[str]) -> list[str]:
     if not assumptions:
         return []
     return [f"Not recorded, and taken for granted: {'; '.join(assumptions)}."]
+
+
+def _warned(fit: RunFit) -> list[str]:
+    return [f"{warning[0].upper()}{warning[1:]}." for warning in fit.warnings]
 
 
 def _words(comparison: Comparison) -> str:
@@ -156,11 +165,11 @@ def _words(comparison: Comparison) -> str:
     ]
     makespan = errors["makespan_s"]
     assert isinstance(makespan, float)
-    if comparison.fitted:
+    if comparison.fit is not None:
         how = (
-            f"With one constant of {_constant(comparison)} a step, fitted on the "
-            f"{plural(comparison.fitted, 'request')} answered first, the other "
-            f"{count(len(comparison.run.rows) - comparison.fitted)} come out at"
+            f"With {in_words(comparison.fit)}, fitted on the "
+            f"{plural(comparison.fit.requests, 'request')} answered first, the other "
+            f"{count(len(comparison.reported))} come out at"
         )
     else:
         how = (
@@ -172,6 +181,8 @@ def _words(comparison: Comparison) -> str:
 def _tables(comparison: Comparison) -> list[Table]:
     which = _label(comparison).removeprefix("simulated, ")
     tables = [_latency_table(comparison, which)]
+    if comparison.fit is not None:
+        tables.append(fit_table(comparison.fit))
     if comparison.curves is not None:
         tables.append(curve_table(comparison.curves, f"The log: {which}"))
     if comparison.steps is not None:
@@ -188,12 +199,13 @@ def _latency_table(comparison: Comparison, which: str) -> Table:
             error = error[key] if isinstance(error, dict) else error
             simulated = comparison.simulated[name][key]
             label = f"{_NAMES[name]}, {key}" if name in _NAMES else "makespan"
-            rows.append((label, _time(name, value), _time(name, simulated), signed(error)))
-    reported = plural(len(comparison.run.rows) - comparison.fitted, "request")
-    note = f"Of {reported}" + (
-        ", none of which the constant has seen." if comparison.fitted else "."
-    )
-    heads = ("", "recorded", "simulated", "error")
+            span = comparison.intervals.get(name) if key == "mean" else None
+            rows.append(
+                (label, _time(name, value), _time(name, simulated), signed(error), between(span))
+            )
+    unseen = "." if comparison.fit is None else ", none of which the fit has seen."
+    note = f"Of {plural(len(comparison.reported), 'request')}{unseen}"
+    heads = ("", "recorded", "simulated", "error", "95 %")
     return Table(f"Latencies: {which}", note, heads, tuple(rows))
 
 

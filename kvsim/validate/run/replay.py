@@ -1,6 +1,9 @@
 """The observed requests again, through the simulated engine under the recorded settings."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
+
+import simpy
 
 from kvsim.engine.observer import Observer
 from kvsim.engine.plan import Plan
@@ -10,7 +13,8 @@ from kvsim.engine.schedulers.scheduler import Scheduler
 from kvsim.observed.folder import ObservedRun
 from kvsim.plumbing.errors import InputError
 from kvsim.request import Request, Stream
-from kvsim.step_time.calibrated.form import CalibratedTime
+from kvsim.results.recorder import Recorder
+from kvsim.step_time.form import Measured, StepTime
 
 
 class Held(NamedTuple):
@@ -21,53 +25,100 @@ class Held(NamedTuple):
 
 
 class Replay(NamedTuple):
-    """One simulated run. first_token_ps, last_token_ps: in the order of the observed requests.
+    """One simulated run.
+
+    scheduled_ps (first admission), first_token_ps, last_token_ps: in the order of the observed
+    requests (-1 for who had not got there when it ended). step_ends_ps, generated: when each step's
+    outputs had been processed, and output tokens so far. tokens, chunks: computed, and prefilled,
+    in all steps. outside_domain: steps whose time lies outside what was measured.
 
     records: the engine's log, one a step. held: the pool, whenever a step was scheduled or its
-    outputs were processed. outside_domain: steps whose time lies outside what was measured.
+    outputs were processed. Neither is kept of a replay that is stopped early.
     """
 
+    scheduled_ps: tuple[int, ...]
     first_token_ps: tuple[int, ...]
     last_token_ps: tuple[int, ...]
+    step_ends_ps: tuple[int, ...]
+    generated: tuple[int, ...]
     records: tuple[EngineRecord, ...]
     held: tuple[Held, ...]
     steps: int
+    tokens: int
+    chunks: int
     outside_domain: int
     preemptions: int
 
 
-def replay(run: ObservedRun, step_time: CalibratedTime) -> Replay:
+class Stop(NamedTuple):
+    """End a replay early: when the requests at these indices have left, but not before time_ps."""
+
+    served: Sequence[int]
+    time_ps: int
+
+
+def replay(run: ObservedRun, step_time: StepTime, stop: Stop | None = None) -> Replay:
     """Simulate the run's requests, arriving when they did. InputError if the recorded pool could
     not have served a request.
     """
-    log = _EngineLog(step_time)
-    replica = assemble(run.meta.replica_spec(), Stream(run.requests), step_time, observer=log)
-    replica.run()
-    recorder = replica.recorder
+    spec = run.meta.replica_spec()
+    recorder = Recorder(spec.capacity_bytes)
+    log = _EngineLog(step_time, recorder, detailed=stop is None)
+    replica = assemble(spec, Stream(run.requests), step_time, recorder=recorder, observer=log)
+    if stop is None:
+        replica.run()
+    else:
+        log.missing = {run.requests[index].id for index in stop.served}
+        log.served = replica.env.event()
+        replica.env.run(until=log.served & replica.env.timeout(stop.time_ps))
     if recorder.rejected:
         request, _, reason = recorder.rejected[0]
         raise InputError(reason, where=f"request {request.id}")
     by_id = {
-        seq.id: (seq.first_token_ps, finish_ps)
+        seq.id: (seq.first_scheduled_ps, seq.first_token_ps, finish_ps)
         for seq, finish_ps in zip(recorder.finished, recorder.finish_ps, strict=True)
     }
-    first_ps, last_ps = zip(*(by_id[request.id] for request in run.requests), strict=True)
+    times = (by_id.get(request.id, (-1, -1, -1)) for request in run.requests)
+    scheduled_ps, first_ps, last_ps = zip(*times, strict=True)
     return Replay(
-        first_ps, last_ps, tuple(log.records), tuple(log.held), recorder.steps,
-        log.outside_domain, replica.scheduler.num_preemptions,
-    )  # fmt: skip
+        scheduled_ps=scheduled_ps,
+        first_token_ps=first_ps,
+        last_token_ps=last_ps,
+        step_ends_ps=tuple(log.step_ends_ps),
+        generated=tuple(log.generated),
+        records=tuple(log.records),
+        held=tuple(log.held),
+        steps=recorder.steps,
+        tokens=log.tokens,
+        chunks=log.chunks,
+        outside_domain=log.outside_domain,
+        preemptions=replica.scheduler.num_preemptions,
+    )
 
 
 class _EngineLog(Observer):
-    """Watches the engine step by step and writes the records a real engine would."""
+    """Watches the engine step by step and writes the records a real engine would.
 
-    def __init__(self, step_time: CalibratedTime) -> None:
+    missing: ids of requests that `served` waits for.
+    """
+
+    served: simpy.Event | None = None
+
+    def __init__(self, step_time: StepTime, recorder: Recorder, *, detailed: bool) -> None:
+        self.step_ends_ps: list[int] = []
         self.records: list[EngineRecord] = []
+        self.generated: list[int] = []
+        self.tokens = self.chunks = 0
         self.held: list[Held] = []
         self.outside_domain = 0
+        self.missing: set[str] = set()
         self._arrived = 0
         self._scheduled_after = 0
-        self._step_time = step_time
+        self._measured = step_time if isinstance(step_time, Measured) else None
+        self._generated = 0
+        self._recorder = recorder
+        self._left = 0
+        self._detailed = detailed
 
     def arrived(self, scheduler: Scheduler, request: Request, now_ps: int) -> None:
         """It lies in the input queue until the scheduler looks."""
@@ -78,13 +129,31 @@ class _EngineLog(Observer):
         self._scheduled_after = self._arrived
 
     def planned(self, scheduler: Scheduler, plan: Plan, now_ps: int) -> None:
-        """Count steps that were never measured."""
-        self.held.append(Held(now_ps, pool_usage(scheduler.allocator)))
-        if not plan.empty and self._step_time.outside_domain(plan.shape()):
+        """Count what is computed, and steps that were never measured."""
+        if self._detailed:
+            self.held.append(Held(now_ps, pool_usage(scheduler.allocator)))
+        self.tokens += plan.new_tokens
+        self.chunks += len(plan.chunks)
+        if plan.empty or self._measured is None:
+            return
+        if self._measured.outside_domain(plan.shape()):
             self.outside_domain += 1
 
     def finished(self, scheduler: Scheduler, plan: Plan, now_ps: int) -> None:
-        """Write the record."""
-        record = EngineRecord.of(scheduler, now_ps, self._arrived - self._scheduled_after)
-        self.records.append(record)
-        self.held.append(Held(now_ps, record.kv_cache_usage))
+        """Count what came out, and write the record."""
+        self._generated += plan.num_decode + sum(chunk.samples for chunk in plan.chunks)
+        self.step_ends_ps.append(now_ps)
+        self.generated.append(self._generated)
+        if self._detailed:
+            record = EngineRecord.of(scheduler, now_ps, self._arrived - self._scheduled_after)
+            self.records.append(record)
+            self.held.append(Held(now_ps, record.kv_cache_usage))
+        elif self.served is not None and not self.served.triggered:
+            self._tell_served(self.served)
+
+    def _tell_served(self, served: simpy.Event) -> None:
+        finished = self._recorder.finished
+        self.missing.difference_update(seq.id for seq in finished[self._left :])
+        self._left = len(finished)
+        if not self.missing:
+            served.succeed()

@@ -15,8 +15,8 @@ from kvsim.plumbing.units import PS_PER_S
 from kvsim.results.recorder import Recorder
 from kvsim.step import StepShape
 from kvsim.step_time.calibrated.fitted import Errors
-from kvsim.step_time.calibrated.form import CalibratedTime
 from kvsim.step_time.calibrated.samples import Kind, kind_of
+from kvsim.step_time.form import StepTime
 from kvsim.validate.run.intervals import mean_interval
 
 
@@ -108,7 +108,7 @@ class StepErrors(NamedTuple):
         return {"by_kind": kinds, "total": self.total}
 
 
-def step_errors(found: LockStep, step_time: CalibratedTime) -> StepErrors:
+def step_errors(found: LockStep, step_time: StepTime) -> StepErrors:
     """Of the steps that were decided as recorded, at least one."""
     errors: list[float] = []
     simulated_s = recorded_s = 0.0

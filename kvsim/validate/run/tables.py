@@ -2,9 +2,14 @@
 
 from typing import Any, NamedTuple
 
+from kvsim.plumbing.units import PS_PER_US
 from kvsim.report.numbers import count
+from kvsim.step_time.correction import WHOLE_PPM
 from kvsim.validate.run.comparison import StepByStep
 from kvsim.validate.run.curves import SERIES, Curves
+from kvsim.validate.run.fitting.fit import RunFit
+from kvsim.validate.run.fitting.forms import FORMS
+from kvsim.validate.run.intervals import Interval
 from kvsim.validate.run.memory import MemoryErrors
 from kvsim.validate.run.steps import LockStep, StepErrors
 
@@ -24,6 +29,57 @@ def signed(fraction: float) -> str:
     """In per cent with its sign; what rounds to nothing has none."""
     text = f"{100 * fraction:+.1f} %"
     return "0.0 %" if text in ("+0.0 %", "-0.0 %") else text
+
+
+def between(span: Interval | None) -> str:
+    """An interval of errors; nothing where there is none."""
+    return "" if span is None else f"{signed(span[0])} to {signed(span[1])}"
+
+
+_TERMS = {
+    "constant_ps": "{} a step",
+    "token_ps": "{} a token",
+    "chunk_ps": "{} a prefill chunk",
+    "scale_ppm": "all times {}",
+}
+
+
+def in_words(fit: RunFit) -> str:
+    """The fitted numbers, such as `392 us a step`."""
+    return " and ".join(_number(name, getattr(fit.correction, name)) for name in FORMS[fit.form])
+
+
+def _number(name: str, value: float) -> str:
+    return _TERMS[name].format(_amount(name, value))
+
+
+def _amount(name: str, value: float) -> str:
+    if name == "scale_ppm":
+        return f"{100 * (value / WHOLE_PPM - 1):+.2f} %"
+    return f"{value / PS_PER_US:,.4g} us"
+
+
+def fit_table(fit: RunFit) -> Table:
+    """The forms that were tried, and how far each was off where it had not been fitted."""
+    aims = [*fit.judged[0].held_out]
+    rows = []
+    for one in fit.judged:
+        held_out = (f"{100 * one.held_out[aim]:.1f} %" for aim in aims)
+        chosen = f"{one.form} (chosen)" if one.form == fit.form else one.form
+        rows.append((chosen, f"{one.score:.1f}", *held_out))
+    numbers = "; ".join(
+        f"{_number(name, getattr(fit.correction, name))} "
+        f"(95 %: {_amount(name, low)} to {_amount(name, high)})"
+        for name, (low, high) in fit.intervals.items()
+    )
+    return Table(
+        "What was fitted on the first part",
+        f"{numbers}. Each form was judged on a third of the part that it was not fitted on: its "
+        "misses in units of their noise, squared, and in per cent. Of forms within a standard "
+        "error of the best, the one with the fewest numbers is taken.",
+        ("", "score", *aims),
+        tuple(rows),
+    )
 
 
 def curve_table(curves: Curves, title: str) -> Table:
@@ -53,20 +109,11 @@ def _apart(found: dict[str, Any], series: str) -> str:
 
 
 def step_tables(steps: StepByStep, which: str) -> list[Table]:
-    """What was decided, how long steps took, the pool, and how sure the means are."""
+    """What was decided, how long steps took, and the pool."""
     tables = [_decisions(steps.lock_step)]
     if steps.times is not None:
         tables.append(_times(steps.times, which))
-    means = tuple(
-        (name.removesuffix("_s"), f"{signed(low)} to {signed(high)}")
-        for name, (low, high) in steps.intervals.items()
-    )
-    note = "Where 95 % of the errors lie when the requests are drawn again."
-    return [
-        *tables,
-        _memory(steps.memory, which),
-        Table(f"Errors of the means: {which}", note, ("", "95 %"), means),
-    ]
+    return [*tables, _memory(steps.memory, which)]
 
 
 def _decisions(found: LockStep) -> Table:

@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,6 +14,8 @@ from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.units import PS_PER_MS, PS_PER_US
 from kvsim.step import Chunk, StepShape
 from kvsim.step_time import STEP_TIMES
+from kvsim.step_time.calibrated import TOKEN_COSTS
+from kvsim.step_time.calibrated.domain import Domain
 from kvsim.step_time.calibrated.file import (
     CalibrationFile,
     SampleRecord,
@@ -27,6 +30,7 @@ from kvsim.step_time.calibrated.formula import Formula, FormulaTime, Terms
 from kvsim.step_time.calibrated.identity import ModelIdentity
 from kvsim.step_time.calibrated.samples import SampleRow, SampleSet
 from kvsim.step_time.calibrated.table import Table
+from kvsim.step_time.correction import Correction
 from kvsim.step_time.options import Hardware
 
 L40S_LLAMA = Hardware(named_model("llama-3-8b"), named_device("l40s"))
@@ -86,7 +90,8 @@ def test_the_formula_by_hand() -> None:
 def test_a_decode_run_is_its_steps(
     num_decode: int, mean: int, excess: int, known: bool, steps: int, tabulated: int
 ) -> None:
-    time = FormulaTime(FORMULA, overhead_ps=-5, tabulated_tokens=tabulated)
+    correction = Correction(-5, token_ps=3, chunk_ps=7, scale_ppm=1_234_567)
+    time = FormulaTime(FORMULA, correction, tabulated_tokens=tabulated)
     context = num_decode * mean
     longest = mean + excess if known and num_decode > 1 else 0
     run = time.decode_run(num_decode, context, longest)
@@ -94,6 +99,27 @@ def test_a_decode_run_is_its_steps(
     for t in range(steps):
         shape = StepShape((), num_decode, context + num_decode * t, longest and longest + t)
         assert run.first_ps + run.growth_ps * t == time.step_ps(shape)
+
+
+def test_a_correction_by_hand() -> None:
+    correction = Correction(-100, token_ps=3, chunk_ps=7, scale_ppm=2_000_000)
+    plain, time = FormulaTime(FORMULA), FormulaTime(FORMULA, correction)
+    mixed = StepShape((Chunk(10, 5), Chunk(6, 0)), 4, 40, 16)
+    assert time.step_ps(mixed) == pytest.approx(
+        2 * plain.step_ps(mixed) - 100 + 3 * 20 + 7 * 2, abs=1
+    )  # the table's slope is rounded down once in each
+    assert time.step_ps(StepShape((), 0, 0)) == 0
+
+
+@pytest.mark.parametrize("name", list(TOKEN_COSTS))
+@given(ppm=st.integers(1, 3_000_000), tokens=st.integers(1, 5000))
+def test_every_form_of_g_scales(name: str, ppm: int, tokens: int) -> None:
+    candidate = next(TOKEN_COSTS.get(name).candidates(np.arange(1, 1000)))
+    width = candidate.columns(np.arange(1, 3)).shape[1]
+    form = candidate.build(np.full(width, 1e9))
+    scaled = form.scaled(Correction(scale_ppm=ppm))
+    assert type(scaled) is type(form)
+    assert scaled.ps(tokens) == pytest.approx(form.ps(tokens) * ppm / 10**6, abs=2 * tokens + 2)
 
 
 def test_a_file_comes_back_as_it_was(tmp_path: Path) -> None:
@@ -125,7 +151,7 @@ def test_a_scenario_uses_a_file_by_path(path: Path) -> None:
 def test_what_lies_outside_is_said(path: Path) -> None:
     time = Calibrated(file=str(path)).build(L40S_LLAMA)
     assert not time.outside_domain(StepShape((), 8, 800))
-    assert time.outside_domain(StepShape((), 31, 3000))
+    assert time.outside_domain(StepShape((), 34, 3400))
     assert time.outside_domain(StepShape((Chunk(8, 0),), 0, 0))
 
 
@@ -139,6 +165,18 @@ def test_another_model_device_or_sharding_is_refused(path: Path) -> None:
         options.build(L40S_LLAMA._replace(model=named_model("llama-2-13b")))
     with pytest.raises(InputError, match=r"tensor_parallel_size 1; got 2"):
         options.build(L40S_LLAMA._replace(tensor_parallel_size=2))
+
+
+def test_what_is_a_little_beyond_or_smaller_was_measured() -> None:
+    domain = Domain.of([StepShape((), 8, 800), StepShape((), 100, 20_000)])
+    assert not domain.outside(StepShape((), 8, 100))  # contexts shorter than any measured
+    assert not domain.outside(StepShape((), 100, 22_000))
+    assert domain.outside(StepShape((), 100, 22_001))
+    assert domain.outside(StepShape((), 7, 700))  # g of fewer tokens is not known
+    steps = domain.steps_alike(100, 21_000)
+    assert steps == 11
+    assert not domain.outside(StepShape((), 100, 21_000 + 100 * (steps - 1)))
+    assert domain.outside(StepShape((), 100, 21_000 + 100 * steps))
 
 
 def test_names_decide_where_shapes_are_not_known() -> None:

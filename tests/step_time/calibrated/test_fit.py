@@ -150,8 +150,8 @@ def test_the_domain_is_told_kind_by_kind() -> None:
     domain = fit(samples_of(HINGE), forms=["hinge"], resamples=2).domain
     inside = StepShape((), 16, 16_000, 2000)
     assert not domain.outside(inside)
-    assert domain.outside(StepShape((), 257, 100_000, 2000))
-    assert domain.outside(StepShape((Chunk(2049, 0),), 0, 0))
+    assert domain.outside(StepShape((), 282, 100_000, 2000))
+    assert domain.outside(StepShape((Chunk(2300, 0),), 0, 0))
 
 
 @pytest.mark.parametrize("form", list(TOKEN_COSTS))

@@ -26,8 +26,10 @@ from kvsim.step_time.calibrated.fit import fit
 from kvsim.step_time.calibrated.form import CalibratedTime
 from kvsim.step_time.calibrated.identity import ModelIdentity
 from kvsim.step_time.calibrated.samples import SampleRow, SampleSet
+from kvsim.step_time.correction import NONE, Correction
 from kvsim.validate.run.comparison import compare_run
 from kvsim.validate.run.curves import clock_ahead
+from kvsim.validate.run.fitting.forms import FORMS
 from kvsim.validate.run.replay import replay
 
 META = {
@@ -70,15 +72,20 @@ def calibration() -> CalibrationFile:
     )
 
 
-def record(folder: Path, overhead_us: int = 0, meta: dict[str, object] | None = None) -> Path:
+def record(
+    folder: Path,
+    correction: Correction = NONE,
+    meta: dict[str, object] | None = None,
+    number: int = 40,
+) -> Path:
     """A run of the simulator itself, written down as an engine's would be.
 
-    40 requests, pairs of which share a prompt; the pool holds about six of them.
+    Pairs of requests share a prompt; the pool holds about six of them.
     """
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "meta.json").write_text(json.dumps(META | (meta or {})))
     requests, stream = [], []
-    for index in range(40):
+    for index in range(number):
         prompt, output = 60 + 37 * index % 200, 20 + 53 * index % 90
         first_id = 100 * (index // 2)
         blocks = list(range(first_id, first_id + -(-prompt // 16)))
@@ -98,20 +105,22 @@ def record(folder: Path, overhead_us: int = 0, meta: dict[str, object] | None = 
     (folder / "stream.jsonl").write_text("".join(json.dumps(row) + "\n" for row in stream))
     write(folder / "timeseries.csv", "t running waiting kv_cache_pct", [[1, 0, 0, 0]])
     run = ObservedRun.read(folder)
-    found = replay(run, CalibratedTime(calibration(), overhead_us * PS_PER_US))
-    times = zip(requests, found.first_token_ps, found.last_token_ps, strict=True)
-    for row, first_ps, last_ps in times:
-        row[6:] = [first_ps / PS_PER_S, last_ps / PS_PER_S]
+    found = replay(run, CalibratedTime(calibration(), correction))
+    moments = zip(found.scheduled_ps, found.first_token_ps, found.last_token_ps, strict=True)
+    for row, times in zip(requests, moments, strict=True):
+        row[5:] = [ps / PS_PER_S for ps in times]
     write(folder / "requests.csv", header, requests)
-    ticks = []
-    end_s = found.records[-1].time_ps / PS_PER_S
+    ticks: list[list[object]] = []
+    end_s, produced = found.records[-1].time_ps / PS_PER_S, 0
     for number in range(1, int(end_s / 0.25) + 3):
         t = 0.25 * number
         past = [r for r in found.records if r.time_ps < (t - LOGGER_AHEAD_S) * PS_PER_S]
         if past:
-            last = past[-1]
-            ticks.append([t, last.running, last.waiting, 100 * last.kv_cache_usage])
-    write(folder / "timeseries.csv", "t running waiting kv_cache_pct", ticks)
+            last, so_far = past[-1], found.generated[len(past) - 1]
+            row = [t, last.running, last.waiting, 100 * last.kv_cache_usage]
+            ticks.append([*row, (so_far - produced) / 0.25])
+            produced = so_far
+    write(folder / "timeseries.csv", "t running waiting kv_cache_pct gen_throughput", ticks)
     return folder
 
 
@@ -143,16 +152,55 @@ def test_the_loggers_clock_is_found_from_the_recording_alone(folder: Path) -> No
     assert clock_ahead(ObservedRun.read(folder)) == pytest.approx(LOGGER_AHEAD_S, abs=0.02)
 
 
-@pytest.mark.parametrize("hidden_us", [900, -700])
-def test_a_hidden_constant_is_found_on_the_first_part(tmp_path: Path, hidden_us: int) -> None:
-    folder = record(tmp_path / "slow", overhead_us=hidden_us)
+HIDDEN = {
+    "constant": Correction(constant_ps=900 * PS_PER_US),
+    "scale": Correction(scale_ppm=1_150_000),
+    "constant+token": Correction(constant_ps=-500 * PS_PER_US, token_ps=90 * PS_PER_US),
+    "constant+chunk": Correction(constant_ps=400 * PS_PER_US, chunk_ps=4000 * PS_PER_US),
+}
+
+
+@pytest.mark.parametrize("form", HIDDEN)
+def test_what_was_hidden_is_found_on_the_first_part(tmp_path: Path, form: str) -> None:
+    hidden = HIDDEN[form]
+    folder = record(tmp_path / "slow", hidden, number=160)
     blind = compare_run(folder, calibration()).summary()
     assert abs(blind["errors"]["tpot_s"]["mean"]) > 0.03
-    seen = compare_run(folder, calibration(), 0.4).summary()
-    assert seen["overhead_s"] == pytest.approx(hidden_us * 1e-6, abs=2e-5)
-    assert 0 < seen["reported_requests"] < 40
-    assert seen["reported_requests"] + seen["overhead_fitted_on_requests"] == 40
-    assert abs(seen["errors"]["e2e_s"]["mean"]) < 0.005
+    seen = compare_run(folder, calibration(), 0.4, form)
+    summary = seen.summary()
+    fit = summary["fit"]
+    assert fit["form"] == form
+    assert fit["constant_s"] == pytest.approx(hidden.constant_ps / PS_PER_S, abs=6e-5)
+    assert fit["token_s"] == pytest.approx(hidden.token_ps / PS_PER_S, abs=4e-6)
+    assert fit["chunk_s"] == pytest.approx(hidden.chunk_ps / PS_PER_S, abs=3e-4)
+    assert fit["scale"] == pytest.approx(hidden.scale_ppm / 1e6, abs=2e-3)
+    for name, (low, high) in fit["intervals_95"].items():
+        assert low - 1e-6 <= fit[name] <= high + 1e-6
+    assert summary["reported_requests"] + fit["requests"] == 160
+    assert fit["warnings"] == []
+    for name in ("ttft_s", "tpot_s", "e2e_s"):
+        assert abs(summary["errors"][name]["mean"]) < 0.01, name
+
+
+def test_the_form_is_chosen_by_what_holds_inside_the_first_part(tmp_path: Path) -> None:
+    folder = record(tmp_path / "slow", HIDDEN["constant+token"], number=160)
+    seen = compare_run(folder, calibration(), 0.4)
+    assert seen.fit is not None
+    assert seen.fit.form == "constant+token"
+    scores = {one.form: one.score for one in seen.fit.judged}
+    assert set(scores) == set(FORMS)
+    assert min(scores, key=lambda form: scores[form]) == "constant+token"
+    # Where one number is enough, no form of two is taken.
+    plain = compare_run(record(tmp_path / "same", number=160), calibration(), 0.4)
+    assert plain.fit is not None
+    assert len(FORMS[plain.fit.form]) == 1
+
+
+def test_few_requests_are_warned_of(folder: Path) -> None:
+    seen = compare_run(folder, calibration(), 0.4, "constant")
+    assert seen.fit is not None
+    (warning,) = seen.fit.warnings
+    assert f"only {seen.fit.requests} requests" in warning
 
 
 def test_the_phases_follow_the_recording(folder: Path) -> None:
@@ -236,7 +284,8 @@ def test_settings_that_are_null_are_the_engines_defaults(folder: Path, tmp_path:
         ("0.10.1.1", "A100-SXM4-80GB", 256, 2048, True, False),
         ("v0.8.5", "A100-SXM4-80GB", 1024, 8192, True, False),
         ("0.7.3", "RTX 4090", 256, 2048, False, False),
-        ("0.19.0", "NVIDIA RTX PRO 6000", 256, 2048, True, True),  # of unknown memory
+        ("0.19.0", "RTX PRO 6000", 1024, 8192, True, True),
+        ("0.19.0", "Abacus 9000", 256, 2048, True, True),  # of unknown memory
     ],
 )
 def test_defaults_go_by_version_and_device(
@@ -350,7 +399,7 @@ def test_a_pool_that_could_not_have_served_the_run_is_named(tmp_path: Path, fold
 
 def test_a_share_that_leaves_nothing_is_refused(folder: Path) -> None:
     for share in (0.0, 1.0):
-        with pytest.raises(InputError, match=r"--fit-overhead: the part to fit on .* got"):
+        with pytest.raises(InputError, match=r"--fit: the part to fit on .* got"):
             compare_run(folder, calibration(), share)
 
 
@@ -358,16 +407,17 @@ def test_the_command(folder: Path, tmp_path: Path) -> None:
     file = tmp_path / "own.json"
     write_calibration(file, calibration())
     arguments = ["validate", "run", str(folder), "--step-time", str(file)]
-    told = CliRunner().invoke(app, [*arguments, "--fit-overhead", "0.4", "--json"])
+    fitted = [*arguments, "--fit", "0.4", "--fit-form", "constant"]
+    told = CliRunner().invoke(app, [*fitted, "--json"])
     assert told.exit_code == 0
     summary = json.loads(told.stdout)
     assert set(summary["errors"]) == {"ttft_s", "tpot_s", "e2e_s", "makespan_s"}
     assert set(summary["errors"]["ttft_s"]) == {"mean", "p50", "p90", "p99"}
-    assert abs(summary["overhead_s"]) < 1e-5
-    shown = CliRunner().invoke(
-        app, [*arguments, "--fit-overhead", "0.4", "--out", str(tmp_path / "out")]
-    )
+    assert abs(summary["fit"]["constant_s"]) < 1e-5
+    shown = CliRunner().invoke(app, [*fitted, "--out", str(tmp_path / "out")])
     assert shown.exit_code == 0
+    assert "What was fitted on the first part" in shown.stdout
+    assert "warning: only" in shown.stdout
     assert "Simulated against recorded" in shown.stdout
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
         "comparison.json",
@@ -375,8 +425,28 @@ def test_the_command(folder: Path, tmp_path: Path) -> None:
     ]
     page = (tmp_path / "out" / "report.html").read_text()
     assert "nothing fitted on the run" in page
+    assert "What was fitted on the first part" in page
     assert "https://" not in page.split("<script>")[0]  # opens offline
     assert len(json.loads((tmp_path / "out" / "comparison.json").read_text())) == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "fault"),
+    [
+        (["--fit-form", "scale"], "--fit-form: says how to fit, but nothing is fitted"),
+        (["--fit", "0.4", "--fit-form", "slope"], "--fit-form: no such form; got slope"),
+        (["--step-time", "roofline"], "meta.json.gpu: unknown device; got 'Abacus 9000'"),
+    ],
+)
+def test_what_cannot_be_fitted_is_one_line(
+    folder: Path, tmp_path: Path, options: list[str], fault: str
+) -> None:
+    file = tmp_path / "own.json"
+    write_calibration(file, calibration())
+    arguments = ["validate", "run", str(folder), "--step-time", str(file), *options]
+    done = CliRunner().invoke(app, arguments)
+    assert isinstance(done.exception, InputError)
+    assert fault in str(done.exception)
 
 
 # --- the real run ------------------------------------------------------------------------------
@@ -419,8 +489,9 @@ def test_settings_of_the_rtx_4090_run_may_be_null(real: Path, tmp_path: Path) ->
     assert unbounded["errors"]["ttft_s"]["mean"] < -0.5  # nobody waits for memory any more
 
 
-def test_the_rtx_4090_run_with_one_constant(real: Path) -> None:
-    summary = compare_run(real, find_calibration("rtx4090-llama-3.1-8b", ""), 0.33).summary()
+@pytest.mark.parametrize("form", [None, "constant"])
+def test_the_rtx_4090_run_with_a_fit(real: Path, form: str | None) -> None:
+    summary = compare_run(real, find_calibration("rtx4090-llama-3.1-8b", ""), 0.33, form).summary()
     for name in ("ttft_s", "tpot_s", "e2e_s"):
         errors = summary["errors"][name]
         assert abs(errors["mean"]) < 0.01, name
@@ -433,6 +504,11 @@ def test_the_rtx_4090_run_with_one_constant(real: Path) -> None:
         assert curves["phases"][phase]["kv_cache_usage_mae"] < 0.03, phase
     usage = curves["phases"]["saturated"]["kv_cache_usage_mean"]
     assert abs(usage["simulated"] - usage["recorded"]) < 0.01
+
+
+def test_the_roofline_on_the_rtx_4090_run(real: Path) -> None:
+    errors = compare_run(real, "roofline").summary()["errors"]
+    assert abs(errors["e2e_s"]["mean"]) < 0.3
 
 
 def test_the_shipped_fit_is_that_of_the_published_samples(real: Path) -> None:

@@ -1,0 +1,27 @@
+"""What a form leaves out of every step, or has too much of: host time, communication."""
+
+from typing import NamedTuple
+
+WHOLE_PPM = 1_000_000
+
+
+class Correction(NamedTuple):
+    """A step of T tokens with C prefill chunks lasts scale * t + constant + token * T + chunk * C.
+
+    t: what the form says. constant_ps: host time; may be negative. token_ps: of every token the
+    step computes, as an all-reduce under tensor parallelism is. chunk_ps: of every prefill chunk.
+    scale_ppm: a millionth as much is 1. It multiplies each coefficient of the form, which stays
+    integer, so that runs of steps still sum in closed form.
+    """
+
+    constant_ps: int = 0
+    token_ps: int = 0
+    chunk_ps: int = 0
+    scale_ppm: int = WHOLE_PPM
+
+    def scaled(self, ps: int) -> int:
+        """A coefficient in ps, scaled and rounded."""
+        return (ps * self.scale_ppm + WHOLE_PPM // 2) // WHOLE_PPM
+
+
+NONE = Correction()

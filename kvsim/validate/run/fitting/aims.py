@@ -1,0 +1,168 @@
+"""What a simulation of the first part should meet: prefills, gaps between tokens, tokens produced.
+
+Each aim is a list of recorded amounts; a simulation gives the same list, and misses it by the
+relative difference of the two sums over some of the entries. A tenth of the requests on either
+side, those that lie farthest apart, is left out: who is preempted before the first token in one of
+the two alone says nothing of step times. The noise of a miss is its standard error by batch means
+(requests of one queue wait together, so batches of neighbours are drawn, not single ones), and half
+a per cent at the least: one block more or less in the pool moves a mean by more.
+"""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from kvsim.observed.folder import ObservedRun
+from kvsim.plumbing.errors import InputError
+from kvsim.plumbing.units import PS_PER_S
+from kvsim.validate.run.curves import clock_ahead
+from kvsim.validate.run.errors import recorded_times, request_times, simulated_times
+from kvsim.validate.run.fitting.parts import Parts
+from kvsim.validate.run.replay import Replay
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+    Indices = NDArray[np.int64]
+
+LEAST_NOISE = 0.005
+BLOCKS = 3
+TRIMMED = 0.1
+
+
+class Aim(NamedTuple):
+    """recorded: [n] amounts, one a unit of `kind` (a request or a tick). unit: [n] which one, from
+    0; block: [n] which part of the time it belongs to, below BLOCKS.
+    """
+
+    name: str
+    kind: Literal["request", "tick"]
+    recorded: "Floats"
+    unit: "Indices"
+    block: "Indices"
+
+    def miss(self, simulated: "Floats", weights: "Floats") -> float:
+        """Relative; each entry counts so many times, at least one of them."""
+        apart = simulated - self.recorded
+        kept = self._kept(apart, weights)
+        return float((apart * kept).sum() / (self.recorded * kept).sum())
+
+    def _kept(self, apart: "Floats", weights: "Floats") -> "Floats":
+        """The weights without those of the requests that lie farthest apart on either side."""
+        import numpy as np
+
+        if self.kind == "tick":
+            return weights
+        order = np.argsort(apart, kind="stable")
+        upto = np.cumsum(weights[order])
+        low, high = TRIMMED * upto[-1], (1.0 - TRIMMED) * upto[-1]
+        kept = np.empty_like(weights)
+        kept[order] = np.clip(upto, low, high) - np.clip(upto - weights[order], low, high)
+        return kept
+
+    def noise(self, simulated: "Floats") -> float:
+        """Of the miss over all entries."""
+        import numpy as np
+
+        apart = simulated - self.recorded
+        batches = int(len(apart) ** 0.5)
+        if batches < 2:
+            return LEAST_NOISE
+        if self.kind == "request":
+            apart = np.clip(apart, *np.quantile(apart, [TRIMMED, 1.0 - TRIMMED]))
+        sums = np.array([batch.sum() for batch in np.array_split(apart, batches)])
+        error = float(np.std(sums, ddof=1)) * batches**0.5 / float(self.recorded.sum())
+        return error if error > LEAST_NOISE else LEAST_NOISE
+
+
+class Aims:
+    """The aims of a run's first part; those that were recorded, and have something in each block.
+
+    units: how many there are of each kind.
+    """
+
+    def __init__(self, run: ObservedRun, parts: Parts) -> None:
+        import numpy as np
+
+        self._run, self._parts = run, parts
+        requests = len(parts.first)
+        everyone = np.arange(requests)
+        blocks = everyone * BLOCKS // requests
+        several = np.array([run.rows[index].output_tokens > 1 for index in parts.first])
+        rows = [run.rows[index] for index in parts.first]
+        self._admitted = all(row.scheduled_s is not None for row in rows)
+        recorded = self._by_request(
+            [row.scheduled_s or 0.0 for row in run.rows], *recorded_times(run)
+        )
+        found = []
+        for name, amounts in recorded.items():
+            who = everyone[several] if name == "tpot" else everyone
+            found.append(Aim(name, "request", amounts, who, blocks[who]))
+        self._tick_ends, produced = self._ticks()
+        self.units = {"request": requests, "tick": len(produced)}
+        if len(produced):
+            answered = np.array([row.last_token_s for row in rows])
+            edges = [answered[np.searchsorted(blocks, block)] for block in range(1, BLOCKS)]
+            at = np.searchsorted(edges, self._tick_ends, side="right")
+            found.append(Aim("tokens produced", "tick", produced, np.arange(len(produced)), at))
+        self.found = [aim for aim in found if self._usable(aim)]
+        if not self.found:
+            raise InputError("nothing recorded in the part to fit on lasted", where="--fit")
+
+    def _by_request(
+        self, scheduled_s: list[float], first_token_s: list[float], last_token_s: list[float]
+    ) -> "dict[str, Floats]":
+        """From admission (from arrival, if that is not recorded) to the first token, which but for
+        queues is steps; and the gap between tokens.
+        """
+        import numpy as np
+
+        which = self._parts.first
+        times = request_times(self._run, first_token_s, last_token_s, which)
+        begin = {"ttft": times["ttft_s"]}
+        if self._admitted:
+            begin = {"prefill": np.array(first_token_s)[which] - np.array(scheduled_s)[which]}
+        return begin | {"tpot": times["tpot_s"]}
+
+    def _usable(self, aim: Aim) -> bool:
+        import numpy as np
+
+        sums = np.bincount(aim.block, weights=aim.recorded, minlength=BLOCKS)
+        return bool((sums > 0).all())
+
+    def _ticks(self) -> "tuple[Floats, Floats]":
+        """The ends of the first part's ticks on the requests' clock, and what came in each."""
+        import numpy as np
+
+        ticks = self._run.ticks
+        if not ticks or any(tick.gen_throughput is None for tick in ticks):
+            return np.zeros(0), np.zeros(0)
+        ahead_s = self._run.meta.clock_ahead_s
+        ends = np.array([tick.t for tick in ticks])
+        ends -= clock_ahead(self._run) if ahead_s is None else ahead_s
+        lengths = np.diff(ends, prepend=ends[0] - self._run.meta.tick_seconds)
+        produced = lengths * np.array([tick.gen_throughput or 0.0 for tick in ticks])
+        inside = ends <= self._parts.end_s
+        return ends[inside], produced[inside]
+
+    def simulated(self, replay: Replay) -> "list[Floats]":
+        """The same lists as a simulation of the first part gives them."""
+        import numpy as np
+
+        scheduled_s = [ps / PS_PER_S for ps in replay.scheduled_ps]
+        lists = self._by_request(scheduled_s, *simulated_times(replay))
+        if self.units["tick"]:
+            made = np.array(replay.step_ends_ps) / PS_PER_S
+            so_far = np.array([0, *replay.generated])
+            at_ends = so_far[np.searchsorted(made, self._tick_ends, side="left")]
+            first = self._tick_ends[0] - self._run.meta.tick_seconds
+            before = so_far[np.searchsorted(made, first, side="left")]
+            lists["tokens produced"] = np.diff(at_ends, prepend=before).astype(float)
+        return [lists[aim.name] for aim in self.found]
+
+    def all_weights(self) -> "Iterator[Floats]":
+        """Every entry of each aim once."""
+        import numpy as np
+
+        return (np.ones(len(aim.recorded)) for aim in self.found)

@@ -1,0 +1,140 @@
+"""A correction fitted on the first part of a run: its form chosen, its numbers with intervals."""
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kvsim.observed.folder import ObservedRun
+from kvsim.plumbing.errors import InputError
+from kvsim.plumbing.units import PS_PER_S
+from kvsim.step_time.correction import NONE, WHOLE_PPM, Correction
+from kvsim.validate.run.errors import recorded
+from kvsim.validate.run.fitting.aims import Aims
+from kvsim.validate.run.fitting.forms import FORMS, Proportions
+from kvsim.validate.run.fitting.judge import Judged, choose, judge
+from kvsim.validate.run.fitting.parts import Parts
+from kvsim.validate.run.fitting.search import Found, Numbers, noises, search
+from kvsim.validate.run.intervals import Interval, ends
+from kvsim.validate.run.replay import Replay, Stop, replay
+from kvsim.validate.run.step_times import StepTimes
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+
+FEW = 30
+RESAMPLES = 400
+
+
+class RunFit(NamedTuple):
+    """form: of FORMS. requests: how many it was fitted on. intervals: 95 % of each free number,
+    by its field in Correction. judged: all the forms that were tried. warnings: in words.
+    """
+
+    form: str
+    correction: Correction
+    requests: int
+    intervals: dict[str, Interval]
+    judged: tuple[Judged, ...]
+    warnings: tuple[str, ...]
+
+    def summary(self) -> dict[str, Any]:
+        """For `--json`; times in seconds."""
+        return {
+            "form": self.form,
+            "requests": self.requests,
+            **_in_seconds(self.correction._asdict()),
+            "intervals_95": {
+                key: [low, high]
+                for key, low, high in (
+                    (key, low, _in_seconds({name: span[1]})[key])
+                    for name, span in self.intervals.items()
+                    for key, low in _in_seconds({name: span[0]}).items()
+                )
+            },
+            "judged": [one.summary() for one in self.judged],
+            "warnings": list(self.warnings),
+        }
+
+
+def fit_run(run: ObservedRun, parts: Parts, times: StepTimes, form: str | None = None) -> RunFit:
+    """Fit `form` on the run's first part, or the one of FORMS that predicts blocks of it best.
+
+    InputError for a form that is none.
+    """
+    if form is not None and form not in FORMS:
+        raise InputError(
+            "no such form", where="--fit-form", value=form, limit=f"one of {', '.join(FORMS)}"
+        )
+    aims = Aims(run, parts)
+    stop = Stop(parts.first, round(parts.end_s * PS_PER_S))
+    known: dict[Correction, list[Floats]] = {}
+
+    def simulated(correction: Correction) -> Replay:
+        return replay(run, times.corrected(correction), stop)
+
+    plain = simulated(NONE)
+    known[NONE] = aims.simulated(plain)
+    step_ps = recorded(run, parts.first)["tpot_s"]["mean"] * PS_PER_S
+    tokens = plain.tokens / plain.steps
+    proportions = Proportions(step_ps, tokens, plain.chunks / plain.steps)
+
+    def searched(name: str) -> Found:
+        def simulate(numbers: Numbers) -> "list[Floats]":
+            correction = proportions.correction(name, numbers)
+            if correction not in known:
+                known[correction] = aims.simulated(simulated(correction))
+            return known[correction]
+
+        return search(aims, simulate, proportions.lowest(name, times.shortest_ps))
+
+    names = list(FORMS) if form is None else [form]
+    judged = [judge(name, searched(name), aims) for name in names]
+    best = choose(judged)
+    return RunFit(
+        form=best.form,
+        correction=proportions.correction(best.form, best.found.numbers),
+        requests=len(parts.first),
+        intervals=_intervals(best, aims, proportions),
+        judged=tuple(judged),
+        warnings=_warnings(len(parts.first)),
+    )
+
+
+def _warnings(requests: int) -> tuple[str, ...]:
+    if requests >= FEW:
+        return ()
+    return (
+        f"only {requests} requests were answered in the part to fit on; below some {FEW} the fit "
+        "and the choice of its form are uncertain: see the intervals, or take a larger share",
+    )
+
+
+def _intervals(best: Judged, aims: Aims, proportions: Proportions) -> dict[str, Interval]:
+    """Where 95 % of the numbers lie when requests and ticks are drawn again, near the fit."""
+    import numpy as np
+
+    random = np.random.Generator(np.random.PCG64(aims.units["request"]))
+    found, noise = best.found, noises(aims, best.found.simulated)
+    drawn: list[Correction] = []
+    while len(drawn) < RESAMPLES:
+        times = {
+            kind: np.bincount(random.integers(count, size=count), minlength=count).astype(float)
+            for kind, count in aims.units.items()
+            if count
+        }
+        weights = [times[aim.kind][aim.unit] for aim in aims.found]
+        if all((aim.recorded * w).sum() > 0 for aim, w in zip(aims.found, weights, strict=True)):
+            numbers = np.array(found.numbers) + found.better(aims, weights, noise)
+            drawn.append(proportions.correction(best.form, tuple(numbers.tolist())))
+    return {
+        name: ends([getattr(correction, name) for correction in drawn]) for name in FORMS[best.form]
+    }
+
+
+def _in_seconds(fields: dict[str, float]) -> dict[str, float]:
+    return {
+        name.replace("_ps", "_s") if name.endswith("_ps") else "scale": value
+        / (PS_PER_S if name.endswith("_ps") else WHOLE_PPM)
+        for name, value in fields.items()
+    }

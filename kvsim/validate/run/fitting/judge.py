@@ -1,0 +1,66 @@
+"""Each form judged inside the first part: fitted on two thirds of it, held to the other third.
+
+The first part is cut into blocks by time. Near where a form was fitted its simulation moves in
+proportion to its numbers, so that what another choice of requests would have given needs no more
+simulations.
+"""
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kvsim.validate.run.fitting.aims import BLOCKS, Aims
+from kvsim.validate.run.fitting.forms import FORMS
+from kvsim.validate.run.fitting.search import Found, noises
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+
+
+class Judged(NamedTuple):
+    """squares: (miss / noise)**2 of every aim in every held-out block. held_out: root mean square
+    of the misses by aim.
+    """
+
+    form: str
+    found: Found
+    squares: "Floats"
+    held_out: dict[str, float]
+
+    @property
+    def score(self) -> float:
+        """1 or less where nothing but noise is left."""
+        return float(self.squares.mean())
+
+    def summary(self) -> dict[str, Any]:
+        """For `--json`."""
+        return {"form": self.form, "score": self.score, "held_out": self.held_out}
+
+
+def judge(form: str, found: Found, aims: Aims) -> Judged:
+    """Hold a form to each block in turn."""
+    import numpy as np
+
+    noise = noises(aims, found.simulated)
+    misses, squares = [], []
+    for block in range(BLOCKS):
+        inside = [aim.block == block for aim in aims.found]
+        moves = found.better(aims, [(~part).astype(float) for part in inside], noise)
+        here, slopes = found.line(aims, [part.astype(float) for part in inside])
+        miss = here + slopes @ moves
+        misses.append(miss)
+        squares.append(miss**2 / (BLOCKS * noise**2))  # of a block, which is one of so many
+    size = np.sqrt(np.mean(np.square(misses), axis=0))
+    names = [aim.name for aim in aims.found]
+    return Judged(form, found, np.array(squares), dict(zip(names, size.tolist(), strict=True)))
+
+
+def choose(judged: list[Judged]) -> Judged:
+    """The best of those with the fewest numbers that come within a standard error of the best."""
+    import numpy as np
+
+    best = min(judged, key=lambda one: one.score)
+    spread = float(np.std(best.squares, ddof=1)) / best.squares.size**0.5
+    enough = [one for one in judged if one.score <= best.score + spread]
+    return min(enough, key=lambda one: (len(FORMS[one.form]), one.score))

@@ -1,0 +1,106 @@
+"""The numbers of a form with which the first part comes out as recorded: nonlinear least squares.
+
+Each miss counts in units of its noise. That is not known before something is fitted, so the search
+is made twice: first with all noises equal, then from there with those found there.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+from kvsim.validate.run.fitting.aims import Aims
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+
+Numbers = tuple[float, ...]
+_STEP = 0.02  # of a derivative: a fiftieth of a step's time, well above the jumps of a schedule
+_EXACT = 2e-4
+_MOST_STEPS = 8
+
+
+class Found(NamedTuple):
+    """numbers: of the form. simulated: what they give, one list an aim; moved: what it gives to
+    have one of them larger by `step`, number by number. lowest: how far each may go down.
+    """
+
+    numbers: Numbers
+    lowest: Numbers
+    simulated: "list[Floats]"
+    moved: "list[list[Floats]]"
+    step: float = _STEP
+
+    def line(self, aims: Aims, weights: "list[Floats]") -> "tuple[Floats, Floats]":
+        """The misses [a] over weighted entries, and how they move with the numbers [a, p]."""
+        import numpy as np
+
+        pairs = list(zip(aims.found, weights, strict=True))
+        here = np.array(
+            [aim.miss(own, w) for (aim, w), own in zip(pairs, self.simulated, strict=True)]
+        )
+        there = [
+            [aim.miss(own, w) for (aim, w), own in zip(pairs, lists, strict=True)]
+            for lists in self.moved
+        ]
+        return here, (np.array(there) - here).T / self.step
+
+    def better(self, aims: Aims, weights: "list[Floats]", noise: "Floats") -> "Floats":
+        """By how much the numbers would move to meet the aims over these entries alone."""
+        import numpy as np
+        from scipy.optimize import lsq_linear
+
+        misses, slopes = self.line(aims, weights)
+        room = [min(0.0, low - at) for low, at in zip(self.lowest, self.numbers, strict=True)]
+        bounds = (np.array(room) - 1e-9, np.full(len(room), np.inf))
+        found = lsq_linear(slopes / noise[:, None], -misses / noise, bounds)
+        moves: Floats = found.x
+        return moves
+
+
+def search(aims: Aims, simulate: "Callable[[Numbers], list[Floats]]", lowest: Numbers) -> Found:
+    """The numbers, none below its `lowest`, that meet all the aims best.
+
+    simulate: numbers -> one list an aim.
+    """
+    import numpy as np
+    from scipy.optimize import least_squares
+
+    weights = list(aims.all_weights())
+
+    def misses(numbers: "Floats", noise: "Floats") -> "Floats":
+        lists = simulate(tuple(numbers - 1.0))
+        found = [aim.miss(own, w) for aim, own, w in zip(aims.found, lists, weights, strict=True)]
+        return np.array(found) / noise
+
+    # A relative step of the derivative needs numbers about 1.
+    start, floor = np.ones(len(lowest)), np.array(lowest) + 1.0
+    noise = np.ones(len(aims.found))
+    for _ in range(2):
+        start = np.maximum(start, floor + 1e-6)
+        solved = least_squares(
+            misses,
+            start,
+            bounds=(floor, np.inf),
+            diff_step=[_STEP] * len(lowest),
+            xtol=_EXACT,
+            ftol=_EXACT,
+            max_nfev=_MOST_STEPS,
+            args=(noise,),
+        )
+        start = solved.x
+        noise = noises(aims, simulate(tuple(start - 1.0)))
+    numbers = tuple(float(number) for number in start - 1.0)
+    moved = [
+        simulate((*numbers[:at], numbers[at] + _STEP, *numbers[at + 1 :]))
+        for at in range(len(numbers))
+    ]
+    return Found(numbers, lowest, simulate(numbers), moved)
+
+
+def noises(aims: Aims, simulated: "list[Floats]") -> "Floats":
+    """Of each aim's miss over all entries."""
+    import numpy as np
+
+    return np.array([aim.noise(own) for aim, own in zip(aims.found, simulated, strict=True)])

@@ -1,0 +1,75 @@
+"""What `--step-time` names: a calibration, or the roofline of the recorded model and device."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from kvsim.device import named_device
+from kvsim.model import named_model
+from kvsim.observed.folder import ObservedRun
+from kvsim.step_time.calibrated.file import CalibrationFile, find_calibration
+from kvsim.step_time.calibrated.form import CalibratedTime
+from kvsim.step_time.correction import Correction
+from kvsim.step_time.form import StepTime
+from kvsim.step_time.options import Hardware
+from kvsim.step_time.roofline import Roofline
+
+
+class StepTimes(NamedTuple):
+    """The step times of a run before anything is fitted on it.
+
+    label, source: in words. told: what `--json` says of them. shortest_ps: of a step of one token,
+    without attention. corrected: the form with a correction.
+    """
+
+    label: str
+    source: str
+    told: dict[str, Any]
+    shortest_ps: int
+    corrected: Callable[[Correction], StepTime]
+
+
+def step_times_of(run: ObservedRun, named: str | CalibrationFile) -> StepTimes:
+    """`named`: "roofline", a shipped calibration, the path of one, or the calibration itself.
+
+    InputError if the run's model or device is not known to the roofline, or the calibration is of
+    another model, device or sharding.
+    """
+    if isinstance(named, CalibrationFile):
+        return _calibrated(run, named)
+    if named == "roofline":
+        return _roofline(run)
+    return _calibrated(run, find_calibration(named, "--step-time"))
+
+
+def _calibrated(run: ObservedRun, calibration: CalibrationFile) -> StepTimes:
+    calibration.check_device(run.meta.gpu, "meta.json.gpu")
+    calibration.check_model(run.meta.model_identity(), "meta.json.model")
+    calibration.check_tensor_parallel(
+        run.meta.tensor_parallel_size, "meta.json.tensor_parallel_size"
+    )
+    told = {
+        "fit": calibration.fit.label,
+        "samples_sha256": calibration.samples.sha256,
+        "source": calibration.source,
+    }
+    return StepTimes(
+        calibration.fit.label,
+        calibration.source,
+        told,
+        calibration.fit.formula.token_cost.ps(1),
+        lambda correction: CalibratedTime(calibration, correction),
+    )
+
+
+def _roofline(run: ObservedRun) -> StepTimes:
+    device = named_device(run.meta.gpu, "meta.json.gpu")
+    model = named_model(run.meta.model, "meta.json.model")
+    form = Roofline().build(Hardware(model, device, run.meta.tensor_parallel_size))
+    source = f"the figures of {model.name} and {device.name}"
+    return StepTimes(
+        "roofline",
+        source,
+        {"fit": "roofline", "source": source},
+        form.base_ps,
+        form.corrected,
+    )
