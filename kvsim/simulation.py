@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from kvsim.capacity.pool import Pool, size_pool
+from kvsim.engine.address_log import AddressLog
 from kvsim.engine.observer import Observer
 from kvsim.engine.replica import ReplicaSpec, assemble
 from kvsim.memory import ALLOCATORS
@@ -111,12 +112,21 @@ class Simulation:
             max_steps=self.scenario.max_steps,
         )
 
-    def result(self, progress: Progress | None = None) -> Result:
-        """Every allocator's run."""
+    def result(self, progress: Progress | None = None, *, addresses: bool = False) -> Result:
+        """Every allocator's run. addresses: with who lay where in the pool, and when."""
+        run = self.traced if addresses else self.run
         runs = zip(self.scenario.allocator, self.labels, strict=True)
         return Result(
-            self.resolved(), tuple(self.run(options, label, progress) for options, label in runs)
+            self.resolved(), tuple(run(options, label, progress) for options, label in runs)
         )
+
+    def traced(
+        self, options: AllocatorOptions, label: str, progress: Progress | None = None
+    ) -> Run:
+        """All requests through one allocator, and who lay where."""
+        log = AddressLog()
+        run = self.run(options, label, progress, log)
+        return run.with_addresses(log.close())
 
     def run(
         self,

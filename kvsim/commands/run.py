@@ -40,7 +40,7 @@ def run(
     simulation = Simulation(Scenario.load(scenario, set_ or []))
     if out is not None:
         check_writable(out)
-    result = _with_progress(simulation, Console(stderr=True))
+    result = _with_progress(simulation, Console(stderr=True), addresses=out is not None)
     try:
         if out is not None:
             from kvsim.report.page import make_page
@@ -80,7 +80,7 @@ def _check_served(result: "Result") -> None:
     )
 
 
-def _with_progress(simulation: "Simulation", console: "Console") -> "Result":
+def _with_progress(simulation: "Simulation", console: "Console", *, addresses: bool) -> "Result":
     """Simulate, with one bar an allocator on a terminal's stderr."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -91,4 +91,4 @@ def _with_progress(simulation: "Simulation", console: "Console") -> "Result":
         def moved(label: str, done: int, total: int) -> None:
             bars.update(tasks[label], completed=done, total=total)
 
-        return simulation.result(moved)
+        return simulation.result(moved, addresses=addresses)

@@ -1,10 +1,11 @@
 """A result: one run an allocator, in numbers and tables, simulated just now or read from disk."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Self
 
+from kvsim.results.addresses import Addresses
 from kvsim.results.measurement import WindowOptions, measure_window
 from kvsim.results.notes import notes_on
 from kvsim.results.recorder import Recorder
@@ -53,6 +54,22 @@ class Run:
             "memory": partial(memory_table, recorder),
         }
         return cls(label, kind, summary, tables, recorder)
+
+    def with_addresses(self, addresses: Addresses) -> Self:
+        """The same run with the tables of who lay where."""
+        tables = {
+            "addresses": addresses.table,
+            "events": addresses.events,
+            "holes": addresses.holes,
+        }
+        return replace(self, tables={**self.tables, **tables})
+
+    def table(self, name: str) -> "pd.DataFrame | None":
+        """A table that not every run has; None where this one has not."""
+        made: dict[str, pd.DataFrame] = self.__dict__.setdefault("_made", {})
+        if name not in made and name in self.tables:
+            made[name] = self.tables[name]()
+        return made.get(name)
 
     @cached_property
     def requests(self) -> "pd.DataFrame":

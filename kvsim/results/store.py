@@ -1,4 +1,4 @@
-"""A result on disk: a folder of five files, written whole or not at all.
+"""A result on disk: a folder of files, written whole or not at all.
 
     scenario.toml      what was run, resolved
     summary.json       the numbers
@@ -6,12 +6,18 @@
     memory.parquet     one row per stretch of equal steps and run: the series
     report.html        the page
 
-The two tables hold all runs, told apart by the column `run`. Other files in the folder are left
-alone.
+and, of runs that were traced,
+
+    addresses.parquet  who lay where in the pool, and when
+    events.parquet     preemptions, copies, swaps and cache hits so far, where they changed
+    holes.parquet      the largest hole beside what the head of the queue needed
+
+Tables hold all runs, told apart by the column `run`. Other files in the folder are left alone.
 """
 
 import json
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +27,7 @@ from kvsim.plumbing.reading.json_text import read_object
 from kvsim.plumbing.reading.parquet import Kind, read_columns
 from kvsim.plumbing.toml import to_toml
 from kvsim.plumbing.writing import replace_files, text_writer
+from kvsim.results.addresses import ADDRESS_COLUMNS, EVENT_COLUMNS, HOLE_COLUMNS
 from kvsim.results.recorder import SERIES_COLUMNS
 from kvsim.results.result import Result, Run, Table
 from kvsim.results.stored import StoredSummary
@@ -45,19 +52,30 @@ _TEXT_COLUMNS: dict[str, Kind] = {
 _REQUEST_KINDS: dict[str, Kind] = {
     name: _TEXT_COLUMNS.get(name, "whole") for name in REQUEST_COLUMNS
 }
+# Tables that not every run has, by their names.
+TRACES: dict[str, dict[str, Kind]] = {
+    "addresses": {
+        name: "text" if name in ("request", "kind") else "whole" for name in ADDRESS_COLUMNS
+    },
+    "events": dict.fromkeys(EVENT_COLUMNS, "whole"),
+    "holes": dict.fromkeys(HOLE_COLUMNS, "whole"),
+}
 
 
 def write(folder: Path, result: Result, report_html: str) -> None:
     """Write `result` and its page into `folder`, made if it does not exist.
 
-    Replaces files of its own five names only, and only after all five were written beside them.
+    Replaces files of its own names only, and only after all were written beside them; tables of
+    an older result that this one has not are removed.
     Raises InputError if the folder cannot be written.
     """
     summary = result.summary()
     head = f"# Written by kvsim {summary['kvsim']}\n"
+    traces = {name: _trace(result, name) for name in TRACES}
     replace_files(
         folder,
         {
+            **{_file(name): _table(frames) for name, frames in traces.items() if frames},
             SCENARIO: text_writer(head + to_toml(result.scenario)),
             REQUESTS: _table({run.label: run.requests for run in result.runs}),
             MEMORY: _table({run.label: run.memory for run in result.runs}),
@@ -66,19 +84,43 @@ def write(folder: Path, result: Result, report_html: str) -> None:
             SUMMARY: text_writer(json.dumps(summary, indent=2, ensure_ascii=False) + "\n"),
         },
     )
+    for name, frames in traces.items():
+        if not frames:
+            with suppress(OSError):
+                (folder / _file(name)).unlink()
+
+
+def _trace(result: Result, name: str) -> dict[str, "pd.DataFrame"]:
+    """The tables of this name of the runs that have one."""
+    frames = ((run.label, run.table(name)) for run in result.runs)
+    return {label: frame for label, frame in frames if frame is not None}
+
+
+def _file(name: str) -> str:
+    return f"{name}.parquet"
 
 
 def read(folder: Path) -> Result:
     """The result stored in `folder`; raises InputError where it is not one, or a damaged one."""
     contents = read_summary(folder)
     labels = [run["label"] for run in contents["runs"]]
-    requests = _split(folder / REQUESTS, labels, _REQUEST_KINDS)
-    memory = _split(folder / MEMORY, labels, dict.fromkeys(SERIES_COLUMNS, "whole"))
+    tables = {
+        "requests": _split(folder / REQUESTS, labels, _REQUEST_KINDS),
+        "memory": _split(folder / MEMORY, labels, dict.fromkeys(SERIES_COLUMNS, "whole")),
+    }
+    for name, columns in TRACES.items():
+        if (folder / _file(name)).exists():
+            tables[name] = _split(folder / _file(name), labels, columns)
     return Result(
         contents["scenario"],
         tuple(
-            Run(run["label"], run["allocator"], run, {"requests": rows, "memory": series})
-            for run, rows, series in zip(contents["runs"], requests, memory, strict=True)
+            Run(
+                run["label"],
+                run["allocator"],
+                run,
+                {name: split[index] for name, split in tables.items()},
+            )
+            for index, run in enumerate(contents["runs"])
         ),
         contents["kvsim"],
     )

@@ -65,6 +65,7 @@ def test_run_keeps_the_contract(scenario: Path, tmp_path: Path) -> None:
     names = {path.name for path in out.iterdir()}
     assert names == {
         "scenario.toml", "summary.json", "requests.parquet", "memory.parquet", "report.html",
+        "addresses.parquet", "events.parquet", "holes.parquet",
     }  # fmt: skip
     assert json.loads((out / "summary.json").read_text()) == summary
 

@@ -295,6 +295,16 @@ class PagedAllocator(Allocator):
     def copied_bytes(self) -> int:
         return self._forks.num_copies * self._shape.block_bytes if self._forks is not None else 0
 
+    @property
+    def block_bytes(self) -> int:
+        """Of a block of `pool`."""
+        return self._shape.block_bytes
+
+    def blocks_of(self, seq: Sequence) -> Row[int]:
+        """The blocks of a running sequence."""
+        blocks: list[int] = seq.memory.blocks
+        return blocks
+
     def place(self, seq: Sequence) -> Place:
         return Place(blocks=seq.memory.blocks)
 

@@ -9,10 +9,24 @@ all blocks to the back (`blank_first = False`).
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
 
 from kvsim.plumbing.errors import InvariantError
 
 NULL_BLOCK = 0
+
+
+class Listener(Protocol):
+    """Hears which blocks change hands; further owners of a block in use are not told."""
+
+    def taken(self, blocks: Sequence[int]) -> None:
+        """These were free, and are somebody's with nothing in them."""
+
+    def revived(self, blocks: Sequence[int]) -> None:
+        """These were free, and are somebody's with the content they had kept."""
+
+    def freed(self, cached: Sequence[int], blank: Sequence[int]) -> None:
+        """The last owner of these has gone; the first ones keep their content for now."""
 
 
 class BlockPool:
@@ -25,6 +39,7 @@ class BlockPool:
     """
 
     on_evict: Callable[[int], None] | None = None
+    listener: Listener | None = None
 
     def __init__(self, num_blocks: int, *, blank_first: bool = True) -> None:
         self.num_blocks = num_blocks
@@ -45,6 +60,12 @@ class BlockPool:
 
     def take(self, count: int) -> list[int]:
         """Take `count` <= num_free blocks from the front of the queue, forgetting their content."""
+        blocks = self._take(count)
+        if self.listener is not None:
+            self.listener.taken(blocks)
+        return blocks
+
+    def _take(self, count: int) -> list[int]:
         self.num_free -= count
         if self.num_free < 0:
             raise InvariantError(f"{count} blocks taken from {self.num_free + count} free ones")
@@ -123,6 +144,8 @@ class BlockPool:
         self.version += 1
         self.num_cached_free += len(cached)
         self.num_free += len(blocks) - shared
+        if self.listener is not None:
+            self.listener.freed(cached, blank)
         return shared
 
     def drop(self, block: int) -> bool:
@@ -140,15 +163,19 @@ class BlockPool:
     def share(self, blocks: Iterable[int]) -> int:
         """One more owner for each block; free ones leave the queue. Returns how many had one."""
         in_use = 0
+        revived = []
         for block in blocks:
             if block in self._back:
                 del self._back[block]
                 self.num_free -= 1
                 self.num_cached_free -= 1
+                revived.append(block)
             else:
                 self._extra_refs[block] = self._extra_refs.get(block, 0) + 1
                 in_use += 1
         self.num_shared += in_use
+        if self.listener is not None:
+            self.listener.revived(revived)
         return in_use
 
     def is_shared(self, block: int) -> bool:
@@ -185,6 +212,10 @@ class BlockPool:
     def num_free_of(self, blocks: Sequence[int]) -> int:
         """How many of these blocks, which hold content, wait in the free queue."""
         return len(self._back.keys() & blocks) if blocks else 0
+
+    def is_cached(self, block: int) -> bool:
+        """Whether `block` is free and its content may still be hit."""
+        return block in self._back and block not in self._blank_back
 
     def free_queue(self) -> list[int]:
         """The free blocks, in the order in which they go out."""

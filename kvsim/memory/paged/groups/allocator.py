@@ -327,6 +327,16 @@ class GroupsAllocator(Allocator):
     def _head_need(self, head: Sequence, hits: Hits, *, busy: bool) -> int:
         return self._need(hits, head.num_tokens, whole=True, busy=busy)
 
+    @property
+    def block_bytes(self) -> int:
+        """Of a block of `pool`."""
+        return self._shape.block_bytes
+
+    def blocks_of(self, seq: Sequence) -> list[int]:
+        """The blocks of a running sequence, group by group."""
+        table: GroupTable = seq.memory
+        return [block for blocks in table.lists for block in blocks]
+
     def usage(self, head: Sequence | None, *, busy: bool) -> Usage:
         pool, block_bytes = self.pool, self._shape.block_bytes
         held = (self._shape.usable_blocks - pool.num_free) * block_bytes

@@ -1,0 +1,79 @@
+"""Where every sequence's KV lay in the pool, and when; and what was counted on the way."""
+
+from array import array
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+HELD, KEPT = 0, 1
+KINDS = ("held", "cached")
+ADDRESS_COLUMNS = ("address", "num_bytes", "start_ps", "end_ps", "request", "kind")
+COUNTS = (
+    *("preemptions", "recomputed_tokens", "copied_bytes", "swapped_bytes"),
+    *("query_tokens", "hit_tokens"),
+)
+EVENT_COLUMNS = ("time_ps", *COUNTS)
+HOLE_COLUMNS = ("time_ps", "largest_hole_bytes", "need_bytes")
+
+
+class Addresses:
+    """Flat integers while a run goes on; tables when it is over.
+
+    Addresses are bytes from the pool's start. kind: "held" by a running sequence, or "cached":
+    free, its content still to be hit.
+    """
+
+    def __init__(self) -> None:
+        self._stays = array("q")
+        self._ids: dict[str, int] = {}
+        self._events = array("q")
+        self._counts: tuple[int, ...] = (0,) * len(COUNTS)
+        self._holes = array("q")
+
+    def lay(
+        self, address: int, num_bytes: int, start_ps: int, end_ps: int, owner: str, kind: int
+    ) -> None:
+        """`owner` had these bytes from start_ps to end_ps; no time is no stay."""
+        if end_ps > start_ps:
+            index = self._ids.setdefault(owner, len(self._ids))
+            self._stays.extend((address, num_bytes, start_ps, end_ps, index, kind))
+
+    def counted(self, now_ps: int, counts: tuple[int, ...]) -> None:
+        """The run's totals so far, by COUNTS."""
+        if counts != self._counts:
+            self._counts = counts
+            self._events.extend((now_ps, *counts))
+
+    def hole(self, now_ps: int, largest_bytes: int, need_bytes: int) -> None:
+        """Somebody waits for need_bytes, and the largest hole has so many."""
+        if self._holes[-2:] != array("q", (largest_bytes, need_bytes)):
+            self._holes.extend((now_ps, largest_bytes, need_bytes))
+
+    def table(self) -> "pd.DataFrame":
+        """One row a stay, by its start."""
+        import pandas as pd
+
+        rows = np.frombuffer(self._stays, dtype=np.int64).reshape(-1, len(ADDRESS_COLUMNS))
+        frame = pd.DataFrame(rows, columns=list(ADDRESS_COLUMNS))
+        for column, names in (("request", list(self._ids)), ("kind", list(KINDS))):
+            codes = frame[column].to_numpy(np.int32)
+            frame[column] = pd.Categorical.from_codes(codes, pd.Index(names, dtype=object))
+        return frame.sort_values(["start_ps", "address"], kind="stable", ignore_index=True)
+
+    def events(self) -> "pd.DataFrame":
+        """The totals so far at each moment at which one of them changed."""
+        return _frame(self._events, EVENT_COLUMNS)
+
+    def holes(self) -> "pd.DataFrame":
+        """What the head of the queue needed and the largest hole had, where either changed."""
+        return _frame(self._holes, HOLE_COLUMNS)
+
+
+def _frame(rows: "array[int]", columns: tuple[str, ...]) -> "pd.DataFrame":
+    import pandas as pd
+
+    flat = np.frombuffer(rows, dtype=np.int64)
+    return pd.DataFrame(flat.reshape(-1, len(columns)), columns=list(columns))

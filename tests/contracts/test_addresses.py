@@ -1,0 +1,93 @@
+"""The address map agrees with the allocator's own tables: every allocator, at every look."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from support.cases import ALLOCATOR_TABLES, SCHEDULERS, streams
+
+from kvsim.engine.address_log import AddressLog, InBlocks
+from kvsim.request import Request
+from kvsim.scenario import Scenario
+from kvsim.simulation import Simulation
+
+BASE: dict[str, Any] = {
+    "model": {"name": "llama-3-8b", "max_model_len": 2048},
+    "device": {"name": "a100-80gb"},
+    "memory": {"kv_cache_tokens": 3000},
+}
+HYBRID = {**BASE, "model": {"name": "gemma-2-9b", "max_model_len": 2048}}
+
+
+class Witness(AddressLog):
+    """Keeps, beside the log, what the allocator's own tables say at each look."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.said: dict[int, set[tuple[int, str]]] = {}  # at each moment, as it was last
+
+    def _look(self, scheduler: Any, now_ps: int) -> None:
+        super()._look(scheduler, now_ps)
+        allocator = scheduler.allocator
+        if isinstance(allocator, InBlocks):
+            size, pool = allocator.block_bytes, allocator.pool
+            held = {block for seq in scheduler.running for block in allocator.blocks_of(seq)}
+            kept = {block for block in pool.free_queue() if pool.is_cached(block)}
+            found = {((block - 1) * size, "held") for block in held}
+            found |= {((block - 1) * size, "cached") for block in kept}
+        else:
+            found = {(address, "held") for address, _ in allocator.arena.live()}
+        self.said[now_ps] = found
+
+
+def check_map(scenario: dict[str, Any], requests: Iterable[Request]) -> None:
+    simulation = Simulation(Scenario.from_table(scenario), list(requests))
+    witness = Witness()
+    simulation.run(simulation.scenario.allocator[0], "", observer=witness)
+    stays = witness.close().table()
+    unit = getattr(witness._eye, "_bytes", None)
+    moments = list(witness.said.items())
+    for now_ps, said in moments[:: 1 + len(moments) // 60]:
+        here = stays[(stays["start_ps"] <= now_ps) & (stays["end_ps"] > now_ps)]
+        drawn = set()
+        for row in here.itertuples():
+            for address in range(row.address, row.address + row.num_bytes, unit or row.num_bytes):
+                assert (address, row.kind) not in drawn
+                drawn.add((address, row.kind))
+        assert drawn == said or now_ps == max(witness.said)
+
+
+@pytest.mark.parametrize("allocator", ALLOCATOR_TABLES, ids=str)
+@settings(max_examples=10, deadline=None)
+@given(streams())
+def test_the_map_is_what_the_tables_say(allocator: dict[str, Any], requests: list[Request]) -> None:
+    check_map({**BASE, "allocator": [allocator]}, requests)
+
+
+@pytest.mark.parametrize("scheduler", SCHEDULERS, ids=str)
+@settings(max_examples=10, deadline=None)
+@given(streams())
+def test_under_every_scheduler(scheduler: dict[str, Any], requests: list[Request]) -> None:
+    paged = {"kind": "paged", "block_size": 16}
+    check_map({**BASE, "allocator": [paged], "scheduler": scheduler}, requests)
+
+
+@settings(max_examples=15, deadline=None)
+@given(streams())
+def test_with_groups_of_layers(requests: list[Request]) -> None:
+    check_map({**HYBRID, "allocator": [{"kind": "paged"}]}, requests)
+
+
+def test_the_bytes_drawn_are_the_bytes_held() -> None:
+    """Without sharing, the map's areas are the ledger's: held is all that sequences had."""
+    scenario = Scenario.load("chat", ["workload.num_requests=150", "max_steps=1"])
+    for run in Simulation(scenario).result(addresses=True).runs:
+        stays = run.table("addresses")
+        areas = stays["num_bytes"] * 1.0 * (stays["end_ps"] - stays["start_ps"])
+        drawn = areas.groupby(stays["kind"], observed=True).sum()
+        whole = run.summary["memory"]["capacity_bytes"] * float(run.recorder.total_ps)
+        shares = run.summary["memory"]["time_mean"]
+        held = sum(shares[name] for name in ("used", "reserved", "overprovisioned", "rounding"))
+        assert drawn["held"] / whole == pytest.approx(held, rel=1e-3)
+        assert drawn.get("cached", 0.0) / whole == pytest.approx(shares["cached"], rel=1e-3)
