@@ -16,8 +16,9 @@ class Deployment(NamedTuple):
     """A model on a device, under one version of the engine.
 
     max_num_seqs, max_num_batched_tokens: the scheduler's limits, which size the profiling run.
-    max_model_len: tokens of the longest sequence. enforce_eager: without CUDA graphs. drafter:
-    that drafts ahead, adapters: that may be loaded beside it.
+    max_model_len: tokens of the longest sequence. enforce_eager: without CUDA graphs.
+    max_cudagraph_capture_size: tokens of the largest one; None: the engine's default. drafter: that
+    drafts ahead, adapters: that may be loaded beside it.
     """
 
     model: Model
@@ -28,6 +29,7 @@ class Deployment(NamedTuple):
     max_num_seqs: int
     max_num_batched_tokens: int
     enforce_eager: bool = False
+    max_cudagraph_capture_size: int | None = None
     drafter: Drafter | None = None
     adapters: Adapters | None = None
 

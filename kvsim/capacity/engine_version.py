@@ -34,7 +34,8 @@ class EngineVersion:
     torch's allocator on one GPU, on one of several. tokens_by_concurrency: the log's tokens are
     max_concurrency * max_model_len, else blocks // groups * block_size. batches_in_flight: counted
     for a sliding window. caches_hybrid_prefixes: by default, with recurrent layers too.
-    large_batch_bytes: devices of so much memory take 16,384 tokens a step by default.
+    large_batch_bytes: devices of so much memory take 16,384 tokens a step by default; small_tier:
+    devices of 70 GiB that have the defaults of smaller ones.
     """
 
     name: str
@@ -52,6 +53,7 @@ class EngineVersion:
     non_torch_several_gib: float = 0.55
     tokens_by_concurrency: bool = False
     large_batch_bytes: int | None = None
+    small_tier: tuple[str, ...] = ("a100", "gb10")
     batches_in_flight: int = 1
     caches_hybrid_prefixes: bool = False
 
@@ -71,17 +73,16 @@ class EngineVersion:
             return 256, 2048
         if self.large_batch_bytes is not None and device_bytes >= self.large_batch_bytes:
             return 1024, 16_384
-        small = any(name in device_name for name in SMALL_TIER)
+        small = any(name in device_name for name in self.small_tier)
         if device_bytes >= 70 * GIB and not small:
             return 1024, 8192
         return 256, 2048
 
 
-# Large, and yet of the smaller defaults.
-SMALL_TIER = ("a100", "gb10")
 V0 = EngineVersion("V0", (0, 0), profiles_whole_length=True)
 # FlashInfer samples where it is installed, as in the published images; from 0.12 on a sort does.
-V1 = EngineVersion("0.8", (0, 8), sampler_bytes_per_logit=10.0)
+EARLY_V1 = EngineVersion("0.8", (0, 8), sampler_bytes_per_logit=10.0, small_tier=())
+V1 = EngineVersion("0.9", (0, 9), sampler_bytes_per_logit=10.0)
 SORTING = EngineVersion("0.12", (0, 12))
 WORKSPACE = replace(SORTING, name="0.13", since=(0, 13), keeps_moe_workspace=True)
 TRITON = replace(
@@ -116,7 +117,7 @@ ALL = replace(LARGE_BATCH, name="0.29", since=(0, 29), runner="all", runner_esti
 # The sampler's second pass, with every parameter set, is profiled as well.
 WARMED = replace(ALL, name="0.33", since=(0, 33), runner_bytes_per_logit=14.0)
 ENGINE_VERSIONS = (
-    *(V0, V1, SORTING, WORKSPACE, TRITON, LARGER, GRAPHS),
+    *(V0, EARLY_V1, V1, SORTING, WORKSPACE, TRITON, LARGER, GRAPHS),
     *(CONCURRENCY, QWEN3, LISTED, DENSE, IN_FLIGHT, LARGE_BATCH, ALL, WARMED),
 )
 DEFAULT_VERSION = "0.33"

@@ -126,6 +126,7 @@ def size(
         max_num_seqs,
         max_num_batched_tokens,
         memory.enforce_eager,
+        memory.max_cudagraph_capture_size,
         _drafter(memory),
         Adapters(memory.max_loras, memory.max_lora_rank) if memory.max_loras else None,
     )

@@ -101,7 +101,7 @@ class Model:
         total = Weights(other=split + self.extra_params)
         for layer, count in Counter(self.layers).items():
             one = layer.weights(self.hidden_size, tensor_parallel_size)
-            total += Weights(one.linear * count, one.expert * count, one.other * count)
+            total += one.times(count)
         return total
 
     @property

@@ -2,9 +2,7 @@
 
 from dataclasses import dataclass
 from math import ceil
-from typing import Any, Self
-
-from kvsim.plumbing.errors import InputError
+from typing import Self
 
 DTYPE_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2, "float8_e4m3fn": 1, "float8_e5m2": 1}
 
@@ -15,15 +13,26 @@ class Weights:
 
     linear: matrices every token is multiplied with; expert: the matrices of routed experts;
     other: embeddings, output head, norms, biases (left in the model's own dtype by quantisers).
+    mixer: of `linear`, those of attention and recurrence, which some quantisers leave alone.
     """
 
     linear: int = 0
     expert: int = 0
     other: int = 0
+    mixer: int = 0
 
     def __add__(self, more: "Weights") -> "Weights":
         return Weights(
-            self.linear + more.linear, self.expert + more.expert, self.other + more.other
+            self.linear + more.linear,
+            self.expert + more.expert,
+            self.other + more.other,
+            self.mixer + more.mixer,
+        )
+
+    def times(self, count: int) -> "Weights":
+        """The parameters of so many."""
+        return Weights(
+            self.linear * count, self.expert * count, self.other * count, self.mixer * count
         )
 
     @property
@@ -37,17 +46,21 @@ class WeightFormat:
     """Bits a stored parameter takes, scales and zero points included, by the kinds of `Weights`.
 
     method: the quantisation, a key of QUANTIZATIONS; "" without one, or for one of other bits.
+    mixer_bits: of attention and recurrence, where they are not linear_bits (None).
     """
 
     linear_bits: float
     expert_bits: float
     other_bits: float
     method: str = ""
+    mixer_bits: float | None = None
 
     def num_bytes(self, weights: Weights) -> int:
         """Bytes (rounded up) that `weights` take."""
+        mixer_bits = self.linear_bits if self.mixer_bits is None else self.mixer_bits
         bits = (
-            weights.linear * self.linear_bits
+            (weights.linear - weights.mixer) * self.linear_bits
+            + weights.mixer * mixer_bits
             + weights.expert * self.expert_bits
             + weights.other * self.other_bits
         )
@@ -67,35 +80,6 @@ class WeightFormat:
         """
         plain, bits = 8 * DTYPE_BYTES[dtype], QUANTIZATIONS[method]
         return cls(plain if method == "mxfp4" else bits, bits, plain, method)
-
-    @classmethod
-    def from_hf(cls, config: dict[str, Any], dtype: str, where: str) -> Self:
-        """The format named by a `quantization_config` table of a Hugging Face config.json."""
-        method = str(config.get("quant_method", ""))
-        if method in ("awq", "gptq"):
-            return cls._grouped(int(config.get("bits", 4)), config.get("group_size"), dtype)
-        if method == "compressed-tensors":
-            groups: dict[str, Any] = config.get("config_groups") or {}
-            group = next((g.get("weights") or {} for g in groups.values()), {})
-            return cls._grouped(int(group.get("num_bits", 16)), group.get("group_size"), dtype)
-        if method == "bitsandbytes":
-            return cls.quantized("int4" if config.get("load_in_4bit") else "int8", dtype)
-        method = "fp8" if method == "fbgemm_fp8" else method
-        if method not in QUANTIZATIONS:
-            raise InputError(
-                "unknown quant_method",
-                where=f"{where}: quantization_config",
-                value=repr(method),
-                limit=", ".join(["awq", "gptq", "compressed-tensors", *QUANTIZATIONS]),
-                remedy="drop the table and set quantization or weight_bytes_per_param in [model]",
-            )
-        return cls.quantized(method, dtype)
-
-    @classmethod
-    def _grouped(cls, bits: int, group_size: int | None, dtype: str) -> Self:
-        """A float16 scale and a zero point of `bits` bits for each group along the input."""
-        overhead = (16 + bits) / group_size if group_size and group_size > 0 else 0.0
-        return cls(bits + overhead, bits + overhead, 8 * DTYPE_BYTES[dtype])
 
 
 QUANTIZATIONS: dict[str, float] = {

@@ -215,11 +215,46 @@ def test_rope_scaling(scaling, longest):
             8,
         ),
         ({"quant_method": "bitsandbytes", "load_in_4bit": True}, 4 + 20 / 128),
+        ({"quant_method": "auto-round", "bits": 4, "group_size": 128}, 4 + 20 / 128),
+        ({"quant_method": "modelopt", "quant_algo": "NVFP4"}, 4.5),
+        (
+            {
+                "quant_method": "compressed-tensors",
+                "config_groups": {
+                    "group_0": {"weights": {"num_bits": 4, "type": "float", "group_size": 16}}
+                },
+            },
+            4.5,
+        ),
     ],
 )
 def test_quantised_checkpoints(table, bits):
     form = Model.from_hf(LLAMA | {"quantization_config": table}).weight_format
     assert (form.linear_bits, form.other_bits) == (bits, 16)
+
+
+@pytest.mark.parametrize(
+    ("left_out", "bits"),
+    [
+        (["lm_head", "model.layers.0.mlp.gate"], None),
+        (["lm_head", "model.layers.*.self_attn*"], 16),
+        (["re:.*self_attn.*"], 16),
+        (
+            ["model.layers.1.self_attn.q_proj", "model.layers.1.self_attn.o_proj"],
+            16 / 4 + 4.5 * 3 / 4,
+        ),
+    ],
+)
+def test_attention_that_a_quantiser_left_alone(left_out, bits):
+    table = {"quant_method": "modelopt", "quant_algo": "NVFP4", "exclude_modules": left_out}
+    model = Model.from_hf(LLAMA | {"quantization_config": table})
+    assert model.weight_format.mixer_bits == bits
+    mixers = sum(layer.mixer.weights(64, 1).linear for layer in model.layers)
+    plain = model.weight_format.num_bytes(model.weights()) - mixers * ((bits or 4.5) - 4.5) / 8
+    quantized = Model.from_hf(
+        LLAMA | {"quantization_config": {"quant_method": "modelopt", "quant_algo": "NVFP4"}}
+    )
+    assert plain == pytest.approx(quantized.weight_bytes(), abs=1)
 
 
 def test_from_a_file_or_its_folder(tmp_path):

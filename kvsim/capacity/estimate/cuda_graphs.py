@@ -17,9 +17,9 @@ PIECES_MIB_PER_LAYER = 0.2
 WHOLE_MIB_PER_LAYER = 0.15
 
 
-def capture_sizes(max_num_seqs: int) -> list[int]:
-    """Batch sizes, in tokens, that are captured."""
-    largest = min(2 * max_num_seqs, LARGEST_SIZE)
+def capture_sizes(max_num_seqs: int, largest: int | None = None) -> list[int]:
+    """Batch sizes, in tokens, that are captured; largest: None for the engine's default."""
+    largest = largest or min(2 * max_num_seqs, LARGEST_SIZE)
     sizes = [1, 2, 4, *range(8, 256, 8), *range(256, largest + 1, 16)]
     return [size for size in sizes if size <= largest]
 
@@ -31,7 +31,7 @@ def cuda_graph_bytes(deployment: Deployment, stage: Stage) -> int:
         return 0
     if deployment.on_second_runner and not version.runner_estimates_graphs:
         return 0
-    sizes = capture_sizes(deployment.max_num_seqs)
+    sizes = capture_sizes(deployment.max_num_seqs, deployment.max_cudagraph_capture_size)
     whole = sum(size <= deployment.max_num_seqs for size in sizes)
     a_layer = len(sizes) * PIECES_MIB_PER_LAYER + whole * WHOLE_MIB_PER_LAYER
     return int(FIRST_GIB * GIB + len(stage.layers) * a_layer * MIB)

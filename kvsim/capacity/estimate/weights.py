@@ -28,7 +28,8 @@ def weight_bytes(deployment: Deployment, stage: Stage) -> int:
         total += Weights(other=model.tower_params // tp)
     for layer in stage.layers:
         one = layer.weights(model.hidden_size, tp)
-        total += Weights(one.linear, _expert_params(deployment, layer), one.other)
+        experts = _expert_params(deployment, layer)
+        total += Weights(one.linear, experts, one.other, one.mixer)
     element = DTYPE_BYTES[model.torch_dtype]
     made = model.max_position_embeddings * model.rotary_dim
     made += sum(_absorbed(layer) for layer in stage.layers) // tp

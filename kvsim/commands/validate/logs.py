@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from kvsim.validate.logs.outcome import Outcome
-    from kvsim.validate.logs.summary import Summary
+    from kvsim.validate.logs.summary import Errors, Summary
 
 
 def logs(
@@ -30,7 +30,10 @@ def logs(
     summary = summarise(outcomes)
     if as_json:
         found = {
-            "summary": {**summary._asdict(), "answered": summary.answered},
+            "summary": {
+                **{key: _plain(value) for key, value in summary._asdict().items()},
+                "answered": summary.answered,
+            },
             "rows": [outcome._asdict() for outcome in outcomes],
         }
         typer.echo(json.dumps(found, indent=2))
@@ -39,23 +42,33 @@ def logs(
 
     console = Console()
     console.print(_table(outcomes))
-    for line in (*_reasons(outcomes), "", _words(summary)):
+    for line in (*_reasons(outcomes), "", *_words(summary)):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def _plain(value: "int | Errors") -> object:
+    return value if isinstance(value, int) else value._asdict()
 
 
 def _table(outcomes: "Sequence[Outcome]") -> "Table":
     from rich import box
     from rich.table import Table
 
-    table = Table(title="KV pool of one GPU, GiB", title_justify="left", box=box.SIMPLE_HEAD)
+    table = Table(
+        title="KV pool of one GPU, GiB (* the log leaves a setting open)",
+        title_justify="left",
+        box=box.SIMPLE_HEAD,
+    )
     for column in ("log", "model", "gpu"):
         table.add_column(column, no_wrap=column == "log", max_width=42)
-    for column in ("log says", "kvsim", "error"):
+    for column in ("log says", "kvsim", "error", "tokens"):
         table.add_column(column, justify="right", no_wrap=True)
     for outcome in outcomes:
         if outcome.state == "sized":
             found = (_gib(outcome.log_gib), _gib(outcome.pool_gib), _percent(outcome.error))
-            table.add_row(outcome.id, outcome.model, outcome.gpu, *found)
+            open_ = "*" if outcome.assumed else ""
+            tokens = _percent(outcome.tokens_error)
+            table.add_row(outcome.id + open_, outcome.model, outcome.gpu, *found, tokens)
     return table
 
 
@@ -74,14 +87,18 @@ def _gib(value: float | None) -> str:
     return "" if value is None else f"{value:.2f}"
 
 
-def _words(summary: "Summary") -> str:
-    lines = (
+def _words(summary: "Summary") -> "Iterator[str]":
+    yield (
         f"{summary.rows} logs: {summary.sized} sized, {summary.refused} refused for a reason of "
         f"their own, {summary.unknown} not known ({100 * summary.answered:.0f} % answered)"
     )
-    if summary.median is None or summary.p90 is None or summary.worst is None:
-        return lines
-    return (
-        f"{lines}\nerror of the pool: median {100 * summary.median:.2f} %, 90th percentile "
-        f"{100 * summary.p90:.2f} %, worst {100 * summary.worst:.1f} %"
-    )
+    for words, errors in (
+        ("error of the pool", summary.pool),
+        ("  where no setting is left open", summary.described),
+        ("error of the tokens in the log's own pool", summary.tokens),
+    ):
+        if errors.median is not None and errors.p90 is not None and errors.worst is not None:
+            yield (
+                f"{words}: median {100 * errors.median:.2f} %, 90th percentile "
+                f"{100 * errors.p90:.2f} %, worst {100 * errors.worst:.1f} % of {errors.rows}"
+            )

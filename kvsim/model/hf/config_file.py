@@ -8,6 +8,7 @@ from kvsim.model.hf.architecture import REMEDY, architecture
 from kvsim.model.hf.decoder import decoder_layers
 from kvsim.model.hf.extras import model_extras
 from kvsim.model.hf.keys import Keys
+from kvsim.model.hf.quantization import weight_format
 from kvsim.model.hf.towers import tower_params
 from kvsim.model.weights import DTYPE_BYTES, WeightFormat
 from kvsim.plumbing.errors import InputError
@@ -56,7 +57,7 @@ def fields_from_hf(config: Mapping[str, Any] | Path, name: str | None) -> dict[s
         "max_position_embeddings": _max_positions(keys),
         "torch_dtype": dtype,
         "layers": layers,
-        "weight_format": WeightFormat.from_hf(quantization, dtype, where)
+        "weight_format": weight_format(quantization, dtype, len(layers), where)
         if quantization
         else WeightFormat.plain(dtype),
         "tie_word_embeddings": bool(keys.get("tie_word_embeddings", default=False)),

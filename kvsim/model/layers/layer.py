@@ -26,8 +26,9 @@ class Layer:
 
     def weights(self, hidden: int, tp: int) -> Weights:
         """Parameters of the layer on one of tp GPUs; norms and biases are replicated."""
+        mixer = self.mixer.weights(hidden, tp)
         return (
-            self.mixer.weights(hidden, tp)
+            mixer
             + self.feed_forward.weights(hidden, tp)
-            + Weights(other=self.extra_params)
+            + Weights(other=self.extra_params, mixer=mixer.linear)
         )

@@ -1,17 +1,23 @@
-"""One log against kvsim: the pool sized from the settings, and the tokens of the log's own pool."""
+"""One log against kvsim: the pool sized from the settings, and the tokens of the log's own pool.
+
+The two are held apart: the first says whether weights and reserves are right, the second whether
+the cache of a token and the engine's plan of its blocks are.
+"""
 
 from typing import NamedTuple
 
 from kvsim.capacity.options import MemoryOptions
-from kvsim.capacity.pool import Pool, size_pool
+from kvsim.capacity.pool import Sized, size
+from kvsim.device import Device, sized_device
 from kvsim.model import Model, ModelOptions
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.units import GIB
 from kvsim.validate.logs.row import LogRow
 from kvsim.validate.logs.settings import (
-    Machine,
     RefusalError,
-    read_machine,
+    read_device,
+    read_model,
+    read_notes,
     read_scheme,
     read_version,
 )
@@ -24,7 +30,10 @@ class Outcome(NamedTuple):
 
     state: "sized"; "refused" (the row gives too little, or the engine itself refused: `reason`);
     "unknown" (kvsim does not know the model or the device: `reason`). The figures are GiB of one
-    GPU, the log's beside kvsim's; error: of the pool, as a share of the log's.
+    GPU, the log's beside kvsim's; error: of the pool, as a share of the log's. assumed: settings
+    that the row leaves open and kvsim filled in with the engine's defaults. log_tokens, tokens: of
+    the log's own pool, tokens_error their difference as a share. log_block_size, block_size: of
+    attention layers, where the log tells.
     """
 
     id: str
@@ -32,76 +41,162 @@ class Outcome(NamedTuple):
     gpu: str
     state: str
     reason: str = ""
+    assumed: tuple[str, ...] = ()
     log_gib: float | None = None
     pool_gib: float | None = None
     error: float | None = None
     log_weights_gib: float | None = None
     weights_gib: float | None = None
+    log_tokens: int | None = None
+    tokens: int | None = None
+    tokens_error: float | None = None
+    log_block_size: int | None = None
+    block_size: int | None = None
+
+
+class Server(NamedTuple):
+    """The row as kvsim is given it."""
+
+    row: LogRow
+    model: Model
+    options: ModelOptions
+    memory: MemoryOptions
 
 
 def compare(row: LogRow) -> Outcome:
     """Size the pool of a row from its settings and hold it against the log."""
-    plain = Outcome(row.id, row.model, row.gpu, "refused", log_weights_gib=row.weights_gib)
+    found = Outcome(row.id, row.model, row.gpu, "refused", log_weights_gib=row.weights_gib)
     try:
-        version = read_version(row.engine_version)
-        options = _model_options(row)
-        model = options.build(offline=True)
-        log_gib = _log_gib(row, model, options)
-        machine = read_machine(row.gpu, None)
-        pool = _pool(row, version.name, machine, model, options)
+        server = _server(row)
     except RefusalError as refusal:
-        return plain._replace(reason=str(refusal))
+        return found._replace(reason=str(refusal))
     except InputError as error:
-        return plain._replace(state="unknown", reason=str(error))
-    sized = plain._replace(pool_gib=pool.capacity_bytes / GIB, weights_gib=pool.weights_bytes / GIB)
-    if log_gib is None:
-        return sized._replace(reason="the log gives no pool")
-    off = pool.capacity_bytes / GIB / log_gib - 1
-    return sized._replace(state="sized", log_gib=log_gib, error=off)
+        return found._replace(state="unknown", reason=str(error))
+    found = _with_tokens(found, server)
+    try:
+        device = read_device(row.gpu)
+        log_gib = _log_gib(server)
+        sized = _size(server, device)
+    except RefusalError as refusal:
+        return found._replace(reason=str(refusal))
+    except InputError as error:
+        return found._replace(state="unknown", reason=str(error))
+    pool = sized.pool
+    return found._replace(
+        state="sized",
+        assumed=_open(row),
+        log_gib=log_gib,
+        pool_gib=pool.capacity_bytes / GIB,
+        error=pool.capacity_bytes / GIB / log_gib - 1,
+        weights_gib=pool.weights_bytes / GIB,
+    )
 
 
-def _model_options(row: LogRow) -> ModelOptions:
-    return ModelOptions.parse(
+def _open(row: LogRow) -> tuple[str, ...]:
+    """Settings that decide the pool and that the row does not give."""
+    given = {
+        "gpu_memory_utilization": row.utilization is not None,
+        "kv_cache_dtype": bool(row.kv_cache_dtype) or row.pool_gib is not None,
+    }
+    return tuple(name for name, known in given.items() if not known)
+
+
+def _server(row: LogRow) -> Server:
+    version, notes = read_version(row.engine_version), read_notes(row.notes)
+    options = ModelOptions.parse(
         {
-            "name": row.model,
+            "name": read_model(row.model),
             "quantization": read_scheme(row.quantization),
             "dtype": row.dtype,
-            "kv_cache_dtype": row.kv_cache_dtype,
+            "kv_cache_dtype": row.kv_cache_dtype or "auto",
+            "mamba_ssm_cache_dtype": notes.states,
             "tensor_parallel_size": row.tp,
+            "pipeline_parallel_size": row.pp,
+            "data_parallel_size": row.dp,
+            "enable_expert_parallel": notes.expert_parallel,
             "max_model_len": row.max_model_len,
         },
         row.id,
     )
-
-
-def _log_gib(row: LogRow, model: Model, options: ModelOptions) -> float | None:
-    """The log's pool: as it prints it, or from its blocks or tokens."""
-    if row.pool_gib is not None:
-        if row.pool_gib <= 0:
-            raise RefusalError("the engine found no memory for KV and did not start")
-        return row.pool_gib
-    token_bytes = options.layout(model).bytes_per_token
-    if row.num_gpu_blocks:
-        return row.num_gpu_blocks * (row.block_size or BLOCK_SIZE) * token_bytes / GIB
-    if row.pool_tokens is not None:
-        return row.pool_tokens * token_bytes / GIB
-    return None
-
-
-def _pool(row: LogRow, version: str, machine: Machine, model: Model, options: ModelOptions) -> Pool:
     memory = MemoryOptions(
         gpu_memory_utilization=row.utilization,
-        engine_version=version,
+        engine_version=version.name,
         enforce_eager=row.enforce_eager,
+        enable_prefix_caching=notes.prefix_caching,
+        drafter=None if notes.drafted is None else "mtp",
+        num_speculative_tokens=notes.drafted or 1,
+        max_cudagraph_capture_size=notes.largest_graph,
     )
-    device = machine.device
+    return Server(row, options.build(offline=True), options, memory)
+
+
+def _size(server: Server, device: Device, pool_bytes: int | None = None) -> Sized:
+    """The pool as kvsim sizes it, or, with pool_bytes, what so many bytes hold."""
+    row, memory = server.row, server.memory
+    if pool_bytes is not None:
+        given = {"kv_cache_bytes": pool_bytes, "gpu_memory_utilization": None}
+        memory = memory.model_copy(update=given)
     seqs, tokens = memory.version.default_limits(device.memory_bytes, device.name)
-    return size_pool(
-        model,
+    return size(
+        server.model,
         device,
         memory,
-        options,
+        server.options,
         row.block_size or BLOCK_SIZE,
         row.max_num_seqs or seqs,
         row.max_num_batched_tokens or tokens,
     )
+
+
+def _device_for_tokens(gpu: str) -> Device:
+    """The row's device, for its default limits; one that is not named has those of a small GPU."""
+    try:
+        return read_device(gpu)
+    except (RefusalError, InputError):
+        return sized_device("unknown", 1.0)
+
+
+def _with_tokens(found: Outcome, server: Server) -> Outcome:
+    """The log's own pool in tokens, where it says both."""
+    row = server.row
+    if row.pool_gib is None or row.pool_gib <= 0 or row.pp > 1:
+        return found
+    sized = _size(server, _device_for_tokens(row.gpu), int(row.pool_gib * GIB))
+    if row.attention_block_size is not None:
+        found = found._replace(
+            log_block_size=row.attention_block_size, block_size=sized.plan.block_size
+        )
+    if row.pool_tokens is None:
+        return found
+    tokens = sized.start_up.kv_cache_size_tokens
+    return found._replace(
+        log_tokens=row.pool_tokens, tokens=tokens, tokens_error=tokens / row.pool_tokens - 1
+    )
+
+
+def _log_gib(server: Server) -> float:
+    """The log's pool on one GPU: as it prints it, or from its blocks or tokens.
+
+    Of several stages a log prints the first one's, which need not be the one that counts.
+    """
+    row = server.row
+    if row.pool_gib is not None and row.pool_gib <= 0:
+        raise RefusalError("the engine found no memory for KV and did not start")
+    if "kv_cache_memory_bytes" in row.notes:
+        raise RefusalError("the pool was given, not sized (kv_cache_memory_bytes)")
+    if row.pool_gib is not None and row.pp == 1:
+        return row.pool_gib
+    sized = _size(server, _device_for_tokens(row.gpu), pool_bytes=GIB)
+    plan = sized.plan
+    if row.num_gpu_blocks:
+        return row.num_gpu_blocks * plan.bytes_per_block / GIB
+    if row.pool_tokens is not None and plan.serving.max_model_len:
+        if server.memory.version.tokens_by_concurrency:
+            longest = plan.serving.max_model_len
+            blocks = row.pool_tokens / longest * plan.blocks_of(longest)
+        else:
+            blocks = row.pool_tokens / plan.block_size * len(plan.groups)
+        return blocks * plan.bytes_per_block / GIB
+    if row.pool_gib is not None:
+        return row.pool_gib
+    raise RefusalError("the log gives no pool")

@@ -123,7 +123,7 @@ def _row(cells: _Cells) -> LogRow:
         pp=cells.whole("pp") or 1,
         dp=cells.whole("dp") or 1,
         quantization=words["quantization"],
-        kv_cache_dtype=words["kv_cache_dtype"] or "auto",
+        kv_cache_dtype=words["kv_cache_dtype"],
         max_model_len=cells.whole("max_model_len"),
         utilization=cells.number("gpu_memory_utilization"),
         block_size=cells.whole("block_size"),

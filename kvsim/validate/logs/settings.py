@@ -42,6 +42,8 @@ RELEASES = dict(
         "2026-11:0.33",
     ]
 )
+# Devices that share the host's memory.
+UNIFIED = ("gb10", "dgx-spark")
 MONTHS = (
     *("january", "february", "march", "april", "may", "june", "july", "august"),
     *("september", "october", "november", "december"),
@@ -72,11 +74,18 @@ class RefusalError(Exception):
     """A row that cannot be compared, for a reason that is the row's, not kvsim's."""
 
 
-class Machine(NamedTuple):
-    """device: one GPU; exact: whether its memory is the log's own figure."""
+class Notes(NamedTuple):
+    """Settings out of a row's notes; None: they do not say.
 
-    device: Device
-    exact: bool
+    drafted: tokens that a next-token module drafts ahead. states: dtype of recurrent states.
+    largest_graph: tokens of the largest CUDA graph.
+    """
+
+    drafted: int | None
+    prefix_caching: bool | None
+    expert_parallel: bool
+    states: str | None
+    largest_graph: int | None
 
 
 def read_version(text: str) -> EngineVersion:
@@ -97,23 +106,46 @@ def read_version(text: str) -> EngineVersion:
     raise RefusalError(f"the log does not name its version: {text or 'nothing'}")
 
 
-def read_machine(text: str, total_gib: float | None) -> Machine:
-    """The device; RefusalError where the log does not name one or where it is no GPU of its own."""
-    if match := _GIB.search(text):
-        total_gib = float(match[1])
+def read_device(text: str) -> Device:
+    """The device; RefusalError where the log does not name one, or where it has no memory of its
+    own. A total that the text gives in GiB is the log's own figure.
+    """
+    lower = text.lower()
+    total = _GIB.search(text)
     words = re.sub(r"\(.*?\)", "", _GPU.sub("", text)).lower().replace("class", "").strip(" ,")
-    found = next(
-        (name for name in (words, words.replace(" ", "-")) if _known(name)),
-        None,
+    found = next((name for name in (words, words.replace(" ", "-")) if _known(name)), None)
+    if "unified" in lower or found in UNIFIED:
+        raise RefusalError(f"its memory is the host's too, whose use the log does not tell: {text}")
+    if total is not None:
+        return sized_device(found or text, float(total[1]))
+    if found is not None:
+        return named_device(found)
+    if "not named" in lower or not words:
+        raise RefusalError(f"the log does not name its GPU: {text or 'nothing'}")
+    raise InputError("unknown device", where="gpu", value=repr(text))
+
+
+def read_model(text: str) -> str:
+    """The model's name; RefusalError where the log does not give it."""
+    if not text or "not named" in text.lower():
+        raise RefusalError(f"the log does not name its model: {text or 'nothing'}")
+    return text
+
+
+def read_notes(text: str) -> Notes:
+    """The settings among the notes."""
+    lower = text.lower()
+    drafted = re.search(r"\bmtp (\d+)", lower)
+    caching = re.search(r"prefix caching (on|off)|prefix caching and .* (on|off)", lower)
+    states = re.search(r"ssm cache (\w+)", lower)
+    largest = re.search(r"max_cudagraph_capture_size=(\d+)", lower)
+    return Notes(
+        drafted=None if drafted is None else int(drafted[1]),
+        prefix_caching=None if caching is None else (caching[1] or caching[2]) == "on",
+        expert_parallel="expert parallel" in lower,
+        states=None if states is None else states[1],
+        largest_graph=None if largest is None else int(largest[1]),
     )
-    if found is None and total_gib is None:
-        if "not named" in text.lower() or not words:
-            raise RefusalError(f"the log does not name its GPU: {text or 'nothing'}")
-        raise InputError("unknown device", where="gpu", value=repr(text))
-    if total_gib is None:
-        assert found is not None
-        return Machine(named_device(found), exact=False)
-    return Machine(sized_device(found or text, total_gib), exact=True)
 
 
 def _known(name: str) -> bool:

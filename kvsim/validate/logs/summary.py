@@ -8,16 +8,27 @@ import numpy as np
 from kvsim.validate.logs.outcome import Outcome
 
 
+class Errors(NamedTuple):
+    """Of |error| over `rows` rows: numpy's linear quantiles; None without any."""
+
+    rows: int
+    median: float | None
+    p90: float | None
+    worst: float | None
+
+
 class Summary(NamedTuple):
-    """rows: in all; sized, refused, unknown: by state; median, p90, worst: of |error|."""
+    """rows: in all; sized, refused, unknown: by state. pool: of the pools; described: of those
+    whose rows leave no setting open; tokens: of the log's own pools in tokens.
+    """
 
     rows: int
     sized: int
     refused: int
     unknown: int
-    median: float | None
-    p90: float | None
-    worst: float | None
+    pool: Errors
+    described: Errors
+    tokens: Errors
 
     @property
     def answered(self) -> float:
@@ -26,20 +37,22 @@ class Summary(NamedTuple):
 
 
 def summarise(outcomes: Sequence[Outcome]) -> Summary:
-    """The counts and quantiles (numpy's linear ones) of at least one outcome."""
+    """The counts and quantiles of at least one outcome."""
     states = [outcome.state for outcome in outcomes]
-    errors = [abs(outcome.error) for outcome in outcomes if outcome.error is not None]
-    median, p90, worst = (
-        (float(value) for value in np.quantile(errors, [0.5, 0.9, 1.0]))
-        if errors
-        else (None, None, None)
-    )
     return Summary(
         len(outcomes),
         states.count("sized"),
         states.count("refused"),
         states.count("unknown"),
-        median,
-        p90,
-        worst,
+        pool=_errors([each.error for each in outcomes]),
+        described=_errors([each.error for each in outcomes if not each.assumed]),
+        tokens=_errors([each.tokens_error for each in outcomes]),
     )
+
+
+def _errors(values: Sequence[float | None]) -> Errors:
+    found = [abs(value) for value in values if value is not None]
+    if not found:
+        return Errors(0, None, None, None)
+    median, p90, worst = (float(value) for value in np.quantile(found, [0.5, 0.9, 1.0]))
+    return Errors(len(found), median, p90, worst)
