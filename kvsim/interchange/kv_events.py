@@ -47,25 +47,25 @@ class KvBatch(NamedTuple):
 
 
 class CachedBlocks:
-    """The blocks that hold cached content, by (medium, group, hash).
+    """The blocks that hold cached content, by (rank, medium, group, hash).
 
     Two blocks may hold the same content, each stored and removed by an event of its own; the
     content is cached while one of them is.
     """
 
     def __init__(self) -> None:
-        self._blocks: Counter[tuple[str, int, BlockHash]] = Counter()
+        self._blocks: Counter[tuple[int, str, int, BlockHash]] = Counter()
         self.unknown_removals = 0
 
-    def apply(self, event: KvEvent) -> None:
-        """What the event does. A block removed that was never stored is counted, and else nothing:
-        the record may begin late.
+    def apply(self, event: KvEvent, rank: int = 0) -> None:
+        """What the event of this rank does. A block removed that was never stored is counted, and
+        else nothing: the record may begin late.
         """
         if event.kind == CLEARED:
-            self._blocks.clear()
+            self._blocks = Counter({key: n for key, n in self._blocks.items() if key[0] != rank})
             return
         for block_hash in event.hashes:
-            key = (event.medium, event.group, block_hash)
+            key = (rank, event.medium, event.group, block_hash)
             if event.kind == STORED:
                 self._blocks[key] += 1
             elif self._blocks[key] > 1:
@@ -73,9 +73,9 @@ class CachedBlocks:
             elif not self._blocks.pop(key, 0):
                 self.unknown_removals += 1
 
-    def hashes(self, medium: str = DEVICE, group: int = 0) -> set[BlockHash]:
+    def hashes(self, medium: str = DEVICE, group: int = 0, rank: int = 0) -> set[BlockHash]:
         """What is cached there now."""
-        return {h for (m, g, h), count in self._blocks.items() if (m, g) == (medium, group)}
+        return {key[3] for key in self._blocks if key[:3] == (rank, medium, group)}
 
     def __len__(self) -> int:
         """Blocks, those of equal content counted each."""

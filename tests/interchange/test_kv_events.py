@@ -99,6 +99,26 @@ def test_what_a_group_of_layers_and_a_medium_hold_is_kept_apart() -> None:
     assert cached.hashes("CPU") == {1}
 
 
+def test_each_rank_publishes_for_itself(tmp_path: Path) -> None:
+    make, stored, _, cleared = structs(maps=True)
+    store = stored([1], None, [], 16, None, "GPU", None)
+    batches_of = [make(1.0, [store], 0), make(1.0, [store], 1), make(2.0, [cleared()], 0)]
+    path = tmp_path / "events.bin"
+    path.write_bytes(
+        b"".join(
+            frame(number, msgspec.msgpack.encode(each))
+            for number, each in zip((0, 0, 1), batches_of, strict=True)
+        )
+    )
+    cached = CachedBlocks()
+    for each in batches(look(path)):
+        for event in each.events:
+            cached.apply(event, each.rank)
+    assert (cached.hashes(rank=0), cached.hashes(rank=1)) == (set(), {1})
+    (read,) = read_sources([str(path)], [])
+    assert read.description.notes == ()  # each has numbers of its own
+
+
 def test_json_lines_of_batches_and_of_events(tmp_path: Path) -> None:
     events = [["BlockStored", [1, 2], None, [5] * 32, 16, None, "GPU"],
               {"type": "BlockRemoved", "block_hashes": [1], "medium": "GPU"}]  # fmt: skip

@@ -1,6 +1,9 @@
 """Every source format: its sample is known, read, and survives damage; secrets never leave it."""
 
+import csv
 import json
+import os
+import re
 from contextlib import suppress
 from pathlib import Path
 
@@ -13,9 +16,23 @@ from kvsim.interchange.description import Description
 from kvsim.interchange.detect import read_sources
 from kvsim.interchange.imported import import_sources, write_imported
 from kvsim.interchange.sources import SOURCES
-from kvsim.interchange.sources.source import look
+from kvsim.interchange.sources.source import Sniffed, look
 from kvsim.plumbing.errors import InputError
 
+LOGS = Path(os.environ.get("KVSIM_STARTUP_LOGS_DIR", "not given"))
+# A setting, and its column in the table of logs.
+COLUMNS = {
+    "tensor_parallel_size": "tp",
+    "pipeline_parallel_size": "pp",
+    "max_model_len": "max_model_len",
+    "gpu_memory_utilization": "gpu_memory_utilization",
+    "block_size": "block_size",
+    "max_num_batched_tokens": "max_num_batched_tokens",
+    "weights_gib": "weights_gib",
+    "available_kv_gib": "available_kv_gib",
+    "kv_cache_tokens": "kv_cache_tokens",
+    "num_gpu_blocks": "num_gpu_blocks",
+}
 GIVEN = {"gpu": "h100", "model": "facebook/opt-125m"}
 
 
@@ -135,6 +152,27 @@ def test_a_log_tells_settings_and_gauges(tmp_path: Path) -> None:
     (first, second) = found.curve.samples
     assert (first.running, first.waiting, first.usage) == (2, 1, 0.125)
     assert second.time_ns - first.time_ns == 10 * 10**9
+
+
+@pytest.mark.skipif(not LOGS.is_dir(), reason="KVSIM_STARTUP_LOGS_DIR has no logs")
+def test_real_logs_say_what_was_read_off_them() -> None:
+    """Excerpts of 69 logs of vLLM 0.6 to 0.33, and what people read off each."""
+    with (LOGS / "startup-logs.csv").open(newline="") as file:
+        told = {row["id"]: row for row in csv.DictReader(file)}
+    parts = re.split(r"^## (log\d+) .*$", (LOGS / "excerpts.txt").read_text(), flags=re.MULTILINE)
+    compared, known = 0, 0
+    for name, text in zip(parts[1::2], parts[2::2], strict=True):
+        source = Sniffed(Path(name), text.encode(), text, None, [])
+        if not SOURCES.get("vllm-log").sniff(source):
+            continue
+        known += 1
+        said = SOURCES.get("vllm-log").read(source).settings.said()
+        for setting, column in COLUMNS.items():
+            if setting in said and told[name][column]:
+                compared += 1
+                assert said[setting] == pytest.approx(float(told[name][column])), (name, setting)
+    assert known > 0.8 * len(told)
+    assert compared > 4 * known
 
 
 def test_a_log_of_two_starts_is_that_of_the_last(tmp_path: Path) -> None:

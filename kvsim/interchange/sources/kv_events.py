@@ -37,17 +37,17 @@ class KvEvents(Source):
         cached = CachedBlocks()
         sizes: set[int] = set()
         stored, removed, most = 0, 0, 0
-        sequences: list[int] = []
+        sequences: dict[int, list[int]] = {}
         for each in batches(source):
             if each.sequence is not None:
-                sequences.append(each.sequence)
+                sequences.setdefault(each.rank, []).append(each.sequence)
             for event in each.events:
-                cached.apply(event)
+                cached.apply(event, each.rank)
                 most = max(most, len(cached))
                 stored += len(event.hashes) if event.kind == STORED else 0
                 removed += len(event.hashes) if event.kind == REMOVED else 0
                 sizes |= {event.block_size} if event.block_size else set()
-        notes = _gaps(sequences)
+        notes = [note for numbers in sequences.values() for note in _gaps(numbers)]
         if cached.unknown_removals:
             notes.append(
                 f"{cached.unknown_removals:,} blocks were removed that were not seen to be stored: "
@@ -55,7 +55,7 @@ class KvEvents(Source):
             )
         if len(sizes) > 1:
             notes.append(f"blocks of {', '.join(map(str, sorted(sizes)))} tokens")
-        settings = {"engine": "vllm", "enable_prefix_caching": True}
+        settings: dict[str, int] = {"enable_prefix_caching": True}
         if len(sizes) == 1:
             settings["block_size"] = sizes.pop()
         return Description(

@@ -22,6 +22,12 @@ _PATTERNS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("num_gpu_blocks", re.compile(rf"# (?:GPU|CUDA|cuda) blocks: {_NUMBER}")),
     ("available_kv_gib", re.compile(rf"[Aa]vailable KV cache memory: {_NUMBER} ?GiB")),
     ("available_kv_gib", re.compile(rf"reserved for KV Cache is {_NUMBER} ?GiB")),
+    ("available_kv_gib", re.compile(rf"\bkv_cache_size={_NUMBER}GiB")),
+    ("available_kv_gib", re.compile(rf"\bavailable_kv_cache_memory {_NUMBER}GiB")),
+    ("available_kv_gib", re.compile(rf"Current kv cache memory in use is {_NUMBER} GiB")),
+    ("gpu_memory_utilization", re.compile(rf"\bgpu_memory_utilization[ =(]+{_NUMBER}")),
+    ("gpu_memory_utilization", re.compile(rf"current --gpu-memory-utilization={_NUMBER}")),
+    ("gpu_memory_utilization", re.compile(rf"Desired GPU memory utilization is \({_NUMBER},")),
     ("weights_gib", re.compile(rf"[Mm]odel (?:loading took|weights take) {_NUMBER} ?GiB")),
     ("weights_gib", re.compile(rf"Loading model weights took {_NUMBER} GB")),  # 0.6: GiB, miscalled
     ("max_model_len", re.compile(rf"Maximum concurrency for {_NUMBER} tokens per request")),
@@ -32,8 +38,9 @@ _PATTERNS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("block_size", re.compile(rf"Setting attention block size to {_NUMBER} tokens")),
 )
 _OVERRIDE = re.compile(r"Overriding num_gpu_blocks=([1-9]\d*) with num_gpu_blocks_override=(\d+)")
+_REFUSED = re.compile(rf"the models?'s max seq len \({_NUMBER}\)")  # of a start that failed
 _LEAST = ("available_kv_gib", "num_gpu_blocks", "kv_cache_tokens")  # of several workers
-_FRACTIONS = ("available_kv_gib", "weights_gib", "gpu_memory_gib")
+_FRACTIONS = ("available_kv_gib", "weights_gib", "gpu_memory_gib", "gpu_memory_utilization")
 _SIGNS = (
     "Initializing a V1 LLM engine",
     "Initializing an LLM engine",
@@ -43,6 +50,9 @@ _SIGNS = (
     "Available KV cache memory",
     "# GPU blocks:",
     "# CUDA blocks:",
+    "the current vLLM instance can use",
+    "Setting attention block size to",
+    "KV cache is needed, which is larger than the available KV cache memory",
 )
 
 
@@ -107,11 +117,16 @@ def _settings(lines: list[str], where: str) -> dict[str, Any]:
             match = pattern.search(line)
             if match:
                 _take(told, setting, match[1])
+        refused = _REFUSED.search(line)
+        if refused and "max_model_len" not in told:
+            told["max_model_len"] = whole(refused[1])
     return asked | config | told
 
 
 def _take(told: dict[str, Any], setting: str, number: str) -> None:
     value = float(number.replace(",", "")) if setting in _FRACTIONS else whole(number)
+    if setting == "weights_gib" and setting in told:
+        return  # a later line says the same with fewer digits
     if setting in _LEAST and setting in told:
         value = min(value, told[setting])
     if value > 0:
