@@ -13,8 +13,9 @@ from kvsim.plumbing.options import Options
 from kvsim.workload.traces.record import HashIds
 
 Engine = Literal["vllm", "sglang", "tensorrt-llm"]
-# unix: since 1970. local: the wall clock of some time zone, year unknown. own: any other origin.
-Clock = Literal["unix", "local", "own"]
+# unix: since 1970. local: the wall clock of some time zone, year unknown. run: from the first
+# arrival. own: any other origin.
+Clock = Literal["unix", "local", "run", "own"]
 NS_PER_S = 10**9
 
 
@@ -131,8 +132,9 @@ class Load(Options):
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """What one source gave. measured: figures of the run, by name and unit (`ttft_mean_s`), for
-    whoever compares. notes: what was left out, and why.
+    """What one source gave. by_file: settings of several runs, by the names of the files with their
+    requests: those of a file that is imported too count. measured: figures of the run, by name and
+    unit (`ttft_mean_s`), for whoever compares. notes: what was left out, and why.
     """
 
     settings: Settings = field(default_factory=Settings)
@@ -141,3 +143,4 @@ class Description:
     load: Load | None = None
     measured: dict[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    by_file: dict[str, Settings] = field(default_factory=dict)

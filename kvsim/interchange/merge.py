@@ -5,11 +5,12 @@ The engine's word about itself goes before what was asked of it, and that before
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from kvsim.interchange.description import Clock, Curve, Description, Load, Requests, Settings
 from kvsim.interchange.joining import join
+from kvsim.plumbing.errors import InputError
 
 # The user's own word goes before all others.
 USER = 4
@@ -60,6 +61,8 @@ class Merged:
 
 def merge(reads: Sequence[Read]) -> Merged:
     """One description; of equal rank the source named first counts."""
+    names = [read.name for read in reads]
+    reads = [_of_its_file(read, names) for read in reads]
     ordered = sorted(reads, key=lambda read: -read.rank)  # stable: in the order given
     settings, origins, contradictions = _settings(ordered)
     notes: list[str] = []
@@ -88,6 +91,22 @@ def merge(reads: Sequence[Read]) -> Merged:
         tuple(contradictions),
         tuple(notes),
     )
+
+
+def _of_its_file(read: Read, names: Sequence[str]) -> Read:
+    """The settings of the run whose requests are imported too, where a source has several."""
+    by_file = read.description.by_file
+    if not by_file:
+        return read
+    wanted = [name for name in names if name in by_file]
+    if len(wanted) != 1:
+        raise InputError(
+            "settings of several runs",
+            where=read.name,
+            value=", ".join(by_file),
+            remedy="import the requests of one of them with it",
+        )
+    return read._replace(description=replace(read.description, settings=by_file[wanted[0]]))
 
 
 def _settings(

@@ -197,6 +197,53 @@ def test_a_real_run_as_an_aiperf_folder_gets_the_same_verdict(tmp_path: Path) ->
 
 
 @real
+def test_an_observed_run_imported_is_the_same_run(tmp_path: Path) -> None:
+    imported(tmp_path, REAL)
+    calibration = find_calibration("rtx4090-llama-3.1-8b", "test")
+    theirs = compare_run(REAL, calibration).summary()
+    ours = compare_run(tmp_path / "made.run", calibration).summary()
+    for same in ("errors", "recorded", "simulated", "steps", "preemptions"):
+        assert ours[same] == theirs[same]
+
+
+@real
+@pytest.mark.parametrize(
+    ("folder", "settings", "requests"),
+    [
+        ("residency-h100-qwen3-14b", "runs.json", "w7_agg18.csv.gz"),
+        ("blis-training-h100", "runs.json", "llama-2-7b-tp1-general.csv.gz"),
+        ("inferencex-h200-gpt-oss-120b", None, "gt_c64.json.gz"),
+    ],
+)
+def test_other_real_runs_are_imported_by_one_command(
+    folder: str, settings: str | None, requests: str, tmp_path: Path
+) -> None:
+    path = REAL.parent / folder
+    if not path.is_dir():
+        pytest.skip(f"{folder} is not there")
+    sources = [path / name for name in (settings, requests) if name is not None]
+    given = {} if settings else {"gpu": "h200", "engine_version": "0.22.0"}
+    made = imported(tmp_path, *sources, **given)
+    scenario = Scenario.load(tmp_path / "made.toml")
+    assert scenario.workload is not None
+    assert (made.recording is not None) == (settings is not None)
+    if settings:
+        assert "num_gpu_blocks" in made.scenario["memory"]
+        ObservedRun.read(tmp_path / "made.run")
+
+
+def test_settings_of_several_runs_go_with_the_requests_of_one(tmp_path: Path) -> None:
+    one = json.loads(SAMPLES["settings-json"](tmp_path).read_text())
+    runs = [one | {"file": f"{name}.csv", "num_gpu_blocks": blocks}
+            for name, blocks in (("requests", 5000), ("other", 6000))]  # fmt: skip
+    path = write(tmp_path / "runs.json", json.dumps(runs))
+    made = imported(tmp_path, path, SAMPLES["requests-table"](tmp_path))
+    assert made.scenario["memory"] == {"num_gpu_blocks": 5000}
+    with pytest.raises(InputError, match="settings of several runs"):
+        imported(tmp_path, path)
+
+
+@real
 def test_records_alone_have_a_time_for_everything(tmp_path: Path) -> None:
     native = ObservedRun.read(REAL)
     path = tmp_path / "profile_export.jsonl"

@@ -282,6 +282,32 @@ def test_the_pool_of_other_engines(tmp_path: Path) -> None:
     assert (trt.max_num_seqs, trt.capacity_policy) == (64, "guaranteed-no-evict")
 
 
+def test_a_table_of_requests_from_when_they_were_really_sent(tmp_path: Path) -> None:
+    found = described("requests-table", tmp_path)
+    assert found.requests is not None
+    (row,) = found.requests.rows
+    assert (row.arrival_ns, row.first_token_ns, row.last_token_ns) == (
+        250_000_000,
+        750_000_000,
+        1_500_000_000,
+    )
+    path = write(
+        tmp_path / "other.csv",
+        "id,arrival_s,prompt_tokens,output_tokens,ttft_s,e2e_s\na,2.5,10,4,0.25,1.0\n",
+    )
+    (read,) = read_sources([str(path)], [])
+    assert read.description.requests is not None
+    (row,) = read.description.requests.rows
+    assert (row.first_token_ns, row.last_token_ns) == (2_750_000_000, 3_500_000_000)
+
+
+def test_settings_that_are_words_are_left_out_and_noted(tmp_path: Path) -> None:
+    found = described("settings-json", tmp_path)
+    assert found.settings.num_gpu_blocks == 4000
+    assert found.settings.max_num_seqs is None
+    assert found.notes == ("max_num_seqs: '256 by the plan' is no value of it, and is left out",)
+
+
 def test_a_trace_in_blocks_of_an_unusual_size(tmp_path: Path) -> None:
     found = described("trace", tmp_path)
     assert found.requests is not None

@@ -306,3 +306,31 @@ def trace(folder: Path) -> Path:
         {"timestamp": 250, "input_length": 100, "output_length": 4, "hash_ids": [0, 2]},
     ]
     return lines(folder / "requests.jsonl", rows)
+
+
+@sample("settings-json")
+def settings_json(folder: Path) -> Path:
+    settings = {
+        "model": "facebook/opt-125m",
+        "gpu": "H100",
+        "vllm_version": "0.23.0",
+        "num_gpu_blocks": 4000,
+        "block_size": 16,
+        "max_num_seqs": "256 by the plan",
+        "api_key": SECRET,
+    }
+    return write(folder / "meta.json", json.dumps(settings))
+
+
+@sample("requests-table")
+def requests_table(folder: Path) -> Path:
+    return write(
+        folder / "requests.csv",
+        "id,scheduled_s,send_s,prompt_tokens,output_tokens,first_token_s,last_token_s,failed\n"
+        "a,0.0,0.25,10,4,0.75,1.5,0\nb,0.0,0.5,0,0,0,0,1\n",
+    )
+
+
+@sample("ticks-table")
+def ticks_table(folder: Path) -> Path:
+    return write(folder / "timeseries.csv", "t,running,waiting,kv_cache_pct\n1.0,2,1,12.5\n")

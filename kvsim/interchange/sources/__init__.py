@@ -24,6 +24,9 @@ SOURCES: Registry[Source] = Registry(
         "dynamo-trace": "kvsim.interchange.sources.dynamo_trace:DynamoTrace",
         "lmcache-lookup": "kvsim.interchange.sources.lmcache_lookup:LMCacheLookup",
         "otel-spans": "kvsim.interchange.sources.otel_spans:OtelSpans",
+        "settings-json": "kvsim.interchange.sources.settings_json:SettingsJson",
+        "requests-table": "kvsim.interchange.sources.requests_table:RequestsTable",
+        "ticks-table": "kvsim.interchange.sources.ticks_table:TicksTable",
         "trace": "kvsim.interchange.sources.trace:RecordedTrace",
     },
 )
