@@ -196,6 +196,21 @@ def test_the_form_is_chosen_by_what_holds_inside_the_first_part(tmp_path: Path) 
     assert len(FORMS[plain.fit.form]) == 1
 
 
+def test_a_large_time_a_token_is_found_on_few_requests_that_do_not_queue(tmp_path: Path) -> None:
+    """As an all-reduce over PCIe looks: a third of the time is missing, of prefills more."""
+    hidden = Correction(constant_ps=1000 * PS_PER_US, token_ps=87 * PS_PER_US)
+    folder = record(tmp_path / "two", hidden, {"num_gpu_blocks": 2000}, number=60)
+    blind = compare_run(folder, calibration()).summary()["errors"]
+    assert blind["ttft_s"]["mean"] < -0.4
+    seen = compare_run(folder, calibration(), 0.5)
+    assert seen.fit is not None
+    assert seen.fit.form == "constant+token"
+    assert seen.fit.requests < 30
+    assert seen.fit.correction.token_ps == pytest.approx(hidden.token_ps, rel=0.05)
+    for errors in seen.summary()["errors"].values():
+        assert abs(errors["mean"] if isinstance(errors, dict) else errors) < 0.01
+
+
 def test_few_requests_are_warned_of(folder: Path) -> None:
     seen = compare_run(folder, calibration(), 0.4, "constant")
     assert seen.fit is not None

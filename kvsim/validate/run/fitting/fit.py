@@ -1,5 +1,6 @@
 """A correction fitted on the first part of a run: its form chosen, its numbers with intervals."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kvsim.observed.folder import ObservedRun
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 FEW = 30
 RESAMPLES = 400
+_LEAST_SHARE = 0.04  # of the mean step
 
 
 class RunFit(NamedTuple):
@@ -79,17 +81,22 @@ def fit_run(run: ObservedRun, parts: Parts, times: StepTimes, form: str | None =
     tokens = plain.tokens / plain.steps
     proportions = Proportions(step_ps, tokens, plain.chunks / plain.steps)
 
-    def searched(name: str) -> Found:
+    def searched(name: str, starts: Sequence[Numbers]) -> Found:
         def simulate(numbers: Numbers) -> "list[Floats]":
             correction = proportions.correction(name, numbers)
             if correction not in known:
                 known[correction] = aims.simulated(simulated(correction))
             return known[correction]
 
-        return search(aims, simulate, proportions.lowest(name, times.shortest_ps))
+        return search(aims, simulate, proportions.lowest(name, times.shortest_ps), starts)
 
-    names = list(FORMS) if form is None else [form]
-    judged = [judge(name, searched(name), aims) for name in names]
+    alone = searched("constant", [(0.0,)])
+    found = {"constant": alone}
+    for name, free in FORMS.items():
+        if name != "constant" and form in (None, name):
+            starts = _shared(alone.numbers[0]) if len(free) > 1 else [(0.0,)]
+            found[name] = searched(name, starts)
+    judged = judge(found if form is None else {form: found[form]}, aims)
     best = choose(judged)
     return RunFit(
         form=best.form,
@@ -99,6 +106,14 @@ def fit_run(run: ObservedRun, parts: Parts, times: StepTimes, form: str | None =
         judged=tuple(judged),
         warnings=_warnings(len(parts.first)),
     )
+
+
+def _shared(constant: float) -> list[Numbers]:
+    """The constant that is enough alone, and less of it with something of a second number: with any
+    of these steps take as long on average.
+    """
+    size = max(abs(constant), _LEAST_SHARE)
+    return [(constant - part * size, part * size) for part in (0.0, 0.25, 0.5, 0.75, 1.0)]
 
 
 def _warnings(requests: int) -> tuple[str, ...]:

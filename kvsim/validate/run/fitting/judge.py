@@ -38,11 +38,19 @@ class Judged(NamedTuple):
         return {"form": self.form, "score": self.score, "held_out": self.held_out}
 
 
-def judge(form: str, found: Found, aims: Aims) -> Judged:
-    """Hold a form to each block in turn."""
+def judge(found: dict[str, Found], aims: Aims) -> list[Judged]:
+    """Hold each form to each block in turn. The noise is that of the form with the least, for what
+    fits badly looks noisy.
+    """
     import numpy as np
 
-    noise = noises(aims, found.simulated)
+    noise = np.min([noises(aims, one.simulated) for one in found.values()], axis=0)
+    return [_judged(form, one, aims, noise) for form, one in found.items()]
+
+
+def _judged(form: str, found: Found, aims: Aims, noise: "Floats") -> Judged:
+    import numpy as np
+
     misses, squares = [], []
     for block in range(BLOCKS):
         inside = [aim.block == block for aim in aims.found]

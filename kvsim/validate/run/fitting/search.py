@@ -4,7 +4,7 @@ Each miss counts in units of its noise. That is not known before something is fi
 is made twice: first with all noises equal, then from there with those found there.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from kvsim.validate.run.fitting.aims import Aims
@@ -59,10 +59,15 @@ class Found(NamedTuple):
         return moves
 
 
-def search(aims: Aims, simulate: "Callable[[Numbers], list[Floats]]", lowest: Numbers) -> Found:
+def search(
+    aims: Aims,
+    simulate: "Callable[[Numbers], list[Floats]]",
+    lowest: Numbers,
+    starts: Sequence[Numbers],
+) -> Found:
     """The numbers, none below its `lowest`, that meet all the aims best.
 
-    simulate: numbers -> one list an aim.
+    simulate: numbers -> one list an aim. starts: places to begin at; the best of them is taken.
     """
     import numpy as np
     from scipy.optimize import least_squares
@@ -75,8 +80,9 @@ def search(aims: Aims, simulate: "Callable[[Numbers], list[Floats]]", lowest: Nu
         return np.array(found) / noise
 
     # A relative step of the derivative needs numbers about 1.
-    start, floor = np.ones(len(lowest)), np.array(lowest) + 1.0
-    noise = np.ones(len(aims.found))
+    floor, noise = np.array(lowest) + 1.0, np.ones(len(aims.found))
+    places = [np.maximum(np.array(each) + 1.0, floor) for each in starts]
+    start = min(places, key=lambda place: float((misses(place, noise) ** 2).sum()))
     for _ in range(2):
         start = np.maximum(start, floor + 1e-6)
         solved = least_squares(
