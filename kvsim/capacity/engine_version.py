@@ -31,8 +31,9 @@ class EngineVersion:
     multiprocessor. keeps_moe_workspace: the buffers of fused experts outlive the forward pass.
     runner: whom the second model runner serves; runner_bytes_per_logit: at its sampler's peak;
     runner_estimates_graphs: it estimates CUDA graphs. non_torch_gib, non_torch_several_gib: outside
-    torch's allocator on one GPU, on one of several. tokens_by_concurrency: the log's tokens are
-    max_concurrency * max_model_len, else blocks // groups * block_size. batches_in_flight: counted
+    torch's allocator on one GPU, on one of two; non_torch_more_gib: for each further one.
+    tokens_by_concurrency: the log's tokens are max_concurrency * max_model_len, else
+    blocks // groups * block_size. batches_in_flight: counted
     for a sliding window. caches_hybrid_prefixes: by default, with recurrent layers too.
     large_batch_bytes: devices of so much memory take 16,384 tokens a step by default; small_tier:
     devices of 70 GiB that have the defaults of smaller ones.
@@ -51,6 +52,7 @@ class EngineVersion:
     runner_estimates_graphs: bool = False
     non_torch_gib: float = 0.13
     non_torch_several_gib: float = 0.55
+    non_torch_more_gib: float = 0.0
     tokens_by_concurrency: bool = False
     large_batch_bytes: int | None = None
     small_tier: tuple[str, ...] = ("a100", "gb10")
@@ -92,7 +94,14 @@ TRITON = replace(
     sampler_bytes_per_logit=14.0,
     sampler_scratch_rows=132,
 )
-LARGER = replace(TRITON, name="0.18", since=(0, 18), non_torch_gib=0.25, non_torch_several_gib=2.07)
+LARGER = replace(
+    TRITON,
+    name="0.18",
+    since=(0, 18),
+    non_torch_gib=0.25,
+    non_torch_several_gib=2.07,
+    non_torch_more_gib=0.045,
+)
 GRAPHS = replace(
     LARGER,
     name="0.20",
@@ -100,6 +109,7 @@ GRAPHS = replace(
     default_utilization=0.92,
     charges_cuda_graphs=True,
     non_torch_several_gib=0.7,
+    non_torch_more_gib=0.0,
 )
 CONCURRENCY = replace(GRAPHS, name="0.21", since=(0, 21), tokens_by_concurrency=True)
 QWEN3 = replace(CONCURRENCY, name="0.22", since=(0, 22), runner="qwen3")

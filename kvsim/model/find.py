@@ -2,12 +2,15 @@
 
 from dataclasses import replace
 
-from kvsim.model.catalogue import known_names, model_like, named_model
+from kvsim.model.catalogue import check_understood, known_names, model_like, named_model
+from kvsim.model.layers import Recurrence
 from kvsim.model.model import Model
 from kvsim.model.names import read_name
 from kvsim.model.repository import fetch_config, is_repository
 from kvsim.model.weights import WeightFormat
 from kvsim.plumbing.errors import InputError
+
+LEAVE_RECURRENCE = ("fp8", "nvfp4")
 
 
 def find_model(name: str, where: str = "model.name", *, offline: bool = False) -> Model:
@@ -18,6 +21,7 @@ def find_model(name: str, where: str = "model.name", *, offline: bool = False) -
     """
     if name.strip().lower() in known_names():
         return named_model(name, where)
+    check_understood(name, where)
     missing = "no repository of that form"
     if is_repository(name):
         try:
@@ -32,10 +36,26 @@ def find_model(name: str, where: str = "model.name", *, offline: bool = False) -
         raise unknown(name, where, missing)
     model = named_model(copy.base, where)
     if copy.quantization is not None:
-        form = WeightFormat.quantized(copy.quantization, model.torch_dtype)
-        model = replace(model, weight_format=form)
+        model = replace(model, weight_format=_as_published(model, copy.quantization))
     stored = f", weights as {copy.quantization}" if copy.quantization else ""
     return replace(model, name=name, source=f"{model.source}, by the name of the copy{stored}")
+
+
+def _as_published(model: Model, scheme: str) -> WeightFormat:
+    """The format of a copy in `scheme`. Those in floating point leave recurrence in the model's
+    dtype (Qwen's own FP8, and the NVFP4 recipes of ModelOpt and LLM Compressor).
+    """
+    form = WeightFormat.quantized(scheme, model.torch_dtype)
+    if scheme not in LEAVE_RECURRENCE:
+        return form
+    mixers = [(layer.mixer, layer.mixer.weights(model.hidden_size, 1)) for layer in model.layers]
+    every = sum(weights.linear for _, weights in mixers)
+    recurrent = sum(weights.linear for mixer, weights in mixers if isinstance(mixer, Recurrence))
+    if not recurrent:
+        return form
+    share = recurrent / every
+    bits = share * form.other_bits + (1 - share) * form.linear_bits
+    return replace(form, mixer_bits=bits)
 
 
 def unknown(name: str, where: str, missing: str) -> InputError:

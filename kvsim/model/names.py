@@ -22,7 +22,7 @@ SCHEMES = {
     r"(?:nv)?fp4(?:-block)?": "nvfp4",
     r"mxfp4": "mxfp4",
 }
-TUNED = r"instruct|it|chat|hf|base|thinking|reasoning|preview|pt|\d{4}"
+TUNED = r"unsloth|instruct|it|chat|hf|base|thinking|reasoning|preview|pt|\d{4}"
 _SCHEMES = [(re.compile(rf"(.+?)[-_.]({form})"), scheme) for form, scheme in SCHEMES.items()]
 _TUNED = re.compile(rf"(.+?)[-_](?:{TUNED})")
 

@@ -73,6 +73,25 @@ def test_a_copy_says_where_its_shape_is_from():
 
 
 @pytest.mark.parametrize(
+    "name", ["deepseek-ai/DeepSeek-V4-Flash", "nvidia/DeepSeek-V4-Flash-NVFP4", "MiniMax-M1-80k"]
+)
+def test_known_models_beyond_kvsim_are_refused_by_name(name):
+    with pytest.raises(InputError, match="not understood"):
+        find_model(name, offline=True)
+
+
+def test_copies_in_floating_point_leave_recurrence_alone():
+    """48 layers of Qwen3.5-27B have 5.5 B parameters of gated delta nets, a byte more each."""
+    plain, copy = find_model("Qwen/Qwen3.5-27B"), find_model("acme/Qwen3.5-27B-FP8", offline=True)
+    recurrent = 48 * (5120 * (2 * 2048 + 2 * 6144 + 2 * 48) + 6144 * 5120)
+    linear = plain.weights().linear
+    saved = plain.weight_bytes() - copy.weight_bytes()
+    assert saved == pytest.approx(linear - recurrent, rel=1e-9)
+    whole = find_model("acme/Qwen3.5-27B-AWQ", offline=True)
+    assert whole.weight_format.mixer_bits is None
+
+
+@pytest.mark.parametrize(
     ("name", "yes"), [("a/b", True), ("Qwen/Qwen3-8B", True), ("a/b/c", False), ("qwen3-8b", False)]
 )
 def test_what_a_repository_is(name, yes):

@@ -10,6 +10,8 @@ from kvsim.plumbing.units import GIB
 
 def non_torch_bytes(deployment: Deployment) -> int:
     """Estimate for one GPU."""
-    version = deployment.version
-    gib = version.non_torch_several_gib if deployment.tp > 1 else version.non_torch_gib
-    return int(gib * GIB)
+    version, tp = deployment.version, deployment.tp
+    if tp == 1:
+        return int(version.non_torch_gib * GIB)
+    more = (tp - 2) * version.non_torch_more_gib
+    return int((version.non_torch_several_gib + more) * GIB)

@@ -89,8 +89,8 @@ def _gib(value: float | None) -> str:
 
 def _words(summary: "Summary") -> "Iterator[str]":
     yield (
-        f"{summary.rows} logs: {summary.sized} sized, {summary.refused} refused for a reason of "
-        f"their own, {summary.unknown} not known ({100 * summary.answered:.0f} % answered)"
+        f"{summary.rows} logs: {summary.sized} sized, {summary.refused} refused for a stated "
+        f"reason, {summary.unknown} not known ({100 * summary.answered:.0f} % answered)"
     )
     for words, errors in (
         ("error of the pool", summary.pool),

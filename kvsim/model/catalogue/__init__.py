@@ -4,7 +4,7 @@ The tables beside this file, a family each, hold for each name the ids it answer
 of its published config.json that matter here.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from difflib import get_close_matches
 from functools import cache
@@ -12,6 +12,7 @@ from importlib.resources import files
 from typing import Any
 
 from kvsim.model.model import Model
+from kvsim.model.names import read_name
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.reading.toml_text import loads
 
@@ -25,9 +26,26 @@ FAMILIES = (
 def _tables() -> dict[str, dict[str, Any]]:
     tables: dict[str, dict[str, Any]] = {}
     for family in FAMILIES:
-        text = files("kvsim.model.catalogue").joinpath(f"{family}.toml").read_text(encoding="utf-8")
-        tables |= loads(text)
+        tables |= _read(family)
     return tables
+
+
+@cache
+def _refused() -> dict[str, dict[str, Any]]:
+    """What is known and not understood, by id and by id without its organisation."""
+    every = _read("refused").values()
+    return {name: table for table in every for name in _names(table["ids"])}
+
+
+def _read(family: str) -> dict[str, Any]:
+    path = files("kvsim.model.catalogue").joinpath(f"{family}.toml")
+    return loads(path.read_text(encoding="utf-8"))
+
+
+def _names(ids: Iterable[str]) -> Iterator[str]:
+    for name in ids:
+        yield name.lower()
+        yield name.lower().rpartition("/")[2]
 
 
 @cache
@@ -35,9 +53,9 @@ def _by_id() -> dict[str, str]:
     """Lower-case names and ids (whole, and without their organisation) to names."""
     found: dict[str, str] = {}
     for name, table in _tables().items():
-        for other in (name, *table["ids"]):
-            found[other.lower()] = name
-            found.setdefault(other.lower().rpartition("/")[2], name)
+        found[name.lower()] = name
+        for other in _names(table["ids"]):
+            found.setdefault(other, name)
     return found
 
 
@@ -49,6 +67,18 @@ def model_names() -> tuple[str, ...]:
 def known_names() -> Mapping[str, str]:
     """Every name and id, also without its organisation, in lower case, with the name it means."""
     return _by_id()
+
+
+def check_understood(name: str, where: str) -> None:
+    """Raise InputError for a model, or a copy of one, that is known to be beyond kvsim."""
+    copy = read_name(name, _refused())
+    if copy is not None:
+        table = _refused()[copy.base]
+        raise InputError(
+            f"this architecture is not understood: {table['why']}",
+            where=where,
+            value=f"{name!r}, model_type {table['model_type']!r}",
+        )
 
 
 def named_model(name: str, where: str = "model.name") -> Model:

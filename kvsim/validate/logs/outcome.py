@@ -23,13 +23,15 @@ from kvsim.validate.logs.settings import (
 )
 
 BLOCK_SIZE = 16
+NOT_UNDERSTOOD = "this architecture is not understood"
 
 
 class Outcome(NamedTuple):
     """What came of one row.
 
-    state: "sized"; "refused" (the row gives too little, or the engine itself refused: `reason`);
-    "unknown" (kvsim does not know the model or the device: `reason`). The figures are GiB of one
+    state: "sized"; "refused" (the row gives too little, the engine itself refused, or kvsim refuses
+    the model's architecture by name: `reason`); "unknown" (kvsim does not know the model or the
+    device: `reason`). The figures are GiB of one
     GPU, the log's beside kvsim's; error: of the pool, as a share of the log's. assumed: settings
     that the row leaves open and kvsim filled in with the engine's defaults. log_tokens, tokens: of
     the log's own pool, tokens_error their difference as a share. log_block_size, block_size: of
@@ -71,7 +73,8 @@ def compare(row: LogRow) -> Outcome:
     except RefusalError as refusal:
         return found._replace(reason=str(refusal))
     except InputError as error:
-        return found._replace(state="unknown", reason=str(error))
+        state = "refused" if error.what.startswith(NOT_UNDERSTOOD) else "unknown"
+        return found._replace(state=state, reason=str(error))
     found = _with_tokens(found, server)
     try:
         device = read_device(row.gpu)
@@ -127,7 +130,10 @@ def _server(row: LogRow) -> Server:
         num_speculative_tokens=notes.drafted or 1,
         max_cudagraph_capture_size=notes.largest_graph,
     )
-    return Server(row, options.build(offline=True), options, memory)
+    # What the repository's config or name says of its weights is more than the column does.
+    named = options.model_copy(update={"quantization": None}).build(offline=True)
+    model = named if named.is_quantized else options.build(offline=True)
+    return Server(row, model, options, memory)
 
 
 def _size(server: Server, device: Device, pool_bytes: int | None = None) -> Sized:
@@ -157,9 +163,9 @@ def _device_for_tokens(gpu: str) -> Device:
 
 
 def _with_tokens(found: Outcome, server: Server) -> Outcome:
-    """The log's own pool in tokens, where it says both."""
+    """The log's own pool in tokens, where it says both and the dtype of the cache."""
     row = server.row
-    if row.pool_gib is None or row.pool_gib <= 0 or row.pp > 1:
+    if row.pool_gib is None or row.pool_gib <= 0 or row.pp > 1 or not row.kv_cache_dtype:
         return found
     sized = _size(server, _device_for_tokens(row.gpu), int(row.pool_gib * GIB))
     if row.attention_block_size is not None:

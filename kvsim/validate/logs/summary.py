@@ -32,7 +32,7 @@ class Summary(NamedTuple):
 
     @property
     def answered(self) -> float:
-        """Share of rows that were sized, or refused for a reason of their own."""
+        """Share of rows that were sized, or refused for a stated reason."""
         return (self.sized + self.refused) / self.rows
 
 

@@ -46,6 +46,7 @@ def test_the_tokens_of_the_log_s_own_pool(tmp_path):
     """Gemma-3-12B under 0.19: six groups of eight layers share the blocks."""
     changes = {"model": "google/gemma-3-12b-it", "engine_version": "0.19.0", "num_gpu_blocks": ""}
     changes |= {"available_kv_gib": "47.72", "kv_cache_tokens": "130304", "max_model_len": "8192"}
+    changes |= {"kv_cache_dtype": "auto"}
     found = outcome(tmp_path, **changes)
     assert abs(found.tokens_error) < 1e-4
     assert (found.state, found.assumed) == ("sized", ("gpu_memory_utilization",))
@@ -69,6 +70,7 @@ def test_a_server_s_pool_from_its_settings(tmp_path):
         ({"notes": "pool set by kv_cache_memory_bytes"}, "refused", "given, not sized"),
         ({"available_kv_gib": "-1.05"}, "refused", "did not start"),
         ({"num_gpu_blocks": ""}, "refused", "gives no pool"),
+        ({"model": "nvidia/DeepSeek-V4-Flash-NVFP4"}, "refused", "architecture is not understood"),
         ({"model": "acme/Cool-1B"}, "unknown", "unknown model"),
         ({"gpu": "Abacus 9000"}, "unknown", "unknown device"),
         ({"quantization": "secret"}, "unknown", "unknown quantization"),
@@ -158,7 +160,7 @@ def test_the_command_in_words_and_in_json(tmp_path):
 @pytest.mark.skipif(not LOGS.is_file(), reason="no startup-logs.csv in KVSIM_STARTUP_LOGS_DIR")
 def test_the_collected_logs():
     summary = summarise([compare(row) for row in read_rows(LOGS)])
-    assert summary.answered >= 0.9
+    assert summary.answered >= 0.95
     assert summary.pool.median <= 0.01
-    assert summary.described.p90 <= 0.04
-    assert summary.tokens.median <= 0.001
+    assert summary.pool.p90 <= 0.04
+    assert summary.tokens.p90 <= 0.001
