@@ -1,9 +1,10 @@
 # make demo   install into .venv and run the main job      make test   the whole test suite
 # make check  lint, format, types                          make bench  speed, never a test
+# make fuzz   damaged files by the thousand, for FUZZ seconds; what fails is kept in out/fuzz
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test check install bench clean
+.PHONY: demo test check install bench fuzz clean
 
 demo: .venv/.kvsim
 	$(BIN)/kvsim run chat --out out/demo
@@ -21,6 +22,10 @@ check: .venv/.tests
 
 bench: .venv/.tests
 	$(BIN)/python benchmarks/speed.py
+
+FUZZ ?= 300
+fuzz: .venv/.tests
+	PYTHONPATH=tests $(BIN)/python -m support.fuzzing.campaign --seconds $(FUZZ) --keep out/fuzz
 
 clean:
 	rm -rf .venv out build dist *.egg-info

@@ -74,6 +74,12 @@ def main() -> None:
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)
+    except MemoryError:
+        print("error: out of memory; ask for fewer requests or shorter ones", file=sys.stderr)
+        sys.exit(2)
+    except OSError as error:
+        print(f"error: {error.filename or 'output'}: {error.strerror or error}", file=sys.stderr)
+        sys.exit(2)
     except InvariantError as error:
         print(f"fault of kvsim, please report it: {error}", file=sys.stderr)
         sys.exit(1)

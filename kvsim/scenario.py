@@ -4,6 +4,7 @@ Every table of the TOML file is an Options class; `kind` chooses it where there 
 """
 
 from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Self
 
@@ -128,15 +129,29 @@ def load_tables(source: str | Path, overrides: Iterable[str] = ()) -> tuple[dict
 def find_scenario(source: str | Path) -> Path:
     """The file named, or the shipped recipe of that name."""
     path = Path(source)
-    if path.suffix == ".toml" or path.exists():
-        if path.is_file():
+    if path.is_dir() and str(source) not in recipes():
+        if (path / "scenario.toml").is_file():
+            return path / "scenario.toml"
+        raise InputError(
+            "a folder without a scenario.toml",
+            where=str(source),
+            remedy="give a scenario file, or a folder written by kvsim run --out",
+        )
+    if path.suffix == ".toml" or path.is_file():
+        if path.exists():
             return path
         raise InputError("no such scenario file", where=str(source))
-    recipes = {recipe.stem: recipe for recipe in sorted(shipped_folder("workloads").glob("*.toml"))}
-    if str(source) in recipes:
-        return recipes[str(source)]
+    if str(source) in recipes():
+        return recipes()[str(source)]
+    close = get_close_matches(str(source), recipes(), n=1)
+    hint = f"did you mean {close[0]!r}? " if close else ""
     raise InputError(
         "no such scenario",
         where=str(source),
-        remedy=f"give a .toml file or one of the recipes: {', '.join(recipes)}",
+        remedy=f"{hint}give a .toml file or one of the recipes: {', '.join(recipes())}",
     )
+
+
+def recipes() -> dict[str, Path]:
+    """The scenarios that ship with kvsim, by name."""
+    return {path.stem: path for path in sorted(shipped_folder("workloads").glob("*.toml"))}

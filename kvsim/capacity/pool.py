@@ -25,6 +25,8 @@ from kvsim.model.kv_cache import LayerCache, grouped, layer_caches
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.units import GIB
 
+MOST_BYTES = 1 << 60  # an exbibyte; the tables hold 63 bits
+
 
 class Pool(NamedTuple):
     """The KV pool of one GPU, itemised, in bytes.
@@ -161,8 +163,23 @@ def _size_stage(
         sized_by = "gpu_memory_utilization"
         budget = int(device.memory_bytes * memory.utilization)
         unused, capacity = device.memory_bytes - budget, budget - items.total
-        if capacity < block_size * token_bytes:
+        if capacity < token_bytes:
             raise _does_not_fit(deployment, memory.utilization, items)
+    if capacity < block_size * token_bytes:
+        raise InputError(
+            "the pool holds less than one block",
+            where="allocator.block_size",
+            value=f"{block_size:,} tokens",
+            limit=f"{capacity // token_bytes:,} tokens ({sized_by})",
+            remedy="lower the block size, or give the pool more memory",
+        )
+    if capacity > MOST_BYTES:
+        raise InputError(
+            "the pool is larger than any memory",
+            where=f"memory.{sized_by}",
+            value=f"{capacity:,} bytes",
+            limit=f"{MOST_BYTES:,} bytes",
+        )
     if sized_by != "gpu_memory_utilization":
         weights = model.weight_bytes(deployment.tp) if memory.weights_gib is None else items.weights
         items = Items(weights, 0, 0, 0)

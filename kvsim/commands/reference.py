@@ -16,6 +16,7 @@ from kvsim.model import ModelOptions
 from kvsim.plumbing.options import Options
 from kvsim.plumbing.registry import Registry
 from kvsim.results.measurement import WindowOptions
+from kvsim.scenario import Scenario
 from kvsim.step_time import STEP_TIMES
 from kvsim.workload import WORKLOADS
 from kvsim.workload.arrivals import ARRIVALS
@@ -33,6 +34,7 @@ TABLES: dict[str, type[Options]] = {
     "workload.lengths": RecordedPairs,
     "workload.prefixes": PrefixPool,
 }
+TOP = "scenario"
 CHOICES: dict[str, Registry[Any]] = {
     "allocator": ALLOCATORS,
     "allocator.placement": PLACEMENTS,
@@ -64,6 +66,7 @@ class Key(NamedTuple):
 
 def entries() -> Iterator[Entry]:
     """Every table of the scenario format, in the order of a scenario file; kvsim's own kinds."""
+    yield Entry(TOP, None, Scenario)
     for table, options in TABLES.items():
         if "." not in table:
             yield Entry(table, None, options)
@@ -80,6 +83,7 @@ def keys(options: type[Options]) -> list[Key]:
     return [
         Key(name, _type(field.annotation) + _limits(field), _default(field))
         for name, field in options.model_fields.items()
+        if options is not Scenario or "table" not in _type(field.annotation)
     ]
 
 
@@ -92,7 +96,8 @@ def markdown() -> str:
         "",
     ]
     for entry in entries():
-        title = f"`[{entry.table}]`" if entry.kind is None else f"{entry.table}: `{entry.kind}`"
+        head = "Before the first table" if entry.table == TOP else f"`[{entry.table}]`"
+        title = head if entry.kind is None else f"{entry.table}: `{entry.kind}`"
         lines += [f"## {title}", "", cleandoc(entry.options.__doc__ or ""), ""]
         found = keys(entry.options)
         if found:

@@ -8,6 +8,6 @@ def check_device(device: str) -> None:
     try:
         import torch
     except ImportError:
-        raise InputError("torch is not installed", remedy="pip install 'kvsim[backend]'") from None
+        raise InputError("torch is not installed", remedy="pip install torch") from None
     if device != "cpu" and not (device == "cuda" and torch.cuda.is_available()):
         raise InputError("no such device here", where="--device", value=device, remedy="use cpu")

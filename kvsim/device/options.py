@@ -23,14 +23,14 @@ class DeviceOptions(Options):
     """
 
     name: str
-    memory_gib: float | None = Field(default=None, gt=0)
+    memory_gib: float | None = Field(default=None, ge=1e-6, le=1e9)
     memory_bytes: int | None = Field(default=None, gt=0)
-    bandwidth_gb_per_s: float | None = Field(default=None, gt=0)
-    fp16_tflops: float | None = Field(default=None, gt=0)
-    fp8_tflops: float | None = Field(default=None, gt=0)
-    fp32_tflops: float | None = Field(default=None, gt=0)
-    host_gb_per_s: float | None = Field(default=None, gt=0)
-    peer_gb_per_s: float | None = Field(default=None, gt=0)
+    bandwidth_gb_per_s: float | None = Field(default=None, ge=1e-6, le=1e9)
+    fp16_tflops: float | None = Field(default=None, ge=1e-6, le=1e9)
+    fp8_tflops: float | None = Field(default=None, ge=1e-6, le=1e9)
+    fp32_tflops: float | None = Field(default=None, ge=1e-6, le=1e9)
+    host_gb_per_s: float | None = Field(default=None, ge=1e-6, le=1e9)
+    peer_gb_per_s: float | None = Field(default=None, ge=1e-6, le=1e9)
 
     @model_validator(mode="after")
     def _one_memory(self) -> Self:

@@ -21,7 +21,7 @@ DTYPES = {"fp16": "float16", "half": "float16", "bf16": "bfloat16", "fp32": "flo
 class ModelOptions(Options):
     """Exactly one of name (built-in name or Hugging Face id) and hf_config (path of a config.json).
 
-    An id that is not built in is fetched, its config.json alone, with kvsim[hub] installed.
+    An id that is not built in is fetched, its config.json alone, with huggingface_hub installed.
     dtype: of weights and activations (default: the config's). quantization: none, fp8, int8, int4,
     nvfp4 or mxfp4 (default: the config's). weight_bytes_per_param: instead, for all parameters.
     kv_cache_dtype: auto (the model's dtype), fp16, bf16, fp32, fp8, nvfp4, fp8_per_token_head,

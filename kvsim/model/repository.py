@@ -1,6 +1,6 @@
 """The config.json of a repository on Hugging Face, or on another host that speaks as it does.
 
-huggingface_hub does the fetching (`pip install 'kvsim[hub]'`), config.json alone, into its own
+huggingface_hub does the fetching (`pip install huggingface_hub`), config.json alone, into its own
 cache, where it is found again without any network. HF_ENDPOINT, HF_HUB_OFFLINE, HF_HOME and the
 user's token work as they do there.
 """
@@ -38,7 +38,7 @@ def fetch_config(repository: str, *, offline: bool = False) -> Path:
             RepositoryNotFoundError,
         )
     except ImportError:
-        raise _fault("huggingface_hub is not installed (pip install 'kvsim[hub]')") from None
+        raise _fault("huggingface_hub is not installed (pip install huggingface_hub)") from None
     name = repository.strip()
     try:
         return Path(hf_hub_download(name, "config.json", local_files_only=True))

@@ -17,20 +17,19 @@ def assignment(text: str, where: str) -> tuple[str, Any]:
 
 
 def put(table: dict[str, Any], key: str, value: Any, where: str) -> None:
-    """Set one key of nested tables, made where they are missing; items of lists by their index
-    (`allocator.0.block_size`). InputError where there is no such item, or no table.
+    """Set one key of nested tables, made where they are missing. An item of a list goes by its
+    label or kind (`allocator.paged.block_size`), or by its index from 0 (`allocator.2.block_size`).
+    InputError where there is no such item, or no table.
     """
     parts = key.split(".")
     place: Any = table
     for depth, part in enumerate(parts):
         last = depth == len(parts) - 1
         if isinstance(place, list):
-            if not part.isdigit() or int(part) >= len(place):
-                raise InputError(
-                    "no such item", where=f"{where} {key}", value=part, limit=len(place) - 1
-                )
-            index: Any = int(part)
+            index: Any = _item(place, part, f"{where} {key}")
         elif isinstance(place, dict):
+            if not last and part not in place and part in _names(place):
+                continue  # a table alone, where a list of them could be
             index = part
             if not last and not isinstance(place.get(part), dict | list):
                 place[part] = {}
@@ -40,3 +39,28 @@ def put(table: dict[str, Any], key: str, value: Any, where: str) -> None:
             place[index] = value
         else:
             place = place[index]
+
+
+def _item(items: list[Any], part: str, where: str) -> int:
+    """The index of the item that is called so."""
+    if part.isdecimal() and int(part) < len(items):
+        return int(part)
+    called = [_names(item) for item in items]
+    found = [index for index, names in enumerate(called) if part in names]
+    if len(found) == 1:
+        return found[0]
+    known = ", ".join(f"{index} ({'; '.join(names)})" for index, names in enumerate(called))
+    raise InputError(
+        "several items of that name" if found else "no such item",
+        where=where,
+        value=part,
+        remedy=f"items by index, from 0, and what else they go by: {known}",
+    )
+
+
+def _names(item: Any) -> list[str]:
+    """What an item of a list goes by beside its index."""
+    if isinstance(item, str):
+        return [item]
+    held = item if isinstance(item, dict) else {}
+    return [str(held[key]) for key in ("label", "kind") if key in held]

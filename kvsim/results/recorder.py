@@ -7,6 +7,8 @@ weighs one, as the PagedAttention paper averages).
 from array import array
 
 from kvsim.memory.ledger import CLASSES, Course, Usage, check_sum
+from kvsim.plumbing.errors import InputError
+from kvsim.plumbing.units import seconds_from_ps
 from kvsim.request import Request
 from kvsim.sequence import Sequence
 
@@ -19,6 +21,9 @@ SERIES_COLUMNS: tuple[str, ...] = (
     *(f"{name}_bytes" for name in CLASSES),
     *(f"{name}_end_bytes" for name in CLASSES),
 )
+
+
+LATEST_PS = (1 << 63) - 1  # 106 days of picoseconds, what the tables hold
 
 
 class Recorder:
@@ -76,6 +81,13 @@ class Recorder:
         check_sum(usage, self.capacity_bytes)
         pairs = steps * (steps - 1) // 2
         duration_ps = first_ps * max(steps, 1) + growth_ps * pairs
+        if start_ps + duration_ps > LATEST_PS:
+            raise InputError(
+                "the simulated time ends before the run does",
+                value=f"{seconds_from_ps(start_ps + duration_ps):.3g} s",
+                limit=f"{seconds_from_ps(LATEST_PS):.3g} s",
+                remedy="make steps shorter, or the workload",
+            )
         if not steps:  # nothing is worth booking before the first arrival
             early_ps = max(0, self.first_arrival_ps - start_ps)
             start_ps, duration_ps = start_ps + early_ps, duration_ps - early_ps

@@ -26,8 +26,9 @@ class Linear(StepTimeOptions):
 
     @model_validator(mode="after")
     def _no_free_step(self) -> Self:
-        decode = self.decode_seq_us or self.context_token_ns
-        if not self.base_us and not (self.prefill_token_us and decode):
+        decode = round(self.decode_seq_us * PS_PER_US) or round(self.context_token_ns * PS_PER_NS)
+        prefill = round(self.prefill_token_us * PS_PER_US)
+        if not round(self.base_us * PS_PER_US) and not (prefill and decode):
             raise ValueError(
                 "steps would take no time: give base_us, or prefill_token_us and decode_seq_us"
             )

@@ -12,6 +12,8 @@ from kvsim.plumbing.options import Options
 from kvsim.request import Stream
 from kvsim.workload.max_tokens import MAX_TOKENS, MaxTokensOptions
 
+MOST_REQUESTS = 10**8  # of one stream: beyond it memory ends before patience
+RequestCount = Annotated[int, Field(ge=1, le=MOST_REQUESTS)]
 TokenLimit = PositiveInt | Literal["max_model_len"]
 
 
@@ -29,7 +31,7 @@ class WorkloadOptions(Options):
     max_tokens: the output length that clients declare.
     """
 
-    n: PositiveInt = 1
+    n: Annotated[int, Field(ge=1, le=1024)] = 1
     priorities: tuple[PriorityClass, ...] = ()
     max_tokens: Annotated[MaxTokensOptions, OneOf(MAX_TOKENS, "workload.max_tokens")] = Field(
         default_factory=lambda: MAX_TOKENS.get("none")()

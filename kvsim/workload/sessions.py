@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Annotated, NamedTuple
 
 import numpy as np
-from pydantic import PositiveInt
 
 from kvsim.plumbing.choice import OneOf
+from kvsim.plumbing.errors import InputError
 from kvsim.request import Request, Stream, TokenRuns
 from kvsim.workload.arrivals import ARRIVALS, ArrivalOptions
 from kvsim.workload.arrivals.process import ps
@@ -18,7 +18,13 @@ from kvsim.workload.clients import Clients
 from kvsim.workload.content import TokenIds, length_of
 from kvsim.workload.durations import DURATIONS, DurationOptions
 from kvsim.workload.lengths import LENGTHS, LengthOptions
-from kvsim.workload.options import TokenLimit, WorkloadOptions, resolve_limit
+from kvsim.workload.options import (
+    MOST_REQUESTS,
+    RequestCount,
+    TokenLimit,
+    WorkloadOptions,
+    resolve_limit,
+)
 from kvsim.workload.prefixes import PrefixPool, draw_prefixes
 from kvsim.workload.random import generator
 
@@ -33,7 +39,7 @@ class Sessions(WorkloadOptions):
     In a closed loop a user starts the next conversation after the last answer of the one before.
     """
 
-    num_sessions: PositiveInt
+    num_sessions: RequestCount
     arrivals: Annotated[ArrivalOptions, OneOf(ARRIVALS, "workload.arrivals")]
     turns: Annotated[LengthOptions, OneOf(LENGTHS, "workload.turns")]
     first_prompt: Annotated[LengthOptions, OneOf(LENGTHS, "workload.first_prompt")] | None = None
@@ -49,6 +55,10 @@ class Sessions(WorkloadOptions):
         limit = resolve_limit(self.max_context, max_model_len, "workload.max_context")
         turns = self.turns.draw(count, generator(seed, "turns"), base)
         total = int(turns.sum())
+        if total > MOST_REQUESTS:
+            raise InputError(
+                "too many turns", where="workload.turns", value=f"{total:,}", limit=MOST_REQUESTS
+            )
         prompts = self.prompt.draw(total, generator(seed, "prompt"), base)
         first = np.concatenate(([0], np.cumsum(turns)[:-1]))
         opening = self.prompt if self.first_prompt is None else self.first_prompt

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Annotated, Self
 
 import numpy as np
-from pydantic import Field, PositiveInt, model_validator
+from pydantic import Field, model_validator
 
 from kvsim.plumbing.choice import OneOf
 from kvsim.plumbing.errors import InputError
@@ -15,7 +15,12 @@ from kvsim.workload.content import TokenIds, filled, length_of
 from kvsim.workload.cuts import clipped_lengths
 from kvsim.workload.lengths import LENGTHS, LengthOptions
 from kvsim.workload.lengths.distribution import Lengths
-from kvsim.workload.options import TokenLimit, WorkloadOptions, resolve_limit
+from kvsim.workload.options import (
+    RequestCount,
+    TokenLimit,
+    WorkloadOptions,
+    resolve_limit,
+)
 from kvsim.workload.pairs import DistributedPairs, Pairs, RecordedPairs
 from kvsim.workload.prefixes import PrefixPool, draw_prefixes
 from kvsim.workload.random import generator
@@ -31,7 +36,7 @@ class Synthetic(WorkloadOptions):
     (prefix and all) is longer are drawn again; clip_to: they are cut.
     """
 
-    num_requests: PositiveInt
+    num_requests: RequestCount
     arrivals: Annotated[ArrivalOptions, OneOf(ARRIVALS, "workload.arrivals")]
     prompt: Annotated[LengthOptions, OneOf(LENGTHS, "workload.prompt")] | None = None
     output: Annotated[LengthOptions, OneOf(LENGTHS, "workload.output")] | None = None

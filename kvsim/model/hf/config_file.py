@@ -10,6 +10,7 @@ from kvsim.model.hf.extras import model_extras
 from kvsim.model.hf.keys import Keys
 from kvsim.model.hf.quantization import weight_format
 from kvsim.model.hf.towers import tower_params
+from kvsim.model.hf.well_formed import MOST, check_kinds
 from kvsim.model.weights import DTYPE_BYTES, WeightFormat
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.reading.json_text import read_object
@@ -46,6 +47,7 @@ def fields_from_hf(config: Mapping[str, Any] | Path, name: str | None) -> dict[s
         content = dict(config)
         called = name or str(content.get("_name_or_path") or content.get("model_type") or "model")
         where = called
+    check_kinds(content, where)
     keys = _language_part(content, where)
     dtype = _dtype(keys)
     quantization = keys.get("quantization_config", default=None)
@@ -124,12 +126,20 @@ def _max_positions(keys: Keys) -> int:
     if not isinstance(scaling, dict) or keys.kind.startswith(("gemma3", "gemma4")):
         return plain
     kind = scaling.get("rope_type", scaling.get("type"))
-    factor = scaling.get("factor", 1)
+    factor = scaling.get("factor") or 1
+    longest = plain
     if kind in ("linear", "dynamic"):
-        return int(plain * factor)
+        longest = int(plain * factor)
     if kind == "yarn" and "original_max_position_embeddings" in scaling:
-        return int(scaling["original_max_position_embeddings"] * factor)
-    return plain
+        longest = int((scaling["original_max_position_embeddings"] or plain) * factor)
+    if not 1 <= longest <= MOST:
+        raise InputError(
+            "the rope scaling stretches positions out of bounds",
+            where=f"{keys.where}: rope_scaling",
+            value=longest,
+            limit=MOST,
+        )
+    return longest
 
 
 def _rotary_dim(keys: Keys) -> int:

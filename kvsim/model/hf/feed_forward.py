@@ -56,13 +56,13 @@ def _sparse(keys: Keys, index: int) -> bool:
     """Whether layer `index` of a mixture of experts has experts (some begin or mix with dense)."""
     listed = keys.get("mlp_layer_types", default=None)
     if listed is not None:
-        return bool(listed[index] == "sparse")
+        return index < len(listed) and bool(listed[index] == "sparse")
     listed = keys.get("moe_layers", default=None)
     if listed is not None:
         return index in listed
     frequency = keys.get("moe_layer_freq", default=1)
     if isinstance(frequency, list):
-        return bool(frequency[index])
+        return index < len(frequency) and bool(frequency[index])
     if keys.kind == "jamba":
         period = keys.integer("expert_layer_period", default=2)
         return index % period == keys.count("expert_layer_offset")

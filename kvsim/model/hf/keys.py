@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from kvsim.model.hf.architecture import Architecture
+from kvsim.model.hf.well_formed import MOST
 from kvsim.plumbing.errors import InputError
 
 REQUIRED = object()
@@ -33,15 +34,20 @@ class Keys(NamedTuple):
             remedy="is it the config.json of a language model?",
         )
 
-    def integer(self, *names: str, default: int | None = None, index: int = 0) -> int:
-        """The first of `names` as a whole number >= 1; of a list, the one of layer `index`."""
+    def integer(
+        self, *names: str, default: int | None = None, index: int = 0, most: int = MOST
+    ) -> int:
+        """The first of `names` as a whole number from 1 to `most`; of a list, the one of layer
+        `index`.
+        """
         value = self.get(*names, default=REQUIRED if default is None else default)
         if isinstance(value, list) and index < len(value):
             value = value[index]
+        where = f"{self.where}: {names[0]}"
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise InputError(
-                "not a whole number >= 1", where=f"{self.where}: {names[0]}", value=value
-            )
+            raise InputError("not a whole number >= 1", where=where, value=value)
+        if value > most:
+            raise InputError("too large", where=where, value=value, limit=most)
         return value
 
     def count(self, *names: str, index: int = 0) -> int:

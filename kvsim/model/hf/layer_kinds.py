@@ -4,6 +4,7 @@ from kvsim.model.hf.keys import Keys
 from kvsim.plumbing.errors import InputError
 
 FULL, SLIDING, LINEAR, CONV = "full_attention", "sliding_attention", "linear_attention", "conv"
+MOST_LAYERS = 10_000
 MOE, MLP, BOTH = "moe", "mlp", "hybrid"
 KNOWN_LAYERS = (FULL, SLIDING, LINEAR, CONV, MOE, MLP, BOTH)
 # The engine keeps every token of a chunk of local attention, and a chosen subset is of all tokens.
@@ -41,7 +42,8 @@ def layer_kinds(keys: Keys) -> list[str]:
 
 def layer_count(keys: Keys) -> int:
     """Decoder layers, as the file counts them."""
-    return keys.integer("num_hidden_layers", "n_layer", "n_layers", "num_layers")
+    names = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
+    return keys.integer(*names, most=MOST_LAYERS)
 
 
 def window(keys: Keys) -> int | None:
@@ -54,8 +56,8 @@ def window(keys: Keys) -> int | None:
 
 
 def _known(keys: Keys, written: list[str], where: str) -> list[str]:
-    kinds = [SYNONYMS.get(kind, kind) for kind in written]
-    unknown = next((kind for kind in kinds if kind not in KNOWN_LAYERS), None)
+    kinds = [SYNONYMS.get(str(kind), str(kind)) for kind in written]
+    unknown = next((repr(kind) for kind in kinds if kind not in KNOWN_LAYERS), None)
     # A drawn pattern is the count; Zamba's and Nemotron's files may keep another.
     count = len(kinds) if where == "the pattern" else layer_count(keys)
     if unknown is not None or len(kinds) != count:

@@ -38,11 +38,11 @@ def _stored(config: Mapping[str, Any], dtype: str, where: str) -> WeightFormat:
     method = str(config.get("quant_method", "")).lower()
     method = SYNONYMS.get(method, method)
     if method in GROUPED:
-        return _grouped(int(config.get("bits", 4)), config.get("group_size"), dtype)
+        return _grouped(config.get("bits") or 4, config.get("group_size"), dtype)
     if method == "compressed-tensors":
         groups: dict[str, Any] = config.get("config_groups") or {}
-        group = next((g.get("weights") or {} for g in groups.values()), {})
-        bits, size = int(group.get("num_bits", 16)), group.get("group_size")
+        group = next((g.get("weights") or {} for g in groups.values() if g), {})
+        bits, size = group.get("num_bits") or 16, group.get("group_size")
         if bits == 4 and group.get("type") == "float":
             return WeightFormat.quantized("mxfp4" if size == 32 else "nvfp4", dtype)
         return _grouped(bits, size, dtype)

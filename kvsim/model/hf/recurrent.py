@@ -51,9 +51,9 @@ def _mamba(keys: Keys, ssm_dtype: str) -> Recurrence:
     inner = hidden * keys.integer("mamba_expand", "expand", default=2)
     kernel = keys.integer("mamba_d_conv", "conv_kernel", default=4)
     state = keys.integer("mamba_d_state", "state_size", default=16)
-    rank = keys.get("mamba_dt_rank", "time_step_rank", default="auto")
-    if rank == "auto":
-        rank = ceil_div(hidden, 16)
+    names = ("mamba_dt_rank", "time_step_rank")
+    by_width = keys.get(*names, default="auto") == "auto"
+    rank = ceil_div(hidden, 16) if by_width else keys.integer(*names)
     return Recurrence(
         linear_params=3 * hidden * inner + inner * (2 * rank + 2 * state),
         other_params=inner * (kernel + state + 3) + rank + 2 * state,

@@ -84,7 +84,7 @@ def validate_cache(seed: int = 0, schedules: int = 3, device: str = "cpu") -> Ca
     try:
         import torch
     except ImportError:
-        raise InputError("torch is not installed", remedy="pip install 'kvsim[backend]'") from None
+        raise InputError("torch is not installed", remedy="pip install torch") from None
     if device != "cpu" and not (device == "cuda" and torch.cuda.is_available()):
         raise InputError("no such device here", where="device", value=device, remedy="use cpu")
     threads = torch.get_num_threads()

@@ -101,11 +101,10 @@ def _replayed(path: Path, format: str | None) -> None:
 
 def _config(path: Path) -> None:
     from kvsim.model import Model
-    from kvsim.model.kv_cache import layout
 
     model = Model.from_hf(path)
     for size in (1, 2):
-        layout(model, "auto", size, None, None)
+        model.kv_layout("auto", size)
         model.weight_bytes(size)
     assert model.attention_flops([1, 100]) >= 0
 
@@ -296,7 +295,7 @@ n = 1
 correlation = 0.5
 max_tokens = { kind = "factor", factor = 2.0 }
 priorities = [{ priority = 1, share = 0.5 }, { priority = 0, share = 0.5 }]
-prefixes = [{ length = { kind = "fixed", tokens = 32 }, count = 2, share = 1.0 }]
+prefixes = [{ tokens = { kind = "fixed", tokens = 32 }, count = 2, share = 1.0 }]
 arrivals = { kind = "gamma", rate_per_s = 2.0, cv = 1.5 }
 prompt = { kind = "lognormal", components = [{ mu = 4.0, sigma = 1.0 }], max_tokens = 400 }
 output = { kind = "geometric", mean = 30.0 }
@@ -397,9 +396,7 @@ def _observed(path: Path) -> None:
     run = ObservedRun.read(path.parent)
     run.meta.facts()
     run.meta.model_identity()
-    run.meta.scheduler_options()
-    run.meta.allocator_options()
-    run.meta.memory_spec()
+    run.meta.replica_spec().build()
 
 
 VLLM_META = {

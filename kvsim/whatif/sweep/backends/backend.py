@@ -37,5 +37,5 @@ def missing(package: str, extra: str) -> InputError:
     return InputError(
         f"{package} is not installed",
         where="--backend",
-        remedy=f"pip install 'kvsim[{extra}]', or use --backend processes",
+        remedy=f"pip install {package}, or use --backend processes",
     )

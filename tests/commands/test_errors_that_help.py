@@ -1,0 +1,120 @@
+"""Errors that once sent people the wrong way say now what is wrong, where, and what helps."""
+
+from pathlib import Path
+
+import pytest
+
+from kvsim.commands.reference import markdown
+from kvsim.commands.torch_device import check_device
+from kvsim.plumbing.errors import InputError
+from kvsim.scenario import Scenario, find_scenario
+from kvsim.simulation import Simulation
+
+TEXT = """
+[model]
+name = "opt-125m"
+[device]
+name = "a100-40gb"
+[memory]
+gpu_memory_utilization = 0.9
+[[allocator]]
+kind = "max-buffer"
+[[allocator]]
+kind = "paged"
+label = "small blocks"
+block_size = 8
+[[allocator]]
+kind = "paged"
+[workload]
+kind = "synthetic"
+num_requests = 4
+arrivals = { kind = "poisson", rate_per_s = 20.0 }
+prompt = { kind = "fixed", tokens = 60 }
+output = { kind = "fixed", tokens = 60 }
+"""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    path = tmp_path / "scenario.toml"
+    path.write_text(TEXT)
+    return path
+
+
+def fault(path: Path | str, *overrides: str) -> str:
+    with pytest.raises(InputError) as caught:
+        Simulation(Scenario.load(path, overrides))
+    return str(caught.value)
+
+
+def test_a_block_larger_than_the_pool_is_the_blocks_fault(path: Path) -> None:
+    message = fault(path, "allocator.1.block_size=1048576")
+    assert message.startswith("allocator.block_size: the pool holds less than one block")
+    assert "1,048,576 tokens" in message
+    assert "device" not in message
+
+
+def test_an_unknown_key_lists_the_keys_of_its_table(path: Path) -> None:
+    message = fault(path, "memory.kv_cache_token=5")
+    assert message.startswith("memory.kv_cache_token: unknown key; did you mean 'kv_cache_tokens'?")
+    assert "num_gpu_blocks" in message
+    assert "scheduler" not in message
+
+
+def test_a_typo_is_told_before_the_key_it_leaves_missing(path: Path) -> None:
+    path.write_text(TEXT.replace("num_requests", "num_request"))
+    assert fault(path).startswith("workload.num_request: unknown key; did you mean 'num_requests'?")
+
+
+def test_items_go_by_index_label_or_kind(path: Path) -> None:
+    def sizes(override: str) -> list[int | None]:
+        scenario = Scenario.load(path, [override])
+        return [getattr(each, "block_size", None) for each in scenario.allocator]
+
+    assert sizes("allocator.2.block_size=32") == [None, 8, 32]
+    assert sizes("allocator.small blocks.block_size=32") == [None, 32, 16]
+    path.write_text(
+        TEXT.replace('kind = "paged"\n[workload]', 'kind = "concatenation"\n[workload]')
+    )
+    assert sizes("allocator.paged.block_size=32") == [None, 32, None]
+
+
+def test_an_item_that_is_not_there_tells_how_items_are_called(path: Path) -> None:
+    message = fault(path, "allocator.3.block_size=32")
+    assert "no such item; got 3" in message
+    assert "by index, from 0" in message
+    assert "1 (small blocks; paged)" in message
+    assert "several items of that name" in fault(path, "allocator.paged.block_size=32")
+
+
+def test_one_allocator_without_a_list_goes_by_its_kind_too(path: Path) -> None:
+    head, _, tail = TEXT.partition("[[allocator]]")
+    path.write_text(
+        f'{head}[allocator]\nkind = "paged"\n[workload]{tail.partition("[workload]")[2]}'
+    )
+    scenario = Scenario.load(path, ["allocator.paged.block_size=32"])
+    assert [getattr(each, "block_size", None) for each in scenario.allocator] == [32]
+
+
+def test_a_folder_is_a_result_or_said_to_be_none(path: Path, tmp_path: Path) -> None:
+    assert find_scenario(tmp_path) == path
+    (tmp_path / "empty").mkdir()
+    assert "a folder without a scenario.toml" in fault(tmp_path / "empty")
+
+
+def test_a_recipe_misspelt_is_guessed() -> None:
+    assert "did you mean 'chat'?" in fault("chta")
+
+
+def test_advice_can_be_followed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """kvsim is on no index: what is missing is installed by its own name."""
+    monkeypatch.setitem(__import__("sys").modules, "torch", None)
+    with pytest.raises(InputError, match="pip install torch"):
+        check_device("cpu")
+
+
+def test_the_reference_knows_the_keys_before_the_first_table() -> None:
+    head = markdown().partition("## `[model]`")[0]
+    assert "| `seed` | integer, >= 0 | 0 |" in head
+    assert "| `max_steps` | integer, >= 1 |" in head
+    assert "`allocator`" not in head

@@ -1,0 +1,43 @@
+"""Every reader against files damaged by the byte, the field and the nested value: it answers, or
+says in one line why not. `make fuzz` goes on where this stops.
+"""
+
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.fuzzing.campaign import CORPUS, case, read
+from support.fuzzing.targets import TARGETS
+
+SLOW = ("scenario", "calibration", "result-summary", "result-requests", "result-memory")
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_what_is_spoilt_was_sound(name: str, tmp_path: Path) -> None:
+    target = TARGETS[name]
+    target.prepare(tmp_path)
+    for content in target.seeds():
+        assert read(target, tmp_path, content), content[:200]
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_a_damaged_file_is_read_or_refused_in_one_line(name: str) -> None:
+    target = TARGETS[name]
+
+    @settings(max_examples=40 if name in SLOW else 120, deadline=None)
+    @given(number=st.integers(0, 10**9))
+    def damaged(number: int) -> None:
+        read(target, Path(folder), case(name, number))
+
+    with tempfile.TemporaryDirectory() as folder:
+        target.prepare(Path(folder))
+        damaged()
+
+
+@pytest.mark.parametrize("path", sorted(CORPUS.rglob("*/*")), ids=lambda path: str(path.name))
+def test_what_once_broke_a_reader_is_read_or_refused(path: Path, tmp_path: Path) -> None:
+    target = TARGETS[path.parent.name]
+    target.prepare(tmp_path)
+    read(target, tmp_path, path.read_bytes())
