@@ -1,11 +1,14 @@
-"""From a model and a device to a calibration file: measure, fit, hold out."""
+"""From a model and a device to a calibration file: measure, fit, serve, hold out."""
 
 import hashlib
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from kvsim.backend.calibrate.held_out import held_out_steps
+from kvsim.backend.calibrate.served import level_of, serve_chats
+from kvsim.backend.devices.device import AttentionKind
 from kvsim.backend.measure.bench import StoreName
 from kvsim.backend.measure.grid import DESIGNS, Limits, StepPlan, grid
 from kvsim.backend.measure.measure import Measured, Progress, Setup, measure
@@ -19,9 +22,10 @@ from kvsim.step_time.calibrated.file import CalibrationFile, Measurement, Sample
 from kvsim.step_time.calibrated.fit import errors_by_kind, fit
 from kvsim.step_time.calibrated.fitted import Errors
 from kvsim.step_time.calibrated.identity import ModelIdentity, device_name
-from kvsim.step_time.calibrated.samples import Kind, SampleRow, SampleSet
+from kvsim.step_time.calibrated.samples import Kind, Sample, SampleRow, SampleSet
 
 HELD_OUT = 60
+SERVED_BATCHES = 2  # requests of the served run for each place in its largest batch
 MEASURED_FACTS = ("device", "software", "backend", "method", "ceilings", "sentinel")
 
 
@@ -32,10 +36,12 @@ class Calibration(NamedTuple):
     held_out: dict[Kind, Errors]
 
 
-def find_model(name: str, dtype: str | None) -> Model:
+def find_model(name: str, dtype: str | None) -> ModelOptions:
     """A built-in model, or that of a config.json; InputError if there is no such model."""
     where = {"hf_config": Path(name)} if name.endswith(".json") else {"name": name}
-    return ModelOptions.parse({**where, "dtype": dtype}, "--model").build()
+    options = ModelOptions.parse({**where, "dtype": dtype}, "--model")
+    options.build()
+    return options
 
 
 def trace_steps(limits: Limits, count: int, seed: int) -> list[StepPlan]:
@@ -71,7 +77,7 @@ def _chat_steps(
 
 
 def calibrate(
-    model: Model,
+    model: ModelOptions,
     device: str,
     log_path: Path,
     *,
@@ -79,23 +85,59 @@ def calibrate(
     rounds: int | None = None,
     seed: int = 0,
     store: StoreName = "paged",
+    served: bool = True,
     progress: Progress | None = None,
+    attention: AttentionKind | None = None,
+    graphs: bool | None = None,
 ) -> Calibration:
     """Measure `model` on "cpu" or "cuda", fit the grid's steps, and hold out those of a trace.
 
     The log makes it resumable; remove it when the file is safe. rounds: instead of the design's.
-    store: where the cache lies.
+    store: where the cache lies. served: bring the samples to the level of a short served run.
+    attention, graphs: by default the device's own.
     """
     limits, usual_rounds = DESIGNS[device, quick]
     plans = grid(limits) + trace_steps(limits, HELD_OUT // (1 + quick), seed)
     rounds = rounds or usual_rounds
-    setup = Setup(llama_shape(model), device, rounds=rounds, seed=seed, store=store)
-    return fitted(model, measure(setup, plans, log_path, progress), seed)
+    built = model.build()
+    shape = llama_shape(built)
+    setup = Setup(
+        shape,
+        device,
+        rounds=rounds,
+        seed=seed,
+        store=store,
+        attention=attention,
+        graphs=graphs,
+    )
+    measured = measure(setup, plans, log_path, progress)
+    samples: list[Sample] = []
+    if served:
+        samples = serve_chats(
+            model,
+            shape,
+            device,
+            store,
+            limits,
+            measured.facts,
+            seed,
+            requests=SERVED_BATCHES * limits.batches[-1] // (1 + quick),
+        )
+    return fitted(built, measured, seed, samples)
 
 
-def fitted(model: Model, measured: Measured, seed: int) -> Calibration:
-    """The file of a measurement: its grid fitted, its held-out steps predicted."""
+def fitted(
+    model: Model, measured: Measured, seed: int, served: Sequence[Sample] = ()
+) -> Calibration:
+    """The file of a measurement: its grid fitted, its held-out steps predicted, both at the level
+    of `served` steps if there are any.
+    """
     rows = tuple(SampleRow.parse(row, "sample") for row in measured.rows)
+    level = None
+    if served:
+        repeated = [row.sample() for row in rows if row.source == "grid"]
+        level = level_of(fit(repeated, resamples=2, seed=seed).formula, served)
+        rows = tuple(level.of(row) for row in rows)
     from_grid = [row.sample() for row in rows if row.source == "grid"]
     from_trace = [row.sample() for row in rows if row.source != "grid"]
     found = fit(from_grid, seed=seed)
@@ -103,6 +145,7 @@ def fitted(model: Model, measured: Measured, seed: int) -> Calibration:
     facts: dict[str, Any] = {key: measured.facts[key] for key in MEASURED_FACTS}
     facts["method"] |= {
         "refused": measured.facts["refused"],
+        "served": level and level._asdict(),
         "held_out_of_a_simulated_trace": {
             kind: errors.model_dump() for kind, errors in held_out.items()
         },

@@ -41,6 +41,9 @@ def measure(
     store: Annotated[
         Store, typer.Option(help="Blocks of one pool, or a contiguous buffer a sequence.")
     ] = Store.PAGED,
+    served: Annotated[
+        bool, typer.Option(help="Bring step times to the level of a short run that is served.")
+    ] = True,
     as_json: Annotated[bool, typer.Option("--json", help="Print the file's content.")] = False,
 ) -> None:
     """Measure steps of a model on this machine and fit step times to them; or fit samples."""
@@ -68,6 +71,7 @@ def measure(
             rounds=rounds,
             seed=seed,
             store=store.value,
+            served=served,
             progress=bar.advance,
         )
     write_calibration(out, made.file)
@@ -119,4 +123,15 @@ def _say(made: "Calibration", out: Path) -> None:
         figures = [f"{100 * size:.1f}" for size in sizes]
         table.add_row(kind, str(errors.n), *figures, f"{100 * errors.bias:+.1f}")
     console.print(table)
+    measured = made.file.measured
+    assert measured is not None
+    level = measured.method["served"]
+    if level:
+        console.print(
+            f"steps of a served run ({level['steps']:,}) took {1e6 * level['overhead_s']:.0f} us + "
+            f"{level['scale']:.3f} times what repeated ones take",
+            highlight=False,
+        )
+    for warning in measured.method["warnings"]:
+        console.print(f"[yellow]warning:[/] {warning}", highlight=False)
     console.print(f"{made.file.fit.label}; written to {out}", highlight=False)

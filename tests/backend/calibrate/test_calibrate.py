@@ -1,10 +1,14 @@
 import json
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.random import PCG64, Generator
 from typer.testing import CliRunner
 
 from kvsim.backend.calibrate import calibrate as calibrating
 from kvsim.backend.calibrate.calibrate import find_model, fitted, trace_steps
+from kvsim.backend.calibrate.served import level_of
 from kvsim.backend.measure.grid import CPU, CUDA, Limits, grid
 from kvsim.backend.measure.measure import Measured
 from kvsim.backend.shape import Shape
@@ -12,7 +16,10 @@ from kvsim.backend.simulated.shape import llama_shape
 from kvsim.cli import app
 from kvsim.plumbing.errors import InputError
 from kvsim.step_time.calibrated.file import read_calibration, write_calibration
+from kvsim.step_time.calibrated.fit import errors_by_kind, fit
+from kvsim.step_time.calibrated.formula import FormulaTime
 from kvsim.step_time.calibrated.identity import ModelIdentity
+from kvsim.step_time.calibrated.samples import Sample, SampleRow
 
 TINY = {
     "model_type": "llama",
@@ -29,15 +36,15 @@ TINY = {
 
 
 def test_the_backend_computes_the_models_of_the_catalogue_that_are_llamas():
-    shape = llama_shape(find_model("llama-3-8b", None))
+    shape = llama_shape(find_model("llama-3-8b", None).build())
     assert shape == Shape(32, 4096, 32, 8, 128, 14336, 128256, "bfloat16")
-    assert llama_shape(find_model("llama-3-8b", "float32")).kv_bytes_per_token == 262144
+    assert llama_shape(find_model("llama-3-8b", "float32").build()).kv_bytes_per_token == 262144
 
 
 @pytest.mark.parametrize("name", ["opt-13b", "falcon-7b", "gpt2"])
 def test_and_refuses_others(name):
     with pytest.raises(InputError, match="Llama-shaped decoders only"):
-        llama_shape(find_model(name, None))
+        llama_shape(find_model(name, None).build())
 
 
 @pytest.mark.parametrize("limits", [CPU, CUDA])
@@ -75,7 +82,7 @@ def test_a_device_that_follows_the_form_is_found_again(tmp_path):
         "device": {"name": "NVIDIA H200"},
         "refused": 0,
     }
-    model = find_model("llama-3-8b", None)
+    model = find_model("llama-3-8b", None).build()
     made = fitted(model, Measured(rows, facts), seed=0)
     assert set(made.held_out) == {"decode", "prefill", "mixed"}
     assert max(errors.mape for errors in made.held_out.values()) < 0.002
@@ -86,6 +93,65 @@ def test_a_device_that_follows_the_form_is_found_again(tmp_path):
     again.check_model(ModelIdentity.of(model), "step_time")
     with pytest.raises(InputError, match="another model"):
         again.check_model(ModelIdentity.named("llama-2-7b"), "step_time")
+
+
+def repeated_rows():
+    plans = grid(CUDA) + trace_steps(CUDA, 60, 0)
+    return [
+        {
+            "chunks": [list(chunk) for chunk in plan.chunks],
+            "decode_seqs": len(plan.contexts),
+            "decode_context_tokens": sum(plan.contexts),
+            "decode_context_max": max(plan.contexts, default=0),
+            "seconds": law_s(plan),
+            "seconds_min": 0.9 * law_s(plan),
+            "source": plan.source,
+        }
+        for plan in plans
+    ]
+
+
+@given(
+    overhead=st.floats(0, 5e-3),
+    scale=st.floats(0.5, 3.0),
+)
+@settings(max_examples=5, deadline=None)
+def test_samples_are_brought_to_the_level_of_a_served_run(overhead, scale):
+    facts = {key: {} for key in calibrating.MEASURED_FACTS} | {
+        "device": {"name": "NVIDIA H200"},
+        "refused": 0,
+    }
+    rows = repeated_rows()
+    held_out = [SampleRow.parse(row, "") for row in rows if row["source"] != "grid"]
+    served = [Sample(row.sample().shape, overhead + scale * row.seconds) for row in held_out]
+    model = find_model("llama-3-8b", None).build()
+    made = fitted(model, Measured(rows, facts), seed=0, served=served)
+    level = made.file.measured.method["served"]
+    assert level["overhead_s"] == pytest.approx(overhead, abs=5e-5)
+    assert level["scale"] == pytest.approx(scale, rel=0.01)
+    errors = errors_by_kind(made.file.fit.formula, served)
+    assert max(one.mape for one in errors.values()) < 0.01
+    for row, raw in zip(made.file.samples.embedded, rows, strict=True):
+        assert row.seconds_min < row.seconds
+        assert row.seconds == pytest.approx(overhead + scale * raw["seconds"], rel=0.03, abs=1e-4)
+
+
+def test_a_level_makes_the_sums_equal_and_takes_nothing_away():
+    formula = fit(
+        [SampleRow.parse(row, "").sample() for row in repeated_rows()], resamples=2
+    ).formula
+    random = Generator(PCG64(0))
+    shapes = [SampleRow.parse(row, "").sample() for row in repeated_rows()]
+    noisy = [Sample(one.shape, one.seconds * (1.3 + random.normal(0, 0.1))) for one in shapes]
+    level = level_of(formula, noisy)
+    time = FormulaTime(formula)
+    total = sum(level.overhead_s + level.scale * time.step_ps(one.shape) * 1e-12 for one in noisy)
+    assert total == pytest.approx(sum(one.seconds for one in noisy), rel=1e-6)
+    # Shorter steps that were faster still would ask for a negative constant.
+    faster = [Sample(one.shape, max(1e-6, 1.5 * one.seconds - 1e-3)) for one in shapes]
+    found = level_of(formula, faster)
+    assert found.overhead_s == 0.0
+    assert found.scale > 0
 
 
 def test_the_command_measures_fits_and_leaves_one_file(tmp_path, monkeypatch):
@@ -104,6 +170,10 @@ def test_the_command_measures_fits_and_leaves_one_file(tmp_path, monkeypatch):
     assert found["measured"]["method"]["held_out_of_a_simulated_trace"]
     assert [item.name for item in out.parent.iterdir()] == ["tiny.json"]
     assert read_calibration(out).samples.rows >= 20
+    level = found["measured"]["method"]["served"]
+    assert level["steps"] > 20
+    assert level["scale"] > 0
+    assert level["mape"] <= level["mape_before"] + 0.05
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,134 @@
+"""How long steps take in a run that is served, next to steps that are repeated by themselves.
+
+A step of a served run is scheduled before it and its tokens are read after it, it follows another
+step and not itself, and it has the luck of the moment. One short run, of chats that all come at
+once, tells by how much: seconds served = overhead + scale * seconds repeated, by least squares with
+weights that make the two sums equal. The samples are then brought to that level.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from kvsim.backend.devices import device_of
+from kvsim.backend.measure.bench import SPARE_BYTES, StoreName
+from kvsim.backend.measure.grid import Limits
+from kvsim.backend.serve.run import observe
+from kvsim.backend.shape import DTYPE_BYTES, Shape
+from kvsim.model.options import ModelOptions
+from kvsim.plumbing.units import PS_PER_S
+from kvsim.scenario import Scenario
+from kvsim.step_time.calibrated.formula import Formula, FormulaTime
+from kvsim.step_time.calibrated.samples import Sample, SampleRow
+
+ALLOCATORS: dict[StoreName, dict[str, Any]] = {
+    "paged": {"kind": "paged"},
+    "contiguous": {"kind": "max-buffer", "reserve": "exact"},
+}
+GIGA, TERA = 10**9, 10**12
+
+
+class Level(NamedTuple):
+    """overhead_s, scale: of served steps over repeated ones. steps, seconds: of the served run.
+
+    bias_before, mape_before: of the predictions of its steps from repeated ones; mape: when these
+    have been brought to the level (their sum is then right).
+    """
+
+    overhead_s: float
+    scale: float
+    steps: int
+    seconds: float
+    bias_before: float
+    mape_before: float
+    mape: float
+
+    def of(self, row: SampleRow) -> SampleRow:
+        """A repeated sample at the level of served ones, with its spread."""
+
+        def at(seconds: float | None) -> float | None:
+            return None if seconds is None else self.overhead_s + self.scale * seconds
+
+        return row.model_copy(
+            update={
+                name: at(getattr(row, name)) for name in ("seconds", "seconds_min", "seconds_p90")
+            }
+        )
+
+
+def serve_chats(
+    model: ModelOptions,
+    shape: Shape,
+    device: str,
+    store: StoreName,
+    limits: Limits,
+    facts: dict[str, Any],
+    seed: int,
+    requests: int,
+) -> list[Sample]:
+    """The steps of a short run served for real, by the CPU time of its thread or on the wall clock
+    of a GPU. facts: of the measurement, for the figures of the device.
+    """
+    table = Scenario.load("chat").model_dump(mode="json", exclude_none=True)
+    ceilings = facts["ceilings"]
+    longest = limits.contexts[-1]
+    own = model.model_dump(mode="json", exclude_none=True)
+    own["max_model_len"] = min(longest, model.model_len(model.build()))
+    table |= {
+        "seed": seed,
+        "model": own,
+        "device": {
+            "name": str(facts["device"]["name"]),
+            "memory_gib": max(1, device_of(device).free_bytes() >> 30),
+            "bandwidth_gb_per_s": ceilings["copy_bytes_per_s"] / GIGA,
+            "fp16_tflops": ceilings["gemm_flop_per_s"] / TERA,
+        },
+        "memory": {"kv_cache_tokens": _pool_tokens(shape, device, limits)},
+        "allocator": [ALLOCATORS[store]],
+        "scheduler": {
+            "kind": "continuous",
+            "max_num_seqs": limits.batches[-1],
+            "max_num_batched_tokens": limits.step_tokens // 2,
+        },
+        "step_time": {"kind": "roofline"},
+    }
+    table["workload"] |= {"num_requests": requests, "arrivals": {"kind": "at-once"}}
+    clock = "wall" if device.startswith("cuda") else "cpu"
+    observation, _ = observe(Scenario.from_table(table), device, clock=clock)
+    return [
+        Sample(shape, step.end_s - step.start_s)
+        for step, shape in zip(observation.steps, observation.shapes, strict=True)
+    ]
+
+
+def _pool_tokens(shape: Shape, device: str, limits: Limits) -> int:
+    """What the limits allow and the device holds beside weights, activations and logits."""
+    element = DTYPE_BYTES[shape.dtype]
+    weights = (shape.layer_weights + 2 * shape.vocab * shape.hidden) * element
+    wide = 4 * (shape.intermediate + 2 * shape.hidden) * limits.step_tokens
+    logits = 4 * shape.vocab * limits.batches[-1]
+    room = device_of(device).free_bytes() - SPARE_BYTES - weights - (wide + logits) * element
+    return int(min(limits.pool_tokens, max(room, 0) // shape.kv_bytes_per_token))
+
+
+def level_of(formula: Formula, served: Sequence[Sample]) -> Level:
+    """The level of served steps, at least two, over what `formula` says of repeated ones."""
+    time = FormulaTime(formula)
+    repeated = np.asarray([time.step_ps(sample.shape) / PS_PER_S for sample in served])
+    seconds = np.asarray([sample.seconds for sample in served])
+    # Weighted by 1 / repeated, the slope's own equation says that the sums are equal.
+    root = repeated**-0.5
+    design = np.stack((root, repeated * root), axis=1)
+    (overhead, scale), *_ = np.linalg.lstsq(design, seconds * root, rcond=None)
+    if overhead < 0 or scale <= 0:
+        overhead, scale = 0.0, seconds.sum() / repeated.sum()
+    return Level(
+        overhead_s=float(overhead),
+        scale=float(scale),
+        steps=len(served),
+        seconds=float(seconds.sum()),
+        bias_before=float(repeated.sum() / seconds.sum()) - 1.0,
+        mape_before=float(np.abs(repeated / seconds - 1.0).mean()),
+        mape=float(np.abs((overhead + scale * repeated) / seconds - 1.0).mean()),
+    )
