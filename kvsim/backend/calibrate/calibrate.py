@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from kvsim.backend.calibrate.held_out import held_out_steps
-from kvsim.backend.calibrate.served import level_of, serve_chats
+from kvsim.backend.calibrate.served import Chats, level_of, serve_chats
 from kvsim.backend.devices.device import AttentionKind
 from kvsim.backend.measure.bench import StoreName
 from kvsim.backend.measure.grid import DESIGNS, Limits, StepPlan, grid
-from kvsim.backend.measure.measure import Measured, Progress, Setup, measure
+from kvsim.backend.measure.measure import Measured, Progress, Setup, measure, read_samples
 from kvsim.backend.simulated.shape import llama_shape
 from kvsim.memory.paged.options import Paged
 from kvsim.model import Model
@@ -113,17 +113,27 @@ def calibrate(
     measured = measure(setup, plans, log_path, progress)
     samples: list[Sample] = []
     if served:
-        samples = serve_chats(
-            model,
-            shape,
-            device,
-            store,
-            limits,
-            measured.facts,
-            seed,
-            requests=SERVED_BATCHES * limits.batches[-1] // (1 + quick),
-        )
+        chats = Chats(limits, seed, SERVED_BATCHES * limits.batches[-1] // (1 + quick))
+        samples = serve_chats(model, device, store, chats, measured.facts, attention, graphs)
     return fitted(built, measured, seed, samples)
+
+
+def calibrate_samples(
+    model: ModelOptions,
+    path: Path,
+    device: str,
+    limits: Limits,
+    store: StoreName,
+    seed: int,
+    *,
+    attention: AttentionKind | None = None,
+    graphs: bool | None = None,
+) -> Calibration:
+    """The same of samples that `measure` left at `path` on this machine: serve, fit, hold out."""
+    measured = read_samples(path)
+    chats = Chats(limits, seed, SERVED_BATCHES * limits.batches[-1])
+    served = serve_chats(model, device, store, chats, measured.facts, attention, graphs)
+    return fitted(model.build(), measured, seed, served)
 
 
 def fitted(

@@ -12,10 +12,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kvsim.backend.devices import device_of
-from kvsim.backend.measure.bench import SPARE_BYTES, StoreName
+from kvsim.backend.devices.device import AttentionKind
+from kvsim.backend.measure.bench import StoreName
 from kvsim.backend.measure.grid import Limits
 from kvsim.backend.serve.run import observe
 from kvsim.backend.shape import DTYPE_BYTES, Shape
+from kvsim.backend.simulated.shape import llama_shape
 from kvsim.model.options import ModelOptions
 from kvsim.plumbing.units import PS_PER_S
 from kvsim.scenario import Scenario
@@ -57,26 +59,34 @@ class Level(NamedTuple):
         )
 
 
+class Chats(NamedTuple):
+    """So many chats of ShareGPT's lengths, all at once, within what was measured."""
+
+    limits: Limits
+    seed: int
+    requests: int
+
+
 def serve_chats(
     model: ModelOptions,
-    shape: Shape,
     device: str,
     store: StoreName,
-    limits: Limits,
+    chats: Chats,
     facts: dict[str, Any],
-    seed: int,
-    requests: int,
+    attention: AttentionKind | None = None,
+    graphs: bool | None = None,
 ) -> list[Sample]:
     """The steps of a short run served for real, by the CPU time of its thread or on the wall clock
     of a GPU. facts: of the measurement, for the figures of the device.
     """
+    limits, shape = chats.limits, llama_shape(model.build())
     table = Scenario.load("chat").model_dump(mode="json", exclude_none=True)
     ceilings = facts["ceilings"]
     longest = limits.contexts[-1]
     own = model.model_dump(mode="json", exclude_none=True)
     own["max_model_len"] = min(longest, model.model_len(model.build()))
     table |= {
-        "seed": seed,
+        "seed": chats.seed,
         "model": own,
         "device": {
             "name": str(facts["device"]["name"]),
@@ -93,9 +103,11 @@ def serve_chats(
         },
         "step_time": {"kind": "roofline"},
     }
-    table["workload"] |= {"num_requests": requests, "arrivals": {"kind": "at-once"}}
+    table["workload"] |= {"num_requests": chats.requests, "arrivals": {"kind": "at-once"}}
     clock = "wall" if device.startswith("cuda") else "cpu"
-    observation, _ = observe(Scenario.from_table(table), device, clock=clock)
+    observation, _ = observe(
+        Scenario.from_table(table), device, clock=clock, attention=attention, graphs=graphs
+    )
     return [
         Sample(shape, step.end_s - step.start_s)
         for step, shape in zip(observation.steps, observation.shapes, strict=True)
@@ -108,7 +120,8 @@ def _pool_tokens(shape: Shape, device: str, limits: Limits) -> int:
     weights = (shape.layer_weights + 2 * shape.vocab * shape.hidden) * element
     wide = 4 * (shape.intermediate + 2 * shape.hidden) * limits.step_tokens
     logits = 4 * shape.vocab * limits.batches[-1]
-    room = device_of(device).free_bytes() - SPARE_BYTES - weights - (wide + logits) * element
+    free = device_of(device).free_bytes() - device_of(device).spare_bytes
+    room = free - weights - (wide + logits) * element
     return int(min(limits.pool_tokens, max(room, 0) // shape.kv_bytes_per_token))
 
 

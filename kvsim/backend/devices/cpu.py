@@ -18,6 +18,7 @@ class CpuDevice(Device):
     attention = "gather"
     captures = False
     pins = False
+    spare_bytes = 1 << 28
 
     def synchronize(self) -> None:
         """Work is done when it returns."""

@@ -18,6 +18,7 @@ class CudaDevice(Device):
     attention = "triton"
     captures = True
     pins = True
+    spare_bytes = 4 << 30
 
     def synchronize(self) -> None:
         torch.cuda.synchronize(self.name)

@@ -43,12 +43,14 @@ class KvMemory(ABC):
 class Device(ABC):
     """name: torch's. attention: how it attends unless asked otherwise. captures: whether steps are
     recorded and replayed unless asked otherwise. pins: whether host memory is pinned for copies
-    that go on beside the host.
+    that go on beside the host. spare_bytes: of its memory, for libraries, graphs and what torch
+    cannot give back.
     """
 
     attention: AttentionKind
     captures: bool
     pins: bool
+    spare_bytes: int
 
     def __init__(self, name: str) -> None:
         self.name = name

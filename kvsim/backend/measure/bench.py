@@ -18,8 +18,6 @@ from kvsim.backend.transformer.runner import Runner
 
 StoreName = Literal["paged", "contiguous"]
 
-SPARE_BYTES = 1 << 30  # for libraries, graphs and what torch cannot give back
-
 
 class Bench:
     """One decoder, one pool of random content. Blocks are dealt at random, no two spans share one;
@@ -64,7 +62,7 @@ class Bench:
             self.runner.with_graphs(longest, (_new_tokens(plan) for plan in self.plans))
 
     def _room_bytes(self) -> int:
-        return self._device.free_bytes() - SPARE_BYTES
+        return self._device.free_bytes() - self._device.spare_bytes
 
     def work(self, plan: StepPlan) -> Callable[[], object]:
         """What one run of the step is, to be timed.

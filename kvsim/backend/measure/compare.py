@@ -8,7 +8,6 @@ import torch
 from numpy.random import PCG64, Generator
 
 from kvsim.backend.devices import device_of
-from kvsim.backend.measure.bench import SPARE_BYTES
 from kvsim.backend.measure.timing import Clock
 from kvsim.backend.shape import Shape
 from kvsim.backend.step import Span
@@ -159,7 +158,8 @@ def compare_stores(shape: Shape, device: str, clock: Clock, block_size: int) -> 
         torch.set_num_threads(1)
     contexts = (512, 2048, 8192) if on_gpu else (128, 1024)
     decoder = Decoder(shape, device=device)
-    room = (device_of(device).free_bytes() - SPARE_BYTES) // shape.kv_bytes_per_token
+    free = device_of(device).free_bytes() - device_of(device).spare_bytes
+    room = free // shape.kv_bytes_per_token
     cases = [(num, context) for num in (1, 8, 32) for context in contexts if num * context <= room]
     found = {"indirection": indirection(decoder, clock, cases, block_size)}
     del decoder

@@ -7,7 +7,7 @@ goes on where its log ends.
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -235,7 +235,18 @@ def impossible(shape: Shape, plan: StepPlan, seconds: float, bytes_per_s: float)
 
 def write_samples(path: Path, measured: Measured) -> None:
     """The rows as JSON lines, and beside them PATH with the suffix .facts.json; whole or not."""
-    lines = "".join(json.dumps(row) + "\n" for row in measured.rows)
+    write_lines(path, measured.rows)
     facts = json.dumps(measured.facts, indent=1) + "\n"
-    write_text(path, lines)
     write_text(path.with_suffix(".facts.json"), facts)
+
+
+def read_samples(path: Path) -> Measured:
+    """What `write_samples` wrote."""
+    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    facts = json.loads(path.with_suffix(".facts.json").read_text(encoding="utf-8"))
+    return Measured(rows, facts)
+
+
+def write_lines(path: Path, rows: Iterable[dict[str, Any]]) -> None:
+    """JSON lines, the file whole or not at all."""
+    write_text(path, "".join(json.dumps(row) + "\n" for row in rows))

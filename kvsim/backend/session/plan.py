@@ -1,0 +1,109 @@
+"""What a session runs on: a GPU and two models, or a CPU and two tiny ones in their place."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from kvsim.backend.devices.device import AttentionKind
+from kvsim.backend.measure.bench import StoreName
+from kvsim.backend.measure.grid import CUDA, Limits
+from kvsim.backend.shape import Shape
+
+
+class Subject(NamedTuple):
+    """A model by the Hugging Face config.json that describes its shape, and the stores to measure
+    its steps on.
+    """
+
+    name: str
+    config: dict[str, Any]
+    stores: tuple[StoreName, ...]
+
+    def shape(self) -> Shape:
+        """As the backend computes it."""
+        return Shape.from_hf(self.config)
+
+    def write(self, folder: Path) -> Path:
+        """Its config.json, in a file."""
+        path = folder / f"{self.name}.config.json"
+        path.write_text(json.dumps(self.config, indent=1) + "\n", encoding="utf-8")
+        return path
+
+
+@dataclass(frozen=True, slots=True)
+class SessionPlan:
+    """device: torch's name. attention, captures: None for the device's own. subjects: the first is
+    compared and served too. limits, rounds: of the measurements. schedules: of the proof. requests:
+    of each served run, on a pool of pool_tokens, of at most max_model_len tokens each.
+    """
+
+    device: str
+    subjects: tuple[Subject, ...]
+    limits: Limits
+    rounds: int
+    schedules: int
+    requests: int
+    rate_per_s: float
+    pool_tokens: int
+    max_model_len: int
+    attention: AttentionKind | None = None
+    captures: bool | None = None
+    block_size: int = 16
+    seed: int = 0
+
+
+def _llama(
+    layers: int, hidden: int, heads: int, kv_heads: int, wide: int, vocab: int, dtype: str
+) -> dict[str, Any]:
+    return {
+        "model_type": "llama",
+        "architectures": ["LlamaForCausalLM"],
+        "num_hidden_layers": layers,
+        "hidden_size": hidden,
+        "num_attention_heads": heads,
+        "num_key_value_heads": kv_heads,
+        "intermediate_size": wide,
+        "vocab_size": vocab,
+        "max_position_embeddings": 131072,
+        "torch_dtype": dtype,
+    }
+
+
+# The shapes of Llama-3.1-8B and Llama-3.2-1B, by their config.json.
+LLAMA_8B = Subject(
+    "llama-3.1-8b",
+    _llama(32, 4096, 32, 8, 14336, 128256, "bfloat16"),
+    ("paged", "contiguous"),
+)
+LLAMA_1B = Subject("llama-3.2-1b", _llama(16, 2048, 32, 8, 8192, 128256, "bfloat16"), ("paged",))
+
+GPU = SessionPlan(
+    device="cuda",
+    subjects=(LLAMA_8B, LLAMA_1B),
+    limits=CUDA,
+    rounds=3,
+    schedules=3,
+    requests=240,
+    rate_per_s=8.0,
+    pool_tokens=24_576,
+    max_model_len=4096,
+)
+
+STAND_IN = SessionPlan(
+    device="cpu",
+    subjects=(
+        Subject("tiny", _llama(2, 32, 2, 1, 48, 61, "float32"), ("paged", "contiguous")),
+        Subject("tinier", _llama(1, 32, 2, 2, 32, 61, "float32"), ("paged",)),
+    ),
+    limits=Limits((1, 2, 4), (8, 32, 64), 128, 512),
+    rounds=1,
+    schedules=1,
+    requests=6,
+    rate_per_s=1000.0,
+    pool_tokens=512,
+    max_model_len=128,
+    attention="reference",
+    captures=True,
+)
+PLANS = {"cuda": GPU, "cpu": STAND_IN}
