@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from kvsim.commands import (
+    advise,
     attribute,
     calibrate,
     capacity,
@@ -47,6 +48,7 @@ app.command("compare")(compare.compare)
 app.command("attribute")(attribute.attribute)
 app.command("sweep")(sweep.sweep)
 app.command("capacity")(capacity.capacity)
+app.command("advise")(advise.advise)
 app.add_typer(validate.app, name="validate")
 app.add_typer(calibrate.app, name="calibrate")
 

@@ -62,3 +62,29 @@ def paired(
     """The differences second - first, seed by seed (the same seeds in the same order)."""
     differences = [b - a for a, b in zip(first, second, strict=True)]
     return Difference(mean_interval(differences, level), math.fsum(first) / len(first))
+
+
+class Ratio(NamedTuple):
+    """How much a second setting reads above the first, as shares of the first: the geometric mean
+    over the pairs, and the ends of its interval (the mean itself where one pair allows none).
+    """
+
+    mean: float
+    low: float
+    high: float
+
+    @property
+    def seen(self) -> bool:
+        """Whether the interval leaves zero out; of one pair, whether there is any difference."""
+        return self.low > 0 or self.high < 0
+
+
+def ratio(first: Sequence[float], second: Sequence[float], level: float = CONFIDENCE) -> Ratio:
+    """The ratios second / first, seed by seed; all values above 0.
+
+    Waits grow by factors under load, so their ratios differ less from seed to seed than their
+    differences do.
+    """
+    logs = [math.log(b / a) for a, b in zip(first, second, strict=True)]
+    of = mean_interval(logs, level)
+    return Ratio(math.expm1(of.mean), math.expm1(of.low), math.expm1(of.high))

@@ -42,15 +42,7 @@ def parse_objective(text: str) -> Objective:
     """One `--slo`: `ttft_s.p99=2`. InputError lists the numbers that may have an objective."""
     name, equals, value = text.partition("=")
     name = name.rstrip("<>").strip()
-    known = [f"{each}.{statistic}" for each in LATENCIES for statistic in STATISTICS]
-    if name not in (*known, *COUNTS, *RATES):
-        raise InputError(
-            "unknown number",
-            where="--slo",
-            value=text,
-            remedy=f"one of {', '.join(LATENCIES)} with .mean, .p50, .p90, .p95 or .p99, "
-            f"or {', '.join((*COUNTS, *RATES))}",
-        )
+    check_number(name, "--slo")
     try:
         limit = float(value)
     except ValueError:
@@ -58,6 +50,19 @@ def parse_objective(text: str) -> Objective:
     if not equals or not math.isfinite(limit) or limit < 0:
         raise InputError("needs a limit, as in ttft_s.p99=2", where="--slo", value=text)
     return Objective(name, limit, name in RATES)
+
+
+def check_number(name: str, where: str) -> None:
+    """InputError unless a summary has a number of this name, dotted, that one way is good for."""
+    known = [f"{each}.{statistic}" for each in LATENCIES for statistic in STATISTICS]
+    if name not in (*known, *COUNTS, *RATES):
+        raise InputError(
+            "unknown number",
+            where=where,
+            value=name,
+            remedy=f"one of {', '.join(LATENCIES)} with .mean, .p50, .p90, .p95 or .p99, "
+            f"or {', '.join((*COUNTS, *RATES))}",
+        )
 
 
 def complete(objectives: Sequence[Objective]) -> tuple[Objective, ...]:

@@ -1,0 +1,320 @@
+"""Advice: every single change is run, what helps is put together, and the sum is run afresh.
+
+1. Search: each value of each knob alone, on the same seeds as the scenario as it is; ratios are
+   taken pair by pair and rank the changes.
+2. Test: the most promising ones on seeds of their own. Among so many changes some look good by
+   chance; what chance made here fails there. The intervals are widened for how many are tested
+   (Bonferroni), and those that hold zero are no difference.
+3. The changes that passed, best first, are added one after the other; each is kept if it still
+   helps beside those before it.
+4. Report: both settings on seeds that neither search nor test has seen.
+
+A change that refuses a request which is served today is never advised.
+"""
+
+import copy
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from kvsim.plumbing.errors import InputError
+from kvsim.plumbing.keys import put
+from kvsim.report.intervals import CONFIDENCE
+from kvsim.scenario import Scenario
+from kvsim.simulation import Simulation
+from kvsim.whatif.advice.knobs import KNOBS, Knob
+from kvsim.whatif.advice.replicates import Replicate, Replicates, replicates
+from kvsim.whatif.capacity.objectives import RATES, check_number
+from kvsim.whatif.capacity.search import Row, Runner
+from kvsim.whatif.intervals import Ratio, ratio
+from kvsim.whatif.sweep.point import make_task
+
+Table = dict[str, Any]
+REFUSED = "requests.rejected"
+MOST_TESTED = 6
+LEAST_GAIN = 0.001  # a thousandth better is not worth a test
+ALSO = ("ttft_s.p99", "tpot_s.p50", "output_tokens_per_s")  # told beside the goal
+
+
+class Goal(NamedTuple):
+    """A number of the summary, its keys dotted, and whether more of it is better."""
+
+    name: str
+    higher: bool
+
+    def gain(self, of: Ratio) -> float:
+        """How much better, as a share of what it was; below zero it is worse."""
+        return of.mean if self.higher else -of.mean
+
+
+@dataclass(frozen=True)
+class Change:
+    """One knob at another value, in the search: ratio of the goal (None: it has none), also: of the
+    other numbers, refused: requests it refuses more. tested: the ratio in the test, None where it
+    was not promising enough for one.
+    """
+
+    knob: Knob
+    value: Any
+    before: Any
+    ratio: Ratio | None
+    also: Mapping[str, Ratio]
+    refused: int
+    gain: float
+    tested: Ratio | None = None
+    helps: bool = False
+
+    @property
+    def verdict(self) -> str:
+        """In words."""
+        if self.refused > 0:
+            return f"refuses {self.refused:,} requests"
+        told = self.tested or self.ratio
+        if told is None:
+            return "cannot be compared"
+        if told == (0, 0, 0):
+            return "the same"
+        if self.helps:
+            return "better"
+        if self.tested is not None or not told.seen:
+            return "no difference seen"
+        return "worse" if self.gain < 0 else "no difference seen"
+
+
+@dataclass(frozen=True)
+class Advice:
+    """changes: every single one, best first. taken: those of the best setting found, in the order
+    they were added. base: the goal's mean in the search, as the scenario is; saturated: in how many
+    of those runs. reported: the best setting against today's on replicates that the search has not
+    seen, None where nothing helped. also: of the other numbers, likewise.
+    """
+
+    goal: Goal
+    label: str
+    today: Table
+    best: Table
+    changes: tuple[Change, ...]
+    not_tried: tuple[tuple[str, str], ...]
+    taken: tuple[Change, ...]
+    replicates: Replicates
+    base: float | None
+    saturated: int
+    reported: Ratio | None
+    reported_also: Mapping[str, Ratio]
+
+
+class Advisor:
+    """Runs one allocator of a scenario at other settings."""
+
+    def __init__(
+        self, table: Table, folder: Path, goal: Goal, runner: Runner, *, repeat: int = 5
+    ) -> None:
+        self.folder, self.goal, self.runner = folder, goal, runner
+        self.label, self.table = paged_alone(table, folder)
+        self.replicates = replicates(self.table, folder, repeat)
+
+    def advise(self) -> Advice:
+        """All three steps."""
+        scenario = Scenario.from_table(self.table, self.folder)
+        simulation = Simulation(scenario)
+        tried, not_tried = self._candidates(simulation)
+        searched, failed = self._searched(tried)
+        changes = self._tested(searched)
+        taken, best = self._together([change for change in changes if change.helps])
+        reported: Ratio | None = None
+        also: dict[str, Ratio] = {}
+        if taken:
+            reported, also, _ = self._ratios(self.table, best, self.replicates.report)
+        rows = self._rows(self.table, self.replicates.search)
+        values = [row[self.goal.name] for row in rows if row[self.goal.name] is not None]
+        return Advice(
+            self.goal,
+            self.label,
+            self.table,
+            best,
+            tuple(changes),
+            (*not_tried, *failed),
+            tuple(taken),
+            self.replicates,
+            sum(values) / len(values) if values else None,
+            sum(bool(row["saturated"]) for row in rows),
+            reported,
+            also,
+        )
+
+    def _candidates(
+        self, simulation: Simulation
+    ) -> tuple[list[tuple[Knob, Any, Any]], list[tuple[str, str]]]:
+        """(knob, value, value now) of everything that can be tried, and what cannot, with why."""
+        tables = simulation.resolved()
+        tried, refused = [], []
+        for knob in KNOBS:
+            known, now = _now(simulation.scenario, tables, knob.key)
+            if not known:
+                continue
+            for value in knob.values(simulation):
+                if value == now:
+                    continue
+                try:
+                    there = with_value(self.table, knob.key, value)
+                    Simulation(Scenario.from_table(there, self.folder), [])
+                except InputError as error:
+                    refused.append((f"{knob.key} = {said(value)}", str(error)))
+                    continue
+                tried.append((knob, value, now))
+        return tried, refused
+
+    def _searched(
+        self, tried: Sequence[tuple[Knob, Any, Any]]
+    ) -> tuple[list[Change], list[tuple[str, str]]]:
+        """Every candidate against today, best first; the runs of all of them side by side."""
+        on = self.replicates.search
+        tables = [
+            self.table,
+            *(with_value(self.table, knob.key, value) for knob, value, _ in tried),
+        ]
+        self.runner.run([self._task(table, each) for table in tables for each in on])
+        changes, failed = [], []
+        for (knob, value, now), table in zip(tried, tables[1:], strict=True):
+            try:
+                ratio_of, also, refused = self._ratios(self.table, table, on)
+            except InputError as error:
+                failed.append((f"{knob.key} = {said(value)}", str(error)))
+                continue
+            gain = 0.0 if ratio_of is None else self.goal.gain(ratio_of)
+            changes.append(Change(knob, value, now, ratio_of, also, refused, gain))
+        changes.sort(key=lambda change: change.gain, reverse=True)
+        return changes, failed
+
+    def _tested(self, changes: Sequence[Change]) -> list[Change]:
+        """The most promising changes tested, one a knob, and put in front where they pass."""
+        promising: dict[str, Change] = {}
+        for change in changes:
+            if change.gain > LEAST_GAIN and change.refused <= 0:
+                promising.setdefault(change.knob.key, change)
+        chosen = list(promising.values())[:MOST_TESTED]
+        level = 1 - (1 - CONFIDENCE) / max(1, len(chosen))
+        on = self.replicates.test
+        tables = [with_value(self.table, each.knob.key, each.value) for each in chosen]
+        self.runner.run([self._task(table, each) for table in [self.table, *tables] for each in on])
+        found = []
+        for change in changes:
+            if change in chosen:
+                table = tables[chosen.index(change)]
+                ratio_of, _, refused = self._ratios(self.table, table, on, level)
+                helps = ratio_of is not None and ratio_of.seen and self.goal.gain(ratio_of) > 0
+                refused += change.refused
+                found.append(
+                    replace(change, tested=ratio_of, refused=refused, helps=helps and refused <= 0)
+                )
+            else:
+                found.append(change)
+        return sorted(found, key=lambda change: not change.helps)
+
+    def _together(self, helpful: Sequence[Change]) -> tuple[list[Change], Table]:
+        """Add the changes that help, best first, while each still helps beside those before it, on
+        all the replicates that have been seen.
+        """
+        taken: list[Change] = []
+        table = self.table
+        on = (
+            self.replicates.search
+            if self.replicates.exact
+            else (*self.replicates.search, *self.replicates.test)
+        )
+        for change in helpful:
+            there = with_value(table, change.knob.key, change.value)
+            try:
+                ratio_of, _, refused = self._ratios(table, there, on)
+            except InputError:
+                continue  # two changes that cannot stand together
+            if ratio_of is None or not ratio_of.seen or refused > 0:
+                continue
+            if self.goal.gain(ratio_of) > 0:
+                taken.append(change)
+                table = there
+        return taken, table
+
+    def _ratios(
+        self, base: Table, other: Table, on: Sequence[Replicate], level: float = CONFIDENCE
+    ) -> tuple[Ratio | None, dict[str, Ratio], int]:
+        """Of the goal, of the other numbers, and how many requests more are refused."""
+        first, second = self._rows(base, on), self._rows(other, on)
+        names = (self.goal.name, *(name for name in ALSO if name != self.goal.name))
+        found = {}
+        for name in names:
+            pairs = [(a[name], b[name]) for a, b in zip(first, second, strict=True)]
+            if all(a and b for a, b in pairs):
+                found[name] = ratio([a for a, _ in pairs], [b for _, b in pairs], level)
+        refused = sum(int(row[REFUSED]) for row in second) - sum(int(row[REFUSED]) for row in first)
+        goal = found.pop(self.goal.name, None)
+        return goal, found, refused
+
+    def _rows(self, table: Table, on: Sequence[Replicate]) -> list[Row]:
+        rows: list[Row] = []
+        for outcome in self.runner.run([self._task(table, each) for each in on]):
+            if outcome.error is not None:
+                raise InputError(outcome.error)
+            rows.append(outcome.rows[0])
+        return rows
+
+    def _task(self, table: Table, replicate: Replicate) -> Any:
+        return make_task(replicate.put(table), self.folder)
+
+
+def goal_named(name: str) -> Goal:
+    """The goal of this name; InputError lists them."""
+    check_number(name, "--goal")
+    return Goal(name, name in RATES)
+
+
+def paged_alone(table: Table, folder: Path) -> tuple[str, Table]:
+    """The scenario's first paged allocator, alone; InputError where there is none."""
+    scenario = Scenario.from_table(table, folder)
+    entries = table["allocator"] if isinstance(table["allocator"], list) else [table["allocator"]]
+    for entry, options, label in zip(entries, scenario.allocator, scenario.labels(), strict=True):
+        if hasattr(options, "enable_prefix_caching"):
+            alone = copy.deepcopy(table)
+            alone["allocator"] = [{"kind": entry} if isinstance(entry, str) else dict(entry)]
+            return label, alone
+    raise InputError(
+        "advice is for vLLM, whose memory is paged",
+        where="allocator",
+        remedy='name one of kind = "paged"',
+    )
+
+
+def with_value(table: Table, key: str, value: Any) -> Table:
+    """The tables with one key at this value; None takes the key out."""
+    table = copy.deepcopy(table)
+    if isinstance(table.get("scheduler"), str):
+        table["scheduler"] = {"kind": table["scheduler"]}
+    put(table, key, value, "advise")
+    if value is None:
+        *outer, last = key.split(".")
+        place: Any = table
+        for part in outer:
+            place = place[int(part) if isinstance(place, list) else part]
+        del place[last]
+    return table
+
+
+def said(value: Any) -> str:
+    """A value as people read it."""
+    if isinstance(value, Mapping):
+        return str(value.get("kind"))
+    if value is None:
+        return "none"
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _now(scenario: Scenario, tables: Table, key: str) -> tuple[bool, Any]:
+    """Whether the scenario has this key, and what stands there (None: nothing)."""
+    part, *rest = key.split(".")
+    options = scenario.allocator[0] if part == "allocator" else getattr(scenario, part)
+    field = rest[-1]
+    if field not in type(options).model_fields:
+        return False, None
+    place = tables["allocator"][0] if part == "allocator" else tables[part]
+    return True, place.get(field)

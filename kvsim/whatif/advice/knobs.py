@@ -1,0 +1,120 @@
+"""What a user of vLLM can change, and what to try instead: one entry a knob.
+
+A knob is tried where the scenario has its key. What no flag sets is named all the same: it says
+what a change of the engine would be worth.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+from kvsim.capacity.options import WAYS
+from kvsim.engine.policies.victims import VICTIMS
+from kvsim.simulation import Simulation
+
+HOST_GIB = (16.0, 64.0)
+SHARES = (0.8, 0.85, 0.9, 0.92, 0.95)
+
+
+class Knob(NamedTuple):
+    """key: in the scenario's tables. values: to try, given how the scenario stands. flag: what
+    `vllm serve` takes for a value; None: no flag sets it. caution: what a simulation of memory and
+    time does not show.
+    """
+
+    key: str
+    values: Callable[[Simulation], Iterable[Any]]
+    flag: Callable[[Any], str] | None
+    caution: str = ""
+
+
+def _flag(name: str) -> Callable[[Any], str]:
+    return lambda value: f"--{name} {value}"
+
+
+def _switch(name: str) -> Callable[[Any], str]:
+    return lambda value: f"--{'' if value else 'no-'}{name}"
+
+
+def _around(field: str, *usual: int) -> Callable[[Simulation], list[int]]:
+    """Half, double, a quarter and four times what stands in [scheduler], and usual values."""
+
+    def values(simulation: Simulation) -> list[int]:
+        now = getattr(simulation.scenario.scheduler, field)
+        near = [max(1, now // 4), max(1, now // 2), 2 * now, 4 * now]
+        return list(dict.fromkeys([*near, *usual]))
+
+    return values
+
+
+def _lengths(simulation: Simulation) -> list[int]:
+    """The longest request of the stream, in whole multiples of 256, where that is less."""
+    requests = simulation.stream.requests
+    longest = max((r.prompt_tokens + r.output_tokens for r in requests), default=0)
+    needed = min(-(-longest // 256) * 256, simulation.max_model_len)
+    return [needed] if 0 < needed < simulation.max_model_len else []
+
+
+def _host(simulation: Simulation) -> list[float | None]:
+    """None first: an engine that offloads may be better off without."""
+    return [None, *HOST_GIB]
+
+
+def _shares(simulation: Simulation) -> list[float]:
+    """Only where the device's share sizes the pool."""
+    memory = simulation.scenario.memory
+    sized = any(getattr(memory, way) is not None for way in WAYS[1:])
+    return [] if sized else list(SHARES)
+
+
+KNOBS = (
+    Knob(
+        "memory.gpu_memory_utilization",
+        _shares,
+        _flag("gpu-memory-utilization"),
+        "what else uses the device must fit beside it",
+    ),
+    Knob(
+        "model.max_model_len",
+        _lengths,
+        _flag("max-model-len"),
+        "longer requests than those of this stream would be refused",
+    ),
+    Knob(
+        "model.kv_cache_dtype",
+        lambda _: ("auto", "fp8"),
+        _flag("kv-cache-dtype"),
+        "fewer bits change what the model says",
+    ),
+    Knob("allocator.0.block_size", lambda _: (8, 16, 32, 64, 128), _flag("block-size")),
+    Knob(
+        "allocator.0.enable_prefix_caching",
+        lambda _: (True, False),
+        _switch("enable-prefix-caching"),
+    ),
+    Knob(
+        "allocator.0.host_cache_gib",
+        _host,
+        lambda gib: "" if gib is None else f"--kv-offloading-size {gib:g}",
+    ),
+    Knob("allocator.0.watermark", lambda _: (0.0, 0.01, 0.05), None),
+    Knob("scheduler.max_num_seqs", _around("max_num_seqs", 256, 1024), _flag("max-num-seqs")),
+    Knob(
+        "scheduler.max_num_batched_tokens",
+        _around("max_num_batched_tokens", 2048, 8192),
+        _flag("max-num-batched-tokens"),
+    ),
+    Knob(
+        "scheduler.enable_chunked_prefill",
+        lambda _: (True, False),
+        _switch("enable-chunked-prefill"),
+    ),
+    Knob(
+        "scheduler.long_prefill_token_threshold",
+        lambda _: (0, 512, 2048),
+        _flag("long-prefill-token-threshold"),
+    ),
+    Knob("scheduler.async_scheduling", lambda _: (True, False), _switch("async-scheduling")),
+    Knob("scheduler.scheduler_reserve_full_isl", lambda _: (True, False), None),
+    Knob("scheduler.preemption_mode", lambda _: ("recompute", "swap"), None),
+    Knob("scheduler.victim", lambda _: tuple({"kind": name} for name in VICTIMS), None),
+)

@@ -1,0 +1,108 @@
+"""Advice as tables of text and as a page."""
+
+from kvsim.plumbing.toml import to_toml
+from kvsim.report import numbers
+from kvsim.whatif import page
+from kvsim.whatif.advice.advice import ALSO, Advice, Change, said
+from kvsim.whatif.intervals import Ratio
+
+MOST_ROWS = 12
+
+
+def sentences(advice: Advice) -> list[str]:
+    """What was found, in words."""
+    sets = advice.replicates
+    where = (
+        "Nothing in this scenario is random, and differences are exact"
+        if sets.exact
+        else f"Searched on {len(sets.search)} {_kind(advice)}, tested on {len(sets.test)} others"
+    )
+    said_ = [f"{where}. Goal: {'more' if advice.goal.higher else 'less'} {advice.goal.name}."]
+    if advice.base is not None:
+        said_.append(f"As it is, {advice.goal.name} is {numbers.figures(advice.base, 4)}.")
+    if advice.saturated:
+        said_.append(
+            f"It cannot keep up with its arrivals in {advice.saturated} of {len(sets.search)} runs "
+            "(saturated), so its waits tell how long it was run."
+        )
+    if advice.reported is None:
+        said_.append("No change was found that helps beyond chance.")
+    else:
+        names = ", ".join(f"{each.knob.key} = {said(each.value)}" for each in advice.taken)
+        fresh = "" if sets.exact else f", on {len(sets.report)} more that the search has not seen"
+        words = "and that holds" if _better(advice, advice.reported) else "but that is not sure"
+        said_.append(
+            f"With {names}: {ratio_text(advice.reported)} in {advice.goal.name}{fresh}; {words}."
+        )
+        said_ += [
+            f"Beware: {each.knob.key} = {said(each.value)}: {each.knob.caution}."
+            for each in advice.taken
+            if each.knob.caution
+        ]
+    return said_
+
+
+def changes_table(advice: Advice, most: int = MOST_ROWS) -> page.Cells:
+    """Every change, best first: what it buys alone."""
+    rows = tuple(
+        (
+            each.knob.key,
+            said(each.before),
+            said(each.value),
+            _gain(each),
+            *(ratio_text(each.also.get(name)) for name in _also(advice)),
+            each.verdict,
+        )
+        for each in advice.changes[:most]
+    )
+    note = (
+        f"Each change alone, against today on the same requests: {advice.goal.name} in the test "
+        "for those that went that far, with its interval, else in the search; the other numbers "
+        "from the search."
+    )
+    left = len(advice.changes) - len(rows)
+    more = f" {left} more changes are not shown." if left else ""
+    heads = ("", "today", "instead", advice.goal.name, *_also(advice), "")
+    return page.Cells("What each change buys", note + more, heads, rows)
+
+
+def make_page(advice: Advice, today: str, best: str) -> str:
+    """The page as HTML. today, best: the command lines."""
+    sections: list[page.Section] = [changes_table(advice, len(advice.changes))]
+    sections.append(page.Code("Today", "As `vllm serve` flags.", today))
+    if advice.reported is not None:
+        sections.append(page.Code("The best setting found", "Ready to paste.", best))
+    if advice.not_tried:
+        note = "They are no scenario of this model, device and engine."
+        heads = ("", "why")
+        sections.append(page.Cells("What cannot be tried", note, heads, advice.not_tried))
+    facts = [("allocator", advice.label), ("changes", str(len(advice.changes)))]
+    return page.make_page(
+        "What other settings would buy", facts, sentences(advice), sections, to_toml(advice.today)
+    )
+
+
+def ratio_text(of: Ratio | None) -> str:
+    """A ratio as people read it: `-17 % (-26 to -7.6)`."""
+    if of is None:
+        return numbers.NOTHING
+    mean = f"{100 * of.mean:+.2g} %"
+    same = of.low == of.mean == of.high
+    return mean if same else f"{mean} ({100 * of.low:+.2g} to {100 * of.high:+.2g})"
+
+
+def _gain(change: Change) -> str:
+    return ratio_text(change.tested or change.ratio)
+
+
+def _also(advice: Advice) -> list[str]:
+    return [name for name in ALSO if name != advice.goal.name]
+
+
+def _better(advice: Advice, of: Ratio) -> bool:
+    return of.seen and advice.goal.gain(of) > 0
+
+
+def _kind(advice: Advice) -> str:
+    windowed = advice.replicates.search[0].window_s is not None
+    return "stretches of the trace" if windowed else "seeds"

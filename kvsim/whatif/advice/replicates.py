@@ -1,0 +1,83 @@
+"""What a scenario is repeated on, so that a difference can be told from chance.
+
+Where something in it is random, on other seeds. Where nothing is (a trace at its own pace), on
+other stretches of its time: a window each, of equal length, one after the other, dealt out in turn.
+Three sets: what was found on the first is tested on the second and told by the third.
+"""
+
+import copy
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from kvsim.plumbing.units import PS_PER_S
+from kvsim.request import Stream
+from kvsim.scenario import Scenario
+from kvsim.simulation import Simulation
+
+Table = dict[str, Any]
+
+
+class Replicate(NamedTuple):
+    """name: `seed 3`, or the window. changes: what it sets in the tables."""
+
+    name: str
+    seed: int
+    window_s: tuple[float, float] | None
+
+    def put(self, table: Table) -> Table:
+        """The tables at this seed or in this window."""
+        table = copy.deepcopy(table)
+        table["seed"] = self.seed
+        if self.window_s is not None:
+            workload = table["workload"]
+            workload.pop("limit", None)  # the windows divide what the limit left
+            workload["start_s"], workload["end_s"] = self.window_s
+        return table
+
+
+class Replicates(NamedTuple):
+    """Three sets of equal size: to search on, to test on, and to tell the outcome by. exact:
+    nothing is random and there is no time to divide, so all three are the scenario as it is.
+    """
+
+    search: tuple[Replicate, ...]
+    test: tuple[Replicate, ...]
+    report: tuple[Replicate, ...]
+    exact: bool = False
+
+
+def replicates(table: Table, folder: Path, count: int) -> Replicates:
+    """Three sets of `count`."""
+    first = Scenario.from_table(table, folder).seed
+    if _stream(table, folder, first).requests != _stream(table, folder, first + 1).requests:
+        made = [Replicate(f"seed {first + at}", first + at, None) for at in range(3 * count)]
+        return Replicates(tuple(made[:count]), tuple(made[count:-count]), tuple(made[-count:]))
+    windows = _windows(table, folder, 3 * count)
+    if not windows:
+        alone = (Replicate("as it is", first, None),)
+        return Replicates(alone, alone, alone, exact=True)
+    made = [Replicate(f"{low:.0f} to {high:.0f} s", first, (low, high)) for low, high in windows]
+    return Replicates(tuple(made[::3]), tuple(made[1::3]), tuple(made[2::3]))
+
+
+def _windows(table: Table, folder: Path, count: int) -> list[tuple[float, float]]:
+    """Stretches of the trace's own time that its options leave; none for another workload."""
+    workload = table.get("workload")
+    if not isinstance(workload, dict) or workload.get("kind") != "trace":
+        return []
+    if workload.get("arrivals") is not None:
+        return []
+    unscaled = copy.deepcopy(table)
+    for key in ("rate_scale", "rate_per_s"):
+        unscaled["workload"].pop(key, None)
+    stream = _stream(unscaled, folder, 0)
+    times = [request.arrival_ps for request in stream.requests if request.after is None]
+    if len(times) < 2 * count or max(times) == min(times):
+        return []
+    start = float(workload.get("start_s") or 0.0)
+    width = (max(times) - min(times)) / PS_PER_S / count
+    return [(start + at * width, start + (at + 1) * width) for at in range(count)]
+
+
+def _stream(table: Table, folder: Path, seed: int) -> Stream:
+    return Simulation(Scenario.from_table({**table, "seed": seed}, folder)).stream

@@ -1,0 +1,187 @@
+"""Advice finds a knob that was turned the wrong way, and is silent where nothing helps."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from kvsim.cli import app
+from kvsim.plumbing.errors import InputError
+from kvsim.plumbing.toml import to_toml
+from kvsim.whatif.advice import serve
+from kvsim.whatif.advice.advice import Advice, Advisor, goal_named
+from kvsim.whatif.advice.replicates import replicates
+from kvsim.whatif.capacity.search import Runner
+from kvsim.whatif.sweep.backends import BACKENDS
+
+STEP_TIME = {
+    "kind": "linear",
+    "base_us": 8000,
+    "prefill_token_us": 40,
+    "decode_seq_us": 60,
+    "context_token_ns": 100,
+}
+
+
+def chats(tables: Any, **parts: Any) -> dict[str, Any]:
+    return tables(
+        **{
+            "model": {"name": "opt-125m", "max_model_len": 1024},
+            "allocator": [{"kind": "paged"}],
+            "memory": {"kv_cache_tokens": 6000},
+            "step_time": STEP_TIME,
+            "workload": {
+                "kind": "synthetic",
+                "num_requests": 120,
+                "arrivals": {"kind": "poisson", "rate_per_s": 8.0},
+                "prompt": {"kind": "uniform", "min_tokens": 20, "max_tokens": 300},
+                "output": {"kind": "geometric", "mean": 80},
+                "clip_to": 1024,
+            },
+            **parts,
+        }
+    )
+
+
+def sessions(tables: Any) -> dict[str, Any]:
+    workload = {
+        "kind": "sessions",
+        "num_sessions": 25,
+        "arrivals": {"kind": "poisson", "rate_per_s": 1.0},
+        "turns": {"kind": "fixed", "tokens": 6},
+        "prompt": {"kind": "uniform", "min_tokens": 40, "max_tokens": 200},
+        "output": {"kind": "geometric", "mean": 30},
+        "think": {"kind": "exponential", "mean_s": 1.0},
+        "prefixes": [{"tokens": {"kind": "fixed", "tokens": 400}}],
+        "max_context": 2048,
+    }
+    return chats(
+        tables,
+        model={"name": "opt-125m", "max_model_len": 2048},
+        memory={"kv_cache_tokens": 40_000},
+        allocator=[{"kind": "paged", "enable_prefix_caching": False}],
+        workload=workload,
+    )
+
+
+def advised(table: dict[str, Any], goal: str = "e2e_s.mean", repeat: int = 4) -> Advice:
+    runner = Runner(BACKENDS.get("processes")(jobs=1))
+    return Advisor(table, Path(), goal_named(goal), runner, repeat=repeat).advise()
+
+
+PLANTED = {
+    "too few sequences": (
+        "scheduler.max_num_seqs",
+        lambda t: chats(t, scheduler={"kind": "continuous", "max_num_seqs": 4}),
+    ),
+    "blocks as long as the longest request": (
+        "allocator.0.block_size",
+        lambda t: chats(t, allocator=[{"kind": "paged", "block_size": 1024}]),
+    ),
+    "conversations without a prefix cache": ("allocator.0.enable_prefix_caching", sessions),
+}
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_planted_bad_knob_is_found(tables: Any, name: str) -> None:
+    key, make = PLANTED[name]
+    advice = advised(make(tables))
+    assert advice.changes[0].knob.key == key
+    assert advice.changes[0].verdict == "better"
+    assert advice.taken[0].knob.key == key
+    # What it buys holds on seeds that neither search nor test has seen.
+    assert advice.reported is not None
+    assert advice.reported.high < 0
+
+
+def test_where_nothing_is_short_no_memory_knob_is_advised(tables: Any) -> None:
+    """Requests far apart: whatever only shares out memory and sequences changes nothing."""
+    table = chats(tables)
+    table["workload"] = {**table["workload"], "num_requests": 30}
+    table["workload"]["arrivals"] = {"kind": "poisson", "rate_per_s": 0.05}
+    advice = advised(table, repeat=3)
+    knobs = {change.knob.key for change in advice.changes if change.helps}
+    assert not knobs & {
+        "scheduler.max_num_seqs",
+        "allocator.0.block_size",
+        "allocator.0.watermark",
+        "scheduler.victim",
+        "scheduler.preemption_mode",
+    }
+
+
+def test_a_change_that_refuses_requests_is_never_taken(tables: Any) -> None:
+    """Without chunks a prompt longer than the token budget is refused: all others are faster."""
+    table = chats(tables, scheduler={"kind": "continuous", "max_num_batched_tokens": 256})
+    advice = advised(table, repeat=3)
+    (change,) = [c for c in advice.changes if c.knob.key == "scheduler.enable_chunked_prefill"]
+    assert change.verdict.startswith("refuses")
+    assert change not in advice.taken
+
+
+def test_seeds_are_dealt_out_and_a_trace_is_cut_into_windows(tables: Any, tmp_path: Path) -> None:
+    sets = replicates(chats(tables), tmp_path, 2)
+    names = [[each.name for each in some] for some in sets[:3]]
+    assert names == [["seed 0", "seed 1"], ["seed 2", "seed 3"], ["seed 4", "seed 5"]]
+    rows = "".join(f"{at},{9 + at % 3},9\n" for at in range(121))
+    (tmp_path / "t.csv").write_text(f"arrived_at,num_prefill_tokens,num_decode_tokens\n{rows}")
+    trace = chats(tables, workload={"kind": "trace", "path": "t.csv"})
+    sets = replicates(trace, tmp_path, 2)
+    windows = [[each.window_s for each in some] for some in sets[:3]]
+    assert windows == [[(0, 20), (60, 80)], [(20, 40), (80, 100)], [(40, 60), (100, 120)]]
+    assert sets.search[0].put(trace)["workload"]["end_s"] == 20
+    steady = chats(tables)
+    steady["workload"]["arrivals"] = {"kind": "constant", "rate_per_s": 2.0}
+    for part in ("prompt", "output"):
+        steady["workload"][part] = {"kind": "fixed", "tokens": 50}
+    assert replicates(steady, tmp_path, 2).exact
+
+
+def test_the_flags_say_what_the_tables_say(tables: Any) -> None:
+    table = chats(
+        tables,
+        model={"name": "llama-2-7b", "max_model_len": 2048, "kv_cache_dtype": "fp8"},
+        device={"name": "a100-80gb"},
+        memory={"gpu_memory_utilization": 0.85},
+        allocator=[{"kind": "paged", "block_size": 32, "enable_prefix_caching": False}],
+        scheduler={"kind": "continuous", "max_num_seqs": 99, "victim": {"kind": "latest"}},
+    )
+    said = serve.command(table, Path())
+    for flag in (
+        "vllm serve meta-llama/Llama-2-7b-hf \\\n", "--gpu-memory-utilization 0.85",
+        "--max-model-len 2048", "--kv-cache-dtype fp8", "--block-size 32",
+        "--no-enable-prefix-caching", "--max-num-seqs 99", "--max-num-batched-tokens 2048",
+        "# no flag sets scheduler.victim = latest",
+    ):  # fmt: skip
+        assert flag in said
+    assert "--num-gpu-blocks-override 375" in serve.command(
+        {**table, "memory": {"kv_cache_tokens": 12_000}}, Path()
+    )
+
+
+def test_the_command_prints_both_settings_and_answers_in_json(tables: Any, tmp_path: Path) -> None:
+    table = chats(tables, scheduler={"kind": "continuous", "max_num_seqs": 2})
+    table["workload"]["num_requests"] = 40
+    path = tmp_path / "s.toml"
+    path.write_text(to_toml(table))
+    out = tmp_path / "out"
+    arguments = ["advise", str(path), "--repeat", "2", "--jobs", "1", "--out", str(out)]
+    done = CliRunner().invoke(app, arguments, catch_exceptions=False)
+    assert done.exit_code == 0
+    assert done.stdout.count("vllm serve") == 2
+    answer = json.loads((out / "advice.json").read_text())
+    assert answer["taken"]["scheduler.max_num_seqs"] > 2
+    assert "--max-num-seqs 2 " in answer["vllm_serve"]["today"]
+    assert "What each change buys" in (out / "advice.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [(["--goal", "luck"], "unknown number"), (["--set", "allocator='doubling'"], "paged")],
+)
+def test_advice_that_cannot_be_given(arguments: list[str], said: str) -> None:
+    done = CliRunner().invoke(app, ["advise", "chat", *arguments])
+    assert isinstance(done.exception, InputError)
+    assert said in str(done.exception)
