@@ -1,6 +1,11 @@
 # make demo   install into .venv and run the main job      make test   the whole test suite
 # make check  lint, format, types                          make bench  speed, never a test
-.PHONY: # make fuzz damaged files by the thousand, for FUZZ seconds; what fails is kept in out/fuzz PYTHON ?= python3 BIN := .venv/bin demo test check install bench gpu all that a session with GPU clean
+# make fuzz   damaged files by the thousand, for FUZZ seconds; what fails is kept in out/fuzz
+# make gpu    all that a session with a GPU is for, in out/gpu
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: demo test check install bench fuzz gpu clean
 
 demo: .venv/.kvsim
 	$(BIN)/kvsim run chat --out out/demo
@@ -22,6 +27,7 @@ bench: .venv/.tests
 FUZZ ?= 300
 fuzz: .venv/.tests
 	PYTHONPATH=tests $(BIN)/python -m support.fuzzing.campaign --seconds $(FUZZ) --keep out/fuzz
+
 # On a machine with an NVIDIA GPU, by the python3 that has torch for it; within 40 minutes, and on
 # from there if run again. What more it needs and does not find, it skips and says.
 GPU_PYTHON ?= $(PYTHON)
