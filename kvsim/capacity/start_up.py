@@ -3,9 +3,9 @@
     GPU KV cache size: 1,277,184 tokens
     Maximum concurrency for 8,192 tokens per request: 155.75x
 
-The concurrency is the blocks over those that one request of max_model_len tokens can hold. The
-tokens are, since 0.21, that concurrency times max_model_len; before, the blocks of one group times
-its tokens.
+The concurrency is the blocks over those that one request of max_model_len tokens can hold; where
+not even one fits beside the null block, the engine refuses to start instead. The tokens are, since
+0.21, that concurrency times max_model_len; before, the blocks of one group times its tokens.
 """
 
 from typing import NamedTuple
@@ -16,7 +16,8 @@ from kvsim.capacity.planning import CachePlan
 
 class StartUp(NamedTuple):
     """num_gpu_blocks: of the plan. block_size: that the engine sets. kv_cache_size_tokens,
-    max_concurrency: what it prints for max_model_len tokens a request.
+    max_concurrency: what it prints for max_model_len tokens a request. longest_tokens: of a request
+    that fits alone; below max_model_len the engine does not start.
     """
 
     num_gpu_blocks: int
@@ -24,9 +25,20 @@ class StartUp(NamedTuple):
     kv_cache_size_tokens: int
     max_concurrency: float
     max_model_len: int
+    longest_tokens: int
 
-    def lines(self) -> tuple[str, str]:
-        """As the engine prints them."""
+    @property
+    def starts(self) -> bool:
+        """Whether one request of max_model_len tokens fits."""
+        return self.longest_tokens >= self.max_model_len
+
+    def lines(self) -> tuple[str, ...]:
+        """As the engine prints them, or the refusal."""
+        if not self.starts:
+            return (
+                f"refused to start: {self.max_model_len:,} tokens do not fit; estimated maximum "
+                f"model length {self.longest_tokens:,}",
+            )
         return (
             f"GPU KV cache size: {self.kv_cache_size_tokens:,} tokens",
             f"Maximum concurrency for {self.max_model_len:,} tokens per request: "
@@ -43,4 +55,17 @@ def start_up(plan: CachePlan, num_blocks: int, version: EngineVersion) -> StartU
     else:
         shards = plan.serving.decode_context_parallel_size
         tokens = num_blocks // len(plan.groups) * plan.block_size * shards
-    return StartUp(num_blocks, plan.block_size, tokens, concurrency, longest)
+    fits = _longest(plan, num_blocks - 1)
+    return StartUp(num_blocks, plan.block_size, tokens, concurrency, longest, fits)
+
+
+def _longest(plan: CachePlan, blocks: int) -> int:
+    """The longest request, up to max_model_len tokens, that fits in so many blocks; 0: none."""
+    least, most = 0, plan.serving.max_model_len
+    while least < most:
+        middle = (least + most + 1) // 2
+        if plan.blocks_of(middle) <= blocks:
+            least = middle
+        else:
+            most = middle - 1
+    return least

@@ -22,8 +22,9 @@ class ModelOptions(Options):
     """Exactly one of name (built-in name or Hugging Face id) and hf_config (path of a config.json).
 
     An id that is not built in is fetched, its config.json alone, with huggingface_hub installed.
-    dtype: of weights and activations (default: the config's). quantization: none, fp8, int8, int4,
-    nvfp4 or mxfp4 (default: the config's). weight_bytes_per_param: instead, for all parameters.
+    dtype: of weights and activations (auto, the default: the config's). quantization: none, fp8,
+    int8, int4, nvfp4 or mxfp4 (default: the config's). weight_bytes_per_param: instead, for all
+    parameters.
     kv_cache_dtype: auto (the model's dtype), fp16, bf16, fp32, fp8, nvfp4, fp8_per_token_head,
     int8_per_token_head, int4_per_token_head, fp8_ds_mla, int8, int4.
     kv_scale_group_size, kv_scale_bytes: for quantised caches, elements that share a scale and the
@@ -57,17 +58,14 @@ class ModelOptions(Options):
     def _consistent(self) -> Self:
         if (self.name is None) == (self.hf_config is None):
             raise ValueError("give exactly one of name and hf_config")
-        if self.dtype is not None and DTYPES.get(self.dtype, self.dtype) not in DTYPE_BYTES:
-            raise ValueError(f"unknown dtype {self.dtype!r}; known: {', '.join(DTYPE_BYTES)}")
+        _check_dtype(self.dtype, "dtype")
+        _check_dtype(self.mamba_ssm_cache_dtype, "dtype of states")
         shared = self.decode_context_parallel_size
         if self.tensor_parallel_size % shared:
             raise ValueError(
                 f"decode_context_parallel_size {shared} does not divide tensor_parallel_size "
                 f"{self.tensor_parallel_size}"
             )
-        states = self.mamba_ssm_cache_dtype
-        if states not in (None, "auto") and DTYPES.get(states, states) not in DTYPE_BYTES:
-            raise ValueError(f"unknown dtype of states {states!r}; known: {', '.join(DTYPE_BYTES)}")
         if self.quantization not in (None, "none", *QUANTIZATIONS):
             known = ", ".join(["none", *QUANTIZATIONS])
             raise ValueError(f"unknown quantization {self.quantization!r}; known: {known}")
@@ -118,7 +116,7 @@ class ModelOptions(Options):
         if states not in (None, "auto"):
             dtype = DTYPES.get(states, states)
             model = replace(model, layers=tuple(_with_states(each, dtype) for each in model.layers))
-        if self.dtype is not None:
+        if self.dtype not in (None, "auto"):
             dtype = DTYPES.get(self.dtype, self.dtype)
             quantized = model.weight_format != WeightFormat.plain(model.torch_dtype)
             form = model.weight_format if quantized else WeightFormat.plain(dtype)
@@ -132,6 +130,11 @@ class ModelOptions(Options):
             form = WeightFormat.quantized(self.quantization, model.torch_dtype)
             return replace(model, weight_format=form)
         return model
+
+
+def _check_dtype(name: str | None, words: str) -> None:
+    if name not in (None, "auto") and DTYPES.get(str(name), name) not in DTYPE_BYTES:
+        raise ValueError(f"unknown {words} {name!r}; known: {', '.join(DTYPE_BYTES)}")
 
 
 def _with_states(layer: Layer, dtype: str) -> Layer:

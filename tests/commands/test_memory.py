@@ -106,6 +106,19 @@ def test_the_engine_s_own_lines_by_its_version():
     assert older["kv_cache_size_tokens"] == 104_202 // 2 * 16
 
 
+def test_an_engine_that_would_not_start():
+    """Llama-3.1-8B on an RTX 3090: 1,478 blocks held 23,648 tokens and 29,000 were asked for."""
+    given = ("llama-3.1-8b", "--device", "rtx-3090", "--engine-version", "V0")
+    given += ("--kv-cache-bytes", 1478 * 16 * 131_072)
+    found = answer(*given, "--max-model-len", 29_000)["engine"]
+    assert (found["starts"], found["longest_tokens"]) == (False, 1477 * 16)
+    assert found["max_concurrency"] == pytest.approx(0.82, abs=0.005)
+    assert found["log"] == [
+        "refused to start: 29,000 tokens do not fit; estimated maximum model length 23,632"
+    ]
+    assert answer(*given, "--max-model-len", 23_632)["engine"]["starts"]
+
+
 def test_a_hybrid_s_block():
     found = answer("Qwen/Qwen3.6-35B-A3B", "--device", "h100", "--max-model-len", 8192)
     assert found["engine"]["block_size"] == 1056

@@ -65,6 +65,8 @@ def as_json(answer: Answer) -> dict[str, Any]:
             "bytes_per_block": plan.bytes_per_block,
             "kv_cache_size_tokens": pool.kv_cache_size_tokens,
             "max_concurrency": pool.max_concurrency,
+            "starts": answer.sized.start_up.starts,
+            "longest_tokens": answer.sized.start_up.longest_tokens,
             "groups": [
                 {
                     "kind": group.kind,

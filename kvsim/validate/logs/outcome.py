@@ -4,6 +4,7 @@ The two are held apart: the first says whether weights and reserves are right, t
 the cache of a token and the engine's plan of its blocks are.
 """
 
+from dataclasses import replace
 from typing import NamedTuple
 
 from kvsim.capacity.options import MemoryOptions
@@ -110,7 +111,7 @@ def _server(row: LogRow) -> Server:
         {
             "name": read_model(row.model),
             "quantization": read_scheme(row.quantization),
-            "dtype": row.dtype,
+            "dtype": None if row.dtype == "auto" else row.dtype,
             "kv_cache_dtype": row.kv_cache_dtype or "auto",
             "mamba_ssm_cache_dtype": notes.states,
             "tensor_parallel_size": row.tp,
@@ -133,6 +134,9 @@ def _server(row: LogRow) -> Server:
     # What the repository's config or name says of its weights is more than the column does.
     named = options.model_copy(update={"quantization": None}).build(offline=True)
     model = named if named.is_quantized else options.build(offline=True)
+    if row.max_model_len is not None and row.max_model_len > model.max_position_embeddings:
+        # Positions stretched by a flag, as the engine allowed.
+        model = replace(model, max_position_embeddings=row.max_model_len)
     return Server(row, model, options, memory)
 
 

@@ -8,7 +8,7 @@ import re
 from typing import NamedTuple
 
 from kvsim.capacity.engine_version import EngineVersion, engine_version
-from kvsim.device import Device, device_names, named_device, sized_device
+from kvsim.device import Device, named_device, sized_device
 from kvsim.plumbing.errors import InputError
 
 # The newest release at the middle of a month, for builds that name only their month.
@@ -44,26 +44,27 @@ RELEASES = dict(
 )
 # Devices that share the host's memory.
 UNIFIED = ("gb10", "dgx-spark")
+UNIFIED_WORDS = ("unified", "ryzen ai", "strix", "spark")
 MONTHS = (
     *("january", "february", "march", "april", "may", "june", "july", "august"),
     *("september", "october", "november", "december"),
 )
-SCHEMES = {
-    "": None,
-    "none": "none",
-    "fp8": "fp8",
-    "nvfp4": "nvfp4",
-    "modelopt (nvfp4)": "nvfp4",
-    "mxfp4": "mxfp4",
-    "gpt_oss_mxfp4": "mxfp4",
-    "awq": "int4",
-    "awq_marlin": "int4",
-    "gptq": "int4",
-    "gptq_marlin": "int4",
-    "auto_round (int4)": "int4",
-    "compressed-tensors": None,  # as the name of the repository says
-    "modelopt": None,
-}
+# In order: the first that is found in the cell decides. None: as the repository's config or name
+# says.
+SCHEMES: tuple[tuple[str, str | None], ...] = (
+    (r"mxfp4", "mxfp4"),
+    (r"nvfp4|\bfp4", "nvfp4"),
+    (r"awq|gptq|auto.?round|int4|4.?bit|w4a16|bitsandbytes|bnb", "int4"),
+    (r"w8a8|w8a16|int8|8.?bit", "int8"),
+    (r"fp8", "fp8"),
+    (r"compressed.?tensors|modelopt|quark|torchao|^auto$|^$", None),
+    (r"none|bf16|bfloat16|fp16|float16|unquanti[sz]ed", "none"),
+)
+OTHER_ENGINES = ("fork", "sglang", "tensorrt", "trt-llm", "lmdeploy", "llama.cpp")
+# What a device's name may carry beside what tells it apart.
+_BESIDE = re.compile(
+    r"(sxm\d?|hbm\d?e?|pcie|oam|gpu|laptop|class|card|workstation|server|edition|blackwell|\d+gb)"
+)
 _RELEASE = re.compile(r"\b0\.(?!1\.dev)\d+(?:\.\d+)*(?:rc\d+)?")
 _MONTH = re.compile(rf"({'|'.join(MONTHS)}) (\d{{4}})")
 _GIB = re.compile(r"([\d.]+) GiB")
@@ -91,7 +92,7 @@ class Notes(NamedTuple):
 def read_version(text: str) -> EngineVersion:
     """The version of vLLM; RefusalError for forks and for what names none."""
     lower = text.lower()
-    if "fork" in lower:
+    if any(engine in lower for engine in OTHER_ENGINES):
         raise RefusalError(f"another engine: {text}")
     if lower.startswith("v0"):
         return engine_version("V0")
@@ -112,15 +113,15 @@ def read_device(text: str) -> Device:
     """
     lower = text.lower()
     total = _GIB.search(text)
-    words = re.sub(r"\(.*?\)", "", _GPU.sub("", text)).lower().replace("class", "").strip(" ,")
-    found = next((name for name in (words, words.replace(" ", "-")) if _known(name)), None)
-    if "unified" in lower or found in UNIFIED:
+    words = re.sub(r"\(.*?\)", " ", _GPU.sub("", text)).lower()
+    found = _listed(re.sub(r"^\s*\d+\s*x\s+", "", words).replace(",", " ").split())
+    if any(word in lower for word in UNIFIED_WORDS) or found in UNIFIED:
         raise RefusalError(f"its memory is the host's too, whose use the log does not tell: {text}")
     if total is not None:
         return sized_device(found or text, float(total[1]))
     if found is not None:
         return named_device(found)
-    if "not named" in lower or not words:
+    if "not named" in lower or not words.strip():
         raise RefusalError(f"the log does not name its GPU: {text or 'nothing'}")
     raise InputError("unknown device", where="gpu", value=repr(text))
 
@@ -148,16 +149,24 @@ def read_notes(text: str) -> Notes:
     )
 
 
-def _known(name: str) -> bool:
-    try:
-        return named_device(name).name in device_names()
-    except InputError:
-        return False
+def _listed(words: list[str]) -> str | None:
+    """The device these words name, fewer and fewer of what tells nothing apart being read."""
+    while words:
+        for name in ("-".join(words), " ".join(words)):
+            try:
+                return named_device(name).name
+            except InputError:
+                continue
+        if not _BESIDE.fullmatch(words[-1]):
+            return None
+        words = words[:-1]
+    return None
 
 
 def read_scheme(text: str) -> str | None:
     """`quantization` of [model]; None: as the repository's config or name says."""
     lower = text.strip().lower()
-    if lower not in SCHEMES:
-        raise InputError("unknown quantization", where="quantization", value=repr(text))
-    return SCHEMES[lower]
+    for pattern, scheme in SCHEMES:
+        if re.search(pattern, lower):
+            return scheme
+    raise InputError("unknown quantization", where="quantization", value=repr(text))

@@ -12,7 +12,13 @@ from kvsim.cli import app
 from kvsim.plumbing.errors import InputError
 from kvsim.validate.logs.outcome import compare
 from kvsim.validate.logs.row import COLUMNS, read_rows
-from kvsim.validate.logs.settings import RefusalError, read_device, read_notes, read_version
+from kvsim.validate.logs.settings import (
+    RefusalError,
+    read_device,
+    read_notes,
+    read_scheme,
+    read_version,
+)
 from kvsim.validate.logs.summary import summarise
 
 LOGS = Path(os.environ.get("KVSIM_STARTUP_LOGS_DIR", "")) / "startup-logs.csv"
@@ -64,6 +70,7 @@ def test_a_server_s_pool_from_its_settings(tmp_path):
     ("changes", "state", "reason"),
     [
         ({"engine_version": "fork of May 2026"}, "refused", "another engine"),
+        ({"engine_version": "SGLang 0.5.4"}, "refused", "another engine"),
         ({"gpu": "not named"}, "refused", "does not name its GPU"),
         ({"gpu": "GB10 (unified memory)"}, "refused", "the host's too"),
         ({"model": "not named"}, "refused", "does not name its model"),
@@ -110,10 +117,36 @@ def test_a_version_that_is_none():
         ("80 GB class (79.22 GiB)", 79.22),
         ("NVIDIA H200", 139.8),
         ("RTX PRO 6000 (96 GB)", 94.97),
+        ("NVIDIA H100 80GB HBM3", 79.18),
+        ("2 x RTX 3090, NVLink bridge (24 GB)", None),
+        ("4 x A100-SXM4-80GB", 79.15),
+        ("RTX 4060 Laptop GPU", 7.63),
+        ("RTX 4060 Ti", None),
     ],
 )
 def test_devices_as_written(text, gib):
-    assert read_device(text).memory_bytes / 2**30 == pytest.approx(gib)
+    if gib is None:
+        with pytest.raises(InputError, match="unknown device"):
+            read_device(text)
+    else:
+        assert read_device(text).memory_bytes / 2**30 == pytest.approx(gib)
+
+
+@pytest.mark.parametrize(
+    ("text", "scheme"),
+    [
+        ("awq_marlin", "int4"),
+        ("auto_round (int4)", "int4"),
+        ("modelopt (nvfp4)", "nvfp4"),
+        ("gpt_oss_mxfp4", "mxfp4"),
+        ("fp8 (online)", "fp8"),
+        ("compressed-tensors", None),
+        ("", None),
+        ("none", "none"),
+    ],
+)
+def test_quantisations_as_written(text, scheme):
+    assert read_scheme(text) == scheme
 
 
 def test_settings_among_the_notes():

@@ -1,0 +1,159 @@
+"""The items of the pool against those that engines logged one by one, and against closed forms.
+
+Figures of vLLM 0.19.0 on H100s at 8,192 tokens a step: DEBUG logs of github.com/llm-d-incubation/
+llm-d-planner, accuracy/results (Apache-2.0); others with their source beside them.
+"""
+
+import pytest
+
+from kvsim.capacity.deployment import Deployment
+from kvsim.capacity.engine_version import ENGINE_VERSIONS, engine_version
+from kvsim.capacity.estimate.activations import activation_bytes
+from kvsim.capacity.estimate.cuda_graphs import capture_sizes, cuda_graph_bytes
+from kvsim.capacity.estimate.weights import weight_bytes
+from kvsim.capacity.stage import stages
+from kvsim.device import named_device
+from kvsim.model import ModelOptions
+from kvsim.model.layers import Absent, Dense, Layer
+from kvsim.plumbing.errors import InputError
+from kvsim.plumbing.units import GIB
+
+
+def deployment(model, version="0.19.0", tp=1, seqs=1024, tokens=8192, length=8192, **more):
+    options = ModelOptions(name=model, tensor_parallel_size=tp, max_model_len=length, **more)
+    built, of_engine = options.build(offline=True), engine_version(version)
+    return Deployment(built, options, named_device("h100"), of_engine, length, seqs, tokens)
+
+
+def whole(it):
+    return stages(it.model.layers, 1)[0]
+
+
+# model, tensor parallel GPUs, GiB of weights and of the torch peak above them.
+LOGGED = [
+    ("deepseek-v2-lite", 1, 29.43, 1.93),
+    ("gemma-2-27b", 1, 50.72, 3.66),
+    ("gemma-2-2b", 1, 4.9, 3.62),
+    ("granite-3.1-8b", 1, 15.25, 0.85),
+    ("llama-3.1-8b", 1, 14.99, 1.89),
+    ("llama-4-scout", 4, 53.12, 3.19),
+    ("phi-4", 1, 27.39, 1.52),
+    ("mixtral-8x7b", 2, 43.51, 1.21),
+    ("qwen2.5-72b", 4, 34.01, 2.29),
+    ("gpt-oss-20b", 1, 13.64, 2.87),
+    ("gpt-oss-20b", 2, 7.01, 2.87),
+    ("qwen1.5-moe-a2.7b", 1, 26.67, 2.47),
+    ("qwen3-8b", 1, 15.27, 2.21),
+]
+
+
+@pytest.mark.parametrize(("model", "tp", "weights", "peak"), LOGGED)
+def test_weights_and_peaks_as_logged(model, tp, weights, peak):
+    it = deployment(model, tp=tp)
+    assert weight_bytes(it, whole(it)) / GIB == pytest.approx(weights, rel=0.015)
+    assert activation_bytes(it, whole(it)) / GIB == pytest.approx(peak, abs=0.05)
+
+
+@pytest.mark.parametrize(
+    ("model", "version", "seqs", "tokens", "length", "peak"),
+    [
+        # The version alone: Qwen3-14B on an H100, llm-d-planner's sweep of versions.
+        ("qwen3-14b", "0.15.0", 1024, 8192, 8192, 5.64),
+        ("qwen3-14b", "0.17.0", 1024, 8192, 8192, 2.23),
+        # V0 profiles the whole length: github.com/vllm-project/vllm/issues/10517 and pull/10511.
+        ("llama-3.1-8b", "V0", 256, 2048, 29_000, 2.99),
+        ("llama-3-8b", "V0", 256, 2048, 8192, 1.26),
+    ],
+)
+def test_peaks_by_version(model, version, seqs, tokens, length, peak):
+    it = deployment(model, version, seqs=seqs, tokens=tokens, length=length)
+    assert activation_bytes(it, whole(it)) / GIB == pytest.approx(peak, rel=0.06)
+
+
+def test_the_whole_length_is_profiled_by_v0_alone():
+    short, long = (deployment("llama-3.1-8b", "V0", length=n) for n in (16_384, 32_768))
+    assert (short.profiled_tokens, long.profiled_tokens) == (16_384, 32_768)
+    assert deployment("llama-3.1-8b", "V0", length=65_536).profiled_tokens == 8192
+    assert deployment("llama-3.1-8b", "0.19", length=32_768).profiled_tokens == 8192
+
+
+@pytest.mark.parametrize(
+    ("seqs", "largest", "count"),
+    [(1024, 512, 51), (1024, 1024, 83), (2048, 2048, 147), (4, 512, 4), (1, 512, 2)],
+)
+def test_the_sizes_that_are_captured(seqs, largest, count):
+    """As the log counts them: PIECEWISE=51, 83 for gpt-oss, 147 where 2,048 are asked for."""
+    sizes = capture_sizes(seqs, largest)
+    assert len(sizes) == count
+    assert sizes == sorted(set(sizes))
+    assert sizes[-1] <= largest
+
+
+def test_who_pays_for_graphs():
+    def graphs(version, **changes):
+        it = deployment("qwen3-8b", version)._replace(**changes)
+        return cuda_graph_bytes(it, whole(it))
+
+    assert graphs("0.19") == 0
+    assert graphs("0.20") > 0
+    assert graphs("0.20", enforce_eager=True) == 0
+    # The second runner serves Qwen3 from 0.22 on, and estimates graphs from 0.29 on.
+    assert graphs("0.22") == 0
+    assert graphs("0.29") == graphs("0.20")
+
+
+@pytest.mark.parametrize(
+    ("count", "sizes"), [(1, [10]), (2, [5, 5]), (3, [3, 4, 3]), (4, [2, 3, 3, 2])]
+)
+def test_layers_left_over_go_to_the_stages_before_the_last(count, sizes):
+    layers = tuple(Layer(Absent(), Dense(1), index) for index in range(10))
+    found = stages(layers, count)
+    assert [len(stage.layers) for stage in found] == sizes
+    assert [layer for stage in found for layer in stage.layers] == list(layers)
+    assert (found[0].first, found[-1].last) == (True, True)
+    assert all(not stage.first for stage in found[1:])
+
+
+def test_stages_hold_the_whole_model_between_them():
+    it = deployment("llama-3.1-8b")
+    parts = [weight_bytes(it, stage) for stage in stages(it.model.layers, 4)]
+    again = 3 * (it.model.max_position_embeddings * 128 + 4096) * 2  # positions, the final norm
+    assert sum(parts) - again == weight_bytes(it, whole(it))
+
+
+def test_experts_are_split_over_copies_too():
+    alone = deployment("qwen3-30b-a3b")
+    shared = deployment("qwen3-30b-a3b", data_parallel_size=4, enable_expert_parallel=True)
+    hidden = alone.model.hidden_size
+    experts = sum(layer.feed_forward.weights(hidden, 1).expert for layer in alone.model.layers)
+    saved = weight_bytes(alone, whole(alone)) - weight_bytes(shared, whole(shared))
+    assert saved == 2 * experts * 3 // 4
+
+
+def test_versions_are_in_order_and_each_finds_itself():
+    since = [version.since for version in ENGINE_VERSIONS]
+    assert since == sorted(set(since))
+    for version in ENGINE_VERSIONS[1:]:
+        assert engine_version(f"{version.name}.1") is version
+    assert engine_version("0.33.0") is ENGINE_VERSIONS[-1]
+    assert engine_version("0.20.1rc1.dev16+g7a1eb8ac2").name == "0.20"
+    with pytest.raises(InputError, match="not a version of vLLM"):
+        engine_version("latest")
+
+
+@pytest.mark.parametrize(
+    ("version", "device", "limits"),
+    [
+        ("V0", "h100", (256, 2048)),
+        ("0.19", "h100", (1024, 8192)),
+        ("0.19", "a100-80gb", (256, 2048)),
+        ("0.8", "a100-80gb", (1024, 8192)),
+        ("0.33", "b200", (1024, 16_384)),
+        ("0.27", "b200", (1024, 8192)),
+        ("0.33", "rtx-5090", (256, 2048)),
+        ("0.33", "gb10", (256, 2048)),
+    ],
+)
+def test_limits_by_version_and_device(version, device, limits):
+    gpu = named_device(device)
+    assert engine_version(version).default_limits(gpu.memory_bytes, gpu.name) == limits
