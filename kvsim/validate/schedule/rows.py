@@ -40,19 +40,25 @@ class TickCost:
 class RowObserver(Observer):
     """Writes one row a step. Requests that arrive by step number are submitted here.
 
-    submit: where they go; set before the engine runs.
+    submit: where they go; set before the engine runs. stall_once: a queue that cannot start is one
+    row however many arrive behind it, else one an arrival. Steps count on where nothing runs, up to
+    the next arrival by step, and have no rows.
     """
 
     submit: Callable[[Request], None]
 
-    def __init__(self, by_step: deque[tuple[int, list[Request]]]) -> None:
+    def __init__(
+        self, by_step: deque[tuple[int, list[Request]]], *, stall_once: bool = False
+    ) -> None:
         self.rows: list[Row] = []
+        self._step = 0  # of the next row
+        self._stall_once = stall_once
         self._open: list[tuple[Plan, Row]] = []
         self._by_step = by_step
         self._evicted = 0
 
     def planning(self, scheduler: Scheduler, now_ps: int) -> None:
-        while self._by_step and self._by_step[0][0] <= len(self.rows):
+        while self._by_step and self._by_step[0][0] <= self._step:
             self._submit_next()
 
     def _submit_next(self) -> None:
@@ -70,7 +76,7 @@ class RowObserver(Observer):
         pool = _blocks(scheduler).pool
         sched = self._scheduled(scheduler, plan)
         row: Row = {
-            "step": len(self.rows),
+            "step": self._step,
             "t0": now_ps // TICK_PS,
             "t1": (plan.start_ps + plan.duration_ps(1)) // TICK_PS,
             "prefill": sum(new for _, new, kind, _, _ in sched if kind == "p"),
@@ -88,7 +94,7 @@ class RowObserver(Observer):
             "finished": [],
         }
         self._evicted = pool.num_evicted
-        self.rows.append(row)
+        self._append(row)
         self._open.append((plan, row))
 
     def _scheduled(self, scheduler: Scheduler, plan: Plan) -> list[list[Any]]:
@@ -121,20 +127,26 @@ class RowObserver(Observer):
                 return
 
     def idle(self, scheduler: Scheduler, now_ps: int, *, stalled: bool) -> bool:
-        if stalled:
+        known = self._stall_once and bool(self.rows) and "stall" in self.rows[-1]
+        if stalled and not known:
             self._stall_row(scheduler, now_ps // TICK_PS)
         if self._by_step:
+            self._step = max(self._step, self._by_step[0][0])
             self._submit_next()
             return True
         return False
 
+    def _append(self, row: Row) -> None:
+        self.rows.append(row)
+        self._step += 1
+
     def _stall_row(self, scheduler: Scheduler, now: int) -> None:
         pool = _blocks(scheduler).pool
-        self.rows.append(
+        self._append(
             {
                 **dict.fromkeys(("prefill", "decode", "running", "evicted"), 0),
                 **{key: [] for key in ("preempted", "admitted", "sched", "first", "finished")},
-                "step": len(self.rows),
+                "step": self._step,
                 "t0": now,
                 "t1": now,
                 "waiting": len(scheduler.waiting),
@@ -153,7 +165,7 @@ def _blocks(scheduler: Scheduler) -> PagedAllocator | GroupsAllocator:
     return allocator
 
 
-def simulate_rows(case: Case) -> list[Row]:
+def simulate_rows(case: Case, *, stall_once: bool = False) -> list[Row]:
     """The rows kvsim produces for `case`, one a step."""
     by_step: dict[int, list[Request]] = {}
     timed: list[Request] = []
@@ -163,7 +175,7 @@ def simulate_rows(case: Case) -> list[Row]:
         else:
             by_step.setdefault(request.arrival_step, []).extend(request.requests())
     timed.sort(key=lambda request: request.arrival_ps)
-    observer = RowObserver(deque(sorted(by_step.items())))
+    observer = RowObserver(deque(sorted(by_step.items())), stall_once=stall_once)
     replica = assemble(
         case.engine.replica_spec(),
         Stream(tuple(timed)),
