@@ -1,39 +1,141 @@
-"""`kvsim export`: a simulated run as torch's memory snapshot."""
+"""`kvsim export`: a simulated run in other tools' formats."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+if TYPE_CHECKING:
+    from kvsim.interchange.exports.export import Export, Exported
+
+TORCH = "torch-snapshot"
 
 
 def export(
     scenario: Annotated[
-        str, typer.Argument(metavar="SCENARIO", help="A TOML file, or the name of a recipe.")
-    ],
-    out: Annotated[
-        Path,
-        typer.Option(
-            metavar="FILE.pickle", help="Opens in torch's memory_viz; kvsim snapshot reads it."
+        str,
+        typer.Argument(
+            metavar="SCENARIO",
+            help="A TOML file, the name of a recipe, or a folder that kvsim run --out wrote.",
         ),
     ],
+    out: Annotated[Path, typer.Option(metavar="FILE", help="Where to; a folder for --to aiperf.")],
+    to: Annotated[
+        str,
+        typer.Option(
+            metavar="FORMAT",
+            help="torch-snapshot (opens in torch's memory_viz), vllm-metrics, openmetrics, "
+            "vllm-bench, aiperf, perfetto, vllm-serve.",
+        ),
+    ] = TORCH,
     allocator: Annotated[
         str | None, typer.Option(metavar="LABEL", help="Which allocator; else the first.")
     ] = None,
     at_s: Annotated[
         float | None,
-        typer.Option("--at", min=0, metavar="SECONDS", help="When; else when the most was held."),
+        typer.Option(
+            "--at", min=0, metavar="SECONDS", help="torch-snapshot: when; else at the fullest."
+        ),
+    ] = None,
+    every_s: Annotated[
+        float | None,
+        typer.Option("--every", metavar="SECONDS", help="openmetrics, aiperf: between samples."),
+    ] = None,
+    start_unix_s: Annotated[
+        float | None,
+        typer.Option(
+            "--start-unix", metavar="SECONDS", help="openmetrics, aiperf: when the run began."
+        ),
     ] = None,
     set_: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="A.B=VALUE", help="Change one key; may be repeated."),
     ] = None,
 ) -> None:
-    """Write a simulated run as the snapshot torch.cuda.memory would have taken of it."""
+    """Write a simulated run as another tool would have recorded it of a real server."""
+    given = {"every_s": every_s, "start_unix_s": start_unix_s}
+    options = {key: value for key, value in given.items() if value is not None}
+    if to == TORCH:
+        _torch(scenario, out, allocator, at_s, options, set_ or [])
+        return
+    from kvsim.interchange.exports import EXPORTS
+    from kvsim.plumbing.errors import InputError
+
+    if at_s is not None:
+        raise InputError(f"the {to} format is of the whole run", where="--at", value=at_s)
+    form = EXPORTS.get(to, "--to").parse(options, f"--to {to}")
+    exported = _exported(scenario, allocator, set_ or [])
+    _write(form, exported, out)
+    typer.echo(f"{out}: {exported.run.label} as {to}")
+
+
+def _torch(
+    scenario: str,
+    out: Path,
+    allocator: str | None,
+    at_s: float | None,
+    options: dict[str, Any],
+    overrides: list[str],
+) -> None:
     from kvsim.interchange.torch_snapshot.export import write_torch_snapshot
+    from kvsim.plumbing.errors import InputError
     from kvsim.scenario import Scenario
     from kvsim.simulation import Simulation
 
-    simulation = Simulation(Scenario.load(scenario, set_ or []))
+    if options:
+        raise InputError(
+            "unknown key", where=f"--to {TORCH}.{next(iter(options))}", remedy="known keys: --at"
+        )
+    simulation = Simulation(Scenario.load(scenario, overrides))
     label = allocator or simulation.labels[0]
     at_s = write_torch_snapshot(simulation, label, out, at_s)
     typer.echo(f"{out}: {label} at {at_s:.3f} s")
+
+
+def _exported(scenario: str, allocator: str | None, overrides: list[str]) -> "Exported":
+    """The run of one allocator: simulated now, or read from a result's folder."""
+    from kvsim.interchange.exports.export import Exported
+    from kvsim.plumbing.errors import InputError
+    from kvsim.results import store
+    from kvsim.scenario import Scenario
+    from kvsim.simulation import Simulation
+
+    def wanted(labels: list[str]) -> str:
+        label = allocator or labels[0]
+        if label not in labels:
+            raise InputError(
+                "no such allocator in the scenario",
+                where="--allocator",
+                value=label,
+                remedy=f"it has {', '.join(labels)}",
+            )
+        return label
+
+    if Path(scenario).is_dir():
+        if overrides:
+            raise InputError("a result has been simulated already", where="--set")
+        result = store.read(Path(scenario))
+        return Exported(result.scenario, result[wanted([run.label for run in result.runs])])
+    simulation = Simulation(Scenario.load(scenario, overrides))
+    label = wanted(simulation.labels)
+    options = simulation.scenario.allocator[simulation.labels.index(label)]
+    return Exported(simulation.resolved(), simulation.run(options, label))
+
+
+def _write(form: "Export", exported: "Exported", out: Path) -> None:
+    from kvsim.plumbing.writing import replace_files
+
+    files = {name: _saved(lines) for name, lines in form.files(exported)}
+    if form.folder:
+        replace_files(out, files)
+    else:
+        (save,) = files.values()
+        replace_files(out.parent, {out.name: save})
+
+
+def _saved(lines: Any) -> Any:
+    def save(path: Path) -> None:
+        with path.open("w", encoding="utf-8", newline="\n") as file:
+            file.writelines(lines)
+
+    return save

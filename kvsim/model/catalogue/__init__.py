@@ -64,6 +64,12 @@ def model_names() -> tuple[str, ...]:
     return tuple(_tables())
 
 
+def first_id(name: str) -> str:
+    """The Hugging Face id of a built-in model, the name itself of any other."""
+    short = _by_id().get(name.strip().lower())
+    return name if short is None or "/" in name else str(_tables()[short]["ids"][0])
+
+
 def known_names() -> Mapping[str, str]:
     """Every name and id, also without its organisation, in lower case, with the name it means."""
     return _by_id()

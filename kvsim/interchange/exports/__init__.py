@@ -1,0 +1,16 @@
+"""A run in other tools' formats: one file a format, and its line here."""
+
+from kvsim.interchange.exports.export import Export
+from kvsim.plumbing.registry import Registry
+
+EXPORTS: Registry[Export] = Registry(
+    "export format",
+    {
+        "vllm-metrics": "kvsim.interchange.exports.vllm_metrics:VllmMetrics",
+        "openmetrics": "kvsim.interchange.exports.openmetrics:OpenMetrics",
+        "vllm-bench": "kvsim.interchange.exports.vllm_bench:VllmBench",
+        "aiperf": "kvsim.interchange.exports.aiperf:AIPerf",
+        "perfetto": "kvsim.interchange.exports.perfetto:Perfetto",
+        "vllm-serve": "kvsim.interchange.exports.vllm_serve:VllmServe",
+    },
+)

@@ -1,0 +1,155 @@
+"""What an export format answers: the files of a run, as another tool has them."""
+
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kvsim.model.catalogue import first_id
+from kvsim.plumbing.options import Options
+from kvsim.plumbing.units import PS_PER_S
+from kvsim.results.result import Run
+
+Floats = NDArray[np.float64]
+# Of the pool, what an engine of blocks counts as taken.
+HELD = ("used", "reserved", "overprovisioned", "rounding", "transient")
+
+
+class Exported(NamedTuple):
+    """A run and what was run. scenario: resolved, as scenario.toml beside a result has it."""
+
+    scenario: Mapping[str, Any]
+    run: Run
+
+    @property
+    def model(self) -> str:
+        """The model's id, as a server would be given it; its name or its path where it has none."""
+        model = self.scenario["model"]
+        name = model.get("name")
+        return str(model.get("hf_config")) if name is None else first_id(name)
+
+    @property
+    def allocator(self) -> Mapping[str, Any]:
+        """The options of the run's allocator."""
+        kinds = [each for each in self.scenario["allocator"] if each["kind"] == self.run.kind]
+        labelled = [each for each in kinds if each.get("label") == self.run.label]
+        if labelled or len(kinds) == 1:
+            options: Mapping[str, Any] = (labelled or kinds)[0]
+            return options
+        # Told apart by what differs, which the label spells out.
+        return max(
+            kinds,
+            key=lambda each: sum(
+                f"{key}={str(value).lower()}" in self.run.label.lower()
+                for key, value in each.items()
+            ),
+        )
+
+
+class Answered(NamedTuple):
+    """The requests that were answered, in order of arrival; times in seconds from the start."""
+
+    ids: list[str]
+    sessions: list[str | None]
+    prompt_tokens: NDArray[np.int64]
+    output_tokens: NDArray[np.int64]
+    cached_tokens: NDArray[np.int64]
+    preemptions: NDArray[np.int64]
+    arrival_s: Floats
+    scheduled_s: Floats
+    first_token_s: Floats
+    finish_s: Floats
+
+    @property
+    def ttft_s(self) -> Floats:
+        """From arrival to the first token."""
+        return self.first_token_s - self.arrival_s
+
+    @property
+    def e2e_s(self) -> Floats:
+        """From arrival to the last token."""
+        return self.finish_s - self.arrival_s
+
+    @property
+    def tpot_s(self) -> Floats:
+        """Per token after the first; of one token alone 0."""
+        return (self.finish_s - self.first_token_s) / np.maximum(self.output_tokens - 1, 1)
+
+
+class Gauges(NamedTuple):
+    """What an engine shows, from each moment (s) until the next. usage: a fraction of the pool."""
+
+    time_s: Floats
+    running: NDArray[np.int64]
+    waiting: NDArray[np.int64]
+    usage: Floats
+
+    def at(self, moments: Floats) -> "Gauges":
+        """The same at other moments; before the first all are zero."""
+        place = np.searchsorted(self.time_s, moments, side="right") - 1
+        known = place >= 0
+        return Gauges(
+            moments,
+            np.where(known, self.running[place], 0),
+            np.where(known, self.waiting[place], 0),
+            np.where(known, self.usage[place], 0.0),
+        )
+
+
+class Export(Options):
+    """A format; its fields are options of it. what: for people. folder: it writes several files
+    into a folder, else one file.
+    """
+
+    what: ClassVar[str]
+    folder: ClassVar[bool] = False
+
+    @abstractmethod
+    def files(self, exported: Exported) -> Iterator[tuple[str, Iterator[str]]]:
+        """(name, lines with their ends) of each file; of a single one the name is not used.
+
+        InputError for a run that the format cannot tell.
+        """
+
+
+def answered(run: Run) -> Answered:
+    """The requests of a run that were answered."""
+    table = run.requests
+    table = table[table["status"] == "finished"]
+
+    def seconds(column: str) -> Floats:
+        return table[column].to_numpy(dtype=np.float64) / PS_PER_S
+
+    def counts(column: str) -> NDArray[np.int64]:
+        return table[column].to_numpy(dtype=np.int64)
+
+    return Answered(
+        [str(name) for name in table["id"]],
+        [None if name is None or name != name else str(name) for name in table["session"]],
+        counts("prompt_tokens"),
+        counts("output_tokens"),
+        counts("cached_tokens"),
+        counts("preemptions"),
+        seconds("arrival_ps"),
+        seconds("scheduled_ps"),
+        seconds("first_token_ps"),
+        seconds("finish_ps"),
+    )
+
+
+def gauges(run: Run) -> Gauges:
+    """The engine's gauges whenever they changed; zero once all is over."""
+    table = run.memory
+    capacity = run.summary["memory"]["capacity_bytes"]
+    held = sum(table[f"{name}_bytes"] for name in HELD)
+    pool = np.maximum(capacity - table["metadata_bytes"].to_numpy(), 1)
+    time_s = table["start_ps"].to_numpy(dtype=np.float64) / PS_PER_S
+    end_s = float(table["end_ps"].iloc[-1]) / PS_PER_S if len(table) else 0.0
+    return Gauges(
+        np.append(time_s, end_s),
+        np.append(table["num_running"].to_numpy(), 0),
+        np.append(table["num_waiting"].to_numpy(), 0),
+        np.append(np.asarray(held) / pool if len(table) else np.zeros(0), 0.0),
+    )

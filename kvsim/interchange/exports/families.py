@@ -1,0 +1,125 @@
+"""vLLM's metrics of a run at given moments, by vLLM's names, buckets and labels.
+
+Tokens between a request's first and its last are placed evenly, as no moment of each is kept; all
+else is as the engine would count it.
+"""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kvsim.interchange.exports.export import Answered, Exported, Floats, answered, gauges
+
+# As vLLM 0.25 has them (vllm/v1/metrics/loggers.py).
+_TTFT = (0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0,
+         20.0, 40.0, 80.0, 160.0, 640.0, 2560.0)  # fmt: skip
+_TPOT = (0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0,
+         20.0, 40.0, 80.0)  # fmt: skip
+_E2E = (0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 2.5, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 50.0, 60.0, 120.0,
+        240.0, 480.0, 960.0, 1920.0, 7680.0)  # fmt: skip
+_TOKENS = tuple(float(m * 10**e) for e in range(6) for m in (1, 2, 5))
+
+
+class Family(NamedTuple):
+    """A metric. kind: gauge, counter or histogram. values: at the moments; of a histogram its
+    buckets, a row each (the last is +Inf), and `total`, its sum.
+    """
+
+    name: str
+    kind: str
+    help: str
+    values: NDArray[Any]
+    bounds: tuple[float, ...] = ()
+    total: Floats | None = None
+
+
+def families(exported: Exported, moments: Floats) -> Iterator[Family]:
+    """Every metric at `moments`, seconds from the start, in rising order."""
+    seen = gauges(exported.run).at(moments)
+    yield Family("num_requests_running", "gauge", "Sequences running.", seen.running)
+    yield Family("num_requests_waiting", "gauge", "Sequences waiting.", seen.waiting)
+    yield Family("kv_cache_usage_perc", "gauge", "KV memory taken, 1 = all.", seen.usage)
+    done = answered(exported.run)
+    order = np.argsort(done.first_token_s, kind="stable")
+    begun, prompts = done.first_token_s[order], done.prompt_tokens[order]
+    yield _counter("prompt_tokens", "Prompt tokens computed or hit.", begun, prompts, moments)
+    yield _counter(
+        "prefix_cache_queries", "Tokens looked up in the prefix cache.", begun, prompts, moments
+    )
+    hits = done.cached_tokens[order]
+    yield _counter("prefix_cache_hits", "Tokens found there.", begun, hits, moments)
+    yield Family(
+        "generation_tokens", "counter", "Output tokens, placed evenly.", _generated(done, moments)
+    )
+    ended = np.argsort(done.finish_s, kind="stable")
+    at = done.finish_s[ended]
+    preempted = done.preemptions[ended]
+    yield _counter(
+        "num_preemptions", "Preemptions, when their request ended.", at, preempted, moments
+    )
+    yield _counter("request_success", "Answered requests.", at, np.ones(len(at)), moments)
+    first = (begun, done.ttft_s[order], _TTFT)
+    yield _histogram("time_to_first_token_seconds", "TTFT.", *first, moments)
+    for name, words, values, bounds in (
+        ("request_time_per_output_token_seconds", "TPOT.", done.tpot_s, _TPOT),
+        ("e2e_request_latency_seconds", "E2E.", done.e2e_s, _E2E),
+        ("request_queue_time_seconds", "WAITING.", done.scheduled_s - done.arrival_s, _E2E),
+        ("request_prefill_time_seconds", "PREFILL.", done.first_token_s - done.scheduled_s, _E2E),
+        ("request_decode_time_seconds", "DECODE.", done.finish_s - done.first_token_s, _E2E),
+        ("request_inference_time_seconds", "RUNNING.", done.finish_s - done.scheduled_s, _E2E),
+        ("request_prompt_tokens", "Prompt lengths.", done.prompt_tokens, _TOKENS),
+        ("request_generation_tokens", "Output lengths.", done.output_tokens, _TOKENS),
+        ("request_max_num_generation_tokens", "Output lengths.", done.output_tokens, _TOKENS),
+    ):
+        yield _histogram(name, words, at, np.asarray(values, float)[ended], bounds, moments)
+
+
+def config_labels(exported: Exported) -> dict[str, str]:
+    """The labels of `cache_config_info`: the pool, in the engine's own words."""
+    options, memory = exported.allocator, exported.run.summary["memory"]
+    block = int(options.get("block_size", 16))
+    tokens = int(memory["capacity_tokens"])
+    longest = exported.scenario["model"].get("max_model_len")
+    utilization = exported.scenario["memory"].get("gpu_memory_utilization")
+    labels = {
+        "block_size": str(block),
+        "cache_dtype": str(exported.scenario["model"].get("kv_cache_dtype", "auto")),
+        "enable_prefix_caching": str(bool(options.get("enable_prefix_caching", False))),
+        "engine": "0",
+        "gpu_memory_utilization": "None" if utilization is None else str(utilization),
+        "num_gpu_blocks": str(tokens // block),
+        "kv_cache_size_tokens": str(tokens // block * block),
+    }
+    if longest:
+        labels["kv_cache_max_concurrency"] = repr(tokens // block * block / longest)
+    return labels
+
+
+def _counter(name: str, words: str, at: Floats, amounts: NDArray[Any], moments: Floats) -> Family:
+    sums = np.concatenate(([0.0], np.cumsum(amounts)))
+    return Family(name, "counter", words, sums[np.searchsorted(at, moments, side="right")])
+
+
+def _histogram(
+    name: str, words: str, at: Floats, values: Floats, bounds: tuple[float, ...], moments: Floats
+) -> Family:
+    """Cumulative buckets; `at`: when each value was observed, rising."""
+    place = np.searchsorted(at, moments, side="right")
+    rows = []
+    for bound in (*bounds, np.inf):
+        sums = np.concatenate(([0], np.cumsum(values <= bound)))
+        rows.append(sums[place])
+    total = np.concatenate(([0.0], np.cumsum(values)))[place]
+    return Family(name, "histogram", words, np.array(rows), bounds, total)
+
+
+def _generated(done: Answered, moments: Floats) -> Floats:
+    total = np.zeros(len(moments))
+    spans = np.maximum(done.finish_s - done.first_token_s, 1e-12)
+    for first, span, tokens in zip(done.first_token_s, spans, done.output_tokens, strict=True):
+        begin = np.searchsorted(moments, first)
+        share = np.clip((moments[begin:] - first) / span, 0.0, 1.0)
+        total[begin:] += 1 + np.floor(share * (tokens - 1) + 1e-9)
+    return total

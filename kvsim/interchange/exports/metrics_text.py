@@ -1,0 +1,54 @@
+"""Metric families as text: a scrape in Prometheus' form, or a series in OpenMetrics'."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from kvsim.interchange.exports.families import Family
+
+PREFIX = "vllm:"
+_ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
+
+
+def lines(
+    family: Family, labels: Mapping[str, str], times: Sequence[float] | None
+) -> Iterator[str]:
+    """The lines of a family. times: a time stamp (s since 1970) a value; None for a scrape, whose
+    families have one value.
+    """
+    series = times is not None
+    plain = PREFIX + family.name
+    # Prometheus' text names a counter with its suffix, OpenMetrics' without.
+    named = f"{plain}_total" if family.kind == "counter" and not series else plain
+    yield f"# HELP {named} {family.help}\n"
+    yield f"# TYPE {named} {family.kind}\n"
+    if family.kind != "histogram":
+        suffix = "_total" if family.kind == "counter" else ""
+        yield from _samples(plain + suffix, labels, family.values, times)
+        return
+    bounds = [*(repr(bound) for bound in family.bounds), "+Inf"]
+    assert family.total is not None
+    for at in range(len(family.total)):  # all of one moment stand together
+        now = None if times is None else times[at : at + 1]
+        for bound, row in zip(bounds, family.values, strict=True):
+            yield from _samples(f"{plain}_bucket", {**labels, "le": bound}, row[at : at + 1], now)
+        yield from _samples(f"{plain}_count", labels, family.values[-1][at : at + 1], now)
+        yield from _samples(f"{plain}_sum", labels, family.total[at : at + 1], now)
+
+
+def info(labels: Mapping[str, str], times: Sequence[float] | None) -> Iterator[str]:
+    """`cache_config_info`, a gauge that is 1."""
+    name = f"{PREFIX}cache_config_info"
+    yield f"# HELP {name} Information of the LLMEngine CacheConfig\n"
+    yield f"# TYPE {name} gauge\n"
+    yield from _samples(name, labels, [1.0] * (1 if times is None else len(times)), times)
+
+
+def _samples(
+    name: str, labels: Mapping[str, str], values: Iterable[float], times: Sequence[float] | None
+) -> Iterator[str]:
+    told = ",".join(f'{key}="{value.translate(_ESCAPES)}"' for key, value in sorted(labels.items()))
+    if times is None:
+        for value in values:
+            yield f"{name}{{{told}}} {float(value)!r}\n"
+        return
+    for value, time in zip(values, times, strict=True):
+        yield f"{name}{{{told}}} {float(value)!r} {time:.3f}\n"

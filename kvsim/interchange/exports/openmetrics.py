@@ -1,0 +1,42 @@
+"""The run as a time series in OpenMetrics' text, under vLLM's names.
+
+`promtool tsdb create-blocks-from openmetrics FILE` puts it into a Prometheus, where vLLM's own
+dashboards show it.
+"""
+
+from collections.abc import Iterator
+from math import ceil
+from typing import ClassVar
+
+import numpy as np
+from pydantic import Field
+
+from kvsim.interchange.exports.export import Export, Exported, gauges
+from kvsim.interchange.exports.families import config_labels, families
+from kvsim.interchange.exports.metrics_text import info, lines
+
+MOST_SAMPLES = 5000
+
+
+class OpenMetrics(Export):
+    """every_s: seconds between samples (not given: 1, or more where the run is very long).
+    start_unix_s: when the run began, in seconds since 1970.
+    """
+
+    what: ClassVar[str] = "a time series for Prometheus (promtool tsdb create-blocks-from)"
+    every_s: float | None = Field(default=None, gt=0)
+    start_unix_s: float = Field(default=0.0, ge=0, le=1e11)
+
+    def files(self, exported: Exported) -> Iterator[tuple[str, Iterator[str]]]:
+        yield "series.txt", self._text(exported)
+
+    def _text(self, exported: Exported) -> Iterator[str]:
+        end = float(gauges(exported.run).time_s[-1])
+        every = self.every_s or max(1.0, float(ceil(end / MOST_SAMPLES)))
+        moments = np.arange(ceil(end / every) + 1).astype(np.float64) * every
+        times = (self.start_unix_s + moments).tolist()
+        labels = {"engine": "0", "model_name": exported.model}
+        for family in families(exported, moments):
+            yield from lines(family, labels, times)
+        yield from info(config_labels(exported), times)
+        yield "# EOF\n"

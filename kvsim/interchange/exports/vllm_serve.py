@@ -1,0 +1,117 @@
+"""The scenario as a command line of vLLM: what to start for a server like the simulated one."""
+
+import shlex
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar
+
+from kvsim.interchange.exports.export import Export, Exported
+from kvsim.memory.paged.groups.grouping import is_uniform
+from kvsim.model import ModelOptions
+from kvsim.plumbing.errors import InputError
+
+_SCHEDULER = {
+    "max_num_seqs": "--max-num-seqs",
+    "max_num_batched_tokens": "--max-num-batched-tokens",
+    "long_prefill_token_threshold": "--long-prefill-token-threshold",
+    "policy": "--scheduling-policy",
+}
+_SWITCHES = {
+    "enable_chunked_prefill": "enable-chunked-prefill",
+    "async_scheduling": "async-scheduling",
+    "scheduler_reserve_full_isl": "scheduler-reserve-full-isl",
+}
+_MODEL = {
+    "tensor_parallel_size": "--tensor-parallel-size",
+    "max_model_len": "--max-model-len",
+    "dtype": "--dtype",
+    "kv_cache_dtype": "--kv-cache-dtype",
+}
+_KV_DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
+
+
+class VllmServe(Export):
+    """`vllm serve MODEL --flags`, the pool included."""
+
+    what: ClassVar[str] = "a `vllm serve` command line"
+
+    def files(self, exported: Exported) -> Iterator[tuple[str, Iterator[str]]]:
+        _check(exported)
+        words = ["vllm", "serve", exported.model, *_flags(exported)]
+        yield "serve.sh", iter([_folded(words)])
+
+
+def _check(exported: Exported) -> None:
+    """Refuse what vLLM is not."""
+    kind = exported.run.kind
+    if kind != "paged":
+        raise InputError("vLLM has no such allocator", where="[[allocator]]", value=kind)
+    scheduler = exported.scenario["scheduler"]
+    if scheduler["kind"] != "continuous":
+        raise InputError("vLLM has no such scheduler", where="[scheduler]", value=scheduler["kind"])
+
+
+def _flags(exported: Exported) -> Iterator[str]:
+    model, scheduler = exported.scenario["model"], exported.scenario["scheduler"]
+    for key, flag in _MODEL.items():
+        value = model.get(key)
+        if value not in (None, "auto"):
+            yield from (flag, _KV_DTYPES.get(str(value), str(value)))
+    if model.get("quantization") == "fp8":
+        yield from ("--quantization", "fp8")
+    yield from _pool(exported)
+    options = exported.allocator
+    yield from ("--block-size", str(options.get("block_size", 16)))
+    yield _switch("enable-prefix-caching", bool(options.get("enable_prefix_caching", True)))
+    if options.get("host_cache_gib") is not None:
+        yield from ("--kv-offloading-size", str(options["host_cache_gib"]))
+    if options.get("disable_hybrid_kv_cache_manager"):
+        yield "--disable-hybrid-kv-cache-manager"
+    for key, flag in _SCHEDULER.items():
+        if scheduler.get(key) is not None:
+            yield from (flag, str(scheduler[key]))
+    for key, name in _SWITCHES.items():
+        if scheduler.get(key) is not None:
+            yield _switch(name, scheduler[key])
+
+
+def _pool(exported: Exported) -> Iterator[str]:
+    """As the scenario gives it; what it gives in tokens as bytes, and blocks of a model with
+    several kinds of layers too, of which vLLM counts others.
+    """
+    memory: Mapping[str, Any] = exported.scenario["memory"]
+    if memory.get("gpu_memory_utilization") is not None:
+        yield from ("--gpu-memory-utilization", str(memory["gpu_memory_utilization"]))
+    elif memory.get("num_gpu_blocks") is not None and _is_uniform(exported):
+        yield from ("--num-gpu-blocks-override", str(memory["num_gpu_blocks"]))
+    else:
+        capacity = exported.run.summary["memory"]["capacity_bytes"]
+        yield from ("--kv-cache-memory-bytes", str(capacity))
+    if memory.get("enforce_eager"):
+        yield "--enforce-eager"
+
+
+def _is_uniform(exported: Exported) -> bool:
+    """Whether a block of vLLM's holds its tokens in all layers; False where nobody knows."""
+    try:
+        options = ModelOptions.parse(exported.scenario["model"], "[model]")
+        layout = options.layout(options.build(offline=True))
+    except InputError:
+        return False
+    windows = not exported.allocator.get("disable_hybrid_kv_cache_manager")
+    return is_uniform(layout, windows=windows)
+
+
+def _switch(name: str, on: bool) -> str:
+    return f"--{name}" if on else f"--no-{name}"
+
+
+def _folded(words: list[str]) -> str:
+    """A line a flag."""
+    lines, line = [], " ".join(shlex.quote(word) for word in words[:3])
+    for word in words[3:]:
+        if word.startswith("--"):
+            lines.append(line)
+            line = f"  {word}"
+        else:
+            line += f" {shlex.quote(word)}"
+    return " \\\n".join([*lines, line]) + "\n"

@@ -1,0 +1,286 @@
+"""A simulated run in other tools' formats: read back by their readers, and by kvsim import."""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
+from prometheus_client.parser import text_string_to_metric_families as prometheus
+from typer.testing import CliRunner
+
+from kvsim.cli import app
+from kvsim.interchange.detect import read_sources
+from kvsim.interchange.exports import EXPORTS
+from kvsim.interchange.exports.export import Exported
+from kvsim.interchange.imported import Imported, import_sources, write_imported
+from kvsim.observed.folder import ObservedRun
+from kvsim.plumbing.errors import InputError
+from kvsim.plumbing.toml import to_toml
+from kvsim.plumbing.units import PS_PER_S
+from kvsim.results.result import Run
+from kvsim.scenario import Scenario
+from kvsim.simulation import Simulation
+
+TABLES: dict[str, Any] = {
+    "seed": 3,
+    "model": {"name": "opt-125m", "max_model_len": 2048},
+    "device": {"name": "a100-40gb"},
+    "memory": {"num_gpu_blocks": 160},
+    "allocator": [{"kind": "paged"}, {"kind": "max-buffer"}],
+    "scheduler": {"kind": "continuous", "max_num_seqs": 16, "max_num_batched_tokens": 512},
+    "step_time": {"kind": "linear", "base_us": 9000, "prefill_token_us": 30},
+    "workload": {
+        "kind": "synthetic",
+        "num_requests": 60,
+        "arrivals": {"kind": "poisson", "rate_per_s": 12.0},
+        "prompt": {"kind": "uniform", "min_tokens": 50, "max_tokens": 300},
+        "output": {"kind": "uniform", "min_tokens": 1, "max_tokens": 200},
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def simulation() -> Simulation:
+    return Simulation(Scenario.from_table(TABLES))
+
+
+@pytest.fixture(scope="module")
+def run(simulation: Simulation) -> Run:
+    found = simulation.run(simulation.scenario.allocator[0], "paged")
+    assert found.summary["preemptions"] > 0  # or the pool is not worth showing
+    return found
+
+
+@pytest.fixture(scope="module")
+def exported(simulation: Simulation, run: Run) -> Exported:
+    return Exported(simulation.resolved(), run)
+
+
+def text_of(form: str, exported: Exported, **options: Any) -> str:
+    ((_, lines),) = EXPORTS.get(form).parse(options, form).files(exported)
+    return "".join(lines)
+
+
+def write_all(form: str, exported: Exported, folder: Path, **options: Any) -> Path:
+    folder.mkdir(exist_ok=True)
+    for name, lines in EXPORTS.get(form).parse(options, form).files(exported):
+        (folder / name).write_text("".join(lines))
+    return folder
+
+
+def imported(path: Path, tmp_path: Path) -> Imported:
+    found = import_sources([str(path)], {"gpu": "a100-40gb"}, tmp_path / "again.toml")
+    write_imported(found, tmp_path / "again.toml")
+    return found
+
+
+# --- metrics ----------------------------------------------------------------------------------
+
+
+def test_a_scrape_counts_what_the_summary_counts(exported: Exported) -> None:
+    families = {each.name: each for each in prometheus(text_of("vllm-metrics", exported))}
+    summary = exported.run.summary
+
+    def value(family: str, sample: str) -> float:
+        (found,) = [s.value for s in families[family].samples if s.name == sample]
+        return float(found)
+
+    assert value("vllm:request_success", "vllm:request_success_total") == 60
+    assert value("vllm:num_preemptions", "vllm:num_preemptions_total") == summary["preemptions"]
+    outputs = exported.run.requests["output_tokens"].sum()
+    assert value("vllm:generation_tokens", "vllm:generation_tokens_total") == outputs
+    for name, figure in (
+        ("time_to_first_token_seconds", "ttft_s"),
+        ("e2e_request_latency_seconds", "e2e_s"),
+        ("request_queue_time_seconds", "queue_s"),
+    ):
+        full = f"vllm:{name}"
+        mean = value(full, f"{full}_sum") / value(full, f"{full}_count")
+        assert mean == pytest.approx(summary[figure]["mean"])
+        buckets = [s.value for s in families[full].samples if s.name == f"{full}_bucket"]
+        assert buckets == sorted(buckets)
+        assert buckets[-1] == 60
+
+
+def test_a_series_is_openmetrics_and_follows_the_ledger(exported: Exported) -> None:
+    text = text_of("openmetrics", exported, every_s=0.5, start_unix_s=1000.0)
+    # The reader forgets a histogram's series at its second moment, so each is read by itself.
+    lines = text.splitlines(keepends=True)
+    stamps = list(dict.fromkeys(line.split()[-1] for line in lines if line[0] != "#"))
+    moments = [
+        {
+            family.name: family
+            for family in openmetrics(
+                "".join(line for line in lines if line[0] == "#" or line.endswith(f" {stamp}\n"))
+            )
+        }
+        for stamp in stamps
+    ]
+    samples = [each["vllm:kv_cache_usage_perc"].samples[0] for each in moments]
+    memory = exported.run.memory
+    pool = exported.run.summary["memory"]["capacity_bytes"] - memory["metadata_bytes"]
+    held = sum(memory[f"{name}_bytes"] for name in ("used", "reserved", "overprovisioned"))
+    for sample in samples:
+        at = (float(sample.timestamp) - 1000.0) * PS_PER_S
+        row = memory[(memory["start_ps"] <= at) & (at < memory["end_ps"])]
+        expected = float((held / pool)[row.index[-1]]) if len(row) else 0.0
+        assert sample.value == pytest.approx(expected)
+    assert max(sample.value for sample in samples) > 0.9
+    tokens = [each["vllm:generation_tokens"].samples[0].value for each in moments]
+    assert tokens == sorted(tokens)
+    makespan = exported.run.summary["makespan_s"]
+    assert len(tokens) == math.ceil(makespan / 0.5) + 1
+    assert moments[-1]["vllm:time_to_first_token_seconds"].type == "histogram"
+
+
+def test_a_scrape_is_imported_as_the_same_pool(
+    exported: Exported, simulation: Simulation, tmp_path: Path
+) -> None:
+    folder = write_all("vllm-metrics", exported, tmp_path / "scrape")
+    made = imported(folder / "metrics.txt", tmp_path)
+    assert made.scenario["memory"] == {"num_gpu_blocks": 160}
+    assert made.scenario["model"]["name"] == "facebook/opt-125m"
+    assert made.scenario["model"]["max_model_len"] == 2048
+    measured = made.reads[0].description.measured
+    assert measured["preemptions"] == exported.run.summary["preemptions"]
+
+
+# --- clients ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", ["vllm-bench", "aiperf"])
+def test_requests_come_back_as_they_were(form: str, exported: Exported, tmp_path: Path) -> None:
+    made = imported(write_all(form, exported, tmp_path / form), tmp_path)
+    assert made.recording is not None
+    again = ObservedRun.read(tmp_path / "again.run")
+    table = exported.run.requests
+    zero = table["arrival_ps"].min()
+    for column, name in (
+        ("arrival_ps", "arrival_s"),
+        ("first_token_ps", "first_token_s"),
+        ("finish_ps", "last_token_s"),
+    ):
+        expected = ((table[column] - zero) / PS_PER_S).tolist()
+        # A token's gap is a mean, rounded to a nanosecond: two hundred of them.
+        found = [getattr(row, name) for row in again.rows]
+        assert found == pytest.approx(expected, abs=3e-7)
+    assert [row.prompt_tokens for row in again.rows] == table["prompt_tokens"].tolist()
+    assert [row.output_tokens for row in again.rows] == table["output_tokens"].tolist()
+
+
+def test_what_clients_measure_is_the_summary(exported: Exported, tmp_path: Path) -> None:
+    write_all("vllm-bench", exported, tmp_path)
+    write_all("aiperf", exported, tmp_path)
+    for name in ("bench.json", "profile_export_aiperf.json"):
+        (read,) = read_sources([str(tmp_path / name)], [])
+        for figure in ("ttft", "tpot", "e2e"):
+            for stat in ("mean", "p50", "p99"):
+                expected = exported.run.summary[f"{figure}_s"][stat]
+                assert read.description.measured[f"{figure}_{stat}_s"] == pytest.approx(expected)
+
+
+def test_an_aiperf_folder_has_the_engines_gauges(exported: Exported, tmp_path: Path) -> None:
+    made = imported(write_all("aiperf", exported, tmp_path / "aiperf"), tmp_path)
+    assert made.scenario["memory"] == {"num_gpu_blocks": 160}
+    assert made.recording is not None
+    assert max(tick.kv_cache_pct or 0 for tick in made.recording.ticks) > 90
+    assert max(tick.running or 0 for tick in made.recording.ticks) > 1
+
+
+# --- a trace ----------------------------------------------------------------------------------
+
+
+def test_a_trace_has_every_request_on_a_lane_of_its_own_time(exported: Exported) -> None:
+    events = json.loads(text_of("perfetto", exported))["traceEvents"]
+    requests = [e for e in events if e["ph"] == "X" and "args" in e]
+    assert len(requests) == 60
+    lanes: dict[int, list[tuple[float, float]]] = {}
+    for event in requests:
+        lanes.setdefault(event["tid"], []).append((event["ts"], event["ts"] + event["dur"]))
+    for spans in lanes.values():
+        spans.sort()
+        ends = [end for _, end in spans]
+        assert all(
+            begin >= end - 1e-3 for (begin, _), end in zip(spans[1:], ends[:-1], strict=True)
+        )
+    named = {e["tid"] for e in events if e["name"] == "thread_name"}
+    assert named == set(lanes)
+    memory = [e for e in events if e["name"] == "KV memory, bytes"]
+    capacity = exported.run.summary["memory"]["capacity_bytes"]
+    assert len(memory) == len(exported.run.memory)
+    assert all(sum(e["args"].values()) == capacity for e in memory)
+
+
+# --- a server ---------------------------------------------------------------------------------
+
+
+def test_the_command_line_of_a_scenario_makes_it_again(
+    exported: Exported, simulation: Simulation, tmp_path: Path
+) -> None:
+    folder = write_all("vllm-serve", exported, tmp_path / "serve")
+    made = imported(folder / "serve.sh", tmp_path)
+    assert made.scenario["memory"] == {"num_gpu_blocks": 160}
+    again = Scenario.load(tmp_path / "again.toml")
+    assert again.scheduler == simulation.scenario.scheduler
+    assert again.allocator[0] == simulation.scenario.allocator[0]
+    assert again.model.max_model_len == 2048
+    assert again.model.name == "facebook/opt-125m"
+
+
+def test_what_no_engine_does_is_refused(simulation: Simulation) -> None:
+    run = simulation.run(simulation.scenario.allocator[1], "max-buffer")
+    exported = Exported(simulation.resolved(), run)
+    with pytest.raises(InputError, match="no such allocator"):
+        text_of("vllm-serve", exported)
+
+
+# --- the command ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", tuple(EXPORTS))
+def test_every_format_of_any_allocator_or_a_reason(form: str, tmp_path: Path) -> None:
+    scenario = tmp_path / "small.toml"
+    workload = TABLES["workload"] | {"num_requests": 5}
+    scenario.write_text(to_toml(TABLES | {"workload": workload}))
+    for label in ("paged", "max-buffer"):
+        out = tmp_path / label
+        arguments = ["export", str(scenario), "--to", form, "--out", str(out)]
+        done = CliRunner().invoke(app, [*arguments, "--allocator", label])
+        assert out.exists() == (done.exception is None)
+        assert done.exception is None or isinstance(done.exception, InputError)
+    assert (tmp_path / "paged").exists()
+
+
+def test_a_stored_result_exports_as_the_run_it_was(tmp_path: Path) -> None:
+    scenario = tmp_path / "small.toml"
+    scenario.write_text(to_toml(TABLES | {"workload": TABLES["workload"] | {"num_requests": 5}}))
+    runner = CliRunner()
+    assert runner.invoke(app, ["run", str(scenario), "--out", str(tmp_path / "r")]).exit_code == 0
+    for source, out in ((scenario, "a.json"), (tmp_path / "r", "b.json")):
+        arguments = ["export", str(source), "--to", "perfetto", "--out", str(tmp_path / out)]
+        assert runner.invoke(app, arguments).exit_code == 0
+    assert (tmp_path / "a.json").read_bytes() == (tmp_path / "b.json").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "fault"),
+    [
+        (["--to", "perfeto"], "did you mean 'perfetto'"),
+        (["--to", "perfetto", "--every", "2"], "every_s"),
+        (["--to", "openmetrics", "--every", "0"], "greater than 0"),
+        (["--to", "perfetto", "--at", "2"], "of the whole run"),
+        (["--every", "2"], "every_s"),
+        (["--to", "perfetto", "--allocator", "pagd"], "no such allocator"),
+    ],
+)
+def test_options_of_another_format_are_refused(
+    arguments: list[str], fault: str, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    with pytest.raises(InputError, match=fault):
+        CliRunner().invoke(
+            app, ["export", "chat", "--out", str(out), *arguments], catch_exceptions=False
+        )
+    assert not out.exists()
