@@ -22,6 +22,8 @@ class BlockRules:
     own; else every layer keeps every token.
     commonest_sizes_groups: groups of layers are as large as the commonest kind, where that is less
     than 1.5 times the rarest, which spares the commonest a second, nearly empty group.
+    knows_retention: it knows prefix_cache_retention_interval, and takes 0 where none is given; else
+    every full block of a window is kept for hits.
     """
 
     name: str
@@ -33,10 +35,13 @@ class BlockRules:
     forks: bool = False
     several_tables: bool = True
     commonest_sizes_groups: bool = True
+    knows_retention: bool = True
 
 
 VLLM_0_33 = BlockRules("vllm-0.33")
-VLLM_0_11 = BlockRules("vllm-0.11", blank_first=False, commonest_sizes_groups=False)
+VLLM_0_11 = BlockRules(
+    "vllm-0.11", blank_first=False, commonest_sizes_groups=False, knows_retention=False
+)
 # Kwon et al., SOSP 2023, artifact.
 VLLM_V0 = BlockRules(
     "vllm-v0",
@@ -47,4 +52,5 @@ VLLM_V0 = BlockRules(
     forks=True,
     several_tables=False,
     commonest_sizes_groups=False,
+    knows_retention=False,
 )

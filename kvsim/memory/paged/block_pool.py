@@ -125,11 +125,22 @@ class BlockPool:
 
         Blocks others still hold stay with them. Returns how many these are.
         """
+        return self._give_back(blocks[:num_cached], blocks[num_cached:])
+
+    def give_back_by_keys(self, blocks: Sequence[int]) -> int:
+        """The same where the blocks with keys, and no others, hold known content."""
+        key_of = self._key_of
+        cached = [block for block in blocks if block in key_of]
+        if len(cached) == len(blocks):
+            return self._give_back(blocks, ())
+        return self._give_back(cached, [block for block in blocks if block not in key_of])
+
+    def _give_back(self, cached: Sequence[int], blank: Sequence[int]) -> int:
         back, extra_refs, shared = self._back, self._extra_refs, 0
-        cached, blank = blocks[:num_cached], blocks[num_cached:]
+        num_blocks, num_cached = len(cached) + len(blank), len(cached)
         if extra_refs and not extra_refs.keys().isdisjoint(blank):
             blank = [block for block in blank if not self.drop(block)]
-            shared = len(blocks) - num_cached - len(blank)
+            shared = num_blocks - num_cached - len(blank)
         if self.blank_first:
             self._blank.extend(blank)
         else:
@@ -143,7 +154,7 @@ class BlockPool:
             shared += num_cached - len(cached)
         self.version += 1
         self.num_cached_free += len(cached)
-        self.num_free += len(blocks) - shared
+        self.num_free += num_blocks - shared
         if self.listener is not None:
             self.listener.freed(cached, blank)
         return shared

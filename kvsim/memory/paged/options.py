@@ -1,7 +1,7 @@
 """The options of paged KV memory, and what they put together."""
 
 from collections.abc import Iterator
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -13,6 +13,8 @@ from kvsim.memory.paged.groups.grouping import is_uniform
 from kvsim.memory.paged.shape import BlockShape
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.units import GIB
+
+RetentionTokens = Annotated[int, Field(ge=0, le=1 << 40)]
 
 
 class Paged(AllocatorOptions):
@@ -26,6 +28,10 @@ class Paged(AllocatorOptions):
         copy-on-write under vllm-v0 and the cache since.
     host_cache_gib: of host memory for content evicted from the device.
     disable_hybrid_kv_cache_manager: layers with a window keep every token.
+    prefix_cache_retention_interval: of layers with a window, how often in tokens what a later
+        request needs to continue there is kept: every N tokens; 0, nowhere but at the end of each
+        prompt and where prefixes were seen to part; "none", everywhere (vLLM's null). Not given:
+        0, as vLLM 0.33 serves; versions before keep all.
 
     Layers with a window or a recurrent state get block tables of their own. A block that must hold
     a recurrent state grows to a multiple of block_size.
@@ -37,6 +43,7 @@ class Paged(AllocatorOptions):
     sharing: Literal["cache", "copy-on-write"] | None = None
     host_cache_gib: float | None = Field(None, gt=0)
     disable_hybrid_kv_cache_manager: bool = False
+    prefix_cache_retention_interval: RetentionTokens | Literal["none"] | None = None
 
     @model_validator(mode="after")
     def _host_cache_is_a_prefix_cache(self) -> Self:
@@ -57,8 +64,13 @@ class Paged(AllocatorOptions):
         if memory.rules.several_tables and not is_uniform(memory.layout, windows=windows):
             self._refuse_several_tables(memory)
             return GroupsAllocator(
-                memory, self.block_size, caching=self._caches(memory), watermark=self.watermark
+                memory,
+                self.block_size,
+                caching=self._caches(memory),
+                watermark=self.watermark,
+                retention_tokens=self._retention(memory),
             )
+        self._refuse_retention(memory)
         rules, host_gib = memory.rules, self.host_cache_gib
         forks = self.sharing == "copy-on-write"
         if self.sharing is None and host_gib is None:
@@ -80,6 +92,40 @@ class Paged(AllocatorOptions):
         """Whether prefixes are kept: of a recurrent state there is none."""
         recurrent = any(group.state_bytes for group in memory.layout.groups)
         return self.enable_prefix_caching and not recurrent
+
+    def _retention(self, memory: MemorySpec) -> int | None:
+        """Tokens between kept places; None: all are."""
+        given = self.prefix_cache_retention_interval
+        if not memory.rules.knows_retention:
+            if given not in (None, "none"):
+                raise InputError(
+                    f"{memory.rules.name} does not know it, it keeps every block",
+                    where="allocator.prefix_cache_retention_interval",
+                    value=given,
+                    remedy="leave it out",
+                )
+            return None
+        if given == "none":
+            return None
+        tokens = given or 0
+        if tokens % self.block_size:
+            raise InputError(
+                "not a multiple of the block size",
+                where="allocator.prefix_cache_retention_interval",
+                value=tokens,
+                limit=f"multiples of {self.block_size}",
+            )
+        return tokens
+
+    def _refuse_retention(self, memory: MemorySpec) -> None:
+        """InputError for an interval where every layer keeps every token (0 and null are taken)."""
+        if self._retention(memory):
+            raise InputError(
+                "no layer has a window or a state of which anything could be left out",
+                where="allocator.prefix_cache_retention_interval",
+                value=self.prefix_cache_retention_interval,
+                remedy="leave it out",
+            )
 
     def _refuse_several_tables(self, memory: MemorySpec) -> None:
         """InputError for what block tables in several groups of layers do not have."""

@@ -33,11 +33,19 @@ TokenId = Annotated[int, Field(ge=0)]
 
 
 class CaseGroup(Options):
-    """groups: block tables for layers of one kind. window_tokens: of sliding ones."""
+    """groups: block tables for layers of one kind. window_tokens: of sliding ones. block_size: as
+    the engine planned it; the other keys say what it planned besides.
+    """
 
     kind: Literal["full", "sliding", "recurrent"]
     groups: int = Field(1, ge=1, le=1000)
     window_tokens: int | None = Field(None, ge=1)
+    block_size: int | None = Field(None, ge=1, le=MOST_TOKENS)
+    speculative_blocks: int = Field(0, ge=0)
+    checkpoint_blocks: int = Field(0, ge=0)
+    checkpoint_alignment: int | None = Field(None, ge=1)
+    extra_retained_tokens: int = Field(0, ge=0)
+    drops: bool = False
 
     @model_validator(mode="after")
     def _a_window_slides(self) -> "CaseGroup":
@@ -47,7 +55,12 @@ class CaseGroup(Options):
 
 
 class CaseEngine(Options):
-    """The settings of the recorded engine. kv_groups: its block tables, in its order."""
+    """The settings of the recorded engine. kv_groups: its block tables, in its order.
+
+    Of an engine that planned them itself, as served: prefix_cache_retention_interval (None: dense),
+    scheduler_block_size, prefix_match_unit and hit_alignment, in tokens; max_in_flight_tokens;
+    mamba_cache_mode; speculative.
+    """
 
     num_gpu_blocks: int = Field(ge=2, le=MOST_TOKENS)
     block_size: int = Field(ge=1, le=MOST_TOKENS)
@@ -63,6 +76,18 @@ class CaseEngine(Options):
     watermark: float = Field(0.0, ge=0.0, lt=1.0)
     semantics: VersionName = "vllm-0.33"
     kv_groups: tuple[CaseGroup, ...] = Field((CaseGroup(kind="full"),), min_length=1)
+    prefix_cache_retention_interval: int | None = Field(None, ge=0)
+    scheduler_block_size: int | None = Field(None, ge=1)
+    prefix_match_unit: int | None = Field(None, ge=1)
+    hit_alignment: int | None = Field(None, ge=1)
+    max_in_flight_tokens: int | None = Field(None, ge=1)
+    mamba_cache_mode: Literal["align", "none"] | None = None
+    speculative: dict[str, Any] | None = None
+
+    @property
+    def as_served(self) -> bool:
+        """Whether the engine planned its groups itself; its rows then tell blocks by group."""
+        return self.max_in_flight_tokens is not None
 
     @model_validator(mode="after")
     def _rarest_kind_in_one_table(self) -> "CaseEngine":
@@ -85,14 +110,30 @@ class CaseEngine(Options):
             )
         )
 
+    def _check_modelled(self) -> None:
+        """InputError for what the simulated engine does not do."""
+        for key, beyond in (
+            ("speculative", self.speculative is not None),
+            ("mamba_cache_mode", self.mamba_cache_mode == "align"),
+        ):
+            if beyond:
+                raise InputError(
+                    "the simulated engine does not do this",
+                    where=f"engine.{key}",
+                    value=getattr(self, key),
+                )
+
     def replica_spec(self) -> ReplicaSpec:
         """The engine that these settings make, one step at a time."""
+        self._check_modelled()
         knows_full_isl = VERSIONS[self.semantics].reserves_full_isl
+        interval = self.prefix_cache_retention_interval
         return ReplicaSpec(
             Paged(
                 block_size=self.block_size,
                 enable_prefix_caching=self.prefix_caching,
                 watermark=self.watermark,
+                prefix_cache_retention_interval="none" if interval is None else interval,
             ),
             Continuous(
                 max_num_seqs=self.max_num_seqs,
@@ -170,10 +211,18 @@ class CaseRequest(Options):
 
 
 class Case(Options):
-    """A recorded schedule's input."""
+    """A recorded schedule's input.
+
+    model, serve, gdn_prefill: what an engine as served was given, for whoever plans from them.
+    accept: how many drafts each verification accepts, in turn.
+    """
 
     name: str
     desc: str = ""
+    model: dict[str, Any] | None = None
+    serve: dict[str, Any] | None = None
+    gdn_prefill: str | None = None
+    accept: tuple[int, ...] = ()
     engine: CaseEngine
     cost: CaseCost
     requests: list[CaseRequest]

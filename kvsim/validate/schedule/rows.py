@@ -41,20 +41,26 @@ class RowObserver(Observer):
     """Writes one row a step. Requests that arrive by step number are submitted here.
 
     submit: where they go; set before the engine runs. stall_once: a queue that cannot start is one
-    row however many arrive behind it, else one an arrival. Steps count on where nothing runs, up to
-    the next arrival by step, and have no rows.
+    row however many arrive behind it, else one an arrival. by_group: rows tell how many blocks each
+    sequence holds in each group of layers. Steps count on where nothing runs, up to the next
+    arrival by step, and have no rows.
     """
 
     submit: Callable[[Request], None]
 
     def __init__(
-        self, by_step: deque[tuple[int, list[Request]]], *, stall_once: bool = False
+        self,
+        by_step: deque[tuple[int, list[Request]]],
+        *,
+        stall_once: bool = False,
+        by_group: bool = False,
     ) -> None:
         self.rows: list[Row] = []
         self._step = 0  # of the next row
         self._stall_once = stall_once
         self._open: list[tuple[Plan, Row]] = []
         self._by_step = by_step
+        self._by_group = by_group
         self._evicted = 0
 
     def planning(self, scheduler: Scheduler, now_ps: int) -> None:
@@ -93,6 +99,10 @@ class RowObserver(Observer):
             "first": [c.seq.id for c in plan.chunks if c.samples and c.seq.num_outputs == 1],
             "finished": [],
         }
+        allocator = _blocks(scheduler)
+        if self._by_group and isinstance(allocator, GroupsAllocator):
+            held = {seq.id: allocator.held_blocks(seq) for seq in scheduler.running}
+            row["held"] = [[entry[0], held[entry[0]]] for entry in sched]
         self._evicted = pool.num_evicted
         self._append(row)
         self._open.append((plan, row))
@@ -175,7 +185,11 @@ def simulate_rows(case: Case, *, stall_once: bool = False) -> list[Row]:
         else:
             by_step.setdefault(request.arrival_step, []).extend(request.requests())
     timed.sort(key=lambda request: request.arrival_ps)
-    observer = RowObserver(deque(sorted(by_step.items())), stall_once=stall_once)
+    observer = RowObserver(
+        deque(sorted(by_step.items())),
+        stall_once=stall_once,
+        by_group=case.engine.as_served and len(case.engine.kv_groups) > 1,
+    )
     replica = assemble(
         case.engine.replica_spec(),
         Stream(tuple(timed)),

@@ -13,9 +13,11 @@ from kvsim.validate.schedule.rows import simulate_rows
 from kvsim.validate.schedule.verdict import compare
 
 CASES = sorted((Path(__file__).parent / "schedules").glob("*.json"))
+# As `vllm serve` 0.33.0 plans and runs them, from a config.json and its flags.
+SERVED = sorted((Path(__file__).parent / "served").glob("*.json"))
 
 
-@pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", [*CASES, *SERVED], ids=lambda path: path.stem)
 def test_schedule_is_equal_row_for_row(path: Path) -> None:
     case = read_case(path)
     verdict = compare(path.stem, read_expectation(path), simulate_rows(case))
@@ -24,7 +26,8 @@ def test_schedule_is_equal_row_for_row(path: Path) -> None:
 
 
 def test_all_recordings_are_there() -> None:
-    assert len(CASES) == 49
-    recorded = {path.name.removesuffix(".json") for path in CASES}
-    beside = {path.name for path in CASES[0].parent.glob("*.expected.json.gz")}
-    assert beside == {f"{name}.expected.json.gz" for name in recorded}
+    assert (len(CASES), len(SERVED)) == (49, 5)
+    for cases in CASES, SERVED:
+        recorded = {path.name.removesuffix(".json") for path in cases}
+        beside = {path.name for path in cases[0].parent.glob("*.expected.json.gz")}
+        assert beside == {f"{name}.expected.json.gz" for name in recorded}

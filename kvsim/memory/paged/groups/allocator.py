@@ -45,6 +45,7 @@ class GroupsAllocator(Allocator):
     """Several block tables a sequence on one pool.
 
     block_size: tokens a block holds at least. caching, watermark: as in PagedAllocator.
+    retention_tokens: prefix_cache_retention_interval (see retention.py).
     """
 
     swappable = False  # windows would need blocks for what they gave back
@@ -57,6 +58,7 @@ class GroupsAllocator(Allocator):
         *,
         caching: bool,
         watermark: float | None = None,
+        retention_tokens: int | None = None,
     ) -> None:
         rules = memory.rules
         grouping = group_layers(
@@ -73,7 +75,9 @@ class GroupsAllocator(Allocator):
         self._lag = memory.hash_lag
         self._groups = grouping.groups
         self.pool = BlockPool(self._shape.usable_blocks + 1, blank_first=rules.blank_first)
-        self._tables = GroupTables(self.pool, self._groups, size, self._shape.block_bytes)
+        self._tables = GroupTables(
+            self.pool, self._groups, size, self._shape.block_bytes, retention_tokens
+        )
         self._num_keeping = len(self._tables.keeping)
         self._decoders = Decoders(size)
         self._windows = Windows(self._groups, size, self._lag)
@@ -144,6 +148,7 @@ class GroupsAllocator(Allocator):
         if self._need(hits, num_tokens, whole=False, busy=busy) > free:
             return None
         table: GroupTable = seq.memory
+        table.boundaries = (seq.prompt_tokens - 1) // self.block_size, hits.junction
         self._live[seq] = None
         self._tables.open(table, hits)
         self._grow(seq, table, ceil_div(num_tokens, self.block_size))
@@ -248,8 +253,8 @@ class GroupsAllocator(Allocator):
         return fitting
 
     def steps_alike(self, head: Sequence, limit: int, *, busy: bool) -> int:
-        """As promised; while the head has hits, which whoever takes could forget, or room in all
-        but not for every chunk, only until the next block moves.
+        """As promised; while something of the head is known, which whoever takes could forget, or
+        there is room in all but not for every chunk, only until the next block moves.
         """
         hits = self._cache.hits(head)
         if self._cache.may_gain(head, hits.num_blocks):
@@ -259,7 +264,10 @@ class GroupsAllocator(Allocator):
             return 0
         steps, enough = 0, spare >= 0
         most = self._need(hits, head.num_tokens, whole=False, busy=busy)
-        delicate = hits.num_blocks > 0 or (enough and most > self.pool.num_free)
+        known = hits.num_blocks > 0 or hits.junction > 0
+        # Where all that is free is cached, the ledger does not tell whose the next blank block is.
+        untold = not enough and self.pool.num_free == self.pool.num_cached_free
+        delicate = known or untold or (enough and most > self.pool.num_free)
         for taken, given in self._forecast(limit):
             spare -= taken
             if not (enough and self.pool.num_shared):
@@ -319,6 +327,10 @@ class GroupsAllocator(Allocator):
 
     def granted_tokens(self, seq: Sequence) -> int:
         return seq.memory.count * self.block_size if seq.memory else 0
+
+    def held_blocks(self, seq: Sequence) -> list[int]:
+        """How many blocks `seq` holds in each group."""
+        return [len(blocks) for blocks in seq.memory.lists]
 
     def missing_tokens(self, seq: Sequence, tokens: int) -> int:
         blocks = ceil_div(tokens - self.granted_tokens(seq), self.block_size)

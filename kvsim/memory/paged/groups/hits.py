@@ -16,11 +16,15 @@ from kvsim.plumbing.units import ceil_div
 class Hits(NamedTuple):
     """num_blocks: of the common prefix. first, blocks: for each group the position of the first
     block it keeps, and the blocks from there to the prefix's end.
+
+    junction: blocks of the longest prefix that some group knew, where that is more; else 0. Others
+    have shared so much before: whoever computes it now keeps what the other groups need there.
     """
 
     num_blocks: int
     first: tuple[int, ...]
     blocks: tuple[list[int], ...]
+    junction: int = 0
 
 
 def skipped_blocks(window_tokens: int | None, computed: int, block_size: int) -> int:
@@ -38,9 +42,9 @@ def longest_hit(
     alike: dict[int | None, list[int]] = {}
     for g, group in enumerate(groups):
         alike.setdefault(group.window_tokens, []).append(g)
-    count = len(keys)
+    count, longest = len(keys), -1
     for g in alike.pop(None, ()):
-        count = len(pool.find([key * num + g for key in keys[:count]]))
+        count = longest = len(pool.find([key * num + g for key in keys[:count]]))
     before = -1
     while count != before:
         before = count
@@ -48,13 +52,14 @@ def longest_hit(
             assert window is not None
             need = ceil_div(window - 1, block_size)
             count = _windowed(pool, members, num, keys, count, need)
+            longest = max(longest, count)
     first = tuple(
         skipped_blocks(group.window_tokens, count * block_size, block_size) for group in groups
     )
     blocks = tuple(
         pool.find([key * num + g for key in keys[start:count]]) for g, start in enumerate(first)
     )
-    return Hits(count, first, blocks)
+    return Hits(count, first, blocks, longest if longest > count and num > 1 else 0)
 
 
 def _windowed(

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from kvsim.memory.paged.block_pool import BlockPool
 from kvsim.memory.paged.groups.grouping import BlockGroup
 from kvsim.memory.paged.groups.hits import Hits, longest_hit, skipped_blocks
+from kvsim.memory.paged.groups.retention import Retention
 from kvsim.memory.paged.table import Table
 from kvsim.plumbing.errors import InvariantError
 
@@ -14,15 +15,17 @@ class GroupTable(Table):
 
     lists: each group's blocks, from position `skipped` of its table on. count: positions of the
     tables, the same in all groups that keep tokens. processed: slots whose step had returned at the
-    clock `since`, when it began to decode.
+    clock `since`, when it began to decode. boundaries: after so many blocks others can continue
+    from it, whatever the retention.
     """
 
-    __slots__ = ("count", "lists", "processed", "since", "skipped")
+    __slots__ = ("boundaries", "count", "lists", "processed", "since", "skipped")
 
     def __init__(self, keys: list[int], num_shareable: int, num_groups: int) -> None:
         super().__init__(keys, num_shareable)
         self.lists: list[list[int]] = [[] for _ in range(num_groups)]
         self.skipped = [0] * num_groups
+        self.boundaries: tuple[int, ...] = ()
         self.count = 0
         self.processed = 0
         self.since = 0
@@ -37,13 +40,23 @@ class GroupTables:
     """
 
     def __init__(
-        self, pool: BlockPool, groups: Sequence[BlockGroup], block_size: int, block_bytes: int
+        self,
+        pool: BlockPool,
+        groups: Sequence[BlockGroup],
+        block_size: int,
+        block_bytes: int,
+        retention_tokens: int | None,
     ) -> None:
         self.groups = groups
         self.keeping = [g for g, group in enumerate(groups) if not group.state_bytes]
         self.used_bytes = 0
         self.pad_bytes = 0
         self._pool = pool
+        self._retention = {
+            g: Retention(group.window_tokens, block_size, retention_tokens)
+            for g, group in enumerate(groups)
+            if group.window_tokens is not None
+        }
         self._size = block_size
         self._states = [g for g, group in enumerate(groups) if group.state_bytes]
         self._state_bytes = sum(group.state_bytes for group in groups)
@@ -74,9 +87,13 @@ class GroupTables:
             return
         num = len(self.groups)
         for g in self.keeping:
-            start = max(table.registered, table.skipped[g])
-            blocks = table.lists[g][start - table.skipped[g] : full - table.skipped[g]]
-            self._pool.register(blocks, [key * num + g for key in table.keys[start:full]])
+            skipped, held = table.skipped[g], table.lists[g]
+            start = max(table.registered, skipped)
+            places: Sequence[int] = range(start, full)
+            if g in self._retention:
+                places = self._retention[g].kept(start, full, table.boundaries)
+            blocks = [held[place - skipped] for place in places]
+            self._pool.register(blocks, [table.keys[place] * num + g for place in places])
         table.registered = full
 
     # --- moving blocks -------------------------------------------------------------------------
@@ -113,26 +130,23 @@ class GroupTables:
             skip = skipped_blocks(self.groups[g].window_tokens, computed, self._size)
             more = min(skip, table.count) - table.skipped[g]
             if more > 0:
-                num_cached = min(more, max(0, table.registered - table.skipped[g]))
-                self._give_back(g, table.lists[g][:more], num_cached, more * self._size)
+                self._give_back(g, table.lists[g][:more], more * self._size)
                 del table.lists[g][:more]
                 table.skipped[g] += more
 
-    def _give_back(self, g: int, blocks: list[int], num_cached: int, slots: int) -> None:
-        """Group g returns blocks with `slots` valid slots, the first `num_cached` named."""
-        shared = self._pool.give_back(blocks, num_cached)
+    def _give_back(self, g: int, blocks: list[int], slots: int) -> None:
+        """Group g returns blocks with `slots` valid slots."""
+        shared = self._pool.give_back_by_keys(blocks)
         self._book(g, shared - len(blocks), shared * self._size - slots)
 
     def close(self, table: GroupTable) -> None:
         """All blocks of a table return to the pool."""
         for g in range(len(self.groups)):
             if g in self.keeping:
-                skipped = table.skipped[g]
-                num_cached = max(0, table.registered - skipped)
-                slots = table.tokens - skipped * self._size
-                self._give_back(g, table.lists[g], num_cached, slots)
+                slots = table.tokens - table.skipped[g] * self._size
+                self._give_back(g, table.lists[g], slots)
             else:
-                self._give_back(g, table.lists[g], 0, 0)
+                self._give_back(g, table.lists[g], 0)
         self.used_bytes -= self._state_bytes
 
     def check(self, live: Iterable[tuple[int, GroupTable]]) -> None:
