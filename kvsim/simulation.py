@@ -6,7 +6,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from kvsim.capacity.pool import Pool, size_pool
+from kvsim.capacity.pool import Pool
+from kvsim.capacity.sizing import size_pool
 from kvsim.engine.address_log import AddressLog
 from kvsim.engine.observer import Observer
 from kvsim.engine.replica import ReplicaSpec, assemble

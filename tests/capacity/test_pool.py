@@ -3,7 +3,7 @@
 import pytest
 
 from kvsim.capacity.options import MemoryOptions
-from kvsim.capacity.pool import size_pool
+from kvsim.capacity.sizing import size_pool
 from kvsim.device import named_device
 from kvsim.model import ModelOptions
 from kvsim.plumbing.errors import InputError

@@ -127,6 +127,31 @@ def test_a_hybrid_s_block():
     assert "would set blocks of 1,056 tokens in 4 groups of layers" in words
 
 
+def test_a_model_of_states_alone(tmp_path):
+    """Mamba-2: a sequence costs its states, however long; the pool is a number of sequences."""
+    config = {"model_type": "mamba2", "hidden_size": 256, "num_hidden_layers": 4, "num_heads": 8}
+    config |= {"head_dim": 64, "state_size": 16, "vocab_size": 1000, "torch_dtype": "bfloat16"}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    given = (tmp_path, "--device", "l4", "--max-model-len", 4096, "--kv-cache-bytes", 10**9)
+    found = answer(*given)
+    state = 4 * 2 * (8 * 64 * 16 + 3 * (8 * 64 + 2 * 8 * 16))
+    assert found["groups"][0]["state_bytes"] == state
+    assert found["engine"]["max_concurrency"] == 10**9 // state
+    assert found["pool_tokens"] == 10**9 // state * 4096
+    assert {row["paged"] for row in found["sequences"]} == {10**9 // state}
+    assert "GPU KV cache size" in ask(*given)
+    with pytest.raises(InputError, match="states do not grow with tokens"):
+        ask(tmp_path, "--device", "l4", "--kv-cache-tokens", 1000)
+
+
+def test_a_stage_without_attention_does_not_decide():
+    """Qwen3.5-27B in 64 stages: three of four hold no attention layer."""
+    found = answer(
+        "qwen3.5-27b", "--device", "h100", "--pipeline-parallel-size", 64, "--max-model-len", 8192
+    )
+    assert found["engine"]["num_gpu_blocks"] > 0
+
+
 def test_a_gpu_by_its_memory_alone():
     listed = answer("llama-3-8b", "--device", "h100")
     assert answer("llama-3-8b", "--device-memory", 79.18)["pool_bytes"] == listed["pool_bytes"]

@@ -20,6 +20,12 @@ class Answer(NamedTuple):
     fits: "list[Fit]"
 
 
+def pool_tokens(answer: Answer) -> int:
+    """Tokens that the pool holds; where none costs anything, those that the engine says."""
+    pool, token_bytes = answer.sized.pool, answer.sized.layout.bytes_per_token
+    return pool.capacity_bytes // token_bytes if token_bytes else pool.kv_cache_size_tokens
+
+
 def as_json(answer: Answer) -> dict[str, Any]:
     """Every figure, of one GPU."""
     model, pool, layout = answer.model, answer.sized.pool, answer.sized.layout
@@ -55,7 +61,7 @@ def as_json(answer: Answer) -> dict[str, Any]:
         "non_torch_bytes": pool.non_torch_bytes,
         "cuda_graph_bytes": pool.cuda_graph_bytes,
         "pool_bytes": pool.capacity_bytes,
-        "pool_tokens": pool.capacity_bytes // layout.bytes_per_token,
+        "pool_tokens": pool_tokens(answer),
         "block_size": pool.block_size,
         "num_gpu_blocks": pool.num_gpu_blocks,
         "engine": {

@@ -85,7 +85,7 @@ def memory(
     """
     from kvsim.capacity.fits import fit
     from kvsim.capacity.options import MemoryOptions
-    from kvsim.capacity.pool import size
+    from kvsim.capacity.sizing import size
     from kvsim.commands.memory.answer import Answer, as_json
     from kvsim.model import ModelOptions
 

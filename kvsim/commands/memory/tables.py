@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from kvsim.commands.memory.answer import pool_tokens
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
@@ -86,7 +88,7 @@ def _pool(answer: "Answer") -> "Table":
     size = pool.capacity_bytes
     words = "KV pool" if pool.sized_by == "gpu_memory_utilization" else f"KV pool ({pool.sized_by})"
     table.add_row(words, f"{size:,}", _size(size), style="bold")
-    tokens = size // answer.sized.layout.bytes_per_token
+    tokens = pool_tokens(answer)
     table.add_row("", f"{tokens:,} tokens", f"{pool.num_gpu_blocks:,} blocks of {pool.block_size}")
     return table
 

@@ -194,7 +194,7 @@ ARCHITECTURES: dict[str, Architecture] = {
     "kimi_linear": A(linear="kimi_delta", router_bias=True),
     "mamba": A(TIED, norms=1, linear="mamba"),
     "falcon_mamba": A(TIED, norms=1, linear="mamba"),
-    "mamba2": A(norms=1, linear="mamba_2"),
+    "mamba2": A({"n_groups": 8, "state_size": 128}, norms=1, linear="mamba_2"),
     "jamba": A({"expert_layer_offset": 1}, linear="mamba"),
     "bamba": A(linear="mamba_2"),
     "granitemoehybrid": A(linear="mamba_2"),

@@ -8,7 +8,8 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from kvsim.capacity.options import MemoryOptions
-from kvsim.capacity.pool import Sized, size
+from kvsim.capacity.pool import Sized
+from kvsim.capacity.sizing import size
 from kvsim.device import Device, sized_device
 from kvsim.model import Model, ModelOptions
 from kvsim.plumbing.errors import InputError

@@ -1,0 +1,266 @@
+"""Sizing: what a deployment leaves for the pool, as vLLM sizes it or as the user gives it.
+
+vLLM takes gpu_memory_utilization of the device's total and subtracts the weights, the peak of the
+activations in a profiling run, what does not come from torch's allocator and, since 0.20, the CUDA
+graphs it will capture. `estimate/` has an item a file; figures of a log replace the estimates. Of
+several stages of a pipeline the one with the fewest blocks decides.
+"""
+
+from kvsim.capacity.adapters import Adapters
+from kvsim.capacity.deployment import Deployment
+from kvsim.capacity.drafter import MTP, Drafter
+from kvsim.capacity.estimate.items import Items, estimate
+from kvsim.capacity.options import MemoryOptions
+from kvsim.capacity.planning import CachePlan, Serving, Speculation, plan_cache
+from kvsim.capacity.planning.block_size import DEFAULT_BLOCK_SIZE
+from kvsim.capacity.pool import Pool, Sized
+from kvsim.capacity.stage import Stage, stages
+from kvsim.capacity.start_up import start_up
+from kvsim.device import Device
+from kvsim.layout import KVLayout
+from kvsim.model import Model, ModelOptions
+from kvsim.model.find import find_model
+from kvsim.model.kv_cache import LayerCache, grouped, layer_caches
+from kvsim.plumbing.errors import InputError
+from kvsim.plumbing.units import GIB
+
+MOST_BYTES = 1 << 60  # an exbibyte; the tables hold 63 bits
+
+
+def size_pool(
+    model: Model,
+    device: Device,
+    memory: MemoryOptions,
+    model_options: ModelOptions,
+    block_size: int,
+    max_num_seqs: int = 256,
+    max_num_batched_tokens: int = 2048,
+) -> Pool:
+    """The pool of a simulated engine; arguments as of `size`. InputError for parallelism that the
+    step times know nothing of.
+    """
+    for key in ("pipeline_parallel_size", "data_parallel_size"):
+        if getattr(model_options, key) > 1:
+            raise InputError(
+                "a simulation runs one stage of one copy",
+                where=f"model.{key}",
+                value=getattr(model_options, key),
+                limit=1,
+                remedy="kvsim memory sizes the others",
+            )
+    if model_options.layout(model).bytes_per_token == 0:
+        raise InputError("the model keeps no KV cache", where="model", value=model.name)
+    return size(
+        model, device, memory, model_options, block_size, max_num_seqs, max_num_batched_tokens
+    ).pool
+
+
+def size(
+    model: Model,
+    device: Device,
+    memory: MemoryOptions,
+    model_options: ModelOptions,
+    block_size: int,
+    max_num_seqs: int = 256,
+    max_num_batched_tokens: int = 2048,
+) -> Sized:
+    """The pool and the engine's plan of it.
+
+    block_size: tokens in a block; the default one is left to the engine. max_num_seqs and
+    max_num_batched_tokens are the scheduler's limits, which size the profiling run. Raises
+    InputError if nothing is left after the weights and reserves.
+    """
+    model.check_tensor_parallel(model_options.tensor_parallel_size)
+    if model_options.pipeline_parallel_size > model.num_layers:
+        raise InputError(
+            "a stage needs a layer",
+            where="model.pipeline_parallel_size",
+            value=model_options.pipeline_parallel_size,
+            limit=model.num_layers,
+        )
+    deployment = Deployment(
+        model,
+        model_options,
+        device,
+        memory.version,
+        model_options.model_len(model),
+        max_num_seqs,
+        max_num_batched_tokens,
+        memory.enforce_eager,
+        memory.max_cudagraph_capture_size,
+        _drafter(memory),
+        Adapters(memory.max_loras, memory.max_lora_rank) if memory.max_loras else None,
+    )
+    every = stages(model.layers, model_options.pipeline_parallel_size)
+    caches = [_caches(deployment, stage) for stage in every]
+    sized = [
+        _size_stage(deployment, stage, kept, memory, block_size)
+        for stage, kept in zip(every, caches, strict=True)
+        if kept  # a stage that keeps nothing holds any number of blocks
+    ]
+    if not sized:
+        raise InputError("the model keeps no KV cache", where="model", value=model.name)
+    return min(sized, key=lambda each: each.pool.engine_num_gpu_blocks)
+
+
+def _caches(deployment: Deployment, stage: Stage) -> tuple[LayerCache, ...]:
+    options = deployment.options
+    return layer_caches(
+        stage.layers,
+        deployment.model.torch_dtype,
+        options.kv_cache_dtype,
+        options.tensor_parallel_size,
+        options.kv_scale_group_size,
+        options.kv_scale_bytes,
+    )
+
+
+def _size_stage(
+    deployment: Deployment,
+    stage: Stage,
+    caches: tuple[LayerCache, ...],
+    memory: MemoryOptions,
+    block_size: int,
+) -> Sized:
+    layout, device = grouped(caches), deployment.device
+    items = _as_given(memory, estimate(deployment, stage))
+    plan = _plan(deployment, stage, caches, memory, block_size)
+    sized_by, capacity = _given(memory, layout, block_size)
+    unused = 0
+    if sized_by == "gpu_memory_utilization":
+        budget = int(device.memory_bytes * memory.utilization)
+        unused, capacity = device.memory_bytes - budget, budget - items.total
+        if capacity < max(layout.bytes_per_token, 1):
+            raise _does_not_fit(deployment, memory.utilization, items)
+    else:
+        weights = deployment.model.weight_bytes(deployment.tp)
+        items = Items(weights if memory.weights_gib is None else items.weights, 0, 0, 0)
+    token_bytes = layout.bytes_per_token
+    _check_capacity(capacity, block_size, token_bytes, sized_by)
+    said = start_up(plan, plan.num_blocks(capacity), deployment.version)
+    pool = Pool(
+        sized_by=sized_by,
+        total_bytes=device.memory_bytes,
+        unused_bytes=unused,
+        weights_bytes=items.weights,
+        activation_bytes=items.activation,
+        other_bytes=items.non_torch + items.cuda_graph,
+        capacity_bytes=capacity,
+        block_size=block_size,
+        num_gpu_blocks=(
+            capacity // (block_size * token_bytes) if token_bytes else said.num_gpu_blocks
+        ),
+        non_torch_bytes=items.non_torch,
+        cuda_graph_bytes=items.cuda_graph,
+        engine_version=memory.engine_version,
+        engine_block_size=said.block_size,
+        engine_num_gpu_blocks=said.num_gpu_blocks,
+        kv_cache_size_tokens=said.kv_cache_size_tokens,
+        max_concurrency=said.max_concurrency,
+    )
+    return Sized(pool, layout, plan, said)
+
+
+def _given(memory: MemoryOptions, layout: KVLayout, block_size: int) -> tuple[str, int]:
+    """Which option decides, and the pool it gives; 0 where the device decides."""
+    token_bytes = layout.bytes_per_token
+    ways = {
+        "kv_cache_bytes": memory.kv_cache_bytes,
+        "kv_cache_tokens": memory.kv_cache_tokens,
+        "num_gpu_blocks": memory.num_gpu_blocks,
+    }
+    units = {"kv_cache_bytes": 1, "kv_cache_tokens": token_bytes}
+    for way, value in ways.items():
+        if value is not None:
+            unit = units.get(way, block_size * token_bytes)
+            if not unit:
+                raise InputError(
+                    "states do not grow with tokens",
+                    where=f"memory.{way}",
+                    value=value,
+                    remedy="give kv_cache_bytes",
+                )
+            return way, value * unit
+    return "gpu_memory_utilization", 0
+
+
+def _check_capacity(capacity: int, block_size: int, token_bytes: int, sized_by: str) -> None:
+    if capacity < block_size * token_bytes:
+        raise InputError(
+            "the pool holds less than one block",
+            where="allocator.block_size",
+            value=f"{block_size:,} tokens",
+            limit=f"{capacity // token_bytes:,} tokens ({sized_by})",
+            remedy="lower the block size, or give the pool more memory",
+        )
+    if capacity > MOST_BYTES:
+        raise InputError(
+            "the pool is larger than any memory",
+            where=f"memory.{sized_by}",
+            value=f"{capacity:,} bytes",
+            limit=f"{MOST_BYTES:,} bytes",
+        )
+
+
+def _plan(
+    deployment: Deployment,
+    stage: Stage,
+    caches: tuple[LayerCache, ...],
+    memory: MemoryOptions,
+    block_size: int,
+) -> CachePlan:
+    version, options, drafter = deployment.version, deployment.options, deployment.drafter
+    recurrent = any(cache.kind == "recurrent" for cache in caches)
+    # Without any attention there is nothing to align states with, and no prefix is cached.
+    attending = any(cache.bytes_per_token for cache in caches)
+    speculation: Speculation | None = None
+    drafted: tuple[LayerCache, ...] = ()
+    if drafter is not None:
+        method = "mtp" if drafter.model is None else "draft_model"
+        speculation = Speculation(method, drafter.tokens)
+        if stage.last:
+            drafted = drafter.caches(deployment.model, options.kv_cache_dtype, deployment.tp)
+    caching = memory.enable_prefix_caching
+    serving = Serving(
+        max_model_len=deployment.max_model_len,
+        max_num_batched_tokens=deployment.max_num_batched_tokens,
+        block_size=None if block_size == DEFAULT_BLOCK_SIZE else block_size,
+        enable_prefix_caching=attending
+        and ((version.caches_hybrid_prefixes or not recurrent) if caching is None else caching),
+        batches_in_flight=version.batches_in_flight,
+        decode_context_parallel_size=options.decode_context_parallel_size,
+        speculation=speculation,
+    )
+    return plan_cache(caches, serving, drafted)
+
+
+def _drafter(memory: MemoryOptions) -> Drafter | None:
+    if memory.drafter is None:
+        return None
+    model = None if memory.drafter == MTP else find_model(memory.drafter, "memory.drafter")
+    return Drafter(model, memory.num_speculative_tokens)
+
+
+def _as_given(memory: MemoryOptions, items: Items) -> Items:
+    """The estimates, but for what the user read off a log."""
+    if memory.weights_gib is not None:
+        items = items._replace(weights=int(memory.weights_gib * GIB))
+    if memory.activation_gib is not None:
+        items = items._replace(activation=int(memory.activation_gib * GIB))
+    if memory.other_gib is not None:
+        items = items._replace(non_torch=int(memory.other_gib * GIB), cuda_graph=0)
+    return items
+
+
+def _does_not_fit(deployment: Deployment, share: float, items: Items) -> InputError:
+    device, reserves = deployment.device, items.total - items.weights
+    budget = device.memory_bytes * share
+    return InputError(
+        f"no memory is left for KV: {deployment.model.name} takes {items.weights / GIB:.2f} GiB of "
+        f"weights and {reserves / GIB:.2f} GiB of activations and other memory on each "
+        f"{device.name}",
+        where="memory.gpu_memory_utilization",
+        value=f"{items.total / GIB:.2f} GiB",
+        limit=f"{budget / GIB:.2f} GiB ({share:g} of {device.memory_bytes / GIB:.2f} GiB)",
+        remedy="raise model.tensor_parallel_size, quantise the weights or take a larger device",
+    )
