@@ -1,11 +1,13 @@
 """Every source format: its sample is known, read, and survives damage; secrets never leave it."""
 
 import csv
+import gzip
 import json
 import os
 import re
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -100,7 +102,7 @@ def test_a_command_line_keeps_what_it_says_of_memory(tmp_path: Path) -> None:
         "enable_prefix_caching": False,
         "max_num_seqs": 64,
     }
-    assert found.notes == ("flags that say nothing of memory: --api-key",)
+    assert found.notes == ("flags that are not read: --api-key",)
 
 
 @pytest.mark.parametrize(
@@ -140,6 +142,60 @@ def test_command_lines(words: str, expected: dict[str, object]) -> None:
 def test_a_command_line_that_cannot_be(words: str, fault: str) -> None:
     with pytest.raises(InputError, match=fault):
         read_sources([words], [])
+
+
+MANIFESTS = {
+    "block": """
+      containers:
+      - name: vllm
+        image: vllm/vllm-openai:v0.19.1
+        command: ["vllm", "serve", "Qwen/Qwen3-8B"]
+        args:
+        - --max-num-seqs=64
+        - "--tensor-parallel-size"
+        - "2"  # both GPUs
+        - --api-key
+        - SECRET
+        env:
+        - name: HF_TOKEN
+          value: SECRET
+    """,
+    "inline": """
+    services:
+      vllm:
+        image: vllm/vllm-openai:v0.19.1
+        command: ["--model", "Qwen/Qwen3-8B", "--max-num-seqs", "64",
+                  "--tensor-parallel-size=2"]
+    """,
+    "shell": """
+        image: vllm/vllm-openai:v0.19.1
+        command: ["/bin/sh", "-c"]
+        args:
+        - "vllm serve Qwen/Qwen3-8B --max-num-seqs 64 --tensor-parallel-size 2"
+    """,
+    "folded": """
+        image: vllm/vllm-openai:v0.19.1
+        command: >
+          --model Qwen/Qwen3-8B
+          --max-num-seqs 64 -tp 2
+        ports: ["8000:8000"]
+    """,
+}
+
+
+@pytest.mark.parametrize("form", MANIFESTS)
+def test_a_manifest_lists_a_command_line(form: str, tmp_path: Path) -> None:
+    path = write(tmp_path / "deployment.yaml", MANIFESTS[form].replace("SECRET", SECRET))
+    (read,) = read_sources([str(path)], [])
+    assert read.format == "vllm-command"
+    assert read.description.settings.said() == {
+        "engine": "vllm",
+        "engine_version": "0.19.1",
+        "model": "Qwen/Qwen3-8B",
+        "max_num_seqs": 64,
+        "tensor_parallel_size": 2,
+    }
+    assert SECRET not in str(read)
 
 
 def test_a_log_tells_settings_and_gauges(tmp_path: Path) -> None:
@@ -263,6 +319,46 @@ def test_dynamos_requests_in_order_of_arrival_with_their_reuse(tmp_path: Path) -
     assert found.requests.hash_block_tokens == 64
     assert late.arrival_ns == UNIX_S * 10**9 + 500_000_000
     assert late.last_token_ns == UNIX_S * 10**9 + 750_000_000
+
+
+def test_dynamos_files_of_one_run_are_one_trace(tmp_path: Path) -> None:
+    path = SAMPLES["dynamo-trace"](tmp_path)
+    late, early = path.read_text().splitlines()
+    folder = tmp_path / "rotated"
+    folder.mkdir()
+    write(folder / "trace.000.jsonl", f"{late}\n")
+    (folder / "trace.001.jsonl.gz").write_bytes(gzip.compress(f"{early}\n".encode()))
+    (read,) = read_sources([str(folder)], [])
+    assert read.description.requests == described("dynamo-trace", tmp_path).requests
+
+
+def test_an_aiperf_summary_alone_is_a_load_and_slices_are_a_curve(tmp_path: Path) -> None:
+    def mean(value: float) -> dict[str, Any]:
+        return {"unit": "", "avg": value}
+
+    folder = tmp_path / "run"
+    folder.mkdir()
+    summary = {
+        "aiperf_version": "0.12.0",
+        "request_latency": mean(1500.0),
+        "request_count": mean(20.0),
+        "input_sequence_length": mean(100.0),
+        "output_sequence_length": mean(30.0),
+        "input_config": {"phases": [{"kind": "profiling", "type": "concurrency",
+                                     "concurrency": 4}]},
+    }  # fmt: skip
+    write(folder / "profile_export_aiperf.json", json.dumps(summary))
+    slices = [{"start_ns": at, "end_ns": at + 10**9, "avg": 0.25, "min": 0, "max": 1}
+              for at in (0, 10**9)]  # fmt: skip
+    series = [{"endpoint_url": "x", "labels": {}, "stats": {}, "timeslices": slices}]
+    export = {"metrics": {"vllm:kv_cache_usage_perc": {"type": "gauge", "series": series}}}
+    write(folder / "server_metrics_export.json", json.dumps(export))
+    (read,) = read_sources([str(folder)], [])
+    load, curve = read.description.load, read.description.curve
+    assert load is not None
+    assert (load.num_requests, load.prompt_tokens, load.max_concurrency) == (20, 100.0, 4)
+    assert curve is not None
+    assert [sample.usage for sample in curve.samples] == [0.25, 0.25]
 
 
 def test_lookups_tell_reuse_and_no_answers(tmp_path: Path) -> None:

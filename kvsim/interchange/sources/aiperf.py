@@ -11,9 +11,22 @@ What else lies there (inputs.json, raw exports) holds prompts, and is not opened
 from pathlib import Path
 from typing import Any
 
-from kvsim.interchange.description import Curve, Description, Requests, Settings, SourceRequest
+from kvsim.interchange.description import (
+    Curve,
+    Description,
+    Load,
+    Requests,
+    Settings,
+    SourceRequest,
+)
 from kvsim.interchange.sources import fields
-from kvsim.interchange.sources.aiperf_server import curve_of, settings_of_export, settings_of_series
+from kvsim.interchange.sources.aiperf_server import (
+    curve_of,
+    curve_of_export,
+    settings_of_export,
+    settings_of_series,
+)
+from kvsim.interchange.sources.aiperf_summary import asked, figures, load_of
 from kvsim.interchange.sources.json_lines import numbered
 from kvsim.interchange.sources.source import CLIENT, MOST_BYTES, Sniffed, Source
 from kvsim.plumbing.errors import InputError
@@ -22,12 +35,6 @@ from kvsim.plumbing.reading.json_text import read_object
 
 RECORDS, SUMMARY = "profile_export.jsonl", "profile_export_aiperf.json"
 SERIES, EXPORT = "server_metrics_export.jsonl", "server_metrics_export.json"
-_METRICS = {
-    "time_to_first_token": "ttft",
-    "inter_token_latency": "tpot",  # a mean a request: what others call TPOT
-    "request_latency": "e2e",
-}
-_STATS = {"avg": "mean", "p50": "p50", "p90": "p90", "p95": "p95", "p99": "p99"}
 NS_PER_MS = 10**6
 
 
@@ -71,46 +78,24 @@ def _described(present: dict[str, Path]) -> Description:
     settings, measured, found = Settings(), dict[str, float](), dict[str, Any]()
     requests: Requests | None = None
     curve: Curve | None = None
+    load: Load | None = None
     if RECORDS in present:
         requests = _requests(present[RECORDS], notes)
     if SUMMARY in present:
         summary = read_object(present[SUMMARY])
-        found |= _asked(summary, SUMMARY)
-        measured = _measured(summary, SUMMARY)
+        found |= asked(summary, SUMMARY)
+        measured = figures(summary, SUMMARY)
+        load = load_of(summary, SUMMARY)
     if EXPORT in present:
-        found |= settings_of_export(read_object(present[EXPORT]), EXPORT)
+        export = read_object(present[EXPORT])
+        found |= settings_of_export(export, EXPORT)
+        curve = curve_of_export(export, EXPORT, notes) if SERIES not in present else None
     if SERIES in present:
         rows = list(numbered(read_bytes(present[SERIES], MOST_BYTES), SERIES))
         found |= settings_of_series(rows)
         curve = curve_of(rows, notes)
     settings = Settings.parse(found, str(next(iter(present.values())).parent))
-    return Description(settings, requests, curve, measured=measured, notes=tuple(notes))
-
-
-def _asked(summary: dict[str, Any], where: str) -> dict[str, Any]:
-    """Whose model AIPerf asked for."""
-    config = fields.table(summary.get("input_config"), f"{where}: input_config")
-    names: list[Any] = []
-    models = config.get("models")  # since 0.10
-    if isinstance(models, dict):
-        items = fields.rows(models.get("items"), f"{where}: models")
-        names = [item.get("name") for item in items if isinstance(item, dict)]
-    endpoint = config.get("endpoint")
-    if not names and isinstance(endpoint, dict) and isinstance(endpoint.get("model_names"), list):
-        names = endpoint["model_names"]
-    model = fields.text(names[0]) if names else None
-    return {"served_model_name": model} if model else {}
-
-
-def _measured(summary: dict[str, Any], where: str) -> dict[str, float]:
-    found = {}
-    for metric, figure in _METRICS.items():
-        table = fields.table(summary.get(metric), f"{where}: {metric}")
-        for stat, name in _STATS.items():
-            value = fields.number(table, stat, f"{where}: {metric}")
-            if value is not None:
-                found[f"{figure}_{name}_s"] = value / 1000
-    return found
+    return Description(settings, requests, curve, load, measured, tuple(notes))
 
 
 def _requests(path: Path, notes: list[str]) -> Requests | None:

@@ -91,6 +91,34 @@ def curve_of(rows: Rows, notes: list[str]) -> Curve | None:
     return Curve(tuple(samples), "unix") if samples else None
 
 
+def curve_of_export(export: dict[str, Any], where: str, notes: list[str]) -> Curve | None:
+    """The gauges of the summed-up export: means over its slices of time, at the end of each."""
+    slices: dict[int, dict[str, float]] = {}
+    metrics = fields.table(export.get("metrics"), f"{where}: metrics")
+    for metric, gauge in GAUGES.items():
+        table = fields.table(metrics.get(PREFIX + metric), f"{where}: {metric}")
+        series = fields.rows(table.get("series"), f"{where}: {metric}")
+        for each in series[:1]:  # of the first endpoint and engine
+            for cut in fields.rows(fields.table(each, where).get("timeslices"), where):
+                told = fields.table(cut, f"{where}: timeslices")
+                end, mean = told.get("end_ns"), fields.number(told, "avg", f"{where}: {metric}")
+                if type(end) is int and mean is not None:
+                    slices.setdefault(end, {})[gauge] = mean
+    if not slices:
+        return None
+    notes.append("gauges are means over slices of time")
+    samples = [
+        Sample(
+            end,
+            _count(gauges.get("running")),
+            _count(gauges.get("waiting")),
+            None if "usage" not in gauges else min(max(gauges["usage"], 0.0), 1.0),
+        )
+        for end, gauges in sorted(slices.items())
+    ]
+    return Curve(tuple(samples), "unix")
+
+
 def _usage_name(metrics: dict[str, Any]) -> str:
     names = (PREFIX + metric for metric, name in GAUGES.items() if name == "usage")
     return next(name for name in names if name in metrics)

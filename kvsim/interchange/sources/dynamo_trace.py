@@ -1,13 +1,18 @@
-"""Dynamo's request traces (DYN_REQUEST_TRACE=1): JSON lines in order of end, gzip or not."""
+"""Dynamo's request traces (DYN_REQUEST_TRACE=1): JSON lines in order of end, gzip or not.
 
+A writer begins a new file from time to time: a folder stands for all of its files.
+"""
+
+from pathlib import Path
 from typing import Any
 
 from kvsim.interchange.description import Description, Requests, Settings, SourceRequest
 from kvsim.interchange.sources import fields
 from kvsim.interchange.sources.hashes import SmallIds
 from kvsim.interchange.sources.json_lines import numbered
-from kvsim.interchange.sources.source import CLIENT, Sniffed, Source
+from kvsim.interchange.sources.source import CLIENT, MOST_BYTES, Sniffed, Source, first_record
 from kvsim.plumbing.errors import InputError
+from kvsim.plumbing.reading.files import read_bytes
 
 _SCHEMAS = ("dynamo.request.trace.", "dynamo.agent.trace.")
 NS_PER_MS = 10**6
@@ -22,7 +27,9 @@ class DynamoTrace(Source):
     @classmethod
     def sniff(cls, source: Sniffed) -> bool:
         """By the schema its records name."""
-        return str(_record(source.first_record()).get("schema")).startswith(_SCHEMAS)
+        if source.is_folder:
+            return bool(_files(source.path))
+        return _is_record(source.first_record())
 
     @classmethod
     def read(cls, source: Sniffed) -> Description:
@@ -33,7 +40,10 @@ class DynamoTrace(Source):
         ids = SmallIds()
         notes: list[str] = []
         cut = 0
-        records = list(numbered(source.data, source.name))
+        paths = _files(source.path) if source.is_folder else [source.path]
+        records = [
+            record for path in paths for record in numbered(read_bytes(path, MOST_BYTES), path.name)
+        ]
         for where, line in sorted(records, key=_received):
             record = _record(line)
             if record.get("event_type", "request_end") != "request_end":
@@ -58,6 +68,15 @@ class DynamoTrace(Source):
             Requests(tuple(rows), "unix", next(iter(sizes), None)) if rows else None,
             notes=tuple(notes),
         )
+
+
+def _is_record(line: dict[str, Any]) -> bool:
+    return str(_record(line).get("schema")).startswith(_SCHEMAS)
+
+
+def _files(folder: Path) -> list[Path]:
+    """The traces in a folder."""
+    return [path for path in sorted(folder.glob("*.jsonl*")) if _is_record(first_record(path))]
 
 
 def _record(line: dict[str, Any]) -> dict[str, Any]:

@@ -39,8 +39,8 @@ class SGLangLog(Source):
     @classmethod
     def sniff(cls, source: Sniffed) -> bool:
         """By lines that only this engine prints."""
-        return source.document is None and (
-            _ARGUMENTS.search(source.text) is not None or "max_total_num_tokens=" in source.text
+        return source.document is None and source.holds(
+            "server_args=ServerArgs(", "max_total_num_tokens="
         )
 
     @classmethod

@@ -47,6 +47,10 @@ class Sniffed(NamedTuple):
             raise InputError("not a JSON object", where=self.name)
         return self.document
 
+    def holds(self, *signs: str) -> bool:
+        """Whether any of these stands anywhere in it."""
+        return any(sign.encode() in self.data for sign in signs)
+
     def has_keys(self, *keys: str) -> bool:
         """Whether it is a JSON object with these keys."""
         return isinstance(self.document, dict) and set(keys) <= self.document.keys()
@@ -85,6 +89,14 @@ def look(path: Path) -> Sniffed:
     data = read_bytes(path, MOST_BYTES)
     text = data[:HEAD_BYTES].decode("utf-8", errors="replace")
     return Sniffed(path, data, text, _document(data), _records(text))
+
+
+def first_record(path: Path) -> dict[str, Any]:
+    """The first of a file's lines of JSON; {} where there is none, or it cannot be read."""
+    try:
+        return look(path).first_record() if path.is_file() else {}
+    except InputError:
+        return {}
 
 
 def _document(data: bytes) -> Any:

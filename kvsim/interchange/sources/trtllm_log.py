@@ -38,9 +38,7 @@ class TrtLlmLog(Source):
     @classmethod
     def sniff(cls, source: Sniffed) -> bool:
         """By the prefix of its lines."""
-        return source.document is None and (
-            "[TensorRT-LLM][" in source.text or "[TRT-LLM] [" in source.text
-        )
+        return source.document is None and source.holds("[TensorRT-LLM][", "[TRT-LLM] [")
 
     @classmethod
     def read(cls, source: Sniffed) -> Description:

@@ -1,4 +1,5 @@
-"""A `vllm serve` command line: in a shell script, a file of its own, or on kvsim's command line.
+"""A `vllm serve` command line: in a shell script, a file of its own, a manifest, or on kvsim's own
+command line.
 
 Only arguments that `vllm_args` knows are read; of the others the names are reported and the values,
 which may be keys and tokens, are not looked at.
@@ -9,6 +10,7 @@ import shlex
 from typing import Any
 
 from kvsim.interchange.description import Description
+from kvsim.interchange.sources.listed_words import listed_words
 from kvsim.interchange.sources.source import ASKED_FOR, Sniffed, Source
 from kvsim.interchange.sources.vllm_args import KNOWN, settings_of
 from kvsim.plumbing.errors import InputError
@@ -16,6 +18,8 @@ from kvsim.plumbing.errors import InputError
 _START = re.compile(
     r"\bvllm\s+serve\b|vllm\.entrypoints\.(?:openai\.)?api_server\b|vllm/vllm-openai\S*"
 )
+_SERVES = re.compile(r"\bvllm\s+serve\b|vllm\.entrypoints\.(?:openai\.)?api_server\b")
+_MANIFEST = re.compile(r"^\s*(?:-\s+)?(?:command|args|entrypoint):", re.MULTILINE)
 _VARIABLE = re.compile(r"\$\{?\w+")
 _VERSIONED_IMAGE = re.compile(r"vllm/vllm-openai:v?(\d+\.\d+(?:\.\d+)?)")
 SHORT = {
@@ -47,10 +51,12 @@ class VllmCommand(Source):
     def sniff(cls, source: Sniffed) -> bool:
         """By the command, unless an engine's log quotes it."""
         lines = source.text.splitlines()
-        return (
-            source.document is None
-            and any(_START.search(line) and not line.lstrip().startswith("#") for line in lines)
-            and not any(" INFO " in line or "non-default args" in line for line in lines)
+        return source.document is None and (
+            _is_manifest(source.text)
+            or (
+                any(_START.search(line) and not line.lstrip().startswith("#") for line in lines)
+                and not any(" INFO " in line or "non-default args" in line for line in lines)
+            )
         )
 
     @classmethod
@@ -66,12 +72,28 @@ def described(text: str, where: str) -> Description:
     settings = settings_of(arguments, where).model_copy(update={"engine": "vllm"})
     if image:
         settings = settings.model_copy(update={"engine_version": image})
-    notes = [f"flags that say nothing of memory: {', '.join(sorted(unread))}"] if unread else []
+    notes = [f"flags that are not read: {', '.join(sorted(unread))}"] if unread else []
     return Description(settings, notes=tuple(notes))
+
+
+def _is_manifest(text: str) -> bool:
+    """Whether it lists the words of a command that is vLLM's."""
+    if not _MANIFEST.search(text):
+        return False
+    words = listed_words(text)
+    return any(word.startswith("--") for word in words) and (
+        "vllm/vllm-openai" in text or _SERVES.search(" ".join(words)) is not None
+    )
 
 
 def _words(text: str, where: str) -> tuple[list[str], str | None]:
     """The words behind the command, and the version that its image names."""
+    if _is_manifest(text):
+        image = _VERSIONED_IMAGE.search(text)
+        listed = " ".join(shlex.quote(word) for word in listed_words(text))
+        serves = _SERVES.search(listed)
+        rest = listed[serves.end() :] if serves else listed
+        return shlex.split(rest), image and image[1]
     text = re.sub(r"\\\r?\n", " ", text)
     line = next(
         line

@@ -39,8 +39,14 @@ _PATTERNS: tuple[tuple[str, re.Pattern[str]], ...] = (
 )
 _OVERRIDE = re.compile(r"Overriding num_gpu_blocks=([1-9]\d*) with num_gpu_blocks_override=(\d+)")
 _REFUSED = re.compile(rf"the models?'s max seq len \({_NUMBER}\)")  # of a start that failed
+_SPECULATES = re.compile(r"\bspeculative_config=(?!None)\w|'speculative_config': \{")
 _LEAST = ("available_kv_gib", "num_gpu_blocks", "kv_cache_tokens")  # of several workers
 _FRACTIONS = ("available_kv_gib", "weights_gib", "gpu_memory_gib", "gpu_memory_utilization")
+# One of these stands in every line that is read.
+_MARKS = (
+    *("version", "args", "config", "GiB", " GB", "blocks", "tokens", "memory", "seq len"),
+    *("Asynchronous", "speculative", "max_num_batched_tokens", "model len"),
+)
 _SIGNS = (
     "Initializing a V1 LLM engine",
     "Initializing an LLM engine",
@@ -65,13 +71,14 @@ class VllmLog(Source):
     @classmethod
     def sniff(cls, source: Sniffed) -> bool:
         """By lines that only this engine prints."""
-        return source.document is None and any(sign in source.text for sign in _SIGNS)
+        return source.document is None and source.holds(*_SIGNS)
 
     @classmethod
     def read(cls, source: Sniffed) -> Description:
         """Settings from its lines, gauges from its ten-second lines."""
         notes: list[str] = []
-        lines = _last_start(source.string().splitlines(), notes)
+        everything = source.string().splitlines()
+        lines = _last_start([each for each in everything if _tells(each)], notes)
         found = _settings(lines, source.name)
         samples = gauge_lines(lines, notes)
         curve = Curve(samples, "local") if samples else None
@@ -79,8 +86,15 @@ class VllmLog(Source):
             found["async_scheduling"] = True
         elif any("Asynchronous scheduling is disabled" in line for line in lines):
             found["async_scheduling"] = False
+        if any(_SPECULATES.search(line) for line in lines):
+            notes.append("it decodes speculatively, which is not taken over")
         settings = Settings.parse({**found, "engine": "vllm"}, source.name)
         return Description(settings, curve=curve, notes=tuple(notes))
+
+
+def _tells(line: str) -> bool:
+    """Whether a line may match anything here: most of a long log are lines of requests."""
+    return any(mark in line for mark in _MARKS)
 
 
 def _last_start(lines: list[str], notes: list[str]) -> list[str]:

@@ -15,9 +15,9 @@ class VllmMetrics(Source):
     @classmethod
     def sniff(cls, source: Sniffed) -> bool:
         """By a line that begins with vLLM's prefix."""
-        lines = source.text.splitlines()
-        return source.document is None and any(
-            line.startswith(("vllm:", "# HELP vllm:", "# TYPE vllm:")) for line in lines
+        begins = source.data[:5] == b"vllm:"
+        return source.document is None and (
+            begins or source.holds("\nvllm:", "# HELP vllm:", "# TYPE vllm:")
         )
 
     @classmethod
