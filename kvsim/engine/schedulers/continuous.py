@@ -20,7 +20,8 @@ class Continuous(SchedulerOptions):
     """vLLM's knobs, by its names.
 
     long_prefill_token_threshold: most tokens of one prompt a step computes, 0 for no such limit.
-    scheduler_reserve_full_isl: admit only what fits as a whole now, though chunks take less.
+    scheduler_reserve_full_isl: admit only what fits as a whole now, though chunks take less; not
+        given: yes, where the version knows it.
     async_scheduling: schedule a step before the one before it has returned.
     semantics: whose version: "vllm-0.33" or "vllm-0.11" (which knows neither the full-sequence
         check nor a watermark, and returns all blocks to the back of the free queue).
@@ -31,14 +32,13 @@ class Continuous(SchedulerOptions):
     enable_chunked_prefill: bool = True
     long_prefill_token_threshold: int = Field(0, ge=0)
     policy: Order = "fcfs"
-    scheduler_reserve_full_isl: bool = True
+    scheduler_reserve_full_isl: bool | None = None
     async_scheduling: bool = False
     semantics: VersionName = "vllm-0.33"
 
     @model_validator(mode="after")
     def _no_full_check_where_there_is_none(self) -> "Continuous":
-        given = "scheduler_reserve_full_isl" in self.model_fields_set
-        if given and self.scheduler_reserve_full_isl and not self._version.reserves_full_isl:
+        if self.scheduler_reserve_full_isl and not self._version.reserves_full_isl:
             raise ValueError(f"{self.semantics} has no scheduler_reserve_full_isl; leave it out")
         return self
 
@@ -84,7 +84,8 @@ class ContinuousScheduler(Scheduler):
         self._version = version
         self._by_priority = options.policy == "priority"
         self._goes_on = self._by_priority and version.goes_on  # past one that preempted itself
-        self._fits_whole = options.scheduler_reserve_full_isl and version.reserves_full_isl
+        asked = options.scheduler_reserve_full_isl is not False
+        self._fits_whole = asked and version.reserves_full_isl
 
     def refusal(self, request: Request) -> Refusal | None:
         longest = self._options.max_num_batched_tokens

@@ -12,17 +12,20 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
 
 from kvsim.plumbing.errors import InputError
 from support.fuzzing.mutation import spoilt
+from support.fuzzing.scenarios import check, scenario
 from support.fuzzing.targets import TARGETS, Target
 
 CORPUS = Path(__file__).parents[2] / "fuzz" / "corpus"
 MOST_SECONDS = 10  # of one case
 MOST_MEMORY = 6 << 30
+SCENARIOS = "scenarios"
+Try = Callable[[int, Path], bool]
 
 
 class HangError(Exception):
@@ -76,33 +79,49 @@ def main() -> int:
     parser.add_argument("--keep", type=Path, help="a folder for the files that failed")
     arguments = parser.parse_args()
     resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
-    names = arguments.only or list(TARGETS)
+    names = arguments.only or [*TARGETS, SCENARIOS]
     share = arguments.seconds / len(names)
     failed = 0
     for name in names:
-        failed += _campaign(name, arguments, share)
+        try_one = _scenarios if name == SCENARIOS else _files(name)
+        failed += _campaign(name, try_one, arguments, share)
     return 1 if failed else 0
 
 
-def _campaign(name: str, arguments: argparse.Namespace, seconds: float) -> int:
-    target, seen = TARGETS[name], dict[str, int]()
+def _files(name: str) -> Try:
+    """Tries a numbered file in a folder."""
+    target = TARGETS[name]
+
+    def try_one(number: int, folder: Path) -> bool:
+        if number == 0 or not any(folder.iterdir()):
+            target.prepare(folder)
+        return read(target, folder, case(name, number))
+
+    return try_one
+
+
+def _scenarios(number: int, folder: Path) -> bool:
+    with at_most(12 * MOST_SECONDS):
+        return check(scenario(Random(f"{SCENARIOS}:{number}")))
+
+
+def _campaign(name: str, try_one: Try, arguments: argparse.Namespace, seconds: float) -> int:
+    seen = dict[str, int]()
     taken = done = 0
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
-        target.prepare(Path(folder))
         while arguments.cases is None or done < arguments.cases:
             if time.monotonic() - began > seconds:
                 break
             number = arguments.first + done
-            content = case(name, number)
             done += 1
             try:
-                taken += read(target, Path(folder), content)
+                taken += try_one(number, Path(folder))
             except Exception as error:
                 key = _place(error)
                 seen[key] = seen.get(key, 0) + 1
                 if seen[key] == 1:
-                    _tell(name, number, error, content, arguments.keep)
+                    _tell(name, number, error, arguments.keep)
     print(
         f"{name}: {done:,} cases, {taken:,} read, {done - taken - sum(seen.values()):,} refused,"
         f" {len(seen)} faults ({sum(seen.values()):,} cases)",
@@ -117,11 +136,11 @@ def _place(error: BaseException) -> str:
     return f"{type(error).__name__} {ours[-1].filename}:{ours[-1].lineno}"
 
 
-def _tell(name: str, number: int, error: Exception, content: bytes, keep: Path | None) -> None:
+def _tell(name: str, number: int, error: Exception, keep: Path | None) -> None:
     print(f"--- {name}:{number} {_place(error)}: {str(error)[:200]}", flush=True)
-    if keep is not None:
+    if keep is not None and name in TARGETS:
         (keep / name).mkdir(parents=True, exist_ok=True)
-        (keep / name / f"{number}").write_bytes(content)
+        (keep / name / f"{number}").write_bytes(case(name, number))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,19 @@
+"""Random scenarios over the whole option space; `make fuzz` goes on where this stops."""
+
+from random import Random
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.fuzzing.scenarios import check, scenario
+
+
+@settings(max_examples=40, deadline=None)
+@given(number=st.integers(0, 10**9))
+def test_a_scenario_runs_as_it_must_or_is_refused_in_one_line(number: int) -> None:
+    check(scenario(Random(f"scenarios:{number}")))
+
+
+def test_most_scenarios_run() -> None:
+    """A generator whose scenarios are refused tries nothing."""
+    ran = [check(scenario(Random(f"scenarios:{number}"))) for number in range(16)]
+    assert sum(ran) >= 4
