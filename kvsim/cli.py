@@ -8,6 +8,7 @@ import typer
 from kvsim.commands import (
     advise,
     attribute,
+    cache,
     calibrate,
     capacity,
     compare,
@@ -49,6 +50,7 @@ app.command("attribute")(attribute.attribute)
 app.command("sweep")(sweep.sweep)
 app.command("capacity")(capacity.capacity)
 app.command("advise")(advise.advise)
+app.command("cache")(cache.cache)
 app.add_typer(validate.app, name="validate")
 app.add_typer(calibrate.app, name="calibrate")
 

@@ -1,0 +1,161 @@
+"""LRU's hits at every size of cache, in one pass: stack distances (Mattson et al., "Evaluation
+techniques for storage hierarchies", IBM Systems Journal 9(2), 1970).
+
+A block is found in a cache of C blocks if it is among the C used last. Prompts are served one after
+the other; of one prompt the first block counts as used last, because engines give the last one back
+first. A later prompt that takes this path again takes it from its root on, so what a prompt was the
+last to use is always one stretch of its path, down to its end; the blocks used since are a sum over
+later prompts of what is left of theirs.
+"""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kvsim.request import Request, TokenRuns
+from kvsim.whatif.cache_curve.tree import Node, Tree
+
+
+class Curve(NamedTuple):
+    """hit_tokens, hit_blocks: (n + 1,) of the prompts, found by a cache of 0, 1, ... n blocks; a
+    larger one finds no more. query_tokens: of all prompts. block_tokens: a block's.
+    """
+
+    hit_tokens: NDArray[np.int64]
+    hit_blocks: NDArray[np.int64]
+    query_tokens: int
+    block_tokens: int
+
+    def hits(self, num_blocks: int) -> int:
+        """Tokens found by a cache of so many blocks."""
+        return int(self.hit_tokens[min(num_blocks, len(self.hit_tokens) - 1)])
+
+    def ratio(self, num_tokens: int) -> float:
+        """The share of the prompt tokens found by a cache of so many tokens, in whole blocks."""
+        hits = self.hits(num_tokens // self.block_tokens)
+        return hits / self.query_tokens if self.query_tokens else 0.0
+
+    @property
+    def unlimited(self) -> float:
+        """The share that a cache finds which forgets nothing."""
+        return self.ratio(len(self.hit_tokens) * self.block_tokens)
+
+
+def lru_curve(
+    requests: Iterable[Request],
+    block_tokens: int,
+    *,
+    outputs: bool = False,
+    partial: bool = False,
+) -> Curve:
+    """The curve of these prompts in this order.
+
+    outputs: what is generated is kept as well, for prompts that go on from it, and takes its room
+    where nobody can name it. partial: a prompt's last block is kept though it is not full, and
+    found by a prompt that ends in the same tokens, as traces of hashed blocks have it. Without, as
+    vLLM does it: full blocks alone, and one token of a prompt at least is computed. A prompt
+    without named content is found by nobody but takes its room.
+    """
+    tree = Tree(block_tokens, partial=partial)
+    served = list(requests)
+    alive = _Counts(len(served))
+    found_at: list[tuple[int, int]] = []  # stretches of hits: (position of the first, how many)
+    short: list[tuple[int, int]] = []  # blocks that are not full: (position, tokens they lack)
+    for index, request in enumerate(served):
+        tokens, runs = request.prompt_tokens, kept_runs(request, outputs=outputs)
+        kept_tokens = tokens + request.output_tokens - 1 if outputs else tokens
+        num_blocks = -(-kept_tokens // block_tokens) if partial else kept_tokens // block_tokens
+        alive.add(index, num_blocks)
+        if runs is None:
+            continue
+        found, made = tree.walk(runs)
+        usable = num_blocks if partial else (tokens - 1) // block_tokens
+        _look_up(found, usable, alive, index, found_at)
+        missing = -tokens % block_tokens if partial else 0
+        if missing and found and not made:
+            position, count = found_at[-1]
+            short.append((position + count - 1, missing))
+        for node in found:
+            alive.add(node.last_use, -node.count)
+        for node in (*found, *made):
+            node.last_use = index
+    query_tokens = sum(request.prompt_tokens for request in served)
+    needed = _needed(found_at)
+    hit_tokens = needed * block_tokens
+    for position, missing in short:
+        hit_tokens[position] -= missing
+    return Curve(np.cumsum(hit_tokens), np.cumsum(needed), query_tokens, block_tokens)
+
+
+def kept_runs(request: Request, *, outputs: bool) -> TokenRuns | None:
+    """The content that a request leaves: of its prompt, and of the output that has slots (all but
+    the last token) where that has a name; None: nobody can name any of it.
+    """
+    if request.prompt_runs is None:
+        return None
+    if not outputs or request.output_start is None or request.output_tokens < 2:
+        return request.prompt_runs
+    return (*request.prompt_runs, (request.output_start, request.output_tokens - 1))
+
+
+def _look_up(
+    found: list[Node],
+    usable: int,
+    alive: "_Counts",
+    index: int,
+    found_at: list[tuple[int, int]],
+) -> None:
+    """Where the first `usable` of the blocks found stand in the stack that prompt `index` meets,
+    stretch by stretch.
+    """
+    user, within = -1, 0  # whose last use we are in, and how far
+    for node in found:
+        if node.last_use != user:
+            user, within = node.last_use, 0
+        count = min(node.count, usable)
+        if count <= 0:
+            return
+        found_at.append((alive.between(user, index) + within + 1, count))
+        within += node.count
+        usable -= count
+
+
+def _needed(found_at: list[tuple[int, int]]) -> NDArray[np.int64]:
+    """(n + 1,) how many hits need a cache of exactly 0, 1, ... n blocks: the blocks of a stretch
+    need one more each.
+    """
+    largest = max((position + count - 1 for position, count in found_at), default=0)
+    moves = np.zeros(largest + 2, dtype=np.int64)
+    if found_at:
+        first, count = np.array(found_at, dtype=np.int64).T
+        np.add.at(moves, first, 1)
+        np.add.at(moves, first + count, -1)
+    needed: NDArray[np.int64] = np.cumsum(moves)[: largest + 1]
+    return needed
+
+
+class _Counts:
+    """Sums over what is left of each prompt's path (Fenwick's tree)."""
+
+    def __init__(self, size: int) -> None:
+        self._sums = [0] * (size + 1)
+
+    def add(self, index: int, count: int) -> None:
+        """`count` blocks more (or fewer) were last used by prompt `index`."""
+        place = index + 1
+        while place < len(self._sums):
+            self._sums[place] += count
+            place += place & -place
+
+    def between(self, before: int, after: int) -> int:
+        """Blocks last used by the prompts after `before` and before `after`."""
+        return self._up_to(after) - self._up_to(before + 1)
+
+    def _up_to(self, place: int) -> int:
+        total = 0
+        while place:
+            total += self._sums[place]
+            place -= place & -place
+        return total

@@ -1,0 +1,97 @@
+"""A stream's prompts as paths in one tree of blocks, in stretches instead of block by block.
+
+Two prompts share a block where their tokens up to its end are the same. A stretch is a number of
+blocks whose tokens are one run, so a path takes a few steps however long the prompt is.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from kvsim.request import TokenRuns
+
+BlockKey = int | TokenRuns
+
+
+class Stretch(NamedTuple):
+    """`num_blocks`: of consecutive token ids from `key` on, or one block of these runs."""
+
+    key: BlockKey
+    num_blocks: int
+
+
+def stretches(runs: TokenRuns, block_tokens: int, *, partial: bool) -> Iterator[Stretch]:
+    """A prompt's blocks in order. partial: its last block counts though it is not full."""
+    pending: list[tuple[int, int]] = []
+    missing = block_tokens
+    for start, length in runs:
+        if pending:
+            taken = min(missing, length)
+            pending.append((start, taken))
+            missing -= taken
+            start, length = start + taken, length - taken
+            if missing:
+                continue
+            yield Stretch(tuple(pending), 1)
+            pending, missing = [], block_tokens
+        whole, rest = divmod(length, block_tokens)
+        if whole:
+            yield Stretch(start, whole)
+        if rest:
+            pending, missing = [(start + whole * block_tokens, rest)], block_tokens - rest
+    if pending and partial:
+        yield Stretch(tuple(pending), 1)
+
+
+class Node:
+    """A stretch of blocks with one way into it. first: number of its first block, the others
+    follow. last_use: the last prompt whose path went through it (-1: none yet).
+    """
+
+    __slots__ = ("children", "count", "first", "key", "last_use")
+
+    def __init__(self, key: BlockKey, count: int, first: int, last_use: int) -> None:
+        self.key, self.count, self.first, self.last_use = key, count, first, last_use
+        self.children: dict[BlockKey, Node] = {}
+
+
+class Tree:
+    """All prompts so far. num_blocks: distinct ones."""
+
+    def __init__(self, block_tokens: int, *, partial: bool = False) -> None:
+        self.block_tokens, self.partial = block_tokens, partial
+        self.num_blocks = 0
+        self._root = Node(0, 0, 0, -1)
+
+    def walk(self, runs: TokenRuns) -> tuple[list[Node], list[Node]]:
+        """The path of a prompt: the nodes that were there, then those made for it. A node that the
+        path leaves half-way is split, so that the path is whole nodes.
+        """
+        found: list[Node] = []
+        made: list[Node] = []
+        node = self._root
+        for stretch in stretches(runs, self.block_tokens, partial=self.partial):
+            key, left = stretch
+            while left:
+                child = node.children.get(key)
+                if child is None:
+                    child = Node(key, left, self.num_blocks, -1)
+                    self.num_blocks += left
+                    node.children[key] = child
+                    made.append(child)
+                else:
+                    if child.count > left:
+                        self._split(child, left)
+                    found.append(child)
+                node = child
+                left -= child.count
+                if isinstance(key, int):
+                    key += child.count * self.block_tokens
+        return found, made
+
+    def _split(self, node: Node, count: int) -> None:
+        """Leave the node its first `count` blocks; the rest becomes its only child."""
+        assert isinstance(node.key, int)  # a block of several runs is one block
+        key = node.key + count * self.block_tokens
+        rest = Node(key, node.count - count, node.first + count, node.last_use)
+        rest.children = node.children
+        node.count, node.children = count, {key: rest}
