@@ -34,7 +34,9 @@ class EngineVersion:
     torch's allocator on one GPU, on one of two; non_torch_more_gib: for each further one.
     tokens_by_concurrency: the log's tokens are max_concurrency * max_model_len, else
     blocks // groups * block_size. batches_in_flight: counted
-    for a sliding window. caches_hybrid_prefixes: by default, with recurrent layers too.
+    for a sliding window. caches_prefixes: by default, caches_hybrid_prefixes: with recurrent layers
+    too. schedules_ahead: asynchronous scheduling by default (github.com/vllm-project/vllm/
+    pull/27614).
     large_batch_bytes: devices of so much memory take 16,384 tokens a step by default; small_tier:
     devices of 70 GiB that have the defaults of smaller ones.
     """
@@ -57,7 +59,9 @@ class EngineVersion:
     large_batch_bytes: int | None = None
     small_tier: tuple[str, ...] = ("a100", "gb10")
     batches_in_flight: int = 1
+    caches_prefixes: bool = True
     caches_hybrid_prefixes: bool = False
+    schedules_ahead: bool = False
 
     def on_second_runner(self, kind: str, sparse: bool, quantized: bool) -> bool:
         """Whether a model of this model_type, with experts or not, runs on the second runner."""
@@ -81,14 +85,15 @@ class EngineVersion:
         return 256, 2048
 
 
-V0 = EngineVersion("V0", (0, 0), profiles_whole_length=True)
+V0 = EngineVersion("V0", (0, 0), profiles_whole_length=True, caches_prefixes=False)
 # FlashInfer samples where it is installed, as in the published images; from 0.12 on a sort does.
 EARLY_V1 = EngineVersion("0.8", (0, 8), sampler_bytes_per_logit=10.0, small_tier=())
 V1 = EngineVersion("0.9", (0, 9), sampler_bytes_per_logit=10.0)
 SORTING = EngineVersion("0.12", (0, 12))
 WORKSPACE = replace(SORTING, name="0.13", since=(0, 13), keeps_moe_workspace=True)
+AHEAD = replace(WORKSPACE, name="0.14", since=(0, 14), schedules_ahead=True)
 TRITON = replace(
-    WORKSPACE,
+    AHEAD,
     name="0.17",
     since=(0, 17),
     sampler_bytes_per_logit=14.0,
@@ -127,7 +132,7 @@ ALL = replace(LARGE_BATCH, name="0.29", since=(0, 29), runner="all", runner_esti
 # The sampler's second pass, with every parameter set, is profiled as well.
 WARMED = replace(ALL, name="0.33", since=(0, 33), runner_bytes_per_logit=14.0)
 ENGINE_VERSIONS = (
-    *(V0, EARLY_V1, V1, SORTING, WORKSPACE, TRITON, LARGER, GRAPHS),
+    *(V0, EARLY_V1, V1, SORTING, WORKSPACE, AHEAD, TRITON, LARGER, GRAPHS),
     *(CONCURRENCY, QWEN3, LISTED, DENSE, IN_FLIGHT, LARGE_BATCH, ALL, WARMED),
 )
 DEFAULT_VERSION = "0.33"

@@ -1,25 +1,20 @@
-"""What vLLM does where nobody says otherwise, by version: for settings a recording leaves open.
+"""What vLLM does where nobody says otherwise: for settings a recording leaves open.
 
-vllm/engine/arg_utils.py, `get_batch_defaults`: an API server on a GPU of 70 GiB or more takes up to
-1,024 sequences and 8,192 tokens a step, on a smaller one 256 and 2,048; the A100 counts as small
-since 0.9 (github.com/vllm-project/vllm/pull/17885). Prefix caching is on since 0.8 (the engine
-called V1), asynchronous scheduling since 0.14
-(github.com/vllm-project/vllm/pull/27614). Sequences may be as long as the model's own maximum.
+What differs by version stands in `kvsim.capacity.engine_version`. Sequences may be as long as the
+model's own maximum.
 """
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from kvsim.capacity.engine_version import EngineVersion, engine_version
 from kvsim.device import named_device
 from kvsim.model import named_model
 from kvsim.plumbing.errors import InputError
-from kvsim.plumbing.units import GIB
 
 Release = tuple[int, int]
 
 NEWEST = "0.33.0"  # whose rules kvsim knows best
-_V1, _A100_IS_SMALL, _ASYNC = (0, 8), (0, 9), (0, 14)
-_LARGE_BYTES = 70 * GIB
 _LONGEST = 2**20  # of a model that is not known
 
 
@@ -49,7 +44,8 @@ def assumed(given: Mapping[str, Any]) -> dict[str, Assumed]:
     version = str(given.get("vllm_version", NEWEST))
     at = release(version)
     default = f"vLLM {at[0]}.{at[1]}'s default"
-    seqs, tokens = _batch(given, at, default)
+    engine = engine_version(f"{at[0]}.{at[1]}", "meta.json.vllm_version")
+    seqs, tokens = _batch(given, engine, default)
     most = given.get("max_num_batched_tokens", tokens.value)
     if isinstance(most, int):
         seqs = seqs._replace(value=min(seqs.value, most))
@@ -57,8 +53,8 @@ def assumed(given: Mapping[str, Any]) -> dict[str, Assumed]:
         "vllm_version": Assumed(version, "the newest whose rules are known"),
         "max_model_len": _longest(str(given.get("model", ""))),
         "block_size": Assumed(16, default),
-        "enable_prefix_caching": Assumed(at >= _V1, default),
-        "async_scheduling": Assumed(at >= _ASYNC, default),
+        "enable_prefix_caching": Assumed(engine.caches_prefixes, default),
+        "async_scheduling": Assumed(engine.schedules_ahead, default),
         "max_num_seqs": seqs,
         "max_num_batched_tokens": tokens,
         "num_gpu_blocks": Assumed(None, "not recorded: a pool that never fills"),
@@ -66,7 +62,9 @@ def assumed(given: Mapping[str, Any]) -> dict[str, Assumed]:
     return {name: value for name, value in known.items() if name not in given}
 
 
-def _batch(given: Mapping[str, Any], at: Release, default: str) -> tuple[Assumed, Assumed]:
+def _batch(
+    given: Mapping[str, Any], engine: EngineVersion, default: str
+) -> tuple[Assumed, Assumed]:
     gpu, memory_bytes = str(given.get("gpu", "")), given.get("gpu_memory_bytes")
     if not isinstance(memory_bytes, int | float):
         try:
@@ -74,9 +72,9 @@ def _batch(given: Mapping[str, Any], at: Release, default: str) -> tuple[Assumed
         except InputError:
             why = f"{default} on a small GPU; the memory of this one is not known"
             return Assumed(256, why), Assumed(2048, why)
-    small = memory_bytes < _LARGE_BYTES or ("a100" in gpu.lower() and at >= _A100_IS_SMALL)
+    seqs, tokens = engine.default_limits(int(memory_bytes), gpu.lower())
     why = f"{default} for an API server on this GPU"
-    return Assumed(256 if small else 1024, why), Assumed(2048 if small else 8192, why)
+    return Assumed(seqs, why), Assumed(tokens, why)
 
 
 def _longest(model: str) -> Assumed:

@@ -97,7 +97,7 @@ def test_what_is_not_sized_says_why(tmp_path, changes, state, reason):
         ("0.22.1rc1.dev16+g7a1eb8ac2", "0.22"),
         ("September 2025 (0.10.x)", "0.9"),
         ("0.1.dev20073+g8e685d198 (August 2026)", "0.27"),
-        ("early 2026", "0.13"),
+        ("early 2026", "0.14"),
         ("0.31.0", "0.29"),
     ],
 )
