@@ -80,6 +80,7 @@ def import_sources(
     merged = merge([*words, *reads])
     notes.extend(merged.notes)
     server = server_of(merged.settings)
+    notes.extend(server.notes)
     stream = stream_of(merged.requests, merged.load, f"{out.stem}.requests.jsonl", notes)
     told = ", ".join(dict.fromkeys(read.name for read in reads))
     recording = recording_of(
@@ -89,7 +90,7 @@ def import_sources(
         "seed": seed,
         "model": server.model,
         "device": {"name": server.device},
-        "memory": server.memory(notes),
+        "memory": server.memory,
         "allocator": [server.allocator()],
         "scheduler": server.scheduler(),
         "step_time": {"kind": "roofline"},

@@ -1,7 +1,9 @@
 """Sources together: a server described three ways, a real run in another dress, contradictions."""
 
+import csv
 import json
 import os
+import re
 import tomllib
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,14 +15,22 @@ from support.import_samples import SAMPLES, bench_result, lines, write
 from typer.testing import CliRunner
 
 import kvsim
+from kvsim.capacity.options import MemoryOptions
+from kvsim.capacity.sizing import size
 from kvsim.cli import app
+from kvsim.device import named_device
+from kvsim.interchange.becoming.server import server_of
 from kvsim.interchange.imported import Imported, import_sources, write_imported
+from kvsim.interchange.sources import SOURCES
+from kvsim.interchange.sources.source import Sniffed
+from kvsim.model import ModelOptions
 from kvsim.observed.folder import ObservedRun
 from kvsim.plumbing.errors import InputError
 from kvsim.scenario import Scenario
 from kvsim.step_time.calibrated.file import find_calibration
 from kvsim.validate.run.comparison import compare_run
 
+LOGS = Path(os.environ.get("KVSIM_STARTUP_LOGS_DIR", "not given"))
 FORMATS = Path(os.environ.get("KVSIM_FORMATS_DIR", "not given"))
 REAL = Path(os.environ.get("KVSIM_REAL_RUNS_DIR", "not given")) / "rtx4090_llama-3.1-8b"
 formats = pytest.mark.skipif(not FORMATS.is_dir(), reason="KVSIM_FORMATS_DIR has no samples")
@@ -253,6 +263,73 @@ def test_records_alone_have_a_time_for_everything(tmp_path: Path) -> None:
     assert [row.arrival_s for row, _ in made.recording.served] == [
         row.arrival_s for row in native.rows
     ]
+
+
+@pytest.mark.parametrize("model", ["facebook/opt-125m", "openai/gpt-oss-20b"])
+def test_a_pool_given_in_bytes_is_the_same_in_the_log_and_in_the_metrics(
+    model: str, tmp_path: Path
+) -> None:
+    """The engine's own blocks and tokens of so many bytes, for layers alike and of two kinds."""
+    total, given = 20 * 2**30 + 12345, {"gpu": "h100", "engine_version": "0.22.0"}
+    memory = MemoryOptions(kv_cache_bytes=total, engine_version="0.22.0")
+    options = ModelOptions.parse({"name": model, "max_model_len": 2048}, "test")
+    _, _, plan, said = size(options.build(), named_device("h100"), memory, options, 16, 1024, 8192)
+    sources = {
+        "serve.sh": f"vllm serve {model} --max-model-len 2048 --kv-cache-memory-bytes {total}\n",
+        "server.log": f"INFO non-default args: {{'model': '{model}', 'max_model_len': 2048}}\n"
+        f"INFO GPU KV cache size: {said.kv_cache_size_tokens:,} tokens\n",
+        "metrics.txt": 'vllm:cache_config_info{block_size="16",cache_dtype="auto",'
+        f'enable_prefix_caching="True",kv_cache_memory_bytes="{total}",'
+        f'num_gpu_blocks="{said.num_gpu_blocks}"}} 1.0\n',
+    }
+    texts = set()
+    for name, text in sources.items():
+        more = {"model": model, "max_model_len": 2048} if name == "metrics.txt" else {}
+        made = imported(tmp_path, write(tmp_path / name, text), **given, **more)
+        assert made.contradictions == ()
+        texts.add((tmp_path / "made.toml").read_text())
+    (text,) = texts
+    table = tomllib.loads(text)["memory"]
+    if len(plan.groups) == 1:
+        assert table == {"num_gpu_blocks": said.num_gpu_blocks}
+    else:
+        assert table == {"kv_cache_bytes": said.num_gpu_blocks * plan.bytes_per_block}
+
+
+@pytest.mark.skipif(not LOGS.is_dir(), reason="KVSIM_STARTUP_LOGS_DIR has no logs")
+def test_the_tokens_of_real_logs_are_the_gibibytes_they_print() -> None:
+    with (LOGS / "startup-logs.csv").open(newline="") as file:
+        told = {row["id"]: row for row in csv.DictReader(file)}
+    parts = re.split(r"^## (log\d+) .*$", (LOGS / "excerpts.txt").read_text(), flags=re.MULTILINE)
+    errors = {}
+    for name, text in zip(parts[1::2], parts[2::2], strict=True):
+        source = Sniffed(Path(name), text.encode(), text, None, [])
+        if not SOURCES.get("vllm-log").sniff(source):
+            continue
+        settings = SOURCES.get("vllm-log").read(source).settings
+        if not (settings.model and settings.kv_cache_tokens and settings.available_kv_gib):
+            continue
+        row = told[name]
+        known = {
+            "gpu": "h100",
+            "tensor_parallel_size": int(row["tp"] or 1),  # some excerpts lack their command
+            "engine_version": settings.engine_version or row["engine_version"],
+        }
+        server = server_of(settings.model_copy(update=known))
+        options = ModelOptions.parse(server.model, name)
+        token_bytes = options.layout(options.build(offline=True)).bytes_per_token
+        block_bytes = server.meta.block_size * token_bytes
+        total = server.memory.get("kv_cache_bytes", 0)
+        total = total or server.memory["num_gpu_blocks"] * block_bytes
+        stages = settings.pipeline_parallel_size or 1
+        errors[name] = total / stages / 2**30 / settings.available_kv_gib - 1
+        assert not any("more than the" in note for note in server.notes), name
+    assert len(errors) > 30
+    # The log prints GiB with two digits, and a block is lost at the end.
+    off = {name: error for name, error in errors.items() if abs(error) > 1e-3}
+    # Two stages: the GiB are the first one's, the blocks the last one's, which keeps the head too.
+    assert off.keys() <= {"log025"}
+    assert all(abs(error) < 0.02 for error in off.values())
 
 
 @formats
