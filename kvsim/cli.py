@@ -1,6 +1,7 @@
 """The command line. Faults of the input are one line and exit 2; faults of kvsim exit 1."""
 
 import sys
+from io import TextIOWrapper
 from typing import Annotated
 
 import typer
@@ -13,11 +14,14 @@ from kvsim.commands import (
     capacity,
     compare,
     convert,
+    devices,
     export,
     import_,
     memory,
+    models,
     observe,
     options,
+    recipes,
     report,
     run,
     snapshot,
@@ -37,6 +41,9 @@ app = typer.Typer(
 
 app.command("run")(run.run)
 app.command("memory")(memory.memory)
+app.command("recipes")(recipes.recipes)
+app.command("models")(models.models)
+app.command("devices")(devices.devices)
 app.command("options")(options.options)
 app.add_typer(traces.app, name="traces")
 app.command("convert")(convert.convert)
@@ -73,6 +80,9 @@ def root(
 
 def main() -> None:
     """Run the command line; the exit code says whose fault a fault was."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):  # a name may hold what the terminal cannot show
+            stream.reconfigure(errors="backslashreplace")
     try:
         app()
     except InputError as error:

@@ -141,13 +141,18 @@ def find_scenario(source: str | Path) -> Path:
         if path.exists():
             return path
         raise InputError("no such scenario file", where=str(source))
-    if str(source) in recipes():
-        return recipes()[str(source)]
-    close = get_close_matches(str(source), recipes(), n=1)
+    return find_recipe(str(source))
+
+
+def find_recipe(name: str) -> Path:
+    """The file of a shipped recipe; InputError lists the names."""
+    if name in recipes():
+        return recipes()[name]
+    close = get_close_matches(name, recipes(), n=1)
     hint = f"did you mean {close[0]!r}? " if close else ""
     raise InputError(
         "no such scenario",
-        where=str(source),
+        where=name,
         remedy=f"{hint}give a .toml file or one of the recipes: {', '.join(recipes())}",
     )
 

@@ -7,10 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from kvsim.results.result import Result
-    from kvsim.simulation import Simulation
 
 
 def run(
@@ -30,8 +27,7 @@ def run(
     ] = False,
 ) -> None:
     """Simulate a scenario: one stream of requests through every allocator it names."""
-    from rich.console import Console
-
+    from kvsim.commands.progress import progress
     from kvsim.plumbing.writing import check_writable
     from kvsim.results import store
     from kvsim.scenario import Scenario
@@ -40,7 +36,8 @@ def run(
     simulation = Simulation(Scenario.load(scenario, set_ or []))
     if out is not None:
         check_writable(out)
-    result = _with_progress(simulation, Console(stderr=True), addresses=out is not None)
+    with progress(simulation.labels) as moved:
+        result = simulation.result(moved, addresses=out is not None)
     try:
         if out is not None:
             from kvsim.report.page import make_page
@@ -78,17 +75,3 @@ def _check_served(result: "Result") -> None:
         where="workload",
         remedy="kvsim memory SCENARIO shows what fits the pool",
     )
-
-
-def _with_progress(simulation: "Simulation", console: "Console", *, addresses: bool) -> "Result":
-    """Simulate, with one bar an allocator on a terminal's stderr."""
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    with Progress(*columns, TimeElapsedColumn(), console=console) as bars:
-        tasks = {label: bars.add_task(label, total=None) for label in simulation.labels}
-
-        def moved(label: str, done: int, total: int) -> None:
-            bars.update(tasks[label], completed=done, total=total)
-
-        return simulation.result(moved, addresses=addresses)

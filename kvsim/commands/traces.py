@@ -5,9 +5,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from kvsim.commands.tables import out, plain_table
+
 if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.table import Table
+    pass
 
 app = typer.Typer(no_args_is_help=True, help="Public request traces: list, fetch, describe.")
 
@@ -30,13 +31,13 @@ def list_traces(as_json: AsJson = False) -> None:
         ]
         typer.echo(json.dumps({"folder": str(data_dir()), "traces": rows}, indent=2))
         return
-    table = _table("name", "rows", "format", "licence", "source (github.com)", "here")
+    table = plain_table("name", ">rows", "format", "licence", "source (github.com)", "here")
     for entry in entries().values():
         here = "yes" if entry.path.exists() else "no"
         source = entry.source.removeprefix("github.com/")
         table.add_row(entry.name, f"{entry.rows:,}", entry.format, entry.licence, source, here)
-    _console().print(table)
-    _console().print(f"files lie in {data_dir()} (KVSIM_DATA_DIR)", soft_wrap=True)
+    out().print(table)
+    out().print(f"files lie in {data_dir()} (KVSIM_DATA_DIR)", soft_wrap=True)
 
 
 @app.command()
@@ -52,10 +53,10 @@ def formats(as_json: AsJson = False) -> None:
         ]
         typer.echo(json.dumps({"formats": answer}, indent=2))
         return
-    table = _table("format", "beside times and lengths", "columns or keys")
+    table = plain_table("format", "beside times and lengths", "columns or keys")
     for name, cls in classes.items():
         table.add_row(name, ", ".join(sorted(cls.carries)) or "-", cls.example.replace("[", r"\["))
-    _console().print(table)
+    out().print(table)
 
 
 @app.command()
@@ -106,7 +107,7 @@ def describe(
 
 
 def _print_description(answer: dict[str, Any]) -> None:
-    console = _console()
+    console = out()
     console.print(f"{answer['file']}: {answer['rows']:,} requests, format {answer['format']}")
     arrivals = answer["arrivals"]
     if arrivals is not None:
@@ -117,7 +118,7 @@ def _print_description(answer: dict[str, Any]) -> None:
         )
     if answer["sessions"] is not None:
         console.print(f"sessions: {answer['sessions']:,}")
-    table = _table("tokens", "mean", "p50", "p90", "p99", "max")
+    table = plain_table("tokens", ">mean", ">p50", ">p90", ">p99", ">max")
     for key in ("prompt_tokens", "output_tokens"):
         values = [f"{int(value + 0.5):,}" for value in answer[key].values()]
         table.add_row(key.removesuffix("_tokens"), *values)
@@ -130,7 +131,7 @@ def _print_description(answer: dict[str, Any]) -> None:
             f"ideal hit ratio {reuse['ideal_token_hit_ratio']:.4f} of tokens, "
             f"{reuse['ideal_block_hit_ratio']:.4f} of blocks"
         )
-        table = _table("LRU cache, blocks", "token hit ratio")
+        table = plain_table("LRU cache, blocks", ">token hit ratio")
         for blocks, ratio in reuse["lru_token_hit_ratio"].items():
             table.add_row(f"{int(blocks):,}", f"{ratio:.4f}")
         console.print(table)
@@ -140,19 +141,3 @@ def _print_description(answer: dict[str, Any]) -> None:
 
 def _number(value: float | None, digits: int) -> str:
     return "-" if value is None else f"{value:,.{digits}f}"
-
-
-def _table(first: str, *others: str) -> "Table":
-    from rich.table import Table
-
-    table = Table(box=None, padding=(0, 1, 0, 0), header_style="bold")
-    table.add_column(first, no_wrap=True)
-    for name in others:
-        table.add_column(name, overflow="fold")
-    return table
-
-
-def _console() -> "Console":
-    from rich.console import Console
-
-    return Console(highlight=False)

@@ -1,0 +1,47 @@
+"""How far a simulation is, on stderr: bars on a terminal, a plain line now and then elsewhere."""
+
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+Moved = Callable[[str, int, int], None]
+LINE_EVERY_S = 5.0
+
+
+@contextmanager
+def progress(labels: Sequence[str]) -> Iterator[Moved]:
+    """A function to call with (label, requests that have left, requests in all)."""
+    if not sys.stderr.isatty():
+        yield Lines(LINE_EVERY_S, time.monotonic).moved
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    with Progress(*columns, TimeElapsedColumn(), console=Console(stderr=True)) as bars:
+        tasks = {label: bars.add_task(label, total=None) for label in labels}
+
+        def moved(label: str, done: int, total: int) -> None:
+            bars.update(tasks[label], completed=done, total=total)
+
+        yield moved
+
+
+class Lines:
+    """Plain lines, one every so many seconds of a clock; a short run has none."""
+
+    def __init__(self, every_s: float, clock: Callable[[], float]) -> None:
+        self._every_s = every_s
+        self._clock = clock
+        self._began_s = self._told_s = clock()
+
+    def moved(self, label: str, done: int, total: int) -> None:
+        """Say it, if it is time."""
+        now_s = self._clock()
+        if now_s - self._told_s < self._every_s:
+            return
+        self._told_s = now_s
+        share = 100 * done // max(total, 1)
+        words = f"{label}: {done:,} of {total:,} requests ({share} %)"
+        print(f"{words}, {now_s - self._began_s:.0f} s", file=sys.stderr, flush=True)

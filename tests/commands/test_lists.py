@@ -1,0 +1,54 @@
+"""What ships with kvsim, as the commands list it; how far a run is, as a pipe sees it."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from kvsim.cli import app
+from kvsim.commands.progress import Lines
+from kvsim.plumbing.errors import InputError
+from kvsim.scenario import Scenario, recipes
+
+
+def told(*arguments: str) -> str:
+    result = CliRunner().invoke(app, list(arguments))
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def test_recipes_are_listed_with_their_questions_and_printed_whole(tmp_path) -> None:
+    listed = json.loads(told("recipes", "--json"))["recipes"]
+    assert [each["name"] for each in listed] == list(recipes())
+    assert all(each["question"].endswith((")", "?")) for each in listed)
+    (tmp_path / "mine.toml").write_text(told("recipes", "chat"))
+    mine, shipped = Scenario.load(tmp_path / "mine.toml"), Scenario.load("chat")
+    assert mine.model_dump() == shipped.model_dump()
+    with pytest.raises(InputError, match="did you mean 'chat'"):
+        told("recipes", "chta")
+
+
+@pytest.mark.parametrize("kind", ["models", "devices"])
+def test_models_and_devices_are_listed_and_narrowed(kind: str) -> None:
+    every = json.loads(told(kind, "--json"))[kind]
+    part = every[0]["name"][:4]
+    some = json.loads(told(kind, part, "--json"))[kind]
+    assert 1 <= len(some) <= len(every)
+    assert all(part in each["name"] for each in some)
+    table = told(kind)
+    assert all(each["name"] in table for each in every)
+    with pytest.raises(InputError, match="lists them all"):
+        told(kind, "no such name")
+
+
+def test_progress_is_a_line_now_and_then(capsys: pytest.CaptureFixture[str]) -> None:
+    now = [0.0]
+    lines = Lines(5.0, lambda: now[0])
+    for done in range(100):
+        now[0] += 0.2
+        lines.moved("paged", done, 1000)
+    said = capsys.readouterr().err.splitlines()
+    assert said[0] == "paged: 24 of 1,000 requests (2 %), 5 s"
+    assert 3 <= len(said) <= 4

@@ -1,0 +1,109 @@
+"""A newcomer's path: the wheel, a fresh environment, an empty folder, the README's own lines."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import venv
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text()
+SOURCES = ("kvsim", "workloads", "calibration", "pyproject.toml", "README.md", "LICENSE")
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", README, flags=re.DOTALL)
+
+
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Built from a copy: what lies in an old build folder must not get in."""
+    if int(version("setuptools").partition(".")[0]) < 77:
+        pytest.skip("building the wheel takes setuptools 77 or newer")
+    source = tmp_path_factory.mktemp("source")
+    for name in SOURCES:
+        copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
+        copy(ROOT / name, source / name)
+    out = tmp_path_factory.mktemp("wheel")
+    command = ["-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
+    subprocess.run([sys.executable, *command, "--wheel-dir", out, source], check=True)
+    (found,) = out.glob("kvsim-*.whl")
+    return found
+
+
+@pytest.fixture(scope="session")
+def fresh(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An environment that holds the wheel alone; its dependencies are the ones tested with."""
+    place = tmp_path_factory.mktemp("fresh") / "venv"
+    venv.create(place, symlinks=True)
+    python = place / "bin" / "python"
+    install = ["install", "--quiet", "--no-deps", "--no-index", wheel]
+    subprocess.run(
+        [sys.executable, "-m", "pip", "--python", python, *install],
+        check=True, cwd=place, env=clean(),
+    )  # fmt: skip
+    (packages,) = place.glob("lib/python*/site-packages")
+    (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    return place
+
+
+def clean() -> dict[str, str]:
+    """The environment without what would let this checkout in."""
+    return {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+
+
+def shell(line: str, folder: Path, fresh: Path) -> "subprocess.CompletedProcess[str]":
+    path = f"{fresh / 'bin'}:{os.environ['PATH']}"
+    return subprocess.run(
+        ["bash", "-c", line], cwd=folder, capture_output=True, text=True, check=False,
+        env=clean() | {"PATH": path, "COLUMNS": "120"},
+    )  # fmt: skip
+
+
+def test_the_wheel_runs_chat_in_an_empty_folder(fresh: Path, tmp_path: Path) -> None:
+    where = shell("python -c 'import kvsim; print(kvsim.__file__)'", tmp_path, fresh)
+    assert str(fresh) in where.stdout
+    done = shell("kvsim run chat --json --set workload.num_requests=40", tmp_path, fresh)
+    assert done.returncode == 0, done.stderr
+    assert [run["allocator"] for run in json.loads(done.stdout)["runs"]]
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_readme_from_its_first_line_to_an_own_trace(fresh: Path, tmp_path: Path) -> None:
+    install, first, own = blocks("bash")[:3]
+    lines = install.splitlines()
+    assert [line.split("#")[0].strip() for line in lines[:3]] == [
+        "python3 -m venv .venv",
+        ". .venv/bin/activate",
+        "pip install .",
+    ]
+    (scenario,) = blocks("toml")
+    (tmp_path / "first.toml").write_text(scenario)
+    told = []
+    for line in [*lines[3:], *first.splitlines(), *own.splitlines()]:
+        done = shell(line, tmp_path, fresh)
+        assert done.returncode == 0, (line, done.stderr)
+        told.append(done.stdout)
+    assert (tmp_path / "out" / "chat" / "report.html").stat().st_size > 100_000
+    assert "same 500 requests" in " ".join(told[1].split())
+    assert "same 2 requests" in " ".join(told[-1].split())
+
+
+def test_in_the_first_scenario_memory_binds(fresh: Path, tmp_path: Path) -> None:
+    (scenario,) = blocks("toml")
+    (tmp_path / "first.toml").write_text(scenario)
+    runs = json.loads(shell("kvsim run first.toml --json", tmp_path, fresh).stdout)["runs"]
+    largest, doubling, paged = (run["running_mean"] for run in runs)
+    assert [round(mean) for mean in (largest, doubling, paged)] == [3, 35, 40]
+    waits = [run["ttft_s"]["p50"] for run in runs]
+    assert waits[0] == pytest.approx(16 * 60, rel=0.05)
+    assert waits[1] == pytest.approx(16, rel=0.05)
+    assert waits[2] == pytest.approx(0.1, rel=0.1)
+    assert runs[2]["memory"]["capacity_tokens"] == 26_783
