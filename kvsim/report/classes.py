@@ -83,7 +83,7 @@ LOOKS: tuple[ClassLook, ...] = (
         "cached",
         "free",
         "#7cc4ec",
-        "#1a1a1a",
+        "#1b1b1b",
         "",
         "Left behind by finished requests and kept in case a new prompt begins the same way. It is "
         "given up as soon as somebody needs the room.",
@@ -92,7 +92,7 @@ LOOKS: tuple[ClassLook, ...] = (
         "external",
         "free",
         "#d9c4c4",
-        "#1a1a1a",
+        "#1b1b1b",
         "x",
         "Enough free bytes for the next request in the queue, but scattered: no single gap is "
         "large enough. External fragmentation.",
@@ -101,7 +101,7 @@ LOOKS: tuple[ClassLook, ...] = (
         "short",
         "free",
         "#b0b4b8",
-        "#1a1a1a",
+        "#1b1b1b",
         "",
         "Free, but too little for the next request in the queue, which has to wait.",
     ),
@@ -109,13 +109,27 @@ LOOKS: tuple[ClassLook, ...] = (
         "idle",
         "free",
         "#ececec",
-        "#1a1a1a",
+        "#1b1b1b",
         "",
         "Free, and nobody is waiting for it.",
     ),
 )
 
 LOOK = {look.name: look for look in LOOKS}
+
+# What a dark page shows instead: free memory recedes, what is held stands out.
+DARK = {
+    "#1b1b1b": "#d5dde5",  # the ink on free memory
+    "#404040": "#8b949e",
+    "#d9c4c4": "#4a3b40",
+    "#b0b4b8": "#4d545c",
+    "#ececec": "#23282f",
+    "#7cc4ec": "#27506b",
+    "#0072b2": "#2b8fd0",
+    "#332288": "#8f86e0",
+    "#882255": "#d4609a",
+    "#117733": "#4fae6f",
+}
 
 HATCH_INK = "#8a3b3b"
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 
 from kvsim.plumbing.options import Options
+from kvsim.report.names import named
 from kvsim.results.result import Result
 
 if TYPE_CHECKING:
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
 
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
 INK, FAINT_INK, GRID = "#1f2328", "#59636e", "#e4e7eb"
+# Not pure white, which is the ink on dark fills: a dark page puts its own paper for this one.
+PAPER = "#fefefe"
+CLEAR = "rgba(0,0,0,0)"
 
 
 class Figure(Options):
@@ -42,10 +46,10 @@ def style(figure: "go.Figure", *, height_px: int, **layout: Any) -> None:
         template="none",
         font={"family": FONT, "size": 13, "color": INK},
         height=height_px,
-        paper_bgcolor="#ffffff",
-        plot_bgcolor="#ffffff",
+        paper_bgcolor=CLEAR,
+        plot_bgcolor=CLEAR,
         hoverlabel={
-            "bgcolor": "#ffffff",
+            "bgcolor": PAPER,
             "bordercolor": FAINT_INK,
             "font": {"family": FONT, "color": INK},
         },
@@ -59,11 +63,19 @@ def style(figure: "go.Figure", *, height_px: int, **layout: Any) -> None:
                         title_font_color=FAINT_INK)  # fmt: skip
 
 
+def plain(text: str) -> str:
+    """A user's text for plotly, which reads tags and entities in every text: shown as it is."""
+    name = named(text)
+    for sign, entity in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;")):
+        name = name.replace(sign, entity)
+    return name
+
+
 def heading(text: str, *, axis: str, above_px: int = 4) -> dict[str, Any]:
     """A panel's name as an annotation over its upper left corner; `axis` is `y`, `y2`, ..."""
     number = axis.removeprefix("y")
     return {
-        "text": f"<b>{text}</b>",
+        "text": f"<b>{plain(text)}</b>",
         "x": 0,
         "xref": f"x{number} domain",
         "xanchor": "left",

@@ -10,6 +10,8 @@ import pytest
 from kvsim.memory.ledger import CLASSES
 from kvsim.report import latency
 from kvsim.results.result import Result, Run
+from kvsim.scenario import Scenario
+from kvsim.simulation import Simulation
 
 BYTES_PER_TOKEN = 512 * 1024
 CAPACITY_TOKENS = 65536
@@ -225,6 +227,29 @@ ODD_RESULTS = _odd()
 def odd_result(request: pytest.FixtureRequest) -> Result:
     """Each of the results at the edge, in turn."""
     return ODD_RESULTS[request.param]
+
+
+TRACED = {
+    "model": {"name": "llama-2-7b"},
+    "device": {"name": "a100-80gb"},
+    "memory": {"kv_cache_tokens": 9000},
+    "allocator": [{"kind": "max-buffer"}, {"kind": "doubling"}, {"kind": "paged"}],
+    "workload": {
+        "kind": "synthetic",
+        "num_requests": 160,
+        "arrivals": {"kind": "poisson", "rate_per_s": 8.0},
+        "prompt": {"kind": "uniform", "min_tokens": 20, "max_tokens": 600},
+        "output": {"kind": "geometric", "mean": 150},
+        "clip_to": 2048,
+        "prefixes": [{"tokens": {"kind": "fixed", "tokens": 64}, "count": 3}],
+    },
+}
+
+
+@pytest.fixture(scope="session")
+def traced() -> Result:
+    """Three allocators on a full pool, with who lay where."""
+    return Simulation(Scenario.from_table(TRACED)).result(addresses=True)
 
 
 @pytest.fixture(scope="session")

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from kvsim.memory.ledger import CLASSES
 from kvsim.report import latency
 from kvsim.report.classes import LOOKS
+from kvsim.report.cumulative import thinned
+from kvsim.report.figure import plain
 from kvsim.report.figures import FIGURES
-from kvsim.report.waits import thinned
 
 
 def test_every_class_has_one_look():
@@ -34,9 +35,50 @@ def test_a_figure_draws_any_result_or_says_that_there_is_nothing(name, odd_resul
 
 
 @pytest.mark.parametrize("name", list(FIGURES))
-def test_a_usual_result_has_every_figure_with_every_run(name, result):
-    drawn = FIGURES.get(name)().draw(result).to_json()
-    assert all(run.label in drawn for run in result.runs)
+def test_a_usual_result_has_every_figure_with_every_run(name, traced):
+    drawn = FIGURES.get(name)().draw(traced).to_json()
+    labels = ["paged"] if name == "hits" else [run.label for run in traced.runs]
+    assert all(label in drawn for label in labels)
+
+
+@pytest.mark.parametrize("name", list(FIGURES))
+def test_a_label_is_no_markup_in_a_figure(name, hostile):
+    figure = FIGURES.get(name)().draw(hostile)
+    if figure is not None:
+        assert "<b>x" not in figure.to_json()
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("a < b & c", "a &lt; b &amp; c"),
+        ("two\nlines", "two lines"),
+        ("x" * 100, "x" * 59 + "…"),
+        ("\u05d0\u05d1", "\u2068\u05d0\u05d1\u2069"),
+    ],
+)
+def test_texts_of_users_are_plain(text, shown):
+    assert plain(text) == shown
+
+
+def test_what_happened_is_drawn_once(traced):
+    plot = FIGURES.get("events")().draw(traced)
+    panels = {note.text: index for index, note in enumerate(plot.layout.annotations)}
+    traces = len(traced.runs)
+    for index, run in enumerate(traced.runs):
+        at = panels["<b>preemptions</b>"] * traces + index
+        assert math.isclose(np.sum(plot.data[at].y), run.summary["preemptions"], rel_tol=1e-5)
+
+
+def test_lost_sequences_by_hand(traced):
+    plot = FIGURES.get("lost")().draw(traced)
+    used = next(bar for bar in plot.data if bar.name == "used")
+    over = next(bar for bar in plot.data if bar.name == "overprovisioned")
+    for at, run in enumerate(traced.runs):
+        shares = run.summary["memory"]["time_mean"]
+        assert math.isclose(used.x[at], run.summary["running_mean"])
+        lost = run.summary["running_mean"] * shares["overprovisioned"] / shares["used"]
+        assert math.isclose(over.x[at], lost, abs_tol=1e-12)
 
 
 @pytest.mark.parametrize("name", list(FIGURES))

@@ -7,8 +7,12 @@ FIGURES: Registry[Figure] = Registry(
     "figure",
     {
         "shares": "kvsim.report.figures.shares:Shares",
+        "lost": "kvsim.report.figures.lost:Lost",
         "ledger": "kvsim.report.figures.ledger:Ledger",
         "concurrency": "kvsim.report.figures.concurrency:Concurrency",
+        "events": "kvsim.report.figures.events:Events",
+        "hits": "kvsim.report.figures.hits:Hits",
+        "lifetimes": "kvsim.report.figures.lifetimes:Lifetimes",
         "queue": "kvsim.report.figures.queue:Queue",
         "ttft": "kvsim.report.figures.ttft:TimeToFirstToken",
         "tpot": "kvsim.report.figures.tpot:TimePerOutputToken",

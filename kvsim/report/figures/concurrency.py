@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, ClassVar
 
 from kvsim.report.classes import run_line
-from kvsim.report.figure import Figure, compact, heading, style, time_axis
+from kvsim.report.figure import Figure, compact, heading, plain, style, time_axis
 from kvsim.report.series import bucketed
 from kvsim.results.result import Result
 
@@ -19,8 +19,8 @@ class Concurrency(Figure):
 
     title: ClassVar[str] = "Sequences running and waiting"
     note: ClassVar[str] = (
-        "The more sequences the memory can hold, the more work each step does and the shorter the "
-        "queue. Lines are means over buckets of time, bands the lowest and highest in each."
+        "A run holds more sequences when more come, or when each one takes longer; the queue shows "
+        "which. Lines are means over buckets of time, bands the lowest and highest in each."
     )
     nothing: ClassVar[str] = "No step ran, so no sequence did."
     lines: ClassVar[bool] = True
@@ -50,7 +50,7 @@ class Concurrency(Figure):
                         row=column + 1, col=1,
                     )  # fmt: skip
                 figure.add_scatter(
-                    name=label, x=x, y=compact(series.mean[:, column]), mode="lines",
+                    name=plain(label), x=x, y=compact(series.mean[:, column]), mode="lines",
                     line={**line, "width": 2},
                     hovertemplate="%{y:,.1f}", row=column + 1, col=1,
                 )  # fmt: skip
@@ -58,6 +58,7 @@ class Concurrency(Figure):
             figure,
             height_px=420,
             hovermode="x unified",
+            meta={"mark": "time", "unit_s": unit_s},
             annotations=[heading("running", axis="y"), heading("waiting", axis="y2")],
         )
         figure.update_xaxes(**axis)

@@ -11,4 +11,5 @@ class EndToEnd(Waits):
 
     title: ClassVar[str] = "End to end"
     note: ClassVar[str] = "Arrival to the last output token."
+    mark: ClassVar[str] = "e2e_s"
     waits_s: ClassVar[WaitsOf] = staticmethod(e2e_s)

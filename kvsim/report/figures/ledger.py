@@ -47,6 +47,7 @@ class Ledger(Figure):
             figure,
             height_px=height,
             hovermode="x unified",
+            meta={"mark": "time", "unit_s": unit_s},
             annotations=[
                 heading(run.label, axis="y" if row == 1 else f"y{row}")
                 for row, run in enumerate(runs, start=1)

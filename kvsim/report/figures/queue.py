@@ -14,4 +14,5 @@ class Queue(Waits):
         "From arrival to the first step that took the request in; the height of the curve is the "
         "share of requests that waited no longer."
     )
+    mark: ClassVar[str] = "queue_s"
     waits_s: ClassVar[WaitsOf] = staticmethod(queue_s)

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, ClassVar
 
 from kvsim.report.classes import LOOKS, hatch
-from kvsim.report.figure import Figure, heading, style
+from kvsim.report.figure import PAPER, Figure, heading, plain, style
 from kvsim.report.numbers import percent, size
 from kvsim.results.result import Result
 
@@ -44,7 +44,7 @@ class Shares(Figure):
                 y=list(range(len(runs))),
                 marker={
                     "color": look.colour,
-                    "line": {"color": "#ffffff", "width": 1},
+                    "line": {"color": PAPER, "width": 1},
                     "pattern": hatch(look),
                 },
                 text=[percent(share) for share in shares],
@@ -53,7 +53,7 @@ class Shares(Figure):
                 textangle=0,
                 textfont={"color": look.ink},
                 customdata=[
-                    [run.label, percent(share), size(share * entry["capacity_bytes"])]
+                    [plain(run.label), percent(share), size(share * entry["capacity_bytes"])]
                     for run, share, entry in zip(runs, shares, memory, strict=True)
                 ],
                 hovertemplate=(

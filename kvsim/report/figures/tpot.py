@@ -14,4 +14,5 @@ class TimePerOutputToken(Waits):
         "The mean gap between the tokens of each request after its first: how fast the text flows."
     )
     nothing: ClassVar[str] = "No request with more than one output token finished."
+    mark: ClassVar[str] = "tpot_s"
     waits_s: ClassVar[WaitsOf] = staticmethod(tpot_s)

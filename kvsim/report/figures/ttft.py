@@ -11,4 +11,5 @@ class TimeToFirstToken(Waits):
 
     title: ClassVar[str] = "Time to first token"
     note: ClassVar[str] = "Arrival to the first output token: the wait a user notices first."
+    mark: ClassVar[str] = "ttft_s"
     waits_s: ClassVar[WaitsOf] = staticmethod(ttft_s)

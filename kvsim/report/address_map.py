@@ -1,0 +1,154 @@
+"""The address map for the page: every stay in the pool, or where they are too many a picture of all
+of them and every stay around the fullest moment.
+"""
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from kvsim.plumbing.units import PS_PER_S
+from kvsim.report.packing import packed, packed_differences, packed_floats
+from kvsim.results.result import Result, Run
+
+MOST_STAYS = 450_000  # of all runs together: about four bytes each
+TICKS = 2**26  # a map's time, in equal parts
+COLUMNS, ROWS = 900, 360  # of the picture
+NOBODY = 2**32 - 1
+MOST_POINTS = 2000
+_BUFFERED = ("max-buffer", "doubling")  # one buffer a sequence, its valid slots first
+
+
+def address_maps(result: Result, places: tuple[dict[str, int], ...]) -> list[dict[str, Any] | None]:
+    """What the scripts draw, a run each; None where a run was not traced or held nothing.
+
+    places: of each request in the page's list of that run.
+    """
+    tables = [run.table("addresses") for run in result.runs]
+    traced = sum(1 for table in tables if table is not None and len(table))
+    share = MOST_STAYS // max(traced, 1)
+    # What runs with few stays leave, the others may have.
+    spare = sum(max(share - len(table), 0) for table in tables if table is not None and len(table))
+    crowded = sum(1 for table in tables if table is not None and len(table) > share)
+    most = share + spare // max(crowded, 1)
+    return [
+        None if table is None or not len(table) else _map(run, table, where, most)
+        for run, table, where in zip(result.runs, tables, places, strict=True)
+    ]
+
+
+def _map(run: Run, stays: pd.DataFrame, places: dict[str, int], most: int) -> dict[str, Any]:
+    memory = run.summary["memory"]
+    capacity = int(memory["capacity_bytes"])
+    address, num_bytes = (stays[name].to_numpy(np.int64) for name in ("address", "num_bytes"))
+    unit = int(np.gcd.reduce(np.concatenate([np.unique(address), np.unique(num_bytes)])))
+    span_ps = int(max(stays["end_ps"].max(), run.memory["end_ps"].max()))
+    start, end = (
+        (stays[name].to_numpy(np.float64) * (TICKS / span_ps)).astype(np.int64)
+        for name in ("start_ps", "end_ps")
+    )
+    names = stays["request"].cat.categories
+    # Requests that the list leaves out are numbered beyond it: they have a colour and no name.
+    beyond = len(places)
+    place_of = np.array([places.get(str(name), beyond + at) for at, name in enumerate(names)])
+    owner = place_of[stays["request"].cat.codes.to_numpy()]
+    kept = (stays["kind"] == "cached").to_numpy()
+    columns = np.stack([address // unit, num_bytes // unit, start, end, owner, kept])
+    drawn: dict[str, Any] = {
+        "capacity_bytes": capacity,
+        "token_bytes": capacity // max(int(memory["capacity_tokens"]), 1),
+        "unit_bytes": unit,
+        "span_s": span_ps / PS_PER_S,
+        "ticks": TICKS,
+        "buffers": run.kind in _BUFFERED,
+        "kind": run.kind,
+        "num_stays": len(stays),
+        "holes": _holes(run),
+    }
+    if len(stays) > most:
+        low, high = _fullest(start, end, most)
+        drawn["picture"] = _picture(columns, max(capacity // unit, 1))
+        drawn["detail"] = [low, high]
+        columns = columns[:, (end >= low) & (start <= high)]
+    return {**drawn, "num": columns.shape[1], **_packed(columns)}
+
+
+def _packed(columns: NDArray[np.int64]) -> dict[str, str]:
+    address, units, start, end, owner, kept = columns
+    return {
+        "address": packed(address),
+        "units": packed(units),
+        "start": packed_differences(start),
+        "length": packed(end - start),
+        "owner": packed(owner),
+        "kept": packed(kept),
+    }
+
+
+def _fullest(start: NDArray[np.int64], end: NDArray[np.int64], most: int) -> tuple[int, int]:
+    """The longest time around the moment with the most stays that holds at most `most` of them."""
+    moments = np.concatenate([start, end])
+    order = np.argsort(moments, kind="stable")
+    here = np.cumsum(np.where(order < len(start), 1, -1))
+    middle = int(moments[order[int(here.argmax())]])
+    starts, ends = np.sort(start), np.sort(end)
+
+    def num_within(half: int) -> int:
+        begun = np.searchsorted(starts, middle + half, side="right")
+        return int(begun - np.searchsorted(ends, middle - half))
+
+    low, high = 0, TICKS
+    while low < high:
+        half = (low + high + 1) // 2
+        low, high = (half, high) if num_within(half) <= most else (low, half - 1)
+    return max(middle - low, 0), min(middle + low, TICKS)
+
+
+def _picture(columns: NDArray[np.int64], units: int) -> dict[str, Any]:
+    """Who lay at the middle of each of COLUMNS x ROWS cells; who lay at the middle of none is shown
+    where nobody else is.
+    """
+    address, size, start, end, owner, kept = columns
+    colour = 2 * owner + kept
+    left, right = (_first_middle(ticks * (COLUMNS / TICKS)) for ticks in (start, end))
+    low, high = (_first_middle(at * (ROWS / units)) for at in (address, address + size))
+    high = np.minimum(high, ROWS)
+    cells = np.full((COLUMNS, ROWS), NOBODY, dtype=np.int64)
+    single = high - low == 1
+    for step in range(int((right - left)[single].max(initial=0))):
+        here = single & (left + step < right)
+        cells[left[here] + step, low[here]] = colour[here]
+    for at in np.flatnonzero((high - low > 1) & (right > left)):
+        cells[left[at] : right[at], low[at] : high[at]] = colour[at]
+    small = np.flatnonzero((high <= low) | (right <= left))
+    column = np.minimum(start[small] * COLUMNS // TICKS, COLUMNS - 1)
+    row = np.minimum((2 * address[small] + size[small]) * ROWS // (2 * units), ROWS - 1)
+    empty = cells[column, row] == NOBODY
+    cells[column[empty], row[empty]] = colour[small][empty]
+    return {"columns": COLUMNS, "rows": ROWS, "cells": packed(np.minimum(cells, NOBODY).ravel())}
+
+
+def _first_middle(at: NDArray[np.float64]) -> NDArray[np.int64]:
+    """The first cell whose middle is not before `at`, in cells."""
+    return np.ceil(at - 0.5).astype(np.int64)
+
+
+def _holes(run: Run) -> dict[str, Any] | None:
+    """What the head of the queue needed and the largest hole had, thinned; the worst is kept."""
+    table = run.table("holes")
+    if table is None or table.empty:
+        return None
+    time, largest, need = (table[name].to_numpy(np.float64) for name in table.columns)
+    if len(time) > MOST_POINTS:
+        buckets = np.linspace(0, len(time), MOST_POINTS + 1).astype(int)
+        ratio = largest - need
+        picks = np.array([a + int(ratio[a:b].argmin()) for a, b in pairwise(buckets)])
+        time, largest, need = time[picks], largest[picks], need[picks]
+    return {
+        "num": len(time),
+        "time_s": packed_floats(time / PS_PER_S),
+        "largest_bytes": packed_floats(largest),
+        "need_bytes": packed_floats(need),
+    }

@@ -1,0 +1,88 @@
+"""Preemptions, tokens computed again, and bytes copied and swapped, over time."""
+
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from kvsim.plumbing.units import PS_PER_S
+from kvsim.report.classes import run_line
+from kvsim.report.figure import Figure, compact, heading, plain, style, time_axis
+from kvsim.results.result import Result, Run
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+    from numpy.typing import NDArray
+
+_BUCKETS = 240
+_PANEL_PX = 120
+_PANELS = {
+    "preemptions": ("preemptions", 1.0),
+    "recomputed_tokens": ("tokens computed again", 1.0),
+    "copied_bytes": ("GiB copied on the device", 2.0**30),
+    "swapped_bytes": ("GiB swapped to the host and back", 2.0**30),
+}
+
+
+class Events(Figure):
+    """What memory pressure cost, when."""
+
+    title: ClassVar[str] = "What was lost and moved, and when"
+    note: ClassVar[str] = "Sums over buckets of time; only what happened in some run is drawn."
+    nothing: ClassVar[str] = (
+        "Nothing was preempted, computed again, copied or swapped, or the runs were not traced."
+    )
+    lines: ClassVar[bool] = True
+
+    def draw(self, result: Result) -> "go.Figure | None":
+        """One panel a quantity that is not 0 everywhere, all runs in each."""
+        from plotly.subplots import make_subplots
+
+        ends = [int(run.memory["end_ps"].max()) for run in result.runs if len(run.memory)]
+        if not ends or max(ends) <= 0:
+            return None
+        edges = np.linspace(0, max(ends), _BUCKETS + 1)
+        sums = {name: [_sums(run, name, edges) for run in result.runs] for name in _PANELS}
+        found = {name: each for name, each in sums.items() if any(run.any() for run in each)}
+        if not found:
+            return None
+        unit_s, axis = time_axis(max(ends) / PS_PER_S)
+        x = compact((edges[:-1] + edges[1:]) / 2 / PS_PER_S / unit_s)
+        height = 50 + _PANEL_PX * len(found)
+        figure = make_subplots(
+            rows=len(found), cols=1, shared_xaxes=True, vertical_spacing=30 / height
+        )
+        for row, (name, each) in enumerate(found.items(), start=1):
+            for index, run in enumerate(result.runs):
+                figure.add_scatter(
+                    name=plain(run.label),
+                    x=x,
+                    y=compact(each[index] / _PANELS[name][1]),
+                    mode="lines",
+                    line={**run_line(index), "width": 1.5, "shape": "hvh"},
+                    hovertemplate="%{y:,.4~g}",
+                    row=row,
+                    col=1,
+                )
+        style(
+            figure,
+            height_px=height,
+            hovermode="x unified",
+            meta={"mark": "time", "unit_s": unit_s},
+            annotations=[
+                heading(_PANELS[name][0], axis="y" if row == 1 else f"y{row}")
+                for row, name in enumerate(found, start=1)
+            ],
+        )
+        figure.update_xaxes(**axis)
+        figure.update_yaxes(rangemode="tozero", nticks=4)
+        return figure
+
+
+def _sums(run: Run, name: str, edges: "NDArray[np.float64]") -> "NDArray[np.float64]":
+    """How much of it came in each bucket."""
+    events = run.table("events")
+    if events is None or events.empty:
+        return np.zeros(len(edges) - 1)
+    amounts = np.diff(events[name].to_numpy(np.float64), prepend=0.0)
+    sums, _ = np.histogram(events["time_ps"].to_numpy(np.float64), edges, weights=amounts)
+    return np.asarray(sums, dtype=np.float64)

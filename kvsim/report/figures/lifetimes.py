@@ -1,0 +1,110 @@
+"""How long memory was held, how long its content was kept, and how long it lay before reuse."""
+
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from kvsim.plumbing.units import PS_PER_S
+from kvsim.report.classes import run_line
+from kvsim.report.cumulative import axis_of, thinned
+from kvsim.report.figure import Figure, compact, heading, plain, style
+from kvsim.report.numbers import seconds
+from kvsim.results.result import Result
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import plotly.graph_objects as go
+    from numpy.typing import NDArray
+
+_PANELS = ("held", "kept until hit or taken", "from being given back to the next owner")
+
+
+class Lifetimes(Figure):
+    """Three distributions over stretches of memory, weighed by their bytes."""
+
+    title: ClassVar[str] = "Lifetimes and reuse"
+    note: ClassVar[str] = (
+        "How long each buffer or block was held, how old its cached content grew, and how long the "
+        "place lay before somebody else had it; the height is the share of the bytes."
+    )
+    nothing: ClassVar[str] = "Nothing was held, or the runs were not traced."
+    lines: ClassVar[bool] = True
+
+    def draw(self, result: Result) -> "go.Figure | None":
+        """One panel a distribution that any run has, a curve a run in each."""
+        from plotly.subplots import make_subplots
+
+        tables = [(at, run, run.table("addresses")) for at, run in enumerate(result.runs)]
+        curves: dict[str, list[tuple[int, str, NDArray[np.float64], NDArray[np.float64]]]] = {}
+        for index, run, stays in tables:
+            if stays is None or stays.empty:
+                continue
+            for name, values in zip(_PANELS, _spans_s(stays), strict=True):
+                if len(values):
+                    curves.setdefault(name, []).append((index, run.label, *thinned(values)))
+        if not curves:
+            return None
+        names = [name for name in _PANELS if name in curves]
+        low = min(x[0] for each in curves.values() for _, _, x, _ in each)
+        high = max(x[-1] for each in curves.values() for _, _, x, _ in each)
+        axis, least = axis_of(low, high)
+        height = 46 + 190 * len(names)
+        figure = make_subplots(
+            rows=len(names), cols=1, shared_xaxes=True, vertical_spacing=36 / height
+        )
+        for row, name in enumerate(names, start=1):
+            for index, label, x, share in curves[name]:
+                figure.add_scatter(
+                    name=plain(label),
+                    x=compact(np.maximum(x, least)),
+                    y=compact(100 * share),
+                    mode="lines",
+                    line={**run_line(index), "width": 2, "shape": "hv"},
+                    text=[seconds(value) for value in x],
+                    hovertemplate="%{y:.1f} % within %{text}<extra>%{fullData.name}</extra>",
+                    row=row,
+                    col=1,
+                )
+        style(
+            figure,
+            height_px=height,
+            hovermode="closest",
+            annotations=[
+                heading(name, axis="y" if row == 1 else f"y{row}")
+                for row, name in enumerate(names, start=1)
+            ],
+        )
+        figure.update_xaxes(**axis)
+        figure.update_yaxes(range=[0, 101], dtick=25, ticksuffix=" %")
+        return figure
+
+
+def _spans_s(stays: "pd.DataFrame") -> "tuple[NDArray[np.float64], ...]":
+    """Held, kept and idle spans in seconds, each repeated by the share of bytes it stands for.
+
+    A place lies idle from one holder's end to the next one's start; of buffers, where the next one
+    begins at the same address.
+    """
+    held = stays["kind"] == "held"
+    spans = (stays["end_ps"] - stays["start_ps"]) / PS_PER_S
+    weights = stays["num_bytes"]
+    owned = stays.loc[held].sort_values(["address", "start_ps"], kind="stable")
+    same = owned["address"].to_numpy()[1:] == owned["address"].to_numpy()[:-1]
+    gaps = (owned["start_ps"].to_numpy()[1:] - owned["end_ps"].to_numpy()[:-1])[same] / PS_PER_S
+    gap_weights = owned["num_bytes"].to_numpy()[1:][same]
+    return (
+        _weighed(spans[held].to_numpy(), weights[held].to_numpy()),
+        _weighed(spans[~held].to_numpy(), weights[~held].to_numpy()),
+        _weighed(np.maximum(gaps, 0.0), gap_weights),
+    )
+
+
+def _weighed(values: "NDArray[np.float64]", weights: "NDArray[np.int64]") -> "NDArray[np.float64]":
+    """A sample of equal weights with the same distribution, of at most 4,000 values."""
+    if not len(values):
+        return values
+    order = np.argsort(values, kind="stable")
+    passed = np.cumsum(weights[order].astype(np.float64))
+    count = int(min(4000, len(values)))
+    marks = (np.arange(count) + 0.5) / count * passed[-1]
+    return np.asarray(values[order][np.searchsorted(passed, marks)], dtype=np.float64)

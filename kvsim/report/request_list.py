@@ -1,0 +1,69 @@
+"""The requests of a result for the page: searched, sorted and marked in the reader's browser."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from kvsim.plumbing.units import PS_PER_S
+from kvsim.report.packing import packed, packed_floats
+from kvsim.results.result import Result
+
+MOST_ROWS = 60_000  # of all runs together
+LEAST_ROWS = 1_000  # of each
+SLOWEST = 0.2  # of the rows of a list that is cut
+
+
+class RequestList(NamedTuple):
+    """data: for the page's scripts. rows: each run's rows on the page, by their ids -> place.
+    left_out: how many requests of the result are not on the page.
+    """
+
+    data: dict[str, Any]
+    places: tuple[dict[str, int], ...]
+    left_out: int
+
+
+def request_list(result: Result) -> RequestList:
+    """All requests, or of very many the slowest and an even choice of the others."""
+    runs, places, left_out = [], [], 0
+    most = max(MOST_ROWS // max(len(result.runs), 1), LEAST_ROWS)
+    for run in result.runs:
+        rows = _chosen(run.requests, most)
+        left_out += len(run.requests) - len(rows)
+        ids = [str(name) for name in rows["id"]]
+        places.append({name: place for place, name in enumerate(ids)})
+        runs.append({"ids": ids, "num": len(ids), **_columns(rows)})
+    for index, run_data in enumerate(runs[1:], start=1):
+        if run_data["ids"] == runs[0]["ids"]:
+            runs[index] = {**run_data, "ids": None}  # as in the first run
+    return RequestList({"runs": runs}, tuple(places), left_out)
+
+
+def _columns(rows: pd.DataFrame) -> dict[str, Any]:
+    """Seconds, -1 where the moment never came; counts; the reasons of refusals."""
+    times = {
+        name: packed_floats(np.where(rows[f"{name}_ps"] < 0, -1.0, rows[f"{name}_ps"] / PS_PER_S))
+        for name in ("arrival", "scheduled", "first_token", "finish")
+    }
+    counts = {
+        name: packed(rows[name].to_numpy(np.int64))
+        for name in ("prompt_tokens", "output_tokens", "cached_tokens", "preemptions")
+    }
+    refused = rows["status"] != "finished"
+    reasons = {
+        int(place): str(reason)
+        for place, reason in zip(
+            np.flatnonzero(refused), rows.loc[refused, "reason"].astype(object), strict=True
+        )
+    }
+    return {**times, **counts, "reasons": reasons}
+
+
+def _chosen(requests: pd.DataFrame, most: int) -> pd.DataFrame:
+    if len(requests) <= most:
+        return requests.reset_index(drop=True)
+    took = (requests["finish_ps"] - requests["arrival_ps"]).to_numpy()
+    slowest = np.argsort(took, kind="stable")[-int(most * SLOWEST) :]
+    even = np.linspace(0, len(requests) - 1, most - len(slowest)).round().astype(int)
+    return requests.iloc[np.union1d(slowest, even)].reset_index(drop=True)

@@ -1,0 +1,78 @@
+// The page's numbers, and what its parts tell each other. Everything here is one object: kvsim.
+"use strict";
+const kvsim = {
+  data: JSON.parse(document.getElementById("data").textContent),
+  marked: null, // {run, place} of the request that is marked
+  heard: [], // called with it when it changes
+};
+
+// What kvsim.report.packing wrote: bytes of equal weight together, compressed, in letters.
+kvsim.unpacked = async (text) => {
+  const bytes = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
+  const planes = new Uint8Array(await new Response(stream).arrayBuffer());
+  const num = planes.length / 4;
+  const values = new Uint32Array(num);
+  for (let i = 0; i < num; i++) {
+    values[i] = planes[i] + (planes[num + i] << 8) + (planes[2 * num + i] << 16) + planes[3 * num + i] * 16777216;
+  }
+  return values;
+};
+kvsim.unpackedFloats = async (text) => new Float32Array((await kvsim.unpacked(text)).buffer);
+
+// Three significant figures and the unit that suits them, as in kvsim.report.numbers.
+kvsim.figures = (value, digits = 3) => {
+  const whole = Math.abs(value) >= 1 ? String(Math.trunc(Math.abs(value))).length : 0;
+  if (value === 0) return "0";
+  if (whole >= digits) return Math.round(value).toLocaleString("en-US");
+  return whole ? value.toFixed(digits - whole) : String(Number(value.toPrecision(digits)));
+};
+kvsim.seconds = (value) => {
+  if (!(value >= 0)) return "–";
+  if (value === 0) return "0 s";
+  for (const [size, unit] of [[3600, "h"], [60, "min"], [1, "s"], [1e-3, "ms"]]) {
+    if (value >= (size > 1 ? 2 * size : size)) return `${kvsim.figures(value / size)} ${unit}`;
+  }
+  return `${kvsim.figures(value / 1e-6)} µs`;
+};
+kvsim.size = (bytes) => {
+  const units = ["B", "KiB", "MiB", "GiB", "TiB"];
+  let power = 0;
+  while (bytes >= 1024 && power < units.length - 1) { bytes /= 1024; power += 1; }
+  return `${kvsim.figures(bytes)} ${units[power]}`;
+};
+
+// The requests of each run, unpacked once: columns by name, and the ids.
+kvsim.requests = (async () => {
+  const runs = [];
+  for (const packed of kvsim.data.requests.runs) {
+    const run = {ids: packed.ids || runs[0].ids, num: packed.num, reasons: packed.reasons};
+    for (const name of ["arrival", "scheduled", "first_token", "finish"]) {
+      run[name] = await kvsim.unpackedFloats(packed[name]);
+    }
+    for (const name of ["prompt_tokens", "output_tokens", "cached_tokens", "preemptions"]) {
+      run[name] = await kvsim.unpacked(packed[name]);
+    }
+    runs.push(run);
+  }
+  return runs;
+})();
+
+// A request's waits in seconds; -1 where it has none.
+kvsim.waits = (run, place) => {
+  const [arrival, scheduled, first, finish] =
+    ["arrival", "scheduled", "first_token", "finish"].map((name) => run[name][place]);
+  const outputs = run.output_tokens[place];
+  return {
+    queue_s: scheduled < 0 ? -1 : Math.max(scheduled - arrival, 0),
+    ttft_s: first < 0 ? -1 : first - arrival,
+    tpot_s: finish < 0 || outputs < 2 ? -1 : (finish - first) / (outputs - 1),
+    e2e_s: finish < 0 ? -1 : finish - arrival,
+  };
+};
+
+// Mark a request (or none) everywhere.
+kvsim.mark = (run, place) => {
+  kvsim.marked = place === null ? null : {run, place};
+  for (const hear of kvsim.heard) hear(kvsim.marked);
+};

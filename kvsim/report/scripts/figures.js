@@ -1,0 +1,54 @@
+// Plotly's figures: drawn for the theme, redrawn when it changes, with the marked request in them.
+"use strict";
+(() => {
+  const LIGHT = {ink: "#1f2328", faint: "#59636e", grid: "#e4e7eb", paper: "#fefefe"};
+  const DARK = {ink: "#e6edf3", faint: "#9aa4af", grid: "#2d333b", paper: "#0f1419"};
+  const MARK = "#c2410c";
+  const config = {responsive: true, displaylogo: false, displayModeBar: false};
+  const places = [...document.querySelectorAll("[data-figure]")];
+  const texts = new Map(
+    places.map((place) => [place, document.getElementById(place.dataset.figure).textContent]),
+  );
+
+  // Colours are told by their text: a label can look like one only as a whole string.
+  const themed = (text) => {
+    if (!kvsim.theme.dark()) return JSON.parse(text);
+    const swaps = new Map(Object.entries(kvsim.data.dark));
+    for (const name of Object.keys(LIGHT)) swaps.set(LIGHT[name], DARK[name]);
+    return JSON.parse(text, (key, value) =>
+      typeof value === "string" && key !== "name" && swaps.has(value) ? swaps.get(value) : value);
+  };
+
+  // What marks a request: a stretch of time, or its own wait on the axis of waits.
+  const marks = (meta, marked, run) => {
+    if (!marked || !meta || !meta.mark) return [];
+    const line = {color: MARK, width: 1.5};
+    if (meta.mark === "time") {
+      const start = run.arrival[marked.place] / meta.unit_s;
+      const end = Math.max(run.finish[marked.place], run.arrival[marked.place]) / meta.unit_s;
+      return [{type: "rect", xref: "x", yref: "paper", x0: start, x1: end, y0: 0, y1: 1,
+        fillcolor: MARK, opacity: 0.25, line, layer: "above"}];
+    }
+    const wait = kvsim.waits(run, marked.place)[meta.mark];
+    return wait > 0
+      ? [{type: "line", xref: "x", yref: "paper", x0: wait, x1: wait, y0: 0, y1: 1, line}] : [];
+  };
+
+  const draw = async () => {
+    const runs = kvsim.marked ? await kvsim.requests : null;
+    const run = runs && runs[kvsim.marked.run];
+    for (const place of places) {
+      const figure = themed(texts.get(place));
+      figure.layout.shapes = marks(figure.layout.meta, kvsim.marked, run);
+      await Plotly.react(place, figure.data, figure.layout, config);
+    }
+    document.body.dataset.drawn = String(places.length);
+  };
+  kvsim.theme.onChange(draw);
+  kvsim.heard.push(draw);
+  draw();
+  // Paper is narrower than a screen: draw for its width, and back again.
+  const refit = () => places.forEach((place) => Plotly.Plots.resize(place));
+  addEventListener("beforeprint", refit);
+  addEventListener("afterprint", refit);
+})();
