@@ -68,7 +68,8 @@ def wrapped(text: str, width: int) -> str:
         if lines[-1] and _width(lines[-1] + rest.rstrip()) > width:
             lines.append("")
         while _width(lines[-1] + rest.rstrip()) > width:
-            lines[-1], rest = rest[:width], rest[width:]
+            cut = next(at for at in range(len(rest), 0, -1) if at == 1 or _width(rest[:at]) <= width)
+            lines[-1], rest = rest[:cut], rest[cut:]
             lines.append("")
         lines[-1] += rest
     return "\n".join(line.rstrip() for line in lines)
