@@ -68,7 +68,7 @@ def wrapped(text: str, width: int) -> str:
         if lines[-1] and _width(lines[-1] + rest.rstrip()) > width:
             lines.append("")
         while _width(lines[-1] + rest.rstrip()) > width:
-            cut = next(at for at in range(len(rest), 0, -1) if at == 1 or _width(rest[:at]) <= width)
+            cut = 1 + sum(_width(rest[: at + 1]) <= width for at in range(1, len(rest)))
             lines[-1], rest = rest[:cut], rest[cut:]
             lines.append("")
         lines[-1] += rest
