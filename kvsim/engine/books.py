@@ -70,7 +70,7 @@ class Books:
         scheduler.repeat(plan, 1)
         next_usage = file_free(scheduler.allocator.usage(None, busy=True), now)
         self._usage = _not_yet_valid(next_usage, ahead)
-        course = scheduler.repeat(plan, steps - 2) if steps > 2 else None
+        course = scheduler.repeat(plan, steps - 2).filed(now) if steps > 2 else None
         self._book(plan, plan.start_ps, steps - 1, plan.first_ps, plan.growth_ps, course)
 
     def _book(

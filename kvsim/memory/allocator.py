@@ -132,6 +132,17 @@ class Allocator(ABC):
         turn in this step: what the next `advance` fills for them is known content already.
         """
 
+    def cut_chunk(self, seq: Sequence, start_tokens: int, new_tokens: int, most_tokens: int) -> int:
+        """How many of the `new_tokens` tokens from `start_tokens` on the next chunk of a waiting or
+        prefilling sequence had better compute, so that it ends where something can be kept; 0:
+        none in this step. most_tokens: what a step could compute for it at most.
+        """
+        return new_tokens
+
+    def step_decided(self) -> None:
+        """A step, or a run of them, has been scheduled: what comes now belongs to the next."""
+        return
+
     @abstractmethod
     def join(self, seq: Sequence, num_tokens: int) -> None:
         """`seq`, holding `num_tokens` valid slots, decodes from the next `advance` on."""

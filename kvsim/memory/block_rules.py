@@ -24,6 +24,7 @@ class BlockRules:
     than 1.5 times the rarest, which spares the commonest a second, nearly empty group.
     knows_retention: it knows prefix_cache_retention_interval, and takes 0 where none is given; else
     every full block of a window is kept for hits.
+    keeps_states: recurrent states are kept at the ends of blocks, for others to continue from.
     """
 
     name: str
@@ -36,11 +37,16 @@ class BlockRules:
     several_tables: bool = True
     commonest_sizes_groups: bool = True
     knows_retention: bool = True
+    keeps_states: bool = True
 
 
 VLLM_0_33 = BlockRules("vllm-0.33")
 VLLM_0_11 = BlockRules(
-    "vllm-0.11", blank_first=False, commonest_sizes_groups=False, knows_retention=False
+    "vllm-0.11",
+    blank_first=False,
+    commonest_sizes_groups=False,
+    knows_retention=False,
+    keeps_states=False,
 )
 # Kwon et al., SOSP 2023, artifact.
 VLLM_V0 = BlockRules(
@@ -53,4 +59,5 @@ VLLM_V0 = BlockRules(
     several_tables=False,
     commonest_sizes_groups=False,
     knows_retention=False,
+    keeps_states=False,
 )

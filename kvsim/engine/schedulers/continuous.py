@@ -182,10 +182,22 @@ class ContinuousScheduler(Scheduler):
         new_tokens = min(new_tokens, budget, self.max_model_len - seq.num_computed - 1)
         if new_tokens <= 0:
             return True
+        new_tokens = self._cut(seq, seq.num_computed, new_tokens)
+        if not new_tokens:
+            return True
         if not self._make_room(seq, plan, seq.num_computed + new_tokens):
             return self._goes_on
         self._compute(seq, plan, new_tokens)
         return True
+
+    def _cut(self, seq: Sequence, start_tokens: int, new_tokens: int) -> int:
+        """What of a chunk the allocator wants computed in this step."""
+        options = self._options
+        most = min(
+            options.max_num_batched_tokens,
+            options.long_prefill_token_threshold or options.max_num_batched_tokens,
+        )
+        return self.allocator.cut_chunk(seq, start_tokens, new_tokens, most)
 
     def _make_room(self, seq: Sequence, plan: Plan, num_tokens: int) -> bool:
         """Memory for `num_tokens` slots of `seq`, preempting others for it, itself at worst."""
@@ -225,7 +237,9 @@ class ContinuousScheduler(Scheduler):
                     break
                 skipped.append(self.waiting.pop())
                 continue
-            new_tokens = min(new_tokens, budget)
+            new_tokens = self._cut(seq, cached.tokens, min(new_tokens, budget))
+            if not new_tokens:
+                break
             fit_tokens = cached.tokens + new_tokens
             if self._fits_whole:
                 fit_tokens = max(fit_tokens, seq.num_tokens)

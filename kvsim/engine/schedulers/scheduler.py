@@ -190,6 +190,7 @@ class Scheduler(ABC):
                 else:
                     plan.finishing.append(seq)
         self._complete(plan)
+        self.allocator.step_decided()
         return plan
 
     def _join(self, seq: Sequence, num_tokens: int) -> None:
@@ -223,6 +224,7 @@ class Scheduler(ABC):
     def repeat(self, plan: Plan, steps: int) -> Course:
         """`steps` more steps like `plan` have been scheduled; returns how the ledger moved."""
         course = self.allocator.advance(steps)
+        self.allocator.step_decided()
         self.batch.advance(steps)
         plan.steps += steps
         self._complete(plan)

@@ -189,6 +189,10 @@ class BlockPool:
             self.listener.revived(revived)
         return in_use
 
+    def key_of(self, block: int) -> int | None:
+        """The key of what `block` holds; None if nobody can name it."""
+        return self._key_of.get(block)
+
     def is_shared(self, block: int) -> bool:
         """Whether `block` has several owners."""
         return block in self._extra_refs

@@ -89,9 +89,9 @@ class Paged(AllocatorOptions):
         yield Removal(("overprovisioned", "reserved"), self.model_copy(update={"block_size": 1}))
 
     def _caches(self, memory: MemorySpec) -> bool:
-        """Whether prefixes are kept: of a recurrent state there is none."""
+        """Whether prefixes are kept: of a recurrent state only by versions that keep states."""
         recurrent = any(group.state_bytes for group in memory.layout.groups)
-        return self.enable_prefix_caching and not recurrent
+        return self.enable_prefix_caching and not (recurrent and not memory.rules.keeps_states)
 
     def _retention(self, memory: MemorySpec) -> int | None:
         """Tokens between kept places; None: all are."""

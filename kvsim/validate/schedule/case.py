@@ -112,16 +112,14 @@ class CaseEngine(Options):
 
     def _check_modelled(self) -> None:
         """InputError for what the simulated engine does not do."""
+        inner_hits = self.prefix_match_unit is not None and self.prefix_match_unit < self.block_size
         for key, beyond in (
             ("speculative", self.speculative is not None),
-            ("mamba_cache_mode", self.mamba_cache_mode == "align"),
+            ("prefix_match_unit", inner_hits),
+            ("kv_groups", any(group.checkpoint_blocks for group in self.kv_groups)),
         ):
             if beyond:
-                raise InputError(
-                    "the simulated engine does not do this",
-                    where=f"engine.{key}",
-                    value=getattr(self, key),
-                )
+                raise InputError("the simulated engine does not do this", where=f"engine.{key}")
 
     def replica_spec(self) -> ReplicaSpec:
         """The engine that these settings make, one step at a time."""

@@ -11,6 +11,7 @@ from kvsim.engine.schedulers.scheduler import Scheduler
 from kvsim.memory.paged.allocator import PagedAllocator
 from kvsim.memory.paged.groups.allocator import GroupsAllocator
 from kvsim.request import Request, Stream
+from kvsim.sequence import Sequence
 from kvsim.step import StepShape
 from kvsim.step_time.form import DecodeRun
 from kvsim.validate.schedule.case import TICK_PS, Case, CaseCost
@@ -122,7 +123,7 @@ class RowObserver(Observer):
                 entry = [seq.id, 1, "d", seq.num_computed - 1]
             else:
                 continue
-            sched.append([*entry, allocator.granted_tokens(seq) // allocator.block_size])
+            sched.append([*entry, _length(allocator, seq)])
         return sched
 
     def finished(self, scheduler: Scheduler, plan: Plan, now_ps: int) -> None:
@@ -166,6 +167,13 @@ class RowObserver(Observer):
                 "stall": 1,
             }
         )
+
+
+def _length(allocator: PagedAllocator | GroupsAllocator, seq: Sequence) -> int:
+    """Positions of a sequence's block table, of the first group's where there are several."""
+    if isinstance(allocator, GroupsAllocator):
+        return allocator.table_length(seq)
+    return allocator.granted_tokens(seq) // allocator.block_size
 
 
 def _blocks(scheduler: Scheduler) -> PagedAllocator | GroupsAllocator:

@@ -76,15 +76,21 @@ class GroupsAllocator(Allocator):
         self._groups = grouping.groups
         self.pool = BlockPool(self._shape.usable_blocks + 1, blank_first=rules.blank_first)
         self._tables = GroupTables(
-            self.pool, self._groups, size, self._shape.block_bytes, retention_tokens
+            self.pool,
+            self._groups,
+            size,
+            self._shape.block_bytes,
+            retention_tokens,
+            states_kept=caching,
         )
-        self._num_keeping = len(self._tables.keeping)
+        self._caching = caching
         self._decoders = Decoders(size)
-        self._windows = Windows(self._groups, size, self._lag)
+        self._windows = Windows(self._tables.windows, size, self._lag)
         self._cache: PrefixCache[Hits] = PrefixCache(
             self.pool, self._tables, size, enabled=caching, lag=self._lag
         )
         self._live: dict[Sequence, None] = {}
+        self._put_off = False  # the head of the queue waits for a state that a step is making
         self._counts = SlotCounts()  # of them the slots that will never be filled
 
     # --- admission -----------------------------------------------------------------------------
@@ -93,7 +99,7 @@ class GroupsAllocator(Allocator):
         """Blocks that group g needs at once for a sequence of `tokens` tokens, at most."""
         group, blocks = self._groups[g], ceil_div(tokens, self.block_size)
         if group.state_bytes:
-            return 1
+            return 1 + self._caching  # a state is kept until the next one is whole
         if group.window_tokens is None or self._most_tokens is None:
             return blocks
         kept = min(group.window_tokens - 1 + self._most_tokens, self._max_model_len)
@@ -127,7 +133,9 @@ class GroupsAllocator(Allocator):
         need = self._watermark_blocks if busy else 0
         for g, blocks in enumerate(hits.blocks):
             most = ceil_div(tokens, self.block_size)
-            if whole or self._groups[g].state_bytes:
+            if self._groups[g].state_bytes:
+                most = min(most, hits.num_blocks + 1)  # however many it computes
+            elif whole:
                 most = self._most_blocks(g, tokens)
             need += max(most - hits.num_blocks, 0) + self.pool.num_free_of(blocks)
         return need
@@ -143,6 +151,9 @@ class GroupsAllocator(Allocator):
         swapped_in: bool = False,
     ) -> Admission | None:
         hits, free = self._cache.hits(seq), self.pool.num_free
+        self._put_off = self._tables.is_being_made(hits)
+        if self._put_off:
+            return None
         if self._need(hits, fit_tokens, whole=True, busy=busy) > free:
             return None
         if self._need(hits, num_tokens, whole=False, busy=busy) > free:
@@ -173,7 +184,7 @@ class GroupsAllocator(Allocator):
             computed = table.processed
         self._tables.give_back_below(table, computed)
         count = max(ceil_div(num_tokens, self.block_size), table.count)
-        if (count - table.count) * self._num_keeping > self.pool.num_free:
+        if self._tables.new_blocks(count - table.count) > self.pool.num_free:
             return None
         if count > table.count:
             self._grow(seq, table, count)
@@ -224,7 +235,7 @@ class GroupsAllocator(Allocator):
         """(taken, given): blocks of each step from now on, for at most `limit` steps and as long as
         the rhythm of giving stays. Of those given others may still hold some.
         """
-        clock, each = self._decoders.clock, self._num_keeping
+        clock, each = self._decoders.clock, self._tables.new_blocks(1)
         for later in range(clock, clock + min(limit, self._windows.steady_steps(clock))):
             taken = each * len(self._decoders.at(later))
             given = self._windows.num_given(later)
@@ -239,7 +250,8 @@ class GroupsAllocator(Allocator):
 
     def steps_that_fit(self, limit: int) -> int:
         """Steps that are safe even if all take before anybody gives."""
-        most_taken = self._decoders.num * self._num_keeping * ceil_div(limit, self.block_size)
+        starts = self._decoders.num * ceil_div(limit, self.block_size)
+        most_taken = starts * self._tables.new_blocks(1)
         if most_taken <= self.pool.num_free:
             return limit
         fitting, spare = 0, self.pool.num_free
@@ -257,7 +269,7 @@ class GroupsAllocator(Allocator):
         there is room in all but not for every chunk, only until the next block moves.
         """
         hits = self._cache.hits(head)
-        if self._cache.may_gain(head, hits.num_blocks):
+        if self._put_off or self._cache.may_gain(head, hits.num_blocks):
             return 0
         spare = self.pool.num_free - self._head_need(head, hits, busy=busy)
         if spare < 0 and self._windows.irregular(self._decoders.clock):
@@ -307,6 +319,38 @@ class GroupsAllocator(Allocator):
         self._windows.passed(clock)
         return bool(members)
 
+    def step_decided(self) -> None:
+        self._tables.states_named.clear()
+
+    def cut_chunk(self, seq: Sequence, start_tokens: int, new_tokens: int, most_tokens: int) -> int:
+        """A state is kept where a chunk ends, so chunks end where one is of use: at block ends, at
+        the last of them that a resent prompt can hit, and where a shared prefix was seen to part
+        (vLLM 0.33, v1/core/sched/scheduler.py, `_mamba_block_aligned_split`).
+        """
+        if not (self._caching and self._tables.has_states):
+            return new_tokens
+        size, start, end = self.block_size, start_tokens, start_tokens + new_tokens
+        prefill_end = max(seq.prompt_tokens, seq.num_tokens - 1)
+        if start >= prefill_end:
+            return new_tokens
+        if end < prefill_end:
+            aligned = end // size * size
+            if aligned > start or size <= most_tokens:
+                end = aligned
+        stops = [(seq.num_tokens - 1) // size * size]
+        if start % size:
+            stops.append((start // size + 1) * size)
+        junction = self._junction(seq) * size
+        if start < junction < end:
+            stops.append(start + (junction - start) // size * size)
+        end = min((stop for stop in stops if start < stop < end), default=end)
+        return max(end - start, 0)
+
+    def _junction(self, seq: Sequence) -> int:
+        """Blocks after which `seq` was seen to part from others, 0 if it was not."""
+        table: GroupTable = seq.memory
+        return table.boundaries[1] if seq in self._live else self._cache.hits(seq).junction
+
     # --- release -------------------------------------------------------------------------------
 
     def release(self, seq: Sequence) -> None:
@@ -330,7 +374,11 @@ class GroupsAllocator(Allocator):
 
     def held_blocks(self, seq: Sequence) -> list[int]:
         """How many blocks `seq` holds in each group."""
-        return [len(blocks) for blocks in seq.memory.lists]
+        return self._tables.held_blocks(seq.memory)
+
+    def table_length(self, seq: Sequence) -> int:
+        """Positions of its table in the first group of layers."""
+        return self._tables.length(seq.memory)
 
     def missing_tokens(self, seq: Sequence, tokens: int) -> int:
         blocks = ceil_div(tokens - self.granted_tokens(seq), self.block_size)

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from kvsim.memory.paged.block_pool import BlockPool
-from kvsim.memory.paged.groups.grouping import BlockGroup
 from kvsim.plumbing.units import ceil_div
 
 
@@ -35,13 +34,16 @@ def skipped_blocks(window_tokens: int | None, computed: int, block_size: int) ->
 
 
 def longest_hit(
-    pool: BlockPool, groups: Sequence[BlockGroup], keys: Sequence[int], block_size: int
+    pool: BlockPool, windows: Sequence[int | None], keys: Sequence[int], block_size: int
 ) -> Hits:
-    """The longest prefix of the blocks named by `keys` that every group can continue from."""
-    num = len(groups)
+    """The longest prefix of the blocks named by `keys` that every group can continue from.
+
+    windows: how many tokens back each group looks, None for all.
+    """
+    num = len(windows)
     alike: dict[int | None, list[int]] = {}
-    for g, group in enumerate(groups):
-        alike.setdefault(group.window_tokens, []).append(g)
+    for g, window in enumerate(windows):
+        alike.setdefault(window, []).append(g)
     count, longest = len(keys), -1
     for g in alike.pop(None, ()):
         count = longest = len(pool.find([key * num + g for key in keys[:count]]))
@@ -53,9 +55,7 @@ def longest_hit(
             need = ceil_div(window - 1, block_size)
             count = _windowed(pool, members, num, keys, count, need)
             longest = max(longest, count)
-    first = tuple(
-        skipped_blocks(group.window_tokens, count * block_size, block_size) for group in groups
-    )
+    first = tuple(skipped_blocks(window, count * block_size, block_size) for window in windows)
     blocks = tuple(
         pool.find([key * num + g for key in keys[start:count]]) for g, start in enumerate(first)
     )

@@ -1,22 +1,30 @@
-"""Block tables of several groups of layers over one pool, and what their blocks hold in bytes."""
+"""Block tables of several groups of layers over one pool, and what their blocks hold in bytes.
+
+A recurrent state that is kept for others lies in blocks at positions as keys and values do: the
+block that ends at n tokens holds the state after n. A sequence goes on from its last one, so it is
+a window of two tokens; and a step that computes several blocks leaves a state at its end alone, so
+the positions between are null.
+"""
 
 from collections.abc import Iterable, Sequence
 
-from kvsim.memory.paged.block_pool import BlockPool
+from kvsim.memory.paged.block_pool import NULL_BLOCK, BlockPool
 from kvsim.memory.paged.groups.grouping import BlockGroup
 from kvsim.memory.paged.groups.hits import Hits, longest_hit, skipped_blocks
 from kvsim.memory.paged.groups.retention import Retention
 from kvsim.memory.paged.table import Table
 from kvsim.plumbing.errors import InvariantError
 
+STATE_WINDOW = 2  # a state goes on from the one before it
+
 
 class GroupTable(Table):
     """What the allocator keeps of one sequence.
 
-    lists: each group's blocks, from position `skipped` of its table on. count: positions of the
-    tables, the same in all groups that keep tokens. processed: slots whose step had returned at the
-    clock `since`, when it began to decode. boundaries: after so many blocks others can continue
-    from it, whatever the retention.
+    lists: each group's blocks, from position `skipped` of its table on, null ones among those of a
+    state. count: positions of the tables, the same in all groups that have them. processed: slots
+    whose step had returned at the clock `since`, when it began to decode. boundaries: after so many
+    blocks others can continue from it, whatever the retention.
     """
 
     __slots__ = ("boundaries", "count", "lists", "processed", "since", "skipped")
@@ -34,9 +42,11 @@ class GroupTable(Table):
 class GroupTables:
     """Moves blocks between the pool and tables; what the prefix cache asks of them.
 
-    keeping: the groups that keep tokens; the others hold a recurrent state. used_bytes: valid slots
-    and states, shared ones once. pad_bytes: of held blocks, what no slot or state of their group
-    can fill.
+    states_kept: recurrent states are kept at block ends, for others to continue from; else a group
+    of them has one block a sequence. placed: the groups whose tables have positions.
+    windows: how many tokens back each group looks, None for all.
+    used_bytes: valid slots and states, shared ones once. pad_bytes: of held blocks, what no slot or
+    state of their group can fill.
     """
 
     def __init__(
@@ -46,20 +56,27 @@ class GroupTables:
         block_size: int,
         block_bytes: int,
         retention_tokens: int | None,
+        *,
+        states_kept: bool,
     ) -> None:
         self.groups = groups
-        self.keeping = [g for g, group in enumerate(groups) if not group.state_bytes]
+        self.placed = [g for g, group in enumerate(groups) if states_kept or not group.state_bytes]
+        self.windows = [
+            STATE_WINDOW if states_kept and group.state_bytes else group.window_tokens
+            for group in groups
+        ]
+        self.states_named: set[int] = set()  # keys of states that this step is still to make
         self.used_bytes = 0
         self.pad_bytes = 0
         self._pool = pool
         self._retention = {
-            g: Retention(group.window_tokens, block_size, retention_tokens)
-            for g, group in enumerate(groups)
-            if group.window_tokens is not None
+            g: Retention(window, block_size, retention_tokens)
+            for g, window in enumerate(self.windows)
+            if window is not None
         }
         self._size = block_size
         self._states = [g for g, group in enumerate(groups) if group.state_bytes]
-        self._state_bytes = sum(group.state_bytes for group in groups)
+        self._single = [] if states_kept else self._states
         self._pads = [
             block_bytes - (group.state_bytes or group.slot_bytes * block_size) for group in groups
         ]
@@ -74,7 +91,7 @@ class GroupTables:
 
     def find(self, keys: Sequence[int]) -> Hits:
         """The longest prefix that every group can continue from."""
-        return longest_hit(self._pool, self.groups, keys, self._size)
+        return longest_hit(self._pool, self.windows, keys, self._size)
 
     def may_move(self, keys: Sequence[int]) -> bool:
         """Never asked: while the head of the queue has hits, runs end when a block moves."""
@@ -86,20 +103,35 @@ class GroupTables:
         if full <= table.registered:
             return
         num = len(self.groups)
-        for g in self.keeping:
+        for g in self.placed:
             skipped, held = table.skipped[g], table.lists[g]
             start = max(table.registered, skipped)
             places: Sequence[int] = range(start, full)
             if g in self._retention:
                 places = self._retention[g].kept(start, full, table.boundaries)
+            if g in self._states:
+                places = [place for place in places if held[place - skipped] != NULL_BLOCK]
+                self.states_named.update(table.keys[place] * num + g for place in places)
             blocks = [held[place - skipped] for place in places]
             self._pool.register(blocks, [table.keys[place] * num + g for place in places])
         table.registered = full
 
+    @property
+    def has_states(self) -> bool:
+        """Whether some group holds recurrent states."""
+        return bool(self._states)
+
+    def is_being_made(self, hits: Hits) -> bool:
+        """Whether a state that these hits go on from got its key in this very step."""
+        if not self.states_named:
+            return False
+        last = (blocks[-1] for g, blocks in enumerate(hits.blocks) if g in self._states and blocks)
+        return any(self._pool.key_of(block) in self.states_named for block in last)
+
     # --- moving blocks -------------------------------------------------------------------------
 
     def open(self, table: GroupTable, hits: Hits) -> None:
-        """An empty table takes over its hits, and a block for each state."""
+        """An empty table takes over its hits, and a block for each state that is not placed."""
         table.count = table.registered = hits.num_blocks
         table.tokens = table.processed = hits.num_blocks * self._size
         for g, blocks in enumerate(hits.blocks):
@@ -107,27 +139,41 @@ class GroupTables:
             self._book(g, revived, revived * self._size)
             table.lists[g] = blocks.copy()
             table.skipped[g] = hits.first[g]
-        for g in self._states:
+        for g in self._single:
             table.lists[g] = self._pool.take(1)
             self._book(g, 1, 0)
-        self.used_bytes += self._state_bytes
 
     def _book(self, g: int, blocks: int, slots: int) -> None:
         """Group g holds so many more distinct blocks, and valid slots in them (negative: less)."""
+        group = self.groups[g]
         self.pad_bytes += blocks * self._pads[g]
-        self.used_bytes += slots * self.groups[g].slot_bytes
+        self.used_bytes += slots * group.slot_bytes + blocks * group.state_bytes
+
+    def new_blocks(self, positions: int) -> int:
+        """Blocks taken by a table that grows by so many positions: one for each state."""
+        if positions <= 0:
+            return 0
+        num_states = len(self._states) - len(self._single)
+        return positions * (len(self.placed) - num_states) + num_states
 
     def grow(self, table: GroupTable, count: int) -> None:
-        """Take blocks until every group that keeps tokens has `count` positions."""
-        for g in self.keeping:
-            table.lists[g] += self._pool.take(count - table.count)
-            self._book(g, count - table.count, 0)
+        """Take blocks until every placed group has `count` positions."""
+        positions = count - table.count
+        if positions <= 0:
+            return
+        for g in self.placed:
+            if g in self._states:
+                table.lists[g] += [NULL_BLOCK] * (positions - 1) + self._pool.take(1)
+                self._book(g, 1, 0)
+            else:
+                table.lists[g] += self._pool.take(positions)
+                self._book(g, positions, 0)
         table.count = count
 
     def give_back_below(self, table: GroupTable, computed: int) -> None:
         """Blocks that no token after the first `computed` ones attends to return to the pool."""
-        for g in self.keeping:
-            skip = skipped_blocks(self.groups[g].window_tokens, computed, self._size)
+        for g in self.placed:
+            skip = skipped_blocks(self.windows[g], computed, self._size)
             more = min(skip, table.count) - table.skipped[g]
             if more > 0:
                 self._give_back(g, table.lists[g][:more], more * self._size)
@@ -136,35 +182,46 @@ class GroupTables:
 
     def _give_back(self, g: int, blocks: list[int], slots: int) -> None:
         """Group g returns blocks with `slots` valid slots."""
+        if g in self._states:
+            blocks = [block for block in blocks if block != NULL_BLOCK]
         shared = self._pool.give_back_by_keys(blocks)
         self._book(g, shared - len(blocks), shared * self._size - slots)
 
     def close(self, table: GroupTable) -> None:
         """All blocks of a table return to the pool."""
         for g in range(len(self.groups)):
-            if g in self.keeping:
-                slots = table.tokens - table.skipped[g] * self._size
-                self._give_back(g, table.lists[g], slots)
-            else:
-                self._give_back(g, table.lists[g], 0)
-        self.used_bytes -= self._state_bytes
+            slots = table.tokens - table.skipped[g] * self._size
+            self._give_back(g, table.lists[g], slots)
+
+    def held_blocks(self, table: GroupTable) -> list[int]:
+        """How many blocks a table holds in each group."""
+        return [len(blocks) - blocks.count(NULL_BLOCK) for blocks in table.lists]
+
+    def length(self, table: GroupTable) -> int:
+        """Positions of the first group's table, given back and null ones counted."""
+        return table.count if self.placed and self.placed[0] == 0 else len(table.lists[0])
 
     def check(self, live: Iterable[tuple[int, GroupTable]]) -> None:
         """Raise InvariantError unless the books agree with the tables of sequences with so many
         valid slots each.
         """
         tables = list(live)
-        self._pool.check(blocks for _, table in tables for blocks in table.lists)
-        used, pad = self._state_bytes * len(tables), 0
+        real = [
+            [[block for block in blocks if block != NULL_BLOCK] for blocks in table.lists]
+            for _, table in tables
+        ]
+        self._pool.check(blocks for lists in real for blocks in lists)
+        used = pad = 0
         seen: set[int] = set()
-        for tokens, table in tables:
+        for (tokens, table), lists in zip(tables, real, strict=True):
             for g, group in enumerate(self.groups):
-                blocks, start = table.lists[g], table.skipped[g]
-                if g in self.keeping and len(blocks) != table.count - start:
+                blocks, start = lists[g], table.skipped[g]
+                if g in self.placed and len(table.lists[g]) != table.count - start:
                     raise InvariantError(f"{len(blocks)} blocks held from {start} to {table.count}")
                 shared = sum(block in seen for block in blocks)
                 seen.update(blocks)
                 pad += (len(blocks) - shared) * self._pads[g]
+                used += (len(blocks) - shared) * group.state_bytes
                 used += (tokens - (start + shared) * self._size) * group.slot_bytes
         if (used, pad) != (self.used_bytes, self.pad_bytes):
             raise InvariantError(

@@ -11,7 +11,6 @@ computed a prompt gives back at once all that its last token no longer sees.
 from collections.abc import Iterable
 from heapq import heappop, heappush
 
-from kvsim.memory.paged.groups.grouping import BlockGroup
 from kvsim.memory.paged.groups.hits import skipped_blocks
 from kvsim.sequence import Sequence
 
@@ -22,13 +21,13 @@ NEVER = 1 << 62
 class Windows:
     """Which decoders give at which clock; `base` is slots minus clock, as in paged.py."""
 
-    def __init__(self, groups: Iterable[BlockGroup], block_size: int, lag: int) -> None:
+    def __init__(self, windows: Iterable[int | None], block_size: int, lag: int) -> None:
         self._size = block_size
         self._lag = lag
         self._groups: dict[int, list[int]] = {}  # window: which groups have it
-        for g, group in enumerate(groups):
-            if group.window_tokens is not None:
-                self._groups.setdefault(group.window_tokens, []).append(g)
+        for g, window in enumerate(windows):
+            if window is not None:
+                self._groups.setdefault(window, []).append(g)
         self._rhythm: dict[int, list[Bucket]] = {
             window: [{} for _ in range(block_size)] for window in self._groups
         }

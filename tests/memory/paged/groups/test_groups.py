@@ -115,7 +115,8 @@ def test_padding_layers_are_rounding() -> None:
 def test_a_recurrent_state_is_constant() -> None:
     layout = layout_of("jamba-v0.1")
     state = sum(group.state_bytes for group in layout.groups)
-    found = run("jamba-v0.1", [Request("r", 0, 100, 300)], max_steps=1)
+    plain = {"kind": "paged", "enable_prefix_caching": False}
+    found = run("jamba-v0.1", [Request("r", 0, 100, 300)], max_steps=1, allocator=[plain])
     rows = found.memory[found.memory.steps == 1]
     slots = rows.used_bytes - state
     assert list(slots) == [layout.bytes_per_token * n for n in range(100, 400)]
@@ -141,13 +142,47 @@ def test_a_pool_for_less_than_the_blocks_held_at_once_refuses() -> None:
     assert (refusal.value, refusal.limit) == (26 + 3 * 14, 39)
 
 
-def test_a_prefix_cache_for_recurrent_models_is_refused() -> None:
+def test_a_prefix_cache_for_recurrent_models_is_refused_where_no_state_is_kept() -> None:
     with pytest.raises(InputError, match="enable_prefix_caching"):
         run(
             "jamba-v0.1",
             [Request("r", 0, 8, 8)],
             allocator=[{"kind": "paged", "enable_prefix_caching": True}],
+            scheduler={"kind": "continuous", "semantics": "vllm-0.11"},
         )
+
+
+def test_an_interval_is_refused_where_it_changes_nothing_or_is_not_known() -> None:
+    asked = [{"kind": "paged", "prefix_cache_retention_interval": 1024}]
+    with pytest.raises(InputError, match="no layer has a window"):
+        run("llama-3.1-8b", [Request("r", 0, 8, 8)], allocator=asked)
+    with pytest.raises(InputError, match=r"vllm-0\.11 does not know it"):
+        run(
+            "gemma-3-1b",
+            [Request("r", 0, 8, 8)],
+            allocator=asked,
+            scheduler={"kind": "continuous", "semantics": "vllm-0.11"},
+        )
+    odd = [{"kind": "paged", "prefix_cache_retention_interval": 1000}]
+    with pytest.raises(InputError, match="multiple"):
+        run("gemma-3-1b", [Request("r", 0, 8, 8)], allocator=odd)
+
+
+def test_the_second_sighting_plants_a_shared_prefix_and_the_third_hits() -> None:
+    """Gemma-3-1B, one after another: a prompt of 2,000 shared tokens and 800 of its own. Full
+    attention keeps the shared blocks at once; the windows only where they were seen to part.
+    """
+    shared = (1 << 40, 2000)
+    requests = [
+        Request(f"r{i}", i * 10**12, 2800, 2, prompt_runs=(shared, (i << 20, 800)))
+        for i in range(4)
+    ]
+    found = run("gemma-3-1b", requests)
+    hits = found.requests.sort_values("id").cached_tokens
+    assert list(hits) == [0, 0, 2000, 2000]
+    dense = [{"kind": "paged", "prefix_cache_retention_interval": "none"}]
+    found = run("gemma-3-1b", requests, allocator=dense)
+    assert list(found.requests.sort_values("id").cached_tokens) == [0, 2000, 2000, 2000]
 
 
 # --- the real engine --------------------------------------------------------------------------

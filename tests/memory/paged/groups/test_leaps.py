@@ -1,5 +1,6 @@
 """Hybrid models: runs of k steps equal single steps, and the books agree at every event."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,18 +13,35 @@ from kvsim.request import Request
 from kvsim.scenario import Scenario
 from kvsim.simulation import Simulation
 
-MODELS = ["gpt-oss-20b", "jamba-v0.1"]  # windows of 128 tokens; a recurrent state
+# Windows of 128 tokens; a recurrent state in blocks of thousands, and in blocks of 16 that others
+# go on from.
+TINY = str(Path(__file__).parents[3] / "support" / "tiny_hybrid.json")
+MODELS: dict[str, dict[str, Any]] = {
+    "gpt-oss-20b": {"name": "gpt-oss-20b"},
+    "jamba-v0.1": {"name": "jamba-v0.1"},
+    "tiny": {"hf_config": TINY},
+}
+INTERVALS = (0, "none")
 # vLLM v0 has no groups, and what groups keep is not swapped.
 RULES = [t for t in SCHEDULERS if t["kind"] != "vllm-v0" and "preemption_mode" not in t]
 
 
-def scenario(model: str, scheduler: dict[str, Any], tokens: int, steps: int | None) -> Scenario:
+def scenario(
+    model: str,
+    scheduler: dict[str, Any],
+    tokens: int,
+    steps: int | None,
+    interval: int | str | None = None,
+) -> Scenario:
+    allocator = {"kind": "paged"}
+    if interval is not None and scheduler.get("semantics") != "vllm-0.11":
+        allocator["prefix_cache_retention_interval"] = interval
     return Scenario.from_table(
         {
-            "model": {"name": model, "max_model_len": 1024},
+            "model": {**MODELS[model], "max_model_len": 1024},
             "device": {"name": "a100-80gb"},
             "memory": {"kv_cache_tokens": tokens},
-            "allocator": [{"kind": "paged"}],
+            "allocator": [allocator],
             "scheduler": scheduler,
             "step_time": {"kind": "linear", "base_us": 8000, "prefill_token_us": 40},
             **({} if steps is None else {"max_steps": steps}),
@@ -45,9 +63,11 @@ def outcome(made: Scenario, requests: list[Request]) -> Any:
 def test_runs_of_k_steps_equal_single_steps(
     model: str, scheduler: dict[str, Any], requests: list[Request]
 ) -> None:
-    single = outcome(scenario(model, scheduler, 1024, 1), requests)
-    assert outcome(scenario(model, scheduler, 1024, None), requests) == single
-    assert outcome(scenario(model, scheduler, 1024, 3), requests) == single
+    tokens = 2400 if model == "tiny" else 1024
+    for interval in INTERVALS:
+        single = outcome(scenario(model, scheduler, tokens, 1, interval), requests)
+        assert outcome(scenario(model, scheduler, tokens, None, interval), requests) == single
+        assert outcome(scenario(model, scheduler, tokens, 3, interval), requests) == single
 
 
 @pytest.mark.parametrize("model", MODELS)
