@@ -105,7 +105,7 @@ LARGER = replace(
     since=(0, 18),
     non_torch_gib=0.25,
     non_torch_several_gib=2.07,
-    non_torch_more_gib=0.045,
+    non_torch_more_gib=0.03,
 )
 GRAPHS = replace(
     LARGER,

@@ -23,8 +23,8 @@ class Model:
     weight_format: bits per stored parameter. tie_word_embeddings: the output head is the embedding.
     extra_params: final norm, learned positions, biases of the head.
     source: where the figures come from. kind: the config's model_type ("" if it has none).
-    tower_params: of the towers that see and hear, which the GPUs of a group share. rotary_dim:
-    elements of a head that positions rotate; 0: positions are none or learned.
+    tower_params: of the towers that see and hear, which the GPUs of a group share. rotary_elements:
+    of the tables that positions are rotated by; 0: positions are none or learned.
     """
 
     name: str
@@ -39,7 +39,7 @@ class Model:
     source: str
     kind: str = ""
     tower_params: int = 0
-    rotary_dim: int = 0
+    rotary_elements: int = 0
 
     @classmethod
     def from_hf(cls, config: Mapping[str, Any] | Path, name: str | None = None) -> Self:

@@ -46,6 +46,8 @@ def test_a_multimodal_gemma_3_that_leaves_its_defaults_out():
     assert model.attention == Attention(8, 4, 256, 1024)
     assert windows(model)[:7] == [1024] * 5 + [None, 1024]
     assert (model.vocab_size, model.max_position_embeddings) == (262_208, 131_072)
+    # Windows rotate 131,072 positions, the other layers eight times as many.
+    assert model.rotary_elements == 9 * 131_072 * 256
     assert model.tie_word_embeddings
     assert model.torch_dtype == "bfloat16"
 

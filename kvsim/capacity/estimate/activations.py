@@ -25,7 +25,7 @@ from kvsim.plumbing.units import GIB
 
 SCRATCH_GIB = 0.05
 HIDDEN_ALIVE = 3.5
-TOWER_STATES = 2
+TOWER_STATES = 3
 PIPELINE_STATES = 2
 
 

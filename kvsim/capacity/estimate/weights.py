@@ -31,7 +31,7 @@ def weight_bytes(deployment: Deployment, stage: Stage) -> int:
         experts = _expert_params(deployment, layer)
         total += Weights(one.linear, experts, one.other, one.mixer)
     element = DTYPE_BYTES[model.torch_dtype]
-    made = model.max_position_embeddings * model.rotary_dim
+    made = model.rotary_elements
     made += sum(_absorbed(layer) for layer in stage.layers) // tp
     return model.weight_format.num_bytes(total) + made * element
 

@@ -9,6 +9,7 @@ from kvsim.model.hf.decoder import decoder_layers
 from kvsim.model.hf.extras import model_extras
 from kvsim.model.hf.keys import Keys
 from kvsim.model.hf.quantization import weight_format
+from kvsim.model.hf.rotary import rotary_elements
 from kvsim.model.hf.towers import tower_params
 from kvsim.model.hf.well_formed import MOST, check_kinds
 from kvsim.model.weights import DTYPE_BYTES, WeightFormat
@@ -31,8 +32,6 @@ OUTER_KINDS = {
     "llava_next": "llama",
     "paligemma": "gemma",
 }
-# Architectures that learn their positions or have none.
-UNROTATED = ("opt", "gpt2", "gpt_bigcode", "bloom", "mpt", "jamba", "nemotron_h", "kimi_linear")
 # What a purely recurrent model, which has no positions, is taken to reach.
 UNBOUNDED = 1 << 20
 
@@ -52,11 +51,12 @@ def fields_from_hf(config: Mapping[str, Any] | Path, name: str | None) -> dict[s
     dtype = _dtype(keys)
     quantization = keys.get("quantization_config", default=None)
     layers = decoder_layers(keys, dtype)
+    longest = _max_positions(keys)
     return {
         "name": called,
         "hidden_size": keys.hidden,
         "vocab_size": keys.integer("vocab_size", "padded_vocab_size"),
-        "max_position_embeddings": _max_positions(keys),
+        "max_position_embeddings": longest,
         "torch_dtype": dtype,
         "layers": layers,
         "weight_format": weight_format(quantization, dtype, len(layers), where)
@@ -65,7 +65,7 @@ def fields_from_hf(config: Mapping[str, Any] | Path, name: str | None) -> dict[s
         "tie_word_embeddings": bool(keys.get("tie_word_embeddings", default=False)),
         "extra_params": model_extras(keys, len(layers)),
         "tower_params": tower_params(content, keys.hidden),
-        "rotary_dim": _rotary_dim(keys),
+        "rotary_elements": rotary_elements(keys, longest),
         "source": where,
         "kind": keys.kind,
     }
@@ -140,15 +140,3 @@ def _max_positions(keys: Keys) -> int:
             limit=MOST,
         )
     return longest
-
-
-def _rotary_dim(keys: Keys) -> int:
-    """Elements of one head that a position rotates."""
-    if keys.kind in UNROTATED or keys.get("num_attention_heads", "n_head", default=None) is None:
-        return 0
-    if keys.get("qk_rope_head_dim", default=None) is not None:
-        return keys.integer("qk_rope_head_dim")
-    head_dim = keys.integer("head_dim", "kv_channels", default=max(1, keys.hidden // keys.heads))
-    nested = keys.inner("rope_parameters").get("partial_rotary_factor", default=None)
-    share = keys.get("partial_rotary_factor", default=nested)
-    return int(head_dim * (1.0 if share is None else float(share)))
