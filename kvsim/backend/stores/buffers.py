@@ -84,6 +84,8 @@ class BufferStore(Store):
         base, size = self._base.data_ptr(), self._base.element_size()
         first = np.asarray([(buffer.data_ptr() - base) // size for buffer in buffers])
         part = np.asarray([buffer.stride(1) for buffer in buffers])
+        if len(buffers) % 2:  # rows of 16 bytes: a kernel is compiled anew for others
+            first, part = np.append(first, 0), np.append(part, 0)
         parts = np.arange(2 * self.shape.layers).reshape(self.shape.layers, 2, 1)
         self._offsets = self._batch.put(first + parts * part)
 

@@ -74,6 +74,8 @@ class Runner:
         while self._launch is not None and splits <= MOST_SPLITS:
             self.run(self.prepare(spans, splits=splits))
             splits *= 2
+        if self.graphs is not None:
+            self.graphs.num_replayed = self.graphs.num_eager = 0
 
     def step(self, spans: Sequence[Span], moves: Sequence[Move] = ()) -> Tensor:
         """Logits [spans, vocab] of each span's last token. Writes the spans' KV into the store.
