@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from pydantic import Field, NonNegativeInt, PositiveInt
+from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
 
 from kvsim.engine.replica import ReplicaSpec
 from kvsim.layout import KVGroup, KVLayout
@@ -29,7 +29,9 @@ class Circumstances(Options):
     KV, and what read it. started_at, finished_at: in UTC. device_facts, load_after, software: of
     the machine. bytes_beside_the_store: on the device, when the run began. preemptions,
     recomputed_tokens, swapped_bytes: of the whole run, as its scheduler counts. graphs: steps that
-    were captured, replayed, and run launch by launch. refused: who was not served.
+    were captured, replayed, and run launch by launch. pace_s: of the step that tells the machine's
+    pace, the median over a run by thread CPU time (see `kvsim calibrate pace`). refused: who was
+    not served.
     """
 
     clock: str
@@ -46,6 +48,7 @@ class Circumstances(Options):
     recomputed_tokens: NonNegativeInt = 0
     swapped_bytes: NonNegativeInt = 0
     graphs: dict[str, NonNegativeInt] = Field(default_factory=dict)
+    pace_s: PositiveFloat | None = None
     refused: tuple[RefusedRequest, ...] = ()
 
 

@@ -2,16 +2,16 @@
 
 import hashlib
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from kvsim.backend.calibrate.held_out import held_out_steps
-from kvsim.backend.calibrate.served import Chats, level_of, serve_chats
+from kvsim.backend.calibrate.served import Chats, Served, level_of, serve_chats
 from kvsim.backend.devices.device import AttentionKind
 from kvsim.backend.measure.bench import StoreName
 from kvsim.backend.measure.grid import DESIGNS, Limits, StepPlan, grid
 from kvsim.backend.measure.measure import Measured, Progress, Setup, measure, read_samples
+from kvsim.backend.measure.pace import PACE_PLAN
 from kvsim.backend.simulated.shape import llama_shape
 from kvsim.memory.paged.options import Paged
 from kvsim.model import Model
@@ -22,7 +22,7 @@ from kvsim.step_time.calibrated.file import CalibrationFile, Measurement, Sample
 from kvsim.step_time.calibrated.fit import errors_by_kind, fit
 from kvsim.step_time.calibrated.fitted import Errors
 from kvsim.step_time.calibrated.identity import ModelIdentity, device_name
-from kvsim.step_time.calibrated.samples import Kind, Sample, SampleRow, SampleSet
+from kvsim.step_time.calibrated.samples import Kind, SampleRow, SampleSet
 
 HELD_OUT = 60
 SERVED_BATCHES = 2  # requests of the served run for each place in its largest batch
@@ -54,6 +54,11 @@ def trace_steps(limits: Limits, count: int, seed: int) -> list[StepPlan]:
     alone = _chat_steps(limits, 0.05, 40, count - 2 * count // 3, seed)
     fitted_on = {plan[:2] for plan in grid(limits)}
     return [plan for plan in dict.fromkeys(busy + alone) if plan[:2] not in fitted_on]
+
+
+def _with_pace(plans: list[StepPlan], device: str) -> list[StepPlan]:
+    """On a CPU the step that tells its pace is measured with the others, and again and again."""
+    return plans if device.startswith("cuda") else [*plans, PACE_PLAN]
 
 
 def _chat_steps(
@@ -97,7 +102,7 @@ def calibrate(
     attention, graphs: by default the device's own.
     """
     limits, usual_rounds = DESIGNS[device, quick]
-    plans = grid(limits) + trace_steps(limits, HELD_OUT // (1 + quick), seed)
+    plans = _with_pace(grid(limits), device) + trace_steps(limits, HELD_OUT // (1 + quick), seed)
     rounds = rounds or usual_rounds
     built = model.build()
     shape = llama_shape(built)
@@ -111,11 +116,11 @@ def calibrate(
         graphs=graphs,
     )
     measured = measure(setup, plans, log_path, progress)
-    samples: list[Sample] = []
+    run = None
     if served:
         chats = Chats(limits, seed, SERVED_BATCHES * limits.batches[-1] // (1 + quick))
-        samples = serve_chats(model, device, store, chats, measured.facts, attention, graphs)
-    return fitted(built, measured, seed, samples)
+        run = serve_chats(model, device, store, chats, measured.facts, attention, graphs)
+    return fitted(built, measured, seed, run)
 
 
 def calibrate_samples(
@@ -137,19 +142,21 @@ def calibrate_samples(
 
 
 def fitted(
-    model: Model, measured: Measured, seed: int, served: Sequence[Sample] = ()
+    model: Model, measured: Measured, seed: int, served: Served | None = None
 ) -> Calibration:
     """The file of a measurement: its grid fitted, its held-out steps predicted, both at the level
-    of `served` steps if there are any.
+    of the steps of a served run, if there is one.
     """
     rows = tuple(SampleRow.parse(row, "sample") for row in measured.rows)
     level = None
-    if served:
+    if served is not None:
         repeated = [row.sample() for row in rows if row.source == "grid"]
-        level = level_of(fit(repeated, resamples=2, seed=seed).formula, served)
+        pace_s = measured.facts["method"].get("pace_s")
+        slower = served.pace_s / pace_s if served.pace_s and pace_s else 1.0
+        level = level_of(fit(repeated, resamples=2, seed=seed).formula, served.steps, slower)
         rows = tuple(level.of(row) for row in rows)
     from_grid = [row.sample() for row in rows if row.source == "grid"]
-    from_trace = [row.sample() for row in rows if row.source != "grid"]
+    from_trace = [row.sample() for row in rows if row.source == "held-out"]
     found = fit(from_grid, seed=seed)
     held_out = errors_by_kind(found.formula, from_trace)
     facts: dict[str, Any] = {key: measured.facts[key] for key in MEASURED_FACTS}

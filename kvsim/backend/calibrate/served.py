@@ -31,9 +31,17 @@ ALLOCATORS: dict[StoreName, dict[str, Any]] = {
 GIGA, TERA = 10**9, 10**12
 
 
+class Served(NamedTuple):
+    """The steps of a run, and the machine's pace in it, if it was taken."""
+
+    steps: list[Sample]
+    pace_s: float | None = None
+
+
 class Level(NamedTuple):
     """overhead_s, scale: of served steps over repeated ones. steps, seconds: of the served run.
 
+    slower: the machine was slower by this factor when they were served; it is taken out.
     bias_before, mape_before: of the predictions of its steps from repeated ones; mape: when these
     have been brought to the level (their sum is then right).
     """
@@ -42,6 +50,7 @@ class Level(NamedTuple):
     scale: float
     steps: int
     seconds: float
+    slower: float
     bias_before: float
     mape_before: float
     mape: float
@@ -75,7 +84,7 @@ def serve_chats(
     facts: dict[str, Any],
     attention: AttentionKind | None = None,
     graphs: bool | None = None,
-) -> list[Sample]:
+) -> Served:
     """The steps of a short run served for real, by the CPU time of its thread or on the wall clock
     of a GPU. facts: of the measurement, for the figures of the device.
     """
@@ -105,13 +114,14 @@ def serve_chats(
     }
     table["workload"] |= {"num_requests": chats.requests, "arrivals": {"kind": "at-once"}}
     clock = "wall" if device.startswith("cuda") else "cpu"
-    observation, _ = observe(
+    observation, meta = observe(
         Scenario.from_table(table), device, clock=clock, attention=attention, graphs=graphs
     )
-    return [
+    steps = [
         Sample(shape, step.end_s - step.start_s)
         for step, shape in zip(observation.steps, observation.shapes, strict=True)
     ]
+    return Served(steps, meta.pace_s)
 
 
 def _pool_tokens(shape: Shape, device: str, limits: Limits) -> int:
@@ -125,11 +135,14 @@ def _pool_tokens(shape: Shape, device: str, limits: Limits) -> int:
     return int(min(limits.pool_tokens, max(room, 0) // shape.kv_bytes_per_token))
 
 
-def level_of(formula: Formula, served: Sequence[Sample]) -> Level:
-    """The level of served steps, at least two, over what `formula` says of repeated ones."""
+def level_of(formula: Formula, served: Sequence[Sample], slower: float = 1.0) -> Level:
+    """The level of served steps, at least two, over what `formula` says of repeated ones.
+
+    slower: by this factor the machine was slower when they were served; it is taken out.
+    """
     time = FormulaTime(formula)
     repeated = np.asarray([time.step_ps(sample.shape) / PS_PER_S for sample in served])
-    seconds = np.asarray([sample.seconds for sample in served])
+    seconds = np.asarray([sample.seconds for sample in served]) / slower
     # Weighted by 1 / repeated, the slope's own equation says that the sums are equal.
     root = repeated**-0.5
     design = np.stack((root, repeated * root), axis=1)
@@ -141,6 +154,7 @@ def level_of(formula: Formula, served: Sequence[Sample]) -> Level:
         scale=float(scale),
         steps=len(served),
         seconds=float(seconds.sum()),
+        slower=slower,
         bias_before=float(repeated.sum() / seconds.sum()) - 1.0,
         mape_before=float(np.abs(repeated / seconds - 1.0).mean()),
         mape=float(np.abs((overhead + scale * repeated) / seconds - 1.0).mean()),

@@ -23,6 +23,7 @@ from kvsim.backend.measure.ceilings import ceilings
 from kvsim.backend.measure.grid import StepPlan
 from kvsim.backend.measure.host import Watch, software_facts
 from kvsim.backend.measure.log import Log, Row
+from kvsim.backend.measure.pace import PACE_PLAN
 from kvsim.backend.measure.sentinel import judge
 from kvsim.backend.measure.timing import Clock, clock_of
 from kvsim.backend.shape import DTYPE_BYTES, Shape
@@ -137,7 +138,7 @@ def _time_all(
     )
     for plan in bench.dropped:
         log.note_dropped(plan, "the device's free memory does not hold it")
-    sentinel = _sentinel(bench.plans)
+    sentinel = _sentinel(bench.plans, on_gpu=setup.device.startswith("cuda"))
     for count, (turn, plan) in enumerate(todo):
         if count % SENTINEL_EVERY == 0:
             log.note_sentinel(clock.time(bench.work(sentinel)))
@@ -152,8 +153,12 @@ def _time_all(
     bench.finish()
 
 
-def _sentinel(plans: Sequence[StepPlan]) -> StepPlan:
-    """The decode step (or, without one, any) of median size: measured again and again."""
+def _sentinel(plans: Sequence[StepPlan], *, on_gpu: bool) -> StepPlan:
+    """The step that is measured again and again: on a CPU the one that tells its pace, if that is
+    among them, else the decode step (or, without one, any) of median size.
+    """
+    if not on_gpu and PACE_PLAN in plans:
+        return PACE_PLAN
     candidates = [plan for plan in plans if plan.kind == "decode"] or list(plans)
     return sorted(candidates, key=lambda plan: plan.cache_tokens)[len(candidates) // 2]
 
@@ -211,6 +216,7 @@ def _summary(setup: Setup, plans: list[StepPlan], log: Log, clock: Clock, watch:
             "seed": setup.seed,
             "order": "random in every round",
             "warnings": [*watch.warnings(device), *sentinel.warnings()],
+            "pace_s": sentinel.median_s if PACE_PLAN in plans and not on_gpu else None,
             "dropped": [
                 {"chunks": plan.chunks, "contexts": plan.contexts, "why": why}
                 for plan, why in log.dropped.items()

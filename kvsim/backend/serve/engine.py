@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from heapq import heapify, heappop, heappush
 
+from kvsim.backend.measure.pace import Pace
 from kvsim.backend.serve.clock import RunClock
 from kvsim.backend.serve.memory import StoreMemory
 from kvsim.backend.simulated.steps import StepMaker
@@ -25,6 +26,7 @@ from kvsim.results.recorder import Recorder
 from kvsim.sequence import Sequence
 
 NS_PER_S = 10**9
+PACE_EVERY = 40  # steps
 Left = Callable[[int, int], None]
 
 
@@ -32,7 +34,8 @@ class RealTimeEngine:
     """One engine replica on a real backend.
 
     maker: makes what `runner` takes of the scheduler's plans. memory: watches the runner's store.
-    progress: called with (requests that have left, all) when one leaves.
+    progress: called with (requests that have left, all) when one leaves. pace: taken now and then,
+    off the clock.
     """
 
     def __init__(
@@ -43,12 +46,14 @@ class RealTimeEngine:
         maker: StepMaker,
         memory: StoreMemory,
         progress: Left | None = None,
+        pace: Pace | None = None,
     ) -> None:
         self._scheduler = scheduler
         self._runner = runner
         self._maker = maker
         self._memory = memory
         self._progress = progress
+        self._pace = pace
         self._total = self._missing = len(requests)
         self._coming: list[tuple[int, int, Request]] = []
         self._followers: dict[str, list[tuple[int, Request]]] = {}
@@ -133,6 +138,8 @@ class RealTimeEngine:
                 )
             )
             log.shapes.append(shape)
+            if self._pace is not None and len(log.steps) % PACE_EVERY == 1:
+                self._pace.take()
             log.records.append(EngineRecord.of(scheduler, end_ps))
         for seq in finished:
             self._maker.left(seq)

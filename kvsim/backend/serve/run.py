@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from kvsim.backend.devices.device import AttentionKind
 from kvsim.backend.measure.host import device_facts, software_facts
+from kvsim.backend.measure.pace import Pace
 from kvsim.backend.serve.clock import run_clock
 from kvsim.backend.serve.engine import Left, RealTimeEngine
 from kvsim.backend.serve.memory import StoreMemory
@@ -50,9 +51,13 @@ def observe(
     make_clock = run_clock(clock, device)
     ready = make_ready(simulation, options, device, limit, attention=attention, graphs=graphs)
     before = device_facts(device)
+    # Thread CPU time goes by the pace of a machine that others use as well.
+    pace = None
+    if clock == "cpu":
+        pace = Pace(ready.runner.decoder, blocks=options.store == "blocks")
     memory = StoreMemory(ready.runner.store, device)
     engine = RealTimeEngine(
-        ready.requests, ready.scheduler, ready.runner, ready.maker, memory, progress
+        ready.requests, ready.scheduler, ready.runner, ready.maker, memory, progress, pace
     )
     started = datetime.now(UTC)
     observation = engine.run(make_clock())
@@ -71,6 +76,7 @@ def observe(
         recomputed_tokens=ready.scheduler.recomputed_tokens,
         swapped_bytes=ready.scheduler.swapped_bytes,
         graphs=_graphs(ready.runner),
+        pace_s=pace.seconds if pace else None,
         refused=tuple(
             RefusedRequest(id=request.id, reason=str(reason))
             for request, _, reason in observation.recorder.rejected

@@ -4,7 +4,9 @@ import typer
 
 from kvsim.commands.calibrate.fit import fit
 from kvsim.commands.calibrate.measure import measure
+from kvsim.commands.calibrate.pace import pace
 
 app = typer.Typer(no_args_is_help=True, help="Fit step times to measured steps.")
 app.callback(invoke_without_command=True)(measure)
 app.command("fit")(fit)
+app.command("pace")(pace)

@@ -1,4 +1,5 @@
 import json
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given, settings
@@ -8,12 +9,16 @@ from typer.testing import CliRunner
 
 from kvsim.backend.calibrate import calibrate as calibrating
 from kvsim.backend.calibrate.calibrate import find_model, fitted, trace_steps
-from kvsim.backend.calibrate.served import level_of
+from kvsim.backend.calibrate.pace import at_pace_of
+from kvsim.backend.calibrate.served import Served, level_of
 from kvsim.backend.measure.grid import CPU, CUDA, Limits, grid
 from kvsim.backend.measure.measure import Measured
+from kvsim.backend.measure.pace import Pace
 from kvsim.backend.shape import Shape
 from kvsim.backend.simulated.shape import llama_shape
+from kvsim.backend.transformer.decoder import Decoder
 from kvsim.cli import app
+from kvsim.observed.own_meta import ObservedMeta
 from kvsim.plumbing.errors import InputError
 from kvsim.step_time.calibrated.file import read_calibration, write_calibration
 from kvsim.step_time.calibrated.fit import errors_by_kind, fit
@@ -125,7 +130,7 @@ def test_samples_are_brought_to_the_level_of_a_served_run(overhead, scale):
     held_out = [SampleRow.parse(row, "") for row in rows if row["source"] != "grid"]
     served = [Sample(row.sample().shape, overhead + scale * row.seconds) for row in held_out]
     model = find_model("llama-3-8b", None).build()
-    made = fitted(model, Measured(rows, facts), seed=0, served=served)
+    made = fitted(model, Measured(rows, facts), seed=0, served=Served(served))
     level = made.file.measured.method["served"]
     assert level["overhead_s"] == pytest.approx(overhead, abs=5e-5)
     assert level["scale"] == pytest.approx(scale, rel=0.01)
@@ -171,6 +176,8 @@ def test_the_command_measures_fits_and_leaves_one_file(tmp_path, monkeypatch):
     assert [item.name for item in out.parent.iterdir()] == ["tiny.json"]
     assert read_calibration(out).samples.rows >= 20
     level = found["measured"]["method"]["served"]
+    assert found["measured"]["method"]["pace_s"] == found["measured"]["sentinel"]["median_s"] > 0
+    assert level["slower"] > 0
     assert level["steps"] > 20
     assert level["scale"] > 0
     assert level["mape"] <= level["mape_before"] + 0.05
@@ -189,3 +196,52 @@ def test_what_is_missing_or_wrong_is_named(options, words):
     done = CliRunner().invoke(app, ["calibrate", *options])
     assert isinstance(done.exception, InputError)
     assert words in str(done.exception)
+
+
+def calibrated_at(pace_s):
+    facts = {key: {} for key in calibrating.MEASURED_FACTS} | {
+        "device": {"name": "this CPU"},
+        "method": {"pace_s": pace_s},
+        "refused": 0,
+    }
+    rows = repeated_rows()
+    served = Served([SampleRow.parse(row, "").sample() for row in rows], 2 * pace_s)
+    model = find_model("llama-3-8b", None).build()
+    return fitted(model, Measured(rows, facts), seed=0, served=served).file
+
+
+def run_at(pace_s):
+    fields = dict.fromkeys(ObservedMeta.model_fields) | {"pace_s": pace_s}
+    return SimpleNamespace(meta=ObservedMeta.model_construct(**fields), name="a run")
+
+
+def test_a_run_served_on_a_slower_machine_is_no_reason_to_call_its_steps_slow():
+    # They took what repeated ones take, on a machine that took twice as long for everything.
+    level = calibrated_at(0.01).measured.method["served"]
+    assert level["slower"] == 2.0
+    assert level["scale"] == pytest.approx(0.5, rel=0.01)
+
+
+def test_a_calibration_is_brought_to_the_pace_of_a_run():
+    file = calibrated_at(0.01)
+    slower = at_pace_of(run_at(0.013), file)
+    samples = file.samples.embedded
+    for before, after in zip(samples, slower.samples.embedded, strict=True):
+        assert after.seconds == pytest.approx(1.3 * before.seconds)
+    time, slow = FormulaTime(file.fit.formula), FormulaTime(slower.fit.formula)
+    for row in samples[::9]:
+        shape = row.sample().shape
+        assert slow.step_ps(shape) == pytest.approx(1.3 * time.step_ps(shape), rel=0.02)
+    assert slower.measured.method["brought_to_the_pace_of"] == "a run"
+    assert slower.model == file.model
+    with pytest.raises(InputError, match="both the run and the calibration must tell"):
+        at_pace_of(run_at(None), file)
+
+
+def test_the_pace_of_this_machine_is_that_of_its_sentinel():
+    decoder = Decoder(Shape(1, 16, 2, 1, 16, 16, 11))
+    for blocks in (True, False):
+        pace = Pace(decoder, blocks=blocks)
+        assert pace.seconds is None
+        pace.take()
+        assert 0 < pace.seconds < 1

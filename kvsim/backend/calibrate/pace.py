@@ -1,0 +1,46 @@
+"""A calibration at the pace that a machine had in a certain run."""
+
+from kvsim.observed.folder import ObservedRun
+from kvsim.observed.own_meta import ObservedMeta
+from kvsim.plumbing.errors import InputError
+from kvsim.step_time.calibrated.file import CalibrationFile
+from kvsim.step_time.calibrated.fit import fit
+
+
+def at_pace_of(run: ObservedRun, calibration: CalibrationFile) -> CalibrationFile:
+    """The same samples, all slower or faster by one factor, and the fit to them: the ratio of what
+    the step that tells the pace took in the run to what it took in the calibration.
+
+    No step of the run's own goes into it. InputError where either does not tell its pace.
+    """
+    meta, measured = run.meta, calibration.measured
+    now_s = meta.pace_s if isinstance(meta, ObservedMeta) else None
+    then_s = measured.method.get("pace_s") if measured is not None else None
+    rows = calibration.samples.embedded
+    if now_s is None or then_s is None or measured is None or not rows:
+        raise InputError(
+            "both the run and the calibration must tell the machine's pace",
+            where="pace_s",
+            value=f"{now_s} of the run, {then_s} of the calibration",
+            remedy="observe with --clock cpu, and calibrate on a CPU with this version",
+        )
+    factor = now_s / float(then_s)
+    scaled = tuple(
+        row.model_copy(
+            update={
+                name: value * factor
+                for name in ("seconds", "seconds_min", "seconds_p90")
+                if (value := getattr(row, name)) is not None
+            }
+        )
+        for row in rows
+    )
+    grid = [row.sample() for row in scaled if row.source == "grid"]
+    method = measured.method | {"pace_s": now_s, "brought_to_the_pace_of": run.name}
+    return calibration.model_copy(
+        update={
+            "measured": measured.model_copy(update={"method": method}),
+            "samples": calibration.samples.model_copy(update={"embedded": scaled}),
+            "fit": fit(grid, resamples=2),
+        }
+    )

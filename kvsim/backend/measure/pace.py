@@ -1,0 +1,55 @@
+"""The pace of a machine that others use as well: how long one step takes on it just now.
+
+The same step is the sentinel of a CPU's calibration and is timed again and again in a served run,
+while the run's clock stands still. Of two stretches of time, the ratio of their medians says how
+much slower the machine was in one of them; nothing of the run itself goes into it.
+"""
+
+import numpy as np
+
+from kvsim.backend.measure.grid import StepPlan
+from kvsim.backend.measure.timing import CpuClock
+from kvsim.backend.step import Span
+from kvsim.backend.stores.contiguous import ContiguousStore
+from kvsim.backend.stores.paged import PagedStore
+from kvsim.backend.transformer.decoder import Decoder
+from kvsim.backend.transformer.runner import Runner
+
+SEQUENCES, CONTEXT, BLOCK_SIZE = 16, 256, 16
+PACE_PLAN = StepPlan((), (CONTEXT,) * SEQUENCES, "pace")
+BUDGET_S = 0.02
+
+
+class Pace:
+    """Times `PACE_PLAN` on a decoder, on a pool of its own: blocks, or contiguous buffers."""
+
+    def __init__(self, decoder: Decoder, *, blocks: bool) -> None:
+        each = CONTEXT // BLOCK_SIZE
+        store: PagedStore | ContiguousStore = (
+            PagedStore(decoder.shape, 1 + SEQUENCES * each, BLOCK_SIZE, decoder.device)
+            if blocks
+            else ContiguousStore(decoder.shape, SEQUENCES * CONTEXT, decoder.device)
+        )
+        store.pool.fill(0)
+        self._runner = Runner(decoder, store)
+        self._clock = CpuClock(BUDGET_S)
+        self._spans = [
+            Span(
+                f"pace {at}",
+                [at % decoder.shape.vocab],
+                CONTEXT - 1,
+                blocks=range(1 + at * each, 1 + (at + 1) * each),
+                slot=at * CONTEXT,
+            )
+            for at in range(SEQUENCES)
+        ]
+        self._found: list[float] = []
+
+    def take(self) -> None:
+        """Time it now."""
+        self._found.append(self._clock.time(lambda: self._runner.step(self._spans)).seconds)
+
+    @property
+    def seconds(self) -> float | None:
+        """The median of the times taken; None before the first."""
+        return float(np.median(self._found)) if self._found else None
