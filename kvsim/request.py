@@ -18,6 +18,7 @@ class Request:
     arrival_ps: when it arrives, in ps from the stream's start; ignored when `after` is set.
     prompt_tokens, output_tokens: exact lengths, both >= 1; the engine learns the second by doing.
     max_tokens: the output length the client declared (None: it declared none).
+    ignore_eos: the client asked for all of them, as benchmarks do, and the engine knows it.
     priority: lower runs first under a priority policy.
     n: parallel samples of the prompt.
     prompt_runs: the prompt's token ids as runs, lengths summing to prompt_tokens; None: private.
@@ -39,6 +40,7 @@ class Request:
     after: str | None = None
     think_ps: int = 0
     session: str | None = None
+    ignore_eos: bool = False
 
 
 @dataclass(frozen=True, slots=True)

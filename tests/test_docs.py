@@ -11,8 +11,8 @@ from typer.main import get_command
 import kvsim
 from kvsim.cli import app
 from kvsim.commands.reference import markdown
-from kvsim.validate.schedule.case import Case
-from kvsim.validate.schedule.rows import simulate_rows
+from kvsim.validate.schedule.engines import parse_case
+from kvsim.validate.schedule.replay import simulate_rows
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
@@ -55,7 +55,7 @@ def test_the_reference_of_scenarios_is_current() -> None:
 
 def test_the_schedule_of_the_documentation_replays() -> None:
     (text,) = blocks((ROOT / "docs" / "schedules.md").read_text(), "json")
-    rows = simulate_rows(Case.parse(json.loads(text), "docs"))
+    rows = simulate_rows(parse_case(json.loads(text), "docs"))
     documented = set(
         re.findall(r"`(\w+)`", (ROOT / "docs" / "schedules.md").read_text().split("| field |")[1])
     )

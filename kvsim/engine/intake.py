@@ -36,9 +36,9 @@ class Intake:
     def take(self, request: Request, now_ps: int) -> bool:
         """`request` arrives. Returns whether the next plan could differ for it."""
         self._recorder.arrived(now_ps)
-        room = max(1, self._scheduler.max_model_len - request.prompt_tokens)
-        if request.output_tokens > room:  # generation stops at max_model_len
-            request = replace(request, output_tokens=room)
+        limit = self._scheduler.output_limit(request)
+        if request.output_tokens > limit:
+            request = replace(request, output_tokens=limit)
         refusal = self._refusal(request) if self._refuse else None
         if refusal is not None:
             self._recorder.refused(request, now_ps, str(refusal))

@@ -11,5 +11,6 @@ ALLOCATORS: Registry[AllocatorOptions] = Registry(
         "concatenation": "kvsim.memory.contiguous.concatenation:Concatenation",
         "paged": "kvsim.memory.paged.options:Paged",
         "page-groups": "kvsim.memory.paged.page_groups:PageGroups",
+        "radix": "kvsim.memory.radix.options:Radix",
     },
 )

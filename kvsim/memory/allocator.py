@@ -84,12 +84,17 @@ class Allocator(ABC):
     gives_back: decoding frees memory as it goes, as windows do.
     token_bytes: what one slot costs, all layers together.
     swappable: whether a sequence's slots can come back from elsewhere, all of them at once.
+    page_tokens: slots are granted in multiples of it. keeps_prefixes: content is kept for others.
+    keeps_last_token: a sequence that was scheduled once more than it had output gets a slot for it.
     """
 
     capacity_bytes: int
     token_bytes: int
     gives_back: bool = False
     swappable: bool = True
+    page_tokens: int = 1
+    keeps_prefixes: bool = False
+    keeps_last_token: bool = False
 
     # --- requests and admission ----------------------------------------------------------------
 
@@ -119,6 +124,42 @@ class Allocator(ABC):
         fit_tokens >= num_tokens: so many slots must be free now, though no more than num_tokens are
         taken. busy: other sequences run (a watermark then applies).
         """
+
+    # --- what a scheduler with budgets of its own asks (SGLang's) --------------------------------
+
+    def available_tokens(self) -> int:
+        """Slots that could be handed out now: free ones, and cached ones that nobody holds."""
+        usage = self.usage(None, busy=False)
+        return (usage.idle + usage.cached) // self.token_bytes
+
+    def look_up(self, seq: Sequence) -> int:
+        """Leading tokens of all that a waiting `seq` has now which a prefix cache holds; where the
+        cache dates its content, they count as used now.
+        """
+        return self.cached_tokens(seq)
+
+    def pin(self, seq: Sequence) -> int:
+        """What `cached_tokens` says of a waiting `seq`, which nobody else can take from now on,
+        until it is admitted or unpinned, where an allocator can promise that.
+        """
+        return self.cached_tokens(seq)
+
+    def unpin(self, seq: Sequence) -> None:
+        """A pinned `seq` was not admitted after all."""
+        return
+
+    def make_room(self, tokens: int) -> None:
+        """Forget cached content until `tokens` slots are free, or none is left to forget. An
+        allocator that forgets as it hands out needs no telling.
+        """
+        return
+
+    def checkpoint(self, seq: Sequence, num_tokens: int) -> None:
+        """The step has returned that computed a prompt, or a part of it, up to the first
+        `num_tokens` slots of `seq`, which runs. An allocator to which content is known as soon as
+        it is scheduled needs no telling.
+        """
+        return
 
     # --- growth and decoding -------------------------------------------------------------------
 

@@ -23,6 +23,9 @@ _ALLOCATORS: list[dict[str, Any]] = [
     {"kind": "paged", "block_size": 16, "host_cache_gib": 0.4},
     {"kind": "page-groups", "page_group_kib": 256},
     {"kind": "paged", "block_size": 16, "sharing": "copy-on-write"},
+    {"kind": "radix"},
+    {"kind": "radix", "page_size": 16},
+    {"kind": "radix", "page_size": 4, "disable_radix_cache": True},
 ]
 _SCHEDULERS: list[dict[str, Any]] = [
     {"kind": "continuous", "max_num_seqs": 8, "max_num_batched_tokens": 256},
@@ -39,6 +42,10 @@ _SCHEDULERS: list[dict[str, Any]] = [
     {"kind": "trt-llm", "capacity_scheduler_policy": "max-utilization", "max_num_seqs": 8},
     {"kind": "continuous", "max_num_seqs": 8, "preemption_mode": "swap", "swap_latency_us": 20},
     {"kind": "vllm-v0", "max_num_seqs": 8, "preemption_mode": "swap", "swap_space_gib": 0.2},
+    {"kind": "sglang", "max_running_requests": 8, "schedule_conservativeness": 0.1},
+    {"kind": "sglang", "chunked_prefill_size": 64, "disable_overlap_schedule": True},
+    {"kind": "sglang", "chunked_prefill_size": 48, "enable_mixed_chunk": True},
+    {"kind": "sglang", "chunked_prefill_size": -1, "schedule_policy": "lpm"},
 ]
 
 

@@ -10,6 +10,7 @@ SCHEDULERS: Registry[SchedulerOptions] = Registry(
         "orca": "kvsim.engine.schedulers.orca:Orca",
         "vllm-v0": "kvsim.engine.schedulers.vllm_v0:VllmV0",
         "trt-llm": "kvsim.engine.schedulers.trt_llm:TrtLlm",
+        "sglang": "kvsim.engine.schedulers.sglang.options:Sglang",
         "static": "kvsim.engine.schedulers.static_batching:StaticBatching",
     },
 )

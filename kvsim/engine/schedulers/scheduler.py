@@ -55,6 +55,10 @@ class Scheduler(ABC):
     def refusal(self, request: Request) -> Refusal | None:
         """Why this scheduler could never run `request`; None if it could."""
 
+    def output_limit(self, request: Request) -> int:
+        """After how many output tokens a request is ended, however many it would put out."""
+        return max(1, self.max_model_len - request.prompt_tokens)
+
     def add(self, seq: Sequence) -> bool:
         """A new sequence waits. Returns whether the next plan could differ for it."""
         before = self.waiting.head
@@ -231,8 +235,13 @@ class Scheduler(ABC):
         return course
 
     def finish(self, plan: Plan) -> list[Sequence]:
-        """The outputs of the plan's last step returned: who is done leaves, in running order."""
+        """The outputs of the plan's last step returned: who is done leaves, in running order; the
+        prompts of the others are known content now.
+        """
         plan.finishing.sort(key=lambda seq: seq.order)
+        for chunk in plan.chunks:
+            if chunk.samples and chunk.seq in self.running and chunk.seq not in plan.finishing:
+                self.allocator.checkpoint(chunk.seq, chunk.prior_tokens + chunk.new_tokens)
         for seq in plan.finishing:
             seq.finished = True
             self.preemption.drop(seq)

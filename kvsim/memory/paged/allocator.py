@@ -20,10 +20,10 @@ from kvsim.memory.allocator import (
     Place,
     Refusal,
 )
+from kvsim.memory.cohorts import Cohort
 from kvsim.memory.ledger import Course, Usage, split_free
 from kvsim.memory.options import MemorySpec
 from kvsim.memory.paged.block_pool import BlockPool
-from kvsim.memory.paged.cohorts import Cohort
 from kvsim.memory.paged.course import BlockStarts
 from kvsim.memory.paged.decoders import Decoders, by_order
 from kvsim.memory.paged.forks import Forks

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from kvsim.request import TokenRuns
 from kvsim.sequence import Sequence as KVSequence
+from kvsim.token_runs import coalesced
 
 ROOT = 0
 LONGEST_RUN = 1 << 32  # blocks
@@ -61,7 +62,7 @@ def _stretches(runs: TokenRuns, block_size: int) -> Iterator[tuple[int | TokenRu
     """
     parts: list[tuple[int, int]] = []
     missing = block_size
-    for start, length in _coalesced(runs):
+    for start, length in coalesced(runs):
         if parts and length >= missing:
             yield (*parts, (start, missing)), 1
             start, length = start + missing, length - missing
@@ -73,20 +74,3 @@ def _stretches(runs: TokenRuns, block_size: int) -> Iterator[tuple[int | TokenRu
         if length:
             parts.append((start, length))
             missing -= length
-
-
-def _coalesced(runs: TokenRuns) -> Iterator[tuple[int, int]]:
-    """The same tokens in as few runs as possible, so that equal tokens look equal."""
-    held: tuple[int, int] | None = None
-    for start, length in runs:
-        if not length:
-            continue
-        if held is None:
-            held = (start, length)
-        elif held[0] + held[1] == start:
-            held = (held[0], held[1] + length)
-        else:
-            yield held
-            held = (start, length)
-    if held is not None:
-        yield held

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from operator import attrgetter
 
-from kvsim.memory.paged.cohorts import Cohort, Cohorts
+from kvsim.memory.cohorts import Cohort, Cohorts
 from kvsim.memory.paged.table import Table
 from kvsim.sequence import Sequence
 

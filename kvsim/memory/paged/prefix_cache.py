@@ -12,8 +12,8 @@ from collections.abc import Sequence as Row
 from typing import Generic, Protocol, TypeVar
 
 from kvsim.memory.allocator import CacheTotals
+from kvsim.memory.cohorts import Cohorts
 from kvsim.memory.paged.block_pool import BlockPool
-from kvsim.memory.paged.cohorts import Cohorts
 from kvsim.memory.paged.content import ContentKeys
 from kvsim.memory.paged.decoders import by_order
 from kvsim.memory.paged.host_tier import HostTier

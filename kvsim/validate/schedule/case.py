@@ -1,163 +1,30 @@
 """A recorded schedule as input: engine settings, a cost in ticks, and requests.
 
 The format is documented in docs/schedules.md; times are ticks of a virtual clock, kept here as
-microseconds (any unit would do, only equality matters).
+microseconds (any unit would do, only equality matters). What an engine's settings are, and what its
+rows hold, is the part of `Case`'s subclasses, one for each engine that was recorded.
 """
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar
 from zlib import crc32
 
 from pydantic import Field, model_validator
 
-from kvsim.engine.policies.queue import Order
 from kvsim.engine.replica import ReplicaSpec
-from kvsim.engine.schedulers.continuous import Continuous
-from kvsim.engine.schedulers.vllm_versions import VERSIONS, VersionName
-from kvsim.layout import KVGroup, KVLayout
-from kvsim.memory.paged.options import Paged
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.options import Options
 from kvsim.plumbing.reading.json_text import read_object
-from kvsim.plumbing.units import PS_PER_US
 from kvsim.request import Request, TokenRuns
+from kvsim.validate.schedule.rows import Rows
+from kvsim.validate.schedule.ticks import TICK_PS, CaseCost
 
-TICK_PS = PS_PER_US
-MOST_TICKS = 10**9  # of the cost of a step
 LATEST = 10**12  # ticks: the last arrival
 MOST_TOKENS = 1 << 20  # of a prompt or a segment: 20 bits of a token's id are its place
 Length = Annotated[int, Field(ge=1, le=MOST_TOKENS)]
 TokenId = Annotated[int, Field(ge=0)]
-
-
-class CaseGroup(Options):
-    """groups: block tables for layers of one kind. window_tokens: of sliding ones. block_size: as
-    the engine planned it; the other keys say what it planned besides.
-    """
-
-    kind: Literal["full", "sliding", "recurrent"]
-    groups: int = Field(1, ge=1, le=1000)
-    window_tokens: int | None = Field(None, ge=1)
-    block_size: int | None = Field(None, ge=1, le=MOST_TOKENS)
-    speculative_blocks: int = Field(0, ge=0)
-    checkpoint_blocks: int = Field(0, ge=0)
-    checkpoint_alignment: int | None = Field(None, ge=1)
-    extra_retained_tokens: int = Field(0, ge=0)
-    drops: bool = False
-
-    @model_validator(mode="after")
-    def _a_window_slides(self) -> "CaseGroup":
-        if (self.kind == "sliding") != (self.window_tokens is not None):
-            raise ValueError("a sliding group, and no other, has window_tokens")
-        return self
-
-
-class CaseEngine(Options):
-    """The settings of the recorded engine. kv_groups: its block tables, in its order.
-
-    Of an engine that planned them itself, as served: prefix_cache_retention_interval (None: dense),
-    scheduler_block_size, prefix_match_unit and hit_alignment, in tokens; max_in_flight_tokens;
-    mamba_cache_mode; speculative.
-    """
-
-    num_gpu_blocks: int = Field(ge=2, le=MOST_TOKENS)
-    block_size: int = Field(ge=1, le=MOST_TOKENS)
-    max_num_seqs: int = Field(ge=1)
-    max_num_batched_tokens: int = Field(ge=1)
-    max_model_len: int = Field(ge=2, le=MOST_TOKENS)
-    chunked_prefill: bool = True
-    prefix_caching: bool = True
-    long_prefill_token_threshold: int = Field(0, ge=0)
-    policy: Order = "fcfs"
-    async_scheduling: bool = False
-    reserve_full_isl: bool = True
-    watermark: float = Field(0.0, ge=0.0, lt=1.0)
-    semantics: VersionName = "vllm-0.33"
-    kv_groups: tuple[CaseGroup, ...] = Field((CaseGroup(kind="full"),), min_length=1)
-    prefix_cache_retention_interval: int | None = Field(None, ge=0)
-    scheduler_block_size: int | None = Field(None, ge=1)
-    prefix_match_unit: int | None = Field(None, ge=1)
-    hit_alignment: int | None = Field(None, ge=1)
-    max_in_flight_tokens: int | None = Field(None, ge=1)
-    mamba_cache_mode: Literal["align", "none"] | None = None
-    speculative: dict[str, Any] | None = None
-
-    @property
-    def as_served(self) -> bool:
-        """Whether the engine planned its groups itself; its rows then tell blocks by group."""
-        return self.max_in_flight_tokens is not None
-
-    @model_validator(mode="after")
-    def _rarest_kind_in_one_table(self) -> "CaseEngine":
-        if min(group.groups for group in self.kv_groups) > 1:
-            raise ValueError("one kind of kv_groups must have groups = 1: the rarest layers")
-        return self
-
-    def layout(self) -> KVLayout:
-        """One layer a block table, so that a block is block_size bytes."""
-        return KVLayout(
-            tuple(
-                KVGroup(
-                    group.kind,
-                    group.groups,
-                    group.groups if group.kind != "recurrent" else 0,
-                    group.window_tokens,
-                    group.groups if group.kind == "recurrent" else 0,
-                )
-                for group in self.kv_groups
-            )
-        )
-
-    def _check_modelled(self) -> None:
-        """InputError for what the simulated engine does not do."""
-        inner_hits = self.prefix_match_unit is not None and self.prefix_match_unit < self.block_size
-        for key, beyond in (
-            ("speculative", self.speculative is not None),
-            ("prefix_match_unit", inner_hits),
-            ("kv_groups", any(group.checkpoint_blocks for group in self.kv_groups)),
-        ):
-            if beyond:
-                raise InputError("the simulated engine does not do this", where=f"engine.{key}")
-
-    def replica_spec(self) -> ReplicaSpec:
-        """The engine that these settings make, one step at a time."""
-        self._check_modelled()
-        knows_full_isl = VERSIONS[self.semantics].reserves_full_isl
-        interval = self.prefix_cache_retention_interval
-        return ReplicaSpec(
-            Paged(
-                block_size=self.block_size,
-                enable_prefix_caching=self.prefix_caching,
-                watermark=self.watermark,
-                prefix_cache_retention_interval="none" if interval is None else interval,
-            ),
-            Continuous(
-                max_num_seqs=self.max_num_seqs,
-                max_num_batched_tokens=self.max_num_batched_tokens,
-                enable_chunked_prefill=self.chunked_prefill,
-                long_prefill_token_threshold=self.long_prefill_token_threshold,
-                policy=self.policy,
-                scheduler_reserve_full_isl=self.reserve_full_isl and knows_full_isl,
-                async_scheduling=self.async_scheduling,
-                semantics=self.semantics,
-            ),
-            capacity_bytes=self.num_gpu_blocks * self.block_size,
-            layout=self.layout(),
-            max_model_len=self.max_model_len,
-            copy_bytes_per_s=1,
-            host_bytes_per_s=1,
-            max_steps=1,
-        )
-
-
-class CaseCost(Options):
-    """Ticks of a step: a + b * prefill tokens + c * decoding requests; nothing for an empty one."""
-
-    a: int = Field(ge=0, le=MOST_TICKS)
-    b: int = Field(ge=0, le=MOST_TICKS)
-    c: int = Field(ge=0, le=MOST_TICKS)
 
 
 class CaseRequest(Options):
@@ -182,6 +49,16 @@ class CaseRequest(Options):
             raise ValueError("give one of arrival and arrival_step")
         return self
 
+    @property
+    def declared_tokens(self) -> int | None:
+        """What it asked for, where the engine looks at it."""
+        return None
+
+    @property
+    def asks_for_all(self) -> bool:
+        """Whether it asked not to stop before."""
+        return False
+
     def runs(self) -> TokenRuns:
         """The prompt's token ids as runs: token i of segment s is (crc32(s) << 20) | i."""
         if self.prompt_ids is not None:
@@ -202,6 +79,8 @@ class CaseRequest(Options):
                 arrival_ps=(self.arrival or 0) * TICK_PS,
                 prompt_tokens=sum(length for _, length in runs),
                 output_tokens=self.out,
+                max_tokens=self.declared_tokens,
+                ignore_eos=self.asks_for_all,
                 priority=self.priority,
                 prompt_runs=runs,
                 output_start=crc32((self.out_name or f"o:{name}").encode()) << 20,
@@ -209,21 +88,17 @@ class CaseRequest(Options):
 
 
 class Case(Options):
-    """A recorded schedule's input.
+    """A recorded schedule's input; subclasses add `engine`, the settings.
 
-    model, serve, gdn_prefill: what an engine as served was given, for whoever plans from them.
-    accept: how many drafts each verification accepts, in turn.
+    pool_key: the key of `engine` that says how large the pool is, and thereby whose it is.
     """
+
+    pool_key: ClassVar[str]
 
     name: str
     desc: str = ""
-    model: dict[str, Any] | None = None
-    serve: dict[str, Any] | None = None
-    gdn_prefill: str | None = None
-    accept: tuple[int, ...] = ()
-    engine: CaseEngine
     cost: CaseCost
-    requests: list[CaseRequest]
+    requests: tuple[CaseRequest, ...]
 
     @model_validator(mode="after")
     def _each_name_once(self) -> "Case":
@@ -233,10 +108,15 @@ class Case(Options):
             raise ValueError(f"two requests are named {twice!r}")
         return self
 
+    def replica_spec(self) -> ReplicaSpec:
+        """The engine that its settings make, one step at a time."""
+        raise NotImplementedError(type(self).__name__)  # every registered kind overrides this
 
-def read_case(path: Path) -> Case:
-    """The case in a JSON file (`.gz` accepted); InputError names the key at fault."""
-    return Case.parse(read_object(path), str(path))
+    def observer(self, by_step: deque[tuple[int, list[Request]]], *, stall_once: bool) -> Rows:
+        """Who writes the rows that a recording of this engine has. by_step: see Rows. stall_once: a
+        queue that cannot start is one row however many arrive behind it, else one an arrival.
+        """
+        raise NotImplementedError(type(self).__name__)  # every registered kind overrides this
 
 
 def read_expectation(path: Path) -> list[dict[str, Any]]:

@@ -7,14 +7,17 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from kvsim.validate.schedule.case import read_case, read_expectation
-from kvsim.validate.schedule.rows import Row, simulate_rows
+from kvsim.validate.schedule.case import read_expectation
+from kvsim.validate.schedule.engines import read_case
+from kvsim.validate.schedule.replay import simulate_rows
+from kvsim.validate.schedule.rows import Row
 
 ROWS_BEFORE = 3
 FIELDS = (
-    *("step", "t0", "t1", "prefill", "decode", "running", "waiting", "used", "free"),
-    *("cached_free", "used_end", "free_end", "cached_free_end", "evicted", "preempted"),
-    *("admitted", "sched", "first", "finished", "stall"),
+    *("step", "t0", "t1", "mode", "prefill", "decode", "running", "waiting", "used", "free"),
+    *("cached_free", "locked", "ratio", "used_end", "free_end", "cached_free_end", "locked_end"),
+    *("evicted", "preempted", "retracted", "aborted", "admitted", "sched", "first", "finished"),
+    "stall",
 )
 
 

@@ -202,8 +202,9 @@ SAMPLES_JSONL = (
 
 
 def _schedule(path: Path) -> None:
-    from kvsim.validate.schedule.case import read_case, read_expectation
-    from kvsim.validate.schedule.rows import simulate_rows
+    from kvsim.validate.schedule.case import read_expectation
+    from kvsim.validate.schedule.engines import read_case
+    from kvsim.validate.schedule.replay import simulate_rows
     from kvsim.validate.schedule.verdict import compare
 
     case, recorded = read_case(path), read_expectation(path)

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from kvsim.plumbing.errors import InputError
-from kvsim.validate.schedule.case import Case, read_case
-from kvsim.validate.schedule.rows import simulate_rows
+from kvsim.validate.schedule.engines import parse_case, read_case
+from kvsim.validate.schedule.replay import simulate_rows
 from kvsim.validate.schedule.verdict import validate_case
 
 ENGINE = {
@@ -38,7 +38,7 @@ def written(folder: Path, table: dict[str, Any], rows: list[dict[str, Any]]) -> 
 
 @pytest.mark.parametrize("once", [True, False])
 def test_a_stalled_queue_is_one_row_or_one_an_arrival(tmp_path: Path, once: bool) -> None:
-    rows = simulate_rows(Case.parse(STUCK, ""), stall_once=once)
+    rows = simulate_rows(parse_case(STUCK, ""), stall_once=once)
     stalled = [(row["t0"], row["waiting"]) for row in rows if "stall" in row]
     end = next(row["t0"] for row in rows if "stall" in row)
     assert stalled == ([(end, 1)] if once else [(end, 1), (500, 2), (900, 3)])
@@ -53,7 +53,7 @@ def test_indices_pass_where_nothing_runs(tmp_path: Path) -> None:
         {"id": "b", "arrival_step": 7, "prompt_len": 6, "out": 2},
         {"id": "c", "arrival_step": 8, "prompt_len": 6, "out": 1},
     )
-    rows = simulate_rows(Case.parse(table, ""))
+    rows = simulate_rows(parse_case(table, ""))
     assert [row["step"] for row in rows] == [0, 7, 8]
     assert [row["waiting"] + row["running"] for row in rows] == [1, 1, 2]
     assert rows[1]["t0"] == rows[0]["t1"]

@@ -1,23 +1,28 @@
-"""Every row of schedules recorded from the unmodified schedulers of vLLM 0.33.0 and 0.11.2.
+"""Every row of schedules recorded from the unmodified schedulers of vLLM and SGLang.
 
-01 to 19 cover rule after rule, 21 to 40 and 51 to 55 combine them under pressure, and 41 to 46, 56
-and 57 are the smallest cases of corners that a simulator got wrong.
+vLLM 0.33.0 and 0.11.2: 01 to 19 cover rule after rule, 21 to 40 and 51 to 55 combine them under
+pressure, and 41 to 46, 56 and 57 are the smallest cases of corners that a simulator got wrong.
+SGLang 0.5.23: S01 to S12; rows hold the new-token ratio, to the last bit.
 """
 
+from math import nextafter
 from pathlib import Path
 
 import pytest
 
-from kvsim.validate.schedule.case import read_case, read_expectation
-from kvsim.validate.schedule.rows import simulate_rows
+from kvsim.plumbing.errors import InputError
+from kvsim.validate.schedule.case import read_expectation
+from kvsim.validate.schedule.engines import parse_case, read_case
+from kvsim.validate.schedule.replay import simulate_rows
 from kvsim.validate.schedule.verdict import compare
 
 CASES = sorted((Path(__file__).parent / "schedules").glob("*.json"))
 # As `vllm serve` 0.33.0 plans and runs them, from a config.json and its flags.
 SERVED = sorted((Path(__file__).parent / "served").glob("*.json"))
+SGLANG = sorted((Path(__file__).parent / "schedules_sglang").glob("*.json"))
 
 
-@pytest.mark.parametrize("path", [*CASES, *SERVED], ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", [*CASES, *SERVED, *SGLANG], ids=lambda path: path.stem)
 def test_schedule_is_equal_row_for_row(path: Path) -> None:
     case = read_case(path)
     verdict = compare(path.stem, read_expectation(path), simulate_rows(case))
@@ -26,8 +31,22 @@ def test_schedule_is_equal_row_for_row(path: Path) -> None:
 
 
 def test_all_recordings_are_there() -> None:
-    assert (len(CASES), len(SERVED)) == (49, 8)
-    for cases in CASES, SERVED:
+    assert (len(CASES), len(SERVED), len(SGLANG)) == (49, 8, 12)
+    for cases in CASES, SERVED, SGLANG:
         recorded = {path.name.removesuffix(".json") for path in cases}
         beside = {path.name for path in cases[0].parent.glob("*.expected.json.gz")}
         assert beside == {f"{name}.expected.json.gz" for name in recorded}
+
+
+def test_a_difference_in_the_last_bit_of_the_ratio_is_found() -> None:
+    path = next(path for path in SGLANG if path.stem == "S11_edges")
+    rows = simulate_rows(read_case(path))
+    rows[100] = {**rows[100], "ratio": nextafter(rows[100]["ratio"], 1.0)}
+    found = compare("ratio", read_expectation(path), rows).first_difference
+    assert found is not None
+    assert (found["step"], found["field"]) == (100, "ratio")
+
+
+def test_a_case_of_no_known_engine_is_refused_by_name() -> None:
+    with pytest.raises(InputError, match="num_gpu_blocks, max_total_tokens"):
+        parse_case({"name": "x", "engine": {"blocks": 4}}, "x.json")

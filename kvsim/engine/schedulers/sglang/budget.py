@@ -1,0 +1,87 @@
+"""What one pass may still admit (managers/schedule_policy.py, mem_cache/prefill_budget.py).
+
+Memory is a comparison, nothing is taken: `total` counts what runs and was admitted with all it may
+still put out, `current` with what it computes now, and both are held against what is free or
+evictable at that moment.
+"""
+
+from collections.abc import Callable
+from enum import Enum
+
+from kvsim.engine.plan import UNBOUNDED
+from kvsim.plumbing.units import ceil_div
+
+CLIP_MAX_NEW_TOKENS = 4096  # what a request counts with at most, whatever it asks for
+
+
+class Stop(Enum):
+    """Why a pass admits no more: memory, or another limit."""
+
+    MEMORY = "memory"
+    OTHER = "other"
+
+
+class Budget:
+    """input: prompt tokens of this pass. chunk: the same under chunked prefill. total, current:
+    tokens held back, see above. available: what could be handed out now.
+    """
+
+    def __init__(
+        self,
+        available: Callable[[], int],
+        page: int,
+        max_prefill_tokens: int,
+        chunked_prefill_size: int | None,
+        held_back: float,
+        mixed_tokens: int,
+    ) -> None:
+        self._available = available
+        self.page = page
+        self.input = max_prefill_tokens - mixed_tokens
+        self.chunked = chunked_prefill_size is not None
+        self.chunk = UNBOUNDED
+        if chunked_prefill_size is not None:
+            self.chunk = chunked_prefill_size - mixed_tokens
+        self.total = held_back + mixed_tokens
+        self.current = mixed_tokens
+
+    @property
+    def left_total(self) -> float:
+        return self._available() - self.total
+
+    @property
+    def left_current(self) -> int:
+        return self._available() - self.current
+
+    def stop(self) -> Stop | None:
+        """Why nothing more goes in; None if something may."""
+        if self.left_total <= 0 or self.left_current <= 0:
+            return Stop.MEMORY
+        if self.input <= 0 or self.chunk <= 0:
+            return Stop.OTHER
+        return None
+
+    def paged(self, tokens: int) -> int:
+        """`tokens` in whole pages."""
+        return ceil_div(tokens, self.page) * self.page
+
+    def charge(self, tokens: int, max_new_tokens: int) -> None:
+        """So many tokens are computed in this pass; max_new_tokens: 0 where a prompt goes on."""
+        paged = self.paged(tokens)
+        self.total += paged + self.page + max_new_tokens
+        self.current += paged + self.page
+        self.input -= paged
+        self.chunk -= paged
+
+    def first_chunk(self, prefix_tokens: int, new_tokens: int) -> int:
+        """How many of its uncached tokens a request computes in this pass; 0: none fit."""
+        paged = self.paged(new_tokens)
+        if not self.chunked or paged <= self.chunk:
+            return new_tokens
+        return (prefix_tokens + self.chunk) // self.page * self.page - prefix_tokens
+
+    def next_chunk(self, new_tokens: int) -> int:
+        """How many tokens the prompt under way computes: it must go on, whatever is left."""
+        left = int(self.left_total)
+        most = min(self.chunk, left) if left > 0 else self.chunk
+        return min(new_tokens, most)

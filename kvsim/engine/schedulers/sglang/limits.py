@@ -1,0 +1,47 @@
+"""What a pool lets a request ask for (managers/scheduler.py, kv_cache_configurator.py)."""
+
+from kvsim.engine.plan import UNBOUNDED
+from kvsim.memory.allocator import Refusal
+from kvsim.plumbing.units import ceil_div
+from kvsim.request import Request
+
+RESERVED_TOKENS = 6  # of the context, beside the prompt
+FEWEST_RUNNING, MOST_RUNNING = 2048, 4096
+
+
+class Limits:
+    """pool: tokens of the pool. context: the longest sequence. page: tokens of a page."""
+
+    def __init__(self, pool: int, context: int, page: int) -> None:
+        self._pool = pool
+        self._context = context
+        self._page = page
+
+    def max_running(self, given: int | None) -> int:
+        """Most requests that run at once."""
+        most = given
+        if most is None:
+            by_pool = int(self._pool / self._context * 512)
+            most = min(max(by_pool, FEWEST_RUNNING), MOST_RUNNING)
+        return max(1, min(most, self._pool // 2))
+
+    def max_new_tokens(self, request: Request) -> int:
+        """What `request` may put out: what it declares, cut so that it fits alone."""
+        prompt = request.prompt_tokens
+        declared = UNBOUNDED if request.max_tokens is None else request.max_tokens
+        by_context = min(self._context, self._pool) - 1 - prompt - 1
+        by_pool = self._pool - ceil_div(prompt, self._page) * self._page - self._page - 1
+        return min(declared, by_context, by_pool)
+
+    def refusal(self, request: Request) -> Refusal | None:
+        """Why `request` is turned away on arrival."""
+        longest = min(self._context, self._pool) - RESERVED_TOKENS
+        if request.prompt_tokens < longest and self.max_new_tokens(request) > 0:
+            return None
+        return Refusal(
+            "a prompt that leaves no room for output in the context and the pool",
+            request.prompt_tokens,
+            longest - 1,
+            "tokens",
+            "clip the prompts, raise max_model_len or enlarge the pool",
+        )

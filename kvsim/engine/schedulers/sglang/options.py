@@ -1,0 +1,78 @@
+"""The options of SGLang's scheduler, by its names."""
+
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from kvsim.engine.policies.policies import Policies
+from kvsim.engine.policies.preemption import Recompute
+from kvsim.engine.policies.victims.latest import Latest
+from kvsim.engine.schedulers.options import SchedulerOptions
+from kvsim.engine.schedulers.sglang.queue import SglangQueue
+from kvsim.engine.schedulers.sglang.scheduler import SglangScheduler
+from kvsim.memory.allocator import Allocator
+
+
+class Sglang(SchedulerOptions):
+    """SGLang 0.5.23. A request that declares no max_tokens counts, as in the engine, with all that
+    its context and the pool leave it (4,096 tokens at most while it is weighed).
+
+    max_running_requests: most requests with KV memory; not given: 2048 to 4096, by the pool; never
+        more than half the pool's tokens.
+    max_prefill_tokens, chunked_prefill_size: most prompt tokens of a step, and most of one that is
+        cut into chunks; -1: prompts are computed whole. (The engine chooses a default by GPU
+        memory: 2048 below 20 GiB, 4096 below 60, 8192 below 160, else 16384.)
+    schedule_policy: "fcfs", or "lpm", longest cached prefix first.
+    schedule_conservativeness: scales the share of what requests may still put out that is held
+        back for them, 0.7 at first.
+    enable_mixed_chunk: who decodes rides along with prompts.
+    disable_overlap_schedule: a step is scheduled when the one before it has returned.
+
+    preemption_mode and victim have one value here: SGLang retracts by rules of its own.
+    """
+
+    max_running_requests: int | None = Field(None, ge=1)
+    max_prefill_tokens: int = Field(16384, ge=1)
+    chunked_prefill_size: int = Field(8192, ge=-1)
+    schedule_policy: Literal["fcfs", "lpm"] = "fcfs"
+    schedule_conservativeness: float = Field(1.0, ge=0)
+    enable_mixed_chunk: bool = False
+    disable_overlap_schedule: bool = False
+
+    @model_validator(mode="after")
+    def _retracts_by_its_own_rules(self) -> Self:
+        if self.preemption_mode != "recompute":
+            raise ValueError("SGLang retracts: preemption_mode can only be recompute")
+        if self.victim is not None:
+            raise ValueError("SGLang retracts those with the fewest outputs: leave victim out")
+        if self.chunked_prefill_size == 0:
+            raise ValueError("chunked_prefill_size is at least 1, or -1 for whole prompts")
+        if self.enable_mixed_chunk and self.chunked_prefill_size < 0:
+            raise ValueError("enable_mixed_chunk needs chunked_prefill_size")
+        return self
+
+    @property
+    def depth(self) -> int:
+        return 1 if self.disable_overlap_schedule else 2
+
+    @property
+    def max_in_flight_tokens(self) -> int | None:
+        if self.chunked_prefill_size < 0:
+            return None
+        return self.depth * self.chunked_prefill_size
+
+    def build(self, allocator: Allocator, max_model_len: int) -> SglangScheduler:
+        queue = SglangQueue(longest_prefix=self.schedule_policy == "lpm")
+        policies = Policies(queue, Latest(), Recompute())
+        chunk = self.chunked_prefill_size
+        return SglangScheduler(
+            allocator,
+            max_model_len,
+            policies,
+            queue,
+            max_running_requests=self.max_running_requests,
+            max_prefill_tokens=self.max_prefill_tokens,
+            chunked_prefill_size=None if chunk < 0 else chunk,
+            conservativeness=self.schedule_conservativeness,
+            mixed=self.enable_mixed_chunk,
+        )

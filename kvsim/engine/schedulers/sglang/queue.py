@@ -1,0 +1,80 @@
+"""The waiting queue: first come first served, or by longest cached prefix (lpm).
+
+Both mark as recently used what waiting requests would hit, lpm all of it each time it sorts, fcfs
+now and then for those in front (managers/schedule_policy.py).
+"""
+
+from collections.abc import Iterator
+
+from kvsim.memory.allocator import Allocator
+from kvsim.sequence import Sequence
+from kvsim.token_runs import beginning
+
+REFRESH_EVERY = 32  # passes
+REFRESHED = 128  # requests at the head of the queue
+LPM_MOST = 128  # waiting requests; with more lpm acts as fcfs
+IN_BATCH_TOKENS = 32  # in common with one before it, and not cached: it waits for that one
+
+
+class SglangQueue:
+    """Who waits. New and retracted requests are appended."""
+
+    def __init__(self, *, longest_prefix: bool) -> None:
+        self._longest_prefix = longest_prefix
+        self._queue: dict[Sequence, None] = {}
+        self._passes = 0
+
+    def __len__(self) -> int:
+        return len(self._queue)
+
+    def __iter__(self) -> Iterator[Sequence]:
+        return iter(self._queue)
+
+    @property
+    def head(self) -> Sequence | None:
+        return next(iter(self._queue), None)
+
+    def add(self, seq: Sequence) -> None:
+        self._queue[seq] = None
+
+    put_back = add
+
+    def pop(self) -> Sequence:
+        head = next(iter(self._queue))
+        del self._queue[head]
+        return head
+
+    def remove(self, seq: Sequence) -> None:
+        del self._queue[seq]
+
+    def arrange(self, allocator: Allocator) -> None:
+        """A pass is about to admit: put the queue in order, and mark what it would hit."""
+        if not allocator.keeps_prefixes:
+            return
+        if self._longest_prefix and len(self._queue) <= LPM_MOST:
+            self._sort(allocator)
+            return
+        if self._passes % REFRESH_EVERY == 0:
+            front = [seq for seq, _ in zip(self._queue, range(REFRESHED), strict=False)]
+            for seq in reversed(front):
+                allocator.look_up(seq)
+        self._passes += 1
+
+    def _sort(self, allocator: Allocator) -> None:
+        """Longest cached prefix first; who shares an uncached beginning with one before it goes
+        last, so that it can hit what that one computes.
+        """
+        found: dict[Sequence, int] = {}
+        beginnings = set()
+        for seq in self._queue:
+            matched = allocator.look_up(seq)
+            found[seq] = min(matched, seq.num_tokens - 1)
+            if matched > IN_BATCH_TOKENS:
+                continue
+            tokens = beginning(seq, IN_BATCH_TOKENS)
+            if tokens is None:
+                continue
+            if tokens in beginnings:
+                found[seq] = -1
+            beginnings.add(tokens)
+        self._queue = dict.fromkeys(sorted(self._queue, key=found.__getitem__, reverse=True))

@@ -1,0 +1,413 @@
+"""SGLang's scheduler (0.5.23): prompts first; who decodes waits meanwhile, or rides along.
+
+One pass settles the batch before it, admits what its budget allows, and decodes only if no prompt
+was admitted. Memory is held back for running requests by counters alone; where they were too
+hopeful, those with the fewest outputs are retracted and go to the end of the queue.
+
+Under the overlap schedule a pass comes before the outputs of the step under way: what that step
+puts out is not counted yet, who ends with it still has a place, and a token that is thrown away
+by a retraction is computed again.
+"""
+
+from kvsim.engine.plan import Plan, ScheduledChunk
+from kvsim.engine.policies.policies import Policies
+from kvsim.engine.schedulers.scheduler import Cached, Scheduler
+from kvsim.engine.schedulers.sglang.budget import CLIP_MAX_NEW_TOKENS, Budget, Stop
+from kvsim.engine.schedulers.sglang.limits import Limits
+from kvsim.engine.schedulers.sglang.queue import SglangQueue
+from kvsim.engine.schedulers.sglang.ratio import RETRACT_STEPS, NewTokenRatio
+from kvsim.memory.allocator import Allocator, Refusal
+from kvsim.memory.ledger import Course, Usage
+from kvsim.plumbing.errors import InvariantError
+from kvsim.request import Request
+from kvsim.sequence import Sequence
+
+
+class SglangScheduler(Scheduler):
+    """running: requests with KV memory. decoders: SGLang's running batch, in its order, those
+    among them whose last token is under way. ratio: the new-token ratio.
+    """
+
+    def __init__(
+        self,
+        allocator: Allocator,
+        max_model_len: int,
+        policies: Policies,
+        queue: SglangQueue,
+        *,
+        max_running_requests: int | None,
+        max_prefill_tokens: int,
+        chunked_prefill_size: int | None,
+        conservativeness: float,
+        mixed: bool,
+    ) -> None:
+        super().__init__(allocator, max_model_len, policies)
+        self._queue = queue
+        self._limits = Limits(allocator.available_tokens(), max_model_len, allocator.page_tokens)
+        self._max_running = self._limits.max_running(max_running_requests)
+        self._max_prefill_tokens = max_prefill_tokens
+        self._chunk_size = chunked_prefill_size
+        self._mixed = mixed
+        self.ratio = NewTokenRatio(conservativeness)
+        self.decoders: dict[Sequence, None] = {}
+        self._prefilled: list[Sequence] = []  # the last prefill batch, until it is settled
+        self._chunked: Sequence | None = None  # whose prompt is under way
+        self._full = False
+        self._head_is_short = False  # memory was why it was refused when it was last tried
+        self._left: list[Sequence] = []  # finished since the last pass
+        self._in_flight: list[Plan] = []
+
+    # --- requests ------------------------------------------------------------------------------
+
+    def refusal(self, request: Request) -> Refusal | None:
+        return self._limits.refusal(request)
+
+    def output_limit(self, request: Request) -> int:
+        return max(1, min(super().output_limit(request), self._limits.max_new_tokens(request)))
+
+    def add(self, seq: Sequence) -> bool:
+        super().add(seq)
+        return not self._full or not self.running
+
+    def _max_new(self, seq: Sequence) -> int:
+        return self._limits.max_new_tokens(seq.request)
+
+    def _ends_by_length(self, seq: Sequence) -> bool:
+        return seq.output_tokens >= self._max_new(seq)
+
+    # --- a pass --------------------------------------------------------------------------------
+
+    def schedule(self) -> Plan:
+        plan = Plan()
+        self._settle()
+        self._prefill(plan)
+        if not plan.chunks and not plan.preempted:
+            self._decode(plan)
+        self._close(plan)
+        if not plan.empty:
+            self._in_flight.append(plan)
+        elif not (self.waiting or self.running or self._in_flight):
+            self.ratio.idle()
+        return plan
+
+    def _settle(self) -> None:
+        """The batch before this one becomes part of those that decode."""
+        chunked, last = self._chunked, self._prefilled
+        if chunked is not None:
+            self.allocator.checkpoint(chunked, chunked.num_computed)
+        rest = [seq for seq in last if seq is not chunked and not seq.finished]
+        if len(rest) < len(last):
+            self._full = False
+        if rest:
+            if not self.decoders:
+                self._full = False
+            self.decoders.update(dict.fromkeys(rest))
+        self._prefilled = []
+        for seq in self._left:
+            if seq in self.decoders:
+                del self.decoders[seq]
+                self._full = False
+        self._left.clear()
+
+    # --- prompts -------------------------------------------------------------------------------
+
+    def _prefill(self, plan: Plan) -> None:
+        """Admit what goes in, and go on with the prompt under way."""
+        if not self.decoders:
+            self._full = False
+        chunked = self._chunked
+        if chunked is None and (self._full or not self.waiting):
+            return
+        free_rows = self._max_running - len(self.running)
+        places = self._max_running - len(self.decoders)
+        if chunked is None and min(places, free_rows) <= 0:
+            self._full = True
+            return
+        if self.waiting:
+            self._queue.arrange(self.allocator)
+        mixed_tokens = len(self.decoders) if self._mixed else 0
+        budget = Budget(
+            self.allocator.available_tokens,
+            self.allocator.page_tokens,
+            self._max_prefill_tokens,
+            self._chunk_size,
+            self._held_back(),
+            mixed_tokens,
+        )
+        more = 0
+        if chunked is not None:
+            rest = chunked.num_tokens - chunked.num_computed
+            more = budget.next_chunk(rest)
+            budget.charge(more, self._weight(chunked) if more == rest else 0)
+        most = min(places, free_rows + (chunked is not None)) - (chunked is not None)
+        taken = self._choose(budget, most, alone=chunked is None)
+        if more or taken:
+            self._compute_prompts(plan, more, taken)
+
+    def _held_back(self) -> float:
+        """Tokens that running requests may still put out, as far as the ratio counts them."""
+        ratio, held = self.ratio.value, 0.0
+        for seq in self.decoders:
+            rest = min(self._max_new(seq) - self._outputs(seq), CLIP_MAX_NEW_TOKENS)
+            held += rest * (1.0 if seq.request.ignore_eos else ratio)
+        return held
+
+    def _weight(self, seq: Sequence) -> int:
+        """What a newcomer counts with beside its prompt."""
+        return min(self._max_new(seq), CLIP_MAX_NEW_TOKENS)
+
+    def _choose(self, budget: Budget, most: int, *, alone: bool) -> list[tuple[Sequence, int, int]]:
+        """(sequence, tokens cached, tokens to compute) of those that go in, each pinned."""
+        taken: list[tuple[Sequence, int, int]] = []
+        stop: Stop | None = None
+        self._head_is_short = False
+        for seq in self._queue:
+            if budget.stop() is Stop.OTHER:
+                break
+            if len(taken) >= most:
+                self._full = True
+                break
+            cached = self.allocator.pin(seq)
+            new_tokens, stop = self._weigh(seq, cached, budget, first=alone and not taken)
+            if not new_tokens:
+                self.allocator.unpin(seq)
+                break
+            taken.append((seq, cached, new_tokens))
+            if stop is not None:
+                break
+        if stop is Stop.MEMORY:
+            self._full = bool(taken or not alone or self.decoders)
+            self._head_is_short = True
+        return taken
+
+    def _weigh(
+        self, seq: Sequence, cached: int, budget: Budget, *, first: bool
+    ) -> tuple[int, Stop | None]:
+        """(tokens of `seq` to compute now, 0 if it is refused; why nothing more goes in)."""
+        new_tokens = seq.num_tokens - cached
+        rest = min(max(self._max_new(seq) - seq.num_outputs, 0), CLIP_MAX_NEW_TOKENS)
+        if new_tokens + rest + budget.page >= budget.left_total:
+            return 0, Stop.MEMORY
+        if not budget.chunked and not first and budget.paged(new_tokens) >= budget.input:
+            return 0, Stop.OTHER
+        now = budget.first_chunk(cached, new_tokens)
+        if now <= 0:
+            return 0, Stop.OTHER
+        budget.charge(now, self._weight(seq) if now == new_tokens else 0)
+        return now, budget.stop()
+
+    def _compute_prompts(
+        self, plan: Plan, more: int, taken: list[tuple[Sequence, int, int]]
+    ) -> None:
+        """The prompt under way computes `more` tokens, and those taken start."""
+        allocator, chunked = self.allocator, self._chunked
+        page = allocator.page_tokens
+        pages = (len(taken) + (chunked is not None)) * page if page > 1 else 0
+        allocator.make_room(more + sum(new for _, _, new in taken) + pages)
+        if chunked is not None:
+            while not self._extend(chunked, plan, chunked.num_computed + more):
+                if not self.decoders:
+                    raise InvariantError(f"{chunked} finds no room though nobody else holds any")
+                self._retract(self._by_retraction()[-1], plan)  # the engine would end in an error
+            self._compute(chunked, plan, more)
+        for index, (seq, _, new_tokens) in enumerate(taken):
+            cached = allocator.cached_tokens(seq)
+            whole = new_tokens + cached >= seq.num_tokens
+            new = seq.num_tokens - cached if whole else new_tokens
+            if not self._admit_first(plan, Cached(cached, False), new, cached + new):
+                for other, _, _ in taken[index:]:
+                    allocator.unpin(other)
+                break
+        self._chunked = None
+        for chunk in plan.chunks:
+            chunk.is_decode = False
+            if not chunk.samples:
+                self._chunked = chunk.seq
+        self._batch_up(plan)
+
+    def _batch_up(self, plan: Plan) -> None:
+        """The prompts of `plan` are a batch; those that decode ride along or sit out."""
+        prompts = [chunk.seq for chunk in plan.chunks]
+        ride = bool(self._mixed and self.decoders)
+        if ride:
+            self._drop_who_ends()
+            ride = self._make_room_for_decoders(plan)
+        if ride:
+            self._prefilled = [*prompts, *self.decoders]
+            self.decoders = {}
+            self._step_decoders(plan, [])
+            return
+        self._prefilled = prompts
+        plan.passed_over = [seq for seq in self.decoders if seq.decoding]
+
+    # --- decoding ------------------------------------------------------------------------------
+
+    def _outputs(self, seq: Sequence) -> int:
+        """Tokens of a running request that have returned."""
+        outputs = seq.num_outputs
+        if seq.decoding:
+            outputs = self.batch.slots(seq) - seq.prompt_tokens + 1
+        return outputs - self._is_under_way(seq)
+
+    def _is_under_way(self, seq: Sequence) -> bool:
+        """Whether a token of `seq`, which decodes or has just begun to, has not returned."""
+        if not self._in_flight:
+            return False
+        last = self._in_flight[-1]
+        return last.num_decode > 0 or any(chunk.seq is seq for chunk in last.chunks)
+
+    def _drop_who_ends(self) -> bool:
+        """Who ends by length with the token under way decodes no more. Returns whether one did."""
+        if not self._in_flight:
+            return False
+        ending = [
+            seq
+            for seq in self._in_flight[-1].finishing
+            if seq in self.decoders and self._ends_by_length(seq)
+        ]
+        for seq in ending:
+            del self.decoders[seq]
+            self._full = False
+        return bool(ending)
+
+    def _stopping(self) -> list[Sequence]:
+        """Those whose token under way is their last, which nobody knows: they decode once more."""
+        if not self._in_flight:
+            return []
+        return [seq for seq in self._in_flight[-1].finishing if seq in self.decoders]
+
+    def _decode(self, plan: Plan) -> None:
+        """All that decode take a token; if memory does not suffice some are retracted before."""
+        dropped = self._drop_who_ends()
+        if not self.decoders:
+            return
+        if self._make_room_for_decoders(plan):
+            self.ratio.decay()
+        elif dropped:
+            plan.passed_over = [seq for seq in self.decoders if seq.decoding]
+            return
+        else:
+            self._retract_until_it_fits(plan)
+        self._step_decoders(plan, [])
+
+    def _make_room_for_decoders(self, plan: Plan) -> bool:
+        """Memory for the next token of each; False: not enough, nothing taken."""
+        allocator, batch, stopping = self.allocator, self.batch, self._stopping()
+        last = int(allocator.keeps_last_token)
+        if stopping or not allocator.steps_that_fit(1):
+            waiting = allocator.must_extend()
+            need = sum(allocator.missing_tokens(seq, batch.slots(seq) + 1) for seq in waiting)
+            need += sum(allocator.missing_tokens(seq, seq.num_computed + last) for seq in stopping)
+            allocator.make_room(need)
+            if need > allocator.available_tokens():
+                return False
+            allocator.make_room((batch.num + len(stopping)) * allocator.page_tokens)
+            for seq in stopping:
+                if not self._extend(seq, plan, seq.num_computed + last):
+                    return False
+            if not allocator.steps_that_fit(1):
+                for seq in waiting:
+                    if not self._extend(seq, plan, batch.slots(seq) + 1):
+                        return False
+        for seq in stopping:
+            plan.chunks.append(ScheduledChunk(seq, last, seq.num_computed, False, True))
+            seq.num_computed += last
+        return True
+
+    def _retract_until_it_fits(self, plan: Plan) -> None:
+        """Retract one, and more until the next token of those left fits. They stay in the order in
+        which they would have followed: the fewest outputs go first, of those alike the longest
+        prompt, of these the last.
+        """
+        self.decoders = dict.fromkeys(self._by_retraction())
+        while self.decoders:
+            self._retract(next(reversed(self.decoders)), plan)
+            self.allocator.make_room(RETRACT_STEPS * len(self.decoders))
+            if self._make_room_for_decoders(plan):
+                break
+        outputs = sum(map(self._outputs, self.decoders))
+        declared = sum(map(self._max_new, self.decoders))
+        self.ratio.retracted(outputs, declared, len(self.decoders))
+
+    def _by_retraction(self) -> list[Sequence]:
+        return sorted(
+            self.decoders,
+            key=lambda seq: (self._outputs(seq), -seq.prompt_tokens),
+            reverse=True,
+        )
+
+    def _retract(self, seq: Sequence, plan: Plan) -> None:
+        """Take its memory from `seq`, but for what the cache has of it; its token under way, if
+        there is one, is lost.
+        """
+        lost = self._is_under_way(seq)
+        del self.decoders[seq]
+        self._preempt(seq, plan)
+        self._full = False
+        if lost:
+            seq.num_outputs -= 1
+            seq.num_computed -= 1
+            last = self._in_flight[-1]
+            last.finishing = [other for other in last.finishing if other is not seq]
+            for chunk in last.chunks:
+                if chunk.seq is seq:
+                    chunk.samples = False
+
+    def members(self, plan: Plan) -> list[Sequence]:
+        """The batch that was just planned, in its order."""
+        if any(not chunk.is_decode for chunk in plan.chunks):
+            return self._prefilled
+        return list(self.decoders)
+
+    # --- the life of a plan --------------------------------------------------------------------
+
+    def repeatable(self, plan: Plan, limit: int) -> int:
+        if plan.chunks or plan.passed_over or plan.preempted or plan.finishing or plan.stalls:
+            return 0
+        if self.waiting and not self._full:
+            return 0
+        if self._head_is_short and not self.allocator.usage(None, busy=True).idle:
+            return 0  # nobody has filed what an eviction may free
+        return self.allocator.steps_that_fit(min(limit, self.batch.steps_to_leave()))
+
+    def repeat(self, plan: Plan, steps: int) -> Course:
+        self.ratio.decay(steps)
+        return super().repeat(plan, steps)
+
+    def _complete(self, plan: Plan) -> None:
+        super()._complete(plan)
+        if len(plan.finishing) > 1:
+            places = {seq: place for place, seq in enumerate(self.members(plan))}
+            plan.finishing.sort(key=places.__getitem__)
+
+    def finish(self, plan: Plan) -> list[Sequence]:
+        self._in_flight = [other for other in self._in_flight if other is not plan]
+        finishing = dict.fromkeys(plan.finishing)
+        done: list[Sequence] = []
+        for chunk in plan.chunks:
+            if not chunk.samples:
+                continue
+            if chunk.seq in finishing:
+                del finishing[chunk.seq]
+                done.append(chunk.seq)
+                self._leave(chunk.seq)
+            else:
+                self.allocator.checkpoint(chunk.seq, chunk.prior_tokens + chunk.new_tokens)
+        for seq in finishing:
+            done.append(seq)
+            self._leave(seq)
+        self._left += done
+        return done
+
+    def _leave(self, seq: Sequence) -> None:
+        """All outputs of `seq` have returned."""
+        seq.finished = True
+        del self.running[seq]
+        self.allocator.release(seq)
+
+    def usage(self) -> Usage:
+        """Free memory is short where the counters, and not the slots, keep the head out too."""
+        usage = self.allocator.usage(None, busy=bool(self.running))
+        if self._head_is_short and self.waiting:
+            usage = usage._replace(short=usage.short + usage.idle, idle=0)
+        return usage

@@ -1,0 +1,1 @@
+"""Memory by a radix tree over tokens."""

@@ -1,0 +1,354 @@
+"""KV memory as SGLang keeps it (0.5.23): pages of one pool, and a radix tree over tokens.
+
+What a sequence computes is its own until the scheduler says that the step has returned
+(`checkpoint`), or until it ends; then the tree takes it over, in whole pages, and slots that hold
+what the tree had already are free at once. A preempted sequence leaves behind what the tree has of
+it. Pages have no numbers: every free one serves as well as any other.
+
+Nothing is touched per sequence per step, and nothing costs by the token: content is kept as runs.
+"""
+
+from kvsim.memory.allocator import (
+    ADMITTED,
+    GROWN,
+    Admission,
+    Allocator,
+    CacheTotals,
+    Growth,
+    Refusal,
+)
+from kvsim.memory.ledger import NOTHING, Course, Usage, split_free
+from kvsim.memory.radix.content import Content
+from kvsim.memory.radix.decoders import Decoders, Moment
+from kvsim.memory.radix.slots import Slots
+from kvsim.memory.radix.tree import RadixTree
+from kvsim.plumbing.errors import InvariantError
+from kvsim.plumbing.units import ceil_div
+from kvsim.request import Request
+from kvsim.sequence import Sequence
+
+PRIVATE = -(1 << 60)  # ids from here down are content that nobody else can name
+
+
+class RadixAllocator(Allocator):
+    """Counts of free, owned and cached tokens. caching: what sequences leave is kept for others.
+
+    free: tokens of free pages. tree: known content; what nobody locks of it counts as cached.
+    """
+
+    keeps_last_token = True
+
+    def __init__(
+        self, capacity_bytes: int, token_bytes: int, page_size: int, *, caching: bool
+    ) -> None:
+        self.capacity_bytes = capacity_bytes
+        self.token_bytes = token_bytes
+        self.page_tokens = page_size
+        self.keeps_prefixes = caching
+        self.pool_tokens = capacity_bytes // (page_size * token_bytes) * page_size
+        self.free = self.pool_tokens
+        self.tree = RadixTree(page_size)
+        self._decoders = Decoders(page_size)
+        self._live: dict[Sequence, Slots] = {}
+        self._pinned: dict[Sequence, Slots] = {}
+        self._valid = 0  # valid slots beside the tree, of all live sequences
+        self._over = 0  # slots of last pages that nobody will fill
+        self._protected = 0  # tokens locked in the tree, counted for each sequence
+        self._private = PRIVATE
+        self._query_tokens = 0
+        self._hit_tokens = 0
+
+    # --- content -------------------------------------------------------------------------------
+
+    def _slots(self, seq: Sequence) -> Slots:
+        """What is kept of `seq`, made when it is first asked for."""
+        if seq.memory is None:
+            prompt, output = seq.prompt_runs, seq.output_start
+            if prompt is None:
+                prompt = ((self._private_ids(seq.prompt_tokens), seq.prompt_tokens),)
+            if output is None:
+                output = self._private_ids(seq.output_tokens)
+            seq.memory = Slots(Content((*prompt, (output, seq.output_tokens))))
+        slots: Slots = seq.memory
+        return slots
+
+    def _private_ids(self, count: int) -> int:
+        self._private -= count + 1  # one between two, so that they make two runs
+        return self._private
+
+    def _whole(self, tokens: int) -> int:
+        """`tokens` cut to whole pages."""
+        return tokens - tokens % self.page_tokens
+
+    def _pages(self, tokens: int) -> int:
+        """Slots of the pages that `tokens` tokens take."""
+        return ceil_div(tokens, self.page_tokens) * self.page_tokens
+
+    def cached_tokens(self, seq: Sequence) -> int:
+        if not self.keeps_prefixes:
+            return 0
+        return self.tree.find(self._slots(seq).content, seq.num_tokens - 1).tokens
+
+    def look_up(self, seq: Sequence) -> int:
+        if not self.keeps_prefixes:
+            return 0
+        return self.tree.match(self._slots(seq).content, seq.num_tokens)[1]
+
+    def pin(self, seq: Sequence) -> int:
+        slots = self._slots(seq)
+        self._pinned[seq] = slots
+        if self.keeps_prefixes:
+            slots.node, slots.protected = self.tree.match(slots.content, seq.num_tokens - 1)
+            self.tree.lock(slots.node)
+            self._protected += slots.protected
+        return slots.protected
+
+    def unpin(self, seq: Sequence) -> None:
+        self._let_go(self._pinned.pop(seq))
+
+    def _let_go(self, slots: Slots) -> None:
+        """A sequence locks nothing in the tree any more."""
+        if slots.node is not None:
+            self.tree.unlock(slots.node)
+            self._protected -= slots.protected
+            slots.node, slots.protected = None, 0
+
+    def checkpoint(self, seq: Sequence, num_tokens: int) -> None:
+        if not self.keeps_prefixes:
+            return
+        tree, slots = self.tree, self._live[seq]
+        whole = self._whole(num_tokens)
+        assert slots.node is not None
+        if whole < slots.protected:
+            raise InvariantError(f"{seq} holds {slots.protected} tokens of the tree, not {whole}")
+        node, known = tree.insert(slots.content, whole)
+        prompt = self._whole(seq.prompt_tokens)
+        if prompt < whole:  # outputs can then be forgotten without the prompt
+            tree.insert(slots.content, prompt)
+        tree.unlock(slots.node)
+        tree.lock(node)
+        self.free += known - slots.protected  # the tree had these: duplicates
+        taken = whole - slots.protected
+        self._valid -= taken
+        self._protected += taken
+        slots.node, slots.protected = node, whole
+
+    # --- admission -----------------------------------------------------------------------------
+
+    def refusal(self, request: Request) -> Refusal | None:
+        need = self._pages(request.prompt_tokens + request.output_tokens - 1)
+        if need <= self.pool_tokens:
+            return None
+        return Refusal(
+            "more KV pages than the pool has",
+            need // self.page_tokens,
+            self.pool_tokens // self.page_tokens,
+            f"pages of {self.page_tokens} tokens",
+            "shorten the request or enlarge the pool",
+        )
+
+    def available_tokens(self) -> int:
+        return self.free + self.tree.evictable
+
+    def admit(
+        self,
+        seq: Sequence,
+        num_tokens: int,
+        *,
+        cached_tokens: int,
+        fit_tokens: int,
+        busy: bool,
+        swapped_in: bool = False,
+    ) -> Admission | None:
+        pinned = seq in self._pinned
+        if self._missing(seq, fit_tokens) > self.available_tokens():
+            return None
+        if not pinned:
+            self.pin(seq)
+        slots = self._live[seq] = self._pinned.pop(seq)
+        slots.tokens = slots.granted = slots.protected
+        self._grow(seq, slots, num_tokens)
+        if not seq.num_preemptions:
+            self._query_tokens += seq.num_tokens
+            self._hit_tokens += cached_tokens
+        return ADMITTED
+
+    def _missing(self, seq: Sequence, tokens: int) -> int:
+        """What a waiting `seq` would take out of what is available to hold `tokens` tokens."""
+        if seq in self._pinned or not self.keeps_prefixes:
+            return self._pages(tokens) - self._slots(seq).protected
+        found = self.tree.find(self._slots(seq).content, seq.num_tokens - 1)
+        return self._pages(tokens) - found.tokens + found.unlocked
+
+    def make_room(self, tokens: int) -> None:
+        if self.free < tokens:
+            self.free += self.tree.evict(tokens - self.free)
+
+    def _take(self, tokens: int) -> None:
+        self.make_room(tokens)
+        self.free -= tokens
+        if self.free < 0:
+            raise InvariantError(f"{tokens} tokens taken from {self.free + tokens} free ones")
+
+    def _grow(self, seq: Sequence, slots: Slots, num_tokens: int) -> None:
+        """A sequence that does not decode has its first `num_tokens` slots, and they are valid."""
+        granted = max(slots.granted, self._pages(num_tokens))
+        self._take(granted - slots.granted)
+        self._valid += num_tokens - slots.tokens
+        slots.tokens, slots.granted = num_tokens, granted
+        self._count_over(seq, slots, granted)
+
+    def _count_over(self, seq: Sequence, slots: Slots, granted: int) -> None:
+        """Count the slots of a last page that the sequence will never fill."""
+        over = max(0, granted - max(slots.tokens, seq.final_tokens))
+        self._over += over - slots.over
+        slots.over = over
+
+    # --- growth and decoding -------------------------------------------------------------------
+
+    def extend(self, seq: Sequence, num_tokens: int, *, turns_before: int = 0) -> Growth | None:
+        slots = self._live[seq]
+        granted = self._decoders.granted(seq, slots)
+        need = self._pages(num_tokens) - granted
+        if need > self.available_tokens():
+            return None
+        if not seq.decoding:
+            self._grow(seq, slots, num_tokens)
+        elif need > 0:
+            self._take(need)
+            self._decoders.extended[seq] = None
+            self._count_over(seq, slots, granted + need)
+        return GROWN
+
+    def join(self, seq: Sequence, num_tokens: int) -> None:
+        self._decoders.join(seq, self._live[seq])
+
+    def leave(self, seq: Sequence) -> None:
+        self._decoders.leave(seq, self._live[seq])
+
+    def must_extend(self) -> list[Sequence]:
+        return self._decoders.without_room()
+
+    def steps_that_fit(self, limit: int) -> int:
+        return self._decoders.steps_within(self.available_tokens() // self.page_tokens, limit)
+
+    def steps_alike(self, head: Sequence, limit: int, *, busy: bool) -> int:
+        """What is evicted meanwhile changes nothing: the head has to compute what it cannot hit.
+        But where nothing is free now, nobody has filed what an eviction frees.
+        """
+        if not self.free and self.tree.evictable:
+            return 0
+        spare = self.available_tokens() - self._missing(head, head.num_tokens)
+        if spare < 0:
+            return limit
+        return self._decoders.steps_within(spare // self.page_tokens, limit)
+
+    def advance(self, steps: int) -> Course:
+        decoders, size = self._decoders, self.page_tokens
+        num, done = decoders.num, 0
+        taken, evicted = Moment(), Moment()
+        while done < steps:
+            # SGLang makes room for a page each before every step, whoever needs one.
+            before = self.tree.evicted
+            self.make_room(num * size)
+            evicted = evicted.plus(self.tree.evicted - before, done + 1)
+            stretch, spare = steps - done, self.free // size - num
+            if spare >= 0 and self.tree.evictable:
+                stretch = min(stretch, decoders.steps_within(spare, stretch, done) + 1)
+            pages, taken = decoders.pages(done, stretch, taken)
+            self.free -= pages * size
+            done += stretch
+        if self.free < 0:
+            raise InvariantError(f"{steps} steps took {-self.free} tokens more than are free")
+        over = decoders.last_pages(steps)
+        decoders.advance(steps)
+        self._valid += num * steps
+        self._over += over.total
+        slope = num * self.token_bytes
+        jumps, first, second = map(self._moved, taken, evicted, over)
+        return Course(Usage(used=slope, reserved=-slope), jumps, first, second)
+
+    def _moved(self, pages: int, evicted: int, over: int) -> Usage:
+        """What taking pages, evicting tokens and starting last pages does to the ledger."""
+        if not (pages or evicted or over):
+            return NOTHING
+        taken_bytes = pages * self.page_tokens * self.token_bytes
+        evicted_bytes, over_bytes = evicted * self.token_bytes, over * self.token_bytes
+        return Usage(
+            reserved=taken_bytes - over_bytes,
+            overprovisioned=over_bytes,
+            cached=-evicted_bytes,
+            idle=evicted_bytes - taken_bytes,
+        )
+
+    # --- release -------------------------------------------------------------------------------
+
+    def release(self, seq: Sequence) -> None:
+        slots = self._live[seq]
+        if seq.finished:
+            self.checkpoint(seq, slots.tokens)
+        del self._live[seq]
+        self.free += slots.granted - slots.protected
+        self._valid -= slots.tokens - slots.protected
+        self._over -= slots.over
+        slots.tokens = slots.granted = slots.over = 0
+        self._let_go(slots)
+        if seq.finished:
+            seq.memory = None
+
+    # --- the ledger ----------------------------------------------------------------------------
+
+    def granted_tokens(self, seq: Sequence) -> int:
+        slots = self._live.get(seq)
+        return self._decoders.granted(seq, slots) if slots is not None else 0
+
+    def missing_tokens(self, seq: Sequence, tokens: int) -> int:
+        return max(0, self._pages(tokens) - self.granted_tokens(seq))
+
+    def cache_totals(self) -> CacheTotals:
+        if not self.keeps_prefixes:
+            return CacheTotals()
+        return CacheTotals(self._query_tokens, self._hit_tokens)
+
+    @property
+    def saved_bytes(self) -> int | None:
+        return (self._protected - self.tree.locked) * self.token_bytes
+
+    def usage(self, head: Sequence | None, *, busy: bool) -> Usage:
+        tree, size = self.tree, self.token_bytes
+        need = None if head is None else self._missing(head, head.num_tokens)
+        external, short, idle = split_free(self.free, tree.evictable, need, placeable=True)
+        used = tree.locked + self._valid
+        held = self.pool_tokens - self.free - tree.evictable
+        return Usage(
+            used=used * size,
+            reserved=(held - used - self._over) * size,
+            overprovisioned=self._over * size,
+            cached=tree.evictable * size,
+            metadata=self.capacity_bytes - self.pool_tokens * size,
+            external=external * size,
+            short=short * size,
+            idle=idle * size,
+        )
+
+    def check(self) -> None:
+        self.tree.check()
+        own = valid = over = protected = 0
+        for seq, slots in self._live.items():
+            tokens = self._decoders.tokens(seq, slots)
+            granted = self._decoders.granted(seq, slots)
+            if not slots.protected <= tokens <= granted:
+                raise InvariantError(f"{seq} has {tokens} valid slots of {granted} granted")
+            own += granted - slots.protected
+            valid += tokens - slots.protected
+            over += max(0, granted - max(tokens, seq.final_tokens))
+        protected = sum(s.protected for s in (*self._live.values(), *self._pinned.values()))
+        found = (valid, over, protected)
+        if found != (self._valid, self._over, self._protected):
+            raise InvariantError(
+                f"slots of live sequences are {found}, counted as "
+                f"{(self._valid, self._over, self._protected)}"
+            )
+        total = self.free + own + self.tree.locked + self.tree.evictable
+        if total != self.pool_tokens or self.free < 0:
+            raise InvariantError(f"{total} of {self.pool_tokens} tokens accounted for")

@@ -1,0 +1,142 @@
+"""The decoding sequences over a radix tree: when they start new pages, as counts.
+
+A page has no number here, since every free one is as good as another; so a run of steps takes its
+pages as sums, whatever its length.
+"""
+
+from heapq import heappop, heappush
+from operator import attrgetter
+from typing import NamedTuple
+
+from kvsim.memory.cohorts import Cohorts
+from kvsim.memory.radix.slots import Slots
+from kvsim.plumbing.units import ceil_div
+from kvsim.sequence import Sequence
+
+by_order = attrgetter("order")
+
+
+class Moment(NamedTuple):
+    """How many of something, the sum of the steps t they came at, and of t * (t - 1) / 2."""
+
+    total: int = 0
+    first: int = 0
+    second: int = 0
+
+    def plus(self, count: int, t: int) -> "Moment":
+        """And so many more at step t."""
+        return Moment(
+            self.total + count, self.first + count * t, self.second + count * (t * (t - 1) // 2)
+        )
+
+
+class Decoders:
+    """Who decodes, and how far. clock: decode steps so far. num: how many decode.
+
+    extended: who has room for its next token, asked for in its turn.
+    """
+
+    def __init__(self, page_size: int) -> None:
+        self.clock = 0
+        self.extended: dict[Sequence, None] = {}
+        self._page = page_size
+        self._cohorts = Cohorts(page_size)
+        self._last_pages: list[tuple[int, int, Sequence]] = []  # a heap by clock
+
+    @property
+    def num(self) -> int:
+        """How many decode."""
+        return self._cohorts.num
+
+    def join(self, seq: Sequence, slots: Slots) -> None:
+        """`seq` decodes from the next step on."""
+        slots.base = slots.tokens - self.clock
+        self._cohorts.join(seq, slots.base)
+        if not slots.over and seq.final_tokens % self._page:
+            heappush(self._last_pages, (self._last_page(seq, slots), seq.order, seq))
+
+    def leave(self, seq: Sequence, slots: Slots) -> None:
+        """`seq` decodes no more; its slots are plain numbers again."""
+        slots.granted = self._granted(seq, slots)
+        slots.tokens = slots.base + self.clock
+        self._cohorts.leave(seq, slots.base)
+        self.extended.pop(seq, None)
+
+    def _last_page(self, seq: Sequence, slots: Slots) -> int:
+        """At which clock a step begins that starts its last page."""
+        return (seq.final_tokens - 1) // self._page * self._page - slots.base
+
+    def tokens(self, seq: Sequence, slots: Slots) -> int:
+        """Valid slots of a live sequence, decoding or not."""
+        return slots.base + self.clock if seq.decoding else slots.tokens
+
+    def granted(self, seq: Sequence, slots: Slots) -> int:
+        """Slots, in whole pages, that it holds, those in the tree among them."""
+        return self._granted(seq, slots) if seq.decoding else slots.granted
+
+    def _granted(self, seq: Sequence, slots: Slots) -> int:
+        size = self._page
+        return (ceil_div(slots.base + self.clock, size) + (seq in self.extended)) * size
+
+    def without_room(self) -> list[Sequence]:
+        """Those that start a new page in the next step and have not got it, in `order`."""
+        cohort = self._cohorts.at(self.clock)
+        waiting = cohort.keys() - self.extended.keys() if self.extended else cohort
+        return sorted(waiting, key=by_order)
+
+    def steps_within(self, pages: int, limit: int, after: int = 0) -> int:
+        """For how many steps `pages` new pages suffice, at most `limit`, `after` steps from now."""
+        pages += len(self.extended) if not after else 0
+        return self._cohorts.steps_within(pages, self.clock + after, limit)
+
+    def pages(self, after: int, steps: int, moment: Moment) -> tuple[int, Moment]:
+        """New pages of the `steps` steps that follow the next `after` ones, and `moment` with
+        them, each at its step from now on.
+        """
+        size, taken = self._page, 0
+        for offset in range(min(steps, size)):
+            t = after + offset + 1
+            count = len(self._cohorts.at(self.clock + t - 1))
+            if not count:
+                continue
+            times = (steps - offset - 1) // size + 1
+            taken += count * times
+            moment = _repeated(moment, count, t, size, times)
+        if not after and self.extended:
+            taken -= len(self.extended)
+            moment = moment.plus(-len(self.extended), 1)
+        return taken, moment
+
+    def last_pages(self, steps: int) -> Moment:
+        """Slots that will stay empty in the last pages begun within the next `steps` steps; their
+        sequences know of them from now on.
+        """
+        moment, heap = Moment(), self._last_pages
+        while heap and heap[0][0] < self.clock + steps:
+            clock, order, seq = heappop(heap)
+            if not seq.decoding or seq.order != order:
+                continue
+            slots: Slots = seq.memory
+            if not slots.over and clock == self._last_page(seq, slots) >= self.clock:
+                slots.over = -seq.final_tokens % self._page
+                moment = moment.plus(slots.over, clock - self.clock + 1)
+        return moment
+
+    def advance(self, steps: int) -> None:
+        """All took one slot a step."""
+        self.clock += steps
+        self.extended.clear()
+
+
+def _repeated(moment: Moment, count: int, t: int, size: int, times: int) -> Moment:
+    """And `count` more at each of the steps t, t + size, ..., `times` of them."""
+    pairs = times * (times - 1) // 2
+    squares = (times - 1) * times * (2 * times - 1) // 6
+    first = times * t + size * pairs
+    # sum of (t + size * i) * (t + size * i - 1)
+    second = times * t * (t - 1) + size * (2 * t - 1) * pairs + size * size * squares
+    return Moment(
+        moment.total + count * times,
+        moment.first + count * first,
+        moment.second + count * (second // 2),
+    )

@@ -1,0 +1,265 @@
+"""The radix tree over tokens that SGLang keeps KV in (mem_cache/unified_cache, 0.5.23).
+
+A node holds a run of whole pages; its children are told apart by their first page. Whoever runs
+locks the node that its content ends in, and with it all above. What nobody locks may be evicted:
+the leaf whose last use lies furthest back goes first, whole.
+
+Use is dated by a counter. A lookup dates the node it ends in and, each a little older, those above;
+an insertion dates what it walks, deeper is newer.
+"""
+
+from heapq import heappop, heappush
+from typing import NamedTuple
+
+from kvsim.memory.radix.content import Content, cut
+from kvsim.plumbing.errors import InvariantError
+from kvsim.request import TokenRuns
+
+LEVELS = 1 << 24  # more than a tree is deep: dates of one lookup lie between two of the counter
+FEWEST_TO_SWEEP = 1 << 10
+
+
+class Node:
+    """tokens: of the run it holds. locks: sequences that hold it or something below it.
+    used: when it was last used; of two nodes, never equal.
+    """
+
+    __slots__ = ("children", "locks", "parent", "runs", "tokens", "used")
+
+    def __init__(self, parent: "Node | None", runs: TokenRuns, tokens: int) -> None:
+        self.parent = parent
+        self.runs = runs
+        self.tokens = tokens
+        self.children: dict[int | TokenRuns, Node] = {}
+        self.locks = 0
+        self.used = 0
+
+
+class Match(NamedTuple):
+    """tokens: of the longest known prefix, in whole pages; unlocked: of them, those that nobody
+    locks.
+    """
+
+    tokens: int
+    unlocked: int
+
+
+NO_MATCH = Match(0, 0)
+
+
+class RadixTree:
+    """Known content. evictable, locked: its tokens, by whether somebody holds them.
+
+    evicted: tokens forgotten so far. num_nodes: beside the root.
+    """
+
+    def __init__(self, page_size: int) -> None:
+        self._page = page_size
+        self._counter = 0
+        self.root = Node(None, (), 0)
+        self.num_nodes = 0
+        self.evictable = 0
+        self.locked = 0
+        self.evicted = 0
+        self._leaves: list[tuple[int, Node]] = []  # a heap: those to evict, and entries out of date
+
+    # --- looking up ----------------------------------------------------------------------------
+
+    def find(self, content: Content, limit: int) -> Match:
+        """The longest prefix known of the first `limit` tokens; changes nothing."""
+        page, node, at, unlocked = self._page, self.root, 0, 0
+        while limit - at >= page:
+            child = node.children.get(self._first_page(content, at))
+            if child is None:
+                break
+            same = self._common(content, at, child, limit)
+            at += same
+            if not child.locks:
+                unlocked += same
+            if same < child.tokens:
+                break
+            node = child
+        return Match(at, unlocked) if at else NO_MATCH
+
+    def match(self, content: Content, limit: int) -> tuple[Node, int]:
+        """The node in which that prefix ends, split off where it ends inside one, and its tokens.
+        They count as used now.
+        """
+        if limit < self._page:
+            return self.root, 0
+        page, node, at, level = self._page, self.root, 0, 0
+        path = []
+        while limit - at >= page:
+            child = node.children.get(self._first_page(content, at))
+            if child is None:
+                break
+            same = self._common(content, at, child, limit)
+            node = child if same == child.tokens else self._split(child, same)
+            path.append(node)
+            at += same
+            if node is not child:
+                break
+        self._counter += 1
+        for level, used in enumerate(reversed(path)):
+            self._date(used, self._counter * LEVELS - level)
+        return node, at
+
+    # --- keeping -------------------------------------------------------------------------------
+
+    def insert(self, content: Content, tokens: int) -> tuple[Node, int]:
+        """The first `tokens` tokens (whole pages) are known from now on. Returns the node they end
+        in and how many of them were known already; the others become evictable.
+        """
+        page, node, at = self._page, self.root, 0
+        while tokens - at >= page:
+            child = node.children.get(self._first_page(content, at))
+            if child is None:
+                break
+            self._use(child)
+            same = self._common(content, at, child, tokens)
+            at += same
+            if same < child.tokens:
+                node = self._split(child, same)
+                break
+            node = child
+        if at == tokens:
+            return node, at
+        leaf = self._new(node, content.pieces(at, tokens), tokens - at)
+        node.children[self._key(leaf.runs)] = leaf
+        self.evictable += leaf.tokens
+        self._use(leaf)
+        return leaf, at
+
+    def lock(self, node: Node) -> None:
+        """One more sequence holds `node` and all above it."""
+        while node.parent is not None:
+            if not node.locks:
+                self.evictable -= node.tokens
+                self.locked += node.tokens
+            node.locks += 1
+            node = node.parent
+
+    def unlock(self, node: Node) -> None:
+        """It holds them no more."""
+        while node.parent is not None:
+            node.locks -= 1
+            if not node.locks:
+                self.evictable += node.tokens
+                self.locked -= node.tokens
+                self._offer(node)
+            node = node.parent
+
+    def evict(self, tokens: int) -> int:
+        """Forget whole leaves that nobody locks until at least so many tokens are gone, or nothing
+        is left to forget. Returns how many went.
+        """
+        gone = 0
+        while gone < tokens and self.evictable:
+            entry = heappop(self._leaves)
+            node = entry[1]
+            if not self._stands(entry):
+                continue
+            gone += node.tokens
+            self.num_nodes -= 1
+            self.evictable -= node.tokens
+            parent = node.parent
+            assert parent is not None
+            node.parent = None
+            del parent.children[self._key(node.runs)]
+            if parent.parent is not None:
+                self._offer(parent)
+        if gone:
+            self.evicted += gone
+        return gone
+
+    # --- nodes ---------------------------------------------------------------------------------
+
+    def _first_page(self, content: Content, at: int) -> int | TokenRuns:
+        """What tells the child apart that continues `content` at token `at`."""
+        return self._key(content.pieces(at, at + self._page))
+
+    def _key(self, runs: TokenRuns) -> int | TokenRuns:
+        start, length = runs[0]
+        if self._page == 1:
+            return start
+        return ((start, self._page),) if length >= self._page else cut(runs, self._page)[0]
+
+    def _common(self, content: Content, at: int, node: Node, limit: int) -> int:
+        """Tokens in common with `node` from token `at` on, in whole pages."""
+        same = content.common(at, node.runs, limit)
+        return same - same % self._page
+
+    def _new(self, parent: Node, runs: TokenRuns, tokens: int) -> Node:
+        self.num_nodes += 1
+        return Node(parent, runs, tokens)
+
+    def _split(self, node: Node, tokens: int) -> Node:
+        """The first `tokens` of `node` become a node of their own, held by whoever holds it. Though
+        not used, what stays in `node` is dated newest; whoever asked may use the other after it.
+        """
+        parent = node.parent
+        assert parent is not None
+        head, tail = cut(node.runs, tokens)
+        upper = self._new(parent, head, tokens)
+        upper.locks = node.locks
+        parent.children[self._key(head)] = upper
+        upper.children[self._key(tail)] = node
+        node.parent, node.runs, node.tokens = upper, tail, node.tokens - tokens
+        self._use(upper)
+        self._use(node)
+        return upper
+
+    def _use(self, node: Node) -> None:
+        self._counter += 1
+        self._date(node, self._counter * LEVELS)
+
+    def _date(self, node: Node, used: int) -> None:
+        node.used = used
+        self._offer(node)
+
+    def _offer(self, node: Node) -> None:
+        """Put `node` among those to evict, if it is one."""
+        if node.locks or node.children:
+            return
+        leaves = self._leaves
+        heappush(leaves, (node.used, node))
+        if len(leaves) > FEWEST_TO_SWEEP and len(leaves) > 4 * self.num_nodes:
+            self._leaves = sorted(
+                {id(entry[1]): entry for entry in leaves if self._stands(entry)}.values()
+            )
+
+    @staticmethod
+    def _stands(entry: tuple[int, Node]) -> bool:
+        """Whether an entry of the heap still speaks of a leaf to evict."""
+        used, node = entry
+        return (
+            node.used == used and not node.locks and not node.children and node.parent is not None
+        )
+
+    def check(self) -> None:
+        """Raise InvariantError unless the tree is whole and its counts are true."""
+        found = {True: 0, False: 0}
+        offered = {id(entry[1]) for entry in self._leaves if self._stands(entry)}
+        num_nodes = 0
+        stack = [self.root]
+        while stack:
+            node = stack.pop()
+            for key, child in node.children.items():
+                length = sum(length for _, length in child.runs)
+                whole = child.parent is node and length == child.tokens and length % self._page == 0
+                if not whole or not length or key != self._key(child.runs):
+                    raise InvariantError(f"a node of {child.tokens} tokens is broken: {child.runs}")
+                if child.locks and node.parent is not None and node.locks < child.locks:
+                    raise InvariantError("a node is locked more often than its parent")
+                leaf = not child.locks and not child.children
+                if leaf and id(child) not in offered:
+                    raise InvariantError(f"a leaf can never be evicted: {child.runs}")
+                found[child.locks > 0] += child.tokens
+                num_nodes += 1
+                stack.append(child)
+        if num_nodes != self.num_nodes:
+            raise InvariantError(f"{num_nodes} nodes, counted as {self.num_nodes}")
+        if found != {True: self.locked, False: self.evictable}:
+            raise InvariantError(
+                f"tree holds {found} tokens by locked, counted {self.locked}, {self.evictable}"
+            )

@@ -1,0 +1,101 @@
+"""The rows of a schedule recorded from SGLang; memory is counted in tokens."""
+
+from collections import deque
+from typing import Any
+
+from kvsim.engine.plan import Plan
+from kvsim.engine.schedulers.scheduler import Scheduler
+from kvsim.engine.schedulers.sglang.scheduler import SglangScheduler
+from kvsim.memory.radix.allocator import RadixAllocator
+from kvsim.request import Request
+from kvsim.sequence import Sequence
+from kvsim.validate.schedule.rows import Row, Rows
+from kvsim.validate.schedule.ticks import TICK_PS
+
+
+class SglangRows(Rows):
+    """One row for every batch that ran."""
+
+    def __init__(self, by_step: deque[tuple[int, list[Request]]]) -> None:
+        super().__init__(by_step)
+        self._open: list[tuple[Plan, Row]] = []
+        self._evicted = 0
+        self._retracted: list[str] = []
+        self._begun: set[Sequence] = set()
+
+    def planned(self, scheduler: Scheduler, plan: Plan, now_ps: int) -> None:
+        self._retracted += [seq.id for seq in plan.preempted]
+        if plan.empty:
+            return
+        assert isinstance(scheduler, SglangScheduler)
+        tree = _radix(scheduler).tree
+        members = scheduler.members(plan)
+        sched = [_scheduled(scheduler, plan, seq) for seq in members]
+        prompts, decodes = [[e for e in sched if e[2] == kind] for kind in "pd"]
+        unfinished = {*members, *scheduler.decoders}
+        row: Row = {
+            "step": self.step,
+            "t0": now_ps // TICK_PS,
+            "t1": (plan.start_ps + plan.duration_ps(1)) // TICK_PS,
+            "mode": "decode" if not prompts else "mixed" if decodes else "extend",
+            "prefill": sum(entry[1] for entry in prompts),
+            "decode": len(decodes),
+            "running": sum(not seq.finished for seq in unfinished),
+            "waiting": len(scheduler.waiting),
+            **_memory(scheduler),
+            "ratio": scheduler.ratio.value,
+            "admitted": [[seq.id, hits, int(again)] for seq, hits, again in plan.admitted],
+            "sched": sched,
+            "first": [],
+            "finished": [],
+            "evicted": tree.evicted - self._evicted,
+            "retracted": self._retracted,
+            "aborted": [],  # what the engine would end with an error is refused here on arrival
+        }
+        self._evicted, self._retracted = tree.evicted, []
+        self.append(row)
+        self._open.append((plan, row))
+
+    def finished(self, scheduler: Scheduler, plan: Plan, now_ps: int) -> None:
+        for index, (opened, row) in enumerate(self._open):
+            if opened is plan:
+                began = [
+                    chunk.seq
+                    for chunk in plan.chunks
+                    if chunk.samples and chunk.seq not in self._begun
+                ]
+                self._begun.update(began)
+                row["first"] = [seq.id for seq in began]
+                row["finished"] = [seq.id for seq in plan.finishing]
+                row.update((f"{key}_end", count) for key, count in _memory(scheduler).items())
+                del self._open[index]
+                return
+
+
+def _scheduled(scheduler: Scheduler, plan: Plan, seq: Sequence) -> list[Any]:
+    """What a member of the batch does: [id, new tokens, kind, tokens before, tokens held]."""
+    held = scheduler.allocator.granted_tokens(seq)
+    for chunk in plan.chunks:
+        if chunk.seq is seq:
+            kind = "d" if chunk.is_decode else "p"
+            return [seq.id, chunk.new_tokens, kind, chunk.prior_tokens, held]
+    slots = scheduler.batch.slots(seq) if seq.decoding else seq.num_computed
+    return [seq.id, 1, "d", slots - 1, held]
+
+
+def _memory(scheduler: Scheduler) -> dict[str, int]:
+    radix = _radix(scheduler)
+    free = radix.available_tokens()
+    return {
+        "used": radix.pool_tokens - free,
+        "free": free,
+        "cached_free": radix.tree.evictable,
+        "locked": radix.tree.locked,
+    }
+
+
+def _radix(scheduler: Scheduler) -> RadixAllocator:
+    """The allocator of a recorded engine."""
+    allocator = scheduler.allocator
+    assert isinstance(allocator, RadixAllocator)
+    return allocator

@@ -1,0 +1,161 @@
+"""A schedule recorded from vLLM as input: engine settings and requests."""
+
+from collections import deque
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field, model_validator
+
+from kvsim.engine.policies.queue import Order
+from kvsim.engine.replica import ReplicaSpec
+from kvsim.engine.schedulers.continuous import Continuous
+from kvsim.engine.schedulers.vllm_versions import VERSIONS, VersionName
+from kvsim.layout import KVGroup, KVLayout
+from kvsim.memory.paged.options import Paged
+from kvsim.plumbing.errors import InputError
+from kvsim.plumbing.options import Options
+from kvsim.request import Request
+from kvsim.validate.schedule.case import MOST_TOKENS, Case
+from kvsim.validate.schedule.vllm.rows import VllmRows
+
+
+class VllmGroup(Options):
+    """groups: block tables for layers of one kind. window_tokens: of sliding ones. block_size: as
+    the engine planned it; the other keys say what it planned besides.
+    """
+
+    kind: Literal["full", "sliding", "recurrent"]
+    groups: int = Field(1, ge=1, le=1000)
+    window_tokens: int | None = Field(None, ge=1)
+    block_size: int | None = Field(None, ge=1, le=MOST_TOKENS)
+    speculative_blocks: int = Field(0, ge=0)
+    checkpoint_blocks: int = Field(0, ge=0)
+    checkpoint_alignment: int | None = Field(None, ge=1)
+    extra_retained_tokens: int = Field(0, ge=0)
+    drops: bool = False
+
+    @model_validator(mode="after")
+    def _a_window_slides(self) -> "VllmGroup":
+        if (self.kind == "sliding") != (self.window_tokens is not None):
+            raise ValueError("a sliding group, and no other, has window_tokens")
+        return self
+
+
+class VllmEngine(Options):
+    """The settings of the recorded engine. kv_groups: its block tables, in its order.
+
+    Of an engine that planned them itself, as served: prefix_cache_retention_interval (None: dense),
+    scheduler_block_size, prefix_match_unit and hit_alignment, in tokens; max_in_flight_tokens;
+    mamba_cache_mode; speculative.
+    """
+
+    num_gpu_blocks: int = Field(ge=2, le=MOST_TOKENS)
+    block_size: int = Field(ge=1, le=MOST_TOKENS)
+    max_num_seqs: int = Field(ge=1)
+    max_num_batched_tokens: int = Field(ge=1)
+    max_model_len: int = Field(ge=2, le=MOST_TOKENS)
+    chunked_prefill: bool = True
+    prefix_caching: bool = True
+    long_prefill_token_threshold: int = Field(0, ge=0)
+    policy: Order = "fcfs"
+    async_scheduling: bool = False
+    reserve_full_isl: bool = True
+    watermark: float = Field(0.0, ge=0.0, lt=1.0)
+    semantics: VersionName = "vllm-0.33"
+    kv_groups: tuple[VllmGroup, ...] = Field((VllmGroup(kind="full"),), min_length=1)
+    prefix_cache_retention_interval: int | None = Field(None, ge=0)
+    scheduler_block_size: int | None = Field(None, ge=1)
+    prefix_match_unit: int | None = Field(None, ge=1)
+    hit_alignment: int | None = Field(None, ge=1)
+    max_in_flight_tokens: int | None = Field(None, ge=1)
+    mamba_cache_mode: Literal["align", "none"] | None = None
+    speculative: dict[str, Any] | None = None
+
+    @property
+    def as_served(self) -> bool:
+        """Whether the engine planned its groups itself; its rows then tell blocks by group."""
+        return self.max_in_flight_tokens is not None
+
+    @model_validator(mode="after")
+    def _rarest_kind_in_one_table(self) -> "VllmEngine":
+        if min(group.groups for group in self.kv_groups) > 1:
+            raise ValueError("one kind of kv_groups must have groups = 1: the rarest layers")
+        return self
+
+    def layout(self) -> KVLayout:
+        """One layer a block table, so that a block is block_size bytes."""
+        return KVLayout(
+            tuple(
+                KVGroup(
+                    group.kind,
+                    group.groups,
+                    group.groups if group.kind != "recurrent" else 0,
+                    group.window_tokens,
+                    group.groups if group.kind == "recurrent" else 0,
+                )
+                for group in self.kv_groups
+            )
+        )
+
+    def _check_modelled(self) -> None:
+        """InputError for what the simulated engine does not do."""
+        inner_hits = self.prefix_match_unit is not None and self.prefix_match_unit < self.block_size
+        for key, beyond in (
+            ("speculative", self.speculative is not None),
+            ("prefix_match_unit", inner_hits),
+            ("kv_groups", any(group.checkpoint_blocks for group in self.kv_groups)),
+        ):
+            if beyond:
+                raise InputError("the simulated engine does not do this", where=f"engine.{key}")
+
+    def replica_spec(self) -> ReplicaSpec:
+        """The engine that these settings make, one step at a time."""
+        self._check_modelled()
+        knows_full_isl = VERSIONS[self.semantics].reserves_full_isl
+        interval = self.prefix_cache_retention_interval
+        return ReplicaSpec(
+            Paged(
+                block_size=self.block_size,
+                enable_prefix_caching=self.prefix_caching,
+                watermark=self.watermark,
+                prefix_cache_retention_interval="none" if interval is None else interval,
+            ),
+            Continuous(
+                max_num_seqs=self.max_num_seqs,
+                max_num_batched_tokens=self.max_num_batched_tokens,
+                enable_chunked_prefill=self.chunked_prefill,
+                long_prefill_token_threshold=self.long_prefill_token_threshold,
+                policy=self.policy,
+                scheduler_reserve_full_isl=self.reserve_full_isl and knows_full_isl,
+                async_scheduling=self.async_scheduling,
+                semantics=self.semantics,
+            ),
+            capacity_bytes=self.num_gpu_blocks * self.block_size,
+            layout=self.layout(),
+            max_model_len=self.max_model_len,
+            copy_bytes_per_s=1,
+            host_bytes_per_s=1,
+            max_steps=1,
+        )
+
+
+class VllmCase(Case):
+    """A schedule of vLLM's.
+
+    model, serve, gdn_prefill: what an engine as served was given, for whoever plans from them.
+    accept: how many drafts each verification accepts, in turn.
+    """
+
+    pool_key: ClassVar[str] = "num_gpu_blocks"
+
+    model: dict[str, Any] | None = None
+    serve: dict[str, Any] | None = None
+    gdn_prefill: str | None = None
+    accept: tuple[int, ...] = ()
+    engine: VllmEngine
+
+    def replica_spec(self) -> ReplicaSpec:
+        return self.engine.replica_spec()
+
+    def observer(self, by_step: deque[tuple[int, list[Request]]], *, stall_once: bool) -> VllmRows:
+        by_group = self.engine.as_served and len(self.engine.kv_groups) > 1
+        return VllmRows(by_step, stall_once=stall_once, by_group=by_group)

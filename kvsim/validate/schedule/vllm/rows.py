@@ -1,0 +1,132 @@
+"""The rows of a schedule recorded from vLLM; memory is counted in blocks."""
+
+from collections import deque
+from typing import Any
+
+from kvsim.engine.plan import Plan
+from kvsim.engine.schedulers.scheduler import Scheduler
+from kvsim.memory.paged.allocator import PagedAllocator
+from kvsim.memory.paged.groups.allocator import GroupsAllocator
+from kvsim.request import Request
+from kvsim.sequence import Sequence
+from kvsim.validate.schedule.rows import Row, Rows
+from kvsim.validate.schedule.ticks import TICK_PS
+
+
+class VllmRows(Rows):
+    """One row for every call of `schedule()` that scheduled or preempted something.
+
+    stall_once: a queue that cannot start is one row however many arrive behind it, else one an
+    arrival. by_group: rows tell how many blocks each sequence holds in each group of layers.
+    """
+
+    def __init__(
+        self, by_step: deque[tuple[int, list[Request]]], *, stall_once: bool, by_group: bool
+    ) -> None:
+        super().__init__(by_step)
+        self._stall_once = stall_once
+        self._by_group = by_group
+        self._open: list[tuple[Plan, Row]] = []
+        self._evicted = 0
+
+    def planned(self, scheduler: Scheduler, plan: Plan, now_ps: int) -> None:
+        if not plan.empty or plan.preempted:
+            self._add_row(scheduler, plan, now_ps)
+        if self._open and self._open[0][0].empty and self._open[0][0] is not plan:
+            # Two in flight: it returns one schedule later.
+            self.finished(scheduler, self._open[0][0], now_ps)
+
+    def _add_row(self, scheduler: Scheduler, plan: Plan, now_ps: int) -> None:
+        pool = _blocks(scheduler).pool
+        sched = self._scheduled(scheduler, plan)
+        row: Row = {
+            "step": self.step,
+            "t0": now_ps // TICK_PS,
+            "t1": (plan.start_ps + plan.duration_ps(1)) // TICK_PS,
+            "prefill": sum(new for _, new, kind, _, _ in sched if kind == "p"),
+            "decode": sum(kind == "d" for _, _, kind, _, _ in sched),
+            "running": len(scheduler.running),
+            "waiting": len(scheduler.waiting),
+            "used": pool.num_blocks - 1 - pool.num_free,
+            "free": pool.num_free,
+            "cached_free": pool.num_cached_free,
+            "evicted": pool.num_evicted - self._evicted,
+            "preempted": [seq.id for seq in plan.preempted],
+            "admitted": [[seq.id, hits, int(resumed)] for seq, hits, resumed in plan.admitted],
+            "sched": sched,
+            "first": [c.seq.id for c in plan.chunks if c.samples and c.seq.num_outputs == 1],
+            "finished": [],
+        }
+        allocator = _blocks(scheduler)
+        if self._by_group and isinstance(allocator, GroupsAllocator):
+            held = {seq.id: allocator.held_blocks(seq) for seq in scheduler.running}
+            row["held"] = [[entry[0], held[entry[0]]] for entry in sched]
+        self._evicted = pool.num_evicted
+        self.append(row)
+        self._open.append((plan, row))
+
+    def _scheduled(self, scheduler: Scheduler, plan: Plan) -> list[list[Any]]:
+        allocator = _blocks(scheduler)
+        chunks = {chunk.seq: chunk for chunk in plan.chunks}
+        sched = []
+        for seq in scheduler.running:
+            if seq in chunks:
+                chunk = chunks[seq]
+                kind = "d" if chunk.is_decode else "p"
+                entry = [seq.id, chunk.new_tokens, kind, chunk.prior_tokens]
+            elif seq.decoding and seq not in plan.passed_over:
+                entry = [seq.id, 1, "d", scheduler.batch.slots(seq) - 1]
+            elif seq in plan.finishing:
+                entry = [seq.id, 1, "d", seq.num_computed - 1]
+            else:
+                continue
+            sched.append([*entry, _length(allocator, seq)])
+        return sched
+
+    def finished(self, scheduler: Scheduler, plan: Plan, now_ps: int) -> None:
+        for index, (opened, row) in enumerate(self._open):
+            if opened is plan:
+                pool = _blocks(scheduler).pool
+                row["finished"] = [seq.id for seq in plan.finishing]
+                row["used_end"] = pool.num_blocks - 1 - pool.num_free
+                row["free_end"] = pool.num_free
+                row["cached_free_end"] = pool.num_cached_free
+                del self._open[index]
+                return
+
+    def idle(self, scheduler: Scheduler, now_ps: int, *, stalled: bool) -> bool:
+        known = self._stall_once and bool(self.rows) and "stall" in self.rows[-1]
+        if stalled and not known:
+            self._stall_row(scheduler, now_ps // TICK_PS)
+        return super().idle(scheduler, now_ps, stalled=stalled)
+
+    def _stall_row(self, scheduler: Scheduler, now: int) -> None:
+        pool = _blocks(scheduler).pool
+        self.append(
+            {
+                **dict.fromkeys(("prefill", "decode", "running", "evicted"), 0),
+                **{key: [] for key in ("preempted", "admitted", "sched", "first", "finished")},
+                "step": self.step,
+                "t0": now,
+                "t1": now,
+                "waiting": len(scheduler.waiting),
+                "used": pool.num_blocks - 1 - pool.num_free,
+                "free": pool.num_free,
+                "cached_free": pool.num_cached_free,
+                "stall": 1,
+            }
+        )
+
+
+def _length(allocator: PagedAllocator | GroupsAllocator, seq: Sequence) -> int:
+    """Positions of a sequence's block table, of the first group's where there are several."""
+    if isinstance(allocator, GroupsAllocator):
+        return allocator.table_length(seq)
+    return allocator.granted_tokens(seq) // allocator.block_size
+
+
+def _blocks(scheduler: Scheduler) -> PagedAllocator | GroupsAllocator:
+    """The allocator of a recorded engine."""
+    allocator = scheduler.allocator
+    assert isinstance(allocator, PagedAllocator | GroupsAllocator)
+    return allocator

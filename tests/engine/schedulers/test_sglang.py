@@ -1,0 +1,89 @@
+"""SGLang's scheduler beside what the recorded schedules show row by row."""
+
+from typing import Any
+
+import pytest
+
+import kvsim
+from kvsim.engine.schedulers.sglang.limits import Limits
+from kvsim.engine.schedulers.sglang.ratio import NewTokenRatio
+from kvsim.plumbing.errors import InputError
+from kvsim.request import Request
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"preemption_mode": "swap"},
+        {"victim": "least-computed"},
+        {"chunked_prefill_size": 0},
+        {"chunked_prefill_size": -1, "enable_mixed_chunk": True},
+    ],
+    ids=str,
+)
+def test_what_it_does_not_have_is_refused(tables: Any, wrong: dict[str, Any]) -> None:
+    made = tables(allocator=[{"kind": "radix"}], scheduler={"kind": "sglang", **wrong})
+    with pytest.raises(InputError, match=next(reversed(wrong))):
+        kvsim.simulate(made, [Request("r", 0, 4, 4)])
+
+
+def test_the_ratio_falls_in_600_steps_to_a_seventh_and_starts_anew_when_idle() -> None:
+    ratio = NewTokenRatio(1.0)
+    ratio.decay(599)
+    assert ratio.value > 0.7 * 0.14
+    ratio.decay(2)
+    assert ratio.value == 0.7 * 0.14
+    single = NewTokenRatio(0.3)
+    for _ in range(77):
+        single.decay()
+    at_once = NewTokenRatio(0.3)
+    at_once.decay(77)
+    assert at_once.value == single.value
+    ratio.retracted(outputs=100, max_new_tokens=1000, num=10)
+    assert ratio.value == 300 / 1001
+    ratio.idle()
+    assert ratio.value == 0.7
+
+
+def test_a_wish_is_cut_to_what_fits_alone() -> None:
+    limits = Limits(pool=1000, context=65536, page=1)
+    wish = Request("wish", 0, 300, 20, max_tokens=100_000)
+    assert limits.max_new_tokens(wish) == 698
+    assert limits.max_new_tokens(Request("none", 0, 300, 20)) == 698
+    assert limits.refusal(Request("longest", 0, 993, 1)) is None
+    assert limits.refusal(Request("longer", 0, 994, 1)) is not None
+    assert (limits.max_running(None), limits.max_running(64)) == (500, 64)
+
+
+def test_twins_of_one_batch_are_computed_twice_and_the_next_hits(tables: Any) -> None:
+    """Content is known when its step has returned: vLLM's blocks are when they are allocated."""
+    prompt = ((0, 64),)
+    twins = [Request(f"t{i}", 0, 64, 8, 8, prompt_runs=prompt) for i in range(2)]
+    late = Request("late", 10**11, 64, 8, 8, prompt_runs=prompt)
+    for allocator, scheduler, hits in (
+        ("radix", "sglang", [0, 63]),
+        ("paged", "continuous", [48, 48]),
+    ):
+        made = tables(allocator=[{"kind": allocator}], scheduler={"kind": scheduler})
+        found = [
+            kvsim.simulate(made, requests).runs[0].summary["prefix_cache"]["hit_tokens"]
+            for requests in (twins, [*twins, late])
+        ]
+        assert found == [hits[0], sum(hits)]
+
+
+@pytest.mark.parametrize("overlap", [True, False])
+def test_declared_tokens_hold_requests_back_though_none_are_put_out(
+    tables: Any, overlap: bool
+) -> None:
+    """With max_tokens far above the outputs the pool stays partly empty, and says it is short."""
+    scheduler = {"kind": "sglang", "disable_overlap_schedule": not overlap}
+    made = tables(allocator=[{"kind": "radix"}], scheduler=scheduler)
+    shares = {}
+    for declared in (20, 2000):
+        requests = [Request(f"r{i}", i * 10**8, 100, 20, declared) for i in range(200)]
+        (run,) = kvsim.simulate(made, requests).runs
+        assert run.summary["requests"]["finished"] == 200
+        shares[declared] = run.summary["memory"]["time_mean"]
+    assert shares[2000]["short"] > shares[20]["short"]
+    assert shares[2000]["used"] < shares[20]["used"] / 2
