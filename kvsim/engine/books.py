@@ -96,5 +96,8 @@ class Books:
 
 
 def _not_yet_valid(usage: Usage, ahead_bytes: int) -> Usage:
-    """The ledger with slots of a step that has not begun counted as reserved."""
+    """The ledger with slots of a step that has not begun counted as reserved. A slot that several
+    sequences share is computed by each: no more than there are.
+    """
+    ahead_bytes = min(ahead_bytes, usage.used)
     return usage._replace(used=usage.used - ahead_bytes, reserved=usage.reserved + ahead_bytes)

@@ -302,7 +302,7 @@ class SglangScheduler(Scheduler):
             if need > allocator.available_tokens():
                 return False
             allocator.make_room((batch.num + len(stopping)) * allocator.page_tokens)
-            for seq in stopping:
+            for seq in stopping if last else ():
                 if not self._extend(seq, plan, seq.num_computed + last):
                     return False
             if not allocator.steps_that_fit(1):
