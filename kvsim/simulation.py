@@ -168,6 +168,7 @@ class Simulation:
             "requests_per_s": finished / makespan_s if makespan_s else 0.0,
             "output_tokens_per_s": outputs / makespan_s if makespan_s else 0.0,
             "running_mean": recorder.running_sum / recorder.total_ps if recorder.total_ps else 0.0,
+            "waiting_mean": recorder.waiting_sum / recorder.total_ps if recorder.total_ps else 0.0,
             **metrics.latencies(recorder),
             "memory": metrics.memory(
                 recorder, allocator.token_bytes, shares=allocator.saved_bytes is not None

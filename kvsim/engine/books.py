@@ -15,6 +15,7 @@ class Books:
         self._recorder = recorder
         self._usage = Usage()
         self._saved_bytes = 0
+        self._num_waiting = 0
         self._paused: dict[Sequence, int] = {}  # preempted, with the time of their last token
         self._passed_over: dict[Sequence, int] = {}  # likewise
 
@@ -42,14 +43,21 @@ class Books:
             self._recorder.gap(now_ps - since_ps)
 
     def open(self) -> None:
-        """Time is about to pass: this is how the ledger stands."""
+        """Time is about to pass: this is how the ledger and the queue stand. Who arrives while it
+        does waits from then on, which the recorder is told by itself (`queue`).
+        """
         self._usage = self._scheduler.usage()
+        self._num_waiting = len(self._scheduler.waiting)
         self._saved_bytes = self._scheduler.allocator.saved_bytes or 0
 
     def idled(self, start_ps: int, end_ps: int) -> None:
         """Nothing ran between the two."""
-        waiting = len(self._scheduler.waiting)
-        self._recorder.interval(start_ps, 0, end_ps - start_ps, 0, self._usage, None, 0, waiting)
+        queue = 0, self._num_waiting
+        self._recorder.interval(start_ps, 0, end_ps - start_ps, 0, self._usage, None, *queue)
+
+    def queue(self, now_ps: int) -> None:
+        """The queue may have changed now."""
+        self._recorder.queue(now_ps, len(self._scheduler.waiting))
 
     def close(self, plan: Plan, steps: int) -> None:
         """`plan` was scheduled and computed `steps` times."""
@@ -84,7 +92,7 @@ class Books:
     ) -> None:
         """`plan` computed for `steps` steps from start_ps on, after its copies."""
         recorder, scheduler = self._recorder, self._scheduler
-        rest = len(scheduler.running), len(scheduler.waiting), self._saved_bytes
+        rest = len(scheduler.running), self._num_waiting, self._saved_bytes
         recorder.tokens(plan.num_decode - plan.num_late, steps, first_ps, growth_ps)
         for stall_ps, usage in plan.stalls:
             recorder.interval(start_ps, 0, stall_ps, 0, usage, None, *rest)

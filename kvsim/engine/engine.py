@@ -81,6 +81,7 @@ class Engine:
     def submit(self, request: Request) -> None:
         """`request` arrives now: its sequences wait, or it is refused by name."""
         changes_plan = self._intake.take(request, self.now_ps)
+        self._books.queue(self.now_ps)
         self._observer.arrived(self.scheduler, request, self.now_ps)
         if changes_plan:
             self.cut()
@@ -108,6 +109,7 @@ class Engine:
         now = self.now_ps
         self._observer.planning(self.scheduler, now)
         plan = self.scheduler.schedule()
+        self._books.queue(now)
         self._check_progress(plan)
         self._books.planned(plan, self._in_flight[0].end_ps if self._in_flight else now)
         for seq, _, _ in plan.admitted:

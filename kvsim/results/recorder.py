@@ -30,7 +30,9 @@ class Recorder:
     """Books intervals, tokens and departures of one run.
 
     series: rows of SERIES_COLUMNS, flat. time_sum, step_sum: per class, bytes * ps and bytes *
-    steps. running_sum: sequences running * ps. saved_sum: bytes saved by sharing * ps.
+    steps. running_sum, waiting_sum: sequences running, and waiting, * ps; the latter by the moments
+    of arrival and admission, while a row of the series tells who waited at its beginning.
+    saved_sum: bytes saved by sharing * ps.
     outside_steps: steps whose time lies beyond what was measured.
     gaps: (sequences, steps, first_ps, growth_ps) of tokens that came step by step, flat;
     late_gaps: single gaps in ps.
@@ -46,6 +48,8 @@ class Recorder:
         self.step_sum = [0] * len(CLASSES)
         self.total_ps = 0
         self.running_sum = 0
+        self.waiting_sum = 0
+        self._queue = (0, 0)  # since when, how many
         self.saved_sum = 0
         self.steps = 0
         self.outside_steps = 0
@@ -137,6 +141,12 @@ class Recorder:
         self._marked_running = num_running
         self.marks.extend((now_ps, num_running, self.total_ps))
         self.mark_sums.extend(self.time_sum)
+
+    def queue(self, now_ps: int, num_waiting: int) -> None:
+        """So many sequences wait from now on."""
+        since_ps, number = self._queue
+        self.waiting_sum += number * (now_ps - since_ps)
+        self._queue = now_ps, num_waiting
 
     @property
     def makespan_ps(self) -> int:

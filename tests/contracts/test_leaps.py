@@ -10,6 +10,15 @@ from support.cases import ALLOCATOR_TABLES, SCHEDULERS, VICTIM_SCHEDULERS, strea
 import kvsim
 from kvsim.request import Request
 
+# A step that grows with the context: the second moments of a run count, and so do its ends.
+STEP_TIME = {
+    "kind": "linear",
+    "base_us": 8000,
+    "prefill_token_us": 40,
+    "decode_seq_us": 60,
+    "context_token_ns": 300,
+}
+
 
 def outcome(tables: dict[str, Any], requests: list[Request], max_steps: int | None) -> Any:
     scenario = dict(tables) if max_steps is None else {**tables, "max_steps": max_steps}
@@ -17,7 +26,7 @@ def outcome(tables: dict[str, Any], requests: list[Request], max_steps: int | No
     (run,) = result.runs
     summary = {key: value for key, value in run.summary.items() if key != "wall_s"}
     recorder = run.recorder
-    sums = (recorder.time_sum, recorder.step_sum, recorder.running_sum, recorder.total_ps)
+    sums = (recorder.time_sum, recorder.step_sum, recorder.running_sum, recorder.waiting_sum)
     return summary, sums, run.requests.to_dict("records")
 
 
@@ -39,6 +48,7 @@ def test_runs_of_k_steps_equal_single_steps(
         scheduler=scheduler,
         memory={"kv_cache_tokens": tokens},
         model={"name": "opt-125m", "max_model_len": 1024},
+        step_time=STEP_TIME,
     )
     assert outcome(made, requests, None) == outcome(made, requests, 1)
     assert outcome(made, requests, 3) == outcome(made, requests, 1)
@@ -60,5 +70,6 @@ def test_they_do_under_every_victim_rule(
             scheduler=scheduler,
             memory={"kv_cache_tokens": 1024},
             model={"name": "opt-125m", "max_model_len": 1024},
+            step_time=STEP_TIME,
         )
         assert outcome(made, requests, None) == outcome(made, requests, 1)
