@@ -39,6 +39,17 @@ class Deployment(NamedTuple):
         return self.options.tensor_parallel_size
 
     @property
+    def kv_cache_dtype(self) -> str:
+        """What keys and values are kept in: for "auto", what the checkpoint asks for, where this
+        version heeds it.
+        """
+        asked = self.options.kv_cache_dtype
+        if asked != "auto":
+            return asked
+        model = self.model
+        return model.kv_cache_dtype if self.version.heeds_kv_cache_dtype else model.torch_dtype
+
+    @property
     def expert_shards(self) -> int:
         """GPUs over which the routed experts are split."""
         return self.tp * self.options.data_parallel_size

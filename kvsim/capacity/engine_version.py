@@ -36,7 +36,7 @@ class EngineVersion:
     blocks // groups * block_size. batches_in_flight: counted
     for a sliding window. caches_prefixes: by default, caches_hybrid_prefixes: with recurrent layers
     too. schedules_ahead: asynchronous scheduling by default (github.com/vllm-project/vllm/
-    pull/27614).
+    pull/27614). heeds_kv_cache_dtype: of a quantised checkpoint.
     large_batch_bytes: devices of so much memory take 16,384 tokens a step by default; small_tier:
     devices of 70 GiB that have the defaults of smaller ones.
     """
@@ -62,6 +62,7 @@ class EngineVersion:
     caches_prefixes: bool = True
     caches_hybrid_prefixes: bool = False
     schedules_ahead: bool = False
+    heeds_kv_cache_dtype: bool = False
 
     def on_second_runner(self, kind: str, sparse: bool, quantized: bool) -> bool:
         """Whether a model of this model_type, with experts or not, runs on the second runner."""
@@ -91,7 +92,9 @@ EARLY_V1 = EngineVersion("0.8", (0, 8), sampler_bytes_per_logit=10.0, small_tier
 V1 = EngineVersion("0.9", (0, 9), sampler_bytes_per_logit=10.0)
 SORTING = EngineVersion("0.12", (0, 12))
 WORKSPACE = replace(SORTING, name="0.13", since=(0, 13), keeps_moe_workspace=True)
-AHEAD = replace(WORKSPACE, name="0.14", since=(0, 14), schedules_ahead=True)
+AHEAD = replace(
+    WORKSPACE, name="0.14", since=(0, 14), schedules_ahead=True, heeds_kv_cache_dtype=True
+)
 TRITON = replace(
     AHEAD,
     name="0.17",

@@ -108,7 +108,7 @@ def _caches(deployment: Deployment, stage: Stage) -> tuple[LayerCache, ...]:
     return layer_caches(
         stage.layers,
         deployment.model.torch_dtype,
-        options.kv_cache_dtype,
+        deployment.kv_cache_dtype,
         options.tensor_parallel_size,
         options.kv_scale_group_size,
         options.kv_scale_bytes,
@@ -219,7 +219,7 @@ def _plan(
         method = "mtp" if drafter.model is None else "draft_model"
         speculation = Speculation(method, drafter.tokens)
         if stage.last:
-            drafted = drafter.caches(deployment.model, options.kv_cache_dtype, deployment.tp)
+            drafted = drafter.caches(deployment.model, deployment.kv_cache_dtype, deployment.tp)
     caching = memory.enable_prefix_caching
     serving = Serving(
         max_model_len=deployment.max_model_len,

@@ -25,6 +25,7 @@ class Model:
     source: where the figures come from. kind: the config's model_type ("" if it has none).
     tower_params: of the towers that see and hear, which the GPUs of a group share. rotary_elements:
     of the tables that positions are rotated by; 0: positions are none or learned.
+    kv_cache_dtype: that the checkpoint asks for, "auto" if none (then it is torch_dtype).
     """
 
     name: str
@@ -40,6 +41,7 @@ class Model:
     kind: str = ""
     tower_params: int = 0
     rotary_elements: int = 0
+    kv_cache_dtype: str = "auto"
 
     @classmethod
     def from_hf(cls, config: Mapping[str, Any] | Path, name: str | None = None) -> Self:
@@ -174,7 +176,7 @@ class Model:
         return layer_caches(
             self.layers,
             self.torch_dtype,
-            kv_cache_dtype,
+            self.kv_cache_dtype if kv_cache_dtype == "auto" else kv_cache_dtype,
             tensor_parallel_size,
             scale_group_size,
             scale_bytes,

@@ -1,5 +1,7 @@
 """The pool against vLLM's logs, its items, and the ways to give it."""
 
+from dataclasses import replace
+
 import pytest
 
 from kvsim.capacity.options import MemoryOptions
@@ -47,6 +49,18 @@ def test_a_small_remainder_of_a_small_gpu():
     2 % of the GPU. A compiler's peak is in the log's figure."""
     found = pool("llama-3.1-8b", "rtx-4090", engine_version="0.19")
     assert found.capacity_bytes / GIB == pytest.approx(5.055, rel=0.1)
+
+
+@pytest.mark.parametrize(("version", "halved"), [("0.13", False), ("0.14", True), ("0.33", True)])
+def test_a_checkpoint_that_asks_for_its_cache_in_eight_bits(version, halved):
+    plain = ModelOptions(name="llama-3.1-8b").build()
+    asking = replace(plain, kv_cache_dtype="fp8")
+    device, memory = named_device("h100"), MemoryOptions(engine_version=version)
+    blocks = [
+        size_pool(model, device, memory, ModelOptions(name="llama-3.1-8b"), 16).num_gpu_blocks
+        for model in (plain, asking)
+    ]
+    assert blocks[1] // blocks[0] == (2 if halved else 1)
 
 
 def test_the_items_sum_to_the_device():

@@ -4,7 +4,7 @@ import json
 
 import pytest
 import typer
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
@@ -207,6 +207,7 @@ def test_refusals(words, message):
         ask(*words)
 
 
+@settings(deadline=None)
 @given(
     kind=st.sampled_from(["max-buffer", "doubling", "paged"]),
     tokens=st.integers(1, 64),

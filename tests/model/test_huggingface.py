@@ -259,6 +259,71 @@ def test_attention_that_a_quantiser_left_alone(left_out, bits):
     assert plain == pytest.approx(quantized.weight_bytes(), abs=1)
 
 
+FP8_CACHE = {"dynamic": False, "num_bits": 8, "type": "float"}
+
+
+@pytest.mark.parametrize(
+    ("table", "dtype", "bytes_per_token"),
+    [
+        ({"quant_method": "modelopt", "quant_algo": "NVFP4"}, "auto", 2),
+        (
+            {"quant_method": "modelopt", "quant_algo": "NVFP4", "kv_cache_scheme": FP8_CACHE},
+            "fp8",
+            1,
+        ),
+        (
+            {"quant_method": "modelopt", "quant_algo": "FP8", "kv_cache_quant_algo": "FP8"},
+            "fp8",
+            1,
+        ),
+        (
+            {
+                "quant_method": "modelopt",
+                "quantization": {"quant_algo": "FP8", "kv_cache_quant_algo": "FP8"},
+            },
+            "fp8",
+            1,
+        ),
+        (
+            {"quant_method": "modelopt", "quant_algo": "FP8", "kv_cache_quant_algo": "NVFP4"},
+            "nvfp4",
+            5 / 8,  # heads of 16 elements
+        ),
+        # What the engine does not know it leaves in the model's dtype.
+        (
+            {"quant_method": "modelopt", "quant_algo": "FP8", "kv_cache_quant_algo": "INT8"},
+            "auto",
+            2,
+        ),
+        (
+            {
+                "quant_method": "modelopt",
+                "quant_algo": "FP8",
+                "kv_cache_scheme": {"dynamic": True, "num_bits": 8, "type": "float"},
+            },
+            "auto",
+            2,
+        ),
+        ({"quant_method": "fp8", "kv_cache_scheme": FP8_CACHE}, "auto", 2),
+        (
+            {
+                "quant_method": "compressed-tensors",
+                "config_groups": {"group_0": {"weights": {"num_bits": 8, "type": "float"}}},
+                "kv_cache_scheme": FP8_CACHE,
+            },
+            "fp8",
+            1,
+        ),
+    ],
+)
+def test_cache_that_a_checkpoint_asks_for(table, dtype, bytes_per_token):
+    plain = Model.from_hf(LLAMA).kv_layout().bytes_per_token
+    model = Model.from_hf(LLAMA | {"quantization_config": table})
+    assert model.kv_cache_dtype == dtype
+    assert model.kv_layout().bytes_per_token == plain * bytes_per_token / 2
+    assert model.kv_layout("bf16").bytes_per_token == plain
+
+
 def test_from_a_file_or_its_folder(tmp_path):
     folder = tmp_path / "tiny-llama"
     folder.mkdir()

@@ -8,6 +8,7 @@ from kvsim.model.hf.architecture import REMEDY, architecture
 from kvsim.model.hf.decoder import decoder_layers
 from kvsim.model.hf.extras import model_extras
 from kvsim.model.hf.keys import Keys
+from kvsim.model.hf.kv_dtype import AUTO, stored_kv_dtype
 from kvsim.model.hf.quantization import weight_format
 from kvsim.model.hf.rotary import rotary_elements
 from kvsim.model.hf.towers import tower_params
@@ -68,6 +69,7 @@ def fields_from_hf(config: Mapping[str, Any] | Path, name: str | None) -> dict[s
         "rotary_elements": rotary_elements(keys, longest),
         "source": where,
         "kind": keys.kind,
+        "kv_cache_dtype": stored_kv_dtype(quantization) if quantization else AUTO,
     }
 
 

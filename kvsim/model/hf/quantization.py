@@ -48,8 +48,10 @@ def _stored(config: Mapping[str, Any], dtype: str, where: str) -> WeightFormat:
         return _grouped(bits, size, dtype)
     if method == "bitsandbytes":
         return WeightFormat.quantized("int4" if config.get("load_in_4bit") else "int8", dtype)
-    if method == "modelopt":
-        method = MODELOPT.get(str(config.get("quant_algo", "")).upper(), method)
+    if method.startswith("modelopt"):
+        inner = config.get("quantization") or {}
+        algorithm = config.get("quant_algo") or inner.get("quant_algo") or ""
+        method = MODELOPT.get(str(algorithm).upper(), method)
     if method not in QUANTIZATIONS:
         raise InputError(
             "unknown quant_method",
