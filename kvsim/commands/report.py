@@ -1,4 +1,4 @@
-"""`kvsim report DIR`: make the page of a stored result anew."""
+"""`kvsim report DIR...`: make the reports of stored results anew, in several forms."""
 
 from pathlib import Path
 from typing import Annotated
@@ -7,19 +7,49 @@ import typer
 
 
 def report(
-    folder: Annotated[
-        Path, typer.Argument(metavar="DIR", help="A folder written by kvsim run --out.")
+    folders: Annotated[
+        list[Path], typer.Argument(metavar="DIR...", help="Folders written by kvsim run --out.")
     ],
+    forms: Annotated[
+        str,
+        typer.Option(
+            "--format", metavar="A,B...", help="html, md, csv, png, pdf; several at once."
+        ),
+    ] = "html",
     out: Annotated[
         Path | None,
-        typer.Option(help="Where the page goes.", show_default="DIR/report.html", metavar="FILE"),
+        typer.Option(
+            help="A file for one report in one form; else a folder.",
+            show_default="report.FORM in each DIR",
+            metavar="PATH",
+        ),
     ] = None,
 ) -> None:
-    """Make the page of a stored result anew: one HTML file that opens offline."""
-    from kvsim.plumbing.writing import write_text
-    from kvsim.report.page import make_page
+    """Make the reports of stored results anew. PNG and PDF need a browser on this machine."""
+    from kvsim.plumbing.errors import InputError
+    from kvsim.plumbing.writing import check_writable, replace_file
+    from kvsim.report.formats import FORMS
     from kvsim.results import store
 
-    path = folder / store.REPORT if out is None else out
-    write_text(path, make_page(store.read(folder)))
-    typer.echo(str(path))
+    names = list(dict.fromkeys(name.strip() for name in forms.split(",")))
+    makers = {name: FORMS.get(name)() for name in names}
+    single = len(folders) == 1 and len(names) == 1
+    places = [folder.resolve().name for folder in folders]
+    if out is not None and not single and len(set(places)) < len(places):
+        raise InputError(
+            "two folders of the same name would have the same reports",
+            where="--out",
+            value=", ".join(map(str, folders)),
+            remedy="leave out --out: each report then lies in its own folder",
+        )
+    for folder, place in zip(folders, places, strict=True):
+        result = store.read(folder)
+        for name, maker in makers.items():
+            if out is None:
+                path = folder / f"report.{name}"
+            else:
+                path = out if single else out / f"{place}.{name}"
+            check_writable(path.parent)
+            made = maker.make(result)
+            replace_file(path, lambda temporary, made=made: temporary.write_bytes(made))  # type: ignore[misc]
+            typer.echo(str(path))

@@ -43,7 +43,11 @@
       await Plotly.react(place, figure.data, figure.layout, config);
     }
     document.body.dataset.drawn = String(places.length);
+    measure();
   };
+  // How tall the page is: whoever photographs it asks.
+  const measure = () => { document.body.dataset.height = String(document.documentElement.scrollHeight); };
+  new ResizeObserver(measure).observe(document.body);
   kvsim.theme.onChange(draw);
   kvsim.heard.push(draw);
   draw();

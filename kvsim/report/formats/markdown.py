@@ -1,0 +1,66 @@
+"""The words and the tables as Markdown, for an issue, a wiki or a pull request."""
+
+import re
+from collections.abc import Iterable, Sequence
+
+from kvsim.plumbing.toml import to_toml
+from kvsim.report.classes import LOOKS
+from kvsim.report.form import Form
+from kvsim.report.measures import MEASURES, best, shown
+from kvsim.report.names import named
+from kvsim.report.numbers import percent
+from kvsim.report.words import paragraphs, remarks
+from kvsim.results.result import Result
+
+
+class Markdown(Form):
+    """Words, key numbers, the mean of the pool, and the scenario."""
+
+    def make(self, result: Result) -> bytes:
+        """GitHub's Markdown, in UTF-8."""
+        runs = [run.summary for run in result.runs]
+        heads = ["", *(_text(named(run.label)) for run in result.runs)]
+        measures = shown(list(MEASURES), runs)
+        numbers = [
+            [measure.title, *(_number(measure.text(run), at in best(measure, runs))
+                              for at, run in enumerate(runs))]
+            for measure in measures
+        ]  # fmt: skip
+        shares = [
+            [look.name, *(percent(run["memory"]["time_mean"][look.name]) for run in runs)]
+            for look in LOOKS
+            if any(run["memory"]["time_mean"][look.name] for run in runs)
+        ]
+        parts = [
+            "# Where the KV memory went",
+            *(_text(paragraph) for paragraph in paragraphs(result)),
+            "\n".join(f"- {_text(remark)}" for remark in remarks(result)),
+            "## Key numbers",
+            _table(heads, numbers),
+            "## The pool, on average",
+            _table(heads, shares),
+            "## The scenario",
+            _fenced(to_toml(result.scenario)),
+        ]
+        return "\n\n".join(part for part in parts if part).encode() + b"\n"
+
+
+def _number(text: str, good: bool) -> str:
+    return f"**{text}**" if good else text
+
+
+def _text(text: str) -> str:
+    """A user's text, none of it taken for Markdown or HTML."""
+    return re.sub(r"([\\`*_{}\[\]<>|#&~])", r"\\\1", text)
+
+
+def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [heads, ["---", *["---:"] * (len(heads) - 1)], *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _fenced(text: str) -> str:
+    """A block of code, its fence longer than any in the text."""
+    longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}toml\n{text.strip()}\n{fence}"

@@ -1,0 +1,125 @@
+"""The forms of a report: each made from any result, and right in what it says."""
+
+import csv
+import io
+import json
+import re
+import stat
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from kvsim.commands.report import report
+from kvsim.plumbing.errors import InputError
+from kvsim.report import browser
+from kvsim.report.formats import FORMS
+from kvsim.results import store
+
+APP = typer.Typer()
+APP.command()(report)
+DRAWN = ("png", "pdf")
+NEED_BROWSER = "needs a browser (chromium) on this machine"
+
+
+def has_browser():
+    try:
+        return browser.find_browser()
+    except InputError:
+        return None
+
+
+def call(*words):
+    return CliRunner().invoke(APP, [str(word) for word in words])
+
+
+@pytest.mark.parametrize("name", [name for name in FORMS if name not in DRAWN])
+def test_every_form_of_any_result(name, odd_result):
+    made = FORMS.get(name)().make(odd_result)
+    text = made.decode()
+    words = re.sub(r"<script.*?</script>", "", text, flags=re.DOTALL)
+    assert not re.search(r"\bnan\b|\bNaN\b|\bNone\b", words)
+    assert len(text) > 500
+
+
+@pytest.mark.skipif(has_browser() is None, reason=NEED_BROWSER)
+@pytest.mark.parametrize(("name", "begins"), [("png", b"\x89PNG"), ("pdf", b"%PDF")])
+def test_a_picture_and_a_print(name, begins, traced, tmp_path):
+    store.write(tmp_path, traced, "<html>")
+    answer = call(tmp_path, "--format", name)
+    assert answer.exit_code == 0, answer.exception
+    made = (tmp_path / f"report.{name}").read_bytes()
+    assert made.startswith(begins)
+    assert len(made) > 50_000
+    if name == "png":
+        width, height = (int.from_bytes(made[at : at + 4], "big") for at in (16, 20))
+        assert width == browser.WIDTH_PX
+        assert height > 4000  # all of the page, no window of it
+
+
+def test_without_a_browser_it_is_said_in_a_line(tmp_path, result, monkeypatch):
+    monkeypatch.setenv(browser.VARIABLE, str(tmp_path / "none"))
+    store.write(tmp_path, result, "<html>")
+    answer = call(tmp_path, "--format", "md,png")
+    assert isinstance(answer.exception, InputError)
+    assert "no such browser" in str(answer.exception)
+    assert (tmp_path / "report.md").exists()
+    assert not (tmp_path / "report.png").exists()
+
+
+def test_a_browser_that_fails_is_said_in_a_line(tmp_path, result, monkeypatch):
+    fake = tmp_path / "browser"
+    fake.write_text("#!/bin/sh\necho 'no display' >&2\nexit 3\n")
+    fake.chmod(fake.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setenv(browser.VARIABLE, str(fake))
+    store.write(tmp_path / "r", result, "<html>")
+    for name, words in (("pdf", "wrote nothing"), ("png", "did not draw the page")):
+        answer = call(tmp_path / "r", "--format", name)
+        assert isinstance(answer.exception, InputError)
+        assert words in str(answer.exception)
+
+
+def test_the_csv_holds_the_numbers_of_the_summary(result):
+    rows = list(csv.DictReader(io.StringIO(FORMS.get("csv")().make(result).decode())))
+    assert [row["label"] for row in rows] == [run.label for run in result.runs]
+    for row, run in zip(rows, result.runs, strict=True):
+        assert float(row["ttft_s.p50"]) == run.summary["ttft_s"]["p50"]
+        assert float(row["memory.time_mean.used"]) == run.summary["memory"]["time_mean"]["used"]
+
+
+def test_a_label_is_no_formula_and_no_markup(hostile):
+    run = hostile.runs[0]
+    formula = type(run)("=1+1", run.kind, {**run.summary, "label": "=1+1"}, run.tables)
+    made = FORMS.get("csv")().make(type(hostile)(hostile.scenario, (formula,)))
+    assert next(csv.DictReader(io.StringIO(made.decode())))["label"] == "'=1+1"
+    words = FORMS.get("md")().make(hostile).decode().partition("## The scenario")[0]
+    assert "</script><b>" not in words
+    assert r"\</script\>\<b\>" in words
+
+
+def test_several_folders_and_forms(tmp_path, result):
+    for name in "ab":
+        store.write(tmp_path / name, result, "<html>")
+    folders = [tmp_path / "a", tmp_path / "b"]
+    assert call(*folders, "--format", "md,csv").exit_code == 0
+    assert all((folder / f"report.{name}").exists() for folder in folders for name in ("md", "csv"))
+    assert call(*folders, "--format", "md", "--out", tmp_path / "all").exit_code == 0
+    assert sorted(path.name for path in (tmp_path / "all").iterdir()) == ["a.md", "b.md"]
+
+
+def test_wrong_words_are_one_line(tmp_path, result):
+    store.write(tmp_path, result, "<html>")
+    answer = call(tmp_path, "--format", "docx")
+    assert isinstance(answer.exception, InputError)
+    assert "docx" in str(answer.exception)
+    assert "html" in str(answer.exception)
+    twice = call(tmp_path, tmp_path, "--out", tmp_path / "all")
+    assert "two folders of the same name" in str(twice.exception)
+
+
+def test_the_scenario_reads_back_from_the_markdown(result):
+    import tomllib
+
+    text = FORMS.get("md")().make(result).decode()
+    fenced = re.search(r"```toml\n(.*?)\n```", text, re.DOTALL)
+    assert json.dumps(tomllib.loads(fenced.group(1))) == json.dumps(result.scenario)
