@@ -91,9 +91,9 @@ def batch(value: Any, where: str, sequence: int | None = None) -> KvBatch:
     elif isinstance(value, list | tuple) and len(value) >= 2 and isinstance(value[1], list | tuple):
         time_s, events, rank = value[0], value[1], value[2] if len(value) > 2 else None
     else:
-        raise InputError("neither a batch of KV events nor one event", where=where, value=value)
+        raise InputError("neither a batch of KV events nor one event", where=where)
     if not isinstance(events, list | tuple):
-        raise InputError("not a list of events", where=where, value=events)
+        raise InputError("not a list of events", where=where)
     if time_s is not None and (isinstance(time_s, bool) or not isinstance(time_s, int | float)):
         raise InputError("not a time", where=where, value=time_s)
     return KvBatch(
@@ -116,7 +116,7 @@ def _kind(value: Any) -> str | None:
 def _event(value: Any, where: str) -> Iterator[KvEvent]:
     kind = _kind(value)
     if kind is None:
-        raise InputError("not a KV event", where=where, value=value, limit=", ".join(KINDS))
+        raise InputError("not a KV event", where=where, limit=", ".join(KINDS))
     if kind == CLEARED:
         yield KvEvent(CLEARED)
         return
@@ -126,7 +126,7 @@ def _event(value: Any, where: str) -> Iterator[KvEvent]:
         told = dict(zip(_STORED if kind == STORED else _REMOVED, value[1:], strict=False))
     hashes = told.get("block_hashes")
     if not isinstance(hashes, list | tuple) or not all(map(_is_hash, hashes)):
-        raise InputError("not a list of hashes", where=f"{where}: block_hashes", value=hashes)
+        raise InputError("not a list of hashes", where=f"{where}: block_hashes")
     size, group, medium = (told.get(name) for name in ("block_size", "group_idx", "medium"))
     if size is not None and (type(size) is not int or not 0 < size < 1 << 32):
         raise InputError("not a block size", where=f"{where}: block_size", value=size)

@@ -147,6 +147,23 @@ def test_a_scrape_is_imported_as_the_same_pool(
     assert measured["preemptions"] == exported.run.summary["preemptions"]
 
 
+def test_a_scrape_of_layers_of_two_kinds_is_the_same_pool(tmp_path: Path) -> None:
+    tables = TABLES | {
+        "model": {"name": "openai/gpt-oss-20b", "max_model_len": 2048},
+        "device": {"name": "h100"},
+        "memory": {"kv_cache_bytes": 20 * 2**30},
+        "allocator": [{"kind": "paged"}],
+        "workload": TABLES["workload"] | {"num_requests": 3},
+    }
+    simulation = Simulation(Scenario.from_table(tables))
+    run = simulation.run(simulation.scenario.allocator[0], "paged")
+    exported = Exported(simulation.resolved(), run)
+    path = write_all("vllm-metrics", exported, tmp_path / "scrape") / "metrics.txt"
+    made = import_sources([str(path)], {"gpu": "h100"}, tmp_path / "again.toml")
+    found = made.scenario["memory"]["kv_cache_bytes"]
+    assert 20 * 2**30 - 2**20 < found <= 20 * 2**30  # whole blocks
+
+
 # --- clients ----------------------------------------------------------------------------------
 
 

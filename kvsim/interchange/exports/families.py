@@ -78,23 +78,46 @@ def families(exported: Exported, moments: Floats) -> Iterator[Family]:
 
 def config_labels(exported: Exported) -> dict[str, str]:
     """The labels of `cache_config_info`: the pool, in the engine's own words."""
-    options, memory = exported.allocator, exported.run.summary["memory"]
-    block = int(options.get("block_size", 16))
-    tokens = int(memory["capacity_tokens"])
-    longest = exported.scenario["model"].get("max_model_len")
+    options = exported.allocator
+    pool = _pool(exported, int(options.get("block_size", 16)))
     utilization = exported.scenario["memory"].get("gpu_memory_utilization")
     labels = {
-        "block_size": str(block),
+        "block_size": str(pool.block_size),
         "cache_dtype": str(exported.scenario["model"].get("kv_cache_dtype", "auto")),
         "enable_prefix_caching": str(bool(options.get("enable_prefix_caching", False))),
         "engine": "0",
         "gpu_memory_utilization": "None" if utilization is None else str(utilization),
-        "num_gpu_blocks": str(tokens // block),
-        "kv_cache_size_tokens": str(tokens // block * block),
+        "num_gpu_blocks": str(pool.num_gpu_blocks),
+        "kv_cache_size_tokens": str(pool.tokens),
     }
-    if longest:
-        labels["kv_cache_max_concurrency"] = repr(tokens // block * block / longest)
+    if pool.max_concurrency is not None:
+        labels["kv_cache_max_concurrency"] = repr(pool.max_concurrency)
     return labels
+
+
+class _Pool(NamedTuple):
+    block_size: int
+    num_gpu_blocks: int
+    tokens: int
+    max_concurrency: float | None
+
+
+def _pool(exported: Exported, block_size: int) -> _Pool:
+    """As the engine would print it, by the plan of its cache; plain blocks where that is of another
+    block size than the allocator's.
+    """
+    plan = exported.scenario.get("provenance", {}).get("pool", {})
+    if plan.get("block_size") == block_size and plan.get("engine_num_gpu_blocks"):
+        return _Pool(
+            plan["engine_block_size"],
+            plan["engine_num_gpu_blocks"],
+            plan["kv_cache_size_tokens"],
+            plan["max_concurrency"],
+        )
+    blocks = int(exported.run.summary["memory"]["capacity_tokens"]) // block_size
+    longest = exported.scenario["model"].get("max_model_len")
+    tokens = blocks * block_size
+    return _Pool(block_size, blocks, tokens, tokens / longest if longest else None)
 
 
 def _counter(name: str, words: str, at: Floats, amounts: NDArray[Any], moments: Floats) -> Family:
