@@ -37,7 +37,11 @@ def stream_of(
 
 def usable(requests: Requests, notes: list[str]) -> list[SourceRequest]:
     """The rows with both lengths, hash ids cut to the prompt; what is left out is noted."""
-    rows = [row for row in requests.rows if row.prompt_tokens and row.output_tokens]
+    rows = [
+        row
+        for row in requests.rows
+        if (row.prompt_tokens or 0) > 0 and (row.output_tokens or 0) > 0
+    ]
     missing = len(requests.rows) - len(rows)
     if missing:
         notes.append(f"{missing:,} requests whose lengths nobody tells are left out")
