@@ -145,6 +145,15 @@ def test_requests_of_another_run_are_left_aside(tmp_path: Path) -> None:
     assert made.merged.requests.hash_block_tokens is None
 
 
+def test_requests_sent_out_of_order_are_put_in_order(tmp_path: Path) -> None:
+    result = bench_result() | {"start_times": [6.0, 5.0, 5.5]}
+    path = write(tmp_path / "bench.json", json.dumps(result))
+    imported(tmp_path, path, gpu="h100")
+    run = kvsim.simulate(Scenario.load(tmp_path / "made.toml")).runs[0]
+    assert run.requests["prompt_tokens"].tolist() == [20, 10]
+    assert [row.prompt_tokens for row in ObservedRun.read(tmp_path / "made.run").rows] == [20, 10]
+
+
 def test_a_summary_alone_becomes_a_load_of_the_same_means(tmp_path: Path) -> None:
     result = {key: value for key, value in bench_result().items() if not isinstance(value, list)}
     path = write(tmp_path / "bench.json", json.dumps(result | {"request_rate": 2.5}))

@@ -20,6 +20,8 @@ from kvsim.interchange.imported import import_sources, write_imported
 from kvsim.interchange.sources import SOURCES
 from kvsim.interchange.sources.source import Sniffed, look
 from kvsim.plumbing.errors import InputError
+from kvsim.scenario import Scenario
+from kvsim.simulation import Simulation
 
 LOGS = Path(os.environ.get("KVSIM_STARTUP_LOGS_DIR", "not given"))
 # A setting, and its column in the table of logs.
@@ -69,6 +71,9 @@ def test_a_sample_becomes_a_scenario_without_its_secrets(name: str, tmp_path: Pa
         texts.extend(file.read_text() for file in files)
     assert not any(SECRET in text or PROMPT in text for text in texts)
     assert "[[allocator]]" in out.read_text()
+    if imported.stream.workload is not None:
+        count = len(Simulation(Scenario.load(out)).stream.requests)
+        assert count == (len(imported.stream.lines or ()) or count)
 
 
 @pytest.mark.parametrize("name", tuple(SOURCES))

@@ -97,6 +97,8 @@ def _trace(
 ) -> Stream:
     size = requests.hash_block_tokens or _PLAIN_BLOCK
     zero = first_arrival(rows)
+    if zero is not None:
+        rows = sorted(rows, key=lambda row: row.arrival_ns or 0)
     sessions = any(row.session is not None for row in rows)
     form = "mooncake" if zero is not None and not sessions else "aiperf"
     trace = Trace(
