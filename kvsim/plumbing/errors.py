@@ -36,14 +36,16 @@ class InputError(KvsimError):
             limit,
             remedy,
         )
-        parts = [f"{where}: {what}" if where else what]
+        place = "" if where is None else f"{_one_line(where)}: "
+        parts = [place + _one_line(what)]
         if value is not None:
             parts.append(f"got {_one_line(value)}")
         if limit is not None:
             parts.append(f"limit {_one_line(limit)}")
         if remedy is not None:
             parts.append(remedy)
-        super().__init__("; ".join(_one_line(part) for part in parts))
+        parts[1:] = map(_one_line, parts[1:])
+        super().__init__("; ".join(parts))
 
 
 class InvariantError(KvsimError):

@@ -1,0 +1,275 @@
+"""What machines and people do to a run: full and read-only disks, Ctrl-C, kill -9, two at once.
+
+Nothing half-written stands under a final name, nothing finished is lost.
+"""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kvsim.plumbing.errors import InputError
+from kvsim.plumbing.writing import check_writable, replace_files, write_text
+from kvsim.results import store
+from kvsim.workload import catalogue
+from kvsim.workload.catalogue import Entry
+
+ROUNDS = 10
+FINAL = {store.SCENARIO, store.SUMMARY, store.REQUESTS, store.MEMORY, store.REPORT}
+SCENARIO = """
+[model]
+name = "opt-125m"
+[device]
+name = "a100-40gb"
+[memory]
+kv_cache_tokens = 2048
+[[allocator]]
+kind = "paged"
+[workload]
+kind = "synthetic"
+num_requests = 12
+arrivals = { kind = "poisson", rate_per_s = 20.0 }
+prompt = { kind = "uniform", max_tokens = 60 }
+output = { kind = "fixed", tokens = 20 }
+"""
+# Writes the results of two seeds in turn into one folder, and says when the first stands.
+WRITER = """
+import sys, tomllib
+from pathlib import Path
+import kvsim
+from kvsim.results import store
+table = tomllib.loads(Path(sys.argv[1]).read_text())
+first = int(sys.argv[3])
+results = [kvsim.simulate(table | {"seed": seed}) for seed in (first, first + 1)]
+for turn in range(int(sys.argv[4])):
+    result = results[turn % 2]
+    store.write(Path(sys.argv[2]), result, f"seed {result.scenario['seed']}")
+    if turn == 0:
+        print("ready", flush=True)
+"""
+
+
+@pytest.fixture
+def scenario(tmp_path: Path) -> Path:
+    path = tmp_path / "small.toml"
+    path.write_text(SCENARIO)
+    return path
+
+
+def command(code: str, *arguments: str | Path | int) -> list[str]:
+    return [sys.executable, "-c", code, *map(str, arguments)]
+
+
+def kvsim(*arguments: str | Path, before: str = "") -> "subprocess.CompletedProcess[str]":
+    code = f"{before}\nimport sys\nfrom kvsim.cli import main\nmain()"
+    return subprocess.run(command(code, *arguments), capture_output=True, text=True, check=False)
+
+
+def left_over(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()} - FINAL if folder.exists() else set()
+
+
+def is_of_one_run(folder: Path) -> int:
+    """The seed of the whole result in the folder."""
+    result = store.read(folder)
+    seed = int(result.scenario["seed"])
+    assert tomllib.loads((folder / store.SCENARIO).read_text())["seed"] == seed
+    assert (folder / store.REPORT).read_text() == f"seed {seed}"
+    for run in result.runs:
+        assert len(run.requests) == run.summary["requests"]["submitted"]
+        ends = (run.requests["finish_ps"].max() - run.requests["arrival_ps"].min()) / 1e12
+        assert ends == pytest.approx(run.summary["makespan_s"])
+    return seed
+
+
+@pytest.fixture
+def killed() -> Iterator[list["subprocess.Popen[str]"]]:
+    started: list[subprocess.Popen[str]] = []
+    yield started
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.slow
+def test_a_process_killed_while_it_writes_leaves_a_whole_result_or_none(
+    scenario: Path, tmp_path: Path, killed: list["subprocess.Popen[str]"]
+) -> None:
+    out, waits = tmp_path / "out", random.Random(0)
+    whole = 0
+    for _ in range(ROUNDS):
+        process = subprocess.Popen(
+            command(WRITER, scenario, out, 1, 10**6), stdout=subprocess.PIPE, text=True
+        )
+        killed.append(process)
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        time.sleep(waits.uniform(0.0, 0.15))
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        if (out / store.SUMMARY).exists():
+            assert is_of_one_run(out) in (1, 2)
+            whole += 1
+    assert whole > 0
+    done = subprocess.run(command(WRITER, scenario, out, 7, 1), check=True, capture_output=True)
+    assert done.returncode == 0
+    assert is_of_one_run(out) == 7
+    assert not left_over(out)  # what the killed ones left is gone
+
+
+@pytest.mark.slow
+def test_two_processes_on_one_folder_leave_the_result_of_one(
+    scenario: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    for _ in range(3):
+        both = [
+            subprocess.Popen(command(WRITER, scenario, out, first, 15), stdout=subprocess.DEVNULL)
+            for first in (1, 11)
+        ]
+        assert [process.wait(timeout=120) for process in both] == [0, 0]
+        assert is_of_one_run(out) in (1, 2, 11, 12)
+        assert not left_over(out)
+
+
+def test_an_interrupted_run_leaves_nothing(scenario: Path, tmp_path: Path) -> None:
+    scenario.write_text(SCENARIO.replace("num_requests = 12", "num_requests = 400000"))
+    out = tmp_path / "out"
+    code = "from kvsim.cli import main\nmain()"
+    process = subprocess.Popen(
+        command(code, "run", scenario, "--out", out),
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    time.sleep(3.0)
+    process.send_signal(signal.SIGINT)
+    told, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert told == ""
+    assert "Traceback" not in errors
+    assert not out.exists()
+
+
+FULL = """
+import resource, signal
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (6000, 6000))
+"""
+
+
+def test_a_disk_that_fills_while_results_are_written_loses_none_of_them(
+    scenario: Path, tmp_path: Path
+) -> None:
+    """A limit on the size of files stands for the end of the disk: the same error, on any file."""
+    out = tmp_path / "out"
+    done = kvsim("run", scenario, "--out", out, "--json", before=FULL)
+    assert done.returncode == 2
+    assert json.loads(done.stdout)["runs"][0]["requests"]["finished"] == 12
+    assert "cannot write" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not list(out.iterdir())
+
+
+def test_an_old_result_survives_a_new_one_that_cannot_be_written(
+    scenario: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    subprocess.run(command(WRITER, scenario, out, 3, 1), check=True, capture_output=True)
+    done = kvsim("run", scenario, "--out", out, "--set", "seed=4", before=FULL)
+    assert done.returncode == 2
+    assert is_of_one_run(out) == 3
+    assert not left_over(out)
+
+
+def test_a_destination_is_tried_before_the_work(scenario: Path, tmp_path: Path) -> None:
+    """A hundred thousand requests would take longer than this test has."""
+    scenario.write_text(SCENARIO.replace("num_requests = 12", "num_requests = 100000"))
+    (tmp_path / "file").write_text("")
+    for before, out in (("", tmp_path / "file" / "out"), (FULL.replace("6000", "10"), tmp_path)):
+        began = time.monotonic()
+        done = kvsim("run", scenario, "--set", "max_steps=1", "--out", out, before=before)
+        assert done.returncode == 2
+        assert done.stdout == ""
+        assert len(done.stderr.splitlines()) == 1
+        assert time.monotonic() - began < 40
+
+
+def test_a_full_disk_is_seen_where_a_folder_would_be_made(tmp_path: Path) -> None:
+    code = f"{FULL.replace('6000', '10')}\nfrom pathlib import Path\nimport sys\n" + (
+        "from kvsim.plumbing.writing import check_writable\ncheck_writable(Path(sys.argv[1]))\n"
+    )
+    done = subprocess.run(
+        command(code, tmp_path / "a" / "b"), capture_output=True, text=True, check=False
+    )
+    assert "cannot write" in done.stderr
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_read_only_folder_is_seen_before_the_work(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    with pytest.raises(InputError, match="Permission denied"):
+        check_writable(tmp_path / "out")
+
+
+def test_what_is_no_folder_is_seen_before_the_work(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="not a folder"):
+        check_writable(tmp_path / "file" / "out")
+    with pytest.raises(InputError, match="cannot write"):
+        check_writable(tmp_path / ("x" * 300))
+    check_writable(tmp_path / "a" / "b")
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_device_keeps_its_place(tmp_path: Path) -> None:
+    """A file written under a temporary name and renamed would put a file where the pipe was."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = subprocess.Popen(["cat", str(pipe)], stdout=subprocess.PIPE, text=True)
+    write_text(pipe, "told\n")
+    assert reader.communicate(timeout=20)[0] == "told\n"
+    assert pipe.is_fifo()
+
+
+def test_the_last_file_marks_the_rest_as_whole(tmp_path: Path) -> None:
+    """Killed between two renames, a folder has no mark, old or new."""
+    replace_files(tmp_path, {name: lambda path: path.write_text("old") for name in ("a", "mark")})
+
+    def interrupted(path: Path) -> None:
+        path.write_text("new")
+        path.chmod(0o600)
+
+    seen: list[list[str]] = []
+    original = Path.replace
+
+    def watched(self: Path, target: Path) -> Path:
+        seen.append(sorted(path.name for path in tmp_path.iterdir() if path.name[0] != "."))
+        return original(self, target)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Path, "replace", watched)
+        replace_files(tmp_path, {"a": interrupted, "mark": interrupted})
+    assert seen == [["a"], ["a"]]
+    assert (tmp_path / "mark").read_text() == "new"
+
+
+def test_a_damaged_cache_is_told_and_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entry = Entry(
+        name="mine", url="https://127.0.0.1:9/mine.csv", source="here", licence="CC0-1.0",
+        rows=2, sha256="0" * 64, format="vidur",
+    )  # fmt: skip
+    monkeypatch.setattr(catalogue, "entries", lambda: {"mine": entry})
+    monkeypatch.setenv("KVSIM_DATA_DIR", str(tmp_path))
+    (tmp_path / "mine.csv").write_text("num_prefill_tokens,num_decode_tokens\n1,1\n")
+    with pytest.raises(InputError, match=r"sha256 differs.*move it away"):
+        catalogue.locate("mine")
