@@ -1,11 +1,14 @@
 # make demo   install into .venv and run the main job      make test   the whole test suite
 # make check  lint, format, types                          make bench  speed, never a test
 # make fuzz   damaged files by the thousand, for FUZZ seconds; what fails is kept in out/fuzz
+# make mutants  one change at a time in memory/ and engine/: MUTANTS of them, and who notices
+# make soak   ten million requests and thousands of random scenarios: no drift, no leak
+# make lowest the tests of the simulator under the lowest versions that pyproject.toml declares
 # make gpu    all that a session with a GPU is for, in out/gpu
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test check install bench fuzz gpu clean
+.PHONY: demo test check install bench fuzz mutants soak lowest gpu clean
 
 demo: .venv/.kvsim
 	$(BIN)/kvsim run chat --out out/demo
@@ -27,6 +30,20 @@ bench: .venv/.tests
 FUZZ ?= 300
 fuzz: .venv/.tests
 	PYTHONPATH=tests $(BIN)/python -m support.fuzzing.campaign --seconds $(FUZZ) --keep out/fuzz
+
+MUTANTS ?= 30
+mutants: .venv/.tests
+	PYTHONPATH=tests $(BIN)/python -m support.mutants --sample $(MUTANTS)
+
+SOAK ?= 10000000
+soak: .venv/.tests
+	PYTHONPATH=tests $(BIN)/python -m support.soak --requests $(SOAK)
+
+LOWEST ?= tests/contracts tests/plumbing tests/workload tests/report tests/results tests/memory tests/commands/test_cli.py
+lowest:
+	$(PYTHON) -m venv out/lowest
+	out/lowest/bin/pip install --quiet --disable-pip-version-check `$(PYTHON) tests/support/lowest.py`
+	PYTHONPATH=. out/lowest/bin/python -m pytest -q -p no:cacheprovider $(LOWEST)
 
 # On a machine with an NVIDIA GPU, by the python3 that has torch for it; within 40 minutes, and on
 # from there if run again. What more it needs and does not find, it skips and says.
