@@ -29,8 +29,44 @@ from kvsim.step_time.options import StepTimeOptions
 from kvsim.workload import WORKLOADS
 from kvsim.workload.options import WorkloadOptions
 
-AnyAllocator = Annotated[AllocatorOptions, OneOf(ALLOCATORS, "allocator")]
-AnyScheduler = Annotated[SchedulerOptions, OneOf(SCHEDULERS, "scheduler", "continuous")]
+
+class AllocatorChoice(OneOf):
+    """An allocator's table, which may hold a `scheduler` of its own."""
+
+    def __init__(self) -> None:
+        super().__init__(ALLOCATORS, "allocator")
+
+    def _read(self, value: object) -> object:
+        if not isinstance(value, Mapping) or "scheduler" not in value:
+            return super()._read(value)
+        plain = dict(value)
+        table = plain.pop("scheduler")
+        if isinstance(table, str):
+            table = {"kind": table}
+        if not isinstance(table, Mapping):
+            raise InputError("not a table", where="allocator.scheduler", value=table)
+        scheduler = SCHEDULERS.parse(table, "allocator.scheduler", DEFAULT_SCHEDULER)
+        allocator = super()._read(plain)
+        assert isinstance(allocator, AllocatorOptions)
+        return allocator.under(scheduler)
+
+    def _write(self, value: Options) -> dict[str, Any]:
+        assert isinstance(value, AllocatorOptions)
+        return super()._write(value) | _own_scheduler(value)
+
+
+def _own_scheduler(options: AllocatorOptions) -> dict[str, Any]:
+    """The table of an allocator's own scheduler, under its key; nothing without one."""
+    scheduler = options.scheduler
+    if scheduler is None:
+        return {}
+    kind = SCHEDULERS.name_of(scheduler)
+    return {"scheduler": {"kind": kind, **scheduler.model_dump(exclude_none=True)}}
+
+
+DEFAULT_SCHEDULER = "continuous"
+AnyAllocator = Annotated[AllocatorOptions, AllocatorChoice()]
+AnyScheduler = Annotated[SchedulerOptions, OneOf(SCHEDULERS, "scheduler", DEFAULT_SCHEDULER)]
 AnyStepTime = Annotated[StepTimeOptions, OneOf(STEP_TIMES, "step_time", "roofline")]
 AnyWorkload = Annotated[WorkloadOptions, OneOf(WORKLOADS, "workload")]
 
@@ -40,7 +76,8 @@ class Scenario(Options):
 
     seed: of everything random. max_steps: most steps the engine takes at once (1: one by one; the
     results are the same to the last bit). workload: may be left out where requests are given.
-    window: the part of the run that is measured beside the whole.
+    window: the part of the run that is measured beside the whole. An allocator's table may hold
+    `scheduler`, a table of its own that takes the place of the scenario's.
     """
 
     seed: int = Field(0, ge=0)
@@ -104,8 +141,8 @@ class Scenario(Options):
 def _label(kind: str, options: AllocatorOptions, alike: list[AllocatorOptions]) -> str:
     if len(alike) <= 1:
         return kind
-    dumps = [each.model_dump(exclude_none=True) for each in alike]
-    mine = options.model_dump(exclude_none=True)
+    dumps = [each.model_dump(exclude_none=True) | _own_scheduler(each) for each in alike]
+    mine = options.model_dump(exclude_none=True) | _own_scheduler(options)
     differing = [key for key in mine if any(dump.get(key) != mine[key] for dump in dumps)]
     parts = [f"{key}={_short(mine[key])}" for key in differing if key != "label"]
     return " ".join([kind, *parts])

@@ -11,6 +11,7 @@ from kvsim.capacity.sizing import size_pool
 from kvsim.engine.address_log import AddressLog
 from kvsim.engine.observer import Observer
 from kvsim.engine.replica import ReplicaSpec, assemble
+from kvsim.engine.schedulers.options import SchedulerOptions
 from kvsim.memory import ALLOCATORS
 from kvsim.memory.options import AllocatorOptions
 from kvsim.plumbing.errors import InputError
@@ -102,9 +103,10 @@ class Simulation:
 
     def replica_spec(self, options: AllocatorOptions) -> ReplicaSpec:
         """What a replica under one allocator is made of."""
+        own = options.scheduler
         return ReplicaSpec(
             options,
-            self.scenario.scheduler,
+            own if isinstance(own, SchedulerOptions) else self.scenario.scheduler,
             capacity_bytes=self.pool.capacity_bytes,
             layout=self.layout,
             max_model_len=self.max_model_len,
@@ -200,9 +202,20 @@ class Simulation:
             "requests": len(self.stream.requests),
             "pool": self.pool._asdict(),
             "source": dict(self.stream.source),
-            "notes": list(self.stream.notes),
+            "notes": [*self.stream.notes, *self._assumptions()],
         }
         return tables
+
+    def _assumptions(self) -> list[str]:
+        """What had to be assumed of requests that do not say it."""
+        specs = [self.replica_spec(each) for each in self.scenario.allocator]
+        silent = sum(request.max_tokens is None for request in self.stream.requests)
+        if not silent or not any(spec.scheduler.weighs_max_tokens for spec in specs):
+            return []
+        return [
+            f"{silent:,} requests declare no max_tokens: a scheduler that weighs it counts them "
+            "with all that the context and the pool leave them"
+        ]
 
 
 def _root_paths(table: dict[str, Any], folder: Path) -> None:

@@ -1,7 +1,9 @@
 """What every kind of allocator is built from: its options, and the pool it is built on."""
 
 from collections.abc import Iterator
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Self
+
+from pydantic import PrivateAttr
 
 from kvsim.layout import KVLayout
 from kvsim.memory.allocator import Allocator
@@ -48,6 +50,20 @@ class AllocatorOptions(Options):
     """Options of one allocator kind; its fields are the keys beside `kind` in `[[allocator]]`."""
 
     label: str | None = None
+    _scheduler: Options | None = PrivateAttr(default=None)
+
+    @property
+    def scheduler(self) -> Options | None:
+        """The options of a scheduler of its own, where a scenario gives it one; what it is made of
+        is the business of whoever reads scenarios.
+        """
+        return self._scheduler
+
+    def under(self, scheduler: Options | None) -> Self:
+        """The same allocator with a scheduler of its own; None: the scenario's."""
+        copy = self.model_copy()
+        copy._scheduler = scheduler
+        return copy
 
     @property
     def store(self) -> StoreKind | None:

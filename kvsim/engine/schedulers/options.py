@@ -56,6 +56,11 @@ class SchedulerOptions(Options):
         return 1
 
     @property
+    def weighs_max_tokens(self) -> bool:
+        """Whether what a request declares, and not what it puts out, decides when it starts."""
+        return False
+
+    @property
     def block_rules(self) -> BlockRules:
         """Whose version's rules for blocks go with this scheduler."""
         return VLLM_0_33

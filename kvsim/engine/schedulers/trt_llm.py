@@ -37,6 +37,10 @@ class TrtLlm(SchedulerOptions):
     max_num_seqs: int = Field(2048, ge=1)
     max_num_batched_tokens: int = Field(8192, ge=1)
 
+    @property
+    def weighs_max_tokens(self) -> bool:
+        return self.capacity_scheduler_policy == "guaranteed-no-evict"
+
     def make(
         self, allocator: Allocator, max_model_len: int, policies: Policies
     ) -> "TrtLlmScheduler":

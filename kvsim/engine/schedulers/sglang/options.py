@@ -56,6 +56,10 @@ class Sglang(SchedulerOptions):
         return 1 if self.disable_overlap_schedule else 2
 
     @property
+    def weighs_max_tokens(self) -> bool:
+        return True
+
+    @property
     def max_in_flight_tokens(self) -> int | None:
         if self.chunked_prefill_size < 0:
             return None

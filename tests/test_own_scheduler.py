@@ -1,0 +1,62 @@
+"""An allocator with a scheduler of its own: engines side by side on one stream."""
+
+from typing import Any
+
+import pytest
+
+import kvsim
+from kvsim.plumbing.errors import InputError
+from kvsim.request import Request
+from kvsim.scenario import Scenario
+
+REQUESTS = [Request(f"r{i}", i * 10**9, 80, 30, 200) for i in range(60)]
+SGLANG = {"kind": "sglang", "schedule_policy": "lpm"}
+
+
+def test_each_runs_as_it_would_alone(tables: Any) -> None:
+    paged, radix = {"kind": "paged"}, {"kind": "radix"}
+    both = tables(allocator=[paged, {**radix, "scheduler": SGLANG}])
+    alone = [
+        kvsim.simulate(tables(allocator=[paged]), REQUESTS).runs[0],
+        kvsim.simulate(tables(allocator=[radix], scheduler=SGLANG), REQUESTS).runs[0],
+    ]
+    together = kvsim.simulate(both, REQUESTS).runs
+    for mine, theirs in zip(together, alone, strict=True):
+        assert mine.requests.equals(theirs.requests)
+    assert not together[0].requests.equals(together[1].requests)
+
+
+def test_it_is_written_out_and_read_again(tables: Any) -> None:
+    made = tables(allocator=[{"kind": "paged"}, {"kind": "radix", "scheduler": SGLANG}])
+    tables_written = kvsim.simulate(made, REQUESTS).scenario
+    written = tables_written["allocator"][1]["scheduler"]
+    assert (written["kind"], written["schedule_policy"]) == ("sglang", "lpm")
+    again = Scenario.from_table(tables_written)
+    assert again.allocator[1].scheduler == Scenario.from_table(made).allocator[1].scheduler
+    assert "scheduler" not in tables_written["allocator"][0]
+
+
+def test_labels_tell_schedulers_apart(tables: Any) -> None:
+    made = tables(allocator=[{"kind": "radix", "scheduler": kind} for kind in ("sglang", "orca")])
+    assert Scenario.from_table(made).labels() == ["radix scheduler=sglang", "radix scheduler=orca"]
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "words"),
+    [
+        ({"kind": "sglng"}, "allocator.scheduler.kind.*did you mean 'sglang'"),
+        ({"kind": "sglang", "max_num_seqs": 4}, "allocator.scheduler.max_num_seqs: unknown key"),
+        (7, "allocator.scheduler: not a table"),
+    ],
+)
+def test_faults_point_at_it(tables: Any, scheduler: Any, words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        Scenario.from_table(tables(allocator=[{"kind": "radix", "scheduler": scheduler}]))
+
+
+def test_what_is_assumed_of_silent_requests_is_noted(tables: Any) -> None:
+    made = tables(allocator=[{"kind": "radix", "scheduler": "sglang"}])
+    silent = [Request("r0", 0, 10, 5)]
+    (note,) = kvsim.simulate(made, silent).scenario["provenance"]["notes"]
+    assert note.startswith("1 requests declare no max_tokens")
+    assert not kvsim.simulate(made, REQUESTS).scenario["provenance"]["notes"]
