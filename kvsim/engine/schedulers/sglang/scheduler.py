@@ -52,10 +52,13 @@ class SglangScheduler(Scheduler):
         self.decoders: dict[Sequence, None] = {}
         self._prefilled: list[Sequence] = []  # the last prefill batch, until it is settled
         self._chunked: Sequence | None = None  # whose prompt is under way
+        self._wishes: dict[Sequence, int] = {}  # what each may put out
         self._full = False
         self._head_is_short = False  # memory was why it was refused when it was last tried
         self._left: list[Sequence] = []  # finished since the last pass
         self._in_flight: list[Plan] = []
+        self._all_under_way = False  # a token of everybody who decodes, or
+        self._begun: set[Sequence] = set()  # of these
 
     # --- requests ------------------------------------------------------------------------------
 
@@ -67,10 +70,11 @@ class SglangScheduler(Scheduler):
 
     def add(self, seq: Sequence) -> bool:
         super().add(seq)
+        self._wishes[seq] = self._limits.max_new_tokens(seq.request)
         return not self._full or not self.running
 
     def _max_new(self, seq: Sequence) -> int:
-        return self._limits.max_new_tokens(seq.request)
+        return self._wishes[seq]
 
     def _ends_by_length(self, seq: Sequence) -> bool:
         return seq.output_tokens >= self._max_new(seq)
@@ -92,6 +96,9 @@ class SglangScheduler(Scheduler):
 
     def _settle(self) -> None:
         """The batch before this one becomes part of those that decode."""
+        last_plan = self._in_flight[-1] if self._in_flight else None
+        self._all_under_way = last_plan is not None and last_plan.num_decode > 0
+        self._begun = {chunk.seq for chunk in last_plan.chunks} if last_plan else set()
         chunked, last = self._chunked, self._prefilled
         if chunked is not None:
             self.allocator.checkpoint(chunked, chunked.num_computed)
@@ -146,9 +153,9 @@ class SglangScheduler(Scheduler):
 
     def _held_back(self) -> float:
         """Tokens that running requests may still put out, as far as the ratio counts them."""
-        ratio, held = self.ratio.value, 0.0
+        ratio, held, wishes, outputs = self.ratio.value, 0.0, self._wishes, self._outputs
         for seq in self.decoders:
-            rest = min(self._max_new(seq) - self._outputs(seq), CLIP_MAX_NEW_TOKENS)
+            rest = min(wishes[seq] - outputs(seq), CLIP_MAX_NEW_TOKENS)
             held += rest * (1.0 if seq.request.ignore_eos else ratio)
         return held
 
@@ -251,10 +258,7 @@ class SglangScheduler(Scheduler):
 
     def _is_under_way(self, seq: Sequence) -> bool:
         """Whether a token of `seq`, which decodes or has just begun to, has not returned."""
-        if not self._in_flight:
-            return False
-        last = self._in_flight[-1]
-        return last.num_decode > 0 or any(chunk.seq is seq for chunk in last.chunks)
+        return self._all_under_way or seq in self._begun
 
     def _drop_who_ends(self) -> bool:
         """Who ends by length with the token under way decodes no more. Returns whether one did."""
@@ -402,7 +406,7 @@ class SglangScheduler(Scheduler):
     def _leave(self, seq: Sequence) -> None:
         """All outputs of `seq` have returned."""
         seq.finished = True
-        del self.running[seq]
+        del self.running[seq], self._wishes[seq]
         self.allocator.release(seq)
 
     def usage(self) -> Usage:
