@@ -26,7 +26,7 @@ class Settings(Options):
     gpu_memory_gib: what the device has. num_gpu_blocks: of the engine's own blocks, which hold a
     group of layers each. kv_cache_tokens: as the engine prints it. available_kv_gib: for KV, to
     two digits; kv_cache_bytes: the same, given exactly. host_cache_gib: of a tier in host memory.
-    capacity_policy: TensorRT-LLM's.
+    capacity_policy: TensorRT-LLM's. From max_prefill_tokens on: SGLang's, by its names.
     """
 
     engine: Engine | None = None
@@ -61,6 +61,12 @@ class Settings(Options):
     policy: Literal["fcfs", "priority"] | None = None
     capacity_policy: Literal["guaranteed-no-evict", "max-utilization"] | None = None
     async_scheduling: bool | None = None
+    max_prefill_tokens: PositiveInt | None = None
+    chunked_prefill_size: Annotated[int, Field(ge=-1)] | None = None
+    schedule_policy: Literal["fcfs", "lpm"] | None = None
+    schedule_conservativeness: NonNegativeFloat | None = None
+    enable_mixed_chunk: bool | None = None
+    disable_overlap_schedule: bool | None = None
 
     def said(self) -> dict[str, Any]:
         """The settings that are not None."""

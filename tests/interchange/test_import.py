@@ -26,6 +26,7 @@ from kvsim.interchange.sources.source import Sniffed
 from kvsim.model import ModelOptions
 from kvsim.observed.folder import ObservedRun
 from kvsim.plumbing.errors import InputError
+from kvsim.request import Request
 from kvsim.scenario import Scenario
 from kvsim.step_time.calibrated.file import find_calibration
 from kvsim.validate.run.comparison import compare_run
@@ -95,6 +96,24 @@ def test_what_contradicts_is_listed_and_the_engine_is_believed(tmp_path: Path) -
     (contradiction,) = found.contradictions
     assert (contradiction.what, contradiction.kept, contradiction.left) == ("block_size", 16, 32)
     assert str(contradiction) == ("block_size: 16 by metrics.txt is kept, 32 by serve.sh is not")
+
+
+def test_other_engines_get_their_own_schedulers(tmp_path: Path) -> None:
+    sglang = imported(tmp_path, SAMPLES["sglang-log"](tmp_path), gpu="h100").scenario
+    assert sglang["allocator"] == [{"kind": "radix", "page_size": 1, "disable_radix_cache": False}]
+    assert sglang["memory"] == {"kv_cache_tokens": 171_008}
+    assert sglang["scheduler"] == {
+        "kind": "sglang",
+        "max_prefill_tokens": 16384,
+        "max_running_requests": 2048,
+        "chunked_prefill_size": 8192,
+    }
+    requests = [Request(f"r{i}", i * 10**11, 300, 40) for i in range(5)]
+    (run,) = kvsim.simulate(Scenario.load(tmp_path / "made.toml"), requests).runs
+    assert run.summary["requests"]["finished"] == 5
+    trt = imported(tmp_path, SAMPLES["trtllm-log"](tmp_path), **OPT).scenario
+    assert trt["scheduler"]["kind"] == "trt-llm"
+    assert trt["memory"] == {"num_gpu_blocks": 220_480 // 64}
 
 
 @pytest.mark.parametrize("missing", ["gpu", "model"])

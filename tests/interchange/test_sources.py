@@ -378,6 +378,7 @@ def test_the_pool_of_other_engines(tmp_path: Path) -> None:
     sglang = described("sglang-log", tmp_path).settings
     assert (sglang.engine, sglang.kv_cache_tokens, sglang.block_size) == ("sglang", 171_008, 1)
     assert (sglang.max_num_seqs, sglang.enable_prefix_caching) == (2048, True)
+    assert (sglang.chunked_prefill_size, sglang.max_prefill_tokens) == (8192, 16384)
     trt = described("trtllm-log", tmp_path).settings  # the second pool, not the profiled one
     assert (trt.engine, trt.kv_cache_tokens, trt.block_size) == ("tensorrt-llm", 220_480, 64)
     assert (trt.max_num_seqs, trt.capacity_policy) == (64, "guaranteed-no-evict")

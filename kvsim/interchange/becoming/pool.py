@@ -56,6 +56,9 @@ def pool_of(
     layout = served.options.layout(served.model)
     if not layout.bytes_per_token:
         return _of_unknown_layers(settings, block, meta, notes)
+    if settings.engine == "sglang" and settings.kv_cache_tokens is not None:
+        tokens = settings.kv_cache_tokens // block * block  # whole pages
+        return FoundPool({"kv_cache_tokens": tokens}, max(tokens // block, 2))
     unit = _unit(served, device, settings, meta) if vllm else None
     if unit is None:
         unit = Unit(block * layout.bytes_per_token, whole=True)

@@ -6,18 +6,27 @@ What nobody said is as the engine has it by default (`kvsim.observed.vllm_defaul
 from dataclasses import dataclass
 from typing import Any
 
+from kvsim.device import named_device
 from kvsim.interchange.becoming.pool import pool_of
 from kvsim.interchange.becoming.served import served_device, served_model
 from kvsim.interchange.description import Settings
 from kvsim.observed.vllm_defaults import NEWEST, release
 from kvsim.observed.vllm_meta import VllmMeta
+from kvsim.plumbing.units import GIB
 
 _V1 = (0, 8)
 _PLAIN_BLOCK = {"sglang": 1, "tensorrt-llm": 32}
 _STANDS = {
-    "sglang": "sglang: kvsim's paged memory and continuous batching stand for its own",
+    "sglang": "an observed run of SGLang is replayed by vLLM's rules",
     "tensorrt-llm": "tensorrt-llm: kvsim's paged memory stands for its own",
 }
+# SGLang's default chunk by the memory of the GPU: below so many GiB so many tokens.
+_CHUNKS = ((20, 2048), (60, 4096), (160, 8192))
+_LARGEST_CHUNK = 16_384
+_SGLANG = (
+    *("max_prefill_tokens", "schedule_policy", "schedule_conservativeness"),
+    *("enable_mixed_chunk", "disable_overlap_schedule"),
+)
 # Settings that a meta.json of vLLM's has by the same name.
 _META = (
     *("tensor_parallel_size", "max_num_seqs", "max_num_batched_tokens", "max_model_len"),
@@ -51,6 +60,8 @@ class Server:
             "max_num_seqs": meta.max_num_seqs,
             "max_num_batched_tokens": meta.max_num_batched_tokens,
         }
+        if engine == "sglang":
+            return self._sglang_scheduler()
         if engine == "tensorrt-llm":
             policy = self.settings.capacity_policy or "guaranteed-no-evict"
             return {"kind": "trt-llm", "capacity_scheduler_policy": policy} | limits
@@ -58,9 +69,24 @@ class Server:
             return {"kind": "vllm-v0"} | limits
         return {"kind": "continuous"} | meta.scheduler_options().model_dump(exclude_unset=True)
 
+    def _sglang_scheduler(self) -> dict[str, Any]:
+        known = self.settings.said()
+        table = {"kind": "sglang"} | {key: known[key] for key in _SGLANG if key in known}
+        if "max_num_seqs" in known:
+            table["max_running_requests"] = known["max_num_seqs"]
+        memory_gib = named_device(self.device).memory_bytes / GIB
+        usual = next((tokens for below, tokens in _CHUNKS if memory_gib < below), _LARGEST_CHUNK)
+        return table | {"chunked_prefill_size": known.get("chunked_prefill_size", usual)}
+
     def allocator(self) -> dict[str, Any]:
         """[[allocator]]."""
         settings = self.settings
+        if settings.engine == "sglang":
+            return {
+                "kind": "radix",
+                "page_size": self.meta.block_size,
+                "disable_radix_cache": not self.meta.enable_prefix_caching,
+            }
         table: dict[str, Any] = {
             "kind": "paged",
             "block_size": self.meta.block_size,

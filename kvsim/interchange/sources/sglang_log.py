@@ -1,19 +1,30 @@
 """What an SGLang server prints when it starts: its arguments, and the pool it made."""
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 from kvsim.interchange.description import Description, Settings
 from kvsim.interchange.sources.python_text import pairs_of
 from kvsim.interchange.sources.source import ENGINE_ITSELF, Sniffed, Source
-from kvsim.interchange.sources.vllm_args import UNSAID, dtype, kv_dtype, text, truth, whole
+from kvsim.interchange.sources.vllm_args import (
+    UNSAID,
+    dtype,
+    fraction,
+    kv_dtype,
+    text,
+    truth,
+    whole,
+)
+from kvsim.plumbing.errors import InputError
 
+_WHOLE_PROMPTS = "chunked_prefill_size"  # of which -1 says something
 _ARGUMENTS = re.compile(r"server_args=ServerArgs(\(.*)")
 _POOL = re.compile(r"max_total_num_tokens=(\d+)")
 _TOLD = re.compile(
-    r"(chunked_prefill_size|max_running_requests|context_len|max_prefill_tokens)=(\d+)"
+    r"(chunked_prefill_size|max_running_requests|context_len|max_prefill_tokens)=(-?\d+)"
 )
-_KNOWN = {
+_KNOWN: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "model_path": ("model", text),
     "served_model_name": ("served_model_name", text),
     "tp_size": ("tensor_parallel_size", whole),
@@ -25,7 +36,12 @@ _KNOWN = {
     "context_len": ("max_model_len", whole),
     "page_size": ("block_size", whole),
     "max_running_requests": ("max_num_seqs", whole),
-    "chunked_prefill_size": ("max_num_batched_tokens", whole),
+    "chunked_prefill_size": ("chunked_prefill_size", int),
+    "max_prefill_tokens": ("max_prefill_tokens", whole),
+    "schedule_policy": ("schedule_policy", text),
+    "schedule_conservativeness": ("schedule_conservativeness", fraction),
+    "enable_mixed_chunk": ("enable_mixed_chunk", truth),
+    "disable_overlap_schedule": ("disable_overlap_schedule", truth),
     "disable_radix_cache": ("enable_prefix_caching", lambda value: not truth(value)),
 }
 
@@ -61,6 +77,11 @@ class SGLangLog(Source):
 
 def _take(found: dict[str, Any], pairs: dict[str, Any], where: str) -> None:
     for name, value in pairs.items():
-        if name in _KNOWN and value not in UNSAID:
+        if value is None:
+            continue
+        if name in _KNOWN and (value not in UNSAID or name == _WHOLE_PROMPTS):
             setting, read = _KNOWN[name]
-            found[setting] = read(value)
+            try:
+                found[setting] = read(value)
+            except (TypeError, ValueError):
+                raise InputError("no value of it", where=f"{where}: {name}", value=value) from None
