@@ -236,6 +236,22 @@ def test_real_logs_say_what_was_read_off_them() -> None:
     assert compared > 4 * known
 
 
+def test_a_build_without_a_tag_has_no_version(tmp_path: Path) -> None:
+    path = SAMPLES["vllm-log"](tmp_path)
+    path.write_text(path.read_text().replace("0.22.1", "0.1.dev20073+g8e685d198"))
+    (read,) = read_sources([str(path)], [])
+    assert read.description.settings.engine_version is None
+    assert "a build of one's own" in read.description.notes[0]
+
+
+def test_a_policy_that_kvsim_does_not_have_is_left_out_and_noted(tmp_path: Path) -> None:
+    path = SAMPLES["sglang-log"](tmp_path)
+    path.write_text(path.read_text().replace("page_size=1", "schedule_policy='dfs-weight'"))
+    (read,) = read_sources([str(path)], [])
+    assert read.description.settings.schedule_policy is None
+    assert "dfs-weight" in read.description.notes[0]
+
+
 def test_a_log_of_two_starts_is_that_of_the_last(tmp_path: Path) -> None:
     path = SAMPLES["vllm-log"](tmp_path)
     again = path.read_text().replace("64,000 tokens", "48,000 tokens").replace("4000", "3000")

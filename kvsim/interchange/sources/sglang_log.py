@@ -18,6 +18,7 @@ from kvsim.interchange.sources.vllm_args import (
 )
 from kvsim.plumbing.errors import InputError
 
+_POLICIES = ("fcfs", "lpm")  # that kvsim has
 _WHOLE_PROMPTS = "chunked_prefill_size"  # of which -1 says something
 _ARGUMENTS = re.compile(r"server_args=ServerArgs(\(.*)")
 _POOL = re.compile(r"max_total_num_tokens=(\d+)")
@@ -38,7 +39,7 @@ _KNOWN: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "max_running_requests": ("max_num_seqs", whole),
     "chunked_prefill_size": ("chunked_prefill_size", int),
     "max_prefill_tokens": ("max_prefill_tokens", whole),
-    "schedule_policy": ("schedule_policy", text),
+    "schedule_policy": ("schedule_policy", lambda name: name if name in _POLICIES else None),
     "schedule_conservativeness": ("schedule_conservativeness", fraction),
     "enable_mixed_chunk": ("enable_mixed_chunk", truth),
     "disable_overlap_schedule": ("disable_overlap_schedule", truth),
@@ -63,16 +64,21 @@ class SGLangLog(Source):
     def read(cls, source: Sniffed) -> Description:
         """Its arguments, then what came of them."""
         found: dict[str, Any] = {"engine": "sglang"}
+        notes: list[str] = []
         for line in source.string().splitlines():
             arguments = _ARGUMENTS.search(line)
             if arguments:
-                _take(found, pairs_of(arguments[1], _KNOWN), source.name)
+                pairs = pairs_of(arguments[1], _KNOWN)
+                _take(found, pairs, source.name)
+                policy = pairs.get("schedule_policy", _POLICIES[0])
+                if policy not in _POLICIES:
+                    notes.append(f"schedule_policy {policy} is not one that kvsim has: fcfs stands")
             pool = _POOL.search(line)
             if pool:
                 tokens = whole(pool[1])  # several ranks: the least
                 found["kv_cache_tokens"] = min(tokens, found.get("kv_cache_tokens", tokens))
                 _take(found, dict(_TOLD.findall(line)), source.name)
-        return Description(Settings.parse(found, source.name))
+        return Description(Settings.parse(found, source.name), notes=tuple(notes))
 
 
 def _take(found: dict[str, Any], pairs: dict[str, Any], where: str) -> None:
@@ -82,6 +88,8 @@ def _take(found: dict[str, Any], pairs: dict[str, Any], where: str) -> None:
         if name in _KNOWN and (value not in UNSAID or name == _WHOLE_PROMPTS):
             setting, read = _KNOWN[name]
             try:
-                found[setting] = read(value)
+                known = read(value)
             except (TypeError, ValueError):
                 raise InputError("no value of it", where=f"{where}: {name}", value=value) from None
+            if known is not None:
+                found[setting] = known

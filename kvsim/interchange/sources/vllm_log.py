@@ -15,6 +15,7 @@ from kvsim.interchange.sources.vllm_args import KNOWN, settings_of, whole
 
 _NUMBER = r"([\d,]+(?:\.\d+)?)"
 _VERSION = re.compile(r"(?:engine \(v|API server version |\bversion )(\d+\.\d+(?:\.\d+)?[\w.+]*)")
+_UNTAGGED = ("0.0.", "0.1.dev")  # what a checkout without tags calls itself
 _ARGUMENTS = re.compile(r"(?:non-default args: |args: Namespace)(.*)")
 _CONFIG = re.compile(r"Initializing an? (?:V\d )?LLM engine .*?with config: (.*)")
 _PATTERNS: tuple[tuple[str, re.Pattern[str]], ...] = (
@@ -88,6 +89,8 @@ class VllmLog(Source):
             found["async_scheduling"] = False
         if any(_SPECULATES.search(line) for line in lines):
             notes.append("it decodes speculatively, which is not taken over")
+        if str(found.get("engine_version", "")).startswith(_UNTAGGED):
+            notes.append(f"version {found.pop('engine_version')}: a build of one's own")
         settings = Settings.parse({**found, "engine": "vllm"}, source.name)
         return Description(settings, curve=curve, notes=tuple(notes))
 
