@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 import kvsim
+from kvsim.engine.schedulers.sglang.all_to_the_end import Ends, Span
 from kvsim.engine.schedulers.sglang.limits import Limits
 from kvsim.engine.schedulers.sglang.ratio import NewTokenRatio
 from kvsim.plumbing.errors import InputError
@@ -87,3 +88,28 @@ def test_declared_tokens_hold_requests_back_though_none_are_put_out(
         shares[declared] = run.summary["memory"]["time_mean"]
     assert shares[2000]["short"] > shares[20]["short"]
     assert shares[2000]["used"] < shares[20]["used"] / 2
+
+
+def test_one_that_ends_after_all_others_is_put_before_the_last_of_them() -> None:
+    ends = Ends(Span(5, 10), [Span(9, 20)])
+    ends.add(Span(30, 1))
+    assert [span.to_come for span in ends._spans] == [5, 30, 9]
+    ends.add(Span(7, 1))
+    assert [span.to_come for span in ends._spans] == [5, 7, 30, 9]
+
+
+def test_benchmarks_without_a_cache_never_retract(tables: Any) -> None:
+    """Everybody asks for all of their tokens, and the pass knows all ends."""
+    made = tables(
+        allocator=[{"kind": "radix", "disable_radix_cache": True}],
+        scheduler={"kind": "sglang", "schedule_conservativeness": 0.1},
+    )
+    lengths = [(50 + 7 * (i % 9), 20 + 13 * (i % 11)) for i in range(120)]
+    for known, preempts in ((True, False), (False, True)):
+        requests = [
+            Request(f"r{i}", i * 10**8, prompt, output, output, ignore_eos=known)
+            for i, (prompt, output) in enumerate(lengths)
+        ]
+        (run,) = kvsim.simulate(made, requests).runs
+        assert run.summary["requests"]["finished"] == len(requests)
+        assert (run.summary["preemptions"] > 0) == preempts

@@ -12,6 +12,7 @@ by a retraction is computed again.
 from kvsim.engine.plan import Plan, ScheduledChunk
 from kvsim.engine.policies.policies import Policies
 from kvsim.engine.schedulers.scheduler import Cached, Scheduler
+from kvsim.engine.schedulers.sglang.all_to_the_end import Ends, Span
 from kvsim.engine.schedulers.sglang.budget import CLIP_MAX_NEW_TOKENS, Budget, Stop
 from kvsim.engine.schedulers.sglang.limits import Limits
 from kvsim.engine.schedulers.sglang.queue import SglangQueue
@@ -54,6 +55,7 @@ class SglangScheduler(Scheduler):
         self._chunked: Sequence | None = None  # whose prompt is under way
         self._wishes: dict[Sequence, int] = {}  # what each may put out
         self._full = False
+        self._ends: Ends | None = None  # of this pass
         self._head_is_short = False  # memory was why it was refused when it was last tried
         self._left: list[Sequence] = []  # finished since the last pass
         self._in_flight: list[Plan] = []
@@ -168,6 +170,7 @@ class SglangScheduler(Scheduler):
         taken: list[tuple[Sequence, int, int]] = []
         stop: Stop | None = None
         self._head_is_short = False
+        self._ends = None
         for seq in self._queue:
             if budget.stop() is Stop.OTHER:
                 break
@@ -175,7 +178,11 @@ class SglangScheduler(Scheduler):
                 self._full = True
                 break
             cached = self.allocator.pin(seq)
-            new_tokens, stop = self._weigh(seq, cached, budget, first=alone and not taken)
+            if seq.request.ignore_eos and not self.allocator.keeps_prefixes:
+                batch = [other for other, _, _ in taken]
+                new_tokens, stop = self._weigh_ends(seq, budget, batch)
+            else:
+                new_tokens, stop = self._weigh(seq, cached, budget, first=alone and not taken)
             if not new_tokens:
                 self.allocator.unpin(seq)
                 break
@@ -202,6 +209,32 @@ class SglangScheduler(Scheduler):
             return 0, Stop.OTHER
         budget.charge(now, self._weight(seq) if now == new_tokens else 0)
         return now, budget.stop()
+
+    def _weigh_ends(
+        self, seq: Sequence, budget: Budget, batch: list[Sequence]
+    ) -> tuple[int, Stop | None]:
+        """The same for a request whose end is known, in a pool without a cache."""
+        need = budget.paged(seq.num_tokens) + budget.page
+        if need > min(budget.left_current, budget.left_total):
+            return 0, Stop.MEMORY
+        if self._ends is None:
+            chunked = [self._chunked] if self._chunked is not None else []
+            others = [*self.decoders, *chunked, *batch]
+            self._ends = Ends(self._span(seq), map(self._span, others))
+        else:
+            self._ends.add(self._span(seq))
+        if not self._ends.fit(budget.left_current - need):
+            return 0, Stop.MEMORY
+        now = seq.num_tokens
+        if budget.chunked and budget.paged(now) > budget.chunk:
+            now = budget.chunk
+        budget.charge(now, self._weight(seq) if now == seq.num_tokens else 0)
+        return now, budget.stop()
+
+    def _span(self, seq: Sequence) -> Span:
+        """How long `seq`, running, starting or waiting, goes on, and what it then gives back."""
+        outputs = self._outputs(seq) if seq in self.decoders else seq.num_outputs
+        return Span(self._max_new(seq) - outputs, seq.prompt_tokens + outputs)
 
     def _compute_prompts(
         self, plan: Plan, more: int, taken: list[tuple[Sequence, int, int]]

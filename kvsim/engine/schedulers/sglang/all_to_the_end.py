@@ -1,0 +1,42 @@
+"""Admission of requests that ask for all their tokens (ignore_eos), without a radix cache: what
+benchmarks do. Their ends are known, so the pass walks through them in order
+(managers/schedule_policy.py, `add_one_req_ignore_eos`).
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterable
+from operator import itemgetter
+from typing import NamedTuple
+
+RESERVED_TOKENS = 1  # of each request
+
+
+class Span(NamedTuple):
+    """tokens a request will still put out, and tokens that are free when it has ended."""
+
+    to_come: int
+    held: int
+
+
+class Ends:
+    """Requests by their ends: those that run or start in this pass, and who was weighed in it."""
+
+    def __init__(self, first: Span, others: Iterable[Span]) -> None:
+        self._spans = sorted((first, *others), key=itemgetter(0))
+
+    def add(self, candidate: Span) -> None:
+        """The next one to be weighed. The engine puts one that ends after all others before the
+        last of them.
+        """
+        place = bisect_left(self._spans, candidate.to_come, key=itemgetter(0))
+        self._spans.insert(min(place, len(self._spans) - 1), candidate)
+
+    def fit(self, left: int) -> bool:
+        """Whether `left` free tokens last until all have ended, nobody starting meanwhile."""
+        running, freed = len(self._spans), 0
+        for to_come, held in self._spans:
+            if left + freed - to_come * running <= RESERVED_TOKENS * running:
+                return False
+            freed += held
+            running -= 1
+        return True
