@@ -18,6 +18,7 @@ SCHEMES = {
     r"int8": "int8",
     r"gptq[-_]?int8": "int8",
     r"(?:awq|gptq|autoround|auto-round|bnb)?[-_]?(?:int4|4-?bit)": "int4",
+    r"gptq[-_]?4b[-_]\d+g": "int4",
     r"awq(?:-marlin)?|gptq|autoround|auto-round": "int4",
     r"(?:nv)?fp4(?:-block)?": "nvfp4",
     r"mxfp4": "mxfp4",

@@ -121,6 +121,20 @@ def test_the_indexer_s_keys_are_cached_too():
     assert sparse.kv_layout().bytes_per_token == 4 * (2 * 576 + 132)
 
 
+@pytest.mark.parametrize(
+    ("shared", "indexers"),
+    [
+        ({"index_topk_freq": 4}, 2),
+        ({"index_topk_freq": 2, "index_skip_topk_offset": 1}, 2),
+        ({"index_topk_freq": 4, "index_topk_pattern": "FSFF"}, 3),
+        ({"indexer_types": ["full", "shared", "shared", "shared"]}, 1),
+    ],
+)
+def test_layers_that_share_an_indexer_keep_no_keys_of_it(shared, indexers):
+    found = model("glm_moe_dsa", kv_lora_rank=512, qk_rope_head_dim=64, **shared)
+    assert found.kv_layout().bytes_per_token == 4 * 2 * 576 + indexers * 132
+
+
 def test_an_outer_table_gives_what_the_inner_leaves_out():
     found = Model.from_hf(
         {

@@ -47,6 +47,7 @@ CONFIG = {
             "meta-llama-3.1-8b-instruct",
             "int4",
         ),
+        ("ISTA-DASLab/gemma-3-27b-it-GPTQ-4b-128g", "gemma-3-27b-it", "int4"),
         ("Qwen/Qwen2.5-72B-Instruct-GPTQ-Int4", "qwen2.5-72b-instruct", "int4"),
         ("nvidia/Qwen3.6-35B-A3B-NVFP4", "qwen3.6-35b-a3b", "nvfp4"),
         ("Qwen3.6-27B autoround int4", "qwen3.6-27b", "int4"),

@@ -41,6 +41,60 @@ PARAMS = {
 }
 
 
+# In billions, as their cards have it, towers included; a next-token module is not counted.
+BILLIONS = {
+    "pythia-6.9b": 6.86,
+    "pythia-12b": 11.85,
+    "bloom-7b1": 7.07,
+    "gpt-j-6b": 6.05,
+    "gpt2-xl": 1.56,
+    "starcoder2-3b": 3.03,
+    "starcoder2-7b": 7.17,
+    "starcoder2-15b": 15.96,
+    "command-r": 34.98,
+    "command-r-08-2024": 32.3,
+    "command-r-plus": 103.8,
+    "command-r7b": 8.03,
+    "command-a": 111.06,
+    "aya-expanse-8b": 8.03,
+    "olmo-2-32b": 32.23,
+    "olmo-3-7b": 7.30,
+    "olmo-3-32b": 32.23,
+    "olmoe-1b-7b": 6.92,
+    "nemotron-h-8b": 8.1,
+    "nemotron-nano-12b-v2": 12.31,
+    "falcon3-7b": 7.46,
+    "falcon3-10b": 10.31,
+    "solar-10.7b": 10.73,
+    "stablelm-2-1.6b": 1.64,
+    "phi-1.5": 1.42,
+    "glm-4-9b-0414": 9.4,
+    "glm-4-32b-0414": 32.57,
+    "ministral-3-3b": 3.85,
+    "ministral-3-8b": 8.92,
+    "ministral-3-14b": 13.95,
+    "devstral-small-2-24b": 24.0,
+    "devstral-2-123b": 125.0,
+    "gemma-3-270m": 0.268,
+    "qwen1.5-7b": 7.72,
+    "qwen1.5-14b": 14.17,
+    "qwen1.5-72b": 72.29,
+    "qwen2-vl-7b": 8.29,
+    "qwen3-vl-2b": 2.13,
+    "qwen3-vl-8b": 8.77,
+    "qwen3-vl-30b-a3b": 31.07,
+    "qwen3-vl-235b-a22b": 235.7,
+    "smollm2-360m": 0.362,
+    "llava-1.5-7b": 7.06,
+    "llava-1.6-mistral-7b": 7.57,
+}
+
+
+@pytest.mark.parametrize(("name", "billions"), BILLIONS.items())
+def test_parameter_counts_as_their_cards_have_them(name, billions):
+    assert named_model(name).num_params / 1e9 == pytest.approx(billions, rel=0.005)
+
+
 @pytest.mark.parametrize(("name", "params"), PARAMS.items())
 def test_parameter_counts(name, params):
     assert named_model(name).num_params == params

@@ -19,6 +19,7 @@ from kvsim.plumbing.reading.toml_text import loads
 FAMILIES = (
     *("first-generation", "llama", "granite", "mistral", "qwen", "qwen-vl", "qwen-3.5"),
     *("deepseek", "kimi", "glm", "minimax", "gemma", "gpt-oss", "phi", "hybrids"),
+    *("cohere", "olmo", "starcoder"),
 )
 
 

@@ -9,7 +9,7 @@ from kvsim.plumbing.errors import InputError
 def attention(keys: Keys, kind: str, index: int) -> Attention | LatentAttention:
     """The mixer of layer `index`, of kind "full_attention" or "sliding_attention"."""
     if keys.get("kv_lora_rank", default=None) is not None:
-        return _latent(keys)
+        return _latent(keys, _picks_tokens(keys, index))
     sliding = kind == SLIDING
     if sliding and keys.get("sliding_window", default=None) is None:
         raise InputError("sliding layers need a sliding_window", where=keys.where)
@@ -33,7 +33,22 @@ def attention(keys: Keys, kind: str, index: int) -> Attention | LatentAttention:
     )
 
 
-def _latent(keys: Keys) -> LatentAttention:
+def _picks_tokens(keys: Keys, index: int) -> bool:
+    """Whether layer `index` has an indexer of its own; the others attend to what an earlier one
+    picked.
+    """
+    listed: list[str] | None = keys.get("indexer_types", default=None)
+    if listed is not None:
+        return not index < len(listed) or listed[index] != "shared"
+    pattern: str | list[str] | None = keys.get("index_topk_pattern", default=None)
+    if pattern is not None:
+        return not index < len(pattern) or pattern[index] != "S"
+    every = keys.count("index_topk_freq") or 1
+    first: int = keys.get("index_skip_topk_offset", default=2)
+    return max(index - first + 1, 0) % every == 0
+
+
+def _latent(keys: Keys, picks_tokens: bool) -> LatentAttention:
     return LatentAttention(
         keys.heads,
         keys.get("q_lora_rank", default=None),
@@ -41,8 +56,8 @@ def _latent(keys: Keys) -> LatentAttention:
         keys.integer("qk_nope_head_dim"),
         keys.integer("qk_rope_head_dim"),
         keys.integer("v_head_dim"),
-        keys.count("index_n_heads"),
-        keys.count("index_head_dim"),
+        keys.count("index_n_heads") if picks_tokens else 0,
+        keys.count("index_head_dim") if picks_tokens else 0,
     )
 
 

@@ -53,6 +53,9 @@ def _vision(tower: Mapping[str, Any], hidden: int) -> int:
     patch = _first(tower, "patch_size") or 14
     merged = width * (_first(tower, "spatial_merge_size", "merge_kernel_size") or 1) ** 2
     projector = merged * merged + merged * hidden if merged > width else (width + hidden) * hidden
+    # Qwen3-VL hands states of layers midway to the decoder too, each through a projector.
+    midway = tower.get("deepstack_visual_indexes")
+    projector *= 1 + (len(midway) if isinstance(midway, list) else 0)
     return layers * (4 * width**2 + (2 + gated) * width * inner) + 3 * patch**2 * width + projector
 
 

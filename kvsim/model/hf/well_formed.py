@@ -10,7 +10,7 @@ from kvsim.plumbing.errors import InputError
 MOST = 10**9  # of any count; beyond it a figure is a mistake
 LISTS = (
     *("layer_types", "layers_block_type", "full_attn_idxs", "full_attn_layers", "moe_layers"),
-    *("attn_layer_indices", "mlp_layer_types", "mlp_only_layers"),
+    *("attn_layer_indices", "mlp_layer_types", "mlp_only_layers", "indexer_types"),
 )
 TABLES = (
     *("rope_scaling", "quantization_config", "linear_attn_config", "attn_config"),
@@ -19,6 +19,7 @@ TABLES = (
 COUNTS = (
     *("sliding_window", "max_position_embeddings", "original_max_position_embeddings"),
     *("v_head_dim", "q_lora_rank", "bits", "num_bits"),
+    "index_topk_freq",
 )
 NUMBERS = ("factor", "block_ffn_dim_multiplier", "mlp_ratio", "partial_rotary_factor")
 
@@ -60,7 +61,8 @@ _KINDS: tuple[tuple[tuple[str, ...], Callable[[object], bool], str], ...] = (
     (TABLES, lambda value: isinstance(value, Mapping), "a table"),
     (COUNTS, _is_count, "a whole number >= 1"),
     (NUMBERS, _is_number, "a number above 0"),
-    (("group_size",), _is_whole, "a whole number"),
+    (("group_size", "index_skip_topk_offset"), _is_whole, "a whole number"),
+    (("index_topk_pattern",), lambda value: isinstance(value, str | list), "a pattern"),
     (("config_groups",), _holds_tables, "a table of tables"),
 )
 _MEASURED = (
