@@ -32,6 +32,9 @@ class Paged(AllocatorOptions):
         request needs to continue there is kept: every N tokens; 0, nowhere but at the end of each
         prompt and where prefixes were seen to part; "none", everywhere (vLLM's null). Not given:
         0, as vLLM 0.33 serves; versions before keep all.
+    prefill_checkpoint_alignment: the prefill kernel of recurrent layers can write a state out
+        within a chunk, so many tokens or a multiple behind its start (FlashInfer's gated delta net
+        on Hopper and Blackwell); not given: it cannot, and chunks are cut where a state is kept.
 
     Layers with a window or a recurrent state get block tables of their own. A block that must hold
     a recurrent state grows to a multiple of block_size.
@@ -44,6 +47,7 @@ class Paged(AllocatorOptions):
     host_cache_gib: float | None = Field(None, gt=0)
     disable_hybrid_kv_cache_manager: bool = False
     prefix_cache_retention_interval: RetentionTokens | Literal["none"] | None = None
+    prefill_checkpoint_alignment: int | None = Field(None, ge=1, le=1 << 20)
 
     @model_validator(mode="after")
     def _host_cache_is_a_prefix_cache(self) -> Self:
@@ -69,7 +73,9 @@ class Paged(AllocatorOptions):
                 caching=self._caches(memory),
                 watermark=self.watermark,
                 retention_tokens=self._retention(memory),
+                checkpoint_alignment=self.prefill_checkpoint_alignment,
             )
+        self._refuse_checkpoints()
         self._refuse_retention(memory)
         rules, host_gib = memory.rules, self.host_cache_gib
         forks = self.sharing == "copy-on-write"
@@ -124,6 +130,16 @@ class Paged(AllocatorOptions):
                 "no layer has a window or a state of which anything could be left out",
                 where="allocator.prefix_cache_retention_interval",
                 value=self.prefix_cache_retention_interval,
+                remedy="leave it out",
+            )
+
+    def _refuse_checkpoints(self) -> None:
+        """InputError for checkpoints of states where there is no state."""
+        if self.prefill_checkpoint_alignment is not None:
+            raise InputError(
+                "no layer has a state to write out",
+                where="allocator.prefill_checkpoint_alignment",
+                value=self.prefill_checkpoint_alignment,
                 remedy="leave it out",
             )
 

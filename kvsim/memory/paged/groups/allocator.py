@@ -45,7 +45,8 @@ class GroupsAllocator(Allocator):
     """Several block tables a sequence on one pool.
 
     block_size: tokens a block holds at least. caching, watermark: as in PagedAllocator.
-    retention_tokens: prefix_cache_retention_interval (see retention.py).
+    retention_tokens: prefix_cache_retention_interval (see retention.py). checkpoint_alignment: the
+    prefill kernel writes states out within a chunk, so many tokens or a multiple behind its start.
     """
 
     swappable = False  # windows would need blocks for what they gave back
@@ -59,6 +60,7 @@ class GroupsAllocator(Allocator):
         caching: bool,
         watermark: float | None = None,
         retention_tokens: int | None = None,
+        checkpoint_alignment: int | None = None,
     ) -> None:
         rules = memory.rules
         grouping = group_layers(
@@ -84,6 +86,7 @@ class GroupsAllocator(Allocator):
             states_kept=caching,
         )
         self._caching = caching
+        self._checkpoint_alignment = checkpoint_alignment if caching else None
         self._decoders = Decoders(size)
         self._windows = Windows(self._tables.windows, size, self._lag)
         self._cache: PrefixCache[Hits] = PrefixCache(
@@ -99,7 +102,8 @@ class GroupsAllocator(Allocator):
         """Blocks that group g needs at once for a sequence of `tokens` tokens, at most."""
         group, blocks = self._groups[g], ceil_div(tokens, self.block_size)
         if group.state_bytes:
-            return 1 + self._caching  # a state is kept until the next one is whole
+            # A state is kept until the next one is whole.
+            return 1 + self._caching + (self._checkpoint_alignment is not None)
         if group.window_tokens is None or self._most_tokens is None:
             return blocks
         kept = min(group.window_tokens - 1 + self._most_tokens, self._max_model_len)
@@ -125,16 +129,17 @@ class GroupsAllocator(Allocator):
     def cached_tokens(self, seq: Sequence) -> int:
         return self._cache.hits(seq).num_blocks * self.block_size
 
-    def _need(self, hits: Hits, tokens: int, *, whole: bool, busy: bool) -> int:
-        """Free blocks that an admission with these hits takes or asks to be there.
+    def _need(self, seq: Sequence, hits: Hits, tokens: int, *, whole: bool, busy: bool) -> int:
+        """Free blocks that an admission of `seq` with these hits takes or asks to be there.
 
         whole: asked for all it will compute, chunk by chunk, so windows give back meanwhile.
         """
         need = self._watermark_blocks if busy else 0
+        states = 1 + self._has_checkpoint(seq, hits.num_blocks * self.block_size, tokens)
         for g, blocks in enumerate(hits.blocks):
             most = ceil_div(tokens, self.block_size)
             if self._groups[g].state_bytes:
-                most = min(most, hits.num_blocks + 1)  # however many it computes
+                most = min(most, hits.num_blocks + states)  # however many it computes
             elif whole:
                 most = self._most_blocks(g, tokens)
             need += max(most - hits.num_blocks, 0) + self.pool.num_free_of(blocks)
@@ -154,24 +159,27 @@ class GroupsAllocator(Allocator):
         self._put_off = self._tables.is_being_made(hits)
         if self._put_off:
             return None
-        if self._need(hits, fit_tokens, whole=True, busy=busy) > free:
+        if self._need(seq, hits, fit_tokens, whole=True, busy=busy) > free:
             return None
-        if self._need(hits, num_tokens, whole=False, busy=busy) > free:
+        if self._need(seq, hits, num_tokens, whole=False, busy=busy) > free:
             return None
         table: GroupTable = seq.memory
         table.boundaries = (seq.prompt_tokens - 1) // self.block_size, hits.junction
         self._live[seq] = None
         self._tables.open(table, hits)
-        self._grow(seq, table, ceil_div(num_tokens, self.block_size))
+        checkpoint = self._has_checkpoint(seq, table.tokens, num_tokens)
+        self._grow(seq, table, ceil_div(num_tokens, self.block_size), checkpoint=checkpoint)
         self._filled(table, num_tokens)
         self._cache.admitted(seq, cached_tokens, [])
         return ADMITTED
 
-    def _grow(self, seq: Sequence, table: GroupTable, count: int) -> None:
+    def _grow(
+        self, seq: Sequence, table: GroupTable, count: int, *, checkpoint: bool = False
+    ) -> None:
         last = ceil_div(seq.final_tokens, self.block_size)
         if table.count < last <= count:
             self._counts.over += last * self.block_size - seq.final_tokens
-        self._tables.grow(table, count)
+        self._tables.grow(table, count, checkpoint=checkpoint)
 
     def extend(self, seq: Sequence, num_tokens: int, *, turns_before: int = 0) -> Growth | None:
         """As promised, but blocks below a window go back even if there is no room."""
@@ -184,10 +192,12 @@ class GroupsAllocator(Allocator):
             computed = table.processed
         self._tables.give_back_below(table, computed)
         count = max(ceil_div(num_tokens, self.block_size), table.count)
-        if self._tables.new_blocks(count - table.count) > self.pool.num_free:
+        checkpoint = not decoding and self._has_checkpoint(seq, table.tokens, num_tokens)
+        need = self._tables.new_blocks(count - table.count, checkpoint=checkpoint)
+        if need > self.pool.num_free:
             return None
         if count > table.count:
-            self._grow(seq, table, count)
+            self._grow(seq, table, count, checkpoint=checkpoint)
         if decoding:
             self._decoders.extended.add(seq)
         else:
@@ -275,7 +285,7 @@ class GroupsAllocator(Allocator):
         if spare < 0 and self._windows.irregular(self._decoders.clock):
             return 0
         steps, enough = 0, spare >= 0
-        most = self._need(hits, head.num_tokens, whole=False, busy=busy)
+        most = self._need(head, hits, head.num_tokens, whole=False, busy=busy)
         known = hits.num_blocks > 0 or hits.junction > 0
         # Where all that is free is cached, the ledger does not tell whose the next blank block is.
         untold = not enough and self.pool.num_free == self.pool.num_cached_free
@@ -337,14 +347,30 @@ class GroupsAllocator(Allocator):
             aligned = end // size * size
             if aligned > start or size <= most_tokens:
                 end = aligned
-        stops = [(seq.num_tokens - 1) // size * size]
-        if start % size:
+        inside = self._has_checkpoint(seq, start, end)
+        stops = [] if inside else [(seq.num_tokens - 1) // size * size]
+        if start % size and not inside:
             stops.append((start // size + 1) * size)
         junction = self._junction(seq) * size
         if start < junction < end:
             stops.append(start + (junction - start) // size * size)
         end = min((stop for stop in stops if start < stop < end), default=end)
         return max(end - start, 0)
+
+    def _has_checkpoint(self, seq: Sequence, start: int, end: int) -> bool:
+        """Whether a chunk of these tokens leaves a state at the last block end inside it too: where
+        the kernel can write one out, and the chunk is the prompt's last.
+        """
+        alignment, size = self._checkpoint_alignment, self.block_size
+        if alignment is None or end < max(seq.prompt_tokens, seq.num_tokens - 1):
+            return False
+        at = (end - 1) // size * size
+        return (
+            start % size == 0
+            and ceil_div(end, size) - 2 > (start - 1) // size
+            and start + size <= at < end
+            and (at - start) % alignment == 0
+        )
 
     def _junction(self, seq: Sequence) -> int:
         """Blocks after which `seq` was seen to part from others, 0 if it was not."""
@@ -385,7 +411,7 @@ class GroupsAllocator(Allocator):
         return max(0, blocks) * self.block_size
 
     def _head_need(self, head: Sequence, hits: Hits, *, busy: bool) -> int:
-        return self._need(hits, head.num_tokens, whole=True, busy=busy)
+        return self._need(head, hits, head.num_tokens, whole=True, busy=busy)
 
     @property
     def block_bytes(self) -> int:

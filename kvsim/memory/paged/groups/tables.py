@@ -149,22 +149,25 @@ class GroupTables:
         self.pad_bytes += blocks * self._pads[g]
         self.used_bytes += slots * group.slot_bytes + blocks * group.state_bytes
 
-    def new_blocks(self, positions: int) -> int:
-        """Blocks taken by a table that grows by so many positions: one for each state."""
+    def new_blocks(self, positions: int, *, checkpoint: bool = False) -> int:
+        """Blocks taken by a table that grows by so many positions: one for each state, or two where
+        a checkpoint is written out before the last position.
+        """
         if positions <= 0:
             return 0
         num_states = len(self._states) - len(self._single)
-        return positions * (len(self.placed) - num_states) + num_states
+        return positions * (len(self.placed) - num_states) + num_states * (1 + checkpoint)
 
-    def grow(self, table: GroupTable, count: int) -> None:
+    def grow(self, table: GroupTable, count: int, *, checkpoint: bool = False) -> None:
         """Take blocks until every placed group has `count` positions."""
         positions = count - table.count
         if positions <= 0:
             return
         for g in self.placed:
             if g in self._states:
-                table.lists[g] += [NULL_BLOCK] * (positions - 1) + self._pool.take(1)
-                self._book(g, 1, 0)
+                real = 1 + checkpoint
+                table.lists[g] += [NULL_BLOCK] * (positions - real) + self._pool.take(real)
+                self._book(g, real, 0)
             else:
                 table.lists[g] += self._pool.take(positions)
                 self._book(g, positions, 0)

@@ -102,7 +102,6 @@ class VllmEngine(Options):
         for key, beyond in (
             ("speculative", self.speculative is not None),
             ("prefix_match_unit", inner_hits),
-            ("kv_groups", any(group.checkpoint_blocks for group in self.kv_groups)),
         ):
             if beyond:
                 raise InputError("the simulated engine does not do this", where=f"engine.{key}")
@@ -112,12 +111,15 @@ class VllmEngine(Options):
         self._check_modelled()
         knows_full_isl = VERSIONS[self.semantics].reserves_full_isl
         interval = self.prefix_cache_retention_interval
+        exporting = [group for group in self.kv_groups if group.checkpoint_blocks]
+        alignment = exporting[0].checkpoint_alignment if exporting else None
         return ReplicaSpec(
             Paged(
                 block_size=self.block_size,
                 enable_prefix_caching=self.prefix_caching,
                 watermark=self.watermark,
                 prefix_cache_retention_interval="none" if interval is None else interval,
+                prefill_checkpoint_alignment=alignment,
             ),
             Continuous(
                 max_num_seqs=self.max_num_seqs,
