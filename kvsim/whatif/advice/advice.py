@@ -28,6 +28,7 @@ from kvsim.whatif.advice.replicates import Replicate, Replicates, replicates
 from kvsim.whatif.capacity.objectives import RATES, check_number
 from kvsim.whatif.capacity.search import Row, Runner
 from kvsim.whatif.intervals import Ratio, ratio
+from kvsim.whatif.limits import pinned
 from kvsim.whatif.sweep.point import make_task
 
 Table = dict[str, Any]
@@ -79,7 +80,7 @@ class Change:
             return "better"
         if self.tested is not None or not told.seen:
             return "no difference seen"
-        return "worse" if self.gain < 0 else "no difference seen"
+        return "worse" if self.gain < 0 else "not tested"
 
 
 @dataclass(frozen=True)
@@ -111,7 +112,9 @@ class Advisor:
         self, table: Table, folder: Path, goal: Goal, runner: Runner, *, repeat: int = 5
     ) -> None:
         self.folder, self.goal, self.runner = folder, goal, runner
-        self.label, self.table = paged_alone(table, folder)
+        self.label, alone = paged_alone(table, folder)
+        longest = Simulation(Scenario.from_table(alone, folder), []).max_model_len
+        self.table = pinned(alone, longest)
         self.replicates = replicates(self.table, folder, repeat)
 
     def advise(self) -> Advice:

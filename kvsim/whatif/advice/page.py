@@ -1,5 +1,7 @@
 """Advice as tables of text and as a page."""
 
+from collections.abc import Sequence
+
 from kvsim.plumbing.toml import to_toml
 from kvsim.report import numbers
 from kvsim.whatif import page
@@ -42,33 +44,33 @@ def sentences(advice: Advice) -> list[str]:
     return said_
 
 
-def changes_table(advice: Advice, most: int = MOST_ROWS) -> page.Cells:
-    """Every change, best first: what it buys alone."""
+def changes_table(advice: Advice, most: int = MOST_ROWS, also: Sequence[str] = ()) -> page.Cells:
+    """Every change, best first: what it buys alone; also: other numbers to tell beside the goal."""
+    others = [name for name in also if name != advice.goal.name]
     rows = tuple(
         (
-            each.knob.key,
+            each.knob.key.rpartition(".")[2],
             said(each.before),
             said(each.value),
             _gain(each),
-            *(ratio_text(each.also.get(name)) for name in _also(advice)),
+            *(ratio_text(each.also.get(name)) for name in others),
             each.verdict,
         )
         for each in advice.changes[:most]
     )
     note = (
         f"Each change alone, against today on the same requests: {advice.goal.name} in the test "
-        "for those that went that far, with its interval, else in the search; the other numbers "
-        "from the search."
+        f"for those that went that far, with its interval, else in the search{_beside(others)}."
     )
     left = len(advice.changes) - len(rows)
     more = f" {left} more changes are not shown." if left else ""
-    heads = ("", "today", "instead", advice.goal.name, *_also(advice), "")
+    heads = ("", "today", "instead", advice.goal.name, *others, "")
     return page.Cells("What each change buys", note + more, heads, rows)
 
 
 def make_page(advice: Advice, today: str, best: str) -> str:
     """The page as HTML. today, best: the command lines."""
-    sections: list[page.Section] = [changes_table(advice, len(advice.changes))]
+    sections: list[page.Section] = [changes_table(advice, len(advice.changes), ALSO)]
     sections.append(page.Code("Today", "As `vllm serve` flags.", today))
     if advice.reported is not None:
         sections.append(page.Code("The best setting found", "Ready to paste.", best))
@@ -86,17 +88,22 @@ def ratio_text(of: Ratio | None) -> str:
     """A ratio as people read it: `-17 % (-26 to -7.6)`."""
     if of is None:
         return numbers.NOTHING
-    mean = f"{100 * of.mean:+.2g} %"
+    mean = f"{_share(of.mean)} %"
     same = of.low == of.mean == of.high
-    return mean if same else f"{mean} ({100 * of.low:+.2g} to {100 * of.high:+.2g})"
+    return mean if same else f"{mean} ({_share(of.low)} to {_share(of.high)})"
+
+
+def _beside(others: Sequence[str]) -> str:
+    return f"; {numbers.listed(list(others))} in the search" if others else ""
+
+
+def _share(of: float) -> str:
+    share = 100 * of
+    return f"{share:+,.0f}" if abs(share) >= 9.95 else f"{share:+.2g}"
 
 
 def _gain(change: Change) -> str:
     return ratio_text(change.tested or change.ratio)
-
-
-def _also(advice: Advice) -> list[str]:
-    return [name for name in ALSO if name != advice.goal.name]
 
 
 def _better(advice: Advice, of: Ratio) -> bool:

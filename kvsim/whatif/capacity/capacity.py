@@ -27,6 +27,7 @@ from kvsim.whatif.capacity.questions import (
 )
 from kvsim.whatif.capacity.search import Found, Row, Runner, Search
 from kvsim.whatif.intervals import Interval, mean_interval, paired
+from kvsim.whatif.limits import pinned
 from kvsim.whatif.sweep.point import Task, make_task
 
 
@@ -128,6 +129,7 @@ class Capacity:
         self.folder, self.objectives, self.runner = folder, tuple(objectives), runner
         self.tolerance = tolerance
         scenario = Scenario.from_table(table, folder)
+        table = pinned(table, prepared(table, folder).max_model_len)
         self.seeds = range(scenario.seed, scenario.seed + repeat)
         self.subjects = subjects_of(table, scenario)
         self._limits_s = request_limits_s(objectives)

@@ -85,6 +85,7 @@ def _pool_bounds(table: Table, folder: Path, tolerance: float) -> Bounds:
 
 
 def _with_length(table: Table, tokens: float) -> Table:
+    """The requests stay what they are at the scenario's own length (see Capacity)."""
     table = copy.deepcopy(table)
     put(table, "model.max_model_len", int(tokens), "--find")
     return table

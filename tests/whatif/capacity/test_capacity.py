@@ -10,6 +10,8 @@ from typer.testing import CliRunner
 import kvsim
 from kvsim.cli import app
 from kvsim.plumbing.errors import InputError
+from kvsim.scenario import Scenario
+from kvsim.simulation import Simulation
 from kvsim.whatif.capacity.capacity import Answer, Capacity
 from kvsim.whatif.capacity.load import with_rate
 from kvsim.whatif.capacity.objectives import complete, kept, parse_objective
@@ -153,6 +155,14 @@ def test_the_longest_sequence_must_fit_the_pool(busy: dict[str, Any]) -> None:
     (answer,) = capacity.find(QUESTIONS["max_model_len"], [0.1])
     assert answer.values is not None
     assert set(answer.values) == {127 * 16 + 1}
+
+
+def test_a_longer_max_model_len_does_not_change_the_requests(busy: dict[str, Any]) -> None:
+    busy["workload"]["clip_to"] = "max_model_len"
+    for subject in asked(busy, "ttft_s.p99=100").subjects:
+        longer = QUESTIONS["max_model_len"].put(subject.table, 2048)
+        streams = [Simulation(Scenario.from_table(t)).stream for t in (busy, longer)]
+        assert streams[0].requests == streams[1].requests
 
 
 def test_replicas_share_the_rate(busy: dict[str, Any]) -> None:
