@@ -2,7 +2,7 @@
 
 A step is a sequence of kernels, each bound by what it computes or by what it moves:
 
-    overhead + all-reduces
+    overhead + layers + all-reduces
     + max(bytes of the weights read, FLOPs of T tokens through the matrices)      all matrices
     + sum over decoding sequences of max(KV bytes, FLOPs) of their context         decode attention
     + sum over chunks of max(KV bytes of what they see, FLOPs of their pairs)      prefill attention
@@ -34,13 +34,21 @@ class Roofline(StepTimeOptions):
 
     The defaults are typical of tuned kernels: weight reads at 0.85 to 0.9 of the peak bandwidth
     (Llama-3.1-8B on an RTX 4090: 0.89) and matrix products at 0.55 (A100) to 0.95 (RTX 4090).
-    overhead_us: launches, sampling and scheduling that a step does not hide. all_reduce_us: latency
-    of one of the two all-reduces a layer has under tensor parallelism.
+    overhead_us: sampling and scheduling that a step does not hide. layer_us: what the kernels of a
+    layer take to start and to end, beside the bytes and FLOPs; with 30 a batch of one of an 8B
+    model on an H100 takes 6.5 ms. all_reduce_us: latency of one of the two all-reduces a layer has
+    under tensor parallelism.
+
+    layer_us and memory_efficiency are read off steady decoding of eight sequences in vLLM on H100s
+    (github.com/ml-energy/leaderboard, 0cd52da): Qwen3-32B takes 25.2 ms a step on one GPU and 15.1
+    on two, which two numbers alone explain, 0.848 of the bandwidth and 31 us a layer; Llama-3.1-70B
+    on four then has 29 us a layer. Experts take longer than this says.
     """
 
     memory_efficiency: float = Field(default=0.85, gt=0, le=1)
     compute_efficiency: float = Field(default=0.7, gt=0, le=1)
     overhead_us: float = Field(default=300.0, gt=0)
+    layer_us: float = Field(default=30.0, ge=0)
     all_reduce_us: float = Field(default=10.0, ge=0)
 
     def build(self, hardware: Hardware) -> "RooflineForm":
@@ -76,7 +84,14 @@ class Roofline(StepTimeOptions):
         all_reduces = 2 * model.num_layers if tp > 1 else 0
         reduced = 2 * (tp - 1) / tp * model.hidden_size * dtype_bits / 8
         return RooflineForm(
-            base_ps=round((self.overhead_us + all_reduces * self.all_reduce_us) * PS_PER_US),
+            base_ps=round(
+                (
+                    self.overhead_us
+                    + model.num_layers * self.layer_us
+                    + all_reduces * self.all_reduce_us
+                )
+                * PS_PER_US
+            ),
             weights_ps=round(_shared_bytes(model, tp) * ps_per_byte),
             experts=_expert_reads(model, tp, ps_per_byte),
             token_ps=round(model.matmul_flops_per_token / tp * ps_per_flop),

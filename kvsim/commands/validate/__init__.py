@@ -6,6 +6,7 @@ from kvsim.commands.validate.cache import validate_cache
 from kvsim.commands.validate.logs import logs
 from kvsim.commands.validate.paper import paper
 from kvsim.commands.validate.run import run
+from kvsim.commands.validate.runs import runs
 from kvsim.commands.validate.schedule import schedule
 
 app = typer.Typer(
@@ -15,4 +16,5 @@ app.command("schedule")(schedule)
 app.command("paper")(paper)
 app.command("cache")(validate_cache)
 app.command("run")(run)
+app.command("runs")(runs)
 app.command("logs")(logs)

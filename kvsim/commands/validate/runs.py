@@ -1,0 +1,101 @@
+"""`kvsim validate runs FOLDER...`: collections of published runs, all at once."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from kvsim.plumbing.errors import InputError
+
+if TYPE_CHECKING:
+    from kvsim.step_time.roofline import Roofline
+
+
+def runs(
+    folders: Annotated[
+        list[Path],
+        typer.Argument(metavar="FOLDER...", help="Collections, or folders that hold some."),
+    ],
+    only: Annotated[
+        bool,
+        typer.Option("--list", help="Say what was read and what is assumed; simulate nothing."),
+    ] = False,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="An option of the roofline."),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Write runs.json and table.md here.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the comparison as JSON.")] = False,
+) -> None:
+    """Simulate published runs under their settings with the roofline, nothing fitted, and say how
+    far each is off.
+    """
+    from rich.console import Console
+
+    from kvsim.validate.runs.compare import compare_trials, read_trials
+    from kvsim.validate.runs.table import BAND_HEADS, HEADS, band, markdown, rows
+
+    if only:
+        found = [(collection, trial) for collection, trial in read_trials(folders)]
+        told: list[dict[str, Any]] = [
+            {"collection": collection, "name": trial.name, "requests": len(trial.requests),
+             "recorded": dict(trial.recorded), "assumed": list(trial.assumed)}
+            for collection, trial in found
+        ]  # fmt: skip
+        typer.echo(json.dumps(told, indent=1) if as_json else "\n".join(map(_line, told)))
+        return
+    options, stderr = _roofline(set_ or []), Console(stderr=True)
+    with stderr.status("") as status:
+        compared = compare_trials(folders, options, status.update)
+    summaries = [one.summary() for one in compared]
+    if out is not None:
+        from kvsim.plumbing.writing import write_text
+
+        names = list(dict.fromkeys(one.collection for one in compared))
+        parts = [f"## The band\n\n{markdown(BAND_HEADS, band(compared))}"]
+        for name in names:
+            own = [one for one in compared if one.collection == name]
+            parts.append(f"## {name}\n\n{markdown(HEADS, rows(own))}")
+        write_text(out / "runs.json", json.dumps(summaries, indent=1) + "\n")
+        write_text(out / "table.md", "\n".join(parts))
+    if as_json:
+        typer.echo(json.dumps(summaries, indent=1))
+        return
+    console = Console(highlight=False)
+    console.print(_table("Simulated / recorded - 1", HEADS, rows(compared)))
+    console.print(_table("By GPU: median (middle 80 %)", BAND_HEADS, band(compared)))
+    if out is not None:
+        console.print(f"written to {out}")
+
+
+def _roofline(settings: list[str]) -> "Roofline":
+    from kvsim.step_time.roofline import Roofline
+
+    table = {}
+    for setting in settings:
+        key, equals, value = setting.partition("=")
+        if not equals:
+            raise InputError("not of the form KEY=VALUE", where="--set", value=setting)
+        table[key.strip()] = value.strip()
+    return Roofline.parse(table, "--set")
+
+
+def _line(told: dict[str, Any]) -> str:
+    return (
+        f"{told['collection']}: {told['name']}, {told['requests']:,} requests; recorded "
+        f"{', '.join(told['recorded'])}; assumed: {'; '.join(told['assumed']) or 'nothing'}"
+    )
+
+
+def _table(title: str, heads: tuple[str, ...], cells: list[tuple[str, ...]]) -> Any:
+    from rich.table import Table
+
+    table = Table(title=title)
+    for column, head in enumerate(heads):
+        table.add_column(head, justify="right" if column else "left")
+    for row in cells:
+        table.add_row(*row)
+    return table

@@ -1,0 +1,1 @@
+"""Published runs of real engines, many at once, against the simulated engine."""

@@ -1,0 +1,100 @@
+"""Every trial of some folders, simulated and held against what was recorded."""
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from kvsim.device import named_device
+from kvsim.interchange.collections import COLLECTIONS
+from kvsim.model import named_model
+from kvsim.observed.trial import FIGURES, Trial
+from kvsim.plumbing.errors import InputError
+from kvsim.step_time.options import Hardware
+from kvsim.step_time.roofline import Roofline
+from kvsim.validate.runs.simulate import simulate_trial
+
+RELATIVE = ("ttft_s", "tpot_s", "e2e_s", "makespan_s", "running", "resident_tokens")
+Progress = Callable[[str], None]
+
+
+class Compared(NamedTuple):
+    """collection: the folder's name. simulated: all FIGURES; None where the run was refused, and
+    then why.
+    """
+
+    collection: str
+    trial: Trial
+    simulated: dict[str, float] | None
+    refused: str | None = None
+
+    def errors(self) -> dict[str, float]:
+        """Simulated / recorded - 1 of what is compared so; signed fractions."""
+        if self.simulated is None:
+            return {}
+        return {
+            name: self.simulated[name] / value - 1.0
+            for name, value in self.trial.recorded.items()
+            if name in RELATIVE and value > 0
+        }
+
+    def summary(self) -> dict[str, Any]:
+        """For `--json`."""
+        trial = self.trial
+        return {
+            "collection": self.collection,
+            "name": trial.name,
+            "model": trial.meta.model,
+            "gpu": trial.meta.gpu,
+            "tensor_parallel_size": trial.meta.tensor_parallel_size,
+            "engine": trial.meta.engine,
+            "requests": len(trial.requests),
+            "errors": self.errors(),
+            "recorded": dict(trial.recorded),
+            "simulated": self.simulated
+            and {name: self.simulated[name] for name in FIGURES if name in self.simulated},
+            "refused": self.refused,
+            "assumed": list(trial.assumed),
+            "beyond": trial.beyond,
+            "source": trial.meta.source,
+        }
+
+
+def read_trials(folders: Sequence[Path]) -> Iterator[tuple[str, Trial]]:
+    """Every trial of the collections at these folders, or one level below, with its collection's
+    name. InputError for a folder that holds none.
+    """
+    for folder in folders:
+        if not folder.is_dir():
+            raise InputError("no such folder", where=str(folder))
+        found = False
+        for place in (folder, *sorted(path for path in folder.iterdir() if path.is_dir())):
+            kind = next((name for name in COLLECTIONS if COLLECTIONS.get(name).claims(place)), None)
+            if kind is not None:
+                found = True
+                for trial in COLLECTIONS.get(kind).trials(place):
+                    yield place.name, trial
+        if not found:
+            raise InputError(
+                "no recorded runs that kvsim reads",
+                where=str(folder),
+                remedy=f"kinds: {', '.join(COLLECTIONS)}",
+            )
+
+
+def compare_trials(
+    folders: Sequence[Path], options: Roofline, progress: Progress | None = None
+) -> list[Compared]:
+    """All of them with the roofline of their model and device. progress: told of each name."""
+    compared = []
+    for collection, trial in read_trials(folders):
+        if progress is not None:
+            progress(trial.name)
+        meta = trial.meta
+        try:
+            model = named_model(meta.model, "model")
+            device = named_device(meta.gpu, "gpu")
+            form = options.build(Hardware(model, device, meta.tensor_parallel_size))
+            compared.append(Compared(collection, trial, simulate_trial(trial, form)))
+        except InputError as error:
+            compared.append(Compared(collection, trial, None, str(error)))
+    return compared
