@@ -23,7 +23,8 @@ class Books:
         """Whose tokens stop coming with this plan, the last at `token_ps`, and whose come again."""
         for seq in plan.preempted:
             if seq.num_outputs:
-                self._paused.setdefault(seq, self._passed_over.pop(seq, token_ps))
+                since_ps = self._passed_over.pop(seq, token_ps)
+                self._paused.setdefault(seq, plan.lost.get(seq, since_ps))
         for seq in plan.passed_over:
             self._passed_over.setdefault(seq, token_ps)
         passed_over = set(plan.passed_over)

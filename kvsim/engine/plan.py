@@ -40,6 +40,7 @@ class Plan:
     attend to in the first step. passed_over: members that take none, because the budget ran out.
     late: sequences whose token in this step follows a pause (resumed, or passed over before), with
     the time of the token before; num_late of them are members of the batch.
+    lost: preempted sequences whose token under way is thrown away, with the time of the one before.
     copies: over the host link, which the engine turns into stalls.
     stalls: (ps, ledger) of copies that must end before the step can start.
     outside: its time is extrapolated from what was measured.
@@ -55,6 +56,7 @@ class Plan:
     passed_over: list[Sequence] = field(default_factory=list)
     late: dict[Sequence, int] = field(default_factory=dict)
     num_late: int = 0
+    lost: dict[Sequence, int] = field(default_factory=dict)
     copies: list[HostCopy] = field(default_factory=list)
     stalls: list[tuple[int, Usage]] = field(default_factory=list)
     finishing: list[Sequence] = field(default_factory=list)
@@ -87,6 +89,11 @@ class Plan:
     def end_ps(self) -> int:
         """When its last step has ended."""
         return self.start_ps + self.duration_ps(self.steps)
+
+    @property
+    def last_start_ps(self) -> int:
+        """When its last step starts."""
+        return self.start_ps + self.duration_ps(self.steps - 1)
 
     def steps_by(self, elapsed_ps: int, limit: int) -> int:
         """The fewest steps, at most `limit`, that take at least `elapsed_ps`."""

@@ -113,3 +113,37 @@ def test_benchmarks_without_a_cache_never_retract(tables: Any) -> None:
         (run,) = kvsim.simulate(made, requests).runs
         assert run.summary["requests"]["finished"] == len(requests)
         assert (run.summary["preemptions"] > 0) == preempts
+
+
+@pytest.mark.parametrize("page_size", [1, 16])
+@pytest.mark.parametrize("overlap", [True, False])
+def test_every_token_but_the_first_follows_a_gap(
+    tables: Any, overlap: bool, page_size: int
+) -> None:
+    """Also those that a retraction throws away and computes again; the gaps of a request fill the
+    time from its first token to its last.
+    """
+    made = tables(
+        allocator=[{"kind": "radix", "page_size": page_size}],
+        memory={"kv_cache_tokens": 1200},
+        scheduler={
+            "kind": "sglang",
+            "schedule_conservativeness": 0.05,
+            "disable_overlap_schedule": not overlap,
+        },
+    )
+    lengths = [40 + 9 * (i % 13) for i in range(90)]
+    requests = [Request(f"r{i}", i * 10**10, 20, n, n + i % 2) for i, n in enumerate(lengths)]
+    (run,) = kvsim.simulate(made, requests).runs
+    assert run.summary["preemptions"] > 5
+    recorder = run.recorder
+    assert recorder is not None
+    gaps = [recorder.gaps[i : i + 4] for i in range(0, len(recorder.gaps), 4)]
+    count = sum(sequences * steps for sequences, steps, _, _ in gaps) + len(recorder.late_gaps)
+    assert count == sum(request.output_tokens - 1 for request in requests)
+    summed = sum(n * (k * first + growth * (k * (k - 1) // 2)) for n, k, first, growth in gaps)
+    spans = sum(
+        end_ps - seq.first_token_ps
+        for seq, end_ps in zip(recorder.finished, recorder.finish_ps, strict=True)
+    )
+    assert summed + sum(recorder.late_gaps) == spans

@@ -9,10 +9,13 @@ puts out is not counted yet, who ends with it still has a place, and a token tha
 by a retraction is computed again.
 """
 
+from collections.abc import Iterator
+
 from kvsim.engine.plan import Plan, ScheduledChunk
 from kvsim.engine.policies.policies import Policies
 from kvsim.engine.schedulers.scheduler import Cached, Scheduler
-from kvsim.engine.schedulers.sglang.all_to_the_end import Ends, Span
+from kvsim.engine.schedulers.sglang.admission import Admission, Newcomer
+from kvsim.engine.schedulers.sglang.all_to_the_end import Span
 from kvsim.engine.schedulers.sglang.budget import CLIP_MAX_NEW_TOKENS, Budget, Stop
 from kvsim.engine.schedulers.sglang.limits import Limits
 from kvsim.engine.schedulers.sglang.queue import SglangQueue
@@ -55,7 +58,6 @@ class SglangScheduler(Scheduler):
         self._chunked: Sequence | None = None  # whose prompt is under way
         self._wishes: dict[Sequence, int] = {}  # what each may put out
         self._full = False
-        self._ends: Ends | None = None  # of this pass
         self._head_is_short = False  # memory was why it was refused when it was last tried
         self._left: list[Sequence] = []  # finished since the last pass
         self._in_flight: list[Plan] = []
@@ -143,13 +145,20 @@ class SglangScheduler(Scheduler):
             self._held_back(),
             mixed_tokens,
         )
+        admission = Admission(self.allocator, budget, self._wishes, self._spans)
         more = 0
         if chunked is not None:
             rest = chunked.num_tokens - chunked.num_computed
             more = budget.next_chunk(rest)
-            budget.charge(more, self._weight(chunked) if more == rest else 0)
-        most = min(places, free_rows + (chunked is not None)) - (chunked is not None)
-        taken = self._choose(budget, most, alone=chunked is None)
+            budget.charge(more, admission.weight(chunked) if more == rest else 0)
+        places = min(places, free_rows + (chunked is not None)) - (chunked is not None)
+        admission.choose(self._queue, places, alone=chunked is None)
+        taken = admission.taken
+        self._head_is_short = admission.stop is Stop.MEMORY
+        if self._head_is_short:
+            self._full = bool(taken or chunked is not None or self.decoders)
+        elif admission.no_place:
+            self._full = True
         if more or taken:
             self._compute_prompts(plan, more, taken)
 
@@ -161,84 +170,13 @@ class SglangScheduler(Scheduler):
             held += rest * (1.0 if seq.request.ignore_eos else ratio)
         return held
 
-    def _weight(self, seq: Sequence) -> int:
-        """What a newcomer counts with beside its prompt."""
-        return min(self._max_new(seq), CLIP_MAX_NEW_TOKENS)
+    def _spans(self) -> Iterator[Span]:
+        """How long those that run go on, and what they then give back."""
+        for seq in (*self.decoders, *([self._chunked] if self._chunked is not None else [])):
+            outputs = self._outputs(seq) if seq in self.decoders else seq.num_outputs
+            yield Span(self._wishes[seq] - outputs, seq.prompt_tokens + outputs)
 
-    def _choose(self, budget: Budget, most: int, *, alone: bool) -> list[tuple[Sequence, int, int]]:
-        """(sequence, tokens cached, tokens to compute) of those that go in, each pinned."""
-        taken: list[tuple[Sequence, int, int]] = []
-        stop: Stop | None = None
-        self._head_is_short = False
-        self._ends = None
-        for seq in self._queue:
-            if budget.stop() is Stop.OTHER:
-                break
-            if len(taken) >= most:
-                self._full = True
-                break
-            cached = self.allocator.pin(seq)
-            if seq.request.ignore_eos and not self.allocator.keeps_prefixes:
-                batch = [other for other, _, _ in taken]
-                new_tokens, stop = self._weigh_ends(seq, budget, batch)
-            else:
-                new_tokens, stop = self._weigh(seq, cached, budget, first=alone and not taken)
-            if not new_tokens:
-                self.allocator.unpin(seq)
-                break
-            taken.append((seq, cached, new_tokens))
-            if stop is not None:
-                break
-        if stop is Stop.MEMORY:
-            self._full = bool(taken or not alone or self.decoders)
-            self._head_is_short = True
-        return taken
-
-    def _weigh(
-        self, seq: Sequence, cached: int, budget: Budget, *, first: bool
-    ) -> tuple[int, Stop | None]:
-        """(tokens of `seq` to compute now, 0 if it is refused; why nothing more goes in)."""
-        new_tokens = seq.num_tokens - cached
-        rest = min(max(self._max_new(seq) - seq.num_outputs, 0), CLIP_MAX_NEW_TOKENS)
-        if new_tokens + rest + budget.page >= budget.left_total:
-            return 0, Stop.MEMORY
-        if not budget.chunked and not first and budget.paged(new_tokens) >= budget.input:
-            return 0, Stop.OTHER
-        now = budget.first_chunk(cached, new_tokens)
-        if now <= 0:
-            return 0, Stop.OTHER
-        budget.charge(now, self._weight(seq) if now == new_tokens else 0)
-        return now, budget.stop()
-
-    def _weigh_ends(
-        self, seq: Sequence, budget: Budget, batch: list[Sequence]
-    ) -> tuple[int, Stop | None]:
-        """The same for a request whose end is known, in a pool without a cache."""
-        need = budget.paged(seq.num_tokens) + budget.page
-        if need > min(budget.left_current, budget.left_total):
-            return 0, Stop.MEMORY
-        if self._ends is None:
-            chunked = [self._chunked] if self._chunked is not None else []
-            others = [*self.decoders, *chunked, *batch]
-            self._ends = Ends(self._span(seq), map(self._span, others))
-        else:
-            self._ends.add(self._span(seq))
-        if not self._ends.fit(budget.left_current - need):
-            return 0, Stop.MEMORY
-        now = seq.num_tokens
-        if budget.chunked and budget.paged(now) > budget.chunk:
-            now = budget.chunk
-        budget.charge(now, self._weight(seq) if now == seq.num_tokens else 0)
-        return now, budget.stop()
-
-    def _span(self, seq: Sequence) -> Span:
-        """How long `seq`, running, starting or waiting, goes on, and what it then gives back."""
-        outputs = self._outputs(seq) if seq in self.decoders else seq.num_outputs
-        return Span(self._max_new(seq) - outputs, seq.prompt_tokens + outputs)
-
-    def _compute_prompts(
-        self, plan: Plan, more: int, taken: list[tuple[Sequence, int, int]]
-    ) -> None:
+    def _compute_prompts(self, plan: Plan, more: int, taken: list[Newcomer]) -> None:
         """The prompt under way computes `more` tokens, and those taken start."""
         allocator, chunked = self.allocator, self._chunked
         page = allocator.page_tokens
@@ -382,13 +320,22 @@ class SglangScheduler(Scheduler):
         self._preempt(seq, plan)
         self._full = False
         if lost:
-            seq.num_outputs -= 1
-            seq.num_computed -= 1
-            last = self._in_flight[-1]
-            last.finishing = [other for other in last.finishing if other is not seq]
-            for chunk in last.chunks:
-                if chunk.seq is seq:
-                    chunk.samples = False
+            self._lose_token(seq, plan)
+
+    def _lose_token(self, seq: Sequence, plan: Plan) -> None:
+        """The step under way computes a token of `seq` that nobody will see."""
+        last = self._in_flight[-1]
+        seq.num_outputs -= 1
+        seq.num_computed -= 1
+        last.finishing = [other for other in last.finishing if other is not seq]
+        for chunk in last.chunks:
+            if chunk.seq is seq:
+                chunk.samples = False
+        if seq in last.late:
+            plan.lost[seq] = last.late.pop(seq)
+        else:
+            plan.lost[seq] = last.last_start_ps
+            last.num_late += seq not in self._begun  # of the batch: its gap is not counted
 
     def members(self, plan: Plan) -> list[Sequence]:
         """The batch that was just planned, in its order."""

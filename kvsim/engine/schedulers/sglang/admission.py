@@ -1,0 +1,109 @@
+"""One pass over the waiting queue: who goes in, and why nobody else does.
+
+The first that is refused ends the pass; nothing overtakes. Whoever is weighed is pinned first, so
+that what it would hit counts as taken.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
+
+from kvsim.engine.schedulers.sglang.all_to_the_end import Ends, Span
+from kvsim.engine.schedulers.sglang.budget import CLIP_MAX_NEW_TOKENS, Budget, Stop
+from kvsim.memory.allocator import Allocator
+from kvsim.sequence import Sequence
+
+
+class Newcomer(NamedTuple):
+    """A request that goes in, pinned: its cached tokens, and those it computes now."""
+
+    seq: Sequence
+    cached: int
+    new_tokens: int
+
+
+class Admission:
+    """wishes: what each request may put out. running: the spans of those that run already.
+
+    taken: who goes in. stop: why a pass ended before the queue did, if memory or tokens were why;
+    no_place: or because as many run as may.
+    """
+
+    def __init__(
+        self,
+        allocator: Allocator,
+        budget: Budget,
+        wishes: Mapping[Sequence, int],
+        running: Callable[[], Iterable[Span]],
+    ) -> None:
+        self._allocator = allocator
+        self._budget = budget
+        self._wishes = wishes
+        self._running = running
+        self._ends: Ends | None = None
+        self.taken: list[Newcomer] = []
+        self.stop: Stop | None = None
+        self.no_place = False
+
+    def choose(self, queue: Iterable[Sequence], places: int, *, alone: bool) -> None:
+        """Take from the front of `queue`, `places` at most. alone: no prompt is under way."""
+        allocator, budget = self._allocator, self._budget
+        for seq in queue:
+            if budget.stop() is Stop.OTHER:
+                break
+            if len(self.taken) >= places:
+                self.no_place = True
+                break
+            cached = allocator.pin(seq)
+            if seq.request.ignore_eos and not allocator.keeps_prefixes:
+                new_tokens, self.stop = self._weigh_ends(seq)
+            else:
+                new_tokens, self.stop = self._weigh(seq, cached, first=alone and not self.taken)
+            if not new_tokens:
+                allocator.unpin(seq)
+                break
+            self.taken.append(Newcomer(seq, cached, new_tokens))
+            if self.stop is not None:
+                break
+
+    def weight(self, seq: Sequence) -> int:
+        """What a newcomer counts with beside its prompt."""
+        return min(self._wishes[seq], CLIP_MAX_NEW_TOKENS)
+
+    def _weigh(self, seq: Sequence, cached: int, *, first: bool) -> tuple[int, Stop | None]:
+        """(tokens of `seq` to compute now, 0 if it is refused; why nothing more goes in)."""
+        budget = self._budget
+        new_tokens = seq.num_tokens - cached
+        rest = min(max(self._wishes[seq] - seq.num_outputs, 0), CLIP_MAX_NEW_TOKENS)
+        if new_tokens + rest + budget.page >= budget.left_total:
+            return 0, Stop.MEMORY
+        if not budget.chunked and not first and budget.paged(new_tokens) >= budget.input:
+            return 0, Stop.OTHER
+        return self._charge(seq, budget.first_chunk(cached, new_tokens), new_tokens)
+
+    def _weigh_ends(self, seq: Sequence) -> tuple[int, Stop | None]:
+        """The same for a request whose end is known, in a pool without a cache."""
+        budget = self._budget
+        need = budget.paged(seq.num_tokens) + budget.page
+        if need > min(budget.left_current, budget.left_total):
+            return 0, Stop.MEMORY
+        if self._ends is None:
+            taken = (self._span(newcomer.seq) for newcomer in self.taken)
+            self._ends = Ends(self._span(seq), (*self._running(), *taken))
+        else:
+            self._ends.add(self._span(seq))
+        if not self._ends.fit(budget.left_current - need):
+            return 0, Stop.MEMORY
+        cut = budget.chunked and budget.paged(seq.num_tokens) > budget.chunk
+        return self._charge(seq, budget.chunk if cut else seq.num_tokens, seq.num_tokens)
+
+    def _charge(self, seq: Sequence, now: int, new_tokens: int) -> tuple[int, Stop | None]:
+        """`now` of its `new_tokens` are computed in this pass."""
+        if now <= 0:
+            return 0, Stop.OTHER
+        self._budget.charge(now, self.weight(seq) if now == new_tokens else 0)
+        return now, self._budget.stop()
+
+    def _span(self, seq: Sequence) -> Span:
+        """How long a waiting `seq` will go on, and what it then gives back."""
+        outputs = seq.num_outputs
+        return Span(self._wishes[seq] - outputs, seq.prompt_tokens + outputs)
