@@ -11,7 +11,10 @@ from hypothesis import strategies as st
 from support.fuzzing.campaign import CORPUS, case, read
 from support.fuzzing.targets import TARGETS
 
-SLOW = ("scenario", "calibration", "result-summary", "result-requests", "result-memory")
+SLOW = (
+    *(name for name in TARGETS if name.startswith("import-")),
+    *("scenario", "calibration", "result-summary", "result-requests", "result-memory"),
+)
 
 
 @pytest.mark.parametrize("name", TARGETS)

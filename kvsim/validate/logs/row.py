@@ -7,13 +7,14 @@ between semicolons (max_num_seqs, dtype, attention_block_size, ...). An empty ce
 the source does not tell. Columns beyond these are passed over.
 """
 
-import csv
 import math
 import re
 from dataclasses import dataclass
 from pathlib import Path
 
 from kvsim.plumbing.errors import InputError
+from kvsim.plumbing.reading.csv_rows import header_of, records
+from kvsim.plumbing.reading.files import read_text
 
 COLUMNS = (
     *("id", "engine_version", "model", "gpu", "tp", "pp", "dp", "quantization"),
@@ -59,13 +60,9 @@ class LogRow:
 
 def read_rows(path: Path) -> list[LogRow]:
     """Every row of the file; InputError names the file, the row and the column at fault."""
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "not UTF-8"
-        raise InputError(f"cannot read the logs: {reason}", where=str(path)) from None
-    reader = csv.DictReader(text.splitlines())
-    missing = [name for name in COLUMNS if name not in (reader.fieldnames or ())]
+    text = read_text(path)
+    header = header_of(text.lines[0])
+    missing = [name for name in COLUMNS if name not in header]
     if missing:
         raise InputError(
             "not a table of start-up logs: columns are missing",
@@ -73,7 +70,7 @@ def read_rows(path: Path) -> list[LogRow]:
             value=", ".join(missing),
             remedy=f"columns: {', '.join(COLUMNS)}",
         )
-    rows = [_row(_Cells(cells, f"{path}:{line}")) for line, cells in enumerate(reader, start=2)]
+    rows = [_row(_Cells(cells, f"{path}:{line}")) for line, cells in records(text)]
     if not rows:
         raise InputError("the table has no rows", where=str(path))
     return rows
@@ -83,7 +80,7 @@ class _Cells:
     """The cells of one row, as numbers or words."""
 
     def __init__(self, cells: dict[str, str], where: str) -> None:
-        self.cells = {key: (value or "").strip() for key, value in cells.items() if key}
+        self.cells = {key: cells.get(key, "").strip() for key in (*COLUMNS, *cells)}
         self.notes = dict(_PAIR.findall(self.cells["notes"]))
         self.where = where
 

@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Self
 
 from kvsim.plumbing.errors import InputError
+from kvsim.plumbing.reading.json_text import loads
 from kvsim.whatif.sweep.point import Outcome
 
 JOURNAL = "journal.jsonl"
@@ -73,8 +74,12 @@ class Journal:
             if not line.endswith(b"\n"):
                 break  # torn by whatever ended the last sweep
             try:
-                fields = json.loads(line)
+                fields = loads(line)
                 outcome = Outcome(**{**fields, "rows": tuple(fields["rows"])})
+                if not isinstance(outcome.key, str) or not all(
+                    isinstance(row, dict) for row in outcome.rows
+                ):
+                    raise TypeError
             except (ValueError, TypeError, KeyError):
                 raise InputError(
                     "not a line of a sweep's journal",

@@ -434,6 +434,76 @@ def _lengths(path: Path) -> None:
     assert (drawn >= 1).all()
 
 
+def _imported(path: Path) -> None:
+    from kvsim.interchange.imported import import_sources, write_imported
+
+    out = path.with_name("made.toml")
+    given = {"gpu": "h100", "model": "facebook/opt-125m"}
+    write_imported(import_sources([str(path)], given, out), out)
+
+
+@cache
+def _sample(name: str) -> tuple[str, bytes]:
+    """The name and the content of the file that is the sample of a format."""
+    import tempfile
+
+    from support.import_samples import SAMPLES
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = SAMPLES[name](Path(folder))
+        if path.is_dir():
+            path = max(path.rglob("*"), key=lambda inner: inner.stat().st_size * inner.is_file())
+        return path.name, path.read_bytes()
+
+
+def _import_targets() -> dict[str, "Target"]:
+    from kvsim.interchange.sources import SOURCES
+
+    found = {}
+    for name in SOURCES:
+        file, content = _sample(name)
+        first, jsons = content.lstrip()[:1], (".json", ".jsonl")
+        kind = "csv" if file.endswith(".csv") else "binary"
+        if first in (b"{", b"[") or file.endswith(jsons):
+            kind = "jsonl" if content.strip().count(b"\n{") else "json"
+        found[f"import-{name}"] = Target(
+            kind, file, lambda name=name: [_sample(name)[1]], _imported
+        )
+    return found
+
+
+def _logs(path: Path) -> None:
+    from kvsim.validate.logs.row import read_rows
+
+    read_rows(path)
+
+
+def _log_rows() -> list[bytes]:
+    from kvsim.validate.logs.row import COLUMNS
+
+    cells = dict.fromkeys(COLUMNS, "") | {
+        "id": "a", "engine_version": "0.10.2", "model": "meta-llama/Llama-3.1-8B", "gpu": "H100",
+        "tp": "1", "max_model_len": "8192", "gpu_memory_utilization": "0.9", "block_size": "16",
+        "max_num_batched_tokens": "8192", "notes": "max_num_seqs=256; dtype=bfloat16",
+        "weights_gib": "14.99", "available_kv_gib": "54.2", "kv_cache_tokens": "443904",
+        "num_gpu_blocks": "27744",
+    }  # fmt: skip
+    return [f"{','.join(COLUMNS)}\n{','.join(cells[name] for name in COLUMNS)}\n".encode()]
+
+
+def _journal(path: Path) -> None:
+    from kvsim.whatif.sweep.journal import Journal
+
+    with Journal(path.parent):
+        pass
+
+
+JOURNAL = (
+    b'{"key": "a", "rows": [{"x": 1.5}], "error": null, "wrong_input": false, "wall_s": 1.0}\n'
+    b'{"key": "b", "rows": [], "error": "no", "wrong_input": true, "wall_s": 0.5}\n'
+)
+
+
 def _of(content: bytes | str) -> Callable[[], list[bytes]]:
     data = content.encode() if isinstance(content, str) else content
     return lambda: [data]
@@ -492,5 +562,8 @@ TARGETS: dict[str, Target] = {
         _observed,
         _beside_observed,
     ),
+    **_import_targets(),
+    "sweep-journal": Target("jsonl", "journal.jsonl", _of(JOURNAL), _journal),
+    "startup-logs": Target("csv", "logs.csv", _log_rows, _logs),
     "torch-snapshot": Target("binary", "snapshot.pickle", _snapshots, _snapshot),
 }
