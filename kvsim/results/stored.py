@@ -53,6 +53,54 @@ class StoredCache(_Kept):
     hit_tokens: Count
 
 
+class StoredNote(_Kept):
+    """What must be known to read the numbers."""
+
+    about: str
+    text: str
+
+
+class StoredShare(_Kept):
+    """The ledger's mean over a window."""
+
+    time_mean: StoredShares
+
+
+class StoredWindow(_Kept):
+    """The window that was measured beside the whole run; of "none" only the reason counts."""
+
+    found: str
+    reason: str = ""
+    start_s: Measured | None = None
+    end_s: Measured | None = None
+    requests: Count | None = None
+    output_tokens_per_s: Measured | None = None
+    running_mean: Measured | None = None
+    waiting_mean: Measured | None = None
+    ttft_s: StoredSpread | None = None
+    memory: StoredShare | None = None
+
+    @model_validator(mode="after")
+    def _measured_if_found(self) -> Self:
+        own = set(StoredWindow.model_fields) - {"reason"}
+        missing = [name for name in sorted(own) if getattr(self, name) is None]
+        if self.found != "none" and missing:
+            raise ValueError(f"a window without {', '.join(missing)}")
+        return self
+
+
+class StoredProvenance(_Kept):
+    """Where a scenario's inputs came from, in words."""
+
+    notes: list[str] = Field(default_factory=list)
+
+
+class StoredScenario(_Kept):
+    """The resolved scenario; its tables are checked when it is run."""
+
+    provenance: StoredProvenance = StoredProvenance()
+
+
 class StoredRun(_Kept):
     """One entry of `runs`."""
 
@@ -76,6 +124,9 @@ class StoredRun(_Kept):
     swapped_bytes: Count
     steps: Count
     wall_s: Measured
+    waiting_mean: Measured | None = None
+    window: StoredWindow = StoredWindow(found="none")
+    notes: list[StoredNote] = Field(default_factory=list)
 
     @model_validator(mode="after")
     def _time_has_passed(self) -> Self:
@@ -88,5 +139,5 @@ class StoredSummary(_Kept):
     """A summary.json."""
 
     kvsim: str
-    scenario: dict[str, Any]
+    scenario: StoredScenario
     runs: Annotated[list[StoredRun], Field(min_length=1)]
