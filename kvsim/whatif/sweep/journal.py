@@ -38,7 +38,11 @@ class Journal:
                 where=str(folder),
                 remedy="wait for it, or give another --out",
             ) from None
-        self._read()
+        try:
+            self._read()
+        except InputError:
+            self._file.close()
+            raise
 
     def __enter__(self) -> Self:
         return self
