@@ -64,7 +64,7 @@ def _numbers(facts: Facts, *names: str) -> list[float]:
 def _clock_warnings(facts: Facts) -> list[str]:
     loaded = facts["under_load"]
     assert isinstance(loaded, dict)
-    if "sm_clock_mhz" not in loaded:
+    if not {"sm_clock_mhz", "max_sm_clock_mhz"} <= set(loaded):
         return ["nvidia-smi does not tell the clocks"]
     share = float(loaded["sm_clock_mhz"]) / float(loaded["max_sm_clock_mhz"])
     if share >= LEAST_CLOCK_SHARE:
@@ -147,4 +147,5 @@ def _nvidia_smi(uuid: str) -> Facts:
     values = [value.strip() for value in said.stdout.strip().split(",")]
     if said.returncode or len(values) != len(names):
         return {}
-    return dict(zip(names, values, strict=True))
+    known = zip(names, values, strict=True)
+    return {name: value for name, value in known if not value.startswith("[")}  # as in [N/A]

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from kvsim.backend.measure import host
 from kvsim.backend.measure import measure as measuring
 from kvsim.backend.measure.bench import Bench
 from kvsim.backend.measure.grid import CPU, CUDA, DESIGNS, StepPlan, grid, most_tokens
@@ -220,6 +221,31 @@ def test_a_thread_that_had_to_share_its_core_is_told_of():
     facts = watch.facts()
     assert facts["core_share"] < 0.5
     assert "had a core for" in watch.warnings(facts)[0]
+
+
+SMI = """#!{python}
+import sys
+assert "--id=GPU-a1" in sys.argv
+print("{said}")
+"""
+
+
+@pytest.mark.parametrize(
+    ("said", "warned"),
+    [
+        ("580.1, 1980, 2619, 1980, 690.2, 55", []),
+        ("580.1, 1410, 2619, 1980, 690.2, 83", ["under load the GPU's clock is 71 % of its"]),
+        ("580.1, [N/A], 2619, [N/A], [N/A], 55", ["nvidia-smi does not tell the clocks"]),
+        ("No devices were found", ["nvidia-smi does not tell the clocks"]),
+    ],
+)
+def test_clocks_under_load_are_judged(tmp_path, monkeypatch, said, warned):
+    program = tmp_path / "nvidia-smi"
+    program.write_text(SMI.format(python=sys.executable, said=said))
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    found = host._clock_warnings({"under_load": host._nvidia_smi("a1")})
+    assert [word[: len(start)] for word, start in zip(found, warned, strict=True)] == warned
 
 
 def test_times_faster_than_memory_are_impossible():
