@@ -2,8 +2,9 @@
 
 A step of a served run is scheduled before it and its tokens are read after it, it follows another
 step and not itself, and it has the luck of the moment. One short run, of chats that all come at
-once, tells by how much: seconds served = overhead + scale * seconds repeated, by least squares with
-weights that make the two sums equal. The samples are then brought to that level.
+once, tells by how much: seconds served = overhead + scale * seconds repeated, by least squares of
+relative errors, so that the short steps of a few sequences count as much as the long ones of many.
+The samples are then brought to that level.
 """
 
 from collections.abc import Sequence
@@ -42,8 +43,8 @@ class Level(NamedTuple):
     """overhead_s, scale: of served steps over repeated ones. steps, seconds: of the served run.
 
     slower: the machine was slower by this factor when they were served; it is taken out.
-    bias_before, mape_before: of the predictions of its steps from repeated ones; mape: when these
-    have been brought to the level (their sum is then right).
+    bias_before, mape_before: of the predictions of its steps from repeated ones; bias, mape: when
+    these have been brought to the level. A bias is of all steps together.
     """
 
     overhead_s: float
@@ -53,6 +54,7 @@ class Level(NamedTuple):
     slower: float
     bias_before: float
     mape_before: float
+    bias: float
     mape: float
 
     def of(self, row: SampleRow) -> SampleRow:
@@ -143,12 +145,10 @@ def level_of(formula: Formula, served: Sequence[Sample], slower: float = 1.0) ->
     time = FormulaTime(formula)
     repeated = np.asarray([time.step_ps(sample.shape) / PS_PER_S for sample in served])
     seconds = np.asarray([sample.seconds for sample in served]) / slower
-    # Weighted by 1 / repeated, the slope's own equation says that the sums are equal.
-    root = repeated**-0.5
-    design = np.stack((root, repeated * root), axis=1)
-    (overhead, scale), *_ = np.linalg.lstsq(design, seconds * root, rcond=None)
+    design = np.stack((1 / repeated, np.ones(len(served))), axis=1)
+    (overhead, scale), *_ = np.linalg.lstsq(design, seconds / repeated, rcond=None)
     if overhead < 0 or scale <= 0:
-        overhead, scale = 0.0, seconds.sum() / repeated.sum()
+        overhead, scale = 0.0, (seconds / repeated).mean()
     return Level(
         overhead_s=float(overhead),
         scale=float(scale),
@@ -157,5 +157,6 @@ def level_of(formula: Formula, served: Sequence[Sample], slower: float = 1.0) ->
         slower=slower,
         bias_before=float(repeated.sum() / seconds.sum()) - 1.0,
         mape_before=float(np.abs(repeated / seconds - 1.0).mean()),
+        bias=float((overhead + scale * repeated).sum() / seconds.sum()) - 1.0,
         mape=float(np.abs((overhead + scale * repeated) / seconds - 1.0).mean()),
     )

@@ -141,7 +141,7 @@ def test_samples_are_brought_to_the_level_of_a_served_run(overhead, scale):
         assert row.seconds == pytest.approx(overhead + scale * raw["seconds"], rel=0.03, abs=1e-4)
 
 
-def test_a_level_makes_the_sums_equal_and_takes_nothing_away():
+def test_a_level_is_right_in_the_mean_and_takes_nothing_away():
     formula = fit(
         [SampleRow.parse(row, "").sample() for row in repeated_rows()], resamples=2
     ).formula
@@ -150,8 +150,10 @@ def test_a_level_makes_the_sums_equal_and_takes_nothing_away():
     noisy = [Sample(one.shape, one.seconds * (1.3 + random.normal(0, 0.1))) for one in shapes]
     level = level_of(formula, noisy)
     time = FormulaTime(formula)
-    total = sum(level.overhead_s + level.scale * time.step_ps(one.shape) * 1e-12 for one in noisy)
-    assert total == pytest.approx(sum(one.seconds for one in noisy), rel=1e-6)
+    repeated = [time.step_ps(one.shape) * 1e-12 for one in noisy]
+    found = sum(level.overhead_s / at + level.scale for at in repeated)
+    real = sum(one.seconds / at for one, at in zip(noisy, repeated, strict=True))
+    assert found == pytest.approx(real, rel=1e-6)
     # Shorter steps that were faster still would ask for a negative constant.
     faster = [Sample(one.shape, max(1e-6, 1.5 * one.seconds - 1e-3)) for one in shapes]
     found = level_of(formula, faster)

@@ -22,6 +22,7 @@ from kvsim.simulation import Simulation
 from kvsim.step_time.calibrated.file import (
     CalibrationFile,
     SampleRecord,
+    find_calibration,
     read_calibration,
     write_calibration,
 )
@@ -37,6 +38,7 @@ from kvsim.validate.run.steps import lock_step
 
 torch = pytest.importorskip("torch", reason="what an observed run is made with")
 
+from kvsim.backend.calibrate.pace import at_pace_of  # noqa: E402
 from kvsim.backend.serve.engine import RealTimeEngine  # noqa: E402
 from kvsim.backend.serve.memory import MemoryCount  # noqa: E402
 from kvsim.backend.serve.run import describe  # noqa: E402
@@ -325,3 +327,21 @@ def test_real_runs_are_decided_again_step_by_step_and_within_ten_per_cent(label,
     assert abs(summary["errors"]["e2e_s"]["mean"]) < 0.1
     assert abs(summary["errors"]["makespan_s"]) < 0.1
     assert summary["run"]["clock"] == "wall clock"
+
+
+@pytest.mark.parametrize("load", ["saturated", "multi-turn"])
+@pytest.mark.parametrize("label", ["paged", "doubling", "max-buffer"])
+def test_runs_of_a_busy_machine_at_the_pace_it_had(load, label):
+    name = "xeon-small-llama" if label == "paged" else "xeon-small-llama-contiguous"
+    folder = RECORDED / "busy" / f"{load}-{label}"
+    calibration = at_pace_of(ObservedRun.read(folder), find_calibration(name, ""))
+    summary = compare_run(folder, calibration).summary()
+    assert summary["lock_step"]["first_difference"] is None
+    told = json.loads((folder / "comparison.json").read_text())[1]
+    assert told["errors"]["e2e_s"]["mean"] == pytest.approx(
+        summary["errors"]["e2e_s"]["mean"], abs=0.02
+    )
+    # What reports/observed/README.md says has been reached.
+    assert abs(summary["errors"]["makespan_s"]) < 0.08
+    worst = 0.16 if folder.name == "multi-turn-max-buffer" else 0.10
+    assert abs(summary["errors"]["e2e_s"]["mean"]) < worst
