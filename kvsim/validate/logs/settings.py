@@ -10,6 +10,7 @@ from typing import NamedTuple
 from kvsim.capacity.engine_version import EngineVersion, engine_version
 from kvsim.device import Device, named_device, sized_device
 from kvsim.plumbing.errors import InputError
+from kvsim.plumbing.units import GIB
 
 # The newest release at the middle of a month, for builds that name only their month.
 RELEASES = dict(
@@ -68,6 +69,10 @@ _BESIDE = re.compile(
 _RELEASE = re.compile(r"\b0\.(?!1\.dev)\d+(?:\.\d+)*(?:rc\d+)?")
 _MONTH = re.compile(rf"({'|'.join(MONTHS)}) (\d{{4}})")
 _GIB = re.compile(r"([\d.]+) GiB")
+_GB = re.compile(r"\b(\d+) ?gb\b")
+_SEVERAL = re.compile(r"^\s*\d+\s*x\s+")
+# What a GPU shows of the memory it is sold with is less by up to a tenth.
+SAME_MEMORY = 0.15
 _GPU = re.compile(r"^(?:nvidia |amd |geforce )*", re.IGNORECASE)
 
 
@@ -114,11 +119,15 @@ def read_device(text: str) -> Device:
     lower = text.lower()
     total = _GIB.search(text)
     words = re.sub(r"\(.*?\)", " ", _GPU.sub("", text)).lower()
-    found = _listed(re.sub(r"^\s*\d+\s*x\s+", "", words).replace(",", " ").split())
+    plain = _SEVERAL.sub("", words).replace(",", " ").split()
+    found = _listed(plain)
     if any(word in lower for word in UNIFIED_WORDS) or found in UNIFIED:
         raise RefusalError(f"its memory is the host's too, whose use the log does not tell: {text}")
     if total is not None:
         return sized_device(found or text, float(total[1]))
+    written = None if _SEVERAL.match(words) else _GB.search(lower)
+    if found is not None and written is not None:
+        found = _of_size(found, plain, int(written[1]), text)
     if found is not None:
         return named_device(found)
     if "not named" in lower or not words.strip():
@@ -161,6 +170,17 @@ def _listed(words: list[str]) -> str | None:
             return None
         words = words[:-1]
     return None
+
+
+def _of_size(found: str, words: list[str], gigabytes: int, text: str) -> str:
+    """Of the kinds of `found` the one with so much memory; RefusalError if none is listed."""
+    bare = [word for word in words if not _GB.fullmatch(word)]
+    for name in (found, _listed([*bare, f"{gigabytes}gb"])):
+        if name is not None:
+            shown = named_device(name).memory_bytes / GIB
+            if abs(shown / gigabytes - 1) <= SAME_MEMORY:
+                return name
+    raise RefusalError(f"the memory is not that of the GPU named: {text}")
 
 
 def read_scheme(text: str) -> str | None:

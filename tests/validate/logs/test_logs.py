@@ -121,6 +121,11 @@ def test_a_version_that_is_none():
         ("2 x RTX 3090, NVLink bridge (24 GB)", None),
         ("4 x A100-SXM4-80GB", 79.15),
         ("RTX 4060 Laptop GPU", 7.63),
+        ("A100 (40 GB)", 39.39),
+        ("H100 94GB", 93.11),
+        ("L40S 48GB", 44.39),
+        ("2x A100 (160 GB)", 79.15),
+        ("RTX 4060 Ti 16GB", 15.55),
         ("RTX 4060 Ti", None),
     ],
 )
@@ -129,7 +134,13 @@ def test_devices_as_written(text, gib):
         with pytest.raises(InputError, match="unknown device"):
             read_device(text)
     else:
-        assert read_device(text).memory_bytes / 2**30 == pytest.approx(gib)
+        assert read_device(text).memory_bytes / 2**30 == pytest.approx(gib, abs=0.01)
+
+
+@pytest.mark.parametrize("text", ["RTX 4090 48GB (modded)", "RTX 2080 Ti (22 GB)"])
+def test_a_gpu_with_other_memory_than_its_kind_has_is_not_sized(text):
+    with pytest.raises(RefusalError, match="not that of the GPU named"):
+        read_device(text)
 
 
 @pytest.mark.parametrize(
