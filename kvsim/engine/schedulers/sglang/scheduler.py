@@ -58,7 +58,7 @@ class SglangScheduler(Scheduler):
         self._chunked: Sequence | None = None  # whose prompt is under way
         self._wishes: dict[Sequence, int] = {}  # what each may put out
         self._full = False
-        self._head_is_short = False  # memory was why it was refused when it was last tried
+        self._short_head: Sequence | None = None  # who was kept out for memory when last tried
         self._left: list[Sequence] = []  # finished since the last pass
         self._in_flight: list[Plan] = []
         self._all_under_way = False  # a token of everybody who decodes, or
@@ -154,13 +154,14 @@ class SglangScheduler(Scheduler):
         places = min(places, free_rows + (chunked is not None)) - (chunked is not None)
         admission.choose(self._queue, places, alone=chunked is None)
         taken = admission.taken
-        self._head_is_short = admission.stop is Stop.MEMORY
-        if self._head_is_short:
+        short = admission.stop is Stop.MEMORY
+        if short:
             self._full = bool(taken or chunked is not None or self.decoders)
         elif admission.no_place:
             self._full = True
         if more or taken:
             self._compute_prompts(plan, more, taken)
+        self._short_head = self.waiting.head if short else None
 
     def _held_back(self) -> float:
         """Tokens that running requests may still put out, as far as the ratio counts them."""
@@ -350,7 +351,7 @@ class SglangScheduler(Scheduler):
             return 0
         if self.waiting and not self._full:
             return 0
-        if self._head_is_short and not self.allocator.usage(None, busy=True).idle:
+        if self._head_is_short() and not self.allocator.usage(None, busy=True).idle:
             return 0  # nobody has filed what an eviction may free
         return self.allocator.steps_that_fit(min(limit, self.batch.steps_to_leave()))
 
@@ -389,9 +390,12 @@ class SglangScheduler(Scheduler):
         del self.running[seq], self._wishes[seq]
         self.allocator.release(seq)
 
+    def _head_is_short(self) -> bool:
+        return self._short_head is not None and self.waiting.head is self._short_head
+
     def usage(self) -> Usage:
         """Free memory is short where the counters, and not the slots, keep the head out too."""
         usage = self.allocator.usage(None, busy=bool(self.running))
-        if self._head_is_short and self.waiting:
+        if self._head_is_short():
             usage = usage._replace(short=usage.short + usage.idle, idle=0)
         return usage
