@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from kvsim.whatif.advice.advice import Advice
+    from kvsim.whatif.advice.change import Advice
     from kvsim.whatif.intervals import Ratio
 
 
@@ -46,7 +46,8 @@ def advise(
     from kvsim.plumbing.writing import check_writable, replace_files
     from kvsim.scenario import load_tables
     from kvsim.whatif.advice import page, serve
-    from kvsim.whatif.advice.advice import Advisor, goal_named
+    from kvsim.whatif.advice.advice import Advisor
+    from kvsim.whatif.advice.change import goal_named
     from kvsim.whatif.capacity.search import Runner
     from kvsim.whatif.sweep.backends import BACKENDS
 

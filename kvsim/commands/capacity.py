@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from kvsim.whatif.capacity.capacity import Answer, Share, Tuning
+    from kvsim.whatif.capacity.answers import Answer, Share, Tuning
     from kvsim.whatif.page import Cells
 
 

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from kvsim.plumbing.toml import to_toml
 from kvsim.report import numbers
 from kvsim.whatif import page
-from kvsim.whatif.advice.advice import ALSO, Advice, Change, said
+from kvsim.whatif.advice.advice import ALSO
+from kvsim.whatif.advice.change import Advice, Change, said
 from kvsim.whatif.intervals import Ratio
 
 MOST_ROWS = 12

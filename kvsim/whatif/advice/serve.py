@@ -7,7 +7,7 @@ from typing import Any
 from kvsim.model.catalogue import named_model
 from kvsim.scenario import Scenario
 from kvsim.simulation import Simulation
-from kvsim.whatif.advice.advice import said
+from kvsim.whatif.advice.change import said
 from kvsim.whatif.advice.knobs import KNOBS
 
 

@@ -7,7 +7,7 @@ from kvsim.plumbing.toml import to_toml
 from kvsim.report.classes import run_line
 from kvsim.report.figure import style
 from kvsim.whatif import page
-from kvsim.whatif.capacity.capacity import Answer, Share
+from kvsim.whatif.capacity.answers import Answer, Share
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from kvsim.report import numbers
-from kvsim.whatif.capacity.capacity import Answer, Edge, Replicas, Tuning
+from kvsim.whatif.capacity.answers import Answer, Edge, Replicas, Tuning
 from kvsim.whatif.capacity.objectives import Objective, broken
 from kvsim.whatif.capacity.questions import Question
 from kvsim.whatif.intervals import Interval

@@ -12,7 +12,8 @@ from kvsim.cli import app
 from kvsim.plumbing.errors import InputError
 from kvsim.scenario import Scenario
 from kvsim.simulation import Simulation
-from kvsim.whatif.capacity.capacity import Answer, Capacity
+from kvsim.whatif.capacity.answers import Answer
+from kvsim.whatif.capacity.capacity import Capacity
 from kvsim.whatif.capacity.load import with_rate
 from kvsim.whatif.capacity.objectives import complete, kept, parse_objective
 from kvsim.whatif.capacity.questions import QUESTIONS
