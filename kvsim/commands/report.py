@@ -13,7 +13,7 @@ def report(
     forms: Annotated[
         str,
         typer.Option(
-            "--format", metavar="A,B...", help="html, md, csv, png, pdf; several at once."
+            "--format", metavar="A,B...", help="html, md, csv, png, apng, pdf; several at once."
         ),
     ] = "html",
     out: Annotated[

@@ -56,14 +56,16 @@ class AddressLog(Observer):
 
     def close(self) -> Addresses:
         """Everything that still lies somewhere lies there until the last look; what was seen."""
-        if self._eye is not None:
+        if self._eye is not None and not self.addresses.full:
             self._eye.close(self._now_ps)
         return self.addresses
 
     def _look(self, scheduler: Scheduler, now_ps: int) -> None:
         self._now_ps = now_ps
-        if self._eye is not None:
+        if self._eye is not None and not self.addresses.full:
             self._eye.look(scheduler.running, now_ps)
+            if self.addresses.full:
+                self._eye.close(now_ps)
         allocator, cache = scheduler.allocator, scheduler.allocator.cache_totals()
         self.addresses.counted(
             now_ps,
@@ -125,6 +127,7 @@ class _BufferEye:
                 self._seen[address] = (size, now_ps, owner)
 
     def close(self, now_ps: int) -> None:
+        self._arena.listener = None
         for address in list(self._seen):
             self._end(address, now_ps)
 
@@ -148,6 +151,7 @@ class _BlockEye:
         self._held: dict[int, tuple[int, str]] = {}  # since, by whom
         self._kept: dict[int, tuple[int, str]] = {}  # since, whose content it was
         self._unnamed: set[int] = set()
+        self._named: dict[Sequence, tuple[int, int]] = {}  # preemptions, blocks seen of each
         self._now_ps = 0
         allocator.pool.listener = self
 
@@ -194,13 +198,25 @@ class _BlockEye:
         self._kept.update(kept)
 
     def _name(self, running: Iterable[Sequence]) -> None:
-        """Find the owners of what was taken since the last look."""
-        unnamed = self._unnamed
-        for seq in running:
+        """Find the owners of what was taken since the last look: mostly at the ends of tables."""
+        unnamed, named = self._unnamed, {}
+        tables = [(seq, self._allocator.blocks_of(seq)) for seq in running]
+        for seq, blocks in tables:
+            preemptions, seen = self._named.get(seq, (0, 0))
+            seen = seen if preemptions == seq.num_preemptions and seen <= len(blocks) else 0
+            self._own(blocks[seen:], seq.id)
+            named[seq] = (seq.num_preemptions, len(blocks))
+        self._named = named
+        for seq, blocks in tables:
             if not unnamed:
                 return
-            for block in unnamed.intersection(self._allocator.blocks_of(seq)):
-                self._held[block] = (self._held[block][0], seq.id)
+            self._own(blocks, seq.id)
+
+    def _own(self, blocks: Row[int], owner: str) -> None:
+        held, unnamed = self._held, self._unnamed
+        for block in blocks:
+            if block in unnamed:
+                held[block] = (held[block][0], owner)
                 unnamed.discard(block)
 
     def _write(
@@ -228,5 +244,6 @@ class _BlockEye:
             lay(first * self._bytes, run * self._bytes, since_ps, now_ps, owner, kind)
 
     def close(self, now_ps: int) -> None:
+        self._allocator.pool.listener = None
         for stays, kind in ((self._held, HELD), (self._kept, KEPT)):
             self._write(list(stays), stays, now_ps, kind)

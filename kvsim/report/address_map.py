@@ -10,7 +10,10 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from kvsim.plumbing.units import PS_PER_S
+from kvsim.report import painting
 from kvsim.report.packing import packed, packed_differences, packed_floats
+from kvsim.report.painting import painted
+from kvsim.results import addresses
 from kvsim.results.result import Result, Run
 
 MOST_STAYS = 450_000  # of all runs together: about four bytes each
@@ -44,7 +47,10 @@ def _map(run: Run, stays: pd.DataFrame, places: dict[str, int], most: int) -> di
     capacity = int(memory["capacity_bytes"])
     address, num_bytes = (stays[name].to_numpy(np.int64) for name in ("address", "num_bytes"))
     unit = int(np.gcd.reduce(np.concatenate([np.unique(address), np.unique(num_bytes)])))
-    span_ps = int(max(stays["end_ps"].max(), run.memory["end_ps"].max()))
+    cut = len(stays) >= addresses.MOST_STAYS
+    span_ps = int(stays["end_ps"].max())
+    if not cut:
+        span_ps = max(span_ps, int(run.memory["end_ps"].max()))
     start, end = (
         (stays[name].to_numpy(np.float64) * (TICKS / span_ps)).astype(np.int64)
         for name in ("start_ps", "end_ps")
@@ -65,6 +71,7 @@ def _map(run: Run, stays: pd.DataFrame, places: dict[str, int], most: int) -> di
         "buffers": run.kind in _BUFFERED,
         "kind": run.kind,
         "num_stays": len(stays),
+        "cut": cut,
         "holes": _holes(run),
     }
     if len(stays) > most:
@@ -107,32 +114,12 @@ def _fullest(start: NDArray[np.int64], end: NDArray[np.int64], most: int) -> tup
 
 
 def _picture(columns: NDArray[np.int64], units: int) -> dict[str, Any]:
-    """Who lay at the middle of each of COLUMNS x ROWS cells; who lay at the middle of none is shown
-    where nobody else is.
-    """
+    """Who lay in each of COLUMNS x ROWS cells, twice its place, and one more where it was kept."""
     address, size, start, end, owner, kept = columns
-    colour = 2 * owner + kept
-    left, right = (_first_middle(ticks * (COLUMNS / TICKS)) for ticks in (start, end))
-    low, high = (_first_middle(at * (ROWS / units)) for at in (address, address + size))
-    high = np.minimum(high, ROWS)
-    cells = np.full((COLUMNS, ROWS), NOBODY, dtype=np.int64)
-    single = high - low == 1
-    for step in range(int((right - left)[single].max(initial=0))):
-        here = single & (left + step < right)
-        cells[left[here] + step, low[here]] = colour[here]
-    for at in np.flatnonzero((high - low > 1) & (right > left)):
-        cells[left[at] : right[at], low[at] : high[at]] = colour[at]
-    small = np.flatnonzero((high <= low) | (right <= left))
-    column = np.minimum(start[small] * COLUMNS // TICKS, COLUMNS - 1)
-    row = np.minimum((2 * address[small] + size[small]) * ROWS // (2 * units), ROWS - 1)
-    empty = cells[column, row] == NOBODY
-    cells[column[empty], row[empty]] = colour[small][empty]
-    return {"columns": COLUMNS, "rows": ROWS, "cells": packed(np.minimum(cells, NOBODY).ravel())}
-
-
-def _first_middle(at: NDArray[np.float64]) -> NDArray[np.int64]:
-    """The first cell whose middle is not before `at`, in cells."""
-    return np.ceil(at - 0.5).astype(np.int64)
+    sides = (start / TICKS, end / TICKS, address / units, (address + size) / units)
+    cells = painted(*sides, 2 * owner + kept, COLUMNS, ROWS)
+    cells = np.where(cells == painting.NOBODY, NOBODY, cells)
+    return {"columns": COLUMNS, "rows": ROWS, "cells": packed(cells.ravel())}
 
 
 def _holes(run: Run) -> dict[str, Any] | None:

@@ -8,6 +8,8 @@ import numpy as np
 if TYPE_CHECKING:
     import pandas as pd
 
+# Beyond so many, no more stays are written down: the map then ends there, and says so.
+MOST_STAYS = 4_000_000
 HELD, KEPT = 0, 1
 KINDS = ("held", "cached")
 ADDRESS_COLUMNS = ("address", "num_bytes", "start_ps", "end_ps", "request", "kind")
@@ -40,6 +42,11 @@ class Addresses:
         if end_ps > start_ps:
             index = self._ids.setdefault(owner, len(self._ids))
             self._stays.extend((address, num_bytes, start_ps, end_ps, index, kind))
+
+    @property
+    def full(self) -> bool:
+        """Whether as many stays are written down as there may be."""
+        return len(self._stays) >= MOST_STAYS * len(ADDRESS_COLUMNS)
 
     def counted(self, now_ps: int, counts: tuple[int, ...]) -> None:
         """The run's totals so far, by COUNTS."""

@@ -5,7 +5,10 @@ import io
 import json
 import re
 import stat
+import struct
+import zlib
 
+import numpy as np
 import pytest
 import typer
 from typer.testing import CliRunner
@@ -13,7 +16,7 @@ from typer.testing import CliRunner
 from kvsim.commands.report import report
 from kvsim.plumbing.errors import InputError
 from kvsim.report import browser
-from kvsim.report.formats import FORMS
+from kvsim.report.formats import FORMS, apng
 from kvsim.results import store
 
 APP = typer.Typer()
@@ -33,7 +36,7 @@ def call(*words):
     return CliRunner().invoke(APP, [str(word) for word in words])
 
 
-@pytest.mark.parametrize("name", [name for name in FORMS if name not in DRAWN])
+@pytest.mark.parametrize("name", [name for name in FORMS if name not in (*DRAWN, "apng")])
 def test_every_form_of_any_result(name, odd_result):
     made = FORMS.get(name)().make(odd_result)
     text = made.decode()
@@ -123,3 +126,47 @@ def test_the_scenario_reads_back_from_the_markdown(result):
     text = FORMS.get("md")().make(result).decode()
     fenced = re.search(r"```toml\n(.*?)\n```", text, re.DOTALL)
     assert json.dumps(tomllib.loads(fenced.group(1))) == json.dumps(result.scenario)
+
+
+def chunks(made):
+    at = 8
+    while at < len(made):
+        (length,) = struct.unpack(">I", made[at : at + 4])
+        name, data = made[at + 4 : at + 8], made[at + 8 : at + 8 + length]
+        assert (
+            zlib.crc32(name + data)
+            == struct.unpack(">I", made[at + 8 + length : at + 12 + length])[0]
+        )
+        yield name, data
+        at += 12 + length
+
+
+def test_the_animation_ends_with_the_picture_of_the_table(traced):
+    made = FORMS.get("apng")().make(traced)
+    parts = list(chunks(made))
+    assert [name for name, _ in parts[:3]] == [b"IHDR", b"acTL", b"PLTE"]
+    assert parts[-1][0] == b"IEND"
+    assert sum(name == b"fcTL" for name, _ in parts) == apng.FRAMES
+    last = zlib.decompress(next(data for name, data in parts[::-1] if name == b"fdAT")[4:])
+    image = np.frombuffer(last, np.uint8).reshape(-1, apng.WIDTH + 1)[:, 1:]
+    until = min(int(run.memory["end_ps"].max()) for run in traced.runs) * apng.SHARE
+    rng = np.random.default_rng(0)
+    for index, run in enumerate(traced.runs):
+        stays, capacity = run.table("addresses"), run.summary["memory"]["capacity_bytes"]
+        panel = image[index * (apng.PANEL + apng.GAP) :][: apng.PANEL][::-1]
+        for _ in range(200):
+            column, row = rng.integers(apng.WIDTH), rng.integers(apng.PANEL)
+            now, at = (column + 0.5) / apng.WIDTH * until, (row + 0.5) / apng.PANEL * capacity
+            there = stays[
+                (stays["start_ps"] <= now) & (stays["end_ps"] > now)
+                & (stays["address"] <= at) & (stays["address"] + stays["num_bytes"] > at)
+            ]  # fmt: skip
+            if len(there):
+                kept = there["kind"].iloc[0] == "cached"
+                owner = int(there["request"].cat.codes.iloc[0]) * 7 % 12
+                assert panel[row, column] == 2 + owner + 12 * kept
+
+
+def test_an_animation_of_nothing_is_refused(result):
+    with pytest.raises(InputError, match="no run was traced"):
+        FORMS.get("apng")().make(result)

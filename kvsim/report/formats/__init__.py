@@ -10,6 +10,7 @@ FORMS: Registry[Form] = Registry(
         "md": "kvsim.report.formats.markdown:Markdown",
         "csv": "kvsim.report.formats.csv:Csv",
         "png": "kvsim.report.formats.png:Png",
+        "apng": "kvsim.report.formats.apng:Apng",
         "pdf": "kvsim.report.formats.pdf:Pdf",
     },
 )
