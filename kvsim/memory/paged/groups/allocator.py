@@ -30,6 +30,7 @@ from kvsim.memory.paged.decoders import Decoders, by_order
 from kvsim.memory.paged.groups.course import GroupMoves
 from kvsim.memory.paged.groups.grouping import group_layers
 from kvsim.memory.paged.groups.hits import Hits
+from kvsim.memory.paged.groups.state_chunks import StateChunks
 from kvsim.memory.paged.groups.tables import GroupTable, GroupTables
 from kvsim.memory.paged.groups.windows import Windows
 from kvsim.memory.paged.prefix_cache import PrefixCache
@@ -85,8 +86,12 @@ class GroupsAllocator(Allocator):
             retention_tokens,
             states_kept=caching,
         )
-        self._caching = caching
-        self._checkpoint_alignment = checkpoint_alignment if caching else None
+        self._chunks = None
+        if caching and self._tables.has_states:
+            self._chunks = StateChunks(size, checkpoint_alignment)
+        self._most_states = 1  # of a sequence at once
+        if caching:  # one is kept until the next is whole
+            self._most_states = 2 + (checkpoint_alignment is not None)
         self._decoders = Decoders(size)
         self._windows = Windows(self._tables.windows, size, self._lag)
         self._cache: PrefixCache[Hits] = PrefixCache(
@@ -102,8 +107,7 @@ class GroupsAllocator(Allocator):
         """Blocks that group g needs at once for a sequence of `tokens` tokens, at most."""
         group, blocks = self._groups[g], ceil_div(tokens, self.block_size)
         if group.state_bytes:
-            # A state is kept until the next one is whole.
-            return 1 + self._caching + (self._checkpoint_alignment is not None)
+            return self._most_states
         if group.window_tokens is None or self._most_tokens is None:
             return blocks
         kept = min(group.window_tokens - 1 + self._most_tokens, self._max_model_len)
@@ -135,7 +139,7 @@ class GroupsAllocator(Allocator):
         whole: asked for all it will compute, chunk by chunk, so windows give back meanwhile.
         """
         need = self._watermark_blocks if busy else 0
-        states = 1 + self._has_checkpoint(seq, hits.num_blocks * self.block_size, tokens)
+        states = 1 + self._leaves_checkpoint(seq, hits.num_blocks * self.block_size, tokens)
         for g, blocks in enumerate(hits.blocks):
             most = ceil_div(tokens, self.block_size)
             if self._groups[g].state_bytes:
@@ -167,7 +171,7 @@ class GroupsAllocator(Allocator):
         table.boundaries = (seq.prompt_tokens - 1) // self.block_size, hits.junction
         self._live[seq] = None
         self._tables.open(table, hits)
-        checkpoint = self._has_checkpoint(seq, table.tokens, num_tokens)
+        checkpoint = self._leaves_checkpoint(seq, table.tokens, num_tokens)
         self._grow(seq, table, ceil_div(num_tokens, self.block_size), checkpoint=checkpoint)
         self._filled(table, num_tokens)
         self._cache.admitted(seq, cached_tokens, [])
@@ -192,7 +196,7 @@ class GroupsAllocator(Allocator):
             computed = table.processed
         self._tables.give_back_below(table, computed)
         count = max(ceil_div(num_tokens, self.block_size), table.count)
-        checkpoint = not decoding and self._has_checkpoint(seq, table.tokens, num_tokens)
+        checkpoint = not decoding and self._leaves_checkpoint(seq, table.tokens, num_tokens)
         need = self._tables.new_blocks(count - table.count, checkpoint=checkpoint)
         if need > self.pool.num_free:
             return None
@@ -333,49 +337,16 @@ class GroupsAllocator(Allocator):
         self._tables.states_named.clear()
 
     def cut_chunk(self, seq: Sequence, start_tokens: int, new_tokens: int, most_tokens: int) -> int:
-        """A state is kept where a chunk ends, so chunks end where one is of use: at block ends, at
-        the last of them that a resent prompt can hit, and where a shared prefix was seen to part
-        (vLLM 0.33, v1/core/sched/scheduler.py, `_mamba_block_aligned_split`).
-        """
-        if not (self._caching and self._tables.has_states):
+        if self._chunks is None:
             return new_tokens
-        size, start, end = self.block_size, start_tokens, start_tokens + new_tokens
-        prefill_end = max(seq.prompt_tokens, seq.num_tokens - 1)
-        if start >= prefill_end:
-            return new_tokens
-        if end < prefill_end:
-            aligned = end // size * size
-            if aligned > start or size <= most_tokens:
-                end = aligned
-        inside = self._has_checkpoint(seq, start, end)
-        stops = [] if inside else [(seq.num_tokens - 1) // size * size]
-        if start % size and not inside:
-            stops.append((start // size + 1) * size)
-        junction = self._junction(seq) * size
-        if start < junction < end:
-            stops.append(start + (junction - start) // size * size)
-        end = min((stop for stop in stops if start < stop < end), default=end)
-        return max(end - start, 0)
-
-    def _has_checkpoint(self, seq: Sequence, start: int, end: int) -> bool:
-        """Whether a chunk of these tokens leaves a state at the last block end inside it too: where
-        the kernel can write one out, and the chunk is the prompt's last.
-        """
-        alignment, size = self._checkpoint_alignment, self.block_size
-        if alignment is None or end < max(seq.prompt_tokens, seq.num_tokens - 1):
-            return False
-        at = (end - 1) // size * size
-        return (
-            start % size == 0
-            and ceil_div(end, size) - 2 > (start - 1) // size
-            and start + size <= at < end
-            and (at - start) % alignment == 0
-        )
-
-    def _junction(self, seq: Sequence) -> int:
-        """Blocks after which `seq` was seen to part from others, 0 if it was not."""
         table: GroupTable = seq.memory
-        return table.boundaries[1] if seq in self._live else self._cache.hits(seq).junction
+        parts = table.boundaries[1] if seq in self._live else self._cache.hits(seq).junction
+        junction = parts * self.block_size
+        return self._chunks.cut(seq, start_tokens, new_tokens, most_tokens, junction)
+
+    def _leaves_checkpoint(self, seq: Sequence, start: int, end: int) -> bool:
+        """Whether a chunk of these tokens takes a block more for a state within it."""
+        return self._chunks is not None and self._chunks.leaves_checkpoint(seq, start, end)
 
     # --- release -------------------------------------------------------------------------------
 
