@@ -9,7 +9,7 @@ import pytest
 
 PACKAGE = Path(__file__).parents[1] / "kvsim"
 WINGS = ("workload", "memory", "step_time")
-ABOVE = ("report", "whatif", "validate", "commands", "cli", "simulation", "scenario")
+ABOVE = ("session", "report", "whatif", "validate", "commands", "cli", "simulation", "scenario")
 
 
 def imports(path: Path) -> Iterator[str]:

@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 
 from kvsim.backend.measure.log import Log
-from kvsim.backend.session import __main__ as command
-from kvsim.backend.session.plan import GPU, STAND_IN
-from kvsim.backend.session.stage import Journal
-from kvsim.backend.session.stages import LABELS, stages
 from kvsim.observed.folder import ObservedRun
+from kvsim.session import __main__ as command
+from kvsim.session.plan import GPU, STAND_IN
+from kvsim.session.stage import Journal
+from kvsim.session.stages import LABELS, stages
 from kvsim.step_time.calibrated.file import read_calibration
 from kvsim.validate.run.steps import lock_step
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ from kvsim.backend.measure.compare import compare_stores
 from kvsim.backend.measure.grid import StepPlan, grid, read_plans
 from kvsim.backend.measure.measure import Setup, measure, write_samples
 from kvsim.backend.measure.timing import clock_of
-from kvsim.backend.session.plan import SessionPlan, Subject
-from kvsim.backend.session.stage import Session, Stage
 from kvsim.plumbing.writing import write_text
+from kvsim.session.plan import SessionPlan, Subject
+from kvsim.session.stage import Session, Stage
 
 if TYPE_CHECKING:
     from kvsim.observed.steps import ObservedStep

@@ -7,8 +7,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from kvsim.backend.session.plan import SessionPlan
 from kvsim.plumbing.writing import write_text
+from kvsim.session.plan import SessionPlan
 
 Status = Literal["done", "skipped", "failed"]
 

@@ -1,4 +1,4 @@
-"""`python -m kvsim.backend.session --out DIR`: all stages of a session with a GPU, or what of them
+"""`python -m kvsim.session --out DIR`: all stages of a session with a GPU, or what of them
 DIR does not hold yet. `make gpu` runs it.
 
 Each stage has a process of its own: a fault of the device ends one and not the others. With
@@ -14,17 +14,17 @@ import traceback
 from dataclasses import dataclass
 from pathlib import Path
 
-from kvsim.backend.session.plan import PLANS, SessionPlan
-from kvsim.backend.session.stage import Journal, OutOfTime, Session, Stage
-from kvsim.backend.session.stages import stages
 from kvsim.plumbing.errors import InputError
+from kvsim.session.plan import PLANS, SessionPlan
+from kvsim.session.stage import Journal, OutOfTime, Session, Stage
+from kvsim.session.stages import stages
 
 GRACE_S = 30.0  # for a stage to end by itself when its time is over
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Exit code 0 if every stage is done or was skipped for a reason, 1 if one failed."""
-    parser = argparse.ArgumentParser(prog="python -m kvsim.backend.session", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m kvsim.session", description=__doc__)
     parser.add_argument("--out", type=Path, required=True, help="the session's folder")
     parser.add_argument("--device", choices=tuple(PLANS), default="cuda")
     parser.add_argument("--minutes", type=float, default=40.0, help="of this call, at most")
@@ -87,7 +87,7 @@ class Runner:
 
     def _start(self, stage: Stage, journal: Journal) -> None:
         left_s = self.end_s - time.monotonic()
-        command = [sys.executable, "-m", "kvsim.backend.session", "--out", str(self.out)]
+        command = [sys.executable, "-m", "kvsim.session", "--out", str(self.out)]
         command += ["--device", self.device, "--stage", stage.name, "--minutes", str(left_s / 60)]
         try:
             done = subprocess.run(command, check=False, timeout=left_s + GRACE_S)  # noqa: S603
