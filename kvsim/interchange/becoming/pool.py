@@ -94,11 +94,12 @@ def _unit(served: Served, device: str, settings: Settings, meta: VllmMeta) -> Un
     if settings.disable_hybrid_kv_cache_manager or release(meta.vllm_version) < _V1:
         return None
     try:
-        memory = MemoryOptions(
-            kv_cache_bytes=_PROBE_BYTES,
-            engine_version=meta.vllm_version,
-            enable_prefix_caching=meta.enable_prefix_caching,
-        )
+        probe = {
+            "kv_cache_bytes": _PROBE_BYTES,
+            "engine_version": meta.vllm_version,
+            "enable_prefix_caching": meta.enable_prefix_caching,
+        }
+        memory = MemoryOptions.parse(probe, "memory")
         sized = size(
             served.model,
             named_device(device),
