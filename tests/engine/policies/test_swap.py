@@ -114,3 +114,19 @@ def test_windows_are_not_swapped(tables: Any) -> None:
             ),
             [Request("r", 0, 8, 8)],
         )
+
+
+def test_what_cannot_be_combined_is_refused_before_anything_runs(tables: Any) -> None:
+    """The first allocator of the scenario could run, the second could not."""
+    made = tables(
+        model={"name": "gemma-3-1b"},
+        allocator=[{"kind": "max-buffer"}, {"kind": "paged"}],
+        scheduler=SWAP,
+        memory={"kv_cache_tokens": 4096},
+    )
+    started: list[str] = []
+    with pytest.raises(InputError, match="preemption_mode"):
+        kvsim.simulate(
+            made, [Request("r", 0, 8, 8)], progress=lambda label, *_: started.append(label)
+        )
+    assert started == []

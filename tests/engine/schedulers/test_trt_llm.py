@@ -86,3 +86,19 @@ def test_nobody_is_paused_without_need(tables: Any, allocator: str) -> None:
     (found,) = kvsim.simulate(made, requests).runs
     assert found.summary["requests"]["finished"] == len(requests)
     assert found.summary["preemptions"] == 0
+
+
+@pytest.mark.parametrize("policy", ["guaranteed-no-evict", "max-utilization"])
+def test_what_must_be_free_is_not_what_is_asked_for(tables: Any, policy: str) -> None:
+    """A tensor as long as its tokens stays so, however much the policy wants free beside it."""
+    made = tables(
+        memory={"kv_cache_tokens": 2048},
+        allocator=[{"kind": "concatenation"}],
+        step_time={"kind": "linear", "base_us": 10_000},
+        scheduler={"kind": "trt-llm", "capacity_scheduler_policy": policy},
+    )
+    declared = [Request(name, 0, 100, 50, max_tokens=400) for name in "abcdef"]
+    (found,) = kvsim.simulate(made, declared).runs
+    shares = found.summary["memory"]["time_mean"]
+    assert shares["overprovisioned"] == 0
+    assert found.summary["requests"]["finished"] == 6
