@@ -233,15 +233,30 @@ class RadixAllocator(Allocator):
         return self._decoders.steps_within(self.available_tokens() // self.page_tokens, limit)
 
     def steps_alike(self, head: Sequence, limit: int, *, busy: bool) -> int:
-        """What is evicted meanwhile changes nothing: the head has to compute what it cannot hit.
-        But where nothing is free now, nobody has filed what an eviction frees.
+        """What is evicted meanwhile leaves what the head is short of as it is: it has to compute
+        what it cannot hit. But where nothing is free now, nobody has filed what an eviction frees;
+        and a head admitted by its first chunk needs less at once when it hits less, for a leaf
+        goes as a whole.
         """
         if not self.free and self.tree.evictable:
             return 0
         spare = self.available_tokens() - self._missing(head, head.num_tokens)
-        if spare < 0:
-            return limit
-        return self._decoders.steps_within(spare // self.page_tokens, limit)
+        if spare >= 0:
+            limit = self._decoders.steps_within(spare // self.page_tokens, limit)
+        if self._loses_hits(head):
+            limit = self._steps_without_eviction(limit)
+        return limit
+
+    def _loses_hits(self, head: Sequence) -> bool:
+        """Whether a waiting `head` hits what an eviction may take."""
+        if head in self._pinned or not self.keeps_prefixes:
+            return False
+        return self.tree.find(self._slots(head).content, head.num_tokens - 1).unlocked > 0
+
+    def _steps_without_eviction(self, limit: int) -> int:
+        """Before how many steps a page for each decoder is free, at most `limit`."""
+        spare = self.free // self.page_tokens - self._decoders.num
+        return min(limit, self._decoders.steps_within(spare, limit) + 1) if spare >= 0 else 0
 
     def advance(self, steps: int) -> Course:
         decoders, size = self._decoders, self.page_tokens
@@ -250,7 +265,7 @@ class RadixAllocator(Allocator):
         while done < steps:
             # SGLang makes room for a page each before every step, whoever needs one.
             before = self.tree.evicted
-            self.make_room(num * size)
+            self.make_room((num - (0 if done else len(decoders.extended))) * size)
             evicted = evicted.plus(self.tree.evicted - before, done + 1)
             stretch, spare = steps - done, self.free // size - num
             if spare >= 0 and self.tree.evictable:
