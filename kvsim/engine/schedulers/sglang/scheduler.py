@@ -314,9 +314,11 @@ class SglangScheduler(Scheduler):
 
     def _retract(self, seq: Sequence, plan: Plan) -> None:
         """Take its memory from `seq`, but for what the cache has of it; its token under way, if
-        there is one, is lost.
+        there is one, is lost, unless `seq` was the last to decode.
         """
-        lost = self._is_under_way(seq)
+        # A lone sequence goes only where its buffer has to grow in place and cannot (SGLang has no
+        # such memory). It keeps its token: without it it would come back no longer, for ever.
+        lost = self._is_under_way(seq) and len(self.decoders) > 1
         del self.decoders[seq]
         self._preempt(seq, plan)
         self._full = False
