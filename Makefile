@@ -66,5 +66,5 @@ clean:
 # torch comes first and pinned: a looser request may pull gigabytes of CUDA packages.
 .venv/.tests: .venv/.kvsim
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test,check,sweep,dask]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test,check,sweep,dask,interchange]'
 	@touch $@

@@ -1,7 +1,9 @@
 """Imports go one way: the walls of the house, read off the code itself."""
 
 import ast
+import re
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -162,3 +164,42 @@ def test_no_circle_of_files() -> None:
         assert free, f"these import each other in a circle, or what does: {sorted(graph)}"
         for name in free:
             del graph[name]
+
+
+# What `make test` installs, and whose part a module is that bears another name than its package.
+INSTALLED = ("test", "check", "sweep", "dask", "interchange")
+COMES_WITH = {
+    "annotated_types": "pydantic",
+    "markupsafe": "jinja2",
+    "pydantic_core": "pydantic",
+    "requests": "pooch",
+}
+
+
+def declared(*extras: str) -> set[str]:
+    """The modules that pyproject.toml asks for, in the simulator alone and in some extras."""
+    project = tomllib.loads((PACKAGE.parent / "pyproject.toml").read_text())["project"]
+    asked = [*project["dependencies"]]
+    for extra in extras:
+        asked += project["optional-dependencies"][extra]
+    return {re.split(r"[^\w.-]", line)[0].lower().replace("-", "_") for line in asked}
+
+
+def test_the_tests_import_only_what_make_test_installs() -> None:
+    """A module that happens to lie in a founder's environment is missing on a fresh machine."""
+    command = (PACKAGE.parent / "Makefile").read_text()
+    assert f"'.[{','.join(INSTALLED)}]'" in command
+    known = {*declared(*INSTALLED), *sys.stdlib_module_names, "kvsim", "support"}
+    for path in sorted((PACKAGE.parent / "tests").rglob("*.py")):
+        for name in imports(path):
+            top = name.split(".")[0]
+            assert COMES_WITH.get(top, top) in known, f"{path.name} imports {top}: add it to `test`"
+
+
+def test_the_simulator_imports_only_what_it_declares() -> None:
+    optional = ("backend", "gpu", "hub", "interchange", "sweep", "dask", "ray")
+    known = {*declared(*optional), *sys.stdlib_module_names, "kvsim"}
+    for path in FILES:
+        for name in imports(path):
+            top = name.split(".")[0]
+            assert COMES_WITH.get(top, top) in known, f"{path.relative_to(PACKAGE)} imports {top}"
