@@ -1,10 +1,18 @@
 """A distribution as its cumulative curve, and the logarithmic axis of time that it stands on."""
 
 import math
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+from kvsim.report.classes import run_line
+from kvsim.report.figure import compact, plain
+from kvsim.report.numbers import seconds
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
 
 Floats = NDArray[np.float64]
 
@@ -13,6 +21,37 @@ _DECADES = 6
 _LEAST_S = 1e-6
 _POINTS = 240
 _TAIL = 40
+
+
+class Curve(NamedTuple):
+    """A run's distribution: its place among the runs, its label, and (n,) n >= 1 spans in s."""
+
+    place: int
+    label: str
+    spans_s: Floats
+
+
+def add_curves(figure: "go.Figure", panels: Sequence[Sequence[Curve]]) -> None:
+    """Draw the cumulative curves of each panel of `figure`, top to bottom, on one axis of time."""
+    everyone = [curve.spans_s for curves in panels for curve in curves]
+    axis, least = axis_of(min(map(np.min, everyone)), max(map(np.max, everyone)))
+    for row, curves in enumerate(panels, start=1):
+        for place, label, spans_s in curves:
+            x, share = thinned(spans_s)
+            figure.add_scatter(
+                name=plain(label),
+                x=compact(np.maximum(x, least)),
+                y=compact(100 * share),
+                mode="lines",
+                line={**run_line(place), "width": 2, "shape": "hv"},
+                text=[seconds(value) for value in x],
+                hovertemplate="%{y:.1f} % within %{text}<extra>%{fullData.name}</extra>",
+                xaxis="x" if row == 1 else f"x{row}",
+                yaxis="y" if row == 1 else f"y{row}",
+            )
+    figure.update_layout(hovermode="closest")
+    figure.update_xaxes(**axis)
+    figure.update_yaxes(range=[0, 101], dtick=25, ticksuffix=" %")
 
 
 def thinned(values: Floats) -> tuple[Floats, Floats]:

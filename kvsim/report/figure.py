@@ -17,6 +17,8 @@ FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, s
 INK, FAINT_INK, GRID = "#1f2328", "#59636e", "#e4e7eb"
 # Not pure white, which is the ink on dark fills: a dark page puts its own paper for this one.
 PAPER = "#fefefe"
+# What a dark page puts for each.
+DARK_INKS = {INK: "#e6edf3", FAINT_INK: "#9aa4af", GRID: "#2d333b", PAPER: "#0f1419"}
 CLEAR = "rgba(0,0,0,0)"
 
 

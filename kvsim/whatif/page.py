@@ -5,6 +5,7 @@ nothing.
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from kvsim.report.template import inert, plotly_js, rendered
 from kvsim.version import VERSION
 
 if TYPE_CHECKING:
@@ -47,37 +48,25 @@ def make_page(
     scenario: str,
 ) -> str:
     """The page as HTML (about 5 MB, nearly all of it plotly.js). scenario: as TOML."""
-    from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
-    from markupsafe import Markup
-    from plotly.offline import get_plotlyjs
-
-    environment = Environment(
-        loader=ChoiceLoader(
-            [PackageLoader(each, ".") for each in ("kvsim.whatif", "kvsim.report")]
-        ),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    return environment.get_template("whatif.html").render(
+    return rendered(
+        "whatif.html",
+        "kvsim.whatif",
         title=title,
         facts=facts,
         words=words,
-        sections=[_rendered(section) for section in sections],
+        sections=[_section(section) for section in sections],
         version=VERSION,
         scenario=scenario,
-        plotly_js=Markup(get_plotlyjs()),  # noqa: S704 - plotly's own bundle, not input
+        plotly_js=plotly_js(),
     )
 
 
-def _rendered(section: Section) -> dict[str, object]:
+def _section(section: Section) -> dict[str, object]:
     """What the template needs to know of a section; its `form` says which kind it is."""
     form = type(section).__name__.lower()
     fields: dict[str, object] = {"form": form, **section._asdict()}
     if isinstance(section, Drawing):
         drawn = section.figure
-        # "<" could end the script element that carries the data; JSON may spell it differently.
-        fields["data"] = None if drawn is None else drawn.to_json().replace("<", "\\u003c")
+        fields["data"] = None if drawn is None else inert(drawn.to_json())
         fields["height_px"] = 0 if drawn is None else drawn.layout.height
     return fields

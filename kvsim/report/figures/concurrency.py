@@ -3,7 +3,8 @@
 from typing import TYPE_CHECKING, ClassVar
 
 from kvsim.report.classes import run_line
-from kvsim.report.figure import Figure, compact, heading, plain, style, time_axis
+from kvsim.report.figure import Figure, compact, plain
+from kvsim.report.panels import over_time, panels
 from kvsim.report.series import bucketed
 from kvsim.results.result import Result
 
@@ -27,8 +28,6 @@ class Concurrency(Figure):
 
     def draw(self, result: Result) -> "go.Figure | None":
         """Two panels, running above waiting, all runs in each."""
-        from plotly.subplots import make_subplots
-
         drawn = [
             (index, run.label, series)
             for index, run in enumerate(result.runs)
@@ -36,9 +35,8 @@ class Concurrency(Figure):
         ]
         if not drawn:
             return None
-        span_s = max(series.edges_s[-1] for _, _, series in drawn)
-        unit_s, axis = time_axis(span_s)
-        figure = make_subplots(rows=2, cols=1, shared_xaxes=True, vertical_spacing=0.09)
+        figure = panels(["running", "waiting"], panel_px=187, gap_px=38)
+        unit_s = over_time(figure, max(series.edges_s[-1] for _, _, series in drawn))
         for index, label, series in drawn:
             line = run_line(index)
             x = compact(series.middles_s / unit_s)
@@ -54,14 +52,6 @@ class Concurrency(Figure):
                     line={**line, "width": 2},
                     hovertemplate="%{y:,.1f}", row=column + 1, col=1,
                 )  # fmt: skip
-        style(
-            figure,
-            height_px=420,
-            hovermode="x unified",
-            meta={"mark": "time", "unit_s": unit_s},
-            annotations=[heading("running", axis="y"), heading("waiting", axis="y2")],
-        )
-        figure.update_xaxes(**axis)
         figure.update_yaxes(rangemode="tozero")
         return figure
 

@@ -6,7 +6,8 @@ import numpy as np
 
 from kvsim.plumbing.units import PS_PER_S
 from kvsim.report.classes import run_line
-from kvsim.report.figure import Figure, compact, heading, plain, style, time_axis
+from kvsim.report.figure import Figure, compact, plain
+from kvsim.report.panels import over_time, panels
 from kvsim.results.result import Result, Run
 
 if TYPE_CHECKING:
@@ -35,8 +36,6 @@ class Events(Figure):
 
     def draw(self, result: Result) -> "go.Figure | None":
         """One panel a quantity that is not 0 everywhere, all runs in each."""
-        from plotly.subplots import make_subplots
-
         ends = [int(run.memory["end_ps"].max()) for run in result.runs if len(run.memory)]
         if not ends or max(ends) <= 0:
             return None
@@ -45,12 +44,10 @@ class Events(Figure):
         found = {name: each for name, each in sums.items() if any(run.any() for run in each)}
         if not found:
             return None
-        unit_s, axis = time_axis(max(ends) / PS_PER_S)
+        names = [_PANELS[name][0] for name in found]
+        figure = panels(names, panel_px=_PANEL_PX, gap_px=30)
+        unit_s = over_time(figure, max(ends) / PS_PER_S)
         x = compact((edges[:-1] + edges[1:]) / 2 / PS_PER_S / unit_s)
-        height = 50 + _PANEL_PX * len(found)
-        figure = make_subplots(
-            rows=len(found), cols=1, shared_xaxes=True, vertical_spacing=30 / height
-        )
         for row, (name, each) in enumerate(found.items(), start=1):
             for index, run in enumerate(result.runs):
                 figure.add_scatter(
@@ -63,17 +60,6 @@ class Events(Figure):
                     row=row,
                     col=1,
                 )
-        style(
-            figure,
-            height_px=height,
-            hovermode="x unified",
-            meta={"mark": "time", "unit_s": unit_s},
-            annotations=[
-                heading(_PANELS[name][0], axis="y" if row == 1 else f"y{row}")
-                for row, name in enumerate(found, start=1)
-            ],
-        )
-        figure.update_xaxes(**axis)
         figure.update_yaxes(rangemode="tozero", nticks=4)
         return figure
 

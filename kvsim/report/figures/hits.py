@@ -6,7 +6,8 @@ import numpy as np
 
 from kvsim.plumbing.units import PS_PER_S
 from kvsim.report.classes import run_line
-from kvsim.report.figure import Figure, compact, plain, style, time_axis
+from kvsim.report.figure import Figure, compact, plain, style
+from kvsim.report.panels import over_time
 from kvsim.results.result import Result
 
 if TYPE_CHECKING:
@@ -40,10 +41,11 @@ class Hits(Figure):
         if not hit:
             return None
         end_ps = max(int(run.memory["end_ps"].max()) for _, run, _ in hit)
-        unit_s, axis = time_axis(end_ps / PS_PER_S)
+        figure = go.Figure()
+        style(figure, height_px=260)
+        unit_s = over_time(figure, end_ps / PS_PER_S)
         edges = np.linspace(0, end_ps, _BUCKETS + 1)
         x = compact((edges[:-1] + edges[1:]) / 2 / PS_PER_S / unit_s)
-        figure = go.Figure()
         for index, run, events in hit:
             times = events["time_ps"].to_numpy(np.float64)
             hits, queries = (
@@ -59,8 +61,5 @@ class Hits(Figure):
                 line={**run_line(index), "width": 2},
                 hovertemplate="%{y:.1f} %",
             )
-        meta = {"mark": "time", "unit_s": unit_s}
-        style(figure, height_px=260, hovermode="x unified", meta=meta)
-        figure.update_xaxes(**axis)
         figure.update_yaxes(range=[0, 101], dtick=25, ticksuffix=" %")
         return figure

@@ -3,8 +3,10 @@
 from typing import TYPE_CHECKING, ClassVar
 
 from kvsim.memory.ledger import CLASSES
+from kvsim.plumbing.units import PS_PER_S
 from kvsim.report.classes import LOOKS, hatch
-from kvsim.report.figure import INK, Figure, compact, heading, style, time_axis
+from kvsim.report.figure import INK, Figure, compact
+from kvsim.report.panels import over_time, panels
 from kvsim.report.series import bucketed
 from kvsim.results.result import Result, Run
 
@@ -29,31 +31,15 @@ class Ledger(Figure):
 
     def draw(self, result: Result) -> "go.Figure | None":
         """One panel a run on a common axis of time; per cent of the pool."""
-        from plotly.subplots import make_subplots
-
         runs = result.runs
         ends = [int(run.memory["end_ps"].max()) for run in runs if len(run.memory)]
         if not ends or max(ends) <= 0:
             return None
-        span_s = max(ends) / 1e12
-        unit_s, axis = time_axis(span_s)
-        height = 46 + _PANEL_PX * len(runs)
-        figure = make_subplots(
-            rows=len(runs), cols=1, shared_xaxes=True, vertical_spacing=34 / height
-        )
+        figure = panels([run.label for run in runs], panel_px=_PANEL_PX, gap_px=34)
+        unit_s = over_time(figure, max(ends) / PS_PER_S)
         for row, run in enumerate(runs, start=1):
             _panel(figure, run, row, unit_s)
-        style(
-            figure,
-            height_px=height,
-            hovermode="x unified",
-            meta={"mark": "time", "unit_s": unit_s},
-            annotations=[
-                heading(run.label, axis="y" if row == 1 else f"y{row}")
-                for row, run in enumerate(runs, start=1)
-            ],
-        )
-        figure.update_xaxes(**axis, showgrid=False)
+        figure.update_xaxes(showgrid=False)
         figure.update_yaxes(range=[0, 100], dtick=25, ticksuffix=" %")
         return figure
 

@@ -5,10 +5,9 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from kvsim.plumbing.units import PS_PER_S
-from kvsim.report.classes import run_line
-from kvsim.report.cumulative import axis_of, thinned
-from kvsim.report.figure import Figure, compact, heading, plain, style
-from kvsim.report.numbers import seconds
+from kvsim.report.cumulative import Curve, add_curves
+from kvsim.report.figure import Figure
+from kvsim.report.panels import panels
 from kvsim.results.result import Result
 
 if TYPE_CHECKING:
@@ -32,50 +31,19 @@ class Lifetimes(Figure):
 
     def draw(self, result: Result) -> "go.Figure | None":
         """One panel a distribution that any run has, a curve a run in each."""
-        from plotly.subplots import make_subplots
-
         tables = [(at, run, run.table("addresses")) for at, run in enumerate(result.runs)]
-        curves: dict[str, list[tuple[int, str, NDArray[np.float64], NDArray[np.float64]]]] = {}
+        curves: dict[str, list[Curve]] = {}
         for index, run, stays in tables:
             if stays is None or stays.empty:
                 continue
             for name, values in zip(_PANELS, _spans_s(stays), strict=True):
                 if len(values):
-                    curves.setdefault(name, []).append((index, run.label, *thinned(values)))
+                    curves.setdefault(name, []).append(Curve(index, run.label, values))
         if not curves:
             return None
         names = [name for name in _PANELS if name in curves]
-        low = min(x[0] for each in curves.values() for _, _, x, _ in each)
-        high = max(x[-1] for each in curves.values() for _, _, x, _ in each)
-        axis, least = axis_of(low, high)
-        height = 46 + 190 * len(names)
-        figure = make_subplots(
-            rows=len(names), cols=1, shared_xaxes=True, vertical_spacing=36 / height
-        )
-        for row, name in enumerate(names, start=1):
-            for index, label, x, share in curves[name]:
-                figure.add_scatter(
-                    name=plain(label),
-                    x=compact(np.maximum(x, least)),
-                    y=compact(100 * share),
-                    mode="lines",
-                    line={**run_line(index), "width": 2, "shape": "hv"},
-                    text=[seconds(value) for value in x],
-                    hovertemplate="%{y:.1f} % within %{text}<extra>%{fullData.name}</extra>",
-                    row=row,
-                    col=1,
-                )
-        style(
-            figure,
-            height_px=height,
-            hovermode="closest",
-            annotations=[
-                heading(name, axis="y" if row == 1 else f"y{row}")
-                for row, name in enumerate(names, start=1)
-            ],
-        )
-        figure.update_xaxes(**axis)
-        figure.update_yaxes(range=[0, 101], dtick=25, ticksuffix=" %")
+        figure = panels(names, panel_px=190, gap_px=36)
+        add_curves(figure, [curves[name] for name in names])
         return figure
 
 

@@ -2,15 +2,15 @@
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from kvsim.report.classes import LOOKS, hatch
-from kvsim.report.figure import PAPER, Figure, heading, plain, style
+from kvsim.report.class_bars import Stretches, class_bars
+from kvsim.report.classes import LOOKS
+from kvsim.report.figure import Figure
 from kvsim.report.numbers import figures
 from kvsim.results.result import Result
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-_ROW_PX = 64
 _WASTE = ("reserved", "overprovisioned", "rounding", "transient", "metadata", "external", "short")
 
 
@@ -27,8 +27,6 @@ class Lost(Figure):
 
     def draw(self, result: Result) -> "go.Figure | None":
         """Horizontal bars, the first run on top."""
-        import plotly.graph_objects as go
-
         runs = [
             run.summary
             for run in result.runs
@@ -36,52 +34,18 @@ class Lost(Figure):
         ]
         if not runs:
             return None
-        figure = go.Figure()
+        classes = []
         for look in LOOKS:
             if look.name != "used" and look.name not in _WASTE:
                 continue
             sequences = [_sequences(run, look.name) for run in runs]
-            if not any(sequences):
-                continue
-            figure.add_bar(
-                name=look.name,
-                orientation="h",
-                x=sequences,
-                y=list(range(len(runs))),
-                marker={
-                    "color": look.colour,
-                    "line": {"color": PAPER, "width": 1},
-                    "pattern": hatch(look),
-                },
-                text=[figures(each, 2) for each in sequences],
-                textposition="inside",
-                insidetextanchor="middle",
-                textangle=0,
-                textfont={"color": look.ink},
-                customdata=[
-                    [plain(run["label"]), figures(each, 2)]
-                    for run, each in zip(runs, sequences, strict=True)
-                ],
-                hovertemplate=(
-                    "<b>%{customdata[0]}</b><br>%{customdata[1]} sequences "
-                    + ("ran" if look.name == "used" else f"lost: {look.name}")
-                    + "<extra></extra>"
-                ),
-            )
-        style(
-            figure,
-            height_px=44 + _ROW_PX * len(runs),
-            barmode="stack",
-            bargap=0.5,
-            uniformtext={"minsize": 11, "mode": "hide"},
-            margin={"l": 12, "r": 20, "t": 4, "b": 36},
-            annotations=[
-                {**heading(run["label"], axis="y", above_px=0), "y": index - 0.27, "yref": "y"}
-                for index, run in enumerate(runs)
-            ],
-        )
+            texts = [figures(each, 2) for each in sequences]
+            did = "ran" if look.name == "used" else f"lost: {look.name}"
+            told = f"%{{customdata[1]}} sequences {did}"
+            classes.append(Stretches(look, sequences, texts, told, [[text] for text in texts]))
+        labels = [run["label"] for run in runs]
+        figure = class_bars(labels, classes, row_px=64, edges_px=44, gap=0.5)
         figure.update_xaxes(rangemode="tozero")
-        figure.update_yaxes(visible=False, autorange=False, range=[len(runs) - 0.6, -0.75])
         return figure
 
 

@@ -1,8 +1,6 @@
 // Plotly's figures: drawn for the theme, redrawn when it changes, with the marked request in them.
 "use strict";
 (() => {
-  const LIGHT = {ink: "#1f2328", faint: "#59636e", grid: "#e4e7eb", paper: "#fefefe"};
-  const DARK = {ink: "#e6edf3", faint: "#9aa4af", grid: "#2d333b", paper: "#0f1419"};
   const MARK = "#c2410c";
   const config = {responsive: true, displaylogo: false, displayModeBar: false};
   const places = [...document.querySelectorAll("[data-figure]")];
@@ -14,7 +12,6 @@
   const themed = (text) => {
     if (!kvsim.theme.dark()) return JSON.parse(text);
     const swaps = new Map(Object.entries(kvsim.data.dark));
-    for (const name of Object.keys(LIGHT)) swaps.set(LIGHT[name], DARK[name]);
     return JSON.parse(text, (key, value) =>
       typeof value === "string" && key !== "name" && swaps.has(value) ? swaps.get(value) : value);
   };

@@ -7,6 +7,7 @@ from statistics import fmean
 from typing import NamedTuple
 
 from kvsim.report.classes import LOOKS
+from kvsim.report.template import rendered
 from kvsim.validate.paper import figure_2
 from kvsim.validate.paper.check import Check
 from kvsim.validate.paper.experiment import FEW, Means, mean_of
@@ -53,17 +54,10 @@ class Chart(NamedTuple):
 
 def make_page(found: Findings, today: dict[str, Means]) -> str:
     """The page as HTML. today: `kvsim.validate.paper.today.simulate`."""
-    from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
-
-    packages = ("kvsim.validate.paper", "kvsim.report")
-    environment = Environment(
-        loader=ChoiceLoader([PackageLoader(package, ".") for package in packages]),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    return environment.get_template("page.html").render(
+    return rendered(
+        "paper.html",
+        "kvsim.validate.paper",
+        title="The PagedAttention paper, simulated again",
         charts=[_published(), _simulated(found), _placements(found), _today(today)],
         cells=[(cell, *_COLOURS[name]) for cell, name in _CELL_CLASSES.items()],
         classes=[(look.name, look.colour, look.ink) for look in LOOKS],

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from kvsim.report.figure import GRID, INK, heading, style
 from kvsim.report.numbers import count, figures, plural
+from kvsim.report.template import inert, plotly_js, rendered
 from kvsim.validate.run.comparison import Comparison
 from kvsim.validate.run.curves import SATURATED_USAGE
 from kvsim.validate.run.errors import relative
@@ -38,20 +39,10 @@ def make_page(comparisons: Sequence[Comparison]) -> str:
 
     HTML of about 5 MB, nearly all of it plotly.js; loads nothing.
     """
-    from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
-    from markupsafe import Markup
-    from plotly.offline import get_plotlyjs
-
-    loaders = [PackageLoader(package, ".") for package in ("kvsim.validate.run", "kvsim.report")]
-    environment = Environment(
-        loader=ChoiceLoader(loaders),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
     run, figure = comparisons[0].run, draw(comparisons)
-    return environment.get_template("page.html").render(
+    return rendered(
+        "run.html",
+        "kvsim.validate.run",
         title=f"{run.meta.model} on {run.meta.gpu}: a real run and the simulated one",
         facts=_facts(comparisons[0]),
         words=[
@@ -61,13 +52,12 @@ def make_page(comparisons: Sequence[Comparison]) -> str:
         ],
         full=f"{SATURATED_USAGE:.0%}",
         height_px=HEIGHT_PX,
-        # "<" could end the script element that carries the data; JSON may spell it differently.
-        figure=figure and figure.to_json().replace("<", "\\u003c"),
+        figure=figure and inert(figure.to_json()),
         tables=[table for comparison in comparisons for table in _tables(comparison)],
         version=VERSION,
         source=_sentence(run.meta.source),
         step_time_source=_sentence(comparisons[0].times.source),
-        plotly_js=Markup(get_plotlyjs()),  # noqa: S704 - plotly's own bundle, not input
+        plotly_js=plotly_js(),
     )
 
 

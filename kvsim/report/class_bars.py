@@ -1,0 +1,70 @@
+"""One stacked bar a run, a stretch of it a class of the ledger; the first run on top."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from kvsim.report.classes import ClassLook, hatch
+from kvsim.report.figure import PAPER, heading, plain, style
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+
+class Stretches(NamedTuple):
+    """A class in all bars. values, texts: one a run; told: of each, for who points at it, in
+    plotly's words (`%{customdata[0]}` is the run, the others are `details`).
+    """
+
+    look: ClassLook
+    values: Sequence[float]
+    texts: Sequence[str]
+    told: str
+    details: Sequence[Sequence[str]]
+
+
+def class_bars(
+    labels: Sequence[str], classes: Sequence[Stretches], *, row_px: int, edges_px: int, gap: float
+) -> "go.Figure":
+    """The figure; row_px: a run's height, gap: the share of it that is not bar but name."""
+    import plotly.graph_objects as go
+
+    figure = go.Figure()
+    for look, values, texts, told, details in classes:
+        if not any(values):
+            continue
+        figure.add_bar(
+            name=look.name,
+            orientation="h",
+            x=values,
+            y=list(range(len(labels))),
+            marker={
+                "color": look.colour,
+                "line": {"color": PAPER, "width": 1},
+                "pattern": hatch(look),
+            },
+            text=texts,
+            textposition="inside",
+            insidetextanchor="middle",
+            textangle=0,
+            textfont={"color": look.ink},
+            customdata=[[plain(label), *more] for label, more in zip(labels, details, strict=True)],
+            hovertemplate=f"<b>%{{customdata[0]}}</b><br>{told}<extra></extra>",
+        )
+    style(
+        figure,
+        height_px=edges_px + row_px * len(labels),
+        barmode="stack",
+        bargap=gap,
+        uniformtext={"minsize": 11, "mode": "hide"},
+        margin={"l": 12, "r": 20, "t": 4, "b": 36},
+        annotations=[
+            {
+                **heading(label, axis="y", above_px=0),
+                "y": index - (1 - gap) / 2 - 0.02,
+                "yref": "y",
+            }
+            for index, label in enumerate(labels)
+        ],
+    )
+    figure.update_yaxes(visible=False, autorange=False, range=[len(labels) - 0.6, -0.75])
+    return figure
