@@ -1,5 +1,5 @@
 # make demo   install into .venv and run the main job      make test   the whole test suite
-# make check  lint, format, types                          make bench  speed, never a test
+# make check  lint, format, types                          make bench  speed, never a test: BENCH="--only 10k"
 # make fuzz   damaged files by the thousand, for FUZZ seconds; what fails is kept in out/fuzz
 # make mutants  one change at a time in memory/ and engine/: MUTANTS of them, and who notices
 # make soak   ten million requests and thousands of random scenarios: no drift, no leak
@@ -24,8 +24,9 @@ check: .venv/.tests
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+BENCH ?=
 bench: .venv/.tests
-	$(BIN)/python benchmarks/speed.py
+	$(BIN)/python benchmarks/bench.py $(BENCH)
 
 FUZZ ?= 300
 fuzz: .venv/.tests

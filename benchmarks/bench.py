@@ -1,0 +1,132 @@
+"""How fast is kvsim, and where does its time go? `make bench`, never a test.
+
+Each case of cases.toml runs in processes of its own, the contestants in turns: this tree, and with
+`--against` other commits, with `--peer` other simulators. Machines are noisy: after one round that
+does not count, the median and the least of several rounds are told, and ratios are medians of the
+ratios within a round.
+"""
+
+import argparse
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from history import growth, remember
+from measure import HERE, Case, Measured, Peer, ProcessError, Tree, cases, measure
+
+PARTS = ("python", "imports", "reading", "engine", "writing")
+WIDTH = 32
+
+
+def main() -> None:
+    options = _options()
+    with tempfile.TemporaryDirectory() as folder:
+        here = Tree("kvsim", HERE.parent)
+        others = [_commit(name, Path(folder)) for name in options.against]
+        others += [
+            Peer(f"peer {index}", template, Path(folder))
+            for index, template in enumerate(options.peer, 1)
+        ]
+        _start_up(options.repeats)
+        heads = ("CPU s", "least", *PARTS, "req/s", "tokens/s", "peak MiB")
+        print(f"\n{'':<{WIDTH}}" + "".join(f"{head:>10}" for head in heads))
+        found = {}
+        for case in cases(options.only):
+            rounds = _rounds(case, [here, *others], options.repeats)
+            if rounds:
+                found[case] = _told(case, rounds[0])
+                _compared(found[case], [each.name for each in others], rounds)
+        for line in growth(found):
+            print(line)
+        remember(options.history, found)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument(
+        "--only", action="append", default=[], help="cases whose name has this in it"
+    )
+    parser.add_argument("--against", action="append", default=[], metavar="COMMIT")
+    parser.add_argument(
+        "--peer",
+        action="append",
+        default=[],
+        metavar="COMMAND",
+        help="another simulator, reading {trace}; see measure.py for what else it may name",
+    )
+    parser.add_argument(
+        "--history", type=Path, default=HERE.parent / "out" / "bench.jsonl", help="one line a case"
+    )
+    return parser.parse_args()
+
+
+def _commit(name: str, folder: Path) -> Tree:
+    """The files of a commit, in a folder of their own."""
+    root = folder / name.replace("/", "-")
+    root.mkdir()
+    archive = subprocess.run(["git", "archive", name], cwd=HERE.parent, capture_output=True)
+    if archive.returncode:
+        raise SystemExit(archive.stderr.decode().strip())
+    subprocess.run(["tar", "-x"], cwd=root, input=archive.stdout, check=True)
+    return Tree(name, root)
+
+
+def _start_up(repeats: int) -> None:
+    """What the command takes to say how it is used."""
+    command = [sys.executable, "-m", "kvsim.cli", "--help"]
+    times = [measure(command, HERE.parent).cpu_s for _ in range(repeats + 1)][1:]
+    print(f"kvsim --help: {statistics.median(times):.2f} CPU s")
+
+
+def _rounds(case: Case, contestants: list[Tree | Peer], repeats: int) -> list[list[Measured]]:
+    """For each contestant one measurement a round; all take turns."""
+    rounds: list[list[Measured]] = [[] for _ in contestants]
+    try:
+        for turn in range(repeats + 1):
+            for each, measured in zip(contestants, rounds, strict=True):
+                one = each.measure(case)
+                if turn or not repeats:
+                    measured.append(one)
+    except ProcessError as failure:
+        print(f"{case.name:<{WIDTH}}  failed: {failure}")
+        return []
+    return rounds
+
+
+def _told(case: Case, own: list[Measured]) -> dict[str, float]:
+    """Print what was measured of this tree; returns it."""
+    times = [one.cpu_s for one in own]
+    cpu_s, said = statistics.median(times), own[-1].said
+    columns = {
+        "cpu_s": cpu_s,
+        "least_s": min(times),
+        **{name: statistics.median(one.said["parts"][name] for one in own) for name in PARTS},
+        "requests_per_s": said["requests"] / cpu_s,
+        "output_tokens_per_s": said["output_tokens"] / cpu_s,
+        "peak_mib": max(one.peak_mib for one in own),
+    }
+    cells = (f"{value:>10,.0f}" if value >= 50 else f"{value:>10.2f}" for value in columns.values())
+    print(f"{case.name:<{WIDTH}}" + "".join(cells), flush=True)
+    return columns | {name: said[name] for name in ("requests", "output_tokens", "plans", "steps")}
+
+
+def _compared(found: dict[str, float], names: list[str], rounds: list[list[Measured]]) -> None:
+    """Print how this tree stands to the others, and keep it."""
+    own, *others = rounds
+    for name, measured in zip(names, others, strict=True):
+        ratios = [a.cpu_s / b.cpu_s for a, b in zip(own, measured, strict=True)]
+        cpu_s = statistics.median(one.cpu_s for one in measured)
+        peak_mib = max(one.peak_mib for one in measured)
+        found[f"of {name}"] = statistics.median(ratios)
+        print(
+            f"  {name}: {cpu_s:.2f} CPU s, {peak_mib:,.0f} MiB; kvsim takes "
+            f"{statistics.median(ratios):.2f} x its time ({min(ratios):.2f} to {max(ratios):.2f})",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,107 @@
+"""Whole processes, measured: CPU seconds, peak memory, and what they say of themselves."""
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+import tempfile
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+
+
+@dataclass(frozen=True)
+class Case:
+    """One entry of cases.toml: a scenario with some keys set."""
+
+    name: str
+    scenario: str
+    set: tuple[str, ...] = ()
+    large: bool = False
+
+    @property
+    def path(self) -> Path:
+        return HERE / "scenarios" / f"{self.scenario}.toml"
+
+
+def cases(only: list[str]) -> list[Case]:
+    """Those whose names contain one of these texts; without any, all but the large ones."""
+    tables = tomllib.loads((HERE / "cases.toml").read_text())["case"]
+    all_ = [Case(**{**each, "set": tuple(each.get("set", ()))}) for each in tables]
+    return [
+        case
+        for case in all_
+        if (any(text in case.name for text in only) if only else not case.large)
+    ]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One process. said: what it printed, if that was JSON."""
+
+    cpu_s: float
+    peak_mib: float
+    said: dict[str, Any]
+
+
+class ProcessError(Exception):
+    """A process that did not end well; with the last line it wrote."""
+
+
+def measure(command: list[str], folder: Path | None = None) -> Measured:
+    """Run `command` in `folder` and wait for it."""
+    with tempfile.TemporaryFile() as errors:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, cwd=folder)
+        assert process.stdout is not None
+        answer = process.stdout.read()
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        if process.returncode:
+            errors.seek(0)
+            lines = errors.read().decode(errors="replace").strip().splitlines()
+            raise ProcessError(lines[-1] if lines else f"exit status {process.returncode}")
+    try:
+        said = json.loads(answer)
+    except ValueError:
+        said = {}
+    return Measured(usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024, said)
+
+
+class Tree:
+    """kvsim in one folder of files: this one, or that of another commit."""
+
+    def __init__(self, name: str, root: Path) -> None:
+        self.name, self.root = name, root
+
+    def measure(self, case: Case) -> Measured:
+        """The whole process, from the interpreter's start to the tables on disk."""
+        with tempfile.TemporaryDirectory() as out:
+            # The tree's own kvsim, whatever is installed: -P leaves this folder off the path.
+            code = f"import sys; sys.path.insert(0, {str(self.root)!r}); import runpy; " + (
+                f"runpy.run_path({str(HERE / 'process.py')!r}, run_name='__main__')"
+            )
+            arguments = [out, str(case.path), *case.set]
+            return measure([sys.executable, "-P", "-c", code, *arguments])
+
+
+class Peer:
+    """Another simulator, as a command. Of {trace} it reads the case's requests (Mooncake's form,
+    one JSON object a line); {num_gpu_blocks}, {block_size}, {max_num_seqs},
+    {max_num_batched_tokens} and {enable_prefix_caching} (0 or 1) are the scenario's.
+    """
+
+    def __init__(self, name: str, template: str, folder: Path) -> None:
+        self.name, self._template, self._folder = name, template, folder
+
+    def measure(self, case: Case) -> Measured:
+        """The whole process, with the requests on disk already."""
+        from peer_trace import write_trace
+
+        place = self._folder / "".join(c if c.isalnum() else "-" for c in case.name)
+        limits = write_trace(case, place.with_suffix(".jsonl"))
+        command = self._template.format(trace=place.with_suffix(".jsonl"), **limits)
+        return measure(shlex.split(command))

@@ -1,0 +1,48 @@
+"""A case's requests for other simulators, in the form of Mooncake's traces."""
+
+import json
+from functools import cache
+from itertools import count
+from pathlib import Path
+
+from measure import Case
+
+from kvsim.memory.paged.content import ContentKeys
+from kvsim.scenario import Scenario
+from kvsim.sequence import Sequence
+from kvsim.simulation import BLOCK_SIZE, Simulation
+
+
+@cache
+def write_trace(case: Case, path: Path) -> dict[str, int]:
+    """Write the requests to `path`, a hash id for each block of the prompts, equal ones where
+    prompts are equal so far; returns the limits of the engine that serves them.
+    """
+    simulation = Simulation(Scenario.load(case.path, case.set))
+    (allocator,) = simulation.scenario.allocator
+    size = getattr(allocator, "block_size", BLOCK_SIZE)
+    keys, fresh, ids = ContentKeys(size), count(), dict[int, int]()
+    with path.open("w") as file:
+        for request in simulation.stream.requests:
+            full = request.prompt_tokens // size
+            named = keys.of(Sequence(request, 0))[:full]
+            hash_ids = [
+                ids[key] if key in ids else ids.setdefault(key, next(fresh)) for key in named
+            ]
+            hash_ids += [next(fresh) for _ in range(-(-request.prompt_tokens // size) - len(named))]
+            record = {
+                "timestamp": request.arrival_ps / 1e9,
+                "input_length": request.prompt_tokens,
+                "output_length": request.output_tokens,
+                "hash_ids": hash_ids,
+            }
+            file.write(json.dumps(record) + "\n")
+    scheduler = simulation.scenario.scheduler
+    return {
+        "num_gpu_blocks": simulation.pool.capacity_bytes
+        // (size * simulation.layout.bytes_per_token),
+        "block_size": size,
+        "max_num_seqs": getattr(scheduler, "max_num_seqs", 0),
+        "max_num_batched_tokens": getattr(scheduler, "max_num_batched_tokens", 0),
+        "enable_prefix_caching": int(getattr(allocator, "enable_prefix_caching", False)),
+    }
