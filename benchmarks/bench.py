@@ -77,8 +77,8 @@ def _commit(name: str, folder: Path) -> Tree:
 def _start_up(repeats: int) -> None:
     """What the command takes to say how it is used."""
     command = [sys.executable, "-m", "kvsim.cli", "--help"]
-    times = [measure(command, HERE.parent).cpu_s for _ in range(repeats + 1)][1:]
-    print(f"kvsim --help: {statistics.median(times):.2f} CPU s")
+    times = [measure(command, HERE.parent).cpu_s for _ in range(repeats + 1)]
+    print(f"kvsim --help: {statistics.median(times[1:] or times):.2f} CPU s")
 
 
 def _rounds(case: Case, contestants: list[Tree | Peer], repeats: int) -> list[list[Measured]]:
