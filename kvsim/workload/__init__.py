@@ -9,5 +9,6 @@ WORKLOADS: Registry[WorkloadOptions] = Registry(
         "synthetic": "kvsim.workload.synthetic:Synthetic",
         "sessions": "kvsim.workload.sessions:Sessions",
         "trace": "kvsim.workload.trace:TraceReplay",
+        "uncached": "kvsim.workload.uncached:Uncached",
     },
 )

@@ -42,6 +42,17 @@ EXAMPLES: dict[str, dict[str, Any]] = {
         "max_context": "max_model_len",
     },
     "trace": {"path": "trace.jsonl", "format": "mooncake"},
+    "uncached": {
+        "of": {
+            "kind": "sessions",
+            "num_sessions": 6,
+            "arrivals": POISSON,
+            "turns": {"kind": "geometric", "mean": 3.0},
+            "prompt": {"kind": "uniform", "max_tokens": 50},
+            "output": {"kind": "uniform", "max_tokens": 20},
+            "think": {"kind": "exponential", "mean_s": 10.0},
+        }
+    },
 }
 
 
@@ -321,3 +332,29 @@ def test_a_hundred_thousand_requests_take_about_a_second(folder: Path) -> None:
     began = time.process_time()
     assert len(stream(table, folder).requests) == 100_000
     assert time.process_time() - began < 5
+
+
+def test_without_a_cache_every_token_computes_all_before_it(folder: Path) -> None:
+    whole = stream(EXAMPLES["uncached"]["of"], folder)
+    single = stream(example("uncached"), folder)
+    tokens = {request.id: request for request in single.requests}
+    assert len(tokens) == sum(request.output_tokens for request in whole.requests)
+    for request in whole.requests:
+        last, prompts = tokens[request.id], []
+        for _ in range(request.output_tokens):
+            prompts.append(last.prompt_tokens)
+            first, last = last, tokens.get(last.after or "", last)
+        assert prompts == list(
+            range(request.prompt_tokens + request.output_tokens - 1, request.prompt_tokens - 1, -1)
+        )
+        assert (first.after, first.think_ps) == (request.after, request.think_ps)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"n": 2}, {"max_tokens": "exact"}, {"of": {**EXAMPLES["uncached"]["of"], "n": 2}},
+     {"of": {"kind": "uncached", **EXAMPLES["uncached"]}}],
+)  # fmt: skip
+def test_what_means_nothing_without_a_cache_is_refused(changes: Any, folder: Path) -> None:
+    with pytest.raises(InputError):
+        stream(example("uncached", **changes), folder)
