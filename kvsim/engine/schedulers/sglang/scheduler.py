@@ -4,9 +4,8 @@ One pass settles the batch before it, admits what its budget allows, and decodes
 was admitted. Memory is held back for running requests by counters alone; where they were too
 hopeful, those with the fewest outputs are retracted and go to the end of the queue.
 
-Under the overlap schedule a pass comes before the outputs of the step under way: what that step
-puts out is not counted yet, who ends with it still has a place, and a token that is thrown away
-by a retraction is computed again.
+What the step under way puts out is not counted yet, who ends with it still has a place, and a token
+that is thrown away by a retraction is computed again.
 """
 
 from collections.abc import Iterator
@@ -16,10 +15,12 @@ from kvsim.engine.policies.policies import Policies
 from kvsim.engine.schedulers.scheduler import Cached, Scheduler
 from kvsim.engine.schedulers.sglang.admission import Admission, Newcomer
 from kvsim.engine.schedulers.sglang.all_to_the_end import Span
-from kvsim.engine.schedulers.sglang.budget import CLIP_MAX_NEW_TOKENS, Budget, Stop
+from kvsim.engine.schedulers.sglang.budget import Budget, Stop
 from kvsim.engine.schedulers.sglang.limits import Limits
+from kvsim.engine.schedulers.sglang.outputs import Outputs
 from kvsim.engine.schedulers.sglang.queue import SglangQueue
 from kvsim.engine.schedulers.sglang.ratio import RETRACT_STEPS, NewTokenRatio
+from kvsim.engine.schedulers.sglang.under_way import UnderWay
 from kvsim.memory.allocator import Allocator, Refusal
 from kvsim.memory.ledger import Course, Usage
 from kvsim.plumbing.errors import InvariantError
@@ -56,13 +57,11 @@ class SglangScheduler(Scheduler):
         self.decoders: dict[Sequence, None] = {}
         self._prefilled: list[Sequence] = []  # the last prefill batch, until it is settled
         self._chunked: Sequence | None = None  # whose prompt is under way
-        self._wishes: dict[Sequence, int] = {}  # what each may put out
         self._full = False
         self._short_head: Sequence | None = None  # who was kept out for memory when last tried
         self._left: list[Sequence] = []  # finished since the last pass
-        self._in_flight: list[Plan] = []
-        self._all_under_way = False  # a token of everybody who decodes, or
-        self._begun: set[Sequence] = set()  # of these
+        self._under_way = UnderWay()
+        self._outputs = Outputs(self.batch, self._under_way)
 
     # --- requests ------------------------------------------------------------------------------
 
@@ -74,14 +73,8 @@ class SglangScheduler(Scheduler):
 
     def add(self, seq: Sequence) -> bool:
         super().add(seq)
-        self._wishes[seq] = self._limits.max_new_tokens(seq.request)
+        self._outputs.wishes[seq] = self._limits.max_new_tokens(seq.request)
         return not self._full or not self.running
-
-    def _max_new(self, seq: Sequence) -> int:
-        return self._wishes[seq]
-
-    def _ends_by_length(self, seq: Sequence) -> bool:
-        return seq.output_tokens >= self._max_new(seq)
 
     # --- a pass --------------------------------------------------------------------------------
 
@@ -93,16 +86,14 @@ class SglangScheduler(Scheduler):
             self._decode(plan)
         self._close(plan)
         if not plan.empty:
-            self._in_flight.append(plan)
-        elif not (self.waiting or self.running or self._in_flight):
+            self._under_way.scheduled(plan)
+        elif not (self.waiting or self.running or self._under_way):
             self.ratio.idle()
         return plan
 
     def _settle(self) -> None:
         """The batch before this one becomes part of those that decode."""
-        last_plan = self._in_flight[-1] if self._in_flight else None
-        self._all_under_way = last_plan is not None and last_plan.num_decode > 0
-        self._begun = {chunk.seq for chunk in last_plan.chunks} if last_plan else set()
+        self._under_way.settle()
         chunked, last = self._chunked, self._prefilled
         if chunked is not None:
             self.allocator.checkpoint(chunked, chunked.num_computed)
@@ -142,10 +133,10 @@ class SglangScheduler(Scheduler):
             self.allocator.page_tokens,
             self._max_prefill_tokens,
             self._chunk_size,
-            self._held_back(),
+            self._outputs.held_back(self.decoders, self.ratio.value),
             mixed_tokens,
         )
-        admission = Admission(self.allocator, budget, self._wishes, self._spans)
+        admission = Admission(self.allocator, budget, self._outputs.wishes, self._spans)
         more = 0
         if chunked is not None:
             rest = chunked.num_tokens - chunked.num_computed
@@ -163,19 +154,11 @@ class SglangScheduler(Scheduler):
             self._compute_prompts(plan, more, taken)
         self._short_head = self.waiting.head if short else None
 
-    def _held_back(self) -> float:
-        """Tokens that running requests may still put out, as far as the ratio counts them."""
-        ratio, held, wishes, outputs = self.ratio.value, 0.0, self._wishes, self._outputs
-        for seq in self.decoders:
-            rest = min(wishes[seq] - outputs(seq), CLIP_MAX_NEW_TOKENS)
-            held += rest * (1.0 if seq.request.ignore_eos else ratio)
-        return held
-
     def _spans(self) -> Iterator[Span]:
         """How long those that run go on, and what they then give back."""
         for seq in (*self.decoders, *([self._chunked] if self._chunked is not None else [])):
-            outputs = self._outputs(seq) if seq in self.decoders else seq.num_outputs
-            yield Span(self._wishes[seq] - outputs, seq.prompt_tokens + outputs)
+            outputs = self._outputs.of(seq) if seq in self.decoders else seq.num_outputs
+            yield self._outputs.span(seq, outputs)
 
     def _compute_prompts(self, plan: Plan, more: int, taken: list[Newcomer]) -> None:
         """The prompt under way computes `more` tokens, and those taken start."""
@@ -187,7 +170,9 @@ class SglangScheduler(Scheduler):
             while not self._extend(chunked, plan, chunked.num_computed + more):
                 if not self.decoders:
                     raise InvariantError(f"{chunked} finds no room though nobody else holds any")
-                self._retract(self._by_retraction()[-1], plan)  # the engine would end in an error
+                self._retract(
+                    self._outputs.by_retraction(self.decoders)[-1], plan
+                )  # the engine would end in an error
             self._compute(chunked, plan, more)
         for index, (seq, _, new_tokens) in enumerate(taken):
             cached = allocator.cached_tokens(seq)
@@ -221,36 +206,15 @@ class SglangScheduler(Scheduler):
 
     # --- decoding ------------------------------------------------------------------------------
 
-    def _outputs(self, seq: Sequence) -> int:
-        """Tokens of a running request that have returned."""
-        outputs = seq.num_outputs
-        if seq.decoding:
-            outputs = self.batch.slots(seq) - seq.prompt_tokens + 1
-        return outputs - self._is_under_way(seq)
-
-    def _is_under_way(self, seq: Sequence) -> bool:
-        """Whether a token of `seq`, which decodes or has just begun to, has not returned."""
-        return self._all_under_way or seq in self._begun
-
     def _drop_who_ends(self) -> bool:
         """Who ends by length with the token under way decodes no more. Returns whether one did."""
-        if not self._in_flight:
-            return False
-        ending = [
-            seq
-            for seq in self._in_flight[-1].finishing
-            if seq in self.decoders and self._ends_by_length(seq)
-        ]
+        ending = list(
+            filter(self._outputs.end_by_length, self._under_way.last_tokens(self.decoders))
+        )
         for seq in ending:
             del self.decoders[seq]
             self._full = False
         return bool(ending)
-
-    def _stopping(self) -> list[Sequence]:
-        """Those whose token under way is their last, which nobody knows: they decode once more."""
-        if not self._in_flight:
-            return []
-        return [seq for seq in self._in_flight[-1].finishing if seq in self.decoders]
 
     def _decode(self, plan: Plan) -> None:
         """All that decode take a token; if memory does not suffice some are retracted before."""
@@ -268,7 +232,9 @@ class SglangScheduler(Scheduler):
 
     def _make_room_for_decoders(self, plan: Plan) -> bool:
         """Memory for the next token of each; False: not enough, nothing taken."""
-        allocator, batch, stopping = self.allocator, self.batch, self._stopping()
+        allocator, batch = self.allocator, self.batch
+        # Those whose token under way is their last, which nobody knows, decode once more.
+        stopping = self._under_way.last_tokens(self.decoders)
         last = int(allocator.keeps_last_token)
         if stopping or not allocator.steps_that_fit(1):
             waiting = allocator.must_extend()
@@ -292,25 +258,17 @@ class SglangScheduler(Scheduler):
 
     def _retract_until_it_fits(self, plan: Plan) -> None:
         """Retract one, and more until the next token of those left fits. They stay in the order in
-        which they would have followed: the fewest outputs go first, of those alike the longest
-        prompt, of these the last.
+        which they would have followed.
         """
-        self.decoders = dict.fromkeys(self._by_retraction())
+        self.decoders = dict.fromkeys(self._outputs.by_retraction(self.decoders))
         while self.decoders:
             self._retract(next(reversed(self.decoders)), plan)
             self.allocator.make_room(RETRACT_STEPS * len(self.decoders))
             if self._make_room_for_decoders(plan):
                 break
-        outputs = sum(map(self._outputs, self.decoders))
-        declared = sum(map(self._max_new, self.decoders))
+        outputs = sum(map(self._outputs.of, self.decoders))
+        declared = sum(self._outputs.wishes[seq] for seq in self.decoders)
         self.ratio.retracted(outputs, declared, len(self.decoders))
-
-    def _by_retraction(self) -> list[Sequence]:
-        return sorted(
-            self.decoders,
-            key=lambda seq: (self._outputs(seq), -seq.prompt_tokens),
-            reverse=True,
-        )
 
     def _retract(self, seq: Sequence, plan: Plan) -> None:
         """Take its memory from `seq`, but for what the cache has of it; its token under way, if
@@ -318,27 +276,12 @@ class SglangScheduler(Scheduler):
         """
         # A lone sequence goes only where its buffer has to grow in place and cannot (SGLang has no
         # such memory). It keeps its token: without it it would come back no longer, for ever.
-        lost = self._is_under_way(seq) and len(self.decoders) > 1
+        lost = self._under_way.has_token_of(seq) and len(self.decoders) > 1
         del self.decoders[seq]
         self._preempt(seq, plan)
         self._full = False
         if lost:
-            self._lose_token(seq, plan)
-
-    def _lose_token(self, seq: Sequence, plan: Plan) -> None:
-        """The step under way computes a token of `seq` that nobody will see."""
-        last = self._in_flight[-1]
-        seq.num_outputs -= 1
-        seq.num_computed -= 1
-        last.finishing = [other for other in last.finishing if other is not seq]
-        for chunk in last.chunks:
-            if chunk.seq is seq:
-                chunk.samples = False
-        if seq in last.late:
-            plan.lost[seq] = last.late.pop(seq)
-        else:
-            plan.lost[seq] = last.last_start_ps
-            last.num_late += seq not in self._begun  # of the batch: its gap is not counted
+            self._under_way.lose_token(seq, plan)
 
     def members(self, plan: Plan) -> list[Sequence]:
         """The batch that was just planned, in its order."""
@@ -368,7 +311,7 @@ class SglangScheduler(Scheduler):
             plan.finishing.sort(key=places.__getitem__)
 
     def finish(self, plan: Plan) -> list[Sequence]:
-        self._in_flight = [other for other in self._in_flight if other is not plan]
+        self._under_way.returned(plan)
         finishing = dict.fromkeys(plan.finishing)
         done: list[Sequence] = []
         for chunk in plan.chunks:
@@ -389,7 +332,7 @@ class SglangScheduler(Scheduler):
     def _leave(self, seq: Sequence) -> None:
         """All outputs of `seq` have returned."""
         seq.finished = True
-        del self.running[seq], self._wishes[seq]
+        del self.running[seq], self._outputs.wishes[seq]
         self.allocator.release(seq)
 
     def _head_is_short(self) -> bool:

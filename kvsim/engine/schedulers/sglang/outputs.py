@@ -1,0 +1,46 @@
+"""What requests have put out, and what they may still: SGLang plans memory by these counts."""
+
+from collections.abc import Iterable
+
+from kvsim.engine.batch import DecodeBatch
+from kvsim.engine.schedulers.sglang.all_to_the_end import Span
+from kvsim.engine.schedulers.sglang.budget import CLIP_MAX_NEW_TOKENS
+from kvsim.engine.schedulers.sglang.under_way import UnderWay
+from kvsim.sequence import Sequence
+
+
+class Outputs:
+    """wishes: max_new_tokens of each request that waits or runs, cut to what the engine allows."""
+
+    def __init__(self, batch: DecodeBatch, under_way: UnderWay) -> None:
+        self._batch, self._under_way = batch, under_way
+        self.wishes: dict[Sequence, int] = {}
+
+    def of(self, seq: Sequence) -> int:
+        """Tokens of a running request that have returned."""
+        outputs = seq.num_outputs
+        if seq.decoding:
+            outputs = self._batch.slots(seq) - seq.prompt_tokens + 1
+        return outputs - self._under_way.has_token_of(seq)
+
+    def end_by_length(self, seq: Sequence) -> bool:
+        """Whether `seq` puts out all it wished for."""
+        return seq.output_tokens >= self.wishes[seq]
+
+    def held_back(self, decoders: Iterable[Sequence], ratio: float) -> float:
+        """Tokens that those who decode may still put out, as far as the ratio counts them."""
+        held = 0.0
+        for seq in decoders:
+            rest = min(self.wishes[seq] - self.of(seq), CLIP_MAX_NEW_TOKENS)
+            held += rest * (1.0 if seq.request.ignore_eos else ratio)
+        return held
+
+    def span(self, seq: Sequence, outputs: int) -> Span:
+        """How long a request with so many outputs goes on, and what it then gives back."""
+        return Span(self.wishes[seq] - outputs, seq.prompt_tokens + outputs)
+
+    def by_retraction(self, decoders: Iterable[Sequence]) -> list[Sequence]:
+        """The last is retracted first: who has the fewest outputs, of those alike who has the
+        longest prompt, of these the last.
+        """
+        return sorted(decoders, key=lambda s: (self.of(s), -s.prompt_tokens), reverse=True)

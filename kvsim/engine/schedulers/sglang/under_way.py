@@ -1,0 +1,63 @@
+"""What the steps under way compute, which nobody has seen yet.
+
+Under the overlap schedule a pass comes before the outputs of the step before it: they are on their
+way, and a retraction may throw one away.
+"""
+
+from collections.abc import Container
+
+from kvsim.engine.plan import Plan
+from kvsim.sequence import Sequence
+
+
+class UnderWay:
+    """Plans scheduled whose outputs have not returned, in their order."""
+
+    def __init__(self) -> None:
+        self._plans: list[Plan] = []
+        self._all_decoders = False  # a token of everybody who decodes, or
+        self._begun: set[Sequence] = set()  # of these
+
+    def __bool__(self) -> bool:
+        return bool(self._plans)
+
+    def scheduled(self, plan: Plan) -> None:
+        """`plan` computes from now on."""
+        self._plans.append(plan)
+
+    def returned(self, plan: Plan) -> None:
+        """The outputs of `plan` are there."""
+        self._plans = [other for other in self._plans if other is not plan]
+
+    def settle(self) -> None:
+        """A pass begins: what the last plan computes is what is under way in it."""
+        last = self._plans[-1] if self._plans else None
+        self._all_decoders = last is not None and last.num_decode > 0
+        self._begun = {chunk.seq for chunk in last.chunks} if last else set()
+
+    def has_token_of(self, seq: Sequence) -> bool:
+        """Whether a token of `seq`, which decodes or has just begun to, has not returned."""
+        return self._all_decoders or seq in self._begun
+
+    def last_tokens(self, among: Container[Sequence]) -> list[Sequence]:
+        """Whose token under way is the last one, which nobody may know yet."""
+        if not self._plans:
+            return []
+        return [seq for seq in self._plans[-1].finishing if seq in among]
+
+    def lose_token(self, seq: Sequence, plan: Plan) -> None:
+        """The step under way computes a token of `seq`, retracted in `plan`, that nobody will
+        see.
+        """
+        last = self._plans[-1]
+        seq.num_outputs -= 1
+        seq.num_computed -= 1
+        last.finishing = [other for other in last.finishing if other is not seq]
+        for chunk in last.chunks:
+            if chunk.seq is seq:
+                chunk.samples = False
+        if seq in last.late:
+            plan.lost[seq] = last.late.pop(seq)
+        else:
+            plan.lost[seq] = last.last_start_ps
+            last.num_late += seq not in self._begun  # of the batch: its gap is not counted
