@@ -18,16 +18,14 @@ from kvsim.memory.allocator import (
     Refusal,
 )
 from kvsim.memory.ledger import NOTHING, Course, Usage, split_free
-from kvsim.memory.radix.content import Content
 from kvsim.memory.radix.decoders import Decoders, Moment
+from kvsim.memory.radix.holds import Holds
 from kvsim.memory.radix.slots import Slots
-from kvsim.memory.radix.tree import RadixTree
+from kvsim.memory.radix.tree import Match, RadixTree
 from kvsim.plumbing.errors import InvariantError
 from kvsim.plumbing.units import ceil_div
 from kvsim.request import Request
 from kvsim.sequence import Sequence
-
-PRIVATE = -(1 << 60)  # ids from here down are content that nobody else can name
 
 
 class RadixAllocator(Allocator):
@@ -48,33 +46,15 @@ class RadixAllocator(Allocator):
         self.pool_tokens = capacity_bytes // (page_size * token_bytes) * page_size
         self.free = self.pool_tokens
         self.tree = RadixTree(page_size)
+        self._holds = Holds(self.tree, caching=caching)
         self._decoders = Decoders(page_size)
         self._live: dict[Sequence, Slots] = {}
-        self._pinned: dict[Sequence, Slots] = {}
         self._valid = 0  # valid slots beside the tree, of all live sequences
         self._over = 0  # slots of last pages that nobody will fill
-        self._protected = 0  # tokens locked in the tree, counted for each sequence
-        self._private = PRIVATE
         self._query_tokens = 0
         self._hit_tokens = 0
 
     # --- content -------------------------------------------------------------------------------
-
-    def _slots(self, seq: Sequence) -> Slots:
-        """What is kept of `seq`, made when it is first asked for."""
-        if seq.memory is None:
-            prompt, output = seq.prompt_runs, seq.output_start
-            if prompt is None:
-                prompt = ((self._private_ids(seq.prompt_tokens), seq.prompt_tokens),)
-            if output is None:
-                output = self._private_ids(seq.output_tokens)
-            seq.memory = Slots(Content((*prompt, (output, seq.output_tokens))))
-        slots: Slots = seq.memory
-        return slots
-
-    def _private_ids(self, count: int) -> int:
-        self._private -= count + 1  # one between two, so that they make two runs
-        return self._private
 
     def _whole(self, tokens: int) -> int:
         """`tokens` cut to whole pages."""
@@ -85,53 +65,23 @@ class RadixAllocator(Allocator):
         return ceil_div(tokens, self.page_tokens) * self.page_tokens
 
     def cached_tokens(self, seq: Sequence) -> int:
-        if not self.keeps_prefixes:
-            return 0
-        return self.tree.find(self._slots(seq).content, seq.num_tokens - 1).tokens
+        return self._holds.hit(seq).tokens
 
     def look_up(self, seq: Sequence) -> int:
-        if not self.keeps_prefixes:
-            return 0
-        return self.tree.match(self._slots(seq).content, seq.num_tokens)[1]
+        return self._holds.look_up(seq)
 
     def pin(self, seq: Sequence) -> int:
-        slots = self._slots(seq)
-        self._pinned[seq] = slots
-        if self.keeps_prefixes:
-            slots.node, slots.protected = self.tree.match(slots.content, seq.num_tokens - 1)
-            self.tree.lock(slots.node)
-            self._protected += slots.protected
-        return slots.protected
+        return self._holds.pin(seq)
 
     def unpin(self, seq: Sequence) -> None:
-        self._let_go(self._pinned.pop(seq))
-
-    def _let_go(self, slots: Slots) -> None:
-        """A sequence locks nothing in the tree any more."""
-        if slots.node is not None:
-            self.tree.unlock(slots.node)
-            self._protected -= slots.protected
-            slots.node, slots.protected = None, 0
+        self._holds.let_go(self._holds.pinned.pop(seq))
 
     def checkpoint(self, seq: Sequence, num_tokens: int) -> None:
-        if not self.keeps_prefixes:
-            return
-        tree, slots = self.tree, self._live[seq]
-        whole = self._whole(num_tokens)
-        assert slots.node is not None
-        if whole < slots.protected:
-            raise InvariantError(f"{seq} holds {slots.protected} tokens of the tree, not {whole}")
-        node, known = tree.insert(slots.content, whole)
-        prompt = self._whole(seq.prompt_tokens)
-        if prompt < whole:  # outputs can then be forgotten without the prompt
-            tree.insert(slots.content, prompt)
-        tree.unlock(slots.node)
-        tree.lock(node)
-        self.free += known - slots.protected  # the tree had these: duplicates
-        taken = whole - slots.protected
-        self._valid -= taken
-        self._protected += taken
-        slots.node, slots.protected = node, whole
+        if self.keeps_prefixes:
+            whole, prompt = self._whole(num_tokens), self._whole(seq.prompt_tokens)
+            taken, duplicates = self._holds.file(self._live[seq], whole, prompt)
+            self.free += duplicates
+            self._valid -= taken
 
     # --- admission -----------------------------------------------------------------------------
 
@@ -160,12 +110,12 @@ class RadixAllocator(Allocator):
         busy: bool,
         swapped_in: bool = False,
     ) -> Admission | None:
-        pinned = seq in self._pinned
-        if self._missing(seq, fit_tokens) > self.available_tokens():
+        holds = self._holds
+        if self._missing(holds.hit(seq), fit_tokens) > self.available_tokens():
             return None
-        if not pinned:
-            self.pin(seq)
-        slots = self._live[seq] = self._pinned.pop(seq)
+        if seq not in holds.pinned:
+            holds.pin(seq)
+        slots = self._live[seq] = holds.pinned.pop(seq)
         slots.tokens = slots.granted = slots.protected
         self._grow(seq, slots, num_tokens)
         if not seq.num_preemptions:
@@ -173,12 +123,9 @@ class RadixAllocator(Allocator):
             self._hit_tokens += cached_tokens
         return ADMITTED
 
-    def _missing(self, seq: Sequence, tokens: int) -> int:
-        """What a waiting `seq` would take out of what is available to hold `tokens` tokens."""
-        if seq in self._pinned or not self.keeps_prefixes:
-            return self._pages(tokens) - self._slots(seq).protected
-        found = self.tree.find(self._slots(seq).content, seq.num_tokens - 1)
-        return self._pages(tokens) - found.tokens + found.unlocked
+    def _missing(self, hit: Match, tokens: int) -> int:
+        """What a waiting sequence takes out of what is available to hold `tokens` tokens."""
+        return self._pages(tokens) - hit.tokens + hit.unlocked
 
     def make_room(self, tokens: int) -> None:
         if self.free < tokens:
@@ -240,18 +187,13 @@ class RadixAllocator(Allocator):
         """
         if not self.free and self.tree.evictable:
             return 0
-        spare = self.available_tokens() - self._missing(head, head.num_tokens)
+        hit = self._holds.hit(head)
+        spare = self.available_tokens() - self._missing(hit, head.num_tokens)
         if spare >= 0:
             limit = self._decoders.steps_within(spare // self.page_tokens, limit)
-        if self._loses_hits(head):
+        if hit.unlocked:
             limit = self._steps_without_eviction(limit)
         return limit
-
-    def _loses_hits(self, head: Sequence) -> bool:
-        """Whether a waiting `head` hits what an eviction may take."""
-        if head in self._pinned or not self.keeps_prefixes:
-            return False
-        return self.tree.find(self._slots(head).content, head.num_tokens - 1).unlocked > 0
 
     def _steps_without_eviction(self, limit: int) -> int:
         """Before how many steps a page for each decoder is free, at most `limit`."""
@@ -307,7 +249,7 @@ class RadixAllocator(Allocator):
         self._valid -= slots.tokens - slots.protected
         self._over -= slots.over
         slots.tokens = slots.granted = slots.over = 0
-        self._let_go(slots)
+        self._holds.let_go(slots)
         if seq.finished:
             seq.memory = None
 
@@ -327,11 +269,11 @@ class RadixAllocator(Allocator):
 
     @property
     def saved_bytes(self) -> int | None:
-        return (self._protected - self.tree.locked) * self.token_bytes
+        return (self._holds.protected - self.tree.locked) * self.token_bytes
 
     def usage(self, head: Sequence | None, *, busy: bool) -> Usage:
         tree, size = self.tree, self.token_bytes
-        need = None if head is None else self._missing(head, head.num_tokens)
+        need = None if head is None else self._missing(self._holds.hit(head), head.num_tokens)
         external, short, idle = split_free(self.free, tree.evictable, need, placeable=True)
         used = tree.locked + self._valid
         held = self.pool_tokens - self.free - tree.evictable
@@ -357,13 +299,11 @@ class RadixAllocator(Allocator):
             own += granted - slots.protected
             valid += tokens - slots.protected
             over += max(0, granted - max(tokens, seq.final_tokens))
-        protected = sum(s.protected for s in (*self._live.values(), *self._pinned.values()))
-        found = (valid, over, protected)
-        if found != (self._valid, self._over, self._protected):
-            raise InvariantError(
-                f"slots of live sequences are {found}, counted as "
-                f"{(self._valid, self._over, self._protected)}"
-            )
+        holds = self._holds
+        protected = sum(s.protected for s in (*self._live.values(), *holds.pinned.values()))
+        found, counted = (valid, over, protected), (self._valid, self._over, holds.protected)
+        if found != counted:
+            raise InvariantError(f"slots of live sequences are {found}, counted as {counted}")
         total = self.free + own + self.tree.locked + self.tree.evictable
         if total != self.pool_tokens or self.free < 0:
             raise InvariantError(f"{total} of {self.pool_tokens} tokens accounted for")

@@ -1,0 +1,94 @@
+"""Which part of the tree each sequence locks, and what it files there.
+
+Content is made when it is first asked for: the tokens of a request that name no content of their
+own get ids that nobody else can name.
+"""
+
+from kvsim.memory.radix.content import Content
+from kvsim.memory.radix.slots import Slots
+from kvsim.memory.radix.tree import NO_MATCH, Match, RadixTree
+from kvsim.plumbing.errors import InvariantError
+from kvsim.sequence import Sequence
+
+PRIVATE = -(1 << 60)  # ids from here down are content that nobody else can name
+
+
+class Holds:
+    """caching: there is a tree to hold anything in. protected: tokens locked, counted for each
+    sequence. pinned: sequences that lock what they hit and are not admitted yet.
+    """
+
+    def __init__(self, tree: RadixTree, *, caching: bool) -> None:
+        self._tree = tree
+        self._caching = caching
+        self._private = PRIVATE
+        self.protected = 0
+        self.pinned: dict[Sequence, Slots] = {}
+
+    def slots(self, seq: Sequence) -> Slots:
+        """What is kept of `seq`, made when it is first asked for."""
+        if seq.memory is None:
+            prompt, output = seq.prompt_runs, seq.output_start
+            if prompt is None:
+                prompt = ((self._private_ids(seq.prompt_tokens), seq.prompt_tokens),)
+            if output is None:
+                output = self._private_ids(seq.output_tokens)
+            seq.memory = Slots(Content((*prompt, (output, seq.output_tokens))))
+        slots: Slots = seq.memory
+        return slots
+
+    def _private_ids(self, count: int) -> int:
+        self._private -= count + 1  # one between two, so that they make two runs
+        return self._private
+
+    # --- what waiting sequences hit --------------------------------------------------------------
+
+    def hit(self, seq: Sequence) -> Match:
+        """What the tree has for a waiting `seq`; a pinned one keeps what it found then."""
+        if seq in self.pinned:
+            return Match(self.pinned[seq].protected, 0)
+        if not self._caching:
+            return NO_MATCH
+        return self._tree.find(self.slots(seq).content, seq.num_tokens - 1)
+
+    def look_up(self, seq: Sequence) -> int:
+        """Tokens of all that `seq` has which the tree knows; they count as used now."""
+        if not self._caching:
+            return 0
+        return self._tree.match(self.slots(seq).content, seq.num_tokens)[1]
+
+    def pin(self, seq: Sequence) -> int:
+        """Lock what a waiting `seq` hits; returns how many tokens that are."""
+        slots = self.pinned[seq] = self.slots(seq)
+        if self._caching:
+            slots.node, slots.protected = self._tree.match(slots.content, seq.num_tokens - 1)
+            self._tree.lock(slots.node)
+            self.protected += slots.protected
+        return slots.protected
+
+    def let_go(self, slots: Slots) -> None:
+        """A sequence locks nothing in the tree any more."""
+        if slots.node is not None:
+            self._tree.unlock(slots.node)
+            self.protected -= slots.protected
+            slots.node, slots.protected = None, 0
+
+    # --- what running sequences file -------------------------------------------------------------
+
+    def file(self, slots: Slots, whole: int, prompt: int) -> tuple[int, int]:
+        """The tree takes over the first `whole` tokens of a running sequence (whole pages, of its
+        prompt `prompt`), which locks them. Returns how many were the sequence's own till now, and
+        of these how many the tree knew already.
+        """
+        tree, before = self._tree, slots.protected
+        assert slots.node is not None
+        if whole < before:
+            raise InvariantError(f"a sequence holds {before} tokens of the tree, not {whole}")
+        node, known = tree.insert(slots.content, whole)
+        if prompt < whole:  # outputs can then be forgotten without the prompt
+            tree.insert(slots.content, prompt)
+        tree.unlock(slots.node)
+        tree.lock(node)
+        self.protected += whole - before
+        slots.node, slots.protected = node, whole
+        return whole - before, known - before
