@@ -21,9 +21,10 @@ from kvsim.memory.allocator import (
     Refusal,
 )
 from kvsim.memory.cohorts import Cohort
-from kvsim.memory.ledger import Course, Usage, split_free
+from kvsim.memory.ledger import Course, Usage
 from kvsim.memory.options import MemorySpec
 from kvsim.memory.paged.block_pool import BlockPool
+from kvsim.memory.paged.books import block_usage
 from kvsim.memory.paged.course import BlockStarts
 from kvsim.memory.paged.decoders import Decoders, by_order
 from kvsim.memory.paged.forks import Forks
@@ -85,22 +86,13 @@ class PagedAllocator(Allocator):
 
     def refusal(self, request: Request) -> Refusal | None:
         final = request.prompt_tokens + request.output_tokens - 1
-        need, usable = ceil_div(final, self.block_size), self._shape.usable_blocks
-        reason = "more KV blocks than the pool has"
+        need, beside = ceil_div(final, self.block_size), ""
         if self._rules.watermark_when_idle:
             need += self._watermark_blocks
-            reason = "more KV blocks than the pool has beside its watermark"
+            beside = " beside its watermark"
         if self._rules.spare_block and request.output_tokens > 1:
             need = max(need, ceil_div(final - 1, self.block_size) + 1)  # for its last step
-        if need <= usable:
-            return None
-        return Refusal(
-            reason,
-            need,
-            usable,
-            f"blocks of {self.block_size} tokens",
-            "shorten the request or enlarge the pool",
-        )
+        return self._shape.refusal(need, f"blocks of {self.block_size} tokens", beside)
 
     def _hits(self, seq: Sequence) -> list[int]:
         """Blocks that `seq` can take over: the cache's, or those of its family's prompt."""
@@ -309,27 +301,13 @@ class PagedAllocator(Allocator):
         return Place(blocks=seq.memory.blocks)
 
     def usage(self, head: Sequence | None, *, busy: bool) -> Usage:
-        pool, shape = self.pool, self._shape
-        held = shape.usable_blocks - pool.num_free
-        cached = pool.num_cached_free * shape.block_bytes
-        free = pool.num_free * shape.block_bytes - cached
         need = None
         if head is not None:
-            blocks = self._blocks_needed(self._hits(head), head.num_tokens, busy=busy)
-            need = blocks * shape.block_bytes
-        external, short, idle = split_free(free, cached, need, placeable=True)
-        used, over = self._counts.used, self._counts.over
-        return Usage(
-            used=used * self.token_bytes,
-            reserved=(held * self.block_size - used - over) * self.token_bytes,
-            overprovisioned=over * self.token_bytes,
-            rounding=held * shape.pad_bytes,
-            cached=cached,
-            metadata=shape.metadata_bytes,
-            external=external,
-            short=short,
-            idle=idle,
-        )
+            need = self._blocks_needed(self._hits(head), head.num_tokens, busy=busy)
+        shape, pool, counts = self._shape, self.pool, self._counts
+        pad = (shape.usable_blocks - pool.num_free) * shape.pad_bytes
+        used, over = counts.used * self.token_bytes, counts.over * self.token_bytes
+        return block_usage(shape, pool, used, over, pad, need)
 
     def check(self) -> None:
         size, forks = self.block_size, self._forks

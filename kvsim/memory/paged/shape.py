@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Self
 
+from kvsim.memory.allocator import Refusal
 from kvsim.memory.options import MemorySpec
 from kvsim.plumbing.errors import InputError
 
@@ -28,6 +29,20 @@ class BlockShape:
     def pad_bytes(self) -> int:
         """Bytes of a block that no slot can fill."""
         return self.block_bytes - self.block_size * self.slot_bytes
+
+    def refusal(self, need: int, unit: str, beside: str = "") -> Refusal | None:
+        """Of a request that holds `need` blocks at once; None if the pool has them. unit: what is
+        counted; beside: what the pool must have besides.
+        """
+        if need <= self.usable_blocks:
+            return None
+        return Refusal(
+            f"more KV blocks than the pool has{beside}",
+            need,
+            self.usable_blocks,
+            unit,
+            "shorten the request or enlarge the pool",
+        )
 
     @classmethod
     def of(cls, memory: MemorySpec, block_size: int, slot_bytes: int, null_blocks: int) -> Self:

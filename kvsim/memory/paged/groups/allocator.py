@@ -12,8 +12,6 @@ as its sequence runs; it is not kept, so such models have no prefix cache.
 When several sequences take and give in one step, each gives before it takes, in running order.
 """
 
-from collections.abc import Iterator
-
 from kvsim.memory.allocator import (
     ADMITTED,
     GROWN,
@@ -23,13 +21,16 @@ from kvsim.memory.allocator import (
     Growth,
     Refusal,
 )
-from kvsim.memory.ledger import Course, Usage, split_free
+from kvsim.memory.ledger import Course, Usage
 from kvsim.memory.options import MemorySpec
 from kvsim.memory.paged.block_pool import BlockPool
+from kvsim.memory.paged.books import block_usage
 from kvsim.memory.paged.decoders import Decoders, by_order
 from kvsim.memory.paged.groups.course import GroupMoves
+from kvsim.memory.paged.groups.forecast import Forecast
 from kvsim.memory.paged.groups.grouping import group_layers
 from kvsim.memory.paged.groups.hits import Hits
+from kvsim.memory.paged.groups.needs import Needs
 from kvsim.memory.paged.groups.state_chunks import StateChunks
 from kvsim.memory.paged.groups.tables import GroupTable, GroupTables
 from kvsim.memory.paged.groups.windows import Windows
@@ -73,14 +74,11 @@ class GroupsAllocator(Allocator):
         self.token_bytes = memory.layout.bytes_per_token
         share = rules.default_watermark if watermark is None else watermark
         self._watermark_blocks = int(share * self._shape.num_blocks)
-        self._max_model_len = memory.max_model_len
-        self._most_tokens = memory.max_in_flight_tokens
         self._lag = memory.hash_lag
-        self._groups = grouping.groups
         self.pool = BlockPool(self._shape.usable_blocks + 1, blank_first=rules.blank_first)
         self._tables = GroupTables(
             self.pool,
-            self._groups,
+            grouping.groups,
             size,
             self._shape.block_bytes,
             retention_tokens,
@@ -89,11 +87,12 @@ class GroupsAllocator(Allocator):
         self._chunks = None
         if caching and self._tables.has_states:
             self._chunks = StateChunks(size, checkpoint_alignment)
-        self._most_states = 1  # of a sequence at once
-        if caching:  # one is kept until the next is whole
-            self._most_states = 2 + (checkpoint_alignment is not None)
+        # A kept state stays until the next is whole.
+        most_states = 2 + (checkpoint_alignment is not None) if caching else 1
+        self._needs = Needs(memory, self.pool, grouping.groups, size, most_states)
         self._decoders = Decoders(size)
         self._windows = Windows(self._tables.windows, size, self._lag)
+        self._forecast = Forecast(self.pool, self._tables, self._decoders, self._windows, size)
         self._cache: PrefixCache[Hits] = PrefixCache(
             self.pool, self._tables, size, enabled=caching, lag=self._lag
         )
@@ -103,51 +102,19 @@ class GroupsAllocator(Allocator):
 
     # --- admission -----------------------------------------------------------------------------
 
-    def _most_blocks(self, g: int, tokens: int) -> int:
-        """Blocks that group g needs at once for a sequence of `tokens` tokens, at most."""
-        group, blocks = self._groups[g], ceil_div(tokens, self.block_size)
-        if group.state_bytes:
-            return self._most_states
-        if group.window_tokens is None or self._most_tokens is None:
-            return blocks
-        kept = min(group.window_tokens - 1 + self._most_tokens, self._max_model_len)
-        return min(blocks, ceil_div(kept, self.block_size) + 1)
-
     def refusal(self, request: Request) -> Refusal | None:
-        """A request is refused if the blocks it may hold at once are more than the pool has, which
-        is how vLLM sizes pools: windows count with the prompt tokens of the steps in flight.
-        """
         final = request.prompt_tokens + request.output_tokens - 1
-        need = sum(self._most_blocks(g, final) for g in range(len(self._groups)))
-        usable = self._shape.usable_blocks
-        if need <= usable:
-            return None
-        return Refusal(
-            "more KV blocks than the pool has",
-            need,
-            usable,
-            f"blocks of {self.block_size} tokens in a group of layers",
-            "shorten the request or enlarge the pool",
-        )
+        unit = f"blocks of {self.block_size} tokens in a group of layers"
+        return self._shape.refusal(self._needs.of_alone(final), unit)
 
     def cached_tokens(self, seq: Sequence) -> int:
         return self._cache.hits(seq).num_blocks * self.block_size
 
     def _need(self, seq: Sequence, hits: Hits, tokens: int, *, whole: bool, busy: bool) -> int:
-        """Free blocks that an admission of `seq` with these hits takes or asks to be there.
-
-        whole: asked for all it will compute, chunk by chunk, so windows give back meanwhile.
-        """
-        need = self._watermark_blocks if busy else 0
+        """Free blocks that an admission of `seq` with these hits takes or asks to be there."""
         states = 1 + self._leaves_checkpoint(seq, hits.num_blocks * self.block_size, tokens)
-        for g, blocks in enumerate(hits.blocks):
-            most = ceil_div(tokens, self.block_size)
-            if self._groups[g].state_bytes:
-                most = min(most, hits.num_blocks + states)  # however many it computes
-            elif whole:
-                most = self._most_blocks(g, tokens)
-            need += max(most - hits.num_blocks, 0) + self.pool.num_free_of(blocks)
-        return need
+        watermark = self._watermark_blocks if busy else 0
+        return watermark + self._needs.of(hits, tokens, states, whole=whole)
 
     def admit(
         self,
@@ -245,38 +212,12 @@ class GroupsAllocator(Allocator):
         movers = decoders.at(decoders.clock) | self._windows.givers(decoders.clock)
         return sorted(movers.keys() - decoders.extended, key=by_order)
 
-    def _forecast(self, limit: int) -> Iterator[tuple[int, int]]:
-        """(taken, given): blocks of each step from now on, for at most `limit` steps and as long as
-        the rhythm of giving stays. Of those given others may still hold some.
-        """
-        clock, each = self._decoders.clock, self._tables.new_blocks(1)
-        for later in range(clock, clock + min(limit, self._windows.steady_steps(clock))):
-            taken = each * len(self._decoders.at(later))
-            given = self._windows.num_given(later)
-            if later == clock and self._decoders.extended:
-                taken = each * sum(self._takes(seq.memory, clock) for seq in self.must_extend())
-                given = 0
-            yield taken, given
-
     def _takes(self, table: GroupTable, clock: int) -> bool:
         """Whether the step that begins at `clock` starts a new block."""
         return (table.base + clock) % self.block_size == 0
 
     def steps_that_fit(self, limit: int) -> int:
-        """Steps that are safe even if all take before anybody gives."""
-        starts = self._decoders.num * ceil_div(limit, self.block_size)
-        most_taken = starts * self._tables.new_blocks(1)
-        if most_taken <= self.pool.num_free:
-            return limit
-        fitting, spare = 0, self.pool.num_free
-        for taken, given in self._forecast(limit):
-            if taken > spare:
-                break
-            fitting += 1
-            spare -= taken
-            if not self.pool.num_shared:
-                spare += given
-        return fitting
+        return self._forecast.steps_that_fit(limit)
 
     def steps_alike(self, head: Sequence, limit: int, *, busy: bool) -> int:
         """As promised; while something of the head is known, which whoever takes could forget, or
@@ -285,23 +226,13 @@ class GroupsAllocator(Allocator):
         hits = self._cache.hits(head)
         if self._put_off or self._cache.may_gain(head, hits.num_blocks):
             return 0
-        spare = self.pool.num_free - self._head_need(head, hits, busy=busy)
-        if spare < 0 and self._windows.irregular(self._decoders.clock):
-            return 0
-        steps, enough = 0, spare >= 0
         most = self._need(head, hits, head.num_tokens, whole=False, busy=busy)
+        spare = self.pool.num_free - self._head_need(head, hits, busy=busy)
         known = hits.num_blocks > 0 or hits.junction > 0
         # Where all that is free is cached, the ledger does not tell whose the next blank block is.
-        untold = not enough and self.pool.num_free == self.pool.num_cached_free
-        delicate = known or untold or (enough and most > self.pool.num_free)
-        for taken, given in self._forecast(limit):
-            spare -= taken
-            if not (enough and self.pool.num_shared):
-                spare += given
-            if (spare >= 0) != enough or (delicate and (taken or given)):
-                break
-            steps += 1
-        return steps
+        untold = spare < 0 and self.pool.num_free == self.pool.num_cached_free
+        delicate = known or untold or (spare >= 0 and most > self.pool.num_free)
+        return self._forecast.steps_alike(spare, limit, delicate=delicate)
 
     def advance(self, steps: int) -> Course:
         decoders = self._decoders
@@ -395,26 +326,11 @@ class GroupsAllocator(Allocator):
         return [block for blocks in table.lists for block in blocks]
 
     def usage(self, head: Sequence | None, *, busy: bool) -> Usage:
-        pool, block_bytes = self.pool, self._shape.block_bytes
-        held = (self._shape.usable_blocks - pool.num_free) * block_bytes
-        cached = pool.num_cached_free * block_bytes
         need = None
         if head is not None:
-            need = self._head_need(head, self._cache.hits(head), busy=busy) * block_bytes
-        external, short, idle = split_free(pool.num_free * block_bytes - cached, cached, need, True)
-        used, pad = self._tables.used_bytes, self._tables.pad_bytes
-        over = self._counts.over * self.token_bytes
-        return Usage(
-            used=used,
-            reserved=held - used - over - pad,
-            overprovisioned=over,
-            rounding=pad,
-            cached=cached,
-            metadata=self._shape.metadata_bytes,
-            external=external,
-            short=short,
-            idle=idle,
-        )
+            need = self._head_need(head, self._cache.hits(head), busy=busy)
+        tables, over = self._tables, self._counts.over * self.token_bytes
+        return block_usage(self._shape, self.pool, tables.used_bytes, over, tables.pad_bytes, need)
 
     def check(self) -> None:
         self._tables.check((self._decoders.slots(seq), seq.memory) for seq in self._live)

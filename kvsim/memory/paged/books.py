@@ -1,0 +1,31 @@
+"""The ledger of a pool cut into blocks, by what its tables say they hold."""
+
+from kvsim.memory.ledger import Usage, split_free
+from kvsim.memory.paged.block_pool import BlockPool
+from kvsim.memory.paged.shape import BlockShape
+
+
+def block_usage(
+    shape: BlockShape, pool: BlockPool, used: int, over: int, pad: int, head_blocks: int | None
+) -> Usage:
+    """The ledger now. used, over, pad: bytes in held blocks that are valid, that will never be
+    filled, and that no slot can fill. head_blocks: what the head of the queue asks to be free;
+    None: nobody waits.
+    """
+    block_bytes = shape.block_bytes
+    held = (shape.usable_blocks - pool.num_free) * block_bytes
+    cached = pool.num_cached_free * block_bytes
+    need = None if head_blocks is None else head_blocks * block_bytes
+    free = pool.num_free * block_bytes - cached
+    external, short, idle = split_free(free, cached, need, placeable=True)
+    return Usage(
+        used=used,
+        reserved=held - used - over - pad,
+        overprovisioned=over,
+        rounding=pad,
+        cached=cached,
+        metadata=shape.metadata_bytes,
+        external=external,
+        short=short,
+        idle=idle,
+    )

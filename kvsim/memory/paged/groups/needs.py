@@ -1,0 +1,59 @@
+"""How many blocks a sequence needs at once, all groups of layers together."""
+
+from collections.abc import Sequence as Row
+
+from kvsim.memory.options import MemorySpec
+from kvsim.memory.paged.block_pool import BlockPool
+from kvsim.memory.paged.groups.grouping import BlockGroup
+from kvsim.memory.paged.groups.hits import Hits
+from kvsim.plumbing.units import ceil_div
+
+
+class Needs:
+    """Windows count with the prompt tokens of the steps in flight, which is how vLLM sizes pools.
+
+    most_states: recurrent states of a sequence at once, in each group that has them.
+    """
+
+    def __init__(
+        self,
+        memory: MemorySpec,
+        pool: BlockPool,
+        groups: Row[BlockGroup],
+        block_size: int,
+        most_states: int,
+    ) -> None:
+        self._max_model_len = memory.max_model_len
+        self._most_tokens = memory.max_in_flight_tokens
+        self._pool, self._groups, self._size = pool, groups, block_size
+        self._most_states = most_states
+
+    def of_alone(self, tokens: int) -> int:
+        """Blocks of a sequence that computes `tokens` tokens chunk by chunk and hits nothing."""
+        return sum(self._most_blocks(group, tokens) for group in self._groups)
+
+    def _most_blocks(self, group: BlockGroup, tokens: int) -> int:
+        """Blocks that a group needs at once for a sequence of `tokens` tokens, at most."""
+        blocks = ceil_div(tokens, self._size)
+        if group.state_bytes:
+            return self._most_states
+        if group.window_tokens is None or self._most_tokens is None:
+            return blocks
+        kept = min(group.window_tokens - 1 + self._most_tokens, self._max_model_len)
+        return min(blocks, ceil_div(kept, self._size) + 1)
+
+    def of(self, hits: Hits, tokens: int, states: int, *, whole: bool) -> int:
+        """Free blocks that a sequence with these hits takes for its first `tokens` tokens, `states`
+        of them for states beside those it hits.
+
+        whole: asked for all it will compute, chunk by chunk, so windows give back meanwhile.
+        """
+        need = 0
+        for group, blocks in zip(self._groups, hits.blocks, strict=True):
+            most = ceil_div(tokens, self._size)
+            if group.state_bytes:
+                most = min(most, hits.num_blocks + states)  # however many it computes
+            elif whole:
+                most = self._most_blocks(group, tokens)
+            need += max(most - hits.num_blocks, 0) + self._pool.num_free_of(blocks)
+        return need
