@@ -140,17 +140,30 @@ def test_two_processes_on_one_folder_leave_the_result_of_one(
         assert not left_over(out)
 
 
+# Whoever runs the tests in the background of a shell hands down a SIGINT that is ignored.
+INTERRUPTIBLE = """
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from kvsim.cli import main
+main()
+"""
+
+
 def test_an_interrupted_run_leaves_nothing(scenario: Path, tmp_path: Path) -> None:
     scenario.write_text(SCENARIO.replace("num_requests = 12", "num_requests = 400000"))
     out = tmp_path / "out"
-    code = "from kvsim.cli import main\nmain()"
     process = subprocess.Popen(
-        command(code, "run", scenario, "--out", out),
+        command(INTERRUPTIBLE, "run", scenario, "--out", out),
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
-    time.sleep(3.0)
-    process.send_signal(signal.SIGINT)
-    told, errors = process.communicate(timeout=60)
+    with process:
+        try:
+            assert process.stderr is not None
+            process.stderr.readline()  # a line of progress: it is at work
+            process.send_signal(signal.SIGINT)
+            told, errors = process.communicate(timeout=60)
+        finally:
+            process.kill()
     assert process.returncode == 130
     assert told == ""
     assert "Traceback" not in errors
