@@ -40,6 +40,22 @@ class Place(NamedTuple):
     slots: int = 0
 
 
+class Demand(NamedTuple):
+    """What is asked for a waiting sequence.
+
+    num_tokens: slots it gets, from the first on. fit_tokens >= num_tokens: so many must be free
+    now. cached_tokens: leading tokens that need no computing: what the allocator's `cached_tokens`
+    said, or, swapped_in, what comes back from host memory. busy: other sequences run (a watermark
+    then applies).
+    """
+
+    num_tokens: int
+    fit_tokens: int
+    cached_tokens: int = 0
+    busy: bool = False
+    swapped_in: bool = False
+
+
 class Admission(NamedTuple):
     """An admission that went well. loaded_bytes: content on its way from host memory for it."""
 
@@ -107,23 +123,8 @@ class Allocator(ABC):
         return 0
 
     @abstractmethod
-    def admit(
-        self,
-        seq: Sequence,
-        num_tokens: int,
-        *,
-        cached_tokens: int,
-        fit_tokens: int,
-        busy: bool,
-        swapped_in: bool = False,
-    ) -> Admission | None:
-        """Give a waiting sequence memory for its first `num_tokens` slots; None changes nothing.
-
-        `seq` holds nothing. cached_tokens: leading tokens that need no computing: what
-        `cached_tokens(seq)` said, or, swapped_in, what comes back from host memory.
-        fit_tokens >= num_tokens: so many slots must be free now, though no more than num_tokens are
-        taken. busy: other sequences run (a watermark then applies).
-        """
+    def admit(self, seq: Sequence, demand: Demand) -> Admission | None:
+        """Give a waiting sequence, which holds nothing, what is demanded; None changes nothing."""
 
     # --- what a scheduler with budgets of its own asks (SGLang's) --------------------------------
 

@@ -9,7 +9,7 @@ them; an allocator that is worth its speed outgrows this file.
 from abc import abstractmethod
 from typing import NamedTuple
 
-from kvsim.memory.allocator import ADMITTED, GROWN, Admission, Allocator, Growth, Refusal
+from kvsim.memory.allocator import ADMITTED, GROWN, Admission, Allocator, Demand, Growth, Refusal
 from kvsim.memory.ledger import NOTHING, Course, Usage, check_sum, split_free
 from kvsim.memory.options import MemorySpec
 from kvsim.plumbing.errors import InvariantError
@@ -70,21 +70,12 @@ class StepwiseAllocator(Allocator):
             "shorten the request or enlarge the pool",
         )
 
-    def admit(
-        self,
-        seq: Sequence,
-        num_tokens: int,
-        *,
-        cached_tokens: int,
-        fit_tokens: int,
-        busy: bool,
-        swapped_in: bool = False,
-    ) -> Admission | None:
-        if self.grant(fit_tokens).granted_bytes > self._free_bytes:
+    def admit(self, seq: Sequence, demand: Demand) -> Admission | None:
+        if self.grant(demand.fit_tokens).granted_bytes > self._free_bytes:
             return None
-        grant = self.grant(num_tokens)
+        grant = self.grant(demand.num_tokens)
         self._free_bytes -= grant.granted_bytes
-        self._live[seq] = seq.memory = Holding(grant, num_tokens)
+        self._live[seq] = seq.memory = Holding(grant, demand.num_tokens)
         return ADMITTED
 
     # --- growth and decoding -------------------------------------------------------------------

@@ -12,6 +12,7 @@ from kvsim.capacity.fits import fit, paged_bytes
 from kvsim.commands.memory import memory
 from kvsim.layout import KVGroup, KVLayout
 from kvsim.memory import ALLOCATORS
+from kvsim.memory.allocator import Demand
 from kvsim.memory.options import MemorySpec
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.units import GIB, MIB
@@ -227,13 +228,8 @@ def test_the_closed_forms_are_what_the_allocators_admit(
     options = ALLOCATORS.parse(table, "allocator")
     allocator = options.build(MemorySpec(capacity * 10, layout, 64, 10**9))
     admitted = 0
-    while allocator.admit(
-        Sequence(Request(str(admitted), 0, tokens, 1), 0),
-        tokens,
-        cached_tokens=0,
-        fit_tokens=tokens,
-        busy=False,
-    ):
+    demand = Demand(tokens, tokens)
+    while allocator.admit(Sequence(Request(str(admitted), 0, tokens, 1), 0), demand):
         admitted += 1
     counts = fit(
         layout,

@@ -17,6 +17,7 @@ from kvsim.interchange.torch_snapshot.reader import ledgers, read_snapshot
 from kvsim.interchange.torch_snapshot.recorder import SnapshotRecorder
 from kvsim.layout import KVGroup, KVLayout
 from kvsim.memory import ALLOCATORS
+from kvsim.memory.allocator import Demand
 from kvsim.memory.arena.buddy import BuddyArena
 from kvsim.memory.arena.first_fit import FirstFitArena
 from kvsim.memory.arena.torch_caching import TorchCachingArena
@@ -146,7 +147,7 @@ def test_a_doubling_run_names_its_owners_and_times(tmp_path):
     allocator = options.build(MemorySpec(200 * 4096, layout, 128, 10**12))
     recorder = SnapshotRecorder(allocator.arena)
     seq = Sequence(Request("chat-7", 0, 10, 50), 0)
-    assert allocator.admit(seq, 10, cached_tokens=0, fit_tokens=10, busy=False)
+    assert allocator.admit(seq, Demand(10, 10))
     recorder.time_us = 55
     assert allocator.extend(seq, 17)
     trace = recorder.snapshot()["device_traces"][0]
@@ -166,7 +167,7 @@ def test_what_a_failed_concatenation_undid_is_not_in_the_trace():
     allocator = options.build(MemorySpec(53 * 4096, layout, 128, 10**12))
     recorder = SnapshotRecorder(allocator.arena)
     seq = Sequence(Request("a", 0, 50, 5), 0)
-    assert allocator.admit(seq, 50, cached_tokens=0, fit_tokens=50, busy=False)
+    assert allocator.admit(seq, Demand(50, 50))
     before = recorder.snapshot()
     allocator.arena.allocate(1)
     after = recorder.snapshot()

@@ -2,6 +2,7 @@
 
 from kvsim.layout import KVGroup, KVLayout
 from kvsim.memory import ALLOCATORS
+from kvsim.memory.allocator import Demand
 from kvsim.memory.options import MemorySpec
 from kvsim.request import Request
 from kvsim.sequence import Sequence
@@ -31,6 +32,4 @@ def sequence(prompt, output, order=0, **fields):
 
 def admit(allocator, seq, tokens=None):
     tokens = seq.num_tokens if tokens is None else tokens
-    return allocator.admit(
-        seq, tokens, cached_tokens=0, fit_tokens=seq.num_tokens, busy=bool(seq.order)
-    )
+    return allocator.admit(seq, Demand(tokens, seq.num_tokens, busy=bool(seq.order)))

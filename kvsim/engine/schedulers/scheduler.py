@@ -12,7 +12,7 @@ from typing import NamedTuple
 from kvsim.engine.batch import DecodeBatch
 from kvsim.engine.plan import HostCopy, Plan, ScheduledChunk
 from kvsim.engine.policies.policies import Policies
-from kvsim.memory.allocator import Allocator, Refusal
+from kvsim.memory.allocator import Allocator, Demand, Refusal
 from kvsim.memory.ledger import Course, Usage
 from kvsim.request import Request
 from kvsim.sequence import Sequence
@@ -76,14 +76,9 @@ class Scheduler(ABC):
         """Start the head of the queue with its first chunk; False: no room for it."""
         seq = self.waiting.head
         assert seq is not None
-        admission = self.allocator.admit(
-            seq,
-            cached.tokens + new_tokens,
-            cached_tokens=cached.tokens,
-            fit_tokens=fit_tokens,
-            busy=bool(self.running),
-            swapped_in=cached.swapped,
-        )
+        num_tokens, busy = cached.tokens + new_tokens, bool(self.running)
+        demand = Demand(num_tokens, fit_tokens, cached.tokens, busy, cached.swapped)
+        admission = self.allocator.admit(seq, demand)
         if admission is None:
             return False
         self.waiting.pop()

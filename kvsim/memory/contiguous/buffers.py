@@ -12,7 +12,16 @@ from abc import abstractmethod
 from collections.abc import Iterable
 from operator import attrgetter
 
-from kvsim.memory.allocator import ADMITTED, GROWN, Admission, Allocator, Growth, Place, Refusal
+from kvsim.memory.allocator import (
+    ADMITTED,
+    GROWN,
+    Admission,
+    Allocator,
+    Demand,
+    Growth,
+    Place,
+    Refusal,
+)
 from kvsim.memory.arena.placement import Arena
 from kvsim.memory.contiguous.full_buffers import Buffer, FullBuffers
 from kvsim.memory.contiguous.shape import BufferShape
@@ -101,18 +110,9 @@ class Contiguous(Allocator):
             low, high = (middle, high) if self._ever_placeable(middle) else (low, middle - 1)
         return low
 
-    def admit(
-        self,
-        seq: Sequence,
-        num_tokens: int,
-        *,
-        cached_tokens: int,
-        fit_tokens: int,
-        busy: bool,
-        swapped_in: bool = False,
-    ) -> Admission | None:
+    def admit(self, seq: Sequence, demand: Demand) -> Admission | None:
         # All tokens known so far must fit: a prompt computed in chunks does not grow its buffer.
-        slots = self._slots_for(seq, seq.num_tokens)
+        slots, fit_tokens = self._slots_for(seq, seq.num_tokens), demand.fit_tokens
         if fit_tokens > slots and self.arena.free_bytes < self._whole.bytes(fit_tokens):
             return None
         if len(self._shapes) > 1 and not self._has_place(slots):
@@ -128,7 +128,7 @@ class Contiguous(Allocator):
         buffer = seq.memory = Buffer(regions, slots, granted)
         self._live[seq] = None
         self._book(seq, buffer, 1)
-        self._fill(buffer, num_tokens)
+        self._fill(buffer, demand.num_tokens)
         return ADMITTED
 
     def extend(self, seq: Sequence, num_tokens: int, *, turns_before: int = 0) -> Growth | None:

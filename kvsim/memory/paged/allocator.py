@@ -16,6 +16,7 @@ from kvsim.memory.allocator import (
     Admission,
     Allocator,
     CacheTotals,
+    Demand,
     Growth,
     Place,
     Refusal,
@@ -114,36 +115,28 @@ class PagedAllocator(Allocator):
         blocks = max(ceil_div(tokens, self.block_size) - len(hits), 0) + revived
         return blocks + self._watermark_blocks * watermark
 
-    def admit(
-        self,
-        seq: Sequence,
-        num_tokens: int,
-        *,
-        cached_tokens: int,
-        fit_tokens: int,
-        busy: bool,
-        swapped_in: bool = False,
-    ) -> Admission | None:
+    def admit(self, seq: Sequence, demand: Demand) -> Admission | None:
         if self._forks is not None and self._forks.prompt_is_coming(seq):
             return None
         need = 0
-        if self._rules.spare_block and swapped_in:
-            need = ceil_div(cached_tokens, self.block_size) + 1 + self._watermark_blocks
+        if self._rules.spare_block and demand.swapped_in:
+            need = ceil_div(demand.cached_tokens, self.block_size) + 1 + self._watermark_blocks
         hits = self._hits(seq)
-        need = max(need, self._blocks_needed(hits, fit_tokens, busy=busy))
+        need = max(need, self._blocks_needed(hits, demand.fit_tokens, busy=demand.busy))
         if need > self.pool.num_free:
             return None
         host_keys = self._cache.host_keys(seq, len(hits))
         table: BlockTable = seq.memory
         self._live[seq] = None
         self._counts.used -= self.pool.share(hits) * self.block_size
-        table.blocks = hits + self.pool.take(ceil_div(num_tokens, self.block_size) - len(hits))
+        num_blocks = ceil_div(demand.num_tokens, self.block_size)
+        table.blocks = hits + self.pool.take(num_blocks - len(hits))
         table.registered = len(hits)
         self._grown(seq, table, 0, len(table.blocks))
-        self._filled(table, num_tokens)
+        self._filled(table, demand.num_tokens)
         if self._forks is not None:
             self._forks.admitted(seq, hits)
-        loaded_bytes = self._cache.admitted(seq, cached_tokens, host_keys)
+        loaded_bytes = self._cache.admitted(seq, demand.cached_tokens, host_keys)
         return Admission(loaded_bytes) if loaded_bytes else ADMITTED
 
     def extend(self, seq: Sequence, num_tokens: int, *, turns_before: int = 0) -> Growth | None:

@@ -14,6 +14,7 @@ from kvsim.memory.allocator import (
     Admission,
     Allocator,
     CacheTotals,
+    Demand,
     Growth,
     Refusal,
 )
@@ -100,27 +101,18 @@ class RadixAllocator(Allocator):
     def available_tokens(self) -> int:
         return self.free + self.tree.evictable
 
-    def admit(
-        self,
-        seq: Sequence,
-        num_tokens: int,
-        *,
-        cached_tokens: int,
-        fit_tokens: int,
-        busy: bool,
-        swapped_in: bool = False,
-    ) -> Admission | None:
+    def admit(self, seq: Sequence, demand: Demand) -> Admission | None:
         holds = self._holds
-        if self._missing(holds.hit(seq), fit_tokens) > self.available_tokens():
+        if self._missing(holds.hit(seq), demand.fit_tokens) > self.available_tokens():
             return None
         if seq not in holds.pinned:
             holds.pin(seq)
         slots = self._live[seq] = holds.pinned.pop(seq)
         slots.tokens = slots.granted = slots.protected
-        self._grow(seq, slots, num_tokens)
+        self._grow(seq, slots, demand.num_tokens)
         if not seq.num_preemptions:
             self._query_tokens += seq.num_tokens
-            self._hit_tokens += cached_tokens
+            self._hit_tokens += demand.cached_tokens
         return ADMITTED
 
     def _missing(self, hit: Match, tokens: int) -> int:

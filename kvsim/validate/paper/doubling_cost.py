@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from kvsim.memory.allocator import Allocator
+from kvsim.memory.allocator import Allocator, Demand
 from kvsim.plumbing.units import MIB, PS_PER_MS
 from kvsim.request import Request
 from kvsim.scenario import Scenario
@@ -52,5 +52,5 @@ def _filled(initial_tokens: int, tokens: int) -> tuple[Allocator, Sequence]:
     scenario = Scenario.from_table({**EXPERIMENT, "allocator": [table]})
     allocator = Simulation(scenario, ()).replica_spec(scenario.allocator[0]).build().allocator
     seq = Sequence(Request("growing", 0, 1, TO_TOKENS), 0)
-    allocator.admit(seq, tokens, cached_tokens=0, fit_tokens=tokens, busy=False)
+    allocator.admit(seq, Demand(tokens, tokens))
     return allocator, seq

@@ -9,6 +9,7 @@ from kvsim.engine.observer import Observer
 from kvsim.engine.plan import Plan
 from kvsim.engine.schedulers.scheduler import Scheduler
 from kvsim.layout import KVGroup, KVLayout
+from kvsim.memory.allocator import Demand
 from kvsim.memory.block_rules import VLLM_V0
 from kvsim.memory.options import MemorySpec
 from kvsim.memory.paged.allocator import PagedAllocator
@@ -114,10 +115,10 @@ def test_blocks_go_out_last_in_first_out() -> None:
     made = allocator(6, watermark=0.0)
     seqs = [Sequence(Request(name, 0, 32, 2), 0) for name in "abc"]
     for seq in seqs[:2]:
-        made.admit(seq, 32, cached_tokens=0, fit_tokens=32, busy=True)
+        made.admit(seq, Demand(32, 32, busy=True))
     given_back = set(seqs[0].memory.blocks)
     made.release(seqs[0])
-    made.admit(seqs[2], 32, cached_tokens=0, fit_tokens=32, busy=True)
+    made.admit(seqs[2], Demand(32, 32, busy=True))
     assert set(seqs[2].memory.blocks) == given_back
     made.check()
 
@@ -126,8 +127,7 @@ def test_blocks_go_out_last_in_first_out() -> None:
 def test_the_watermark_is_a_hundredth_unless_given(watermark: float | None, admitted: bool) -> None:
     made = allocator(100, watermark=watermark)
     seq = Sequence(Request("all", 0, 1600, 1), 0)
-    asked = {"cached_tokens": 0, "fit_tokens": 1600, "busy": False}
-    assert bool(made.admit(seq, 1600, **asked)) is admitted  # type: ignore[arg-type]  # keywords
+    assert (made.admit(seq, Demand(1600, 1600)) is not None) is admitted
 
 
 def test_a_pool_without_a_block_is_one_line() -> None:

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kvsim.layout import KVGroup, KVLayout
+from kvsim.memory.allocator import Demand
 from kvsim.memory.block_rules import VLLM_0_11, VLLM_0_33, BlockRules
 from kvsim.memory.options import MemorySpec
 from kvsim.memory.paged.allocator import PagedAllocator
@@ -145,7 +146,7 @@ class Harness:
         assert hit == len(self.model.hits(known)) * self.size
         slots = self.random.randint(hit + 1, seq.num_tokens)
         reserve = self.random.choice([slots, seq.num_tokens])
-        admitted = self.real.admit(seq, slots, cached_tokens=hit, fit_tokens=reserve, busy=True)
+        admitted = self.real.admit(seq, Demand(slots, reserve, hit, busy=True))
         assert (admitted is not None) == self.model.admit(seq, known, slots, reserve)
         if admitted:
             self.orders += 1

@@ -18,6 +18,7 @@ from kvsim.memory.allocator import (
     Admission,
     Allocator,
     CacheTotals,
+    Demand,
     Growth,
     Refusal,
 )
@@ -116,32 +117,23 @@ class GroupsAllocator(Allocator):
         watermark = self._watermark_blocks if busy else 0
         return watermark + self._needs.of(hits, tokens, states, whole=whole)
 
-    def admit(
-        self,
-        seq: Sequence,
-        num_tokens: int,
-        *,
-        cached_tokens: int,
-        fit_tokens: int,
-        busy: bool,
-        swapped_in: bool = False,
-    ) -> Admission | None:
+    def admit(self, seq: Sequence, demand: Demand) -> Admission | None:
         hits, free = self._cache.hits(seq), self.pool.num_free
         self._put_off = self._tables.is_being_made(hits)
         if self._put_off:
             return None
-        if self._need(seq, hits, fit_tokens, whole=True, busy=busy) > free:
+        if self._need(seq, hits, demand.fit_tokens, whole=True, busy=demand.busy) > free:
             return None
-        if self._need(seq, hits, num_tokens, whole=False, busy=busy) > free:
+        if self._need(seq, hits, demand.num_tokens, whole=False, busy=demand.busy) > free:
             return None
         table: GroupTable = seq.memory
         table.boundaries = (seq.prompt_tokens - 1) // self.block_size, hits.junction
         self._live[seq] = None
         self._tables.open(table, hits)
-        checkpoint = self._leaves_checkpoint(seq, table.tokens, num_tokens)
-        self._grow(seq, table, ceil_div(num_tokens, self.block_size), checkpoint=checkpoint)
-        self._filled(table, num_tokens)
-        self._cache.admitted(seq, cached_tokens, [])
+        checkpoint = self._leaves_checkpoint(seq, table.tokens, demand.num_tokens)
+        self._grow(seq, table, ceil_div(demand.num_tokens, self.block_size), checkpoint=checkpoint)
+        self._filled(table, demand.num_tokens)
+        self._cache.admitted(seq, demand.cached_tokens, [])
         return ADMITTED
 
     def _grow(
