@@ -18,12 +18,14 @@ class Sequence:
     decoding, base: whether it is in the decode batch, and its slots minus the batch's clock.
     finished: all its outputs have returned.
     memory: what its allocator keeps about it; nobody else looks inside.
+    drafting: likewise, where its tokens are drafted ahead.
     """
 
     __slots__ = (
         "arrival_ps",
         "base",
         "decoding",
+        "drafting",
         "final_tokens",
         "finished",
         "first_scheduled_ps",
@@ -66,6 +68,7 @@ class Sequence:
         self.first_token_ps = -1
         self.last_token_ps = -1
         self.memory: Any = None
+        self.drafting: Any = None
 
     @property
     def num_tokens(self) -> int:

@@ -70,7 +70,7 @@ class Books:
         yet valid, in that step and, one step on each time, in those it repeated.
         """
         scheduler, now = self._scheduler, self._usage
-        ahead = plan.new_tokens * scheduler.allocator.token_bytes
+        ahead = plan.new_slots * scheduler.allocator.token_bytes
         self._usage = _not_yet_valid(now, ahead)
         last_ps = done.first_ps + done.growth_ps * (done.steps - 1)
         self._book(done, done.end_ps - last_ps, 1, last_ps, 0, None)
@@ -94,7 +94,8 @@ class Books:
         """`plan` computed for `steps` steps from start_ps on, after its copies."""
         recorder, scheduler = self._recorder, self._scheduler
         rest = len(scheduler.running), self._num_waiting, self._saved_bytes
-        recorder.tokens(plan.num_decode - plan.num_late, steps, first_ps, growth_ps)
+        num_decode = plan.num_decode + plan.num_verifying
+        recorder.tokens(num_decode - plan.num_late, steps, first_ps, growth_ps)
         for stall_ps, usage in plan.stalls:
             recorder.interval(start_ps, 0, stall_ps, 0, usage, None, *rest)
             start_ps += stall_ps

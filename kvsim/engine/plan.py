@@ -14,8 +14,11 @@ UNBOUNDED = 1 << 62  # steps, or tokens
 class ScheduledChunk:
     """Tokens of one sequence that is not in the decode batch, computed in this step.
 
-    samples: the chunk completes what is known, so the step samples its next token.
+    prior_tokens: computed before, as the scheduler believes. start_tokens, end_tokens: slots that
+    are valid before it and after it. samples: the chunk completes what is known, so the step
+    samples its next token.
     is_decode: one token, the newest, of a sequence that has output: a decode's work, no prefill's.
+    drafts: all but the first of its tokens, where these may prove wrong; so many are accepted.
     """
 
     seq: Sequence
@@ -23,6 +26,20 @@ class ScheduledChunk:
     prior_tokens: int
     samples: bool
     is_decode: bool
+    start_tokens: int
+    end_tokens: int
+    drafts: int = 0
+    accepted: int = 0
+
+    @property
+    def new_slots(self) -> int:
+        """Slots that it makes valid."""
+        return self.end_tokens - self.start_tokens
+
+    @property
+    def num_outputs(self) -> int:
+        """Tokens it puts out."""
+        return self.end_tokens - self.start_tokens if self.is_decode else int(self.samples)
 
 
 class HostCopy(NamedTuple):
@@ -37,7 +54,8 @@ class Plan:
     """What one step does; with `steps` > 1 it does so that many times, only decoding.
 
     num_decode: members of the decode batch that take a token; context_tokens: the slots they
-    attend to in the first step. passed_over: members that take none, because the budget ran out.
+    attend to in the first step. num_verifying: chunks of sequences that decode, with drafts, and
+    get a token or more. passed_over: members that take none, because the budget ran out.
     late: sequences whose token in this step follows a pause (resumed, or passed over before), with
     the time of the token before; num_late of them are members of the batch.
     lost: preempted sequences whose token under way is thrown away, with the time of the one before.
@@ -51,6 +69,7 @@ class Plan:
     num_decode: int = 0
     context_tokens: int = 0
     longest_context_tokens: int = 0
+    num_verifying: int = 0
     admitted: list[tuple[Sequence, int, bool]] = field(default_factory=list)
     preempted: list[Sequence] = field(default_factory=list)
     passed_over: list[Sequence] = field(default_factory=list)
@@ -73,8 +92,13 @@ class Plan:
 
     @property
     def new_tokens(self) -> int:
-        """Slots the first step fills."""
+        """Tokens the first step computes."""
         return self.num_decode + sum(chunk.new_tokens for chunk in self.chunks)
+
+    @property
+    def new_slots(self) -> int:
+        """Slots the first step fills with what is valid once it has returned."""
+        return self.num_decode + sum(chunk.new_slots for chunk in self.chunks)
 
     @property
     def stall_ps(self) -> int:
@@ -109,7 +133,7 @@ class Plan:
     def shape(self) -> StepShape:
         """The first step as the step-time form sees it."""
         decodes = [chunk for chunk in self.chunks if chunk.is_decode]
-        contexts = [chunk.prior_tokens + 1 for chunk in decodes]
+        contexts = [chunk.start_tokens + chunk.new_tokens for chunk in decodes]
         return StepShape(
             tuple(
                 Chunk(chunk.new_tokens, chunk.prior_tokens)

@@ -15,12 +15,15 @@ from kvsim.engine.link import Link
 from kvsim.engine.observer import Observer
 from kvsim.engine.schedulers.options import SchedulerOptions
 from kvsim.engine.schedulers.scheduler import Scheduler
+from kvsim.engine.speculation.acceptance import Acceptance
+from kvsim.engine.speculation.verifier import Verifier
 from kvsim.layout import KVLayout
 from kvsim.memory.options import AllocatorOptions, MemorySpec
-from kvsim.plumbing.errors import InvariantError
+from kvsim.plumbing.errors import InputError, InvariantError
 from kvsim.plumbing.units import PS_PER_US
 from kvsim.request import Stream
 from kvsim.results.recorder import Recorder
+from kvsim.speculation import Speculation
 from kvsim.step_time.form import StepTime
 
 
@@ -31,6 +34,8 @@ class ReplicaSpec:
     capacity_bytes: its pool. layout: bytes per token by layer group. max_model_len: in tokens.
     copy_bytes_per_s: of copies within the device; host_bytes_per_s: of the link to host memory.
     max_steps: most steps taken at once; 1 gives the step-by-step run.
+    speculation: how tokens are drafted ahead, and acceptance: how many of them prove right; None:
+    they are not.
     """
 
     allocator: AllocatorOptions
@@ -41,6 +46,8 @@ class ReplicaSpec:
     copy_bytes_per_s: int
     host_bytes_per_s: int
     max_steps: int | None = None
+    speculation: Speculation | None = None
+    acceptance: Acceptance | None = None
 
     def memory_spec(self) -> MemorySpec:
         """The pool as the allocator is built on it."""
@@ -53,14 +60,27 @@ class ReplicaSpec:
             hash_lag=scheduler.depth - 1,
             rules=scheduler.block_rules,
             max_in_flight_tokens=scheduler.max_in_flight_tokens,
+            speculation=self.speculation,
         )
 
     def build(self) -> Scheduler:
         """A fresh allocator on an empty pool, and the scheduler over it, nothing running;
         InputError for what does not fit the pool or cannot be combined.
         """
+        if self.speculation is None or self.acceptance is None:
+            allocator = self.allocator.build(self.memory_spec())
+            return self.scheduler.build(allocator, self.max_model_len)
+        self.speculation.check()
+        if not self.allocator.speculates:
+            raise InputError(
+                "this allocator has no slots for tokens drafted ahead",
+                where="allocator.kind",
+                value=type(self.allocator).__name__,
+                remedy='kind = "paged", or leave speculative_config out',
+            )
         allocator = self.allocator.build(self.memory_spec())
-        return self.scheduler.build(allocator, self.max_model_len)
+        verifier = Verifier(self.speculation, self.acceptance, self.max_model_len)
+        return self.scheduler.speculating(allocator, self.max_model_len, verifier)
 
     def host_link(self) -> Link:
         """The link that swapped and offloaded content takes."""

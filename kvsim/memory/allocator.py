@@ -174,6 +174,16 @@ class Allocator(ABC):
         turn in this step: what the next `advance` fills for them is known content already.
         """
 
+    def verify(
+        self, seq: Sequence, num_tokens: int, *, known_tokens: int, valid_tokens: int
+    ) -> bool:
+        """A decoding `seq`, which has not joined the others, is about to compute the slots up to
+        `num_tokens`, the last of them with drafts; False: no room, nothing changed. known_tokens:
+        so many of them hold known content. valid_tokens: so many will be valid when the step has
+        returned. Only where the options of the allocator say that it speculates.
+        """
+        raise InvariantError(f"{type(self).__name__} has no slots for drafts")
+
     def cut_chunk(self, seq: Sequence, start_tokens: int, new_tokens: int, most_tokens: int) -> int:
         """How many of the `new_tokens` tokens from `start_tokens` on the next chunk of a waiting or
         prefilling sequence had better compute, so that it ends where something can be kept; 0:

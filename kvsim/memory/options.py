@@ -9,6 +9,7 @@ from kvsim.layout import KVLayout
 from kvsim.memory.allocator import Allocator
 from kvsim.memory.block_rules import VLLM_0_33, BlockRules
 from kvsim.plumbing.options import Options
+from kvsim.speculation import Speculation
 
 
 class MemorySpec(NamedTuple):
@@ -20,6 +21,7 @@ class MemorySpec(NamedTuple):
     hash_lag: tokens by which generated content becomes known late: 1 under asynchronous scheduling,
         where a step is scheduled before the token it continues has returned.
     rules: how the engine's version hands blocks out.
+    speculation: how tokens are drafted ahead; None: they are not.
     max_in_flight_tokens: most tokens scheduled at once whose step has not returned, where the
         scheduler computes prompts in chunks; None: prompts are computed whole.
     """
@@ -31,6 +33,7 @@ class MemorySpec(NamedTuple):
     hash_lag: int = 0
     rules: BlockRules = VLLM_0_33
     max_in_flight_tokens: int | None = None
+    speculation: Speculation | None = None
 
 
 StoreKind = Literal["blocks", "slots", "buffers"]
@@ -73,6 +76,11 @@ class AllocatorOptions(Options):
         None: no store does.
         """
         return None
+
+    @property
+    def speculates(self) -> bool:
+        """Whether its allocator knows what to do with tokens that are drafted ahead."""
+        return False
 
     def removals(self) -> Iterator[Removal]:
         """The same allocator with one class of WASTE after another removed, outermost first; each

@@ -10,6 +10,6 @@ platforms/interface.py.
 from kvsim.capacity.planning.groups import CacheGroup
 from kvsim.capacity.planning.plan import CachePlan, plan_cache
 from kvsim.capacity.planning.serving import Serving
-from kvsim.capacity.planning.speculation import Speculation
+from kvsim.speculation import Speculation
 
 __all__ = ["CacheGroup", "CachePlan", "Serving", "Speculation", "plan_cache"]

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from kvsim.capacity.planning.speculation import Speculation
+from kvsim.speculation import Speculation
 
 
 class Serving(NamedTuple):

@@ -2,6 +2,8 @@
 option): one token budget a step, running sequences first, then the head of the queue.
 """
 
+from collections.abc import Callable
+
 from pydantic import Field, model_validator
 
 from kvsim.engine.plan import Plan
@@ -10,8 +12,10 @@ from kvsim.engine.policies.queue import Order
 from kvsim.engine.schedulers.options import SchedulerOptions
 from kvsim.engine.schedulers.scheduler import Scheduler
 from kvsim.engine.schedulers.vllm_versions import VERSIONS, VersionName, VllmVersion
+from kvsim.engine.speculation.verifier import Verifier
 from kvsim.memory.allocator import Allocator, Refusal
 from kvsim.memory.block_rules import BlockRules
+from kvsim.plumbing.errors import InputError
 from kvsim.request import Request
 from kvsim.sequence import Sequence
 
@@ -62,6 +66,33 @@ class Continuous(SchedulerOptions):
     def max_in_flight_tokens(self) -> int:
         return self.depth * self.max_num_batched_tokens
 
+    def speculating(
+        self, allocator: Allocator, max_model_len: int, verifier: Verifier
+    ) -> "ContinuousScheduler":
+        if not self._version.speculates:
+            raise InputError(
+                "it drafts tokens by other rules, which are not simulated",
+                where="scheduler.semantics",
+                value=self.semantics,
+                remedy="vllm-0.33, or leave speculative_config out",
+            )
+        if self.preemption_mode == "swap":
+            raise InputError(
+                "sequences with tokens drafted ahead are recomputed, not swapped",
+                where="scheduler.preemption_mode",
+                value=self.preemption_mode,
+                remedy="recompute",
+            )
+        if self.async_scheduling and verifier.method == "ngram":
+            raise InputError(
+                "drafts found in the text itself are known too late for the next step",
+                where="scheduler.async_scheduling",
+                value=True,
+                remedy="false, or another method",
+            )
+        policies = self._policies(allocator)._replace(verifier=verifier)
+        return self.make(allocator, max_model_len, policies)
+
     def make(
         self, allocator: Allocator, max_model_len: int, policies: Policies
     ) -> "ContinuousScheduler":
@@ -108,7 +139,9 @@ class ContinuousScheduler(Scheduler):
             threshold = 0  # nobody else to starve
         budget = self._options.max_num_batched_tokens
         stops_midway = self._by_priority and not self._goes_on
-        if self._prefills_come_last() and self.batch.num <= budget and not stops_midway:
+        if self.verifier is not None:
+            budget = self._run_verifying(self.verifier, plan, budget, threshold)
+        elif self._prefills_come_last() and self.batch.num <= budget and not stops_midway:
             budget = self._run(plan, budget, threshold)
         else:
             budget = self._run_one_by_one(plan, budget, threshold)
@@ -183,11 +216,64 @@ class ContinuousScheduler(Scheduler):
         if new_tokens <= 0:
             return True
         new_tokens = self._cut(seq, seq.num_computed, new_tokens)
+        if self.verifier is not None:
+            new_tokens = self.verifier.clear_of_end(seq, seq.num_computed, new_tokens)
         if not new_tokens:
             return True
         if not self._make_room(seq, plan, seq.num_computed + new_tokens):
             return self._goes_on
         self._compute(seq, plan, new_tokens)
+        return True
+
+    def _run_verifying(self, verifier: Verifier, plan: Plan, budget: int, threshold: int) -> int:
+        """Each in its turn: a prompt goes on, or the drafts of a decoding sequence are verified."""
+        slots, spent = verifier.input_slots, 0
+        for seq in list(self.running):
+            left = budget - spent - slots
+            if left <= 0:
+                break
+            if seq not in self.running:
+                continue
+            chunks, victims = len(plan.chunks), len(plan.preempted)
+            if seq in self.prefilling:
+                going = self._continue_prompt(seq, plan, left, threshold)
+            else:
+                going = self._verify(verifier, seq, plan, min(left, threshold or left))
+            if len(plan.preempted) > victims:
+                spent = sum(chunk.new_tokens + slots for chunk in plan.chunks)
+            elif len(plan.chunks) > chunks:
+                spent += plan.chunks[-1].new_tokens + slots
+            if not going:
+                break
+        if len(plan.chunks) < len(self.running):
+            stepping = {chunk.seq for chunk in plan.chunks}
+            idle = [seq for seq in self.running if seq not in stepping]
+            plan.passed_over = [
+                seq
+                for seq in idle
+                if seq not in self.prefilling and seq.num_outputs < seq.output_tokens
+            ]
+        return budget - spent
+
+    def _verify(self, verifier: Verifier, seq: Sequence, plan: Plan, most_tokens: int) -> bool:
+        """The next token of a decoding sequence with its drafts; False ends the loop over running
+        sequences.
+        """
+        new_tokens = verifier.tokens(seq, most_tokens)
+        if not new_tokens:
+            return True
+        step, known = verifier.step(seq, new_tokens), verifier.known_tokens(seq)
+        computed = step.prior_tokens + new_tokens
+
+        def verify() -> bool:
+            return self.allocator.verify(
+                seq, computed, known_tokens=known, valid_tokens=step.end_tokens
+            )
+
+        if not verify() and not self._preempt_until(verify, seq, plan):
+            return self._goes_on
+        verifier.take(step)
+        plan.chunks.append(step)
         return True
 
     def _cut(self, seq: Sequence, start_tokens: int, new_tokens: int) -> int:
@@ -202,14 +288,23 @@ class ContinuousScheduler(Scheduler):
     def _make_room(self, seq: Sequence, plan: Plan, num_tokens: int) -> bool:
         """Memory for `num_tokens` slots of `seq`, preempting others for it, itself at worst."""
         turns_before = 0 if self._stepped else seq.order
-        while not self._extend(seq, plan, num_tokens, turns_before):
+
+        def extend() -> bool:
+            return self._extend(seq, plan, num_tokens, turns_before)
+
+        return extend() or self._preempt_until(extend, seq, plan)
+
+    def _preempt_until(self, took: Callable[[], bool], seq: Sequence, plan: Plan) -> bool:
+        """Preempt one after the other until `took` finds room for `seq`; False: it was its turn."""
+        while True:
             victim = self.victim.choose(self.running, self._computed_tokens)
             if victim.decoding and victim.order < seq.order and not self._stepped:
                 self._count_scheduled(victim)
             self._preempt(victim, plan)
             if victim is seq:
                 return False
-        return True
+            if took():
+                return True
 
     def _count_scheduled(self, victim: Sequence) -> None:
         """A victim whose turn in this step is over has already filled its slot in the cache's
@@ -224,27 +319,46 @@ class ContinuousScheduler(Scheduler):
     def _admit(self, plan: Plan, budget: int, threshold: int) -> None:
         """Start the head of the queue, and the next, until something does not fit."""
         skipped: list[Sequence] = []
-        while budget > 0 and len(self.running) < self._options.max_num_seqs:
+        unready: list[Sequence] = []
+        verifier = self.verifier
+        slots = 0 if verifier is None else verifier.input_slots
+        prefills = any(chunk.seq in self.prefilling for chunk in plan.chunks)
+        runs = bool(plan.chunks)
+        while budget > slots and len(self.running) < self._options.max_num_seqs:
             seq = self.waiting.head
             if seq is None:
                 break
-            cached = self._cached(seq)
-            new_tokens = seq.num_tokens - cached.tokens
+            cached, left = self._cached(seq), budget - slots
+            new_tokens, drafts = seq.num_tokens - cached.tokens, 0
+            if verifier is not None and new_tokens == 1:
+                drafts = verifier.padding(cached.tokens, prefills=prefills, runs=runs)
+                if 1 + drafts > left:
+                    break
+                new_tokens += drafts
             if 0 < threshold < new_tokens:
                 new_tokens = threshold
-            if new_tokens > budget and not self._options.enable_chunked_prefill:
+            if new_tokens > left and not self._options.enable_chunked_prefill:
                 if not self._version.passes_over:
                     break
                 skipped.append(self.waiting.pop())
                 continue
-            new_tokens = self._cut(seq, cached.tokens, min(new_tokens, budget))
+            new_tokens = self._cut(seq, cached.tokens, min(new_tokens, left))
             if not new_tokens:
                 break
-            fit_tokens = cached.tokens + new_tokens
+            if drafts and new_tokens != 1 + drafts:
+                new_tokens, drafts = 1, 0
+            if verifier is not None:
+                new_tokens = verifier.clear_of_end(seq, cached.tokens, new_tokens)
+                if not new_tokens:
+                    unready.append(self.waiting.pop())
+                    continue
+            fit_tokens = cached.tokens + new_tokens - drafts
             if self._fits_whole:
                 fit_tokens = max(fit_tokens, seq.num_tokens)
-            if not self._admit_first(plan, cached, new_tokens, fit_tokens):
+            if not self._admit_first(plan, cached, new_tokens, fit_tokens, drafts):
                 break
-            budget -= new_tokens
+            budget -= new_tokens + slots
         for seq in skipped:
             self.waiting.put_back(seq)  # one by one to the front: they return in reverse order
+        for seq in reversed(unready):
+            self.waiting.put_back(seq)

@@ -12,6 +12,7 @@ from kvsim.engine.policies.victims.latest import Latest
 from kvsim.engine.policies.victims.lowest_priority import LowestPriority
 from kvsim.engine.policies.victims.victim import Victim
 from kvsim.engine.schedulers.scheduler import Scheduler
+from kvsim.engine.speculation.verifier import Verifier
 from kvsim.memory.allocator import Allocator
 from kvsim.memory.block_rules import VLLM_0_33, BlockRules
 from kvsim.plumbing.choice import OneOf
@@ -75,6 +76,19 @@ class SchedulerOptions(Options):
         cannot be preempted in this way.
         """
         return self.make(allocator, max_model_len, self._policies(allocator))
+
+    def speculating(
+        self, allocator: Allocator, max_model_len: int, verifier: Verifier
+    ) -> Scheduler:
+        """The same where tokens are drafted ahead, and `verifier` says what becomes of them;
+        InputError from schedulers that know no drafts.
+        """
+        raise InputError(
+            "this scheduler verifies no drafted tokens",
+            where="scheduler.kind",
+            value=type(self).__name__,
+            remedy='kind = "continuous", or leave speculative_config out',
+        )
 
     def make(self, allocator: Allocator, max_model_len: int, policies: Policies) -> Scheduler:
         """The scheduler of this kind, with these policies."""

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from kvsim.engine.batch import DecodeBatch
 from kvsim.engine.plan import HostCopy, Plan, ScheduledChunk
 from kvsim.engine.policies.policies import Policies
+from kvsim.engine.speculation.verifier import Verifier
 from kvsim.memory.allocator import Allocator, Demand, Refusal
 from kvsim.memory.ledger import Course, Usage
 from kvsim.request import Request
@@ -32,13 +33,14 @@ class Scheduler(ABC):
 
     running: in order of admission. prefilling: those of them that still compute their prompt (or,
     resumed, all they had). Running sequences in neither `prefilling` nor the batch wait for their
-    last output to return.
+    last output to return. verifier: where tokens are drafted ahead, who knows what becomes of them;
+    no sequence is in the batch then, and every step of one is a chunk of its plan.
     """
 
     def __init__(self, allocator: Allocator, max_model_len: int, policies: Policies) -> None:
         self.allocator = allocator
         self.max_model_len = max_model_len
-        self.waiting, self.victim, self.preemption = policies
+        self.waiting, self.victim, self.preemption, self.verifier = policies
         self.running: dict[Sequence, None] = {}
         self.prefilling: dict[Sequence, None] = {}
         self.batch = DecodeBatch()
@@ -72,8 +74,12 @@ class Scheduler(ABC):
 
     # --- building blocks of a plan --------------------------------------------------------------
 
-    def _admit_first(self, plan: Plan, cached: Cached, new_tokens: int, fit_tokens: int) -> bool:
-        """Start the head of the queue with its first chunk; False: no room for it."""
+    def _admit_first(
+        self, plan: Plan, cached: Cached, new_tokens: int, fit_tokens: int, drafts: int = 0
+    ) -> bool:
+        """Start the head of the queue with its first chunk, the last `drafts` tokens of which are
+        none of its own; False: no room for it.
+        """
         seq = self.waiting.head
         assert seq is not None
         num_tokens, busy = cached.tokens + new_tokens, bool(self.running)
@@ -85,7 +91,7 @@ class Scheduler(ABC):
         num_bytes = admission.loaded_bytes + self.preemption.take(seq)
         if num_bytes:
             plan.copies.append(HostCopy(num_bytes, self.usage()))
-        self._start(seq, plan, cached.tokens, new_tokens)
+        self._start(seq, plan, cached.tokens, new_tokens, drafts)
         return True
 
     def _cached(self, seq: Sequence) -> Cached:
@@ -93,7 +99,9 @@ class Scheduler(ABC):
         cached, kept = self.allocator.cached_tokens(seq), self.preemption.kept_tokens(seq)
         return Cached(kept, True) if kept > cached else Cached(cached, False)
 
-    def _start(self, seq: Sequence, plan: Plan, cached_tokens: int, new_tokens: int) -> None:
+    def _start(
+        self, seq: Sequence, plan: Plan, cached_tokens: int, new_tokens: int, drafts: int = 0
+    ) -> None:
         """A sequence whose memory is taken runs its first chunk."""
         seq.order = self._orders = self._orders + 1
         self.running[seq] = None
@@ -105,16 +113,21 @@ class Scheduler(ABC):
             seq.hit_tokens = cached_tokens
         seq.num_computed = cached_tokens
         self.prefilling[seq] = None
-        self._compute(seq, plan, new_tokens)
+        self._compute(seq, plan, new_tokens, drafts)
 
-    def _compute(self, seq: Sequence, plan: Plan, new_tokens: int) -> None:
-        """A sequence whose memory is taken computes `new_tokens` in this plan."""
+    def _compute(self, seq: Sequence, plan: Plan, new_tokens: int, drafts: int = 0) -> None:
+        """A sequence whose memory is taken computes `new_tokens` in this plan, the last `drafts` of
+        them to no avail.
+        """
         prior = seq.num_computed
-        seq.num_computed = prior + new_tokens
-        samples = seq.num_computed == seq.num_tokens
+        end = seq.num_computed = prior + new_tokens - drafts
+        samples = end == seq.num_tokens
         is_decode = samples and new_tokens == 1 and seq.num_outputs > 0
         seq.num_outputs += samples
-        plan.chunks.append(ScheduledChunk(seq, new_tokens, prior, samples, is_decode))
+        chunk = ScheduledChunk(seq, new_tokens, prior, samples, is_decode, prior, end, drafts)
+        plan.chunks.append(chunk)
+        if self.verifier is not None:
+            self.verifier.began(chunk)
 
     def _extend(self, seq: Sequence, plan: Plan, num_tokens: int, turns_before: int = 0) -> bool:
         """Memory for `num_tokens` slots of a running sequence, its copy booked in the plan."""
@@ -146,10 +159,14 @@ class Scheduler(ABC):
             del self.prefilling[victim]
         for index, chunk in enumerate(plan.chunks):
             if chunk.seq is victim:
-                victim.num_outputs -= chunk.samples
-                victim.num_computed -= chunk.new_tokens
+                victim.num_outputs -= chunk.num_outputs
+                victim.num_computed -= chunk.new_slots
+                if self.verifier is not None:
+                    self.verifier.undone(chunk)
                 del plan.chunks[index]
                 break
+        if self.verifier is not None:
+            self.verifier.preempted(victim)
         num_bytes = self.allocator.sequence_bytes(victim.num_computed)
         if self.preemption.put(victim, victim.num_computed, num_bytes):
             plan.copies.append(HostCopy(num_bytes, self.usage()))
@@ -183,16 +200,21 @@ class Scheduler(ABC):
         for chunk in plan.chunks:
             if chunk.samples:
                 seq = chunk.seq
-                del self.prefilling[seq]
-                if seq.num_outputs < seq.output_tokens:
-                    self._join(seq, seq.num_computed)
+                if seq in self.prefilling:
+                    del self.prefilling[seq]
                 else:
+                    plan.num_verifying += 1
+                if seq.num_outputs == seq.output_tokens:
                     plan.finishing.append(seq)
+                else:
+                    self._join(seq, seq.num_computed)
         self._complete(plan)
         self.allocator.step_decided()
         return plan
 
     def _join(self, seq: Sequence, num_tokens: int) -> None:
+        if self.verifier is not None:
+            return
         self.batch.join(seq, num_tokens)
         self.allocator.join(seq, num_tokens)
 
@@ -234,18 +256,35 @@ class Scheduler(ABC):
         prompts of the others are known content now.
         """
         plan.finishing.sort(key=lambda seq: seq.order)
+        if self.verifier is not None:
+            self._finish_verified(plan, self.verifier)
+            return plan.finishing
         for chunk in plan.chunks:
             if chunk.samples and chunk.seq in self.running and chunk.seq not in plan.finishing:
-                self.allocator.checkpoint(chunk.seq, chunk.prior_tokens + chunk.new_tokens)
+                self.allocator.checkpoint(chunk.seq, chunk.end_tokens)
         for seq in plan.finishing:
-            seq.finished = True
-            self.preemption.drop(seq)
-            if seq in self.running:
-                del self.running[seq]
-                self.allocator.release(seq)
-            else:
-                self.waiting.remove(seq)  # preempted while its last token was on its way
+            self._leave(seq)
         return plan.finishing
+
+    def _finish_verified(self, plan: Plan, verifier: Verifier) -> None:
+        """The same, one after the other: what one makes known may be what another has been."""
+        finishing = set(plan.finishing)
+        for chunk in plan.chunks:
+            verifier.returned(chunk)
+            if chunk.seq in finishing:
+                self._leave(chunk.seq)
+            elif chunk.samples and chunk.seq in self.running:
+                self.allocator.checkpoint(chunk.seq, chunk.end_tokens)
+
+    def _leave(self, seq: Sequence) -> None:
+        """`seq` has its last output."""
+        seq.finished = True
+        self.preemption.drop(seq)
+        if seq in self.running:
+            del self.running[seq]
+            self.allocator.release(seq)
+        else:
+            self.waiting.remove(seq)  # preempted while its last token was on its way
 
     def usage(self) -> Usage:
         """The ledger now."""

@@ -19,7 +19,7 @@ class VllmVersion:
     has the engine for itself is not held to long_prefill_token_threshold. goes_on: under
     policy = "priority", the step goes on with others after one that preempted itself.
     passes_over: without chunked prefill, the queue's next ones are tried behind one that is too
-    long for what is left of the step.
+    long for what is left of the step. speculates: how it schedules drafted tokens is known.
     """
 
     blocks: BlockRules
@@ -27,6 +27,7 @@ class VllmVersion:
     lone_ignores_threshold: bool = True
     goes_on: bool = True
     passes_over: bool = False
+    speculates: bool = True
 
 
 VERSIONS: dict[VersionName, VllmVersion] = {
@@ -37,5 +38,6 @@ VERSIONS: dict[VersionName, VllmVersion] = {
         lone_ignores_threshold=False,
         goes_on=False,
         passes_over=True,
+        speculates=False,
     ),
 }

@@ -69,14 +69,21 @@ class PagedAllocator(Allocator):
         self.pool = BlockPool(shape.usable_blocks + 1, blank_first=rules.blank_first)
         self._decoders = Decoders(shape.block_size)
         self._counts = SlotCounts()
+        self._speculation = memory.speculation
+        self._lookahead = memory.speculation.lookahead_slots if memory.speculation else 0
+        self._depth = 1 + memory.hash_lag
+        self._max_model_len = memory.max_model_len
         host = None if host_cache_bytes is None else HostTier(host_cache_bytes, shape.block_bytes)
         self._cache: PrefixCache[list[int]] = PrefixCache(
             self.pool,
-            OneTable(self.pool),
+            OneTable(
+                self.pool, drops=bool(memory.speculation and memory.speculation.drops_last_block)
+            ),
             shape.block_size,
             enabled=caching,
             lag=memory.hash_lag,
             host=host,
+            speculation=memory.speculation,
         )
         self._forks = None
         if forks:
@@ -87,6 +94,8 @@ class PagedAllocator(Allocator):
 
     def refusal(self, request: Request) -> Refusal | None:
         final = request.prompt_tokens + request.output_tokens - 1
+        if self._speculation is not None:  # as it is scheduled, with all drafts believed right
+            final = self._room(final + self._speculation.tokens * self._depth)
         need, beside = ceil_div(final, self.block_size), ""
         if self._rules.watermark_when_idle:
             need += self._watermark_blocks
@@ -122,18 +131,20 @@ class PagedAllocator(Allocator):
         if self._rules.spare_block and demand.swapped_in:
             need = ceil_div(demand.cached_tokens, self.block_size) + 1 + self._watermark_blocks
         hits = self._hits(seq)
-        need = max(need, self._blocks_needed(hits, demand.fit_tokens, busy=demand.busy))
+        room_tokens = self._room(demand.num_tokens)
+        fit_tokens = max(demand.fit_tokens, room_tokens)
+        need = max(need, self._blocks_needed(hits, fit_tokens, busy=demand.busy))
         if need > self.pool.num_free:
             return None
         host_keys = self._cache.host_keys(seq, len(hits))
         table: BlockTable = seq.memory
         self._live[seq] = None
         self._counts.used -= self.pool.share(hits) * self.block_size
-        num_blocks = ceil_div(demand.num_tokens, self.block_size)
+        num_blocks = ceil_div(room_tokens, self.block_size)
         table.blocks = hits + self.pool.take(num_blocks - len(hits))
-        table.registered = len(hits)
-        self._grown(seq, table, 0, len(table.blocks))
-        self._filled(table, demand.num_tokens)
+        table.registered = table.covered = len(hits)
+        self._grown(seq, 0, num_blocks)
+        self._filled(seq, table, demand.num_tokens)
         if self._forks is not None:
             self._forks.admitted(seq, hits)
         loaded_bytes = self._cache.admitted(seq, demand.cached_tokens, host_keys)
@@ -148,29 +159,63 @@ class PagedAllocator(Allocator):
             return None
         table: BlockTable = seq.memory
         before = len(table.blocks)
-        need = ceil_div(num_tokens, self.block_size) - before
+        need = ceil_div(self._room(num_tokens), self.block_size) - before
         if need > self.pool.num_free:
             return None
         if need > 0:
             table.blocks += self.pool.take(need)
-            self._grown(seq, table, before, before + need)
+            self._grown(seq, before, before + need)
         if seq.decoding:
             self._decoders.extended.add(seq)
         else:
-            self._filled(table, num_tokens)
+            self._filled(seq, table, num_tokens)
         return GROWN
 
-    def _grown(self, seq: Sequence, table: BlockTable, before: int, after: int) -> None:
-        """Count the slots of a last block that the sequence will never fill."""
-        last = ceil_div(seq.final_tokens, self.block_size)
-        if before < last <= after:
-            self._counts.over += last * self.block_size - seq.final_tokens
+    def verify(
+        self, seq: Sequence, num_tokens: int, *, known_tokens: int, valid_tokens: int
+    ) -> bool:
+        table: BlockTable = seq.memory
+        before = len(table.blocks)
+        need = ceil_div(self._room(num_tokens), self.block_size) - before
+        if need > 0:
+            if need > self.pool.num_free:
+                return False
+            table.blocks += self.pool.take(need)
+            self._grown(seq, before, before + need)
+        self._valid(table, num_tokens, valid_tokens)
+        self._cache.cover(table, min(num_tokens, known_tokens), known_tokens)
+        return True
 
-    def _filled(self, table: BlockTable, num_tokens: int) -> None:
-        """The first `num_tokens` slots are valid; their full blocks become known content."""
-        self._counts.used += num_tokens - table.tokens
-        table.tokens = num_tokens
-        self._cache.filled(table)
+    def checkpoint(self, seq: Sequence, num_tokens: int) -> None:
+        if self._speculation is not None:
+            self._cache.cover(seq.memory, num_tokens, num_tokens + 1)
+
+    def _room(self, num_tokens: int) -> int:
+        """Slots to be had for a step up to `num_tokens` slots, the next drafts' included."""
+        return min(num_tokens + self._lookahead, max(num_tokens, self._max_model_len))
+
+    def _grown(self, seq: Sequence, before: int, after: int) -> None:
+        """Count the slots that the sequence will never fill in so many blocks."""
+        final, size = seq.final_tokens, self.block_size
+        if after * size > final:
+            self._counts.over += after * size - max(final, before * size)
+
+    def _filled(self, seq: Sequence, table: BlockTable, num_tokens: int) -> None:
+        """The first `num_tokens` slots, as far as tokens are known, are valid; their full blocks
+        become known content.
+        """
+        self._valid(table, num_tokens, min(num_tokens, seq.num_tokens))
+        self._cache.filled(seq, table)
+
+    def _valid(self, table: BlockTable, num_tokens: int, valid_tokens: int) -> None:
+        """Of the slots up to `num_tokens` and those of the next drafts, so many are valid."""
+        counts = self._counts
+        counts.used += valid_tokens - table.tokens
+        table.tokens = valid_tokens
+        if self._speculation is not None:
+            drafts = self._room(num_tokens) - valid_tokens
+            counts.drafts += drafts - table.drafts
+            table.drafts = drafts
 
     # --- decoding ------------------------------------------------------------------------------
 
@@ -256,6 +301,7 @@ class PagedAllocator(Allocator):
         full = self._cache.released(seq, table)
         shared = self.pool.give_back(table.blocks, full)
         self._counts.used += shared * self.block_size - table.tokens - unused
+        self._counts.drafts -= table.drafts
         slots = len(table.blocks) * self.block_size
         if slots >= seq.final_tokens:
             self._counts.over -= slots - seq.final_tokens
@@ -306,14 +352,15 @@ class PagedAllocator(Allocator):
         size, forks = self.block_size, self._forks
         self.pool.check(seq.memory.blocks for seq in self._live)
         valid: dict[int, int] = {}
-        over = 0
+        over = drafts = 0
         for seq in self._live:
+            drafts += seq.memory.drafts
             slots = self._decoders.slots(seq)
             blocks = seq.memory.blocks
             for index, block in enumerate(blocks):
                 valid[block] = max(min(size, slots - index * size), valid.get(block, 0))
             if forks is None or seq not in forks:
                 over += max(0, len(blocks) * size - seq.final_tokens)
-        found, counted = SlotCounts(sum(valid.values()), over), self._counts
+        found, counted = SlotCounts(sum(valid.values()), over, drafts), self._counts
         if found != counted:
             raise InvariantError(f"slots of live sequences are {found}, counted as {counted}")

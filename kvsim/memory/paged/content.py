@@ -18,10 +18,13 @@ LONGEST_RUN = 1 << 32  # blocks
 class ContentKeys:
     """Interns the chain (key of the block before, what follows it) -> name, for both kinds of
     what follows: the start of a run of whole blocks, or the pieces of one block.
+
+    lookahead_tokens: behind each block, that its name stands for too.
     """
 
-    def __init__(self, block_size: int) -> None:
+    def __init__(self, block_size: int, lookahead_tokens: int = 0) -> None:
         self._block_size = block_size
+        self._lookahead_tokens = lookahead_tokens
         self._names: dict[tuple[int, int | TokenRuns], int] = {}
         self._num_names = 1
 
@@ -36,7 +39,7 @@ class ContentKeys:
             runs = (*runs, (seq.output_start, seq.output_tokens))
         keys: list[int] = []
         parent = ROOT
-        for content, count in _stretches(runs, self._block_size):
+        for content, count in _stretches(runs, self._block_size, self._lookahead_tokens):
             link = (parent, content)
             name = self._names.get(link)
             if name is None:
@@ -56,21 +59,39 @@ class ContentKeys:
         return name
 
 
-def _stretches(runs: TokenRuns, block_size: int) -> Iterator[tuple[int | TokenRuns, int]]:
-    """The full blocks in order: (first id, blocks) where whole blocks lie in one run, (pieces, 1)
-    for a block that several runs share.
+def _stretches(
+    runs: TokenRuns, block_size: int, lookahead_tokens: int
+) -> Iterator[tuple[int | TokenRuns, int]]:
+    """The full blocks in order, as far as what lies behind each is there too: (first id, blocks)
+    where whole blocks and what they look ahead to lie in one run, (pieces, 1) for a block that
+    several runs share.
     """
+    pieces = list(coalesced(runs))
+    whole = block_size + lookahead_tokens
+    index, offset = 0, 0  # of the run that the next block begins in, and where
+    while index < len(pieces):
+        start, length = pieces[index]
+        count = max(0, length - offset - lookahead_tokens) // block_size
+        if count:
+            yield start + offset, count
+        else:
+            parts = _first(pieces, index, offset, whole)
+            if sum(length for _, length in parts) < whole:
+                return
+            yield parts, 1
+            count = 1
+        offset += count * block_size
+        while index < len(pieces) and offset >= pieces[index][1]:
+            offset -= pieces[index][1]
+            index += 1
+
+
+def _first(pieces: Sequence[tuple[int, int]], index: int, offset: int, count: int) -> TokenRuns:
+    """The next `count` tokens from `offset` in run `index` on, as runs, or as many as there are."""
     parts: list[tuple[int, int]] = []
-    missing = block_size
-    for start, length in coalesced(runs):
-        if parts and length >= missing:
-            yield (*parts, (start, missing)), 1
-            start, length = start + missing, length - missing
-            parts, missing = [], block_size
-        if not parts and length >= block_size:
-            count = length // block_size
-            yield start, count
-            start, length = start + count * block_size, length - count * block_size
-        if length:
-            parts.append((start, length))
-            missing -= length
+    while count and index < len(pieces):
+        start, length = pieces[index]
+        taken = min(count, length - offset)
+        parts.append((start + offset, taken))
+        index, offset, count = index + 1, 0, count - taken
+    return tuple(parts)

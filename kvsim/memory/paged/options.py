@@ -63,6 +63,10 @@ class Paged(AllocatorOptions):
         """No store loads content from a tier of its own."""
         return "blocks" if self.host_cache_gib is None else None
 
+    @property
+    def speculates(self) -> bool:
+        return True
+
     def build(self, memory: MemorySpec) -> Allocator:
         windows = not self.disable_hybrid_kv_cache_manager
         if memory.rules.several_tables and not is_uniform(memory.layout, windows=windows):

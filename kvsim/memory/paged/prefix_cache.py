@@ -19,6 +19,7 @@ from kvsim.memory.paged.decoders import by_order
 from kvsim.memory.paged.host_tier import HostTier
 from kvsim.memory.paged.table import Table
 from kvsim.sequence import Sequence
+from kvsim.speculation import Speculation
 
 Hits = TypeVar("Hits", covariant=True)
 
@@ -37,8 +38,10 @@ class Tables(Protocol[Hits]):
         """An empty table of this kind."""
         ...
 
-    def find(self, keys: Row[int]) -> Hits:
-        """The longest prefix of the blocks named by `keys` that a sequence can continue from."""
+    def find(self, keys: Row[int], most: int) -> Hits:
+        """The longest prefix of the blocks named by `keys`, at most `most` of them, that a sequence
+        can continue from.
+        """
         ...
 
     def may_move(self, keys: Row[int]) -> bool:
@@ -54,7 +57,9 @@ class PrefixCache(Generic[Hits]):
     """Keys, lookups and registration. enabled: without it nothing is ever found or kept.
 
     lag: tokens by which generated content becomes known late. host: a second tier for what is
-    evicted. Of live sequences it changes `memory.registered` and `memory.keys` alone.
+    evicted. speculation: with tokens drafted ahead, who says what is known (`cover`); the hash of a
+    block may cover tokens behind it, and none covers what chained modules may yet write again.
+    Of live sequences it changes `memory.registered`, `memory.covered` and `memory.keys` alone.
     """
 
     def __init__(
@@ -66,13 +71,17 @@ class PrefixCache(Generic[Hits]):
         enabled: bool,
         lag: int,
         host: HostTier | None = None,
+        speculation: Speculation | None = None,
     ) -> None:
         self.enabled = enabled
         self.lag = lag
         self._pool = pool
         self._tables = tables
         self._size = block_size
-        self._content = ContentKeys(block_size)
+        self._speculation = speculation
+        self._lookahead = 0 if speculation is None else speculation.hash_lookahead
+        self._redrafted = 0 if speculation is None else speculation.redrafted_tokens
+        self._content = ContentKeys(block_size, self._lookahead)
         self._host = host
         self._filling = Cohorts(block_size)  # decoders whose next full blocks have keys
         self._memo: tuple[Sequence, int, Hits] | None = None  # of `hits`: for whom, pool's version
@@ -115,8 +124,8 @@ class PrefixCache(Generic[Hits]):
         memo = self._memo
         if memo is not None and memo[0] is seq and memo[1] == self._pool.version:
             return memo[2]
-        most = (seq.num_tokens - 1) // self._size
-        found = self._tables.find(self.table_of(seq).keys[:most])
+        most = (seq.num_tokens - max(1, self._lookahead)) // self._size
+        found = self._tables.find(self.table_of(seq).keys, most)
         self._memo = (seq, self._pool.version, found)
         return found
 
@@ -166,11 +175,26 @@ class PrefixCache(Generic[Hits]):
         decoded = table.tokens > table.returned > 0
         return table.tokens - self.lag * decoded
 
-    def filled(self, table: Table) -> None:
+    def filled(self, seq: Sequence, table: Table) -> None:
         """The table's slots are valid: its full blocks become known content."""
+        if self._speculation is not None:
+            self.cover(table, table.tokens, seq.num_tokens)
+            return
         full = min(self.known(table) // self._size, len(table.keys))
         if full > table.registered:
             self._tables.register(table, full)
+
+    def cover(self, table: Table, tokens: int, known_tokens: int) -> None:
+        """Of a sequence of which `known_tokens` tokens are known, the first `tokens` slots hold
+        what they will: their full blocks become known content.
+        """
+        if not self.enabled:
+            return
+        full = min(tokens - self._redrafted, known_tokens - self._lookahead) // self._size
+        if full > table.covered:
+            table.covered = full
+            if (named := min(full, len(table.keys))) > table.registered:
+                self._tables.register(table, named)
 
     def join(self, seq: Sequence, table: Table) -> None:
         """`seq` decodes: blocks that it fills take their keys."""
@@ -214,7 +238,12 @@ class PrefixCache(Generic[Hits]):
         """
         full = 0
         if self.enabled:
-            full = (table.tokens if seq.finished else self.known(table)) // self._size
+            if self._speculation is None:
+                full = (table.tokens if seq.finished else self.known(table)) // self._size
+            else:
+                if seq.finished:
+                    self.cover(table, seq.final_tokens, seq.num_tokens)
+                full = table.covered
             if not seq.finished:
                 table.keys = [*table.keys, *self._private_keys(seq, table.keys)]
             if (named := min(full, len(table.keys))) > table.registered:

@@ -5,7 +5,10 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class SlotCounts:
-    """used: distinct valid slots. over: slots of last blocks that will never be filled."""
+    """used: distinct valid slots. over: slots of last blocks that will never be filled. drafts: of
+    those not valid, the ones that drafts were, or may be, written to.
+    """
 
     used: int = 0
     over: int = 0
+    drafts: int = 0

@@ -8,10 +8,20 @@ class Table:
     decodes. joined: slots it began to decode with. returned: slots of which the content was known
     then, or will be with its first step.
     keys: content keys of its leading full blocks. num_shareable: how many of them another sequence
-    can have. registered: how many blocks carry theirs.
+    can have. registered: how many blocks carry theirs. covered: where tokens are drafted ahead, how
+    many hold known content.
     """
 
-    __slots__ = ("base", "joined", "keys", "num_shareable", "registered", "returned", "tokens")
+    __slots__ = (
+        "base",
+        "covered",
+        "joined",
+        "keys",
+        "num_shareable",
+        "registered",
+        "returned",
+        "tokens",
+    )
 
     def __init__(self, keys: list[int], num_shareable: int) -> None:
         self.tokens = 0
@@ -21,13 +31,17 @@ class Table:
         self.keys = keys
         self.num_shareable = num_shareable
         self.registered = 0
+        self.covered = 0
 
 
 class BlockTable(Table):
-    """One block table. blocks: which blocks of the pool hold its slots, in their order."""
+    """One block table. blocks: which blocks of the pool hold its slots, in their order. drafts: of
+    its slots, those asked for beyond what is valid when its last step has returned.
+    """
 
-    __slots__ = ("blocks",)
+    __slots__ = ("blocks", "drafts")
 
     def __init__(self, keys: list[int], num_shareable: int) -> None:
         super().__init__(keys, num_shareable)
         self.blocks: list[int] = []
+        self.drafts = 0

@@ -17,6 +17,7 @@ FIELDS = (
     *("step", "t0", "t1", "mode", "prefill", "decode", "running", "waiting", "used", "free"),
     *("cached_free", "locked", "ratio", "used_end", "free_end", "cached_free_end", "locked_end"),
     *("evicted", "preempted", "retracted", "aborted", "admitted", "sched", "first", "finished"),
+    *("drafts", "accepted"),
     "stall",
 )
 

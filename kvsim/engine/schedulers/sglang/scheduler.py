@@ -252,7 +252,8 @@ class SglangScheduler(Scheduler):
                     if not self._extend(seq, plan, batch.slots(seq) + 1):
                         return False
         for seq in stopping:
-            plan.chunks.append(ScheduledChunk(seq, last, seq.num_computed, False, True))
+            start = seq.num_computed
+            plan.chunks.append(ScheduledChunk(seq, last, start, False, True, start, start + last))
             seq.num_computed += last
         return True
 

@@ -132,7 +132,7 @@ class GroupsAllocator(Allocator):
         self._tables.open(table, hits)
         checkpoint = self._leaves_checkpoint(seq, table.tokens, demand.num_tokens)
         self._grow(seq, table, ceil_div(demand.num_tokens, self.block_size), checkpoint=checkpoint)
-        self._filled(table, demand.num_tokens)
+        self._filled(seq, table, demand.num_tokens)
         self._cache.admitted(seq, demand.cached_tokens, [])
         return ADMITTED
 
@@ -165,7 +165,7 @@ class GroupsAllocator(Allocator):
             self._decoders.extended.add(seq)
         else:
             table.processed = table.tokens
-            self._filled(table, num_tokens)
+            self._filled(seq, table, num_tokens)
         return GROWN
 
     def _computed(self, table: GroupTable, clock: int) -> int:
@@ -174,11 +174,11 @@ class GroupsAllocator(Allocator):
             return table.processed
         return table.base + clock - self._lag
 
-    def _filled(self, table: GroupTable, num_tokens: int) -> None:
+    def _filled(self, seq: Sequence, table: GroupTable, num_tokens: int) -> None:
         """The first `num_tokens` slots are valid; their full blocks become known content."""
         self._tables.used_bytes += (num_tokens - table.tokens) * self.token_bytes
         table.tokens = num_tokens
-        self._cache.filled(table)
+        self._cache.filled(seq, table)
 
     # --- decoding ------------------------------------------------------------------------------
 

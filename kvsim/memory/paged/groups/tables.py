@@ -89,9 +89,9 @@ class GroupTables:
         """An empty table."""
         return GroupTable(keys, num_shareable, len(self.groups))
 
-    def find(self, keys: Sequence[int]) -> Hits:
-        """The longest prefix that every group can continue from."""
-        return longest_hit(self._pool, self.windows, keys, self._size)
+    def find(self, keys: Sequence[int], most: int) -> Hits:
+        """The longest prefix, at most `most` blocks, that every group can continue from."""
+        return longest_hit(self._pool, self.windows, keys[:most], self._size)
 
     def may_move(self, keys: Sequence[int]) -> bool:
         """Never asked: while the head of the queue has hits, runs end when a block moves."""

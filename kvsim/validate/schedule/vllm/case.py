@@ -1,7 +1,7 @@
 """A schedule recorded from vLLM as input: engine settings and requests."""
 
 from collections import deque
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -9,13 +9,17 @@ from kvsim.engine.policies.queue import Order
 from kvsim.engine.replica import ReplicaSpec
 from kvsim.engine.schedulers.continuous import Continuous
 from kvsim.engine.schedulers.vllm_versions import VERSIONS, VersionName
+from kvsim.engine.speculation.acceptance import RecordedAcceptance
 from kvsim.layout import KVGroup, KVLayout
 from kvsim.memory.paged.options import Paged
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.options import Options
 from kvsim.request import Request
-from kvsim.validate.schedule.case import MOST_TOKENS, Case
+from kvsim.speculation import Speculation
+from kvsim.validate.schedule.case import MOST_TOKENS, Case, CaseRequest
 from kvsim.validate.schedule.vllm.rows import VllmRows
+
+Accepted = Annotated[int, Field(ge=0, le=1000)]
 
 
 class VllmGroup(Options):
@@ -38,6 +42,41 @@ class VllmGroup(Options):
         if (self.kind == "sliding") != (self.window_tokens is not None):
             raise ValueError("a sliding group, and no other, has window_tokens")
         return self
+
+
+class VllmSpeculation(Options):
+    """How the engine drafted: its method and tokens; the other keys follow from these and the
+    version, and are compared with what follows here.
+    """
+
+    method: str
+    tokens: int = Field(ge=1, le=1000)
+    lookahead_slots: int
+    hash_lookahead: int
+    prefill_lookahead: int
+    drop_last_block: bool
+    draft_input_slots: int
+
+    def speculation(self) -> Speculation:
+        """The same as a noun; InputError where an engine would not do what the keys say."""
+        modules = max(1, self.prefill_lookahead)
+        hashes_ahead = not self.drop_last_block
+        found = Speculation(self.method, self.tokens, hashes_ahead, modules)
+        found.check()
+        for key, follows in (
+            ("lookahead_slots", found.lookahead_slots),
+            ("hash_lookahead", found.hash_lookahead),
+            ("prefill_lookahead", found.prefill_lookahead),
+            ("draft_input_slots", found.draft_input_slots),
+        ):
+            if getattr(self, key) != follows:
+                raise InputError(
+                    "not what this method does",
+                    where=f"engine.speculative.{key}",
+                    value=getattr(self, key),
+                    limit=follows,
+                )
+        return found
 
 
 class VllmEngine(Options):
@@ -68,7 +107,7 @@ class VllmEngine(Options):
     hit_alignment: int | None = Field(None, ge=1)
     max_in_flight_tokens: int | None = Field(None, ge=1)
     mamba_cache_mode: Literal["align", "none"] | None = None
-    speculative: dict[str, Any] | None = None
+    speculative: VllmSpeculation | None = None
 
     @property
     def as_served(self) -> bool:
@@ -99,14 +138,11 @@ class VllmEngine(Options):
     def _check_modelled(self) -> None:
         """InputError for what the simulated engine does not do."""
         inner_hits = self.prefix_match_unit is not None and self.prefix_match_unit < self.block_size
-        for key, beyond in (
-            ("speculative", self.speculative is not None),
-            ("prefix_match_unit", inner_hits),
-        ):
+        for key, beyond in (("prefix_match_unit", inner_hits),):
             if beyond:
                 raise InputError("the simulated engine does not do this", where=f"engine.{key}")
 
-    def replica_spec(self) -> ReplicaSpec:
+    def replica_spec(self, acceptance: RecordedAcceptance) -> ReplicaSpec:
         """The engine that these settings make, one step at a time."""
         self._check_modelled()
         knows_full_isl = VERSIONS[self.semantics].reserves_full_isl
@@ -137,7 +173,15 @@ class VllmEngine(Options):
             copy_bytes_per_s=1,
             host_bytes_per_s=1,
             max_steps=1,
+            speculation=self.speculative.speculation() if self.speculative else None,
+            acceptance=acceptance,
         )
+
+
+class VllmRequest(CaseRequest):
+    """accept: as the case's, for this one alone."""
+
+    accept: tuple[Accepted, ...] | None = Field(None, min_length=1)
 
 
 class VllmCase(Case):
@@ -152,11 +196,25 @@ class VllmCase(Case):
     model: dict[str, Any] | None = None
     serve: dict[str, Any] | None = None
     gdn_prefill: str | None = None
-    accept: tuple[int, ...] = ()
+    accept: tuple[Accepted, ...] = ()
     engine: VllmEngine
+    requests: tuple[VllmRequest, ...]
+
+    @model_validator(mode="after")
+    def _drafts_are_judged(self) -> "VllmCase":
+        judged = all(request.accept is not None for request in self.requests)
+        if self.engine.speculative is not None and not self.accept and not judged:
+            raise ValueError("an engine that drafts needs accept")
+        return self
 
     def replica_spec(self) -> ReplicaSpec:
-        return self.engine.replica_spec()
+        own = {
+            name: request.accept
+            for request in self.requests
+            for name in request.names()
+            if request.accept is not None
+        }
+        return self.engine.replica_spec(RecordedAcceptance(self.accept, own))
 
     def observer(self, by_step: deque[tuple[int, list[Request]]], *, stall_once: bool) -> VllmRows:
         by_group = self.engine.as_served and len(self.engine.kv_groups) > 1

@@ -61,6 +61,8 @@ class VllmRows(Rows):
         if self._by_group and isinstance(allocator, GroupsAllocator):
             held = {seq.id: allocator.held_blocks(seq) for seq in scheduler.running}
             row["held"] = [[entry[0], held[entry[0]]] for entry in sched]
+        if scheduler.verifier is not None:
+            row["drafts"] = [[chunk.seq.id, chunk.drafts] for chunk in plan.chunks if chunk.drafts]
         self._evicted = pool.num_evicted
         self.append(row)
         self._open.append((plan, row))
@@ -91,6 +93,12 @@ class VllmRows(Rows):
                 row["used_end"] = pool.num_blocks - 1 - pool.num_free
                 row["free_end"] = pool.num_free
                 row["cached_free_end"] = pool.num_cached_free
+                if scheduler.verifier is not None:
+                    row["accepted"] = [
+                        [chunk.seq.id, chunk.accepted]
+                        for chunk in plan.chunks
+                        if chunk.drafts and chunk.samples
+                    ]
                 del self._open[index]
                 return
 

@@ -1,0 +1,144 @@
+"""What decoding sequences ask of a step when their next tokens have been drafted, and what comes of
+it: slots, tokens put out, and what the scheduler believes meanwhile.
+
+As vLLM 0.33 (v1/core/sched/scheduler.py, async_scheduler.py). After every step that ends at the
+newest known token k drafts are proposed; the next step verifies them: 1 + k tokens in, 1 + accepted
+out. Under asynchronous scheduling the next step is scheduled before the one before it has returned,
+believing that all its drafts are accepted.
+"""
+
+from kvsim.engine.plan import ScheduledChunk
+from kvsim.engine.speculation.acceptance import Acceptance, Row
+from kvsim.sequence import Sequence
+from kvsim.speculation import Speculation
+
+
+class Drafting:
+    """What is kept of one sequence.
+
+    accepts: see Acceptance. num_verified: steps of it that brought drafts. under_way: its last
+    step, if that has not returned.
+    """
+
+    __slots__ = ("accepts", "num_verified", "under_way")
+
+    def __init__(self, accepts: Row) -> None:
+        self.accepts = accepts
+        self.num_verified = 0
+        self.under_way: ScheduledChunk | None = None
+
+
+class Verifier:
+    """k drafts for every sequence that decodes. num_drafts, num_accepted: of all steps so far that
+    have returned to a sequence that was still there for them.
+    """
+
+    def __init__(
+        self, speculation: Speculation, acceptance: Acceptance, max_model_len: int
+    ) -> None:
+        self.num_drafts = 0
+        self.num_accepted = 0
+        self.method = speculation.method
+        self.most_tokens = 1 + speculation.tokens
+        self.input_slots = speculation.draft_input_slots
+        self._acceptance = acceptance
+        self._max_model_len = max_model_len
+        self._prefill_lookahead = speculation.prefill_lookahead
+
+    def _drafting(self, seq: Sequence) -> Drafting:
+        if seq.drafting is None:
+            seq.drafting = Drafting(self._acceptance.of(seq))
+        drafting: Drafting = seq.drafting
+        return drafting
+
+    # --- what a step may take -------------------------------------------------------------------
+
+    def computed(self, seq: Sequence) -> int:
+        """Slots that the scheduler believes computed when the next step is scheduled."""
+        way = self._drafting(seq).under_way
+        return seq.num_computed if way is None else way.start_tokens + way.new_tokens
+
+    def known_tokens(self, seq: Sequence) -> int:
+        """Tokens of `seq` that have returned."""
+        way = self._drafting(seq).under_way
+        return seq.num_tokens - (way.num_outputs if way is not None else 0)
+
+    def tokens(self, seq: Sequence, most: int) -> int:
+        """How many tokens a decoding `seq` computes in the next step, at most `most`; 0: none,
+        since it is at its end whatever becomes of its drafts, or at the end of the context.
+        """
+        way = self._drafting(seq).under_way
+        if way is not None:
+            known = seq.num_tokens - way.num_outputs
+            if known + 1 >= seq.prompt_tokens + seq.output_tokens:
+                return 0
+        room = self._max_model_len - self.computed(seq) - 1
+        return max(0, min(self.most_tokens, most, room))
+
+    def padding(self, cached_tokens: int, *, prefills: bool, runs: bool) -> int:
+        """Drafts that never match, with which an admission that has one token to compute is made as
+        long as a verification, so that the step's sequences are all alike. prefills: a running
+        prompt is computed in this step; runs: something running is.
+        """
+        fits = cached_tokens + self.most_tokens + 1 <= self._max_model_len
+        pads = not prefills and (runs or cached_tokens > 0) and fits
+        return self.most_tokens - 1 if pads else 0
+
+    def clear_of_end(self, seq: Sequence, computed: int, new_tokens: int) -> int:
+        """What of a chunk leaves the modules of the drafter enough of the prompt to read ahead: it
+        ends at what is known or well before.
+        """
+        left = seq.num_tokens - computed - new_tokens
+        if 0 < left < self._prefill_lookahead:
+            new_tokens -= self._prefill_lookahead - left
+        return max(0, new_tokens)
+
+    # --- the life of a step ---------------------------------------------------------------------
+
+    def step(self, seq: Sequence, new_tokens: int) -> ScheduledChunk:
+        """What a step is for `seq` that computes its newest token and `new_tokens` - 1 drafts.
+        Mutates nothing: the step is taken with `take`, once it has its memory.
+        """
+        drafting = self._drafting(seq)
+        drafts, accepted = new_tokens - 1, 0
+        if drafts:
+            accepts = drafting.accepts
+            accepted = min(accepts[drafting.num_verified % len(accepts)], drafts)
+        way, start = drafting.under_way, seq.num_computed
+        prior = start if way is None else way.start_tokens + way.new_tokens
+        end = start + min(1 + accepted, seq.output_tokens - seq.num_outputs)
+        return ScheduledChunk(
+            seq, new_tokens, prior, end > start, True, start, end, drafts, accepted
+        )
+
+    def take(self, step: ScheduledChunk) -> None:
+        """The step is scheduled."""
+        seq = step.seq
+        drafting: Drafting = seq.drafting
+        drafting.num_verified += step.drafts > 0
+        drafting.under_way = step
+        seq.num_computed = step.end_tokens
+        seq.num_outputs += step.end_tokens - step.start_tokens
+
+    def began(self, chunk: ScheduledChunk) -> None:
+        """A prompt's chunk was scheduled."""
+        self._drafting(chunk.seq).under_way = chunk if chunk.samples else None
+
+    def undone(self, chunk: ScheduledChunk) -> None:
+        """Its sequence lost its memory before the step ran."""
+        drafting = self._drafting(chunk.seq)
+        if chunk.is_decode and chunk.drafts:
+            drafting.num_verified -= 1
+
+    def preempted(self, seq: Sequence) -> None:
+        """Drafts are dropped, and what is under way will not be rolled back."""
+        self._drafting(seq).under_way = None
+
+    def returned(self, chunk: ScheduledChunk) -> None:
+        """The step has returned. A sequence that had finished is not asked any more."""
+        drafting: Drafting = chunk.seq.drafting
+        if drafting.under_way is chunk:
+            drafting.under_way = None
+        if chunk.num_outputs:
+            self.num_drafts += chunk.drafts
+            self.num_accepted += chunk.accepted
