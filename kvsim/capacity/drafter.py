@@ -5,11 +5,12 @@ hidden states into one, with the target's embedding and head. Any other drafter 
 own (EAGLE's head as its config.json describes it).
 """
 
+from dataclasses import replace
 from typing import NamedTuple
 
 from kvsim.model import Model
 from kvsim.model.kv_cache import LayerCache, layer_caches
-from kvsim.model.layers import Absent, Attention, LatentAttention, Layer
+from kvsim.model.layers import Absent, Attention, CompressedAttention, LatentAttention, Layer
 from kvsim.model.weights import Weights
 
 MTP = "mtp"
@@ -37,7 +38,9 @@ class Drafter(NamedTuple):
 
 
 def _module(target: Model) -> Layer:
-    """The last layer that attends to everything, with the last feed-forward part."""
+    """The last layer that attends to everything, with the last feed-forward part; DeepSeek-V4's
+    module attends to a window alone.
+    """
     attending = [
         layer
         for layer in target.layers
@@ -46,4 +49,6 @@ def _module(target: Model) -> Layer:
     ]
     fed = [layer for layer in target.layers if not isinstance(layer.feed_forward, Absent)]
     mixer = (attending or list(target.layers))[-1].mixer
+    if isinstance(mixer, CompressedAttention):
+        mixer = replace(mixer, compress_ratio=0, index_heads=0, index_head_dim=0)
     return Layer(mixer, (fed or list(target.layers))[-1].feed_forward)

@@ -36,7 +36,8 @@ class EngineVersion:
     blocks // groups * block_size. batches_in_flight: counted
     for a sliding window. caches_prefixes: by default, caches_hybrid_prefixes: with recurrent layers
     too. schedules_ahead: asynchronous scheduling by default (github.com/vllm-project/vllm/
-    pull/27614). heeds_kv_cache_dtype: of a quantised checkpoint.
+    pull/27614). heeds_kv_cache_dtype: of a quantised checkpoint. packs_by_place: caches of
+    different sizes, a place for each.
     large_batch_bytes: devices of so much memory take 16,384 tokens a step by default; small_tier:
     devices of 70 GiB that have the defaults of smaller ones.
     """
@@ -63,6 +64,7 @@ class EngineVersion:
     caches_hybrid_prefixes: bool = False
     schedules_ahead: bool = False
     heeds_kv_cache_dtype: bool = False
+    packs_by_place: bool = True
 
     def on_second_runner(self, kind: str, sparse: bool, quantized: bool) -> bool:
         """Whether a model of this model_type, with experts or not, runs on the second runner."""
@@ -123,7 +125,7 @@ CONCURRENCY = replace(GRAPHS, name="0.21", since=(0, 21), tokens_by_concurrency=
 QWEN3 = replace(CONCURRENCY, name="0.22", since=(0, 22), runner="qwen3")
 LISTED = replace(QWEN3, name="0.24", since=(0, 24), runner="listed")
 DENSE = replace(QWEN3, name="0.25", since=(0, 25), runner="dense")
-IN_FLIGHT = replace(DENSE, name="0.27", since=(0, 27), batches_in_flight=2)
+IN_FLIGHT = replace(DENSE, name="0.27", since=(0, 27), batches_in_flight=2, packs_by_place=False)
 LARGE_BATCH = replace(
     IN_FLIGHT,
     name="0.28",

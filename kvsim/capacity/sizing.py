@@ -48,6 +48,13 @@ def size_pool(
                 limit=1,
                 remedy="kvsim memory sizes the others",
             )
+    if any(cache.own_block for cache in model_options.caches(model)):
+        raise InputError(
+            "its caches come in blocks of their own sizes, which no allocator here hands out",
+            where="model",
+            value=model.name,
+            remedy="kvsim memory sizes its pool",
+        )
     if model_options.layout(model).bytes_per_token == 0:
         raise InputError("the model keeps no KV cache", where="model", value=model.name)
     return size(
@@ -125,7 +132,12 @@ def _size_stage(
     layout, device = grouped(caches), deployment.device
     items = _as_given(memory, estimate(deployment, stage))
     plan = _plan(deployment, stage, caches, memory, block_size)
-    sized_by, capacity = _given(memory, layout, block_size)
+    packed = plan.packed
+    if packed:
+        _check_packed(memory)
+        block_size = plan.block_size
+    block_bytes = plan.bytes_per_block if packed else block_size * layout.bytes_per_token
+    sized_by, capacity = _given(memory, layout, block_bytes)
     unused = 0
     if sized_by == "gpu_memory_utilization":
         budget = int(device.memory_bytes * memory.utilization)
@@ -135,8 +147,8 @@ def _size_stage(
     else:
         weights = deployment.model.weight_bytes(deployment.tp)
         items = Items(weights if memory.weights_gib is None else items.weights, 0, 0, 0)
-    token_bytes = layout.bytes_per_token
-    _check_capacity(capacity, block_size, token_bytes, sized_by)
+    token_bytes = 0 if packed else layout.bytes_per_token
+    _check_capacity(capacity, block_size, block_bytes, sized_by)
     said = start_up(plan, plan.num_blocks(capacity), deployment.version)
     pool = Pool(
         sized_by=sized_by,
@@ -161,7 +173,17 @@ def _size_stage(
     return Sized(pool, layout, plan, said)
 
 
-def _given(memory: MemoryOptions, layout: KVLayout, block_size: int) -> tuple[str, int]:
+def _check_packed(memory: MemoryOptions) -> None:
+    if memory.kv_cache_tokens is not None:
+        raise InputError(
+            "a token costs less the longer its sequence is",
+            where="memory.kv_cache_tokens",
+            value=memory.kv_cache_tokens,
+            remedy="give kv_cache_bytes or num_gpu_blocks",
+        )
+
+
+def _given(memory: MemoryOptions, layout: KVLayout, block_bytes: int) -> tuple[str, int]:
     """Which option decides, and the pool it gives; 0 where the device decides."""
     token_bytes = layout.bytes_per_token
     ways = {
@@ -172,7 +194,7 @@ def _given(memory: MemoryOptions, layout: KVLayout, block_size: int) -> tuple[st
     units = {"kv_cache_bytes": 1, "kv_cache_tokens": token_bytes}
     for way, value in ways.items():
         if value is not None:
-            unit = units.get(way, block_size * token_bytes)
+            unit = units.get(way, block_bytes)
             if not unit:
                 raise InputError(
                     "states do not grow with tokens",
@@ -184,13 +206,13 @@ def _given(memory: MemoryOptions, layout: KVLayout, block_size: int) -> tuple[st
     return "gpu_memory_utilization", 0
 
 
-def _check_capacity(capacity: int, block_size: int, token_bytes: int, sized_by: str) -> None:
-    if capacity < block_size * token_bytes:
+def _check_capacity(capacity: int, block_size: int, block_bytes: int, sized_by: str) -> None:
+    if capacity < block_bytes:
         raise InputError(
             "the pool holds less than one block",
             where="allocator.block_size",
             value=f"{block_size:,} tokens",
-            limit=f"{capacity // token_bytes:,} tokens ({sized_by})",
+            limit=f"{capacity * block_size // block_bytes:,} tokens ({sized_by})",
             remedy="lower the block size, or give the pool more memory",
         )
     if capacity > MOST_BYTES:
@@ -230,6 +252,7 @@ def _plan(
         batches_in_flight=version.batches_in_flight,
         decode_context_parallel_size=options.decode_context_parallel_size,
         speculation=speculation,
+        packs_by_place=version.packs_by_place,
     )
     return plan_cache(caches, serving, drafted)
 

@@ -2,7 +2,15 @@
 
 from kvsim.model.catalogue import model_names, named_model
 from kvsim.model.kv_formats import KV_CACHE_DTYPES
-from kvsim.model.layers import Attention, Dense, Experts, LatentAttention, Layer, Recurrence
+from kvsim.model.layers import (
+    Attention,
+    CompressedAttention,
+    Dense,
+    Experts,
+    LatentAttention,
+    Layer,
+    Recurrence,
+)
 from kvsim.model.model import Model
 from kvsim.model.options import ModelOptions
 from kvsim.model.weights import QUANTIZATIONS, WeightFormat, Weights
@@ -11,6 +19,7 @@ __all__ = [
     "KV_CACHE_DTYPES",
     "QUANTIZATIONS",
     "Attention",
+    "CompressedAttention",
     "Dense",
     "Experts",
     "LatentAttention",

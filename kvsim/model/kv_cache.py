@@ -2,15 +2,25 @@
 
 A token costs 2 * H_kv * D elements in an attention layer and one latent plus one rotated key in an
 MLA layer, where the latent is replicated on every GPU. The indexer of DeepSeek-V3.2 keeps a key of
-its own in 8 bits with a float32 scale per 128 elements, whatever the cache's dtype.
+its own in 8 bits with a float32 scale per 128 elements, whatever the cache's dtype. A layer of
+DeepSeek-V4 keeps several caches, in blocks of their own (`compressed_cache`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from kvsim.layout import GroupKind, KVGroup, KVLayout
+from kvsim.model.compressed_cache import OwnBlock, compressed_caches
 from kvsim.model.kv_formats import FP8_DS_MLA, KVFormat, kv_format, with_scales
-from kvsim.model.layers import Absent, Attention, LatentAttention, Layer, Mixer, Recurrence
+from kvsim.model.layers import (
+    Absent,
+    Attention,
+    CompressedAttention,
+    LatentAttention,
+    Layer,
+    Mixer,
+    Recurrence,
+)
 from kvsim.model.weights import DTYPE_BYTES
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.units import ceil_div
@@ -19,11 +29,12 @@ SCALED_ELEMENTS = 128
 
 
 class LayerCache(NamedTuple):
-    """What one layer keeps on one GPU.
+    """A cache of one layer on one GPU; most layers keep one.
 
     bytes_per_token: of one token; 0 for a recurrent state, whose constant bytes are state_bytes.
     window_tokens: of a sliding window. index_bytes: of bytes_per_token, those of an indexer's key.
-    drafted_bytes: what a state grows by for each token drafted ahead.
+    drafted_bytes: what a state grows by for each token drafted ahead. own_block: where the engine's
+    block size does not count; bytes_per_token is then its share, rounded up.
     """
 
     kind: GroupKind
@@ -32,6 +43,7 @@ class LayerCache(NamedTuple):
     state_bytes: int = 0
     index_bytes: int = 0
     drafted_bytes: int = 0
+    own_block: OwnBlock | None = None
 
 
 def layer_caches(
@@ -42,7 +54,7 @@ def layer_caches(
     scale_group_size: int | None = None,
     scale_bytes: int | None = None,
 ) -> tuple[LayerCache, ...]:
-    """The cache of every layer that keeps one, on one of so many GPUs, in order.
+    """The caches of every layer, on one of so many GPUs, in order.
 
     torch_dtype: of the model. scale_group_size and scale_bytes replace the format's own. Raises
     InputError on an unknown dtype or one that does not suit the model.
@@ -52,15 +64,21 @@ def layer_caches(
     )
     if storage is None:
         _check_latent(layers)
-    caches = (_cache(layer.mixer, torch_dtype, storage, tensor_parallel_size) for layer in layers)
-    return tuple(cache for cache in caches if cache is not None)
+    found: list[LayerCache] = []
+    for layer in layers:
+        if isinstance(layer.mixer, CompressedAttention):
+            found.extend(_compressed(layer.mixer, kv_cache_dtype))
+        else:
+            cache = _cache(layer.mixer, torch_dtype, storage, tensor_parallel_size)
+            found.extend([] if cache is None else [cache])
+    return tuple(found)
 
 
 def grouped(caches: Sequence[LayerCache]) -> KVLayout:
     """Layers that keep the same kind of state as one group, in the order of their first layer."""
-    groups: dict[tuple[GroupKind, int | None], KVGroup] = {}
+    groups: dict[tuple[GroupKind, int | None, OwnBlock | None], KVGroup] = {}
     for cache in caches:
-        key = (cache.kind, cache.window_tokens)
+        key = (cache.kind, cache.window_tokens, cache.own_block)
         before = groups.get(key, KVGroup(cache.kind, 0, 0, cache.window_tokens))
         groups[key] = KVGroup(
             cache.kind,
@@ -88,12 +106,27 @@ def _cache(mixer: Mixer, torch_dtype: str, storage: KVFormat | None, tp: int) ->
         token = _latent_bytes(mixer, storage) + index
         return LayerCache("mla", token, index_bytes=index)
     assert storage is not None
+    assert isinstance(mixer, Attention)
     if mixer.shares_cache:
         return None
     heads = mixer.kv_heads_on(tp)
     token = storage.num_bytes(mixer.head_dim, heads) + storage.num_bytes(mixer.value_dim, heads)
     kind: GroupKind = "full" if mixer.window_tokens is None else "sliding"
     return LayerCache(kind, token, mixer.window_tokens)
+
+
+def _compressed(mixer: CompressedAttention, kv_cache_dtype: str) -> Iterator[LayerCache]:
+    blocks = compressed_caches(mixer, kv_cache_dtype)
+    yield _own("sliding", blocks.window, mixer.window_tokens)
+    for block in blocks.compressed:
+        yield _own("mla", block)
+    for block in blocks.states:
+        yield _own("sliding", block, blocks.held_tokens)
+
+
+def _own(kind: GroupKind, block: OwnBlock, window_tokens: int | None = None) -> LayerCache:
+    token = ceil_div(block.bytes, block.tokens)
+    return LayerCache(kind, token, window_tokens, own_block=block)
 
 
 def _latent_bytes(mixer: LatentAttention, storage: KVFormat | None) -> int:
@@ -105,7 +138,7 @@ def _latent_bytes(mixer: LatentAttention, storage: KVFormat | None) -> int:
 
 def _check_latent(layers: Sequence[Layer]) -> None:
     if any(isinstance(layer.mixer, Attention) for layer in layers) or not any(
-        isinstance(layer.mixer, LatentAttention) for layer in layers
+        isinstance(layer.mixer, LatentAttention | CompressedAttention) for layer in layers
     ):
         raise InputError(
             f"{FP8_DS_MLA} stores MLA's latent and this model has none",

@@ -9,7 +9,7 @@ from typing import Any, Self
 from kvsim.layout import KVLayout
 from kvsim.model.hf.config_file import fields_from_hf
 from kvsim.model.kv_cache import LayerCache, grouped, layer_caches
-from kvsim.model.layers import Attention, Experts, LatentAttention, Layer
+from kvsim.model.layers import Attention, CompressedAttention, Experts, LatentAttention, Layer
 from kvsim.model.weights import WeightFormat, Weights
 from kvsim.plumbing.errors import InputError
 
@@ -25,6 +25,7 @@ class Model:
     source: where the figures come from. kind: the config's model_type ("" if it has none).
     tower_params: of the towers that see and hear, which the GPUs of a group share. rotary_elements:
     of the tables that positions are rotated by; 0: positions are none or learned.
+    hidden_streams: residual states a token has (DeepSeek-V4's hyper-connections).
     kv_cache_dtype: that the checkpoint asks for, "auto" if none (then it is torch_dtype).
     """
 
@@ -42,6 +43,7 @@ class Model:
     tower_params: int = 0
     rotary_elements: int = 0
     kv_cache_dtype: str = "auto"
+    hidden_streams: int = 1
 
     @classmethod
     def from_hf(cls, config: Mapping[str, Any] | Path, name: str | None = None) -> Self:
@@ -78,7 +80,7 @@ class Model:
     def check_tensor_parallel(self, tp: int) -> None:
         """Raise InputError unless every layer can be split over `tp` GPUs."""
         for mixer in {layer.mixer for layer in self.layers}:
-            if not isinstance(mixer, Attention | LatentAttention):
+            if not isinstance(mixer, Attention | LatentAttention | CompressedAttention):
                 continue
             if mixer.heads % tp:
                 raise InputError(

@@ -42,6 +42,7 @@ NEEDED = {
     "lfm2_moe": {"full_attn_idxs": [1, 3], "num_dense_layers": 2, **MOE},
     **dict.fromkeys(("deepseek_v2", "deepseek_v3", "kimi_k2", "kimi_k25"), MLA | MOE),
     **dict.fromkeys(("deepseek_v32", "glm_moe_dsa", "glm4_moe_lite", "minicpm3"), MLA | MOE),
+    "deepseek_v4": {"o_groups": 4, **MOE},
     **dict.fromkeys(("qwen2_moe", "qwen3_moe", "qwen3_5_moe_text", "mixtral"), MOE),
     "gemma3n_text": {"num_kv_shared_layers": 1},
     "gemma4_text": {"hidden_size_per_layer_input": 16},
@@ -61,7 +62,7 @@ def test_every_architecture_is_read(kind):
     assert layout.bytes_per_token > 0 or any(group.state_bytes for group in layout.groups)
 
 
-@pytest.mark.parametrize("kind", ["deepseek_v4", "rwkv", "t5", "minimax_text_01", "acme"])
+@pytest.mark.parametrize("kind", ["deepseek_v41", "rwkv", "t5", "minimax_text_01", "acme"])
 def test_what_is_not_understood_is_refused_by_name(kind):
     with pytest.raises(InputError, match=f"not understood; got model_type '{kind}'"):
         model(kind)

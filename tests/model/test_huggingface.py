@@ -349,7 +349,7 @@ def test_from_a_file_or_its_folder(tmp_path):
         (json.dumps(LLAMA | {"layer_types": ["other_attention"] * 4}).encode(), "other_att"),
         (json.dumps(LLAMA | {"attn_type_list": [0, 1]}).encode(), "with attn_type_list"),
         (json.dumps(LLAMA | {"model_type": "t5"}).encode(), "model_type 't5'"),
-        (json.dumps(LLAMA | {"model_type": "deepseek_v4"}).encode(), "not understood"),
+        (json.dumps(LLAMA | {"model_type": "rwkv"}).encode(), "not understood"),
         (json.dumps(LLAMA | {"layer_types": ["full_attention"]}).encode(), "one layer type"),
         (
             json.dumps(LLAMA | {"quantization_config": {"quant_method": "aqlm"}}).encode(),

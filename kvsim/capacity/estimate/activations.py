@@ -12,14 +12,16 @@ The bytes a logit come with the version of the engine (`engine_version`). The bu
 experts are those of vLLM's modular kernel: a token's copies for its experts, as wide as the larger
 of gate-and-up and the hidden state, and as wide as their product; experts in 4-bit blocks go
 through kernels that keep none. A stage of a pipeline has a hidden state and its residual more, come
-from the stage before or to go to the next. SCRATCH_GIB and HIDDEN_ALIVE are fitted to two thirds of
-the start-up logs that `kvsim validate logs` was built on (every third one held out; DEBUG logs of
-llm-d-planner under 0.19 give the peak by itself), TOWER_STATES likewise.
+from the stage before or to go to the next; hyper-connections keep several hidden states for one,
+and an indexer gathers keys in a buffer of its own (v1/attention/backends/mla/indexer.py).
+SCRATCH_GIB and HIDDEN_ALIVE are fitted to two thirds of the start-up logs that `kvsim validate
+logs` was built on (every third one held out; DEBUG logs of llm-d-planner under 0.19 give the peak
+by itself), TOWER_STATES likewise.
 """
 
 from kvsim.capacity.deployment import Deployment
 from kvsim.capacity.stage import Stage
-from kvsim.model import Attention, Experts, Layer
+from kvsim.model import Attention, CompressedAttention, Experts, LatentAttention, Layer
 from kvsim.model.weights import DTYPE_BYTES
 from kvsim.plumbing.units import GIB
 
@@ -27,17 +29,22 @@ SCRATCH_GIB = 0.05
 HIDDEN_ALIVE = 3.5
 TOWER_STATES = 3
 PIPELINE_STATES = 2
+# Kernels over compressed tokens take no fewer query heads a GPU.
+COMPRESSED_HEADS = 64
+# An indexer gathers the keys of so many longest sequences at once.
+GATHERED_SEQUENCES, GATHERED_KEY_BYTES = 40, 132
 
 
 def activation_bytes(deployment: Deployment, stage: Stage) -> int:
     """Estimated peak on one GPU of the stage; form and source at the head of this file."""
     model, tokens = deployment.model, deployment.profiled_tokens
     element = DTYPE_BYTES[model.torch_dtype]
-    hidden_state = tokens * model.hidden_size * element
+    hidden_state = tokens * model.hidden_size * element * model.hidden_streams
     workspace = tokens * element * moe_workspace_width(deployment, stage)
     kept = hidden_state * (1 + TOWER_STATES * (stage.first and model.tower_params > 0))
     if not (stage.first and stage.last):
         kept += PIPELINE_STATES * hidden_state
+    kept += gathered_bytes(deployment, stage)
     alive = int((HIDDEN_ALIVE - 1) * hidden_state)
     forward = alive + tokens * element * widest_part(deployment, stage)
     if deployment.version.keeps_moe_workspace:
@@ -46,6 +53,19 @@ def activation_bytes(deployment: Deployment, stage: Stage) -> int:
         forward = max(forward, alive + workspace)
     sampler = sampler_bytes(deployment) if stage.last else 0
     return int(SCRATCH_GIB * GIB) + kept + max(forward, sampler)
+
+
+def gathered_bytes(deployment: Deployment, stage: Stage) -> int:
+    """The buffer that an indexer's keys are gathered in; 0 without one."""
+    compressed = [
+        mixer.compress_ratio if isinstance(mixer, CompressedAttention) else 1
+        for mixer in (layer.mixer for layer in stage.layers)
+        if isinstance(mixer, LatentAttention | CompressedAttention) and mixer.index_heads
+    ]
+    if not compressed:
+        return 0
+    keys = GATHERED_SEQUENCES * deployment.max_model_len // min(compressed)
+    return keys * GATHERED_KEY_BYTES
 
 
 def sampler_bytes(deployment: Deployment) -> int:
@@ -66,14 +86,16 @@ def widest_part(deployment: Deployment, stage: Stage) -> int:
     """Elements a token has in the widest part of a layer, on one GPU: projections of attention or
     gate, up and product of a dense feed-forward part; with experts in 4-bit blocks, theirs.
     """
-    widest = max(_widest(layer) for layer in set(stage.layers)) // deployment.tp
+    widest = max(_widest(layer, deployment.tp) for layer in set(stage.layers)) // deployment.tp
     if _in_blocks(deployment):
         return max(widest, _workspace(deployment, stage))
     return widest
 
 
-def _widest(layer: Layer) -> int:
+def _widest(layer: Layer, tp: int) -> int:
     mixer, part = layer.mixer, layer.feed_forward
+    if isinstance(mixer, CompressedAttention):  # queries and what they see
+        return 2 * max(mixer.heads, COMPRESSED_HEADS * tp) * mixer.head_dim
     qkv = (mixer.heads + 2 * mixer.kv_heads) * mixer.head_dim if isinstance(mixer, Attention) else 0
     shared = 3 * part.shared_intermediate_size if isinstance(part, Experts) else part.peak_width()
     return max(qkv, shared)

@@ -3,13 +3,14 @@
 Layers of one kind, whatever their pages, are one group. Otherwise every layer's page is brought to
 the largest one's size (more tokens a block if that divides, padding if not), layers are sorted into
 buckets by what they keep, and each bucket is dealt out over groups as large as the smallest bucket
-(as the largest, if that is less than half larger).
+(as the largest, if that is less than half larger). Caches with blocks of their own are `packed`.
 """
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from kvsim.capacity.planning.block_size import attention_block_size, state_bytes
+from kvsim.capacity.planning.packed import pack
 from kvsim.capacity.planning.serving import Serving
 from kvsim.layout import GroupKind
 from kvsim.model.kv_cache import LayerCache
@@ -35,10 +36,10 @@ class CacheGroup(NamedTuple):
     """Layers that share block tables.
 
     block_size: tokens in a block. page_bytes: of one layer and block, the different sizes in order
-    of appearance. bytes: of one block over all layers. window_tokens: of a sliding group.
-    state_bytes: used in a recurrent page, the rest of which is padding. draft_layers: of `layers`,
-    those of a drafter. speculative_blocks, checkpoint_blocks: that a recurrent request holds beside
-    its state. drops: a hit loses its last unit here.
+    of appearance. bytes: of one block over all layers, padding of packed ones included.
+    window_tokens: of a sliding group. state_bytes: used in a recurrent page, the rest of which is
+    padding. draft_layers: of `layers`, those of a drafter. speculative_blocks, checkpoint_blocks:
+    that a recurrent request holds beside its state. drops: a hit loses its last unit here.
     """
 
     kind: GroupKind
@@ -58,6 +59,8 @@ def plan_groups(
     caches: Sequence[LayerCache], drafter: Sequence[LayerCache], serving: Serving
 ) -> tuple[CacheGroup, ...]:
     """The groups in order; `drafter`: the caches of a drafter's own layers."""
+    if any(cache.own_block for cache in caches):
+        return _packed(caches, drafter, serving)
     block_size = attention_block_size([*caches, *drafter], serving)
     layers = [
         *(_planned(cache, False, block_size, caches, serving) for cache in caches),
@@ -75,6 +78,24 @@ def plan_groups(
         count = ceil_div(len(bucket), size)
         groups += [_group(bucket[first::count], serving) for first in range(count)]
     return tuple(groups)
+
+
+def _packed(
+    caches: Sequence[LayerCache], drafter: Sequence[LayerCache], serving: Serving
+) -> tuple[CacheGroup, ...]:
+    groups, block_bytes = pack(caches, drafter, by_place=serving.packs_by_place)
+    return tuple(
+        CacheGroup(
+            kind=group.cache.kind,
+            layers=len(group.page_bytes),
+            block_size=group.block_size,
+            page_bytes=tuple(dict.fromkeys(group.page_bytes)),
+            bytes=block_bytes,
+            window_tokens=group.cache.window_tokens,
+            draft_layers=group.draft_layers,
+        )
+        for group in groups
+    )
 
 
 def _planned(

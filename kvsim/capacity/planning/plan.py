@@ -13,18 +13,25 @@ from kvsim.plumbing.units import ceil_div
 class CachePlan(NamedTuple):
     """groups: in the engine's order. bytes_per_block: a block of any group, padding included.
     units: of scheduling and hashing. serving: the flags it was made for.
+    packed: caches come in blocks of their own sizes.
     """
 
     groups: tuple[CacheGroup, ...]
     bytes_per_block: int
     units: Units
     serving: Serving
+    packed: bool = False
 
     @property
     def block_size(self) -> int:
-        """Tokens in the smallest block that holds tokens; in a state's, without any."""
-        sizes = [group.block_size for group in self.groups if group.kind != "recurrent"]
-        return min(sizes or [group.block_size for group in self.groups])
+        """Tokens in the smallest block that keeps every token; without any in a window's, else in a
+        state's.
+        """
+        for kinds in (("full", "mla"), ("sliding",), ("recurrent",)):
+            sizes = [group.block_size for group in self.groups if group.kind in kinds]
+            if sizes:
+                return min(sizes)
+        raise AssertionError("a plan has a group")
 
     @property
     def mamba_cache_mode(self) -> str:
@@ -63,5 +70,9 @@ def plan_cache(
         serving.speculation.check()
     groups = plan_groups(caches, drafter, serving)
     return CachePlan(
-        groups, max(group.bytes for group in groups), plan_units(groups, serving), serving
+        groups,
+        max(group.bytes for group in groups),
+        plan_units(groups, serving),
+        serving,
+        packed=any(cache.own_block for cache in caches),
     )

@@ -12,7 +12,8 @@ class Serving(NamedTuple):
     None: as the blocks have it. batches_in_flight: that a sliding group's admission counts, two
     where scheduling is asynchronous. exports_states: the prefill kernel of a recurrence writes
     states out in the middle of a chunk (FlashInfer's, on Hopper and Blackwell).
-    decode_context_parallel_size: GPUs that share the tokens of a sequence.
+    decode_context_parallel_size: GPUs that share the tokens of a sequence. packs_by_place: as vLLM
+    before 0.27 packs caches of different sizes.
     """
 
     max_model_len: int
@@ -24,6 +25,7 @@ class Serving(NamedTuple):
     exports_states: bool = False
     decode_context_parallel_size: int = 1
     speculation: Speculation | None = None
+    packs_by_place: bool = False
 
     @property
     def drafted_tokens(self) -> int:

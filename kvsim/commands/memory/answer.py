@@ -10,7 +10,9 @@ if TYPE_CHECKING:
 
 
 class Answer(NamedTuple):
-    """sized: the pool of the GPU that has the least; fits: sequences by length."""
+    """sized: the pool of the GPU that has the least. fits: sequences by length; none where the
+    caches come in blocks of their own.
+    """
 
     model: "Model"
     options: "ModelOptions"
@@ -21,9 +23,13 @@ class Answer(NamedTuple):
 
 
 def pool_tokens(answer: Answer) -> int:
-    """Tokens that the pool holds; where none costs anything, those that the engine says."""
+    """Tokens that the pool holds; where none costs anything, or less the more there are, those that
+    the engine says.
+    """
     pool, token_bytes = answer.sized.pool, answer.sized.layout.bytes_per_token
-    return pool.capacity_bytes // token_bytes if token_bytes else pool.kv_cache_size_tokens
+    if not token_bytes or not answer.fits:
+        return pool.kv_cache_size_tokens
+    return pool.capacity_bytes // token_bytes
 
 
 def as_json(answer: Answer) -> dict[str, Any]:

@@ -146,6 +146,7 @@ def memory(
             initial_tokens=initial_tokens,
         )
         for length in _lengths(num_tokens, longest)
+        if not sized.plan.packed
     ]
     answer = Answer(built, options, gpu, longest, sized, fits)
     if as_json_:

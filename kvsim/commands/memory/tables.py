@@ -20,7 +20,8 @@ def print_answer(answer: "Answer", console: "Console") -> None:
     active = f", {model.num_active_params / 1e9:.3g} active" if _is_sparse(model) else ""
     gpus = f"{tp} x {answer.device.name}, figures of one" if tp > 1 else answer.device.name
     console.print(f"{model.name}: {model.num_params / 1e9:.3g} B parameters{active}; on {gpus}")
-    for table in (_groups(answer.sized.layout.groups), _pool(answer), _sequences(answer)):
+    tables = [_groups(answer.sized.layout.groups), _pool(answer)]
+    for table in [*tables, _sequences(answer)] if answer.fits else tables:
         console.print()
         console.print(table)
     _print_engine(answer, console)

@@ -23,6 +23,7 @@ class Architecture:
     windows: which layers slide where the file lists none and gives no pattern. linear: the
     recurrence behind the layer type "linear_attention". output_gate: queries come with a gate.
     attention_sinks: one parameter a head. router_bias: one a routed expert.
+    compressed: keys of several tokens are kept as one.
     """
 
     defaults: Mapping[str, Any] = field(default_factory=dict)
@@ -36,6 +37,7 @@ class Architecture:
     output_gate: bool = False
     attention_sinks: bool = False
     router_bias: bool = False
+    compressed: bool = False
 
 
 A = Architecture
@@ -189,6 +191,22 @@ ARCHITECTURES: dict[str, Architecture] = {
     ),
     "glm_moe_dsa": A(
         {"index_n_heads": 32, "index_head_dim": 128, "first_k_dense_replace": 3}, router_bias=True
+    ),
+    "deepseek_v4": A(
+        {
+            "head_dim": 512,
+            "qk_rope_head_dim": 64,
+            "q_lora_rank": 1024,
+            "o_groups": 8,
+            "o_lora_rank": 1024,
+            "sliding_window": 128,
+            "index_n_heads": 64,
+            "index_head_dim": 128,
+            "hc_mult": 4,
+            "num_hash_layers": 3,
+        },
+        attention_sinks=True,
+        compressed=True,
     ),
     # Recurrence, alone or beside attention.
     "kimi_linear": A(linear="kimi_delta", router_bias=True),

@@ -1,13 +1,18 @@
 """The attention of one layer, of whichever kind a config.json describes."""
 
+from kvsim.model.hf.compressed import compressed_attention
 from kvsim.model.hf.keys import Keys
 from kvsim.model.hf.layer_kinds import SLIDING, layer_count, window
-from kvsim.model.layers import Attention, LatentAttention
+from kvsim.model.layers import Attention, CompressedAttention, LatentAttention
 from kvsim.plumbing.errors import InputError
 
+Attending = Attention | LatentAttention | CompressedAttention
 
-def attention(keys: Keys, kind: str, index: int) -> Attention | LatentAttention:
+
+def attention(keys: Keys, kind: str, index: int) -> Attending:
     """The mixer of layer `index`, of kind "full_attention" or "sliding_attention"."""
+    if keys.architecture.compressed:
+        return compressed_attention(keys, index)
     if keys.get("kv_lora_rank", default=None) is not None:
         return _latent(keys, _picks_tokens(keys, index))
     sliding = kind == SLIDING

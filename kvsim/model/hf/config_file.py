@@ -51,6 +51,8 @@ def fields_from_hf(config: Mapping[str, Any] | Path, name: str | None) -> dict[s
     keys = _language_part(content, where)
     dtype = _dtype(keys)
     quantization = keys.get("quantization_config", default=None)
+    if quantization and keys.get("expert_dtype", default=None) is not None:
+        quantization = {"expert_dtype": keys.get("expert_dtype")} | quantization
     layers = decoder_layers(keys, dtype)
     longest = _max_positions(keys)
     return {
@@ -69,6 +71,7 @@ def fields_from_hf(config: Mapping[str, Any] | Path, name: str | None) -> dict[s
         "rotary_elements": rotary_elements(keys, longest),
         "source": where,
         "kind": keys.kind,
+        "hidden_streams": keys.integer("hc_mult") if keys.architecture.compressed else 1,
         "kv_cache_dtype": stored_kv_dtype(quantization) if quantization else AUTO,
     }
 

@@ -1,9 +1,11 @@
 """Norms, biases, learned positions and side embeddings: what no quantiser touches."""
 
+from kvsim.model.hf.compressed import head_extras, mixer_extras
 from kvsim.model.hf.keys import Keys
 from kvsim.model.layers import (
     Absent,
     Attention,
+    CompressedAttention,
     Dense,
     Experts,
     FeedForward,
@@ -23,6 +25,8 @@ def layer_extras(keys: Keys, mixer: Mixer, part: FeedForward) -> int:
     total = _norms(keys, mixer, part) * norm_params(keys, hidden)
     if isinstance(mixer, LatentAttention):
         total += (mixer.q_lora_rank or 0) + mixer.kv_lora_rank + 2 * mixer.index_head_dim
+    if isinstance(mixer, CompressedAttention):
+        total += mixer_extras(keys, mixer) + mixer.heads * about.attention_sinks
     if isinstance(mixer, Attention):
         query, kept = mixer.heads * mixer.head_dim, mixer.kv_heads * mixer.head_dim
         if about.biases == "all" or keys.flag("attention_bias", "bias"):
@@ -88,6 +92,8 @@ def model_extras(keys: Keys, layers: int) -> int:
             total += hidden * side * layers + side
     if keys.kind == "gemma3n_text":
         total += 2 * (keys.integer("altup_num_inputs") - 1) * hidden * hidden
+    if keys.architecture.compressed:
+        total += head_extras(keys)
     if keys.kind == "zamba2":
         total += _shared_blocks(keys)
     return total

@@ -56,7 +56,7 @@ def _sparse(keys: Keys, index: int) -> bool:
     """Whether layer `index` of a mixture of experts has experts (some begin or mix with dense)."""
     listed = keys.get("mlp_layer_types", default=None)
     if listed is not None:
-        return index < len(listed) and bool(listed[index] == "sparse")
+        return index < len(listed) and bool(listed[index] != "dense")
     listed = keys.get("moe_layers", default=None)
     if listed is not None:
         return index in listed

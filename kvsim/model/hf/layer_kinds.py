@@ -23,6 +23,8 @@ PATTERN = {"M": LINEAR, "*": FULL, "-": MLP, "E": MOE}
 
 def layer_kinds(keys: Keys) -> list[str]:
     """For each layer, one of KNOWN_LAYERS."""
+    if keys.architecture.compressed:
+        return [FULL] * layer_count(keys)
     drawn = keys.get("hybrid_override_pattern", default=None)
     if drawn is not None:
         return _known(keys, [PATTERN.get(mark, mark) for mark in str(drawn)], "the pattern")

@@ -1,12 +1,13 @@
 """The `quantization_config` of a config.json: bits of a stored parameter, and what is left out.
 
 By the forms of AWQ, GPTQ, AutoRound, compressed-tensors, ModelOpt, bitsandbytes and the block
-formats; a list of modules that are not converted is read for attention and recurrence, which some
-checkpoints of mixtures leave as they were.
+formats; DeepSeek-V4 names that of its experts beside. A list of modules that are not converted
+is read for attention and recurrence, which some checkpoints of mixtures leave as they were.
 """
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from kvsim.model.weights import DTYPE_BYTES, QUANTIZATIONS, WeightFormat
@@ -25,13 +26,28 @@ _LAYER = re.compile(r"layers\.(\d+)\.")
 
 def weight_format(config: Mapping[str, Any], dtype: str, layers: int, where: str) -> WeightFormat:
     """The format of a model of so many layers; InputError names a method that is not known."""
-    form = _stored(config, dtype, where)
+    form = _with_experts(_stored(config, dtype, where), config, where)
     plain = 8 * DTYPE_BYTES[dtype]
     share = _share_left_out(config, layers)
     if not share or form.linear_bits == plain:
         return form
     bits = share * plain + (1 - share) * form.linear_bits
-    return WeightFormat(form.linear_bits, form.expert_bits, form.other_bits, form.method, bits)
+    return replace(form, mixer_bits=bits)
+
+
+def _with_experts(form: WeightFormat, config: Mapping[str, Any], where: str) -> WeightFormat:
+    """The format with routed experts in an `expert_dtype` of their own."""
+    written = config.get("expert_dtype")
+    if written is None or written == "fp8":
+        return form
+    if written != "fp4":
+        raise InputError(
+            "unknown expert_dtype",
+            where=f"{where}: expert_dtype",
+            value=repr(written),
+            limit="fp4, fp8",
+        )
+    return replace(form, expert_bits=QUANTIZATIONS["mxfp4"])
 
 
 def _stored(config: Mapping[str, Any], dtype: str, where: str) -> WeightFormat:

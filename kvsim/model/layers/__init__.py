@@ -6,6 +6,7 @@ value heads that tp does not divide are replicated, and so are MLA's down-projec
 
 from kvsim.model.layers.absent import Absent
 from kvsim.model.layers.attention import Attention
+from kvsim.model.layers.compressed import CompressedAttention
 from kvsim.model.layers.feed_forward import Dense, Experts
 from kvsim.model.layers.latent import LatentAttention
 from kvsim.model.layers.layer import FeedForward, Layer, Mixer
@@ -14,6 +15,7 @@ from kvsim.model.layers.recurrence import Recurrence
 __all__ = [
     "Absent",
     "Attention",
+    "CompressedAttention",
     "Dense",
     "Experts",
     "FeedForward",

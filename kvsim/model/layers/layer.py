@@ -4,12 +4,13 @@ from dataclasses import dataclass
 
 from kvsim.model.layers.absent import Absent
 from kvsim.model.layers.attention import Attention
+from kvsim.model.layers.compressed import CompressedAttention
 from kvsim.model.layers.feed_forward import Dense, Experts
 from kvsim.model.layers.latent import LatentAttention
 from kvsim.model.layers.recurrence import Recurrence
 from kvsim.model.weights import Weights
 
-Mixer = Attention | LatentAttention | Recurrence | Absent
+Mixer = Attention | LatentAttention | CompressedAttention | Recurrence | Absent
 FeedForward = Dense | Experts | Absent
 
 

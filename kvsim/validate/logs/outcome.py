@@ -199,6 +199,11 @@ def _log_gib(server: Server) -> float:
         return row.pool_gib
     sized = _size(server, _device_for_tokens(row.gpu), pool_bytes=GIB)
     plan = sized.plan
+    if plan.packed and row.max_num_batched_tokens is None:
+        raise RefusalError(
+            "the log gives tokens alone, whose bytes hang on max_num_batched_tokens, which it does "
+            "not tell"
+        )
     if row.num_gpu_blocks:
         return row.num_gpu_blocks * plan.bytes_per_block / GIB
     if row.pool_tokens is not None and plan.serving.max_model_len:

@@ -77,7 +77,7 @@ def test_a_server_s_pool_from_its_settings(tmp_path):
         ({"notes": "pool set by kv_cache_memory_bytes"}, "refused", "given, not sized"),
         ({"available_kv_gib": "-1.05"}, "refused", "did not start"),
         ({"num_gpu_blocks": ""}, "refused", "gives no pool"),
-        ({"model": "nvidia/DeepSeek-V4-Flash-NVFP4"}, "refused", "architecture is not understood"),
+        ({"model": "MiniMaxAI/MiniMax-M1-80k"}, "refused", "architecture is not understood"),
         ({"model": "acme/Cool-1B"}, "unknown", "unknown model"),
         ({"gpu": "Abacus 9000"}, "unknown", "unknown device"),
         ({"quantization": "secret"}, "unknown", "unknown quantization"),

@@ -1,0 +1,75 @@
+"""What DeepSeek-V4's attention keeps: blocks of its own sizes, whatever block size is asked for.
+
+By vLLM 0.33.0 (models/deepseek_v4/attention.py and compressor.py,
+v1/attention/backends/mla/sparse_swa.py), in fp8 rows of 584 bytes (448 unrotated elements, 64
+rotated ones in 16 bits, 8 of scales) on pages of whole 576 bytes, or in 16 bits on pages of whole
+512. The compressor's unfinished groups of tokens are kept in float32, keys and scores.
+"""
+
+from typing import NamedTuple
+
+from kvsim.model.layers import CompressedAttention
+from kvsim.plumbing.errors import InputError
+from kvsim.plumbing.units import ceil_div
+
+BLOCK_TOKENS, WINDOW_BLOCK_TOKENS = 256, 64
+STATE_BLOCK_TOKENS = {4: 4, 128: 8}
+ROTATED_BYTES, SCALED_ELEMENTS, INDEX_SCALE_BYTES = 2, 64, 4
+PACKED_PAGE, PLAIN_PAGE = 576, 512
+PACKED = ("auto", "fp8", "fp8_e4m3", "fp8_ds_mla")
+PLAIN = ("bf16", "bfloat16")
+
+
+class OwnBlock(NamedTuple):
+    """A block that a cache has whatever the engine's: tokens it covers, bytes it takes."""
+
+    tokens: int
+    bytes: int
+
+
+class CompressedCaches(NamedTuple):
+    """Of one layer. window: of the newest tokens. compressed: of all, several as one; of keys, and
+    of an indexer's. states: of the held_tokens newest, not compressed yet.
+    """
+
+    window: OwnBlock
+    compressed: tuple[OwnBlock, ...] = ()
+    states: tuple[OwnBlock, ...] = ()
+    held_tokens: int = 0
+
+
+def compressed_caches(mixer: CompressedAttention, kv_cache_dtype: str) -> CompressedCaches:
+    """The blocks of one layer; InputError for a dtype that no engine serves it in."""
+    packed = kv_cache_dtype in PACKED
+    if not packed and kv_cache_dtype not in PLAIN:
+        raise InputError(
+            "attention over compressed tokens is not kept in it",
+            where="kv_cache_dtype",
+            value=kv_cache_dtype,
+            limit=", ".join([*PACKED, *PLAIN]),
+        )
+    row = _row_bytes(mixer) if packed else 2 * mixer.head_dim
+    page = PACKED_PAGE if packed else PLAIN_PAGE
+
+    def block(tokens: int, num_bytes: int) -> OwnBlock:
+        return OwnBlock(tokens, page * ceil_div(num_bytes, page))
+
+    window = block(WINDOW_BLOCK_TOKENS, WINDOW_BLOCK_TOKENS * row)
+    ratio = mixer.compress_ratio
+    if not ratio:
+        return CompressedCaches(window)
+    rows = BLOCK_TOKENS // ratio
+    compressed, state_tokens = [block(BLOCK_TOKENS, rows * row)], STATE_BLOCK_TOKENS[ratio]
+    widths = [mixer.head_dim]
+    if mixer.has_indexer:
+        key = mixer.index_head_dim + INDEX_SCALE_BYTES
+        compressed.append(block(BLOCK_TOKENS, rows * key))
+        widths.append(mixer.index_head_dim)
+    states = [block(state_tokens, state_tokens * 8 * mixer.streams * width) for width in widths]
+    return CompressedCaches(window, tuple(compressed), tuple(states), mixer.streams * ratio)
+
+
+def _row_bytes(mixer: CompressedAttention) -> int:
+    unrotated = mixer.head_dim - mixer.rope_head_dim
+    scales = ceil_div(unrotated, SCALED_ELEMENTS) + 1  # and one of padding
+    return unrotated + ROTATED_BYTES * mixer.rope_head_dim + scales

@@ -1,0 +1,125 @@
+"""DeepSeek-V4: what its layers weigh and keep, and what an engine makes of it."""
+
+import pytest
+
+from kvsim.capacity.engine_version import engine_version
+from kvsim.capacity.planning import Serving, plan_cache
+from kvsim.capacity.start_up import start_up
+from kvsim.model import CompressedAttention, Model, named_model
+from kvsim.plumbing.errors import InputError
+from kvsim.plumbing.units import GIB
+
+FLASH = named_model("deepseek-v4-flash")
+
+
+def served(max_model_len, batched_tokens, *, by_place=False):
+    serving = Serving(max_model_len, batched_tokens, batches_in_flight=1, packs_by_place=by_place)
+    return plan_cache(FLASH.kv_caches("fp8"), serving)
+
+
+def test_parameters_as_published():
+    """284 B with 13 B active and 1.6 T with 49 B active, by their cards; the checkpoints hold a
+    next-token module more.
+    """
+    assert FLASH.num_params / 1e9 == pytest.approx(284.3, abs=0.1)
+    assert FLASH.num_active_params / 1e9 == pytest.approx(13.8, abs=0.1)
+    assert FLASH.weight_bytes() / 1e9 == pytest.approx(155.9, abs=0.1)
+    pro = named_model("deepseek-v4-pro")
+    assert pro.num_params / 1e12 == pytest.approx(1.573, abs=0.001)
+    assert pro.num_active_params / 1e9 == pytest.approx(49.8, abs=0.1)
+    base = named_model("DeepSeek-V4-Flash-Base")  # in 8 bits throughout
+    assert base.weight_bytes() / 1e9 == pytest.approx(285.7, abs=0.1)
+
+
+def test_parameters_as_transformers_counts_them():
+    """The same shapes with layer_types, as transformers 5.23 writes them: 284,325,869,015."""
+    kinds = ["heavily_compressed_attention", "compressed_sparse_attention"]
+    model = Model.from_hf(
+        {
+            "model_type": "deepseek_v4",
+            "hidden_size": 4096,
+            "num_hidden_layers": 43,
+            "num_attention_heads": 64,
+            "moe_intermediate_size": 2048,
+            "n_routed_experts": 256,
+            "n_shared_experts": 1,
+            "num_experts_per_tok": 6,
+            "vocab_size": 129280,
+            "max_position_embeddings": 1048576,
+            "layer_types": [kinds[0]] * 2 + [kinds[index % 2] for index in range(41)],
+            "mlp_layer_types": ["hash_moe"] * 3 + ["moe"] * 40,
+            "torch_dtype": "bfloat16",
+        }
+    )
+    assert model.num_params == 284_325_869_015
+
+
+def test_blocks_of_their_own():
+    """Pages by vLLM 0.33's specs: 64 rows of 584 bytes on whole 576, and so on."""
+    caches = FLASH.kv_caches("fp8")
+    blocks = {(cache.kind, cache.window_tokens, cache.own_block) for cache in caches}
+    assert blocks == {
+        ("sliding", 128, (64, 37_440)),
+        ("mla", None, (256, 37_440)),
+        ("mla", None, (256, 8_640)),
+        ("mla", None, (256, 1_728)),
+        ("sliding", 8, (4, 32_832)),
+        ("sliding", 8, (4, 8_640)),
+        ("sliding", 128, (8, 32_832)),
+    }
+    assert len(caches) == 43 + 21 * 4 + 20 * 2
+
+
+def test_groups_are_packed_into_the_widest():
+    plan = served(65_536, 8192)
+    assert [(group.kind, group.layers, group.block_size) for group in plan.groups] == [
+        ("mla", 62, 256),
+        ("sliding", 22, 64),
+        ("sliding", 21, 64),
+        ("sliding", 42, 4),
+        ("sliding", 20, 8),
+    ]
+    assert plan.bytes_per_block == 21 * (37_440 + 8_640) + 20 * 1_728
+    assert plan.block_size == 256
+    blocks = 256 + 2 * (130 + 1) + (2050 + 1) + (1040 + 1)
+    assert plan.blocks_of(65_536) == blocks
+
+
+def test_a_refused_start_of_0_22():
+    """github.com/vllm-project/vllm/issues/44376: 30,000 tokens need 6.66 GiB, and 5.44 GiB are
+    enough for 13,528 (16,384 tokens a step reproduce both).
+    """
+    plan = served(30_000, 16_384, by_place=True)
+    assert f"{plan.blocks_of(30_000) * plan.bytes_per_block / GIB:.2f}" == "6.66"
+    blocks = int(5.445 * GIB) // plan.bytes_per_block
+    assert not start_up(plan, blocks, engine_version("0.22")).starts
+    assert start_up(plan, blocks, engine_version("0.22")).longest_tokens == pytest.approx(
+        13_528, abs=20
+    )
+
+
+def test_in_16_bits_and_in_nothing_else():
+    window = FLASH.kv_caches("bfloat16")[0].own_block
+    assert window == (64, 64 * 1024)
+    with pytest.raises(InputError, match="over compressed tokens is not kept in it; got int8"):
+        FLASH.kv_caches("int8")
+
+
+@pytest.mark.parametrize("ratios", [[0, 2], [0]])
+def test_other_ratios_are_refused(ratios):
+    config = {
+        "model_type": "deepseek_v4",
+        "hidden_size": 256,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 8,
+        "moe_intermediate_size": 64,
+        "n_routed_experts": 8,
+        "num_experts_per_tok": 2,
+        "vocab_size": 1000,
+        "max_position_embeddings": 4096,
+    }
+    with pytest.raises(InputError, match="compress_ratios"):
+        Model.from_hf({**config, "compress_ratios": ratios})
+    found = Model.from_hf({**config, "compress_ratios": [1, 128]})
+    assert [layer.mixer.compress_ratio for layer in found.layers] == [0, 128]
+    assert all(isinstance(layer.mixer, CompressedAttention) for layer in found.layers)
