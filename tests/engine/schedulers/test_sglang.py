@@ -5,11 +5,12 @@ from typing import Any
 import pytest
 
 import kvsim
-from kvsim.engine.schedulers.sglang.all_to_the_end import Ends, Span
+from kvsim.engine.schedulers.sglang.all_to_the_end import Ends, Span, span
 from kvsim.engine.schedulers.sglang.limits import Limits
 from kvsim.engine.schedulers.sglang.ratio import NewTokenRatio
 from kvsim.plumbing.errors import InputError
 from kvsim.request import Request
+from kvsim.sequence import Sequence
 
 
 @pytest.mark.parametrize(
@@ -93,9 +94,37 @@ def test_declared_tokens_hold_requests_back_though_none_are_put_out(
 def test_one_that_ends_after_all_others_is_put_before_the_last_of_them() -> None:
     ends = Ends(Span(5, 10), [Span(9, 20)])
     ends.add(Span(30, 1))
-    assert [span.to_come for span in ends._spans] == [5, 30, 9]
+    assert [each.to_come for each in ends._spans] == [5, 30, 9]
     ends.add(Span(7, 1))
-    assert [span.to_come for span in ends._spans] == [5, 7, 30, 9]
+    assert [each.to_come for each in ends._spans] == [5, 7, 30, 9]
+
+
+def test_one_that_may_stop_counts_with_its_share_and_then_not_at_all() -> None:
+    """By add_one_req_ignore_eos of 0.5.23; R06 of the recorded schedules holds it row for row."""
+    seq = Sequence(Request("may stop", 0, 10, 100, max_tokens=100), 0)
+    assert span(seq, 100, 20, ratio=0.35) == Span(15.0, 30)
+    spent = span(seq, 100, 40, ratio=0.35)
+    assert spent.to_come < 0
+    ends = Ends(Span(8, 4), [spent])
+    ends.add(spent)
+    assert ends._spans == [Span(8, 4)]
+    asks = Sequence(Request("asks for all", 0, 10, 100, max_tokens=100, ignore_eos=True), 0)
+    assert span(asks, 100, 40, ratio=0.35) == Span(60, 50)
+
+
+def test_one_prompt_of_a_pass_is_cut(tables: Any) -> None:
+    """A chunk's odd end would let one that asks for all its tokens be cut beside another."""
+    made = tables(
+        allocator=[{"kind": "radix", "page_size": 4, "disable_radix_cache": True}],
+        scheduler={"kind": "sglang", "chunked_prefill_size": 17, "max_running_requests": 4},
+    )
+    requests = [
+        Request("stops", 0, 40, 4, max_tokens=9),
+        Request("asks for all", 0, 40, 4, max_tokens=4, ignore_eos=True),
+    ]
+    (run,) = kvsim.simulate(made, requests).runs
+    assert run.summary["requests"]["finished"] == 2
+    assert run.summary["prefix_cache"]["query_tokens"] == 0
 
 
 def test_benchmarks_without_a_cache_never_retract(tables: Any) -> None:

@@ -7,7 +7,7 @@ that what it would hit counts as taken.
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
-from kvsim.engine.schedulers.sglang.all_to_the_end import Ends, Span
+from kvsim.engine.schedulers.sglang.all_to_the_end import Ends, Span, span
 from kvsim.engine.schedulers.sglang.budget import CLIP_MAX_NEW_TOKENS, Budget, Stop
 from kvsim.memory.allocator import Allocator
 from kvsim.sequence import Sequence
@@ -22,7 +22,8 @@ class Newcomer(NamedTuple):
 
 
 class Admission:
-    """wishes: what each request may put out. running: the spans of those that run already.
+    """wishes: what each request may put out. ratio: the share of it that one which may stop before
+    is taken to put out. running: the spans of those that run already.
 
     taken: who goes in. stop: why a pass ended before the queue did, if memory or tokens were why;
     no_place: or because as many run as may.
@@ -33,13 +34,16 @@ class Admission:
         allocator: Allocator,
         budget: Budget,
         wishes: Mapping[Sequence, int],
+        ratio: float,
         running: Callable[[], Iterable[Span]],
     ) -> None:
         self._allocator = allocator
         self._budget = budget
         self._wishes = wishes
+        self._ratio = ratio
         self._running = running
         self._ends: Ends | None = None
+        self._cut = False  # whether a newcomer computes a part of its prompt
         self.taken: list[Newcomer] = []
         self.stop: Stop | None = None
         self.no_place = False
@@ -93,17 +97,18 @@ class Admission:
             self._ends.add(self._span(seq))
         if not self._ends.fit(budget.left_current - need):
             return 0, Stop.MEMORY
-        cut = budget.chunked and budget.paged(seq.num_tokens) > budget.chunk
+        cut = budget.chunked and seq.num_tokens > budget.chunk
         return self._charge(seq, budget.chunk if cut else seq.num_tokens, seq.num_tokens)
 
     def _charge(self, seq: Sequence, now: int, new_tokens: int) -> tuple[int, Stop | None]:
-        """`now` of its `new_tokens` are computed in this pass."""
-        if now <= 0:
-            return 0, Stop.OTHER
-        self._budget.charge(now, self.weight(seq) if now == new_tokens else 0)
+        """`now` of its `new_tokens` are computed in this pass; one prompt at most is cut."""
+        cut = now < new_tokens
+        if now <= 0 or (cut and self._cut):
+            return 0, Stop.OTHER  # SGLang cuts the second too, and takes the first for whole
+        self._cut = cut
+        self._budget.charge(now, 0 if cut else self.weight(seq))
         return now, self._budget.stop()
 
     def _span(self, seq: Sequence) -> Span:
         """How long a waiting `seq` will go on, and what it then gives back."""
-        outputs = seq.num_outputs
-        return Span(self._wishes[seq] - outputs, seq.prompt_tokens + outputs)
+        return span(seq, self._wishes[seq], seq.num_outputs, self._ratio)

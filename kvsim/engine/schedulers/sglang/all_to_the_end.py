@@ -8,28 +8,42 @@ from collections.abc import Iterable
 from operator import itemgetter
 from typing import NamedTuple
 
+from kvsim.sequence import Sequence
+
 RESERVED_TOKENS = 1  # of each request
 
 
 class Span(NamedTuple):
-    """tokens a request will still put out, and tokens that are free when it has ended."""
+    """tokens a request will still put out, and tokens that are free when it has ended. Of a
+    request that may stop by itself as many are to come as the new-token ratio counts: a fraction,
+    and none or fewer once it has put out more than that.
+    """
 
-    to_come: int
+    to_come: float
     held: int
+
+
+def span(seq: Sequence, max_new_tokens: int, outputs: int, ratio: float) -> Span:
+    """Of `seq`, which has put out `outputs` tokens and may put out max_new_tokens."""
+    share = 1.0 if seq.request.ignore_eos else ratio
+    return Span(max_new_tokens * share - outputs, seq.prompt_tokens + outputs)
 
 
 class Ends:
     """Requests by their ends: those that run or start in this pass, and who was weighed in it."""
 
     def __init__(self, first: Span, others: Iterable[Span]) -> None:
-        self._spans = sorted((first, *others), key=itemgetter(0))
+        spans = (span for span in (first, *others) if span.to_come > 0)
+        self._spans = sorted(spans, key=itemgetter(0))
 
     def add(self, candidate: Span) -> None:
         """The next one to be weighed. The engine puts one that ends after all others before the
         last of them.
         """
+        if candidate.to_come <= 0:
+            return
         place = bisect_left(self._spans, candidate.to_come, key=itemgetter(0))
-        self._spans.insert(min(place, len(self._spans) - 1), candidate)
+        self._spans.insert(min(place, max(0, len(self._spans) - 1)), candidate)
 
     def fit(self, left: int) -> bool:
         """Whether `left` free tokens last until all have ended, nobody starting meanwhile."""

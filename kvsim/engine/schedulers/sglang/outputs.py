@@ -3,7 +3,6 @@
 from collections.abc import Iterable
 
 from kvsim.engine.batch import DecodeBatch
-from kvsim.engine.schedulers.sglang.all_to_the_end import Span
 from kvsim.engine.schedulers.sglang.budget import CLIP_MAX_NEW_TOKENS
 from kvsim.engine.schedulers.sglang.under_way import UnderWay
 from kvsim.sequence import Sequence
@@ -34,10 +33,6 @@ class Outputs:
             rest = min(self.wishes[seq] - self.of(seq), CLIP_MAX_NEW_TOKENS)
             held += rest * (1.0 if seq.request.ignore_eos else ratio)
         return held
-
-    def span(self, seq: Sequence, outputs: int) -> Span:
-        """How long a request with so many outputs goes on, and what it then gives back."""
-        return Span(self.wishes[seq] - outputs, seq.prompt_tokens + outputs)
 
     def by_retraction(self, decoders: Iterable[Sequence]) -> list[Sequence]:
         """The last is retracted first: who has the fewest outputs, of those alike who has the

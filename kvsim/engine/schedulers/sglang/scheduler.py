@@ -14,7 +14,7 @@ from kvsim.engine.plan import Plan, ScheduledChunk
 from kvsim.engine.policies.policies import Policies
 from kvsim.engine.schedulers.scheduler import Cached, Scheduler
 from kvsim.engine.schedulers.sglang.admission import Admission, Newcomer
-from kvsim.engine.schedulers.sglang.all_to_the_end import Span
+from kvsim.engine.schedulers.sglang.all_to_the_end import Span, span
 from kvsim.engine.schedulers.sglang.budget import Budget, Stop
 from kvsim.engine.schedulers.sglang.limits import Limits
 from kvsim.engine.schedulers.sglang.outputs import Outputs
@@ -136,7 +136,8 @@ class SglangScheduler(Scheduler):
             self._outputs.held_back(self.decoders, self.ratio.value),
             mixed_tokens,
         )
-        admission = Admission(self.allocator, budget, self._outputs.wishes, self._spans)
+        wishes, ratio = self._outputs.wishes, self.ratio.value
+        admission = Admission(self.allocator, budget, wishes, ratio, self._spans)
         more = 0
         if chunked is not None:
             rest = chunked.num_tokens - chunked.num_computed
@@ -158,7 +159,7 @@ class SglangScheduler(Scheduler):
         """How long those that run go on, and what they then give back."""
         for seq in (*self.decoders, *([self._chunked] if self._chunked is not None else [])):
             outputs = self._outputs.of(seq) if seq in self.decoders else seq.num_outputs
-            yield self._outputs.span(seq, outputs)
+            yield span(seq, self._outputs.wishes[seq], outputs, self.ratio.value)
 
     def _compute_prompts(self, plan: Plan, more: int, taken: list[Newcomer]) -> None:
         """The prompt under way computes `more` tokens, and those taken start."""
