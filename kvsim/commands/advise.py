@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from kvsim.commands.arguments import AsJson, Changes, Jobs, ScenarioName
+
 if TYPE_CHECKING:
     from kvsim.whatif.advice.change import Advice
     from kvsim.whatif.intervals import Ratio
 
 
 def advise(
-    scenario: Annotated[
-        str, typer.Argument(metavar="SCENARIO", help="A TOML file, or the name of a recipe.")
-    ],
+    scenario: ScenarioName,
     goal: Annotated[
         str,
         typer.Option(metavar="NUMBER", help="What shall be better: ttft_s.p99, requests_per_s ..."),
@@ -23,17 +23,12 @@ def advise(
         int,
         typer.Option(min=2, metavar="SEEDS", help="Seeds to search on, to test on and to tell by."),
     ] = 5,
-    jobs: Annotated[
-        int | None, typer.Option(min=1, help="Processes (default: one a processor).")
-    ] = None,
-    set_: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="A.B=VALUE", help="Change one key; may be repeated."),
-    ] = None,
+    jobs: Jobs = None,
+    set_: Changes = None,
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Write advice.json and advice.html.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Try what a user of vLLM can change, one by one and together, and rank what it buys.
 
@@ -43,7 +38,7 @@ def advise(
     from rich.console import Console
 
     from kvsim.commands.whatif_tables import printed
-    from kvsim.plumbing.writing import check_writable, replace_files
+    from kvsim.plumbing.writing import check_writable, replace_files, text_writer
     from kvsim.scenario import load_tables
     from kvsim.whatif.advice import page, serve
     from kvsim.whatif.advice.advice import Advisor
@@ -65,13 +60,8 @@ def advise(
     answer = _answer(advice, today, best, runner.num_runs)
     if out is not None:
         html, text = page.make_page(advice, today, best), json.dumps(answer, indent=2) + "\n"
-        replace_files(
-            out,
-            {
-                "advice.json": lambda path: path.write_text(text, encoding="utf-8"),
-                "advice.html": lambda path: path.write_text(html, encoding="utf-8"),
-            },
-        )
+        files = {"advice.json": text_writer(text), "advice.html": text_writer(html)}
+        replace_files(out, files)
     if as_json:
         typer.echo(json.dumps(answer, indent=2))
         return

@@ -1,9 +1,11 @@
 """`kvsim attribute`: how many sequences, tokens per second and GPUs each class of waste costs."""
 
 import json
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
+
+from kvsim.commands.arguments import AsJson, Changes, ScenarioName
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -12,14 +14,9 @@ if TYPE_CHECKING:
 
 
 def attribute(
-    scenario: Annotated[
-        str, typer.Argument(metavar="SCENARIO", help="A TOML file, or the name of a recipe.")
-    ],
-    set_: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="A.B=VALUE", help="Change one key; may be repeated."),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")] = False,
+    scenario: ScenarioName,
+    set_: Changes = None,
+    as_json: AsJson = False,
 ) -> None:
     """Simulate the same stream again with one class of waste after the other removed."""
     from rich.console import Console

@@ -5,11 +5,11 @@ from typing import Annotated, Any
 
 import typer
 
+from kvsim.commands.arguments import AsJson, Changes, ScenarioName
+
 
 def cache(
-    scenario: Annotated[
-        str, typer.Argument(metavar="SCENARIO", help="A TOML file, or the name of a recipe.")
-    ],
+    scenario: ScenarioName,
     block_tokens: Annotated[
         int | None, typer.Option(min=1, help="A block's tokens (default: the paged allocator's).")
     ] = None,
@@ -27,11 +27,8 @@ def cache(
     belady: Annotated[
         bool, typer.Option("--belady", help="Also the bound no policy passes (slower).")
     ] = False,
-    set_: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="A.B=VALUE", help="Change one key; may be repeated."),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")] = False,
+    set_: Changes = None,
+    as_json: AsJson = False,
 ) -> None:
     """The hit ratio against the size of the cache, LRU, for all sizes in one pass over the prompts.
 

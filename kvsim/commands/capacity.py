@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from kvsim.commands.arguments import AsJson, Changes, Jobs, ScenarioName
+
 if TYPE_CHECKING:
     from kvsim.whatif.capacity.answers import Answer, Share, Tuning
     from kvsim.whatif.page import Cells
 
 
 def capacity(
-    scenario: Annotated[
-        str, typer.Argument(metavar="SCENARIO", help="A TOML file, or the name of a recipe.")
-    ],
+    scenario: ScenarioName,
     slo: Annotated[
         list[str] | None,
         typer.Option(metavar="NUMBER=LIMIT", help="An objective: ttft_s.p99=2; may be repeated."),
@@ -41,17 +41,12 @@ def capacity(
     tolerance: Annotated[
         float, typer.Option(min=1e-6, max=1.0, help="Width of a bracket, as a share of its value.")
     ] = 0.02,
-    jobs: Annotated[
-        int | None, typer.Option(min=1, help="Processes (default: one a processor).")
-    ] = None,
-    set_: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="A.B=VALUE", help="Change one key; may be repeated."),
-    ] = None,
+    jobs: Jobs = None,
+    set_: Changes = None,
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Write capacity.json and capacity.html.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Find the edge at which a scenario just keeps its objectives, allocator by allocator.
 
@@ -62,7 +57,7 @@ def capacity(
 
     from kvsim.commands.whatif_tables import printed
     from kvsim.plumbing.errors import InputError
-    from kvsim.plumbing.writing import check_writable, replace_files
+    from kvsim.plumbing.writing import check_writable, replace_files, text_writer
     from kvsim.scenario import load_tables
     from kvsim.whatif.capacity import tables
     from kvsim.whatif.capacity.capacity import Capacity
@@ -129,13 +124,8 @@ def capacity(
         title = cells[0].title
         html = make_page(title, facts, cells, curves, table, noun)
         text = json.dumps(answer, indent=2) + "\n"
-        replace_files(
-            out,
-            {
-                "capacity.json": lambda path: path.write_text(text, encoding="utf-8"),
-                "capacity.html": lambda path: path.write_text(html, encoding="utf-8"),
-            },
-        )
+        files = {"capacity.json": text_writer(text), "capacity.html": text_writer(html)}
+        replace_files(out, files)
     if as_json:
         typer.echo(json.dumps(answer, indent=2))
         return

@@ -5,12 +5,14 @@ from typing import Annotated
 
 import typer
 
+from kvsim.commands.arguments import AsJson
+
 
 def devices(
     like: Annotated[
         str | None, typer.Argument(metavar="[PART]", help="Only names that hold this.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON alone.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """List the built-in GPUs: memory, bandwidth, dense FLOP/s, links, sources."""
     from dataclasses import asdict

@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from kvsim.commands.arguments import Changes
+
 if TYPE_CHECKING:
     from kvsim.interchange.exports.export import Export, Exported
 
@@ -47,10 +49,7 @@ def export(
             "--start-unix", metavar="SECONDS", help="openmetrics, aiperf: when the run began."
         ),
     ] = None,
-    set_: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="A.B=VALUE", help="Change one key; may be repeated."),
-    ] = None,
+    set_: Changes = None,
 ) -> None:
     """Write a simulated run as another tool would have recorded it of a real server."""
     given = {"every_s": every_s, "start_unix_s": start_unix_s}

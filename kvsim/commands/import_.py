@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kvsim.commands.arguments import AsJson
+
 if TYPE_CHECKING:
     from kvsim.interchange.imported import Imported
 
@@ -38,9 +40,7 @@ def import_(
         int | None, typer.Option(min=1, help="GPUs the model is split over, likewise.")
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="The scenario's seed.")] = 0,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print the account as JSON, and nothing else.")
-    ] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Describe a real server: its settings as a scenario, its requests as a stream, and what was
     measured as an observed run for `kvsim validate run`.

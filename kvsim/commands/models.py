@@ -5,12 +5,14 @@ from typing import Annotated, Any
 
 import typer
 
+from kvsim.commands.arguments import AsJson
+
 
 def models(
     like: Annotated[
         str | None, typer.Argument(metavar="[PART]", help="Only names that hold this.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON alone.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """List the built-in models: parameters, layers, longest sequence, KV bytes a token."""
     from kvsim.commands.tables import print_table

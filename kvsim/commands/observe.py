@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from kvsim.commands.arguments import AsJson, Changes, ScenarioName
 from kvsim.commands.torch_device import check_device
 
 if TYPE_CHECKING:
@@ -13,9 +14,7 @@ if TYPE_CHECKING:
 
 
 def observe(
-    scenario: Annotated[
-        str, typer.Argument(metavar="SCENARIO", help="A TOML file, or the name of a recipe.")
-    ],
+    scenario: ScenarioName,
     out: Annotated[
         Path, typer.Option(metavar="RUN", help="The folder that `kvsim validate run` reads.")
     ],
@@ -34,11 +33,8 @@ def observe(
     limit: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="Only the first N requests.")
     ] = None,
-    set_: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="A.B=VALUE", help="Change one key; may be repeated."),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print a summary as JSON.")] = False,
+    set_: Changes = None,
+    as_json: AsJson = False,
 ) -> None:
     """Serve a scenario for real: a transformer in torch, kvsim's own scheduler and allocator."""
     check_device(device)

@@ -5,12 +5,14 @@ from typing import Annotated
 
 import typer
 
+from kvsim.commands.arguments import AsJson
+
 
 def recipes(
     name: Annotated[
         str | None, typer.Argument(metavar="[NAME]", help="Print this recipe, to start from.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON alone.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """List the scenarios that run by name, or print one: `kvsim recipes chat > mine.toml`."""
     from kvsim.commands.tables import out, print_table

@@ -6,18 +6,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kvsim.commands.arguments import Changes, ScenarioName
+
 if TYPE_CHECKING:
     from kvsim.results.result import Result
 
 
 def run(
-    scenario: Annotated[
-        str, typer.Argument(metavar="SCENARIO", help="A TOML file, or the name of a recipe.")
-    ],
-    set_: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="A.B=VALUE", help="Change one key; may be repeated."),
-    ] = None,
+    scenario: ScenarioName,
+    set_: Changes = None,
     out: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="Write tables, summary and report.html into this folder."),

@@ -6,10 +6,12 @@ from typing import Annotated
 
 import typer
 
+from kvsim.commands.arguments import AsJson
+
 
 def snapshot(
     file: Annotated[Path, typer.Argument(help="What torch.cuda.memory._dump_snapshot() wrote.")],
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON alone to stdout.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Read a torch memory snapshot and say what its bytes are doing; nothing in it is run."""
     from kvsim.interchange.torch_snapshot.reader import SnapshotLedger, ledgers, read_snapshot

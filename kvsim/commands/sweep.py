@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from kvsim.commands.arguments import AsJson, Jobs, ScenarioName
+
 if TYPE_CHECKING:
     import pandas as pd
     from rich.console import Console
@@ -21,9 +23,7 @@ INTERRUPTED = 130  # as shells report SIGINT
 
 
 def sweep(
-    scenario: Annotated[
-        str, typer.Argument(metavar="SCENARIO", help="A TOML file, or the name of a recipe.")
-    ],
+    scenario: ScenarioName,
     vary: Annotated[
         list[str] | None,
         typer.Option(
@@ -50,9 +50,7 @@ def sweep(
         str, typer.Option(metavar="MEASURE", help="Rank settings by this measure.")
     ] = "e2e_p50",
     top: Annotated[int, typer.Option(min=1, metavar="N", help="Show the best N.")] = 5,
-    jobs: Annotated[
-        int | None, typer.Option(min=1, help="Processes (default: one a processor).")
-    ] = None,
+    jobs: Jobs = None,
     backend: Annotated[
         str, typer.Option(help="processes (of this machine), dask or ray.")
     ] = "processes",
@@ -62,7 +60,7 @@ def sweep(
     retry_failed: Annotated[
         bool, typer.Option("--retry-failed", help="Run points again that failed.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Simulate the product of all settings, the same requests at every one of them.
 

@@ -5,14 +5,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from kvsim.commands.arguments import AsJson
 from kvsim.commands.tables import out, plain_table
 
 if TYPE_CHECKING:
     pass
 
 app = typer.Typer(no_args_is_help=True, help="Public request traces: list, fetch, describe.")
-
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON alone.")]
 
 
 @app.command("list")

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from support.scenarios import steady
 
 from kvsim import simulate
 from kvsim.report import latency
@@ -12,20 +13,7 @@ from kvsim.report.page import make_page
 from kvsim.report.words import paragraphs
 from kvsim.results import store
 
-SCENARIO = {
-    "model": {"name": "llama-2-7b"},
-    "device": {"name": "a100-80gb"},
-    "memory": {"kv_cache_tokens": 20000},
-    "allocator": [{"kind": "max-buffer"}, {"kind": "doubling"}, {"kind": "paged"}],
-    "workload": {
-        "kind": "synthetic",
-        "num_requests": 150,
-        "arrivals": {"kind": "poisson", "rate_per_s": 8.0},
-        "prompt": {"kind": "uniform", "min_tokens": 20, "max_tokens": 600},
-        "output": {"kind": "geometric", "mean": 150},
-        "clip_to": 2048,
-    },
-}
+SCENARIO = steady(150)
 
 
 @pytest.fixture(scope="module")

@@ -4,26 +4,14 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.scenarios import steady
 
 from kvsim import simulate
 from kvsim.plumbing.errors import InputError
 from kvsim.results.steady import batch_means, find_steady, mser
 from kvsim.scenario import Scenario
 
-SCENARIO = {
-    "model": {"name": "llama-2-7b"},
-    "device": {"name": "a100-80gb"},
-    "memory": {"kv_cache_tokens": 20000},
-    "allocator": [{"kind": "max-buffer"}, {"kind": "doubling"}, {"kind": "paged"}],
-    "workload": {
-        "kind": "synthetic",
-        "num_requests": 200,
-        "arrivals": {"kind": "poisson", "rate_per_s": 8.0},
-        "prompt": {"kind": "uniform", "min_tokens": 20, "max_tokens": 600},
-        "output": {"kind": "geometric", "mean": 150},
-        "clip_to": 2048,
-    },
-}
+SCENARIO = steady(200)
 THINK = {"kind": "fixed", "seconds": 0.1}
 
 

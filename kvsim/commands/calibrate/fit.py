@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kvsim.commands.arguments import AsJson
+
 if TYPE_CHECKING:
     from rich.table import Table
 
@@ -41,7 +43,7 @@ def fit(
         Path | None,
         typer.Option(metavar="FILE.html", help="Where to plot held-out steps against measured."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the file's content.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Fit step times to SAMPLES; the form of g(T) is the one that predicts held-out steps best."""
     from rich.console import Console

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kvsim.commands.arguments import AsJson
 from kvsim.commands.torch_device import check_device
 from kvsim.plumbing.errors import InputError
 
@@ -44,7 +45,7 @@ def measure(
     served: Annotated[
         bool, typer.Option(help="Bring step times to the level of a short run that is served.")
     ] = True,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the file's content.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Measure steps of a model on this machine and fit step times to them; or fit samples."""
     if context.invoked_subcommand is not None:

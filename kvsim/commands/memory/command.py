@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kvsim.commands.arguments import AsJson
+
 if TYPE_CHECKING:
     from kvsim.device import Device
 
@@ -76,7 +78,7 @@ def memory(
         list[int] | None,
         typer.Option(min=1, help="Length of sequences to fit; may be repeated."),
     ] = None,
-    as_json_: Annotated[bool, typer.Option("--json", help="Print JSON alone.")] = False,
+    as_json_: AsJson = False,
 ) -> None:
     """Show what MODEL's KV cache costs on a GPU: bytes per token, pool, and how many sequences fit.
 

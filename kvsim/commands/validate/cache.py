@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kvsim.commands.arguments import AsJson
+
 if TYPE_CHECKING:
     from rich.table import Table
 
@@ -17,7 +19,7 @@ def validate_cache(
     schedules: Annotated[
         int, typer.Option(min=1, help="Random schedules for each store and dtype.")
     ] = 3,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the checks as JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Hold decoding with a KV cache against recomputing, on a small transformer in torch."""
     from kvsim.validate.cache.checks import validate_cache as run

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kvsim.commands.arguments import AsJson
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
@@ -19,7 +21,7 @@ def logs(
     file: Annotated[
         Path, typer.Argument(metavar="FILE.csv", help="A log a row; see the README for columns.")
     ],
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON alone.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Size the KV pool of every server in FILE.csv and compare it with what its log printed."""
     from kvsim.validate.logs.outcome import compare

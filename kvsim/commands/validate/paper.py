@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from kvsim.commands.arguments import AsJson
+
 
 def paper(
     seed: Annotated[int, typer.Option(min=0, help="Seed of the first stream of requests.")] = 0,
@@ -24,9 +26,7 @@ def paper(
             metavar="DIR", help="Write table.md, checks.json, streams.csv and index.html here."
         ),
     ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print {checks, draws, reported} as JSON.")
-    ] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Reproduce the PagedAttention paper and its successors; exit 1 if a figure is missed."""
     from rich.console import Console

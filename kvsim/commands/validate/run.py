@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from kvsim.commands.arguments import AsJson
 from kvsim.plumbing.errors import InputError
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def run(
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Write report.html and comparison.json here.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the comparison as JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Replay a recorded run under its own settings and say how far the simulation is off."""
     from kvsim.validate.run.comparison import compare_run

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from kvsim.commands.arguments import AsJson
 from kvsim.plumbing.errors import InputError
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ def runs(
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Write runs.json and table.md here.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the comparison as JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Simulate published runs under their settings with the roofline, nothing fitted, and say how
     far each is off.

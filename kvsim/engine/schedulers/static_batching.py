@@ -8,10 +8,10 @@ members that are done give their memory up early; after them the last live membe
 
 from pydantic import Field
 
-from kvsim.engine.plan import UNBOUNDED, Plan
+from kvsim.engine.plan import Plan
 from kvsim.engine.policies.policies import Policies
 from kvsim.engine.schedulers.options import SchedulerOptions
-from kvsim.engine.schedulers.whole_prompts import WholePromptScheduler
+from kvsim.engine.schedulers.whole_prompts import StepLimits, WholePromptScheduler
 from kvsim.memory.allocator import Allocator
 from kvsim.sequence import Sequence
 
@@ -24,13 +24,8 @@ class StaticBatching(SchedulerOptions):
     def make(
         self, allocator: Allocator, max_model_len: int, policies: Policies
     ) -> "StaticScheduler":
-        return StaticScheduler(
-            allocator,
-            max_model_len,
-            policies,
-            max_num_seqs=self.max_num_seqs,
-            max_num_batched_tokens=UNBOUNDED,
-        )
+        limits = StepLimits(self.max_num_seqs)
+        return StaticScheduler(allocator, max_model_len, policies, limits)
 
 
 class StaticScheduler(WholePromptScheduler):
@@ -41,17 +36,9 @@ class StaticScheduler(WholePromptScheduler):
         allocator: Allocator,
         max_model_len: int,
         policies: Policies,
-        *,
-        max_num_seqs: int,
-        max_num_batched_tokens: int,
+        limits: StepLimits,
     ) -> None:
-        super().__init__(
-            allocator,
-            max_model_len,
-            policies,
-            max_num_seqs=max_num_seqs,
-            max_num_batched_tokens=max_num_batched_tokens,
-        )
+        super().__init__(allocator, max_model_len, policies, limits)
         self._done: list[Sequence] = []  # members without further output
         self._holding: list[Sequence] = []  # those of them that still hold memory
 

@@ -19,7 +19,7 @@ from pydantic import Field
 from kvsim.engine.plan import Plan
 from kvsim.engine.policies.policies import Policies
 from kvsim.engine.schedulers.options import SchedulerOptions
-from kvsim.engine.schedulers.whole_prompts import WholePromptScheduler
+from kvsim.engine.schedulers.whole_prompts import StepLimits, WholePromptScheduler
 from kvsim.memory.allocator import Allocator, Refusal
 from kvsim.request import Request
 from kvsim.sequence import Sequence
@@ -44,14 +44,9 @@ class TrtLlm(SchedulerOptions):
     def make(
         self, allocator: Allocator, max_model_len: int, policies: Policies
     ) -> "TrtLlmScheduler":
-        return TrtLlmScheduler(
-            allocator,
-            max_model_len,
-            policies,
-            no_evict=self.capacity_scheduler_policy == "guaranteed-no-evict",
-            max_num_seqs=self.max_num_seqs,
-            max_num_batched_tokens=self.max_num_batched_tokens,
-        )
+        limits = StepLimits(self.max_num_seqs, self.max_num_batched_tokens)
+        no_evict = self.capacity_scheduler_policy == "guaranteed-no-evict"
+        return TrtLlmScheduler(allocator, max_model_len, policies, limits, no_evict=no_evict)
 
 
 class TrtLlmScheduler(WholePromptScheduler):
@@ -62,18 +57,11 @@ class TrtLlmScheduler(WholePromptScheduler):
         allocator: Allocator,
         max_model_len: int,
         policies: Policies,
+        limits: StepLimits,
         *,
         no_evict: bool,
-        max_num_seqs: int,
-        max_num_batched_tokens: int,
     ) -> None:
-        super().__init__(
-            allocator,
-            max_model_len,
-            policies,
-            max_num_seqs=max_num_seqs,
-            max_num_batched_tokens=max_num_batched_tokens,
-        )
+        super().__init__(allocator, max_model_len, policies, limits)
         self._no_evict = no_evict
 
     def refusal(self, request: Request) -> Refusal | None:

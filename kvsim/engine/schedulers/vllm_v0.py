@@ -11,7 +11,7 @@ from pydantic import Field
 from kvsim.engine.plan import Plan
 from kvsim.engine.policies.policies import Policies
 from kvsim.engine.schedulers.options import SchedulerOptions
-from kvsim.engine.schedulers.whole_prompts import WholePromptScheduler
+from kvsim.engine.schedulers.whole_prompts import StepLimits, WholePromptScheduler
 from kvsim.memory.allocator import Allocator
 from kvsim.memory.block_rules import VLLM_V0, BlockRules
 
@@ -31,13 +31,8 @@ class VllmV0(SchedulerOptions):
     def make(
         self, allocator: Allocator, max_model_len: int, policies: Policies
     ) -> "VllmV0Scheduler":
-        return VllmV0Scheduler(
-            allocator,
-            max_model_len,
-            policies,
-            max_num_seqs=self.max_num_seqs,
-            max_num_batched_tokens=self.max_num_batched_tokens,
-        )
+        limits = StepLimits(self.max_num_seqs, self.max_num_batched_tokens)
+        return VllmV0Scheduler(allocator, max_model_len, policies, limits)
 
 
 class VllmV0Scheduler(WholePromptScheduler):

@@ -1,13 +1,21 @@
 """What schedulers share that compute every prompt whole, in one step."""
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
-from kvsim.engine.plan import Plan
+from kvsim.engine.plan import UNBOUNDED, Plan
 from kvsim.engine.policies.policies import Policies
 from kvsim.engine.schedulers.scheduler import Scheduler
 from kvsim.memory.allocator import Allocator, Refusal
 from kvsim.request import Request
 from kvsim.sequence import Sequence
+
+
+class StepLimits(NamedTuple):
+    """Most sequences that run at once, and most new tokens of a step."""
+
+    max_num_seqs: int
+    max_num_batched_tokens: int = UNBOUNDED
 
 
 class WholePromptScheduler(Scheduler):
@@ -22,13 +30,10 @@ class WholePromptScheduler(Scheduler):
         allocator: Allocator,
         max_model_len: int,
         policies: Policies,
-        *,
-        max_num_seqs: int,
-        max_num_batched_tokens: int,
+        limits: StepLimits,
     ) -> None:
         super().__init__(allocator, max_model_len, policies)
-        self._max_num_seqs = max_num_seqs
-        self._max_num_batched_tokens = max_num_batched_tokens
+        self._max_num_seqs, self._max_num_batched_tokens = limits
 
     def refusal(self, request: Request) -> Refusal | None:
         if request.prompt_tokens <= self._max_num_batched_tokens:

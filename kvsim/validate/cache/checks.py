@@ -10,6 +10,7 @@ from kvsim.plumbing.errors import InputError
 if TYPE_CHECKING:
     from kvsim.backend.devices.device import AttentionKind
     from kvsim.backend.prove.random_steps import StoreKind
+    from kvsim.backend.prove.replay import Equality as Found
     from kvsim.backend.shape import Shape
     from kvsim.backend.stores.store import Store
 
@@ -141,19 +142,22 @@ def _equality(seed: int, schedules: int, device: str) -> list[Equality]:
                     )
                     for at in range(schedules)
                 ]
-                worst = max(found, key=lambda one: (one.error != one.error, one.error))
-                checks.append(
-                    Equality(
-                        store=kind,
-                        dtype=dtype,
-                        allocator="broken" if broken else "sound",
-                        rows=sum(one.rows for one in found),
-                        error=worst.error,
-                        tolerance=worst.tolerance,
-                        ok=worst.ok != broken,
-                    )
-                )
+                checks.append(_worst(kind, dtype, found, broken=broken))
     return checks
+
+
+def _worst(store: str, dtype: str, found: list["Found"], *, broken: bool = False) -> Equality:
+    """The worst of several comparisons on one store, a difference that is no number before all."""
+    worst = max(found, key=lambda one: (one.error != one.error, one.error))
+    return Equality(
+        store=store,
+        dtype=dtype,
+        allocator="broken" if broken else "sound",
+        rows=sum(one.rows for one in found),
+        error=worst.error,
+        tolerance=worst.tolerance,
+        ok=worst.ok != broken,
+    )
 
 
 def _replayed(seed: int, schedules: int, device: str) -> list[Equality]:
@@ -180,18 +184,7 @@ def _replayed(seed: int, schedules: int, device: str) -> list[Equality]:
                 )
                 for at in range(schedules)
             ]
-            worst = max(found, key=lambda one: (one.error != one.error, one.error))
-            checks.append(
-                Equality(
-                    store=kind,
-                    dtype=dtype,
-                    allocator="sound",
-                    rows=sum(one.rows for one in found),
-                    error=worst.error,
-                    tolerance=worst.tolerance,
-                    ok=worst.ok,
-                )
-            )
+            checks.append(_worst(kind, dtype, found))
     return checks
 
 
@@ -204,9 +197,7 @@ def _simulated(seed: int, device: str) -> list[Equality]:
     checks = []
     for name, simulation in runs(seed):
         found, _ = replay_run(simulation, decoder, device)
-        checks.append(
-            Equality(name, dtype, "sound", found.rows, found.error, found.tolerance, found.ok)
-        )
+        checks.append(_worst(name, dtype, [found]))
     return checks
 
 

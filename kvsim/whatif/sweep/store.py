@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kvsim.plumbing.toml import to_toml
-from kvsim.plumbing.writing import replace_files
+from kvsim.plumbing.writing import replace_files, text_writer
 from kvsim.version import VERSION
 from kvsim.whatif.sweep.sweep import Sweep
 
@@ -35,8 +35,8 @@ def write(folder: Path, sweep: Sweep, frame: "pd.DataFrame", page: str) -> None:
         folder,
         {
             TABLE: lambda path: _parquet(frame, path),
-            PLAN: lambda path: path.write_text(text, encoding="utf-8", newline="\n"),
-            PAGE: lambda path: path.write_text(page, encoding="utf-8", newline="\n"),
+            PLAN: text_writer(text),
+            PAGE: text_writer(page),
         },
     )
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from support.calibrations import hinge_file
 from typer.testing import CliRunner
 
 from kvsim.cli import app
@@ -18,14 +19,11 @@ from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.units import PS_PER_S, PS_PER_US
 from kvsim.step_time.calibrated.file import (
     CalibrationFile,
-    SampleRecord,
     find_calibration,
     write_calibration,
 )
 from kvsim.step_time.calibrated.fit import fit
 from kvsim.step_time.calibrated.form import CalibratedTime
-from kvsim.step_time.calibrated.identity import ModelIdentity
-from kvsim.step_time.calibrated.samples import SampleRow, SampleSet
 from kvsim.step_time.correction import NONE, Correction
 from kvsim.validate.run.comparison import compare_run
 from kvsim.validate.run.curves import clock_ahead
@@ -51,25 +49,7 @@ LOGGER_AHEAD_S = 0.08
 
 def calibration() -> CalibrationFile:
     """Steps of 8 ms and 20 us a token, 1 us a context token."""
-    rows = tuple(
-        SampleRow(
-            prefill_tokens=prefill,
-            decode_seqs=seqs,
-            decode_context_tokens=context * seqs,
-            seconds=8e-3 + 2e-5 * (prefill + seqs) + 1e-6 * context * seqs,
-        )
-        for prefill in (0, 16, 64, 256)
-        for seqs in (0, 1, 4, 16)
-        for context in (1, 100, 900)
-        if prefill + seqs
-    )
-    samples = SampleSet("steps.csv", "0" * 64, rows)
-    return CalibrationFile.now(
-        device="abacus 9000",
-        model=ModelIdentity.named("acme/Cool-1B"),
-        samples=SampleRecord.of(samples),
-        fit=fit(samples.samples(), forms=["hinge"], resamples=2),
-    )
+    return hinge_file("abacus 9000", "acme/Cool-1B", base_s=8e-3, token_s=2e-5)
 
 
 def record(

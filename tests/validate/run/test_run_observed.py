@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.calibrations import hinge_file
 from typer.testing import CliRunner
 
 from kvsim.cli import app
@@ -21,15 +22,12 @@ from kvsim.scenario import Scenario
 from kvsim.simulation import Simulation
 from kvsim.step_time.calibrated.file import (
     CalibrationFile,
-    SampleRecord,
     find_calibration,
     read_calibration,
     write_calibration,
 )
-from kvsim.step_time.calibrated.fit import fit
 from kvsim.step_time.calibrated.form import CalibratedTime
 from kvsim.step_time.calibrated.identity import ModelIdentity
-from kvsim.step_time.calibrated.samples import SampleRow, SampleSet
 from kvsim.validate.run.comparison import compare_run
 from kvsim.validate.run.intervals import mean_interval
 from kvsim.validate.run.memory import memory_errors
@@ -70,25 +68,7 @@ TABLE = {
 @pytest.fixture(scope="module")
 def calibration() -> CalibrationFile:
     """Steps of 5 ms and 60 us a token, 1 us a context token."""
-    rows = tuple(
-        SampleRow(
-            prefill_tokens=prefill,
-            decode_seqs=seqs,
-            decode_context_tokens=context * seqs,
-            seconds=5e-3 + 6e-5 * (prefill + seqs) + 1e-6 * context * seqs,
-        )
-        for prefill in (0, 16, 64, 256)
-        for seqs in (0, 1, 4, 16)
-        for context in (1, 100, 900)
-        if prefill + seqs
-    )
-    samples = SampleSet("steps.csv", "0" * 64, rows)
-    return CalibrationFile.now(
-        device="a100-40gb",
-        model=ModelIdentity.named("llama-3.2-1b"),
-        samples=SampleRecord.of(samples),
-        fit=fit(samples.samples(), forms=["hinge"], resamples=2),
-    )
+    return hinge_file("a100-40gb", "llama-3.2-1b", base_s=5e-3, token_s=6e-5)
 
 
 class Backend:
