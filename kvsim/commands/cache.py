@@ -1,11 +1,16 @@
 """`kvsim cache`: what a prefix cache of any size would find of a stream."""
 
 import json
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from kvsim.commands.arguments import AsJson, Changes, ScenarioName
+
+if TYPE_CHECKING:
+    from kvsim.simulation import Simulation
+    from kvsim.whatif.cache_curve.policies import PolicyRun
+    from kvsim.whatif.page import Cells
 
 
 def cache(
@@ -27,6 +32,10 @@ def cache(
     belady: Annotated[
         bool, typer.Option("--belady", help="Also the bound no policy passes (slower).")
     ] = False,
+    policies: Annotated[
+        bool,
+        typer.Option("--policies", help="Also a run of the scenario under each eviction policy."),
+    ] = False,
     set_: Changes = None,
     as_json: AsJson = False,
 ) -> None:
@@ -35,6 +44,7 @@ def cache(
     Prompts are taken in order of arrival, one after the other: what a cache is worth before any
     scheduling. Running sequences hold blocks too, so a pool finds less than a cache of its size.
     Where a prompt waits for an answer, as in conversations, the order is that of one run.
+    What a pool finds under each eviction policy --policies tells, by full runs.
     """
     from rich.console import Console
 
@@ -50,7 +60,14 @@ def cache(
 
     if belady and partial:
         raise InputError("is for full blocks", where="--belady", remedy="leave out --partial")
+    if policies and block_tokens:
+        raise InputError(
+            "runs have the allocator's own blocks",
+            where="--block-tokens",
+            remedy="leave out --policies, or --set allocator.0.block_size=N",
+        )
     simulation = Simulation(Scenario.load(scenario, set_ or []))
+    compared = _compared(simulation) if policies else []
     requests = in_order(simulation)
     sizes_given = (getattr(each, "block_size", None) for each in simulation.scenario.allocator)
     block = block_tokens or next(filter(None, sizes_given), BLOCK_SIZE)
@@ -73,6 +90,8 @@ def cache(
         "unlimited_tokens": largest,
         "sizes": rows,
     }
+    if policies:
+        answer["policies"] = [_policy_answer(run) for run in compared]
     if as_json:
         typer.echo(json.dumps(answer, indent=2))
         return
@@ -90,6 +109,54 @@ def cache(
     console = Console()
     console.print(printed(Cells("Prompt tokens found", "", heads, (*cells, last))))
     console.print(f"Of {count(curve.query_tokens)} prompt tokens, in blocks of {block}.")
+    if compared:
+        cells = _policy_cells(compared)
+        console.print()
+        console.print(printed(cells))
+        console.print(cells.note, highlight=False)
+
+
+def _compared(simulation: "Simulation") -> "list[PolicyRun]":
+    """A run under each policy; which one is under way is said on stderr."""
+    from rich.console import Console
+
+    from kvsim.whatif.cache_curve.policies import compare_policies
+
+    with Console(stderr=True).status("") as status:
+        return list(compare_policies(simulation, lambda name: status.update(f"under {name}")))
+
+
+def _policy_answer(run: "PolicyRun") -> dict[str, Any]:
+    numbers = ("preemptions", "recomputed_tokens", "requests_per_s", "ttft_s", "e2e_s")
+    return {
+        "policy": run.policy,
+        "found": run.ratio,
+        "belady": run.most_ratio,
+        **{name: run.summary[name] for name in numbers},
+    }
+
+
+def _policy_cells(compared: "list[PolicyRun]") -> "Cells":
+    from kvsim.report import numbers
+    from kvsim.whatif.page import Cells
+
+    rows = tuple(
+        (
+            run.policy,
+            _percent(run.ratio),
+            numbers.NOTHING if run.most_ratio is None else _percent(run.most_ratio),
+            f"{run.summary['preemptions']:,}",
+            numbers.figures(run.summary["ttft_s"]["mean"], 3),
+            numbers.figures(run.summary["requests_per_s"], 3),
+        )
+        for run in sorted(compared, key=lambda run: run.ratio, reverse=True)
+    )
+    heads = ("eviction policy", "found", "Belady", "preempted", "mean TTFT, s", "requests/s")
+    note = (
+        "Full runs of the scenario at its own pool, the best first. Belady: what could have been "
+        "found at most in the order in which that run asked, had its content all of the pool."
+    )
+    return Cells("Under the exact schedule", note, heads, rows)
 
 
 def _percent(share: float) -> str:

@@ -28,6 +28,7 @@ from kvsim.memory.paged.block_pool import BlockPool
 from kvsim.memory.paged.books import block_usage
 from kvsim.memory.paged.course import BlockStarts
 from kvsim.memory.paged.decoders import Decoders, by_order
+from kvsim.memory.paged.eviction.policy import EvictionPolicy
 from kvsim.memory.paged.forks import Forks
 from kvsim.memory.paged.host_tier import HostTier
 from kvsim.memory.paged.one_table import OneTable
@@ -46,7 +47,8 @@ class PagedAllocator(Allocator):
 
     caching: finished blocks are kept for later hits. watermark: share of the pool that an admission
     leaves free (None: what the rules say). forks: samples share their prompt by copy on write.
-    host_cache_bytes: of host memory for content evicted from the device.
+    host_cache_bytes: of host memory for content evicted from the device. eviction: which content
+    is (None: the least recently used).
     """
 
     def __init__(
@@ -58,6 +60,7 @@ class PagedAllocator(Allocator):
         watermark: float | None = None,
         forks: bool = False,
         host_cache_bytes: int | None = None,
+        eviction: EvictionPolicy | None = None,
     ) -> None:
         self._rules = rules = memory.rules
         self._shape = shape
@@ -66,7 +69,11 @@ class PagedAllocator(Allocator):
         self.token_bytes = shape.slot_bytes
         share = rules.default_watermark if watermark is None else watermark
         self._watermark_blocks = int(share * shape.num_blocks)
-        self.pool = BlockPool(shape.usable_blocks + 1, blank_first=rules.blank_first)
+        self.pool = BlockPool(
+            shape.usable_blocks + 1,
+            blank_first=rules.blank_first,
+            eviction=eviction and eviction.build(shape.usable_blocks, shape.block_size),
+        )
         self._decoders = Decoders(shape.block_size)
         self._counts = SlotCounts()
         self._speculation = memory.speculation
@@ -267,9 +274,13 @@ class PagedAllocator(Allocator):
             self._forks.advance()
         decoders, counts = self._decoders, self._counts
         starts = BlockStarts(self._shape, self.pool, counts)
+        told = 0  # steps whose filled blocks are known content
         for t, cohort in decoders.block_starts(steps):
+            if self.pool.eviction is not None:  # it may matter whether they are when a block goes
+                self._cache.advanced(decoders.clock + told, t - 1 - told)
+                told = t - 1
             starts.at(t, self._start_blocks(t, cohort))
-        self._cache.advanced(decoders.clock, steps)
+        self._cache.advanced(decoders.clock + told, steps - told)
         decoders.advance(steps)
         counts.used += decoders.num * steps
         slope = decoders.num * self.token_bytes
@@ -299,7 +310,7 @@ class PagedAllocator(Allocator):
         table: BlockTable = seq.memory
         del self._live[seq]
         full = self._cache.released(seq, table)
-        shared = self.pool.give_back(table.blocks, full)
+        shared = self.pool.give_back(table.blocks, full, session=table.session)
         self._counts.used += shared * self.block_size - table.tokens - unused
         self._counts.drafts -= table.drafts
         slots = len(table.blocks) * self.block_size

@@ -4,13 +4,15 @@ The free queue, as vLLM keeps it (v1/core/block_pool.py, 0.33): blocks without k
 to the front and leave first; blocks whose content may still be hit return to the back, so that the
 least recently used goes first. That makes the queue three parts in a row: a stack of returned blank
 blocks, the blocks never used yet, and the cached ones in order of their return. vLLM 0.11 returned
-all blocks to the back (`blank_first = False`).
+all blocks to the back (`blank_first = False`). An eviction policy of another kind puts the cached
+ones in an order of its own; blank ones then leave first in every version.
 """
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
+from kvsim.memory.paged.eviction.policy import Eviction, FreeContent
 from kvsim.plumbing.errors import InvariantError
 
 NULL_BLOCK = 0
@@ -35,15 +37,19 @@ class BlockPool:
     A block's content is an integer key (see content.py); equal content, equal key. A block may hold
     content without a key: known, so cached, but nameable by nobody yet.
 
-    on_evict: called with each key that a block loses.
+    eviction: the order of the cached ones (None: least recently used first). on_evict: called with
+    each key that a block loses.
     """
 
     on_evict: Callable[[int], None] | None = None
     listener: Listener | None = None
 
-    def __init__(self, num_blocks: int, *, blank_first: bool = True) -> None:
+    def __init__(
+        self, num_blocks: int, *, blank_first: bool = True, eviction: Eviction | None = None
+    ) -> None:
         self.num_blocks = num_blocks
-        self.blank_first = blank_first
+        self.blank_first = blank_first or eviction is not None
+        self.eviction = eviction
         self.num_free = num_blocks - 1
         self.num_cached_free = 0
         self.num_evicted = 0
@@ -51,7 +57,7 @@ class BlockPool:
         self.version = 0  # changes whenever a lookup could answer differently
         self._blank: list[int] = []
         self._fresh = NULL_BLOCK + 1
-        self._back: OrderedDict[int, None] = OrderedDict()
+        self._back: FreeContent = OrderedDict() if eviction is None else eviction
         self._blank_back: set[int] = set()  # of _back, where blank blocks go there too
         self._key_of: dict[int, int] = {}
         self._oldest: dict[int, int] = {}
@@ -94,6 +100,9 @@ class BlockPool:
         if self._blank_back:
             evicted = [block for block in blocks if block not in self._blank_back]
             self._blank_back.difference_update(blocks)
+        if self.eviction is not None:
+            for block in evicted:
+                self.eviction.forgotten(block, key_of.get(block))
         for block in evicted:
             key = key_of.pop(block, None)
             if key is None:
@@ -120,17 +129,28 @@ class BlockPool:
         if not younger:
             del self._younger[key]
 
-    def give_back(self, blocks: Sequence[int], num_cached: int) -> int:
-        """One owner returns its table; the first `num_cached` blocks hold known content.
+    def give_back(self, blocks: Sequence[int], num_cached: int, *, session: bool = False) -> int:
+        """One owner, which belongs to a `session` or not, returns its table; the first `num_cached`
+        blocks hold known content.
 
         Blocks others still hold stay with them. Returns how many these are.
         """
-        return self._give_back(blocks[:num_cached], blocks[num_cached:])
+        cached = blocks[:num_cached]
+        if self.eviction is not None:
+            self.eviction.returning(cached, range(len(cached)), session=session)
+        return self._give_back(cached, blocks[num_cached:])
 
-    def give_back_by_keys(self, blocks: Sequence[int]) -> int:
-        """The same where the blocks with keys, and no others, hold known content."""
+    def give_back_by_keys(
+        self, blocks: Sequence[int], places: Sequence[int], *, session: bool = False
+    ) -> int:
+        """The same where the blocks with keys, and no others, hold known content. places: of each
+        in its table.
+        """
         key_of = self._key_of
         cached = [block for block in blocks if block in key_of]
+        if self.eviction is not None:
+            kept = [place for block, place in zip(blocks, places, strict=True) if block in key_of]
+            self.eviction.returning(cached, kept, session=session)
         if len(cached) == len(blocks):
             return self._give_back(blocks, ())
         return self._give_back(cached, [block for block in blocks if block not in key_of])
@@ -175,6 +195,10 @@ class BlockPool:
         """One more owner for each block; free ones leave the queue. Returns how many had one."""
         in_use = 0
         revived = []
+        if self.eviction is not None:
+            blocks = list(blocks)
+            for block in blocks:
+                self.eviction.found(block)
         for block in blocks:
             if block in self._back:
                 del self._back[block]
@@ -206,6 +230,9 @@ class BlockPool:
             for block, key in zip(blocks, keys, strict=True):
                 if self._oldest.setdefault(key, block) != block:
                     self._younger.setdefault(key, []).append(block)
+        if self.eviction is not None:
+            for block, key in zip(blocks, keys, strict=True):
+                self.eviction.registered(block, key)
         self.version += 1
 
     def find(self, keys: Iterable[int]) -> list[int]:

@@ -8,12 +8,16 @@ from pydantic import Field, model_validator
 from kvsim.memory.allocator import Allocator
 from kvsim.memory.options import AllocatorOptions, MemorySpec, Removal, StoreKind
 from kvsim.memory.paged.allocator import PagedAllocator
+from kvsim.memory.paged.eviction import EVICTION_POLICIES
+from kvsim.memory.paged.eviction.policy import EvictionPolicy
 from kvsim.memory.paged.groups.allocator import GroupsAllocator
 from kvsim.memory.paged.groups.grouping import is_uniform
 from kvsim.memory.paged.shape import BlockShape
+from kvsim.plumbing.choice import OneOf
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.units import GIB
 
+AnyEvictionPolicy = Annotated[EvictionPolicy, OneOf(EVICTION_POLICIES, "allocator.eviction_policy")]
 RetentionTokens = Annotated[int, Field(ge=0, le=1 << 40)]
 
 
@@ -27,6 +31,8 @@ class Paged(AllocatorOptions):
         "copy-on-write", forked from one block table; not given: the scheduler's version decides,
         copy-on-write under vllm-v0 and the cache since.
     host_cache_gib: of host memory for content evicted from the device.
+    eviction_policy: which content of the prefix cache goes first when blocks run out; not given:
+        the least recently used ("lru"), as vLLM has it, which knows no other.
     disable_hybrid_kv_cache_manager: layers with a window keep every token.
     prefix_cache_retention_interval: of layers with a window, how often in tokens what a later
         request needs to continue there is kept: every N tokens; 0, nowhere but at the end of each
@@ -45,6 +51,7 @@ class Paged(AllocatorOptions):
     watermark: float | None = Field(None, ge=0.0, lt=1.0)
     sharing: Literal["cache", "copy-on-write"] | None = None
     host_cache_gib: float | None = Field(None, gt=0)
+    eviction_policy: AnyEvictionPolicy | None = None
     disable_hybrid_kv_cache_manager: bool = False
     prefix_cache_retention_interval: RetentionTokens | Literal["none"] | None = None
     prefill_checkpoint_alignment: int | None = Field(None, ge=1, le=1 << 20)
@@ -56,6 +63,12 @@ class Paged(AllocatorOptions):
                 raise ValueError("host_cache_gib changes nothing without enable_prefix_caching")
             if self.sharing == "copy-on-write":
                 raise ValueError("host_cache_gib goes with sharing through the cache")
+        return self
+
+    @model_validator(mode="after")
+    def _eviction_is_of_a_prefix_cache(self) -> Self:
+        if self.eviction_policy is not None and not self.enable_prefix_caching:
+            raise ValueError("eviction_policy changes nothing without enable_prefix_caching")
         return self
 
     @property
@@ -78,6 +91,7 @@ class Paged(AllocatorOptions):
                 watermark=self.watermark,
                 retention_tokens=self._retention(memory),
                 checkpoint_alignment=self.prefill_checkpoint_alignment,
+                eviction=self.eviction_policy,
             )
         self._refuse_checkpoints()
         self._refuse_retention(memory)
@@ -93,6 +107,7 @@ class Paged(AllocatorOptions):
             watermark=self.watermark,
             forks=forks,
             host_cache_bytes=None if host_gib is None else int(host_gib * GIB),
+            eviction=self.eviction_policy,
         )
 
     def removals(self) -> Iterator[Removal]:
@@ -158,11 +173,12 @@ class Paged(AllocatorOptions):
                     value=value,
                     remedy="leave it out, or set disable_hybrid_kv_cache_manager = true",
                 )
-        asked = self.enable_prefix_caching and "enable_prefix_caching" in self.model_fields_set
-        if asked and not self._caches(memory):
-            raise InputError(
-                "a recurrent state is overwritten in every step, no prefix of it is kept",
-                where="allocator.enable_prefix_caching",
-                value=True,
-                remedy="leave the key out or set it to false",
-            )
+        if self._caches(memory):
+            return
+        for key in ("enable_prefix_caching", "eviction_policy"):
+            if key in self.model_fields_set and getattr(self, key):
+                raise InputError(
+                    "a recurrent state is overwritten in every step, no prefix of it is kept",
+                    where=f"allocator.{key}",
+                    remedy="leave the key out",
+                )

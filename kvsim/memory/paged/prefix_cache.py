@@ -110,8 +110,13 @@ class PrefixCache(Generic[Hits]):
                 num_shareable = len(keys)
                 if self._tables.names_private:
                     keys.extend(self._private_keys(seq, keys))
-            seq.memory = self._tables.fresh(keys, num_shareable)
+            seq.memory = self._fresh(seq, keys, num_shareable)
         table: Table = seq.memory
+        return table
+
+    def _fresh(self, seq: Sequence, keys: list[int], num_shareable: int) -> Table:
+        table = self._tables.fresh(keys, num_shareable)
+        table.session = seq.request.session is not None
         return table
 
     def _private_keys(self, seq: Sequence, keys: list[int]) -> Row[int]:
@@ -248,6 +253,6 @@ class PrefixCache(Generic[Hits]):
                 table.keys = [*table.keys, *self._private_keys(seq, table.keys)]
             if (named := min(full, len(table.keys))) > table.registered:
                 self._tables.register(table, named)
-        seq.memory = None if seq.finished else self._tables.fresh(table.keys, table.num_shareable)
+        seq.memory = None if seq.finished else self._fresh(seq, table.keys, table.num_shareable)
         self._memo = None
         return full

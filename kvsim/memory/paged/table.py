@@ -9,7 +9,7 @@ class Table:
     then, or will be with its first step.
     keys: content keys of its leading full blocks. num_shareable: how many of them another sequence
     can have. registered: how many blocks carry theirs. covered: where tokens are drafted ahead, how
-    many hold known content.
+    many hold known content. session: whether it belongs to one.
     """
 
     __slots__ = (
@@ -20,6 +20,7 @@ class Table:
         "num_shareable",
         "registered",
         "returned",
+        "session",
         "tokens",
     )
 
@@ -32,6 +33,7 @@ class Table:
         self.num_shareable = num_shareable
         self.registered = 0
         self.covered = 0
+        self.session = False
 
 
 class BlockTable(Table):

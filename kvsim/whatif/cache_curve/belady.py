@@ -1,44 +1,84 @@
 """The bound no policy of a given size passes: Belady's MIN, which knows what comes.
 
 Keep the blocks that are needed again soonest (Belady, "A study of replacement algorithms for a
-virtual-storage computer", IBM Systems Journal 5(2), 1966). A block may be dropped as soon as its
-prompt is served. The next use of a block is never later than that of those below it, so where ties
-go to the upper one a block is never kept without those above it. Block by block: some seconds a
-million blocks.
+virtual-storage computer", IBM Systems Journal 5(2), 1966). While a prompt is served its blocks are
+there for others at no cost, afterwards a block may be dropped at once. A use at which the block is
+computed in any case, found or not, is worth nothing, so until then it need not be kept. The next
+use of a block is never later than that of those below it, so where ties go to the upper one a block
+is never kept without those above it. Block by block: some seconds a million blocks.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from heapq import heappop, heappush
+from typing import NamedTuple
 
-from kvsim.request import Request
+from kvsim.request import Request, TokenRuns
 from kvsim.whatif.cache_curve.lru import kept_runs
 from kvsim.whatif.cache_curve.tree import Node, Tree
 
 _NEVER = 1 << 62
 
 
+class Visit(NamedTuple):
+    """What one sequence asks for and leaves. runs: the content it leaves, beginning with its
+    prompt; None: nobody can name it. prompt_tokens: of which one at least is computed.
+    """
+
+    prompt_tokens: int
+    runs: TokenRuns | None
+
+
+class Moment(NamedTuple):
+    """Visit number `visit` begins, or ends."""
+
+    visit: int
+    ends: bool
+
+
 def belady_hits(
     requests: Iterable[Request], num_blocks: int, block_tokens: int, *, outputs: bool = False
 ) -> int:
     """Prompt tokens found by a cache of `num_blocks` full blocks under MIN, by vLLM's rules: full
-    blocks alone, and one token of a prompt at least is computed. outputs: as for the curve.
+    blocks alone, and one token of a prompt at least is computed. Prompts are served one after the
+    other. outputs: as for the curve.
     """
-    paths, usable = _paths(requests, block_tokens, outputs)
-    next_use = _next_uses(paths)
-    kept: dict[int, int] = {}  # block -> its next use
+    visits = [Visit(each.prompt_tokens, kept_runs(each, outputs=outputs)) for each in requests]
+    moments = [Moment(index, ends) for index in range(len(visits)) for ends in (False, True)]
+    return most_hits(visits, moments, num_blocks, block_tokens)
+
+
+def most_hits(
+    visits: Sequence[Visit], moments: Sequence[Moment], num_blocks: int, block_tokens: int
+) -> int:
+    """The same for visits that overlap: each begins and ends once in `moments`. What is served now
+    takes no room, so a pool that must hold it too finds less.
+    """
+    paths = _paths(visits, block_tokens)
+    usable = [(visit.prompt_tokens - 1) // block_tokens for visit in visits]
+    next_use = _next_uses(paths, usable, moments)
+    holders: dict[int, int] = {}  # block -> visits that have it now
+    kept: dict[int, int] = {}  # block -> the moment of its next use
     order: list[tuple[int, int, int]] = []  # (-next use, -depth, block), some of them outdated
     hits = 0
-    for path, most, uses in zip(paths, usable, next_use, strict=True):
-        for depth, block in enumerate(path):
-            if block not in kept:
-                break
-            hits += depth < most
-        for depth, (block, again) in enumerate(zip(path, uses, strict=True)):
-            if again == _NEVER:
+    for visit, ends in moments:
+        path = paths[visit]
+        if not ends:
+            for block in path[: usable[visit]]:
+                if block not in kept and block not in holders:
+                    break
+                hits += 1
+            for block in path:
                 kept.pop(block, None)
+                holders[block] = holders.get(block, 0) + 1
+            continue
+        for depth, (block, again) in enumerate(zip(path, next_use[visit], strict=True)):
+            holders[block] -= 1
+            if holders[block]:
                 continue
-            kept[block] = again
-            heappush(order, (-again, -depth, block))
+            del holders[block]
+            if again != _NEVER:
+                kept[block] = again
+                heappush(order, (-again, -depth, block))
         while len(kept) > num_blocks:
             again, _, block = heappop(order)
             if kept.get(block) == -again:
@@ -46,29 +86,35 @@ def belady_hits(
     return hits * block_tokens
 
 
-def _paths(
-    requests: Iterable[Request], block_tokens: int, outputs: bool
-) -> tuple[list[list[int]], list[int]]:
-    """Each prompt's blocks by number, and how many of them it may find."""
+def _paths(visits: Iterable[Visit], block_tokens: int) -> list[list[int]]:
+    """Each visit's blocks by number."""
     tree = Tree(block_tokens)
-    paths, usable = [], []
-    for request in requests:
+    paths = []
+    for visit in visits:
         nodes: list[Node] = []
-        runs = kept_runs(request, outputs=outputs)
-        if runs is not None:
-            found, made = tree.walk(runs)
+        if visit.runs is not None:
+            found, made = tree.walk(visit.runs)
             nodes = [*found, *made]
         path = [block for node in nodes for block in range(node.first, node.first + node.count)]
         paths.append(path)
-        usable.append((request.prompt_tokens - 1) // block_tokens)
-    return paths, usable
+    return paths
 
 
-def _next_uses(paths: list[list[int]]) -> list[list[int]]:
-    """For each block of each path the next prompt that has it."""
+def _next_uses(
+    paths: Sequence[list[int]], usable: Sequence[int], moments: Sequence[Moment]
+) -> dict[int, list[int]]:
+    """For each visit and each block of its path: the next moment after its end at which a visit
+    asks for the block, _NEVER if that computes it in any case.
+    """
     latest: dict[int, int] = {}
-    found: list[list[int]] = []
-    for index in range(len(paths) - 1, -1, -1):
-        found.append([latest.get(block, _NEVER) for block in paths[index]])
-        latest.update(dict.fromkeys(paths[index], index))
-    return found[::-1]
+    found: dict[int, list[int]] = {}
+    for at in range(len(moments) - 1, -1, -1):
+        visit, ends = moments[at]
+        path = paths[visit]
+        if ends:
+            found[visit] = [latest.get(block, _NEVER) for block in path]
+        else:
+            asked = usable[visit]
+            latest.update(dict.fromkeys(path[:asked], at))
+            latest.update(dict.fromkeys(path[asked:], _NEVER))
+    return found

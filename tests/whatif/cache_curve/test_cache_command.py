@@ -5,6 +5,7 @@ import json
 from typer.testing import CliRunner
 
 from kvsim.cli import app
+from kvsim.memory.paged.eviction import EVICTION_POLICIES
 from kvsim.request import Request
 from kvsim.scenario import Scenario
 from kvsim.simulation import Simulation
@@ -24,6 +25,21 @@ def test_the_command_tells_the_curve_and_its_bounds() -> None:
     assert answer["pool_tokens"] in [row["tokens"] for row in answer["sizes"]]
     printed = CliRunner().invoke(app, [*QA, "--at", "100000"], catch_exceptions=False)
     assert "100,000" in printed.stdout
+
+
+def test_every_policy_is_compared_under_the_exact_schedule() -> None:
+    done = CliRunner().invoke(app, [*QA, "--policies", "--json"], catch_exceptions=False)
+    assert done.exit_code == 0
+    runs = {run["policy"]: run for run in json.loads(done.stdout)["policies"]}
+    assert set(runs) == set(EVICTION_POLICIES)
+    assert all(0 < run["found"] <= run["belady"] < 1 for run in runs.values())
+    assert runs["tail-first"]["found"] != runs["lru"]["found"]
+    plain = Simulation(Scenario.load(QA[1], QA[3:])).result().runs[0].summary["prefix_cache"]
+    assert runs["lru"]["found"] == plain["hit_tokens"] / plain["query_tokens"]
+    printed = CliRunner().invoke(app, [*QA, "--policies"], catch_exceptions=False)
+    assert "cost-aware" in printed.stdout
+    refused = CliRunner().invoke(app, [*QA, "--policies", "--block-tokens", "8"])
+    assert refused.exit_code == 2
 
 
 def test_a_run_says_in_which_order_conversations_come() -> None:

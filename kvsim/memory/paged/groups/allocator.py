@@ -27,6 +27,7 @@ from kvsim.memory.options import MemorySpec
 from kvsim.memory.paged.block_pool import BlockPool
 from kvsim.memory.paged.books import block_usage
 from kvsim.memory.paged.decoders import Decoders, by_order
+from kvsim.memory.paged.eviction.policy import EvictionPolicy
 from kvsim.memory.paged.groups.course import GroupMoves
 from kvsim.memory.paged.groups.forecast import Forecast
 from kvsim.memory.paged.groups.grouping import group_layers
@@ -50,6 +51,7 @@ class GroupsAllocator(Allocator):
     block_size: tokens a block holds at least. caching, watermark: as in PagedAllocator.
     retention_tokens: prefix_cache_retention_interval (see retention.py). checkpoint_alignment: the
     prefill kernel writes states out within a chunk, so many tokens or a multiple behind its start.
+    eviction: as in PagedAllocator.
     """
 
     swappable = False  # windows would need blocks for what they gave back
@@ -64,6 +66,7 @@ class GroupsAllocator(Allocator):
         watermark: float | None = None,
         retention_tokens: int | None = None,
         checkpoint_alignment: int | None = None,
+        eviction: EvictionPolicy | None = None,
     ) -> None:
         rules = memory.rules
         grouping = group_layers(
@@ -76,7 +79,11 @@ class GroupsAllocator(Allocator):
         share = rules.default_watermark if watermark is None else watermark
         self._watermark_blocks = int(share * self._shape.num_blocks)
         self._lag = memory.hash_lag
-        self.pool = BlockPool(self._shape.usable_blocks + 1, blank_first=rules.blank_first)
+        self.pool = BlockPool(
+            self._shape.usable_blocks + 1,
+            blank_first=rules.blank_first,
+            eviction=eviction and eviction.build(self._shape.usable_blocks, size),
+        )
         self._tables = GroupTables(
             self.pool,
             grouping.groups,

@@ -179,22 +179,24 @@ class GroupTables:
             skip = skipped_blocks(self.windows[g], computed, self._size)
             more = min(skip, table.count) - table.skipped[g]
             if more > 0:
-                self._give_back(g, table.lists[g][:more], more * self._size)
+                self._give_back(g, table, table.lists[g][:more], more * self._size)
                 del table.lists[g][:more]
                 table.skipped[g] += more
 
-    def _give_back(self, g: int, blocks: list[int], slots: int) -> None:
-        """Group g returns blocks with `slots` valid slots."""
+    def _give_back(self, g: int, table: GroupTable, blocks: list[int], slots: int) -> None:
+        """Group g returns the first blocks of a table, with `slots` valid slots."""
+        places: Sequence[int] = range(table.skipped[g], table.skipped[g] + len(blocks))
         if g in self._states:
+            places = [at for at, block in zip(places, blocks, strict=True) if block != NULL_BLOCK]
             blocks = [block for block in blocks if block != NULL_BLOCK]
-        shared = self._pool.give_back_by_keys(blocks)
+        shared = self._pool.give_back_by_keys(blocks, places, session=table.session)
         self._book(g, shared - len(blocks), shared * self._size - slots)
 
     def close(self, table: GroupTable) -> None:
         """All blocks of a table return to the pool."""
         for g in range(len(self.groups)):
             slots = table.tokens - table.skipped[g] * self._size
-            self._give_back(g, table.lists[g], slots)
+            self._give_back(g, table, table.lists[g], slots)
 
     def held_blocks(self, table: GroupTable) -> list[int]:
         """How many blocks a table holds in each group."""

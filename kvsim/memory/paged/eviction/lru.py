@@ -1,0 +1,12 @@
+"""Least recently used first, of one sequence the end before the beginning: vLLM's order
+(v1/core/kv_cache_utils.py, FreeKVCacheBlockQueue, 0.33), which the pool of blocks keeps itself.
+"""
+
+from kvsim.memory.paged.eviction.policy import Eviction, EvictionPolicy
+
+
+class Lru(EvictionPolicy):
+    """The content that was given back first goes first."""
+
+    def build(self, num_blocks: int, block_tokens: int) -> Eviction | None:
+        return None

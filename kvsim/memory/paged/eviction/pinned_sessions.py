@@ -1,0 +1,45 @@
+"""Conversations keep their content between turns: what a request of a session gave back goes after
+all other content, up to a share of the pool.
+
+A session may be told to an engine by a header or a cache key of the API; whether it goes on nobody
+knows, so beyond the share the sessions that were silent longest lose their pin.
+"""
+
+from collections.abc import Sequence
+
+from pydantic import Field
+
+from kvsim.memory.paged.eviction.policy import EvictionPolicy
+from kvsim.memory.paged.eviction.two_queues import TwoQueues
+
+
+class PinnedSessions(EvictionPolicy):
+    """pinned: share of the pool's blocks for content of sessions."""
+
+    pinned: float = Field(0.5, gt=0, le=1)
+
+    def build(self, num_blocks: int, block_tokens: int) -> "Pins":
+        return Pins(int(self.pinned * num_blocks))
+
+
+class Pins(TwoQueues):
+    """Spared is what the last sequence to have it used in a session."""
+
+    def __init__(self, most_spared: int) -> None:
+        super().__init__(most_spared)
+        self._pinned: set[int] = set()
+
+    def returning(self, blocks: Sequence[int], places: Sequence[int], *, session: bool) -> None:
+        if session:
+            self._pinned.update(blocks)
+        else:
+            self._pinned.difference_update(blocks)
+
+    def forgotten(self, block: int, key: int | None) -> None:
+        self._pinned.discard(block)
+
+    def _is_spared(self, block: int) -> bool:
+        return block in self._pinned
+
+    def _demoted(self, block: int) -> None:
+        self._pinned.discard(block)

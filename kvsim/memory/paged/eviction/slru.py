@@ -1,0 +1,39 @@
+"""Segmented LRU (Karedla, Love and Wherry, "Caching strategies to improve disk system performance",
+IEEE Computer 27(3), 1994): content that was found again is protected from what comes once.
+"""
+
+from pydantic import Field
+
+from kvsim.memory.paged.eviction.policy import EvictionPolicy
+from kvsim.memory.paged.eviction.two_queues import TwoQueues
+
+
+class Slru(EvictionPolicy):
+    """protected: share of the pool's blocks for content that was found at least once. What does
+    not fit in there is on probation again.
+    """
+
+    protected: float = Field(0.8, gt=0, lt=1)
+
+    def build(self, num_blocks: int, block_tokens: int) -> "Segments":
+        return Segments(int(self.protected * num_blocks))
+
+
+class Segments(TwoQueues):
+    """Spared is what was found since it was written, or since it lost its protection."""
+
+    def __init__(self, most_spared: int) -> None:
+        super().__init__(most_spared)
+        self._found: set[int] = set()
+
+    def found(self, block: int) -> None:
+        self._found.add(block)
+
+    def forgotten(self, block: int, key: int | None) -> None:
+        self._found.discard(block)
+
+    def _is_spared(self, block: int) -> bool:
+        return block in self._found
+
+    def _demoted(self, block: int) -> None:
+        self._found.discard(block)

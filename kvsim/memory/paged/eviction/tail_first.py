@@ -1,0 +1,32 @@
+"""Ends before beginnings: the block farthest from the beginning of its prompt goes first, whenever
+it was used.
+
+What many prompts share lies at their beginning. vLLM's design of prefix caching (its issue 2614)
+asked for the length of the prefix among those used at the same time; here it comes before time.
+"""
+
+from collections.abc import Sequence
+
+from kvsim.memory.paged.eviction.policy import EvictionPolicy
+from kvsim.memory.paged.eviction.ranked import Ranked
+
+
+class TailFirst(EvictionPolicy):
+    """The farthest from the beginning goes first; of those alike the least recently used."""
+
+    def build(self, num_blocks: int, block_tokens: int) -> "DeepestFirst":
+        return DeepestFirst()
+
+
+class DeepestFirst(Ranked):
+    """Ranked by place, the highest first."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._places: dict[int, int] = {}
+
+    def returning(self, blocks: Sequence[int], places: Sequence[int], *, session: bool) -> None:
+        self._places.update(zip(blocks, places, strict=True))
+
+    def _rank(self, block: int) -> int:
+        return -self._places[block]

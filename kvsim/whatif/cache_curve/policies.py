@@ -1,0 +1,116 @@
+"""What each eviction policy finds under the exact schedule: a run each, and for each the bound that
+no policy passes in the order in which its run asked and left.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from kvsim.engine.observer import Observer
+from kvsim.engine.plan import Plan
+from kvsim.engine.schedulers.scheduler import Scheduler
+from kvsim.memory.allocator import Allocator
+from kvsim.memory.options import AllocatorOptions
+from kvsim.memory.paged.allocator import PagedAllocator
+from kvsim.memory.paged.eviction import EVICTION_POLICIES
+from kvsim.memory.paged.options import Paged
+from kvsim.plumbing.errors import InputError
+from kvsim.plumbing.units import GIB
+from kvsim.sequence import Sequence
+from kvsim.simulation import Simulation
+from kvsim.whatif.cache_curve.belady import Moment, Visit, most_hits
+from kvsim.whatif.cache_curve.lru import kept_runs
+
+
+class PolicyRun(NamedTuple):
+    """query_tokens, hit_tokens: of prompts asked for and found by the run under this policy.
+    most_hit_tokens: what Belady would have found with all of the pool, and of host memory, for
+    content alone; None where layers or samples have rules of their own. summary: the run's.
+    """
+
+    policy: str
+    query_tokens: int
+    hit_tokens: int
+    most_hit_tokens: int | None
+    summary: dict[str, Any]
+
+    @property
+    def ratio(self) -> float:
+        """The share of the prompt tokens that was found."""
+        return self.hit_tokens / self.query_tokens if self.query_tokens else 0.0
+
+    @property
+    def most_ratio(self) -> float | None:
+        """The share that Belady would have found."""
+        if self.most_hit_tokens is None:
+            return None
+        return self.most_hit_tokens / self.query_tokens if self.query_tokens else 0.0
+
+
+def compare_policies(
+    simulation: Simulation, progress: Callable[[str], None] = lambda _: None
+) -> Iterator[PolicyRun]:
+    """A run of the scenario's first paged allocator under each policy, told as it begins.
+    InputError where it keeps no prefixes.
+    """
+    paged = _paged(simulation.scenario.allocator)
+    own = paged.eviction_policy
+    for name in EVICTION_POLICIES:
+        progress(name)
+        policy = EVICTION_POLICIES.get(name)
+        given = own if type(own) is policy else policy()
+        options = paged.model_copy(update={"eviction_policy": given})
+        yield policy_run(simulation, options, name)
+
+
+def policy_run(simulation: Simulation, options: Paged, name: str) -> PolicyRun:
+    """The run under these options, and its bound."""
+    visits = Visits()
+    summary = simulation.run(options, name, observer=visits).summary
+    forks = options.sharing == "copy-on-write" or (
+        options.sharing is None and simulation.replica_spec(options).scheduler.block_rules.forks
+    )
+    samples = any(request.n > 1 for request in simulation.stream.requests)
+    most = None
+    allocator = visits.allocator
+    if isinstance(allocator, PagedAllocator) and not (forks and samples):
+        host_bytes = int((options.host_cache_gib or 0.0) * GIB)
+        num_blocks = allocator.pool.num_blocks - 1 + host_bytes // allocator.block_bytes
+        most = most_hits(visits.visits, visits.moments, num_blocks, allocator.block_size)
+    cache = summary["prefix_cache"]
+    return PolicyRun(name, cache["query_tokens"], cache["hit_tokens"], most, summary)
+
+
+def _paged(allocators: tuple[AllocatorOptions, ...]) -> Paged:
+    for options in allocators:
+        if isinstance(options, Paged) and options.enable_prefix_caching:
+            return options
+    raise InputError(
+        "eviction policies are of a prefix cache in blocks",
+        where="allocator",
+        remedy='name one of kind = "paged" with enable_prefix_caching',
+    )
+
+
+class Visits(Observer):
+    """Writes down who began and ended when: the first admission of each sequence, and its end."""
+
+    def __init__(self) -> None:
+        self.visits: list[Visit] = []
+        self.moments: list[Moment] = []
+        self.allocator: Allocator | None = None
+        self._numbers: dict[Sequence, int] = {}
+
+    def planned(self, scheduler: Scheduler, plan: Plan, now_ps: int) -> None:
+        self.allocator = scheduler.allocator
+        for seq, _, resumed in plan.admitted:
+            if resumed:
+                continue
+            number = self._numbers[seq] = len(self.visits)
+            left = replace(seq.request, output_start=seq.output_start)
+            self.visits.append(Visit(seq.prompt_tokens, kept_runs(left, outputs=True)))
+            self.moments.append(Moment(number, ends=False))
+
+    def finished(self, scheduler: Scheduler, plan: Plan, now_ps: int) -> None:
+        for seq in plan.finishing:
+            self.moments.append(Moment(self._numbers.pop(seq), ends=True))

@@ -1,0 +1,145 @@
+"""What every eviction policy must keep, whatever content it forgets first."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from support.auditor import Auditor
+from support.cases import SCHEDULERS, streams
+from support.outcomes import STEP_TIME, outcome
+
+import kvsim
+from kvsim.memory.paged.eviction import EVICTION_POLICIES
+from kvsim.memory.paged.options import Paged
+from kvsim.plumbing.errors import InputError
+from kvsim.request import Request
+from kvsim.scenario import Scenario
+from kvsim.simulation import Simulation
+from kvsim.whatif.cache_curve.policies import policy_run
+
+POLICIES = sorted(EVICTION_POLICIES)
+MODELS = ["opt-125m", "gemma-3-1b"]  # one block table a sequence, and several
+STIRRED = settings(
+    max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+UNDER = [SCHEDULERS[at] for at in (0, 1, 5, 8, 11)]
+
+
+@st.composite
+def returning(draw: st.DrawFn) -> list[Request]:
+    """Streams of which some requests come again, and some belong to a session."""
+    requests = draw(streams())
+    again = [
+        replace(each, id=f"{each.id}again", arrival_ps=each.arrival_ps + 10**12, after=None)
+        for each in requests
+        if draw(st.booleans())
+    ]
+    found = sorted([*requests, *again], key=lambda each: each.arrival_ps)
+    return [
+        replace(each, session=draw(st.sampled_from([None, "a", "b"])), priority=0) for each in found
+    ]
+
+
+def made(
+    tables: Any, policy: str, scheduler: dict[str, Any], tokens: int, model: str = MODELS[0]
+) -> dict[str, Any]:
+    table: dict[str, Any] = tables(
+        allocator=[{"kind": "paged", "block_size": 16, "eviction_policy": policy}],
+        scheduler=scheduler,
+        memory={"kv_cache_tokens": tokens},
+        model={"name": model, "max_model_len": 1024},
+        step_time=STEP_TIME,
+    )
+    return table
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("policy", POLICIES)
+@STIRRED
+@given(requests=returning(), scheduler=st.sampled_from(UNDER[:3]))
+def test_runs_of_k_steps_equal_single_steps(
+    tables: Any, policy: str, model: str, requests: list[Request], scheduler: dict[str, Any]
+) -> None:
+    for tokens in 1024, 1700:
+        table = made(tables, policy, scheduler, tokens, model)
+        expected = outcome(table, requests, 1)
+        assert outcome(table, requests, None) == expected
+        assert outcome(table, requests, 3) == expected
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@STIRRED
+@given(requests=returning(), scheduler=st.sampled_from(UNDER))
+def test_the_books_agree_and_no_policy_passes_the_bound(
+    tables: Any, policy: str, requests: list[Request], scheduler: dict[str, Any]
+) -> None:
+    simulation = Simulation(Scenario.from_table(made(tables, policy, scheduler, 1024)), requests)
+    (options,) = simulation.scenario.allocator
+    auditor = Auditor()
+    first = simulation.run(options, "audited", observer=auditor).summary
+    assert auditor.events >= 2
+    assert isinstance(options, Paged)
+    again = policy_run(simulation, options, "audited")
+    assert {**first, "wall_s": 0} == {**again.summary, "wall_s": 0}
+    assert again.most_hit_tokens is not None
+    assert again.hit_tokens <= again.most_hit_tokens
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@STIRRED
+@given(requests=returning(), blocks=st.integers(40, 90))
+def test_none_passes_the_bound_where_requests_come_one_by_one(
+    tables: Any, policy: str, requests: list[Request], blocks: int
+) -> None:
+    scheduler = {"kind": "continuous", "max_num_seqs": 1, "max_num_batched_tokens": 4096}
+    table = made(tables, policy, scheduler, 16 * blocks)
+    simulation = Simulation(Scenario.from_table(table), requests)
+    (options,) = simulation.scenario.allocator
+    assert isinstance(options, Paged)
+    found = policy_run(simulation, options, policy)
+    assert found.most_hit_tokens is not None
+    assert found.hit_tokens <= found.most_hit_tokens
+
+
+@STIRRED
+@given(requests=returning(), scheduler=st.sampled_from(UNDER))
+def test_lru_is_what_the_pool_does_where_nothing_is_said(
+    tables: Any, requests: list[Request], scheduler: dict[str, Any]
+) -> None:
+    table = made(tables, "lru", scheduler, 1024)
+    silent = {**table, "allocator": [{"kind": "paged", "block_size": 16}]}
+    assert outcome(table, requests, None) == outcome(silent, requests, None)
+
+
+def test_they_forget_differently(tables: Any) -> None:
+    """A short prompt that came three times, in a session, and comes again after a flood of long
+    ones that come once: only by when it was used last is it the first to go.
+    """
+    hot = (1 << 50, 129)
+    prompts = [hot, hot, hot, *((at << 20, 300) for at in range(5)), hot]
+    requests = [
+        Request(
+            f"r{at}",
+            at * 10**13,
+            runs[1],
+            2,
+            prompt_runs=(runs,),
+            session="s" if runs is hot else None,
+        )
+        for at, runs in enumerate(prompts)
+    ]
+    for policy in POLICIES:
+        table = made(tables, policy, {"kind": "continuous"}, 1024)
+        (run,) = kvsim.simulate(table, requests).runs
+        found = run.summary["prefix_cache"]["hit_tokens"] - 2 * 128
+        assert found == (0 if policy == "lru" else 128), policy
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_without_a_prefix_cache_there_is_nothing_to_choose(tables: Any, policy: str) -> None:
+    table = made(tables, policy, {"kind": "continuous"}, 1024)
+    table["allocator"][0]["enable_prefix_caching"] = False
+    with pytest.raises(InputError, match="eviction_policy changes nothing"):
+        Scenario.from_table(table)
