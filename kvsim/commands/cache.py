@@ -110,10 +110,10 @@ def cache(
     console.print(printed(Cells("Prompt tokens found", "", heads, (*cells, last))))
     console.print(f"Of {count(curve.query_tokens)} prompt tokens, in blocks of {block}.")
     if compared:
-        cells = _policy_cells(compared)
+        told = _policy_cells(compared)
         console.print()
-        console.print(printed(cells))
-        console.print(cells.note, highlight=False)
+        console.print(printed(told))
+        console.print(told.note, highlight=False)
 
 
 def _compared(simulation: "Simulation") -> "list[PolicyRun]":

@@ -72,7 +72,9 @@ class PagedAllocator(Allocator):
         self.pool = BlockPool(
             shape.usable_blocks + 1,
             blank_first=rules.blank_first,
-            eviction=eviction and eviction.build(shape.usable_blocks, shape.block_size),
+            eviction=None
+            if eviction is None
+            else eviction.build(shape.usable_blocks, shape.block_size),
         )
         self._decoders = Decoders(shape.block_size)
         self._counts = SlotCounts()

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from kvsim.request import TokenRuns
+from kvsim.token_runs import coalesced
 
 BlockKey = int | TokenRuns
 
@@ -23,7 +24,7 @@ def stretches(runs: TokenRuns, block_tokens: int, *, partial: bool) -> Iterator[
     """A prompt's blocks in order. partial: its last block counts though it is not full."""
     pending: list[tuple[int, int]] = []
     missing = block_tokens
-    for start, length in runs:
+    for start, length in coalesced(runs):  # or equal tokens would look different
         if pending:
             taken = min(missing, length)
             pending.append((start, taken))

@@ -6,6 +6,7 @@ from typer.testing import CliRunner
 
 from kvsim.cli import app
 from kvsim.memory.paged.eviction import EVICTION_POLICIES
+from kvsim.plumbing.errors import InputError
 from kvsim.request import Request
 from kvsim.scenario import Scenario
 from kvsim.simulation import Simulation
@@ -28,18 +29,25 @@ def test_the_command_tells_the_curve_and_its_bounds() -> None:
 
 
 def test_every_policy_is_compared_under_the_exact_schedule() -> None:
-    done = CliRunner().invoke(app, [*QA, "--policies", "--json"], catch_exceptions=False)
+    tight = [*QA, "--set", "memory.kv_cache_tokens=150000"]
+    done = CliRunner().invoke(app, [*tight, "--policies", "--json"], catch_exceptions=False)
     assert done.exit_code == 0
     runs = {run["policy"]: run for run in json.loads(done.stdout)["policies"]}
     assert set(runs) == set(EVICTION_POLICIES)
     assert all(0 < run["found"] <= run["belady"] < 1 for run in runs.values())
     assert runs["tail-first"]["found"] != runs["lru"]["found"]
-    plain = Simulation(Scenario.load(QA[1], QA[3:])).result().runs[0].summary["prefix_cache"]
+    result = Simulation(Scenario.load(QA[1], tight[3::2])).result()
+    plain = next(
+        run.summary["prefix_cache"]
+        for run in result.runs
+        if run.summary["prefix_cache"]["query_tokens"]
+    )
     assert runs["lru"]["found"] == plain["hit_tokens"] / plain["query_tokens"]
-    printed = CliRunner().invoke(app, [*QA, "--policies"], catch_exceptions=False)
+    few = [*QA[:3], "workload.num_sessions=3", "--policies"]
+    printed = CliRunner().invoke(app, few, catch_exceptions=False)
     assert "cost-aware" in printed.stdout
     refused = CliRunner().invoke(app, [*QA, "--policies", "--block-tokens", "8"])
-    assert refused.exit_code == 2
+    assert isinstance(refused.exception, InputError)
 
 
 def test_a_run_says_in_which_order_conversations_come() -> None:

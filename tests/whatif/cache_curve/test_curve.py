@@ -7,6 +7,7 @@ from collections import OrderedDict
 from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -83,6 +84,22 @@ def test_the_curve_is_what_a_cache_of_each_size_finds(
     for num_blocks in (*range(12), 20, 50, 10_000):
         expected = hits_block_by_block(requests, num_blocks, block_tokens, partial=partial)
         assert curve.hits(num_blocks) == expected
+
+
+@settings(max_examples=50, deadline=None)
+@given(streams(), st.sampled_from([1, 4, 7]), st.randoms(use_true_random=False))
+def test_it_is_the_same_however_runs_are_cut(
+    requests: list[Request], block_tokens: int, random: Random
+) -> None:
+    def cut(request: Request) -> Request:
+        runs: list[tuple[int, int]] = []
+        for start, length in request.prompt_runs or ():
+            at = random.randint(0, length)
+            runs += [(start, at), (start + at, length - at)]
+        return replace(request, prompt_runs=tuple(runs))
+
+    curve = lru_curve(requests, block_tokens)
+    assert (lru_curve(map(cut, requests), block_tokens).hit_blocks == curve.hit_blocks).all()
 
 
 @settings(max_examples=100, deadline=None)

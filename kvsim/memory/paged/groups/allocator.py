@@ -82,7 +82,7 @@ class GroupsAllocator(Allocator):
         self.pool = BlockPool(
             self._shape.usable_blocks + 1,
             blank_first=rules.blank_first,
-            eviction=eviction and eviction.build(self._shape.usable_blocks, size),
+            eviction=None if eviction is None else eviction.build(self._shape.usable_blocks, size),
         )
         self._tables = GroupTables(
             self.pool,
