@@ -25,6 +25,7 @@ from kvsim.commands import (
     report,
     run,
     snapshot,
+    speculation,
     sweep,
     traces,
     validate,
@@ -54,6 +55,7 @@ app.command("import")(import_.import_)
 app.command("report")(report.report)
 app.command("compare")(compare.compare)
 app.command("attribute")(attribute.attribute)
+app.command("speculation")(speculation.speculation)
 app.command("sweep")(sweep.sweep)
 app.command("capacity")(capacity.capacity)
 app.command("advise")(advise.advise)

@@ -15,6 +15,7 @@ class KVGroup:
     bytes_per_token: KV bytes one token adds over all these layers; 0 for a recurrent state.
     window_tokens: a sliding window keeps only this many newest tokens; None otherwise.
     state_bytes: constant bytes per sequence (recurrent state); 0 otherwise.
+    draft_layers: of the layers, those of a drafter.
     """
 
     kind: GroupKind
@@ -22,6 +23,7 @@ class KVGroup:
     bytes_per_token: int
     window_tokens: int | None = None
     state_bytes: int = 0
+    draft_layers: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from kvsim.capacity.options import MemoryOptions
 from kvsim.device import DeviceOptions
 from kvsim.engine.schedulers import SCHEDULERS
 from kvsim.engine.schedulers.options import SchedulerOptions
+from kvsim.engine.speculation.options import SpeculativeConfig
 from kvsim.memory import ALLOCATORS
 from kvsim.memory.options import AllocatorOptions
 from kvsim.model import ModelOptions
@@ -76,6 +77,7 @@ class Scenario(Options):
 
     seed: of everything random. max_steps: most steps the engine takes at once (1: one by one; the
     results are the same to the last bit). workload: may be left out where requests are given.
+    speculative_config: tokens drafted ahead; without the table none are.
     window: the part of the run that is measured beside the whole. An allocator's table may hold
     `scheduler`, a table of its own that takes the place of the scenario's.
     """
@@ -89,6 +91,7 @@ class Scenario(Options):
     scheduler: AnyScheduler = Field({"kind": "continuous"}, validate_default=True)
     step_time: AnyStepTime = Field({"kind": "roofline"}, validate_default=True)
     workload: AnyWorkload | None = None
+    speculative_config: SpeculativeConfig | None = None
     window: WindowOptions = WindowOptions()
     _folder: Path = PrivateAttr(default_factory=Path)
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from kvsim.capacity.pool import Pool
 from kvsim.capacity.sizing import size_pool
+from kvsim.drafting import drafted_time, drafter_of
 from kvsim.engine.address_log import AddressLog
 from kvsim.engine.observer import Observer
 from kvsim.engine.replica import ReplicaSpec, assemble
@@ -60,17 +61,26 @@ class Simulation:
         self.model = options.build(scenario.folder)
         self.device = scenario.device.build()
         self.max_model_len = options.model_len(self.model)
+        self.drafter = drafter_of(scenario.speculative_config, scenario.folder)
         self.layout = options.layout(self.model)
-        self.pool = self._pool()
-        self.step_time = scenario.step_time.build(
-            Hardware(
-                self.model,
-                self.device,
-                options.tensor_parallel_size,
-                self.layout,
-                scenario.folder,
-            )
+        hardware = Hardware(
+            self.model,
+            self.device,
+            options.tensor_parallel_size,
+            self.layout,
+            scenario.folder,
         )
+        self.step_time = scenario.step_time.build(hardware)
+        if scenario.speculative_config is not None and self.drafter is not None:
+            self.layout = self.drafter.layout(self.model, options)
+            self.step_time = drafted_time(
+                self.step_time,
+                scenario.speculative_config,
+                self.drafter,
+                scenario.step_time,
+                hardware,
+            )
+        self.pool = self._pool()
         self.labels = scenario.labels()
         for each in scenario.allocator:
             self.replica_spec(each).build()
@@ -98,12 +108,13 @@ class Simulation:
             self.scenario.memory,
             self.scenario.model,
             next(filter(None, sizes), BLOCK_SIZE),
+            drafter=self.drafter,
             **limits,
         )
 
     def replica_spec(self, options: AllocatorOptions) -> ReplicaSpec:
         """What a replica under one allocator is made of."""
-        own = options.scheduler
+        own, drafts = options.scheduler, self.scenario.speculative_config
         return ReplicaSpec(
             options,
             own if isinstance(own, SchedulerOptions) else self.scenario.scheduler,
@@ -113,6 +124,8 @@ class Simulation:
             copy_bytes_per_s=self.device.bandwidth_bytes_per_s,
             host_bytes_per_s=self.device.host_bytes_per_s,
             max_steps=self.scenario.max_steps,
+            speculation=None if drafts is None else drafts.speculation,
+            acceptance=None if drafts is None else drafts.acceptance(self.scenario.seed),
         )
 
     def result(self, progress: Progress | None = None, *, addresses: bool = False) -> Result:
@@ -187,6 +200,8 @@ class Simulation:
             "outside_domain_steps": recorder.outside_steps,
             "wall_s": time.perf_counter() - began,
         }
+        if scheduler.verifier is not None:
+            summary["speculation"] = metrics.speculation(recorder, scheduler.verifier)
         return Run.recorded(label, kind, summary, recorder, self.scenario.window)
 
     def resolved(self) -> dict[str, Any]:

@@ -16,14 +16,21 @@ class StepShape:
     """One engine step.
 
     chunks: the prefill chunks; num_decode: sequences that decode one token each;
-    context_tokens: the sum over them of the tokens they attend to, the new one included;
-    longest_context_tokens: the longest of these (0 if not known).
+    context_tokens: the sum over them of the tokens they attend to, the new ones included;
+    longest_context_tokens: the longest of these (0 if not known). num_drafts: drafted tokens that
+    decoding sequences have verified beside their own.
     """
 
     chunks: tuple[Chunk, ...]
     num_decode: int
     context_tokens: int
     longest_context_tokens: int = 0
+    num_drafts: int = 0
+
+    @property
+    def num_tokens(self) -> int:
+        """Tokens computed in the step."""
+        return self.prefill_tokens + self.num_decode + self.num_drafts
 
     @property
     def prefill_tokens(self) -> int:

@@ -1,29 +1,44 @@
 """A drafter beside the target: what it weighs and what it caches.
 
-"mtp" is the target's own next-token module: one more layer of its last kind and a projection of two
-hidden states into one, with the target's embedding and head. Any other drafter is a model of its
-own (EAGLE's head as its config.json describes it).
+A head without a model of its own ("mtp", and EAGLE's where none is named) is one more layer of the
+target's last kind and a projection of two hidden states into one, with the target's embedding and
+head. "ngram" looks drafts up in the text: it has neither weights nor a cache.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from kvsim.model import Model
-from kvsim.model.kv_cache import LayerCache, layer_caches
-from kvsim.model.layers import Absent, Attention, CompressedAttention, LatentAttention, Layer
+from kvsim.layout import KVLayout
+from kvsim.model import Model, ModelOptions
+from kvsim.model.kv_cache import LayerCache, grouped, layer_caches
+from kvsim.model.layers import Absent, Attention, LatentAttention, Layer
 from kvsim.model.weights import Weights
+from kvsim.speculation import Speculation
 
 MTP = "mtp"
 
 
 class Drafter(NamedTuple):
-    """model: None for the target's own module. tokens: drafted ahead of each step."""
+    """model: None for the target's own module, or none at all."""
 
     model: Model | None
-    tokens: int
+    speculation: Speculation
+
+    @property
+    def tokens(self) -> int:
+        """Drafted ahead of each step."""
+        return self.speculation.tokens
+
+    @property
+    def looks_up(self) -> bool:
+        """Whether no layer drafts."""
+        return self.speculation.method == "ngram"
 
     def weight_bytes(self, target: Model, tp: int) -> int:
         """Bytes on one of tp GPUs."""
+        if self.looks_up:
+            return 0
         if self.model is not None:
             return self.model.weight_bytes(tp)
         layer = _module(target)
@@ -32,15 +47,37 @@ class Drafter(NamedTuple):
 
     def caches(self, target: Model, kv_cache_dtype: str, tp: int) -> tuple[LayerCache, ...]:
         """What its layers keep on one GPU."""
+        if self.looks_up:
+            return ()
         if self.model is not None:
             return self.model.kv_caches(kv_cache_dtype, tp)
         return layer_caches([_module(target)], target.torch_dtype, kv_cache_dtype, tp)
 
+    def widened(self, caches: Sequence[LayerCache]) -> list[LayerCache]:
+        """The target's caches, its states with room for what the drafts do to them."""
+        return [
+            cache._replace(state_bytes=cache.state_bytes + self.tokens * cache.drafted_bytes)
+            for cache in caches
+        ]
+
+    def layout(self, target: Model, options: ModelOptions) -> KVLayout:
+        """The KV cache of both together, on one GPU."""
+        asked = options.kv_cache_dtype
+        dtype = target.kv_cache_dtype if asked == "auto" else asked
+        drafted = self.caches(target, dtype, options.tensor_parallel_size)
+        return grouped(self.widened(options.caches(target)), drafted)
+
+    def as_model(self, target: Model) -> Model:
+        """The drafter as its passes are timed."""
+        if self.model is not None:
+            return self.model
+        layers = (_module(target),)
+        name = f"{target.name}'s head"
+        return replace(target, name=name, layers=layers, extra_params=0, tower_params=0)
+
 
 def _module(target: Model) -> Layer:
-    """The last layer that attends to everything, with the last feed-forward part; DeepSeek-V4's
-    module attends to a window alone.
-    """
+    """The last layer that attends to everything, with the last feed-forward part."""
     attending = [
         layer
         for layer in target.layers
@@ -49,6 +86,4 @@ def _module(target: Model) -> Layer:
     ]
     fed = [layer for layer in target.layers if not isinstance(layer.feed_forward, Absent)]
     mixer = (attending or list(target.layers))[-1].mixer
-    if isinstance(mixer, CompressedAttention):
-        mixer = replace(mixer, compress_ratio=0, index_heads=0, index_head_dim=0)
     return Layer(mixer, (fed or list(target.layers))[-1].feed_forward)

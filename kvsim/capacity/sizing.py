@@ -35,9 +35,10 @@ def size_pool(
     block_size: int,
     max_num_seqs: int = 256,
     max_num_batched_tokens: int = 2048,
+    drafter: Drafter | None = None,
 ) -> Pool:
     """The pool of a simulated engine; arguments as of `size`. InputError for parallelism that the
-    step times know nothing of.
+    step times know nothing of, and for a drafter with blocks of another size.
     """
     for key in ("pipeline_parallel_size", "data_parallel_size"):
         if getattr(model_options, key) > 1:
@@ -57,9 +58,17 @@ def size_pool(
         )
     if model_options.layout(model).bytes_per_token == 0:
         raise InputError("the model keeps no KV cache", where="model", value=model.name)
-    return size(
-        model, device, memory, model_options, block_size, max_num_seqs, max_num_batched_tokens
-    ).pool
+    limits = max_num_seqs, max_num_batched_tokens
+    sized = size(model, device, memory, model_options, block_size, *limits, drafter)
+    sizes = {group.block_size for group in sized.plan.groups if group.kind != "recurrent"}
+    if drafter is not None and len(sizes) > 1:
+        raise InputError(
+            "its layers would get blocks of another size, which no allocator here hands out",
+            where="speculative_config.model",
+            value=" and ".join(f"{tokens:,}" for tokens in sorted(sizes)) + " tokens",
+            remedy="take a drafter with layers like the target's; kvsim memory sizes the pool",
+        )
+    return sized.pool
 
 
 def size(
@@ -70,11 +79,13 @@ def size(
     block_size: int,
     max_num_seqs: int = 256,
     max_num_batched_tokens: int = 2048,
+    drafter: Drafter | None = None,
 ) -> Sized:
     """The pool and the engine's plan of it.
 
     block_size: tokens in a block; the default one is left to the engine. max_num_seqs and
-    max_num_batched_tokens are the scheduler's limits, which size the profiling run. Raises
+    max_num_batched_tokens are the scheduler's limits, which size the profiling run. drafter: if it
+    is not one of the options in `memory`. Raises
     InputError if nothing is left after the weights and reserves.
     """
     model.check_tensor_parallel(model_options.tensor_parallel_size)
@@ -95,7 +106,7 @@ def size(
         max_num_batched_tokens,
         memory.enforce_eager,
         memory.max_cudagraph_capture_size,
-        _drafter(memory),
+        _drafter(memory, drafter),
         Adapters(memory.max_loras, memory.max_lora_rank) if memory.max_loras else None,
     )
     every = stages(model.layers, model_options.pipeline_parallel_size)
@@ -129,9 +140,12 @@ def _size_stage(
     memory: MemoryOptions,
     block_size: int,
 ) -> Sized:
+    drafter, drafted = deployment.drafter, _drafted(deployment, stage)
     layout, device = grouped(caches), deployment.device
+    if drafter is not None:
+        layout = grouped(drafter.widened(caches), drafted)
     items = _as_given(memory, estimate(deployment, stage))
-    plan = _plan(deployment, stage, caches, memory, block_size)
+    plan = _plan(deployment, caches, drafted, memory, block_size)
     packed = plan.packed
     if packed:
         _check_packed(memory)
@@ -226,8 +240,8 @@ def _check_capacity(capacity: int, block_size: int, block_bytes: int, sized_by: 
 
 def _plan(
     deployment: Deployment,
-    stage: Stage,
     caches: tuple[LayerCache, ...],
+    drafted: tuple[LayerCache, ...],
     memory: MemoryOptions,
     block_size: int,
 ) -> CachePlan:
@@ -235,13 +249,6 @@ def _plan(
     recurrent = any(cache.kind == "recurrent" for cache in caches)
     # Without any attention there is nothing to align states with, and no prefix is cached.
     attending = any(cache.bytes_per_token for cache in caches)
-    speculation: Speculation | None = None
-    drafted: tuple[LayerCache, ...] = ()
-    if drafter is not None:
-        method = "mtp" if drafter.model is None else "draft_model"
-        speculation = Speculation(method, drafter.tokens)
-        if stage.last:
-            drafted = drafter.caches(deployment.model, deployment.kv_cache_dtype, deployment.tp)
     caching = memory.enable_prefix_caching
     serving = Serving(
         max_model_len=deployment.max_model_len,
@@ -251,17 +258,35 @@ def _plan(
         and ((version.caches_hybrid_prefixes or not recurrent) if caching is None else caching),
         batches_in_flight=version.batches_in_flight,
         decode_context_parallel_size=options.decode_context_parallel_size,
-        speculation=speculation,
+        speculation=None if drafter is None else drafter.speculation,
         packs_by_place=version.packs_by_place,
     )
     return plan_cache(caches, serving, drafted)
 
 
-def _drafter(memory: MemoryOptions) -> Drafter | None:
+def _drafted(deployment: Deployment, stage: Stage) -> tuple[LayerCache, ...]:
+    """What the drafter's layers keep beside this stage's."""
+    drafter = deployment.drafter
+    if drafter is None or not stage.last:
+        return ()
+    return drafter.caches(deployment.model, deployment.kv_cache_dtype, deployment.tp)
+
+
+def _drafter(memory: MemoryOptions, given: Drafter | None) -> Drafter | None:
     if memory.drafter is None:
-        return None
-    model = None if memory.drafter == MTP else find_model(memory.drafter, "memory.drafter")
-    return Drafter(model, memory.num_speculative_tokens)
+        return given
+    if given is not None:
+        raise InputError(
+            "speculative_config names the drafter",
+            where="memory.drafter",
+            value=memory.drafter,
+            remedy="leave it out",
+        )
+    tokens = memory.num_speculative_tokens
+    if memory.drafter == MTP:
+        return Drafter(None, Speculation("mtp", tokens))
+    model = find_model(memory.drafter, "memory.drafter")
+    return Drafter(model, Speculation("draft_model", tokens))
 
 
 def _as_given(memory: MemoryOptions, items: Items) -> Items:

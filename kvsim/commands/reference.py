@@ -10,6 +10,7 @@ from pydantic.fields import FieldInfo
 from kvsim.capacity.options import MemoryOptions
 from kvsim.device import DeviceOptions
 from kvsim.engine.schedulers import SCHEDULERS
+from kvsim.engine.speculation.options import SpeculativeConfig
 from kvsim.memory import ALLOCATORS
 from kvsim.memory.arena import PLACEMENTS
 from kvsim.model import ModelOptions
@@ -30,6 +31,7 @@ TABLES: dict[str, type[Options]] = {
     "model": ModelOptions,
     "device": DeviceOptions,
     "memory": MemoryOptions,
+    "speculative_config": SpeculativeConfig,
     "window": WindowOptions,
     "workload.lengths": RecordedPairs,
     "workload.prefixes": PrefixPool,

@@ -14,7 +14,7 @@ class Books:
         self._scheduler = scheduler
         self._recorder = recorder
         self._usage = Usage()
-        self._saved_bytes = 0
+        self._saved_bytes = self._draft_bytes = 0
         self._num_waiting = 0
         self._paused: dict[Sequence, int] = {}  # preempted, with the time of their last token
         self._passed_over: dict[Sequence, int] = {}  # likewise
@@ -50,6 +50,7 @@ class Books:
         self._usage = self._scheduler.usage()
         self._num_waiting = len(self._scheduler.waiting)
         self._saved_bytes = self._scheduler.allocator.saved_bytes or 0
+        self._draft_bytes = self._scheduler.allocator.draft_bytes
 
     def idled(self, start_ps: int, end_ps: int) -> None:
         """Nothing ran between the two."""
@@ -93,7 +94,8 @@ class Books:
     ) -> None:
         """`plan` computed for `steps` steps from start_ps on, after its copies."""
         recorder, scheduler = self._recorder, self._scheduler
-        rest = len(scheduler.running), self._num_waiting, self._saved_bytes
+        shares = self._saved_bytes, self._draft_bytes
+        rest = len(scheduler.running), self._num_waiting, *shares
         num_decode = plan.num_decode + plan.num_verifying
         recorder.tokens(num_decode - plan.num_late, steps, first_ps, growth_ps)
         for stall_ps, usage in plan.stalls:

@@ -145,4 +145,5 @@ class Plan:
             max(self.longest_context_tokens, *contexts)
             if contexts
             else self.longest_context_tokens,
+            sum(chunk.drafts for chunk in decodes),
         )

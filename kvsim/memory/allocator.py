@@ -255,6 +255,11 @@ class Allocator(ABC):
         return 0
 
     @property
+    def draft_bytes(self) -> int:
+        """Of what live requests hold but do not use, what drafts may be, or were, written to."""
+        return 0
+
+    @property
     def copied_bytes(self) -> int:
         """Device bytes copied so far (payload, counted once)."""
         return 0

@@ -74,10 +74,12 @@ def layer_caches(
     return tuple(found)
 
 
-def grouped(caches: Sequence[LayerCache]) -> KVLayout:
-    """Layers that keep the same kind of state as one group, in the order of their first layer."""
+def grouped(caches: Sequence[LayerCache], drafter: Sequence[LayerCache] = ()) -> KVLayout:
+    """Layers that keep the same kind of state as one group, in the order of their first layer.
+    drafter: layers of a drafter, behind the others.
+    """
     groups: dict[tuple[GroupKind, int | None, OwnBlock | None], KVGroup] = {}
-    for cache in caches:
+    for index, cache in enumerate((*caches, *drafter)):
         key = (cache.kind, cache.window_tokens, cache.own_block)
         before = groups.get(key, KVGroup(cache.kind, 0, 0, cache.window_tokens))
         groups[key] = KVGroup(
@@ -86,6 +88,7 @@ def grouped(caches: Sequence[LayerCache]) -> KVLayout:
             before.bytes_per_token + cache.bytes_per_token,
             cache.window_tokens,
             before.state_bytes + cache.state_bytes,
+            before.draft_layers + (index >= len(caches)),
         )
     return KVLayout(tuple(groups.values()))
 

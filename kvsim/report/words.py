@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from kvsim.report import numbers
+from kvsim.report.drafts import drafted
 from kvsim.report.measures import Summary, hit_fraction, same_work
 from kvsim.report.names import called, listed
 from kvsim.results.result import Result
@@ -29,13 +30,14 @@ _WASTE = {
 
 
 def paragraphs(result: Result) -> list[str]:
-    """One to five paragraphs for a reader who has not seen a single number yet."""
+    """One to six paragraphs for a reader who has not seen a single number yet."""
     runs: Sequence[Summary] = [run.summary for run in result.runs]
     parts = [
         [_setting(runs), *_outcome(runs)],
         _saturated(runs),
         _concurrency(runs),
         _costs(runs),
+        drafted(runs),
         _limit(runs),
     ]
     return [" ".join(part) for part in parts if part]

@@ -1,6 +1,6 @@
 """From what the recorder wrote down to one entry of summary.json's `runs`."""
 
-from typing import Any
+from typing import Any, Protocol
 
 from kvsim.memory.ledger import CLASSES
 from kvsim.plumbing.units import PS_PER_S
@@ -41,6 +41,33 @@ def memory(recorder: Recorder, token_bytes: int, *, shares: bool) -> dict[str, A
         "peak_used": recorder.peak_used / capacity,
         "peak_allocated": recorder.peak_allocated / capacity,
         "sharing_savings": _savings(recorder) if shares else None,
+    }
+
+
+class Verified(Protocol):
+    """What became of drafts."""
+
+    num_verifications: int
+    num_drafts: int
+    num_accepted: int
+
+
+def speculation(recorder: Recorder, verified: Verified) -> dict[str, Any]:
+    """What drafting did: drafts of the steps that verified some, and of the pool the share that was
+    held for drafts and not used (in the ledger a part of `reserved` and `overprovisioned`).
+
+    acceptance_rate: accepted / drafted; mean_acceptance_length: tokens that a verification put out,
+    one of which it would have without drafts (None: nothing was verified).
+    """
+    count, drafts = verified.num_verifications, verified.num_drafts
+    whole = recorder.capacity_bytes * recorder.total_ps
+    return {
+        "verifications": count,
+        "draft_tokens": drafts,
+        "accepted_tokens": verified.num_accepted,
+        "acceptance_rate": verified.num_accepted / drafts if drafts else None,
+        "mean_acceptance_length": 1 + verified.num_accepted / count if count else None,
+        "draft_slots": recorder.draft_sum / whole if whole else 0.0,
     }
 
 

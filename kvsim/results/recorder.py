@@ -32,7 +32,7 @@ class Recorder:
     series: rows of SERIES_COLUMNS, flat. time_sum, step_sum: per class, bytes * ps and bytes *
     steps. running_sum, waiting_sum: sequences running, and waiting, * ps; the latter by the moments
     of arrival and admission, while a row of the series tells who waited at its beginning.
-    saved_sum: bytes saved by sharing * ps.
+    saved_sum: bytes saved by sharing * ps; draft_sum: bytes that drafts have a claim to * ps.
     outside_steps: steps whose time lies beyond what was measured.
     gaps: (sequences, steps, first_ps, growth_ps) of tokens that came step by step, flat;
     late_gaps: single gaps in ps.
@@ -50,7 +50,7 @@ class Recorder:
         self.running_sum = 0
         self.waiting_sum = 0
         self._queue = (0, 0)  # since when, how many
-        self.saved_sum = 0
+        self.saved_sum = self.draft_sum = 0
         self.steps = 0
         self.outside_steps = 0
         self.first_arrival_ps = -1
@@ -77,10 +77,11 @@ class Recorder:
         num_running: int,
         num_waiting: int,
         saved_bytes: int = 0,
+        draft_bytes: int = 0,
     ) -> None:
         """From start_ps on, `steps` steps lasted first_ps, first_ps + growth_ps, ...; the ledger
         stood at `usage` in the first and moved by `course`. steps = 0: first_ps without a step.
-        saved_bytes: by sharing, all the while.
+        saved_bytes: by sharing, draft_bytes: for drafts, all the while.
         """
         check_sum(usage, self.capacity_bytes)
         pairs = steps * (steps - 1) // 2
@@ -128,6 +129,7 @@ class Recorder:
         self.total_ps += duration_ps
         self.running_sum += num_running * duration_ps
         self.saved_sum += saved_bytes * duration_ps
+        self.draft_sum += draft_bytes * duration_ps
         end_ps = start_ps + duration_ps
         if steps:
             self.end_ps = end_ps

@@ -13,6 +13,7 @@ from kvsim.step_time.options import Hardware, StepTimeOptions
 
 class Linear(StepTimeOptions):
     """base_us + prefill_token_us * prompt tokens + decode_seq_us * decoding sequences
+    + draft_token_us * drafted tokens that are verified
     + context_token_ns * the tokens the decoding sequences attend to.
 
     Coefficients are rounded to whole picoseconds, so whole microseconds are kept exactly. The
@@ -23,6 +24,7 @@ class Linear(StepTimeOptions):
     prefill_token_us: float = Field(default=0.0, ge=0)
     decode_seq_us: float = Field(default=0.0, ge=0)
     context_token_ns: float = Field(default=0.0, ge=0)
+    draft_token_us: float = Field(default=0.0, ge=0)
 
     @model_validator(mode="after")
     def _no_free_step(self) -> Self:
@@ -41,6 +43,7 @@ class Linear(StepTimeOptions):
             prefill_token_ps=round(self.prefill_token_us * PS_PER_US),
             decode_seq_ps=round(self.decode_seq_us * PS_PER_US),
             context_token_ps=round(self.context_token_ns * PS_PER_NS),
+            draft_token_ps=round(self.draft_token_us * PS_PER_US),
         )
 
 
@@ -52,6 +55,7 @@ class LinearForm:
     prefill_token_ps: int
     decode_seq_ps: int
     context_token_ps: int
+    draft_token_ps: int = 0
 
     def step_ps(self, shape: StepShape) -> int:
         """Duration of one step; 0 if nothing is computed."""
@@ -63,6 +67,7 @@ class LinearForm:
             + self.prefill_token_ps * prefill_tokens
             + self.decode_seq_ps * shape.num_decode
             + self.context_token_ps * shape.context_tokens
+            + self.draft_token_ps * shape.num_drafts
         )
 
     def decode_run(

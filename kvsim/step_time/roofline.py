@@ -12,6 +12,10 @@ T tokens meet when they are routed evenly: E * (1 - (1 - k/E)^T) of E experts wi
 Sliding windows cap a chunk's pairs exactly. For decoding sequences only the sum S of the N contexts
 is known, and min(S, N * W) stands for the sum of min(context, W): exact while all lie within the
 window W or all beyond it, too large in between. KV writes and activations are left out.
+
+Where drafted tokens are verified, the step computes them too (matrices, logits, states), and each
+reads the context of its sequence again from what is on the chip: attention is the greater of the
+context's bytes, once, and of the FLOPs of all its queries.
 """
 
 from dataclasses import dataclass
@@ -67,15 +71,13 @@ class Roofline(StepTimeOptions):
             if group.kind == "recurrent":
                 continue
             prefill, decode = _attention_flops(model, group)
+            read_ps, query_ps = group.bytes_per_token * ps_per_byte, decode / tp
+            query_ps *= ps_per_attention_flop
             groups.append(
                 AttentionTime(
                     window_tokens=group.window_tokens,
-                    context_ps=round(
-                        max(
-                            group.bytes_per_token * ps_per_byte,
-                            decode / tp * ps_per_attention_flop,
-                        )
-                    ),
+                    context_ps=round(max(read_ps, query_ps)),
+                    query_fs=round(FS_PER_PS * query_ps),
                     read_fs=round(FS_PER_PS * group.bytes_per_token * ps_per_byte),
                     pair_fs=round(FS_PER_PS * prefill / tp * ps_per_attention_flop),
                 )
@@ -148,13 +150,15 @@ def _attention_flops(model: Model, group: KVGroup) -> tuple[int, int]:
 class AttentionTime:
     """Attention over one group of layers.
 
-    context_ps: per context token of a decoding sequence. read_fs, pair_fs: of a chunk, per KV token
+    context_ps: per context token of a decoding sequence; query_fs: of these the FLOPs, in
+    femtoseconds. read_fs, pair_fs: of a chunk, per KV token
     it reads and per query-key pair, in femtoseconds (they are small, and steps with chunks are
     never summed in closed form).
     """
 
     window_tokens: int | None
     context_ps: int
+    query_fs: int
     read_fs: int
     pair_fs: int
 
@@ -162,7 +166,7 @@ class AttentionTime:
         """The same at another speed."""
         return AttentionTime(
             self.window_tokens,
-            *map(correction.scaled, (self.context_ps, self.read_fs, self.pair_fs)),
+            *map(correction.scaled, (self.context_ps, self.query_fs, self.read_fs, self.pair_fs)),
         )
 
     def chunk_ps(self, chunk: Chunk) -> int:
@@ -176,6 +180,15 @@ class AttentionTime:
             pairs = within * prior + within * (within + 1) // 2 + (new - within) * window
             seen = min(prior + new, window + new - 1)
         return max(pairs * self.pair_fs, seen * self.read_fs) // FS_PER_PS
+
+    def decode_ps(self, shape: StepShape) -> int:
+        """Time of the decoding sequences' attention, all queries of one as long as their mean."""
+        seen = self.seen_tokens(shape.num_decode, shape.context_tokens)
+        once = self.context_ps * seen
+        if not shape.num_drafts:
+            return once
+        queries = shape.num_decode + shape.num_drafts
+        return max(once, self.query_fs * seen * queries // shape.num_decode // FS_PER_PS)
 
     def seen_tokens(self, num_decode: int, context_tokens: int) -> int:
         """Context tokens of all decoding sequences, capped by the window."""
@@ -222,10 +235,10 @@ class RooflineForm:
     def step_ps(self, shape: StepShape) -> int:
         """Duration of one step; 0 if nothing is computed."""
         chunks, num_decode = shape.chunks, shape.num_decode
-        tokens = shape.prefill_tokens + num_decode
+        tokens = shape.num_tokens
         if tokens == 0:
             return 0
-        sequences = len(chunks) + num_decode
+        sequences = len(chunks) + num_decode + shape.num_drafts
         total = self.base_ps + self.all_reduce_token_ps * tokens + self.state_ps * sequences
         total += self.chunk_ps * len(chunks)
         reads = self.weights_ps + sum(
@@ -233,7 +246,7 @@ class RooflineForm:
         )
         total += max(reads, self.token_ps * tokens + self.logits_ps * sequences)
         for group in self.attention:
-            total += group.context_ps * group.seen_tokens(num_decode, shape.context_tokens)
+            total += group.decode_ps(shape)
             for chunk in chunks:
                 total += group.chunk_ps(chunk)
         return total

@@ -29,13 +29,16 @@ class Drafting:
 
 
 class Verifier:
-    """k drafts for every sequence that decodes. num_drafts, num_accepted: of all steps so far that
-    have returned to a sequence that was still there for them.
+    """k drafts for every sequence that decodes.
+
+    num_verifications: of drafts that had been proposed, in steps that have returned to a sequence
+    that was still there for them; num_drafts, num_accepted: of these.
     """
 
     def __init__(
         self, speculation: Speculation, acceptance: Acceptance, max_model_len: int
     ) -> None:
+        self.num_verifications = 0
         self.num_drafts = 0
         self.num_accepted = 0
         self.method = speculation.method
@@ -139,6 +142,7 @@ class Verifier:
         drafting: Drafting = chunk.seq.drafting
         if drafting.under_way is chunk:
             drafting.under_way = None
-        if chunk.num_outputs:
+        if chunk.is_decode and chunk.drafts and chunk.samples:
+            self.num_verifications += 1
             self.num_drafts += chunk.drafts
             self.num_accepted += chunk.accepted

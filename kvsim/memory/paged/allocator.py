@@ -336,6 +336,10 @@ class PagedAllocator(Allocator):
         return self.pool.num_shared * self._shape.block_bytes
 
     @property
+    def draft_bytes(self) -> int:
+        return self._counts.drafts * self.token_bytes
+
+    @property
     def copied_bytes(self) -> int:
         return self._forks.num_copies * self._shape.block_bytes if self._forks is not None else 0
 

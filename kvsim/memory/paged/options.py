@@ -81,9 +81,16 @@ class Paged(AllocatorOptions):
         return True
 
     def build(self, memory: MemorySpec) -> Allocator:
+        self._refuse_drafts(memory)
         windows = not self.disable_hybrid_kv_cache_manager
         if memory.rules.several_tables and not is_uniform(memory.layout, windows=windows):
             self._refuse_several_tables(memory)
+            if memory.speculation is not None:
+                raise InputError(
+                    "tokens are not drafted ahead of layers with windows or states",
+                    where="speculative_config",
+                    remedy="leave it out, or set disable_hybrid_kv_cache_manager = true",
+                )
             return GroupsAllocator(
                 memory,
                 self.block_size,
@@ -161,6 +168,20 @@ class Paged(AllocatorOptions):
                 value=self.prefill_checkpoint_alignment,
                 remedy="leave it out",
             )
+
+    def _refuse_drafts(self, memory: MemorySpec) -> None:
+        """InputError for what is not done where tokens are drafted ahead."""
+        if memory.speculation is None:
+            return
+        for key, idle in (("sharing", "cache"), ("host_cache_gib", None)):
+            value = getattr(self, key)
+            if value not in (None, idle):
+                raise InputError(
+                    "not where tokens are drafted ahead",
+                    where=f"allocator.{key}",
+                    value=value,
+                    remedy="leave it out, or speculative_config",
+                )
 
     def _refuse_several_tables(self, memory: MemorySpec) -> None:
         """InputError for what block tables in several groups of layers do not have."""

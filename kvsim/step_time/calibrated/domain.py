@@ -20,7 +20,7 @@ _BEYOND = 10  # a tenth
 def features(shape: StepShape) -> dict[str, int]:
     """The numbers of a step that its time is made of, the longest context aside."""
     return {
-        "tokens": shape.num_decode + shape.prefill_tokens,
+        "tokens": shape.num_tokens,
         "prefill_tokens": shape.prefill_tokens,
         "prefill_context_tokens": shape.prefill_context_tokens,
         "decode_seqs": shape.num_decode,

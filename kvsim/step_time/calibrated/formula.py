@@ -2,10 +2,10 @@
 
     t = g(T) + c_nd[m]*N + c_ctx[m]*S + c_long[m]*E + c_pa*A + c_pk*P
 
-T tokens in the step, N decoding sequences, S the sum of their contexts, E by how much the longest
-of these exceeds their mean (a batch waits for its longest sequence), A the query-key pairs of the
-prefill chunks, P the KV tokens they read; m tells a pure decode step from one with a prefill chunk
-in it, whose attention kernels the decodes must share.
+T tokens in the step (drafted ones that are verified among them), N decoding sequences, S the sum of
+their contexts, E by how much the longest of these exceeds their mean (a batch waits for its longest
+sequence), A the query-key pairs of the prefill chunks, P the KV tokens they read; m tells a pure
+decode step from one with a prefill chunk in it, whose attention kernels the decodes must share.
 """
 
 from typing import Annotated, Any
@@ -90,7 +90,7 @@ class FormulaTime:
             read_tokens += new + prior
         terms = self._terms
         ps = (
-            self._tokens_ps(num_decode + new_tokens)
+            self._tokens_ps(num_decode + shape.num_drafts + new_tokens)
             + self._chunk_ps * len(chunks)
             + terms.attention_pair_ps * pairs
             + terms.prefill_context_token_ps * read_tokens
@@ -113,7 +113,7 @@ class FormulaTime:
     def _decode_ps(self, shape: StepShape) -> int:
         terms = self._terms
         return (
-            self._tokens_ps(shape.num_decode)
+            self._tokens_ps(shape.num_decode + shape.num_drafts)
             + terms.decode_seq_ps * shape.num_decode
             + terms.context_token_ps * shape.context_tokens
             + terms.longest_excess_token_ps * longest_excess(shape)

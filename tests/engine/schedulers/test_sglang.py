@@ -97,10 +97,6 @@ def test_one_that_ends_after_all_others_is_put_before_the_last_of_them() -> None
     assert [each.to_come for each in ends._spans] == [5, 30, 9]
     ends.add(Span(7, 1))
     assert [each.to_come for each in ends._spans] == [5, 7, 30, 9]
-    ends = Ends(Span(16, 1), [])
-    for to_come in (81, 54, 71):
-        ends.add(Span(to_come, 1))
-    assert [each.to_come for each in ends._spans] == [54, 71, 81, 16]
 
 
 def test_one_that_may_stop_counts_with_its_share_and_then_not_at_all() -> None:

@@ -3,6 +3,7 @@ benchmarks do. Their ends are known, so the pass walks through them in order
 (managers/schedule_policy.py, `add_one_req_ignore_eos`).
 """
 
+from bisect import bisect_left
 from collections.abc import Iterable
 from operator import itemgetter
 from typing import NamedTuple
@@ -32,19 +33,17 @@ class Ends:
     """Requests by their ends: those that run or start in this pass, and who was weighed in it."""
 
     def __init__(self, first: Span, others: Iterable[Span]) -> None:
-        spans = (each for each in (first, *others) if each.to_come > 0)
+        spans = (span for span in (first, *others) if span.to_come > 0)
         self._spans = sorted(spans, key=itemgetter(0))
 
     def add(self, candidate: Span) -> None:
-        """The next to be weighed goes before the first that ends no sooner. The engine puts one
-        that ends after all others before the last of them, so they need not be in order.
+        """The next one to be weighed. The engine puts one that ends after all others before the
+        last of them.
         """
         if candidate.to_come <= 0:
             return
-        places = (
-            place for place, other in enumerate(self._spans) if candidate.to_come <= other.to_come
-        )
-        self._spans.insert(next(places, max(0, len(self._spans) - 1)), candidate)
+        place = bisect_left(self._spans, candidate.to_come, key=itemgetter(0))
+        self._spans.insert(min(place, max(0, len(self._spans) - 1)), candidate)
 
     def fit(self, left: int) -> bool:
         """Whether `left` free tokens last until all have ended, nobody starting meanwhile."""

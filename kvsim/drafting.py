@@ -1,0 +1,48 @@
+"""The drafter of a scenario: which model it is, and how long its passes take."""
+
+from pathlib import Path
+
+from kvsim.capacity.drafter import Drafter
+from kvsim.engine.speculation.options import SpeculativeConfig
+from kvsim.model import Model
+from kvsim.model.find import find_model
+from kvsim.plumbing.units import PS_PER_US
+from kvsim.speculation import TABLE
+from kvsim.step_time.drafted import DraftedTime, DraftingPasses, MeasuredDrafting
+from kvsim.step_time.form import StepTime
+from kvsim.step_time.linear import Linear
+from kvsim.step_time.options import Hardware, StepTimeOptions
+from kvsim.step_time.roofline import Roofline
+
+
+def drafter_of(config: SpeculativeConfig | None, folder: Path) -> Drafter | None:
+    """The drafter; relative paths start in `folder`. InputError for one that nobody knows."""
+    if config is None:
+        return None
+    model = None
+    if config.model is not None:
+        model = find_model(config.model, f"{TABLE}.model")
+    elif config.hf_config is not None:
+        model = Model.from_hf(folder / config.hf_config)
+    return Drafter(model, config.speculation)
+
+
+def drafted_time(
+    target: StepTime,
+    config: SpeculativeConfig,
+    drafter: Drafter,
+    options: StepTimeOptions,
+    hardware: Hardware,
+) -> StepTime:
+    """Steps of `target`, made by `options`, with the drafting after them. The drafter is timed by
+    the roofline, with the efficiencies of the target's where that is one too.
+    """
+    if config.draft_us is not None:
+        return DraftedTime(target, MeasuredDrafting(round(config.draft_us * PS_PER_US)))
+    if drafter.looks_up or isinstance(options, Linear):
+        return DraftedTime(target, MeasuredDrafting(0))
+    roofline = options if isinstance(options, Roofline) else Roofline()
+    passes = roofline.model_copy(update={"overhead_us": 0.0})  # the target's step has it
+    model = drafter.as_model(hardware.model)
+    form = passes.build(hardware._replace(model=model, layout=None))
+    return DraftedTime(target, DraftingPasses(form, drafter.tokens))

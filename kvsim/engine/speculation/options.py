@@ -1,0 +1,103 @@
+"""`[speculative_config]`: tokens drafted ahead, by vLLM's names where it has them."""
+
+from itertools import pairwise
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from kvsim.engine.speculation.acceptance import Acceptance, DrawnAcceptance, RecordedAcceptance
+from kvsim.plumbing.options import Options
+from kvsim.speculation import Speculation
+
+Chance = Annotated[float, Field(ge=0, le=1)]
+Accepted = Annotated[int, Field(ge=0, le=1000)]
+WAYS = (
+    "acceptance_rate",
+    "synthetic_acceptance_rates",
+    "synthetic_acceptance_length",
+    "acceptance_pattern",
+)
+
+
+class SpeculativeConfig(Options):
+    """Tokens drafted ahead and verified together, as vLLM 0.33 schedules them.
+
+    method: eagle, eagle3 or mtp (a head in the target's own cache), draft_model (a model of its
+    own) or ngram (looked up in the text itself). num_speculative_tokens: drafted of each sequence
+    for each of its steps.
+    model, hf_config: the drafter, by its name or the path of its config.json; draft_model needs
+    one. Without, a head (eagle, eagle3, mtp) is one layer like the target's last.
+    disable_lookahead_block_hashes: a block's hash does not cover the tokens behind it, and a hit
+    loses its last block instead (eagle, eagle3, mtp; all versions before 0.33).
+
+    How many drafts are accepted is one of these, the same for a sequence however it is scheduled:
+    acceptance_rate, the chance of each draft where all before it were accepted;
+    synthetic_acceptance_rates, for each position the chance that it and all before it are (as vLLM
+    logs them: they never rise); synthetic_acceptance_length, the mean number of tokens a step puts
+    out, from 1 to num_speculative_tokens + 1; acceptance_pattern, what the first, second, ...
+    verification of each sequence accepts, begun again after the last.
+
+    draft_us: how long drafting takes after each step, where it was measured; not given: passes of
+    the drafter by the roofline (nothing for ngram, nor under linear step times, which know no
+    model).
+    """
+
+    method: Literal["eagle", "eagle3", "mtp", "ngram", "draft_model"]
+    num_speculative_tokens: int = Field(ge=1, le=1000)
+    model: str | None = None
+    hf_config: Path | None = None
+    disable_lookahead_block_hashes: bool = False
+    acceptance_rate: Chance | None = None
+    synthetic_acceptance_rates: tuple[Chance, ...] | None = None
+    synthetic_acceptance_length: float | None = Field(None, ge=1)
+    acceptance_pattern: tuple[Accepted, ...] | None = Field(None, min_length=1)
+    draft_us: float | None = Field(None, ge=0)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        given = [way for way in WAYS if getattr(self, way) is not None]
+        if len(given) != 1:
+            raise ValueError(f"give one of {', '.join(WAYS)}, not {' and '.join(given) or 'none'}")
+        tokens, rates = self.num_speculative_tokens, self.synthetic_acceptance_rates
+        if rates is not None and len(rates) != tokens:
+            raise ValueError(f"synthetic_acceptance_rates needs {tokens} chances, not {len(rates)}")
+        if rates is not None and any(later > rate for rate, later in pairwise(rates)):
+            raise ValueError("synthetic_acceptance_rates may not rise: each holds those before it")
+        if (self.synthetic_acceptance_length or 1) > tokens + 1:
+            raise ValueError(f"synthetic_acceptance_length is at most {tokens + 1}")
+        if self.acceptance_pattern and max(self.acceptance_pattern) > tokens:
+            raise ValueError(f"acceptance_pattern accepts more than the {tokens} drafts there are")
+        if self.model is not None and self.hf_config is not None:
+            raise ValueError("give one of model and hf_config")
+        named = self.model is not None or self.hf_config is not None
+        if self.method == "draft_model" and not named:
+            raise ValueError("draft_model needs model or hf_config")
+        if self.method in ("mtp", "ngram") and named:
+            raise ValueError(f"{self.method} has no model beside the target")
+        if self.disable_lookahead_block_hashes and not self.speculation.chained:
+            raise ValueError(f"disable_lookahead_block_hashes changes nothing for {self.method}")
+        return self
+
+    @property
+    def speculation(self) -> Speculation:
+        """The noun."""
+        ahead = not self.disable_lookahead_block_hashes
+        return Speculation(self.method, self.num_speculative_tokens, ahead)
+
+    def acceptance(self, seed: int) -> Acceptance:
+        """Who accepts what; drawn, if it is, by this seed."""
+        if self.acceptance_pattern is not None:
+            return RecordedAcceptance(self.acceptance_pattern)
+        return DrawnAcceptance(self._rates(), seed)
+
+    def _rates(self) -> tuple[float, ...]:
+        """By position, the chance that a draft and all before it are accepted."""
+        tokens = self.num_speculative_tokens
+        if self.synthetic_acceptance_rates is not None:
+            return self.synthetic_acceptance_rates
+        if self.acceptance_rate is not None:
+            return tuple(self.acceptance_rate ** (place + 1) for place in range(tokens))
+        assert self.synthetic_acceptance_length is not None
+        accepted = self.synthetic_acceptance_length - 1  # all alike but for one, as vLLM draws it
+        return tuple(min(1.0, max(0.0, accepted - place)) for place in range(tokens))

@@ -1,0 +1,73 @@
+"""A step that verifies drafts, and then proposes the next ones.
+
+    t = target + first pass of the drafter + (k - 1) * one more pass
+
+The target's form counts the drafts that it verifies among its tokens. The drafter's first pass
+computes what the target has just computed (its own keys and values must follow), each further one
+a token of every sequence that goes on. A method that looks its drafts up in the text has no passes;
+and where the time of drafting was measured, that stands for all of them.
+"""
+
+from typing import Protocol
+
+from kvsim.step import StepShape
+from kvsim.step_time.form import DecodeRun, Measured, StepTime
+
+
+class Drafting(Protocol):
+    """How long the drafts of a step take to propose."""
+
+    def draft_ps(self, shape: StepShape) -> int:
+        """After a step of this shape, in ps."""
+        ...
+
+
+class MeasuredDrafting:
+    """So long after every step that computes anything."""
+
+    def __init__(self, step_ps: int) -> None:
+        self._step_ps = step_ps
+
+    def draft_ps(self, shape: StepShape) -> int:
+        return self._step_ps if shape.num_tokens else 0
+
+
+class DraftingPasses:
+    """Passes of a drafter with a form of its own. tokens: drafted of each sequence."""
+
+    def __init__(self, drafter: StepTime, tokens: int) -> None:
+        self._drafter = drafter
+        self._more = tokens - 1
+
+    def draft_ps(self, shape: StepShape) -> int:
+        first_ps = self._drafter.step_ps(shape)
+        sequences = shape.num_decode + len(shape.chunks)
+        if not self._more or not sequences:
+            return first_ps
+        context = shape.context_tokens + shape.prefill_context_tokens
+        return first_ps + self._more * self._drafter.step_ps(StepShape((), sequences, context))
+
+
+class DraftedTime:
+    """The time of a target's step and of drafting after it, as a `StepTime`."""
+
+    def __init__(self, target: StepTime, drafting: Drafting) -> None:
+        self._target = target
+        self._drafting = drafting
+
+    def step_ps(self, shape: StepShape) -> int:
+        """Duration of one step in ps; 0 for an empty one."""
+        if not shape.num_tokens:
+            return 0
+        return self._target.step_ps(shape) + self._drafting.draft_ps(shape)
+
+    def decode_run(
+        self, num_decode: int, context_tokens: int, longest_context_tokens: int = 0
+    ) -> DecodeRun:
+        """One step: how many tokens a verification puts out differs from step to step."""
+        shape = StepShape((), num_decode, context_tokens, longest_context_tokens)
+        return DecodeRun(self.step_ps(shape), 0, 1)
+
+    def outside_domain(self, shape: StepShape) -> bool:
+        """Whether the target's time is extrapolated; drafting is never measured step by step."""
+        return isinstance(self._target, Measured) and self._target.outside_domain(shape)

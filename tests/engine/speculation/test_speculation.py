@@ -1,0 +1,197 @@
+"""Tokens drafted ahead: what is drawn, what follows from it, and what it may not change."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.auditor import Auditor
+from support.cases import streams
+
+import kvsim
+from kvsim.engine.speculation.acceptance import DrawnAcceptance
+from kvsim.plumbing.errors import InputError
+from kvsim.request import Request
+from kvsim.scenario import Scenario
+from kvsim.sequence import Sequence
+from kvsim.simulation import Simulation
+
+METHODS: list[dict[str, Any]] = [
+    {"method": "eagle", "num_speculative_tokens": 3, "acceptance_rate": 0.7},
+    {"method": "eagle3", "num_speculative_tokens": 5, "acceptance_pattern": [5, 0, 2, 1],
+     "disable_lookahead_block_hashes": True},
+    {"method": "mtp", "num_speculative_tokens": 1, "synthetic_acceptance_rates": [0.8]},
+    {"method": "draft_model", "model": "opt-125m", "num_speculative_tokens": 2,
+     "synthetic_acceptance_length": 2.2},
+    {"method": "ngram", "num_speculative_tokens": 4, "acceptance_rate": 0.3},
+]  # fmt: skip
+SCHEDULERS: list[dict[str, Any]] = [
+    {"kind": "continuous", "max_num_seqs": 8, "max_num_batched_tokens": 256},
+    {"kind": "continuous", "async_scheduling": True},
+    {"kind": "continuous", "policy": "priority", "max_num_batched_tokens": 24},
+    {"kind": "continuous", "policy": "priority", "async_scheduling": True,
+     "max_num_batched_tokens": 64},
+    {"kind": "continuous", "long_prefill_token_threshold": 3, "max_num_batched_tokens": 40},
+    {"kind": "continuous", "enable_chunked_prefill": False, "max_num_batched_tokens": 1024},
+    {"kind": "continuous", "scheduler_reserve_full_isl": False, "victim": {"kind": "latest"}},
+]  # fmt: skip
+PLAIN_STEP = {"kind": "linear", "base_us": 1000}
+
+
+def made(tables: Any, config: dict[str, Any] | None, **parts: Any) -> Any:
+    drafts = {} if config is None else {"speculative_config": config}
+    allocator = parts.pop("allocator", [{"kind": "paged"}])
+    return tables(allocator=allocator, **drafts, **parts)
+
+
+def suits(config: dict[str, Any], scheduler: dict[str, Any]) -> bool:
+    return config["method"] != "ngram" or not scheduler.get("async_scheduling")
+
+
+@pytest.mark.parametrize("scheduler", SCHEDULERS, ids=lambda t: "-".join(map(str, t.values())))
+@pytest.mark.parametrize("config", METHODS, ids=lambda t: t["method"])
+@settings(max_examples=6, deadline=None)
+@given(requests=streams(), size=st.sampled_from([1, 4, 16]))
+def test_books_agree_at_every_event_and_everyone_is_served(
+    config: dict[str, Any], scheduler: dict[str, Any], requests: list[Request], size: int
+) -> None:
+    if not suits(config, scheduler):
+        return
+    scenario = Scenario.from_table({
+        "model": {"name": "opt-125m", "max_model_len": 1024},
+        "device": {"name": "a100-40gb"},
+        "memory": {"kv_cache_tokens": 1200},
+        "allocator": [{"kind": "paged", "block_size": size}],
+        "scheduler": scheduler,
+        "step_time": {"kind": "linear", "base_us": 8000, "prefill_token_us": 40},
+        "speculative_config": config,
+    })  # fmt: skip
+    simulation = Simulation(scenario, requests)
+    run = simulation.run(scenario.allocator[0], "audited", observer=Auditor())
+    found, drafts = run.summary["requests"], run.summary["speculation"]
+    assert found["finished"] + found["rejected"] == len(requests)
+    assert 0 <= drafts["accepted_tokens"] <= drafts["draft_tokens"]
+    assert drafts["verifications"] <= drafts["draft_tokens"]
+    made_by = {row["id"]: row["output_tokens"] for row in run.requests.to_dict("records")}
+    assert all(made_by[r.id] <= r.output_tokens for r in requests)
+
+
+@pytest.mark.parametrize("accepted", [0, 1, 3])
+def test_a_sequence_alone_takes_a_step_for_so_many_tokens(tables: Any, accepted: int) -> None:
+    config = {
+        "method": "eagle", "num_speculative_tokens": 3, "acceptance_pattern": [accepted],
+        "draft_us": 500,
+    }  # fmt: skip
+    requests = [Request("a", 0, 100, 1 + 4 * 12)]
+    (run,) = kvsim.simulate(made(tables, config, step_time=PLAIN_STEP), requests).runs
+    steps = 1 + 48 // (1 + accepted)
+    assert run.summary["steps"] == steps
+    assert run.summary["makespan_s"] == pytest.approx(steps * 1.5e-3)
+    assert run.summary["speculation"]["mean_acceptance_length"] == 1 + accepted
+
+
+def test_drafts_that_are_never_accepted_cost_time_and_slots_alone(tables: Any) -> None:
+    requests = [Request(f"r{i}", 10**9 * i, 60 + i, 40) for i in range(12)]
+    config = {"method": "eagle", "num_speculative_tokens": 4, "acceptance_rate": 0.0}
+    (plain,) = kvsim.simulate(made(tables, None), requests).runs
+    (drafted,) = kvsim.simulate(made(tables, config), requests).runs
+    assert drafted.summary["steps"] == plain.summary["steps"]
+    assert drafted.summary["makespan_s"] == plain.summary["makespan_s"]
+    assert drafted.summary["speculation"]["accepted_tokens"] == 0
+    assert 0 < drafted.summary["speculation"]["draft_slots"] < 0.05
+    memory = drafted.summary["memory"]["time_mean"]
+    assert memory["used"] < plain.summary["memory"]["time_mean"]["used"] * 1.001
+
+
+def test_what_is_accepted_follows_the_rates(tables: Any) -> None:
+    rates = (0.8, 0.5, 0.1)
+    draws = DrawnAcceptance(rates, 7).of(Sequence(Request("a", 0, 1, 200_000), 0))
+    shares = [np.mean(np.array(draws) > place) for place in range(3)]
+    assert shares == pytest.approx(rates, abs=0.005)  # four standard errors of the widest
+    again = DrawnAcceptance(rates, 7).of(Sequence(Request("a", 0, 1, 200_000), 0))
+    other = DrawnAcceptance(rates, 7).of(Sequence(Request("b", 0, 1, 200_000), 0))
+    assert draws == again != other
+    # The three ways to say how many drafts are accepted, where they mean the same.
+    config = {"method": "eagle", "num_speculative_tokens": 2}
+    requests = [Request(f"r{i}", 0, 40, 64) for i in range(8)]
+    ways = (
+        {"acceptance_rate": 1.0}, {"synthetic_acceptance_rates": [1.0, 1.0]},
+        {"synthetic_acceptance_length": 3.0}, {"acceptance_pattern": [2]},
+    )  # fmt: skip
+    found = [kvsim.simulate(made(tables, config | way), requests).runs[0].summary for way in ways]
+    assert len({(run["steps"], run["makespan_s"]) for run in found}) == 1
+
+
+def test_a_head_takes_memory_for_its_layer_and_hits_for_its_last_block(tables: Any) -> None:
+    shared = ((1 << 40, 64),)
+    requests = [Request(f"r{i}", 10**12 * i, 65, 4, prompt_runs=(*shared, (i << 20, 1)))
+                for i in range(3)]  # fmt: skip
+    config = {"method": "eagle", "num_speculative_tokens": 2, "acceptance_rate": 0.5}
+    hits = {}
+    for drops in False, True:
+        drafts = config | {"disable_lookahead_block_hashes": drops}
+        (run,) = kvsim.simulate(made(tables, drafts), requests).runs
+        hits[drops] = list(run.requests["cached_tokens"])
+    # Hashes that cover the next token part where the prompts part: after 48 of 64 tokens.
+    assert hits == {False: [0, 48, 48], True: [0, 48, 48]}
+    (plain,) = kvsim.simulate(made(tables, None), requests).runs
+    assert list(plain.requests["cached_tokens"]) == [0, 64, 64]
+    head = Simulation(Scenario.from_table(made(tables, config)), requests)
+    assert head.layout.bytes_per_token * 12 == head.model.kv_layout().bytes_per_token * 13
+    assert head.layout.groups[0].draft_layers == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"method": "medusa"}, "speculative_config.method"),
+        ({"num_speculative_tokens": 0}, "num_speculative_tokens"),
+        ({"acceptance_pattern": [1]}, "give one of"),
+        ({"acceptance_rate": None}, "give one of"),
+        ({"acceptance_rate": 1.5}, "acceptance_rate"),
+        ({"acceptance_rate": None, "synthetic_acceptance_rates": [0.5, 0.6, 0.1]}, "rise"),
+        ({"acceptance_rate": None, "synthetic_acceptance_rates": [0.5]}, "needs 3"),
+        ({"acceptance_rate": None, "synthetic_acceptance_length": 4.5}, "at most 4"),
+        ({"acceptance_rate": None, "acceptance_pattern": [4]}, "more than the 3"),
+        ({"method": "draft_model"}, "needs model"),
+        ({"method": "mtp", "model": "opt-125m"}, "no model beside"),
+        ({"method": "ngram", "disable_lookahead_block_hashes": True}, "changes nothing"),
+        ({"model": "no-such-model"}, "speculative_config.model"),
+    ],
+)
+def test_what_cannot_be_is_one_line(tables: Any, change: dict[str, Any], words: str) -> None:
+    config = {"method": "eagle", "num_speculative_tokens": 3, "acceptance_rate": 0.7} | change
+    config = {key: value for key, value in config.items() if value is not None}
+    with pytest.raises(InputError, match=words) as caught:
+        kvsim.simulate(made(tables, config), [Request("a", 0, 10, 4)])
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("parts", "words"),
+    [
+        ({"allocator": [{"kind": "doubling"}]}, "allocator.kind"),
+        ({"allocator": [{"kind": "paged"}, {"kind": "radix"}]}, "allocator.kind"),
+        ({"allocator": [{"kind": "page-groups"}]}, "allocator.kind"),
+        ({"allocator": [{"kind": "paged", "sharing": "copy-on-write"}]}, "allocator.sharing"),
+        ({"allocator": [{"kind": "paged", "host_cache_gib": 1.0}]}, "allocator.host_cache_gib"),
+        ({"scheduler": {"kind": "sglang"}}, "scheduler.kind"),
+        ({"scheduler": {"kind": "orca"}}, "scheduler.kind"),
+        ({"scheduler": {"kind": "continuous", "semantics": "vllm-0.11"}}, "scheduler.semantics"),
+        ({"scheduler": {"kind": "continuous", "preemption_mode": "swap"}}, "preemption_mode"),
+        ({"memory": {"kv_cache_tokens": 4096, "drafter": "mtp"}}, "memory.drafter"),
+    ],
+)
+def test_who_does_not_draft_says_so_before_anything_runs(
+    tables: Any, parts: dict[str, Any], words: str
+) -> None:
+    config = {"method": "eagle", "num_speculative_tokens": 3, "acceptance_rate": 0.7}
+    with pytest.raises(InputError, match=words):
+        Simulation(Scenario.from_table(made(tables, config, **parts)), [Request("a", 0, 10, 4)])
+
+
+def test_drafts_in_the_text_come_too_late_for_asynchronous_steps(tables: Any) -> None:
+    scheduler = {"kind": "continuous", "async_scheduling": True}
+    with pytest.raises(InputError, match="async_scheduling"):
+        kvsim.simulate(made(tables, METHODS[4], scheduler=scheduler), [Request("a", 0, 10, 4)])
