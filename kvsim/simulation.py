@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from kvsim.capacity.pool import Pool
+from kvsim.capacity.sglang.simulated import settings_of, sglang_pool
 from kvsim.capacity.sizing import size_pool
 from kvsim.drafting import drafted_time, drafter_of
 from kvsim.engine.address_log import AddressLog
@@ -101,13 +102,27 @@ class Simulation:
             for key in ("max_num_seqs", "max_num_batched_tokens")
             if hasattr(scheduler, key)
         }
-        sizes = (getattr(options, "block_size", None) for options in self.scenario.allocator)
+        allocators = self.scenario.allocator
+        sizes = (getattr(options, "block_size", None) for options in allocators)
+        block_size = next(filter(None, sizes), BLOCK_SIZE)
+        fraction = self.scenario.memory.mem_fraction_static
+        if fraction is not None:
+            schedulers = [each.scheduler for each in allocators if each.scheduler is not None]
+            settings = settings_of(fraction, (*schedulers, scheduler, *allocators))
+            if self.drafter is not None:
+                raise InputError(
+                    "SGLang's pool with a drafter's cache in it is not followed",
+                    where="memory.mem_fraction_static",
+                    value=fraction,
+                    remedy="give the pool by kv_cache_tokens",
+                )
+            return sglang_pool(self.model, self.device, self.scenario.model, settings, block_size)
         return size_pool(
             self.model,
             self.device,
             self.scenario.memory,
             self.scenario.model,
-            next(filter(None, sizes), BLOCK_SIZE),
+            block_size,
             drafter=self.drafter,
             **limits,
         )

@@ -1,6 +1,6 @@
 """`[memory]`: how the pool is given, or what the engine takes off the device before it."""
 
-from typing import Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -8,13 +8,18 @@ from kvsim.capacity.engine_version import DEFAULT_VERSION, EngineVersion, engine
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.options import Options
 
-WAYS = ("gpu_memory_utilization", "kv_cache_bytes", "kv_cache_tokens", "num_gpu_blocks")
+WAYS = (
+    *("gpu_memory_utilization", "kv_cache_bytes", "kv_cache_tokens", "num_gpu_blocks"),
+    "mem_fraction_static",
+)
+Share = Annotated[float, Field(gt=0, lt=1)]
 RESERVES = ("weights_gib", "activation_gib", "other_gib")
 
 
 class MemoryOptions(Options):
     """At most one of gpu_memory_utilization (default 0.92, and 0.9 before 0.20), kv_cache_bytes,
-    kv_cache_tokens and num_gpu_blocks (blocks of the allocator's block_size tokens).
+    kv_cache_tokens, num_gpu_blocks (blocks of the allocator's block_size tokens) and
+    mem_fraction_static (the pool as SGLang 0.5.23 sizes it; "auto": its default).
 
     weights_gib, activation_gib, other_gib: what vLLM's log says of one GPU, instead of the
     estimates; they belong to gpu_memory_utilization, and other_gib is all that is neither weights
@@ -29,6 +34,7 @@ class MemoryOptions(Options):
     kv_cache_bytes: int | None = Field(default=None, gt=0)
     kv_cache_tokens: int | None = Field(default=None, gt=0)
     num_gpu_blocks: int | None = Field(default=None, gt=0)
+    mem_fraction_static: Share | Literal["auto"] | None = None
     weights_gib: float | None = Field(default=None, ge=0)
     activation_gib: float | None = Field(default=None, ge=0)
     other_gib: float | None = Field(default=None, ge=0)
@@ -58,6 +64,15 @@ class MemoryOptions(Options):
         idle = [key for key in RESERVES if getattr(self, key) is not None]
         if idle and given and given != ["gpu_memory_utilization"]:
             raise ValueError(f"{given[0]} fixes the pool, so {idle[0]} would change nothing")
+        return self
+
+    @model_validator(mode="after")
+    def _engines_apart(self) -> Self:
+        if self.mem_fraction_static is None:
+            return self
+        for name, field in type(self).model_fields.items():
+            if name != "mem_fraction_static" and getattr(self, name) != field.default:
+                raise ValueError(f"{name} is vLLM's: SGLang's pool (mem_fraction_static) has none")
         return self
 
     @property

@@ -16,6 +16,7 @@ SHORTEST_TOKENS = 512
 
 
 def memory(
+    context: typer.Context,
     model: Annotated[
         str,
         typer.Argument(
@@ -74,6 +75,27 @@ def memory(
     max_lora_rank: Annotated[int, typer.Option(min=1, help="Of each.")] = 16,
     block_size: Annotated[int, typer.Option(min=1, help="Tokens in a block (paged).")] = 16,
     initial_tokens: Annotated[int, typer.Option(min=1, help="First buffer (doubling).")] = 256,
+    mem_fraction_static: Annotated[
+        str | None,
+        typer.Option(help="As SGLang 0.5.23 sizes its pools: a share, or auto for its default."),
+    ] = None,
+    page_size: Annotated[int, typer.Option(min=1, help="Tokens in a page (SGLang).")] = 1,
+    max_running_requests: Annotated[
+        int | None, typer.Option(min=1, help="Requests at once (SGLang).")
+    ] = None,
+    chunked_prefill_size: Annotated[
+        int | None, typer.Option(help="Tokens of a chunk (SGLang).", show_default="by the device")
+    ] = None,
+    max_total_tokens: Annotated[
+        int | None, typer.Option(min=1, help="Most tokens of the pool (SGLang).")
+    ] = None,
+    disable_radix_cache: Annotated[bool, typer.Option(help="Nothing is kept (SGLang).")] = False,
+    swa_full_tokens_ratio: Annotated[
+        float, typer.Option(help="Tokens of windows for each of the full pool (SGLang).")
+    ] = 0.8,
+    mamba_full_memory_ratio: Annotated[
+        float, typer.Option(help="Bytes of states for each of KV (SGLang).")
+    ] = 0.9,
     num_tokens: Annotated[
         list[int] | None,
         typer.Option(min=1, help="Length of sequences to fit; may be repeated."),
@@ -83,12 +105,13 @@ def memory(
     """Show what MODEL's KV cache costs on a GPU: bytes per token, pool, and how many sequences fit.
 
     All figures are for one GPU, of the stage that holds the fewest blocks; the last lines are those
-    the engine would print.
+    the engine would print. With --mem-fraction-static the pools are SGLang's.
     """
     from kvsim.capacity.fits import fit
     from kvsim.capacity.options import MemoryOptions
     from kvsim.capacity.sizing import size
     from kvsim.commands.memory.answer import Answer, as_json
+    from kvsim.commands.memory.sglang import check_whose, print_sglang
     from kvsim.model import ModelOptions
 
     path = Path(model)
@@ -111,6 +134,24 @@ def memory(
     )
     gpu = _device(device, device_memory)
     built = options.build()
+    if check_whose(context, mem_fraction_static is not None):
+        print_sglang(
+            built,
+            gpu,
+            options,
+            {
+                "mem_fraction_static": mem_fraction_static,
+                "page_size": page_size,
+                "max_running_requests": max_running_requests,
+                "chunked_prefill_size": chunked_prefill_size,
+                "max_total_tokens": max_total_tokens,
+                "disable_radix_cache": disable_radix_cache,
+                "swa_full_tokens_ratio": swa_full_tokens_ratio,
+                "mamba_full_memory_ratio": mamba_full_memory_ratio,
+            },
+            as_json=as_json_,
+        )
+        return
     reserve = MemoryOptions.parse(
         {
             "gpu_memory_utilization": gpu_memory_utilization,

@@ -43,7 +43,7 @@ def _is_sparse(model: "Model") -> bool:
     return model.num_active_params < model.num_params
 
 
-def _table(title: str, *columns: str) -> "Table":
+def new_table(title: str, *columns: str) -> "Table":
     from rich import box
     from rich.table import Table
 
@@ -54,28 +54,30 @@ def _table(title: str, *columns: str) -> "Table":
 
 
 def _groups(groups: "Sequence[KVGroup]") -> "Table":
-    table = _table("KV cache", "layers", "count", "per token", "window", "per sequence")
+    table = new_table("KV cache", "layers", "count", "per token", "window", "per sequence")
     for group in groups:
         window = group.window_tokens
-        capped = f"at most {_size(group.bytes_per_token * window)}" if window else "grows"
+        capped = f"at most {size_words(group.bytes_per_token * window)}" if window else "grows"
         table.add_row(
             group.kind,
             str(group.layers),
-            _size(group.bytes_per_token),
+            size_words(group.bytes_per_token),
             f"{window:,}" if window else "",
-            _size(group.state_bytes) if group.kind == "recurrent" else capped,
+            size_words(group.state_bytes) if group.kind == "recurrent" else capped,
         )
     if len(groups) > 1:
         total = sum(group.bytes_per_token for group in groups)
-        table.add_row("all", str(sum(g.layers for g in groups)), _size(total), "", "", style="bold")
+        table.add_row(
+            "all", str(sum(g.layers for g in groups)), size_words(total), "", "", style="bold"
+        )
     return table
 
 
 def _pool(answer: "Answer") -> "Table":
     pool = answer.sized.pool
-    table = _table(f"Memory of one {answer.device.name}", "", "bytes", "")
+    table = new_table(f"Memory of one {answer.device.name}", "", "bytes", "")
     if pool.sized_by == "gpu_memory_utilization":
-        table.add_row("device", f"{pool.total_bytes:,}", _size(pool.total_bytes))
+        table.add_row("device", f"{pool.total_bytes:,}", size_words(pool.total_bytes))
         for words, size in (
             ("left unused", pool.unused_bytes),
             ("weights", pool.weights_bytes),
@@ -83,12 +85,12 @@ def _pool(answer: "Answer") -> "Table":
             ("CUDA graphs (estimate)", pool.cuda_graph_bytes),
             ("outside torch (estimate)", pool.non_torch_bytes),
         ):
-            table.add_row(words, f"-{size:,}", _size(size))
+            table.add_row(words, f"-{size:,}", size_words(size))
     else:
-        table.add_row("weights", f"{pool.weights_bytes:,}", _size(pool.weights_bytes))
+        table.add_row("weights", f"{pool.weights_bytes:,}", size_words(pool.weights_bytes))
     size = pool.capacity_bytes
     words = "KV pool" if pool.sized_by == "gpu_memory_utilization" else f"KV pool ({pool.sized_by})"
-    table.add_row(words, f"{size:,}", _size(size), style="bold")
+    table.add_row(words, f"{size:,}", size_words(size), style="bold")
     tokens = pool_tokens(answer)
     table.add_row("", f"{tokens:,} tokens", f"{pool.num_gpu_blocks:,} blocks of {pool.block_size}")
     return table
@@ -96,14 +98,14 @@ def _pool(answer: "Answer") -> "Table":
 
 def _sequences(answer: "Answer") -> "Table":
     title = f"Sequences that fit (longest {answer.max_model_len:,} tokens)"
-    table = _table(title, "tokens each", "needs", "max-buffer", "doubling", "paged")
+    table = new_table(title, "tokens each", "needs", "max-buffer", "doubling", "paged")
     for fit in answer.fits:
         counts = (f"{count:,}" for count in (fit.max_buffer, fit.doubling, fit.paged))
-        table.add_row(f"{fit.tokens:,}", _size(fit.bytes), *counts)
+        table.add_row(f"{fit.tokens:,}", size_words(fit.bytes), *counts)
     return table
 
 
-def _size(size: int) -> str:
+def size_words(size: int) -> str:
     """Bytes as people read them: B, KiB, MiB or GiB."""
     scaled, unit = float(size), "B"
     for larger in ("KiB", "MiB", "GiB"):

@@ -1,0 +1,152 @@
+"""Bytes into pools: tokens that every layer keeps, tokens of windows, states of recurrent layers.
+
+    sliding windows    T = bytes // (full cell + ratio * window cell), the windows' pool ratio * T;
+                       without a radix cache and with max_running_requests given, as many as these
+                       can hold at once, and what is left for T
+    recurrent states   bytes * r / (1 + r) for states, one of which is padding; the rest for KV
+
+Not recorded: the source says so (HybridSWAPoolConfigurator, SWARequestCapPoolConfigurator,
+`_handle_max_mamba_cache`, `resolve_max_num_reqs`).
+"""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from kvsim.capacity.sglang.settings import SglangSettings
+from kvsim.layout import KVGroup, KVLayout
+from kvsim.plumbing.errors import InputError
+from kvsim.plumbing.units import ceil_div
+
+STATES_A_REQUEST = 3  # with a radix cache, without buffers that track states
+SWA_EVICTION_INTERVAL = 128
+FEWEST_REQUESTS, MOST_REQUESTS = 2048, 4096
+
+
+class Pools(NamedTuple):
+    """tokens: of the pool that requests are admitted by. kv_bytes: of it, over all layers that
+    keep all tokens. window_tokens, window_bytes: of the windows' pool; None: the model has none,
+    or SGLang keeps its windows whole. states, state_bytes: slots of recurrent states, and the
+    bytes of all, padding included. max_running_requests: that may hold memory at once.
+    """
+
+    tokens: int
+    kv_bytes: int
+    window_tokens: int | None
+    window_bytes: int
+    states: int | None
+    state_bytes: int
+    max_running_requests: int
+
+
+def divide(
+    budget: int,
+    layout: KVLayout,
+    settings: SglangSettings,
+    *,
+    chunk: int,
+    max_model_len: int,
+    keeps_windows: bool,
+) -> Pools:
+    """The pools in `budget` bytes. chunk: tokens of one, -1 for whole prompts. keeps_windows: of a
+    model with sliding windows, that they have a pool of their own.
+    """
+    states = [group for group in layout.groups if group.kind == "recurrent"]
+    windows = [g for g in layout.groups if g.kind == "sliding"] if keeps_windows else []
+    full = [group for group in layout.groups if group not in states and group not in windows]
+    slots, state_bytes = _states(budget, states, settings)
+    rest, page = budget - state_bytes, settings.page_size
+    full_cell, window_cell = _cell(full), _cell(windows)
+    kept = _kept(settings, windows, chunk)
+    if kept is None:
+        cell = full_cell + settings.swa_full_tokens_ratio * window_cell if full else window_cell
+        tokens = _whole(int(rest // cell), page) if cell else max_model_len
+    else:
+        tokens = _whole((rest - kept * window_cell) // full_cell, page)
+    if settings.max_total_tokens is not None:
+        tokens = min(tokens, _whole(settings.max_total_tokens, page))
+    window_tokens = None
+    if windows:
+        ratio = settings.swa_full_tokens_ratio if full else 1
+        window_tokens = _whole(int(tokens * ratio), page) if kept is None else kept
+        _check_windows(windows, window_tokens, page)
+    return Pools(
+        tokens=tokens,
+        kv_bytes=tokens * full_cell,
+        window_tokens=window_tokens,
+        window_bytes=(window_tokens or 0) * window_cell,
+        states=slots,
+        state_bytes=state_bytes,
+        max_running_requests=_requests(settings, tokens, max_model_len, slots),
+    )
+
+
+def _cell(groups: Iterable[KVGroup]) -> int:
+    return sum(group.bytes_per_token for group in groups)
+
+
+def _whole(tokens: int, page: int) -> int:
+    return tokens // page * page
+
+
+def _states(budget: int, groups: list[KVGroup], settings: SglangSettings) -> tuple[int | None, int]:
+    """Slots of states, and their bytes with the padding one; None without any."""
+    one = sum(group.state_bytes for group in groups)
+    if not one:
+        return None, 0
+    if settings.disable_radix_cache and settings.max_running_requests is not None:
+        slots = settings.max_running_requests
+    else:
+        share = settings.mamba_full_memory_ratio
+        slots = int((budget * share / (1 + share) - one) // one)
+    if slots <= 0 or (slots + 1) * one >= budget:
+        raise InputError(
+            "the states of recurrent layers leave no room",
+            where="mamba_full_memory_ratio",
+            value=f"{slots} states of {one:,} bytes",
+            limit=f"{budget:,} bytes for states and KV",
+            remedy="raise mem_fraction_static, or take more GPUs or fewer max_running_requests",
+        )
+    return slots, (slots + 1) * one
+
+
+def _kept(settings: SglangSettings, windows: list[KVGroup], chunk: int) -> int | None:
+    """Tokens of the windows' pool where the requests that may run at once decide."""
+    requests = settings.max_running_requests
+    if not windows or requests is None or not settings.disable_radix_cache or chunk <= 0:
+        return None
+    page, window = settings.page_size, _widest(windows)
+    each = window + SWA_EVICTION_INTERVAL + 2 * page
+    chunks = 1 if settings.disable_overlap_schedule else 2
+    return ceil_div(each * requests + chunks * chunk + page, page) * page
+
+
+def _widest(windows: list[KVGroup]) -> int:
+    return max(group.window_tokens or 0 for group in windows)
+
+
+def _check_windows(windows: list[KVGroup], tokens: int, page: int) -> None:
+    if _widest(windows) + page >= tokens:
+        raise InputError(
+            "the windows' pool holds no request",
+            where="swa_full_tokens_ratio",
+            value=f"{tokens:,} tokens",
+            limit=f"{_widest(windows) + page:,} tokens of a window and a page",
+            remedy="raise swa_full_tokens_ratio or mem_fraction_static",
+        )
+
+
+def _requests(settings: SglangSettings, tokens: int, max_model_len: int, states: int | None) -> int:
+    given = settings.max_running_requests
+    if given is None:
+        given = min(max(int(tokens / max_model_len * 512), FEWEST_REQUESTS), MOST_REQUESTS)
+    most = min(given, tokens // 2)
+    if states is not None:
+        most = min(most, states // (1 if settings.disable_radix_cache else STATES_A_REQUEST))
+    if most < 1:
+        raise InputError(
+            "the pool serves no request",
+            where="mem_fraction_static",
+            value=f"{tokens:,} tokens" + ("" if states is None else f", {states} states"),
+            remedy="raise mem_fraction_static, or take a larger device",
+        )
+    return most

@@ -1,0 +1,36 @@
+"""The flags of an SGLang server that its pool depends on."""
+
+from pydantic import Field, field_validator
+
+from kvsim.plumbing.options import Options
+
+SGLANG_VERSION = "0.5.23"
+
+
+class SglangSettings(Options):
+    """Flags by SGLang's names, with its defaults.
+
+    mem_fraction_static: share of what is free before the weights that they and the pools may take;
+        not given: by the device. chunked_prefill_size: -1 for whole prompts; not given: by the
+        device. max_total_tokens: most tokens of the pool.
+    swa_full_tokens_ratio: tokens of the windows' pool for each of the full one's.
+    mamba_full_memory_ratio: bytes of recurrent states for each byte of KV.
+    """
+
+    mem_fraction_static: float | None = Field(None, gt=0, lt=1)
+    page_size: int = Field(1, ge=1, le=1 << 20)
+    max_total_tokens: int | None = Field(None, ge=1)
+    max_running_requests: int | None = Field(None, ge=1)
+    chunked_prefill_size: int | None = Field(None, ge=-1)
+    max_prefill_tokens: int = Field(16384, ge=1)
+    disable_radix_cache: bool = False
+    disable_overlap_schedule: bool = False
+    swa_full_tokens_ratio: float = Field(0.8, gt=0, le=1)
+    mamba_full_memory_ratio: float = Field(0.9, gt=0)
+
+    @field_validator("chunked_prefill_size")
+    @classmethod
+    def _some(cls, size: int | None) -> int | None:
+        if size == 0:
+            raise ValueError("at least 1, or -1 for whole prompts")
+        return size

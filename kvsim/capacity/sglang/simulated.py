@@ -1,0 +1,58 @@
+"""SGLang's pool as a simulation has it: one pool of tokens that every layer keeps."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from kvsim.capacity.pool import Pool
+from kvsim.capacity.sglang.settings import SGLANG_VERSION, SglangSettings
+from kvsim.capacity.sglang.sizing import size_sglang
+from kvsim.device import Device
+from kvsim.model import Model, ModelOptions
+from kvsim.plumbing.errors import InputError
+
+
+def settings_of(fraction: float | str, tables: Iterable[Any]) -> SglangSettings:
+    """The flags that `tables`, options of schedulers and allocators, have; the first that has one
+    decides. fraction: "auto" for SGLang's default.
+    """
+    flags: dict[str, Any] = {} if fraction == "auto" else {"mem_fraction_static": fraction}
+    for table in tables:
+        for name in SglangSettings.model_fields:
+            if hasattr(table, name):
+                flags.setdefault(name, getattr(table, name))
+    return SglangSettings.parse(flags, "memory")
+
+
+def sglang_pool(
+    model: Model, device: Device, options: ModelOptions, settings: SglangSettings, block_size: int
+) -> Pool:
+    """The pool; what a page does not fill stays unused. InputError for a model whose windows or
+    states have pools of their own.
+    """
+    found = size_sglang(model, device, options, settings)
+    pools, page = found.pools, found.page_size
+    if pools.window_tokens is not None or pools.states is not None:
+        raise InputError(
+            "a simulation keeps one pool, and SGLang would make two for this model",
+            where="memory.mem_fraction_static",
+            value=model.name,
+            remedy="give kv_cache_bytes; kvsim memory --mem-fraction-static sizes the two",
+        )
+    return Pool(
+        sized_by="mem_fraction_static",
+        total_bytes=found.total_bytes,
+        unused_bytes=found.headroom_bytes + found.budget_bytes - pools.kv_bytes,
+        weights_bytes=found.weights_bytes,
+        activation_bytes=0,
+        other_bytes=found.set_up_bytes,
+        capacity_bytes=pools.kv_bytes,
+        block_size=block_size,
+        num_gpu_blocks=pools.tokens // block_size,
+        non_torch_bytes=found.set_up_bytes,
+        cuda_graph_bytes=0,
+        engine_version=f"sglang {SGLANG_VERSION}",
+        engine_block_size=page,
+        engine_num_gpu_blocks=pools.tokens // page,
+        kv_cache_size_tokens=pools.tokens,
+        max_concurrency=pools.tokens / found.max_model_len,
+    )

@@ -1,0 +1,130 @@
+"""What SGLang makes of a device: its share for weights and pools, and what they leave for KV.
+
+    pools = free after the weights - free before them * (1 - mem_fraction_static)
+
+Free before the weights is the device without CUDA's context and the buffers of NCCL and of the
+custom all-reduce: start-up logs in public issues have 0.6 to 2.5 GiB gone by then (two RTX 4090s,
+kvcache-ai/ktransformers #1870; eight H200s, sgl-project/sglang #11716 and
+SemiAnalysisAI/InferenceX #2128). CUDA graphs and activations come out of the headroom.
+"""
+
+from typing import NamedTuple
+
+from kvsim.capacity.sglang.fraction import chunk_of, default_fraction
+from kvsim.capacity.sglang.pools import Pools, divide
+from kvsim.capacity.sglang.settings import SglangSettings
+from kvsim.device import Device
+from kvsim.model import LatentAttention, Model, ModelOptions
+from kvsim.plumbing.errors import InputError
+from kvsim.plumbing.units import GIB, MIB
+
+SET_UP_GIB, SET_UP_MORE_GIB = 0.5, 0.24  # on one GPU, and for each further one
+# Models with sliding windows, by model_type, whose windows have a pool of their own
+# (configs/model_config.py `is_hybrid_swa_model`); the windows of others are kept whole.
+WINDOWED_KINDS = ("gpt_oss", "gemma4_text", "mimo_v2", "mimo_v2_flash", "step3p5")
+
+
+class SglangPool(NamedTuple):
+    """The memory of one GPU, in bytes: total = set_up + weights + headroom + budget.
+
+    set_up_bytes: gone before the weights (estimate). headroom_bytes: left for activations and CUDA
+    graphs. budget_bytes: for the pools. chunked_prefill_size: in force; -1: whole prompts. latent:
+    keys and values are one latent (MLA).
+    """
+
+    mem_fraction_static: float
+    total_bytes: int
+    set_up_bytes: int
+    weights_bytes: int
+    headroom_bytes: int
+    budget_bytes: int
+    page_size: int
+    chunked_prefill_size: int
+    max_prefill_tokens: int
+    max_model_len: int
+    latent: bool
+    pools: Pools
+
+
+def size_sglang(
+    model: Model, device: Device, options: ModelOptions, settings: SglangSettings
+) -> SglangPool:
+    """The pools of one GPU. InputError for what SGLang's sizing is not followed in, by name, and
+    where the weights leave nothing.
+    """
+    _check(model, options, settings)
+    tp, device_mib = options.tensor_parallel_size, device.memory_bytes / MIB
+    model.check_tensor_parallel(tp)
+    fraction = settings.mem_fraction_static
+    latent = any(isinstance(layer.mixer, LatentAttention) for layer in model.layers)
+    if fraction is None:
+        fraction = default_fraction(settings, device_mib, tp, latent=latent)
+    set_up = int((SET_UP_GIB + (tp - 1) * SET_UP_MORE_GIB) * GIB)
+    free, weights = device.memory_bytes - set_up, model.weight_bytes(tp)
+    headroom = int(free * (1 - fraction))
+    budget = free - weights - headroom
+    if budget <= 0:
+        raise InputError(
+            f"no memory is left for KV: {model.name} takes {weights / GIB:.2f} GiB of weights on "
+            f"each {device.name}",
+            where="mem_fraction_static",
+            value=fraction,
+            limit=f"more than {weights / free:.3f}",
+            remedy="raise it or tensor_parallel_size, or quantise the weights",
+        )
+    chunk, longest = chunk_of(settings, device_mib), options.model_len(model)
+    pools = divide(
+        budget,
+        options.layout(model),
+        settings,
+        chunk=chunk,
+        max_model_len=longest,
+        keeps_windows=model.kind in WINDOWED_KINDS,
+    )
+    return SglangPool(
+        mem_fraction_static=fraction,
+        total_bytes=device.memory_bytes,
+        set_up_bytes=set_up,
+        weights_bytes=weights,
+        headroom_bytes=headroom,
+        budget_bytes=budget,
+        page_size=settings.page_size,
+        chunked_prefill_size=chunk,
+        max_prefill_tokens=settings.max_prefill_tokens,
+        max_model_len=longest,
+        latent=latent,
+        pools=pools,
+    )
+
+
+def _check(model: Model, options: ModelOptions, settings: SglangSettings) -> None:
+    for key in ("pipeline_parallel_size", "data_parallel_size", "decode_context_parallel_size"):
+        if getattr(options, key) > 1:
+            raise InputError(
+                "SGLang's sizing is followed for GPUs that split layers alone",
+                where=f"model.{key}",
+                value=getattr(options, key),
+                limit=1,
+                remedy="leave it at 1, or size the pool as vLLM does",
+            )
+    if any(cache.own_block is not None for cache in options.caches(model)):
+        raise InputError(
+            "SGLang's pools of compressed caches are not followed",
+            where="model",
+            value=model.name,
+            remedy="give the pool by kv_cache_tokens",
+        )
+    if model.kind.startswith("llama4"):
+        raise InputError(
+            "SGLang keeps Llama 4's chunks in a pool that is not followed",
+            where="model",
+            value=model.name,
+            remedy="give the pool by kv_cache_tokens",
+        )
+    if model.tower_params and settings.mem_fraction_static is None:
+        raise InputError(
+            "SGLang's default for models that see is not followed",
+            where="mem_fraction_static",
+            value="auto",
+            remedy="give mem_fraction_static as the server's log has it",
+        )

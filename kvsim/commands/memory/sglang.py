@@ -1,0 +1,106 @@
+"""`kvsim memory --mem-fraction-static`: the pools of an SGLang server."""
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from kvsim.plumbing.errors import InputError
+
+if TYPE_CHECKING:
+    from kvsim.capacity.sglang.sizing import SglangPool
+    from kvsim.device import Device
+    from kvsim.model import Model, ModelOptions
+
+SWITCH = "mem_fraction_static"
+SGLANG_ONLY = (
+    *("page_size", "max_running_requests", "chunked_prefill_size", "max_total_tokens"),
+    *("disable_radix_cache", "swa_full_tokens_ratio", "mamba_full_memory_ratio"),
+)
+VLLM_ONLY = (
+    *("gpu_memory_utilization", "engine_version", "kv_cache_bytes", "kv_cache_tokens"),
+    *("num_gpu_blocks", "max_num_seqs", "max_num_batched_tokens", "enforce_eager"),
+    *("enable_prefix_caching", "drafter", "num_speculative_tokens", "max_loras"),
+    *("max_lora_rank", "block_size", "initial_tokens", "num_tokens", "enable_expert_parallel"),
+)
+
+
+def check_whose(context: typer.Context, sglang: bool) -> bool:
+    """`sglang` itself; InputError for an option of the other engine, which would change nothing."""
+    for name in VLLM_ONLY if sglang else SGLANG_ONLY:
+        source = context.get_parameter_source(name)
+        if source is None or source.name != "COMMANDLINE":
+            continue
+        flag = "--" + name.replace("_", "-")
+        if sglang:
+            remedy = f"leave it out, or leave --{SWITCH.replace('_', '-')} out for vLLM's pool"
+            raise InputError("no option of SGLang's pools", where=flag, remedy=remedy)
+        remedy = f"add --{SWITCH.replace('_', '-')} auto for SGLang's pools, or leave it out"
+        raise InputError("no option of vLLM's pool", where=flag, remedy=remedy)
+    return sglang
+
+
+def print_sglang(
+    model: "Model",
+    device: "Device",
+    options: "ModelOptions",
+    flags: Mapping[str, Any],
+    *,
+    as_json: bool,
+) -> None:
+    """The pools, in words or as JSON."""
+    from kvsim.capacity.sglang.settings import SglangSettings
+    from kvsim.capacity.sglang.sizing import size_sglang
+    from kvsim.capacity.sglang.start_up import lines
+
+    given = {key: value for key, value in flags.items() if value not in (None, "auto")}
+    pool = size_sglang(model, device, options, SglangSettings.parse(given, "memory"))
+    if as_json:
+        table = {"model": model.name, "device": device.name, "engine": "sglang", **pool._asdict()}
+        table |= {"pools": pool.pools._asdict(), "log": list(lines(pool))}
+        typer.echo(json.dumps(table, indent=2))
+    else:
+        from rich.console import Console
+
+        _print(model, device, options, pool, lines(pool), Console())
+
+
+def _print(
+    model: "Model",
+    device: "Device",
+    options: "ModelOptions",
+    pool: "SglangPool",
+    log: tuple[str, ...],
+    console: Any,
+) -> None:
+    from kvsim.capacity.sglang.settings import SGLANG_VERSION
+    from kvsim.commands.memory.tables import new_table, size_words
+
+    gpus = f"{options.tensor_parallel_size} x {device.name}, figures of one"
+    one = options.tensor_parallel_size == 1
+    console.print(f"{model.name} on {device.name if one else gpus}")
+    console.print()
+    shown = new_table(f"Memory of one {device.name}", "", "bytes", "")
+    rows = [
+        ("device", pool.total_bytes, 1),
+        ("gone before the weights (estimate)", pool.set_up_bytes, -1),
+        ("weights", pool.weights_bytes, -1),
+        (f"headroom (mem_fraction_static {pool.mem_fraction_static:g})", pool.headroom_bytes, -1),
+    ]
+    for words, size, sign in rows:
+        shown.add_row(words, f"{sign * size:,}", size_words(size))
+    pools = pool.pools
+    if pools.states is not None:
+        count = f"{pools.states:,} states, not recorded"
+        shown.add_row(f"states ({count})", f"{pools.state_bytes:,}", size_words(pools.state_bytes))
+    if pools.window_tokens is not None:
+        count = f"{pools.window_tokens:,} tokens, not recorded"
+        size = pools.window_bytes
+        shown.add_row(f"windows ({count})", f"{size:,}", size_words(size))
+    size = pools.kv_bytes
+    shown.add_row(f"KV ({pools.tokens:,} tokens)", f"{size:,}", size_words(size), style="bold")
+    console.print(shown)
+    console.print(f"SGLang {SGLANG_VERSION} would say:", highlight=False)
+    for line in log:
+        console.print(line, highlight=False, soft_wrap=True)

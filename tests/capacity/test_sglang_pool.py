@@ -1,0 +1,209 @@
+"""The pool as SGLang sizes it: by a published run, by its source's arithmetic, refused by name."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+import kvsim
+from kvsim.capacity.sglang.fraction import default_fraction
+from kvsim.capacity.sglang.pools import divide
+from kvsim.capacity.sglang.settings import SglangSettings
+from kvsim.capacity.sglang.sizing import SglangPool, size_sglang
+from kvsim.capacity.sglang.start_up import lines
+from kvsim.cli import app
+from kvsim.device import named_device
+from kvsim.layout import KVGroup, KVLayout
+from kvsim.model import ModelOptions
+from kvsim.plumbing.errors import InputError
+from kvsim.request import Request
+
+
+def sized(name: str, device: str, tp: int = 1, **flags: Any) -> SglangPool:
+    options = ModelOptions.parse({"name": name, "tensor_parallel_size": tp}, "model")
+    settings = SglangSettings.parse(flags, "memory")
+    return size_sglang(options.build(), named_device(device), options, settings)
+
+
+def test_deepseek_on_eight_h200_holds_what_was_observed() -> None:
+    """DeepSeek-R1 in fp8, TP 8, fraction 0.82: some 509,000 tokens were observed
+    (github.com/ai-dynamo/aisimulate/pull/263).
+    """
+    pool = sized("deepseek-v3", "h200", 8, mem_fraction_static=0.82)
+    assert pool.pools.tokens == pytest.approx(509_000, rel=0.02)
+
+
+def test_every_byte_of_the_device_is_told() -> None:
+    pool = sized("llama-3.1-8b", "h100")
+    parts = pool.set_up_bytes + pool.weights_bytes + pool.headroom_bytes + pool.budget_bytes
+    assert parts == pool.total_bytes
+    assert 0 <= pool.budget_bytes - pool.pools.kv_bytes < 131_072
+    assert lines(pool)[-1] == (
+        f"max_total_num_tokens={pool.pools.tokens}, chunked_prefill_size=8192, "
+        "max_prefill_tokens=16384, max_running_requests=2048, context_len=131072"
+    )
+
+
+@pytest.mark.parametrize(
+    ("mib", "tp", "flags", "reserved"),
+    [
+        # chunk 4096, graphs of 48 and 50 of prefills; arg_groups/memory_hook.py
+        (24_564, 1, {}, 512 + 6144 + 128 + 96 + 400),
+        (24_564, 4, {}, 512 + 6144 + 512 + 320 + 400),
+        (81_559, 1, {}, 512 + 12_288 + 128 + 512 + 464),
+        (81_559, 1, {"chunked_prefill_size": 512}, 10_240),
+        (81_559, 1, {"chunked_prefill_size": -1}, 512 + 24_576 + 128 + 512),
+        (81_559, 1, {"max_running_requests": 8}, 512 + 12_288 + 128 + 16 + 464),
+        (183_359, 8, {}, 512 + 24_576 + 1024 + 1024 + 592),
+    ],
+)
+def test_the_default_share_is_the_sources(
+    mib: int, tp: int, flags: dict[str, Any], reserved: float
+) -> None:
+    settings = SglangSettings.parse(flags, "memory")
+    assert default_fraction(settings, mib, tp, latent=False) == round((mib - reserved) / mib, 3)
+
+
+FULL, WINDOW, STATE = (
+    KVGroup("full", 12, 24_576),
+    KVGroup("sliding", 12, 20_480, window_tokens=128),
+    KVGroup("recurrent", 36, 0, state_bytes=4_000_000),
+)
+
+
+@given(
+    budget=st.integers(1 << 30, 1 << 36),
+    page=st.sampled_from([1, 16, 64]),
+    ratio=st.floats(0.05, 1),
+)
+def test_windows_take_their_ratio_and_no_more_fits(budget: int, page: int, ratio: float) -> None:
+    settings = SglangSettings(page_size=page, swa_full_tokens_ratio=ratio)
+    layout = KVLayout((WINDOW, FULL))
+    pools = divide(budget, layout, settings, chunk=8192, max_model_len=32_768, keeps_windows=True)
+    assert pools.window_tokens == int(pools.tokens * ratio) // page * page
+    assert pools.kv_bytes + pools.window_bytes <= budget
+    more = pools.tokens + page
+    assert more * 24_576 + ratio * more * 20_480 > budget
+
+
+@given(budget=st.integers(1 << 30, 1 << 36), share=st.floats(0.05, 4))
+def test_states_take_their_share_and_a_padding_slot(budget: int, share: float) -> None:
+    settings = SglangSettings(mamba_full_memory_ratio=share)
+    layout = KVLayout((STATE, FULL))
+    pools = divide(budget, layout, settings, chunk=8192, max_model_len=32_768, keeps_windows=False)
+    assert pools.states is not None
+    assert pools.state_bytes == (pools.states + 1) * 4_000_000
+    assert pools.state_bytes <= budget * share / (1 + share) < pools.state_bytes + 4_000_000
+    assert pools.tokens == (budget - pools.state_bytes) // 24_576
+    assert pools.max_running_requests <= pools.states // 3
+
+
+def test_without_a_cache_the_requests_size_windows_and_states() -> None:
+    settings = SglangSettings(disable_radix_cache=True, max_running_requests=100, page_size=16)
+    pools = divide(
+        1 << 34,
+        KVLayout((WINDOW, FULL)),
+        settings,
+        chunk=4096,
+        max_model_len=32_768,
+        keeps_windows=True,
+    )
+    assert pools.window_tokens == 100 * (128 + 128 + 32) + 2 * 4096 + 16
+    assert pools.tokens == ((1 << 34) - pools.window_bytes) // 24_576 // 16 * 16
+    states = divide(
+        1 << 34,
+        KVLayout((STATE, FULL)),
+        settings,
+        chunk=4096,
+        max_model_len=32_768,
+        keeps_windows=False,
+    )
+    assert (states.states, states.max_running_requests) == (100, 100)
+
+
+@pytest.mark.parametrize(
+    ("name", "flags", "words"),
+    [
+        ("gemma-3-27b", {}, "models that see"),
+        ("llama-4-scout", {"mem_fraction_static": 0.8}, "Llama 4"),
+        ("deepseek-v4-flash", {"mem_fraction_static": 0.8}, "compressed caches"),
+        ("llama-3.1-70b", {"mem_fraction_static": 0.9}, "no memory is left for KV"),
+        ("gpt-oss-20b", {"swa_full_tokens_ratio": 0.00005}, "holds no request"),
+    ],
+)
+def test_what_is_not_followed_is_refused_by_name(
+    name: str, flags: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(InputError, match=words):
+        sized(name, "h100", **flags)
+
+
+def test_windows_of_models_without_a_pool_for_them_are_kept_whole() -> None:
+    pool = sized("gemma-3-27b", "h200", mem_fraction_static=0.8)
+    assert pool.pools.window_tokens is None
+    assert pool.pools.kv_bytes == pool.pools.tokens * (425_984 + 81_920)
+
+
+def test_a_scenario_takes_its_pool_and_its_schedulers_flags(tables: Any) -> None:
+    made = tables(
+        model={"name": "llama-3.1-8b", "max_model_len": 8192},
+        device={"name": "h100"},
+        memory={"mem_fraction_static": "auto"},
+        allocator=[
+            {
+                "kind": "radix",
+                "page_size": 64,
+                "scheduler": {"kind": "sglang", "chunked_prefill_size": 2048},
+            }
+        ],
+    )
+    result = kvsim.simulate(made, [Request("r", 0, 100, 10)])
+    expected = sized("llama-3.1-8b", "h100", page_size=64, chunked_prefill_size=2048)
+    capacity = result.runs[0].summary["memory"]["capacity_tokens"]
+    assert capacity == expected.pools.tokens
+    again = kvsim.simulate(result.scenario, [Request("r", 0, 100, 10)])
+    assert again.runs[0].summary["memory"]["capacity_tokens"] == capacity
+
+
+def test_two_pools_are_not_simulated(tables: Any) -> None:
+    made = tables(
+        model={"name": "gpt-oss-20b"},
+        device={"name": "h100"},
+        memory={"mem_fraction_static": 0.8},
+        allocator=[{"kind": "paged"}],
+    )
+    with pytest.raises(InputError, match="would make two"):
+        kvsim.simulate(made, [Request("r", 0, 100, 10)])
+
+
+@pytest.mark.parametrize("other", [{"engine_version": "0.19"}, {"max_loras": 2}], ids=str)
+def test_what_is_vllms_is_refused_beside_it(tables: Any, other: dict[str, Any]) -> None:
+    made = tables(memory={"mem_fraction_static": 0.8, **other}, allocator=[{"kind": "radix"}])
+    with pytest.raises(InputError, match="is vLLM's"):
+        kvsim.simulate(made, [Request("r", 0, 100, 10)])
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (["--page-size", "16"], "no option of vLLM's pool"),
+        (["--mem-fraction-static", "auto", "--block-size", "32"], "no option of SGLang's pools"),
+        (["--mem-fraction-static", "2"], "mem_fraction_static"),
+        (["--mem-fraction-static", "0.8", "--chunked-prefill-size", "0"], "at least 1, or -1"),
+    ],
+)
+def test_the_command_takes_one_engines_options(flags: list[str], words: str) -> None:
+    said = CliRunner().invoke(app, ["memory", "llama-3.1-8b", "--device", "h100", *flags])
+    assert said.exit_code != 0
+    assert words in str(said.exception) + said.output
+
+
+def test_the_command_says_what_the_server_would() -> None:
+    flags = ["--device", "h100", "--mem-fraction-static", "0.85", "--page-size", "64"]
+    said = CliRunner().invoke(app, ["memory", "gpt-oss-20b", *flags])
+    assert said.exit_code == 0, said.output
+    pool = sized("gpt-oss-20b", "h100", mem_fraction_static=0.85, page_size=64)
+    for line in lines(pool):
+        assert line in said.output
