@@ -2,8 +2,9 @@
 
 A token costs 2 * H_kv * D elements in an attention layer and one latent plus one rotated key in an
 MLA layer, where the latent is replicated on every GPU. The indexer of DeepSeek-V3.2 keeps a key of
-its own in 8 bits with a float32 scale per 128 elements, whatever the cache's dtype. A layer of
-DeepSeek-V4 keeps several caches, in blocks of their own (`compressed_cache`).
+its own in 8 bits with a float32 scale per 128 elements, whatever the cache's dtype; beside it, vLLM
+serves fp8 as fp8_ds_mla (model_executor/layers/attention/mla_attention.py, FlashMLA's kernels).
+DeepSeek-V4 keeps several caches a layer, in blocks of their own (`compressed_cache`).
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,7 +12,14 @@ from typing import NamedTuple
 
 from kvsim.layout import GroupKind, KVGroup, KVLayout
 from kvsim.model.compressed_cache import OwnBlock, compressed_caches
-from kvsim.model.kv_formats import FP8_DS_MLA, KVFormat, kv_format, with_scales
+from kvsim.model.kv_formats import (
+    FP8_DS_MLA,
+    NVFP4_DS_MLA,
+    SYNONYMS,
+    KVFormat,
+    kv_format,
+    with_scales,
+)
 from kvsim.model.layers import (
     Absent,
     Attention,
@@ -59,17 +67,20 @@ def layer_caches(
     torch_dtype: of the model. scale_group_size and scale_bytes replace the format's own. Raises
     InputError on an unknown dtype or one that does not suit the model.
     """
+    if SYNONYMS.get(kv_cache_dtype, kv_cache_dtype) == "fp8" and _is_sparse(layers):
+        kv_cache_dtype = FP8_DS_MLA
     storage = with_scales(
         kv_format(kv_cache_dtype, torch_dtype), kv_cache_dtype, scale_group_size, scale_bytes
     )
     if storage is None:
-        _check_latent(layers)
+        _check_latent(layers, kv_cache_dtype)
     found: list[LayerCache] = []
     for layer in layers:
         if isinstance(layer.mixer, CompressedAttention):
             found.extend(_compressed(layer.mixer, kv_cache_dtype))
         else:
-            cache = _cache(layer.mixer, torch_dtype, storage, tensor_parallel_size)
+            own = storage or kv_cache_dtype
+            cache = _cache(layer.mixer, torch_dtype, own, tensor_parallel_size)
             found.extend([] if cache is None else [cache])
     return tuple(found)
 
@@ -93,8 +104,8 @@ def grouped(caches: Sequence[LayerCache], drafter: Sequence[LayerCache] = ()) ->
     return KVLayout(tuple(groups.values()))
 
 
-def _cache(mixer: Mixer, torch_dtype: str, storage: KVFormat | None, tp: int) -> LayerCache | None:
-    """The cache behind one mixer; storage None: fp8_ds_mla."""
+def _cache(mixer: Mixer, torch_dtype: str, storage: KVFormat | str, tp: int) -> LayerCache | None:
+    """The cache behind one mixer; storage: the name of a format that is MLA's own, or a format."""
     if isinstance(mixer, Absent):
         return None
     if isinstance(mixer, Recurrence):
@@ -108,7 +119,7 @@ def _cache(mixer: Mixer, torch_dtype: str, storage: KVFormat | None, tp: int) ->
         index += 4 * ceil_div(index, SCALED_ELEMENTS)
         token = _latent_bytes(mixer, storage) + index
         return LayerCache("mla", token, index_bytes=index)
-    assert storage is not None
+    assert isinstance(storage, KVFormat)
     assert isinstance(mixer, Attention)
     if mixer.shares_cache:
         return None
@@ -132,19 +143,27 @@ def _own(kind: GroupKind, block: OwnBlock, window_tokens: int | None = None) -> 
     return LayerCache(kind, token, window_tokens, own_block=block)
 
 
-def _latent_bytes(mixer: LatentAttention, storage: KVFormat | None) -> int:
+def _latent_bytes(mixer: LatentAttention, storage: KVFormat | str) -> int:
     latent, rope = mixer.kv_lora_rank, mixer.rope_head_dim
-    if storage is None:
+    if storage == FP8_DS_MLA:
         return latent + ceil_div(latent, SCALED_ELEMENTS) * 4 + rope * 2
+    if storage == NVFP4_DS_MLA:
+        return ceil_div(latent, 2) + ceil_div(latent, 16) + rope
+    assert isinstance(storage, KVFormat)
     return storage.num_bytes(latent + rope, 1)
 
 
-def _check_latent(layers: Sequence[Layer]) -> None:
+def _is_sparse(layers: Sequence[Layer]) -> bool:
+    mixers = (layer.mixer for layer in layers)
+    return any(isinstance(mixer, LatentAttention) and mixer.index_heads for mixer in mixers)
+
+
+def _check_latent(layers: Sequence[Layer], name: str) -> None:
     if any(isinstance(layer.mixer, Attention) for layer in layers) or not any(
         isinstance(layer.mixer, LatentAttention | CompressedAttention) for layer in layers
     ):
         raise InputError(
-            f"{FP8_DS_MLA} stores MLA's latent and this model has none",
+            f"{name} stores MLA's latent and this model has none",
             where="kv_cache_dtype",
             remedy="use fp8",
         )

@@ -43,18 +43,22 @@ SYNONYMS = {
     "fp8_e5m2": "fp8",
     "float8_e4m3fn": "fp8",
     "float8_e5m2": "fp8",
+    "fp8_inc": "fp8",
+    "nvfp4_4over6": "nvfp4",
 }
-# MLA's own: the latent in 8 bits with a float32 scale per 128 elements, the rotated key in bf16.
-FP8_DS_MLA = "fp8_ds_mla"
-KV_CACHE_DTYPES = ("auto", *FORMATS, FP8_DS_MLA, *SYNONYMS)
+# MLA's own: the latent in 8 bits with a float32 scale per 128 elements and the rotated key in bf16,
+# or the latent in 4 bits with an 8-bit scale per 16 and the rotated key in 8.
+FP8_DS_MLA, NVFP4_DS_MLA = "fp8_ds_mla", "nvfp4_ds_mla"
+DS_MLA = (FP8_DS_MLA, NVFP4_DS_MLA)
+KV_CACHE_DTYPES = ("auto", *FORMATS, *DS_MLA, *SYNONYMS)
 
 
 def kv_format(name: str, model_dtype: str) -> KVFormat | None:
-    """The format of this name ("auto": the model's dtype); None for fp8_ds_mla."""
+    """The format of this name ("auto": the model's dtype); None for those of MLA alone."""
     name = SYNONYMS.get(name, name)
     if name == "auto":
         name = SYNONYMS.get(model_dtype, model_dtype)
-    if name == FP8_DS_MLA:
+    if name in DS_MLA:
         return None
     if name not in FORMATS:
         raise InputError(

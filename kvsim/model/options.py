@@ -26,8 +26,8 @@ class ModelOptions(Options):
     int8, int4, nvfp4 or mxfp4 (default: the config's). weight_bytes_per_param: instead, for all
     parameters.
     kv_cache_dtype: auto (what the checkpoint asks for, else the model's dtype), fp16, bf16, fp32,
-    fp8, nvfp4, fp8_per_token_head, int8_per_token_head, int4_per_token_head, fp8_ds_mla, int8,
-    int4.
+    fp8, nvfp4, fp8_per_token_head, int8_per_token_head, int4_per_token_head, fp8_ds_mla,
+    nvfp4_ds_mla, int8, int4.
     kv_scale_group_size, kv_scale_bytes: for quantised caches, elements that share a scale and the
     bytes of it. mamba_ssm_cache_dtype: of recurrent states (default: the config's, else the
     model's). max_model_len: longest sequence in tokens (default: the model's).

@@ -120,6 +120,9 @@ def test_the_indexer_s_keys_are_cached_too():
     assert plain.kv_layout("fp8_ds_mla").bytes_per_token == 4 * 656
     assert sparse.kv_layout("fp8_ds_mla").bytes_per_token == 4 * (656 + 132)
     assert sparse.kv_layout().bytes_per_token == 4 * (2 * 576 + 132)
+    assert sparse.kv_layout("fp8").bytes_per_token == 4 * (656 + 132)  # as FlashMLA keeps it
+    assert plain.kv_layout("fp8").bytes_per_token == 4 * 576
+    assert sparse.kv_layout("nvfp4_ds_mla").bytes_per_token == 4 * (352 + 132)
 
 
 @pytest.mark.parametrize(
@@ -134,6 +137,83 @@ def test_the_indexer_s_keys_are_cached_too():
 def test_layers_that_share_an_indexer_keep_no_keys_of_it(shared, indexers):
     found = model("glm_moe_dsa", kv_lora_rank=512, qk_rope_head_dim=64, **shared)
     assert found.kv_layout().bytes_per_token == 4 * 2 * 576 + indexers * 132
+
+
+# Parameters that transformers 5.23.0 counts in a model made of such a file (without storage).
+COUNTED = [
+    ("zamba2", {"n_mamba_heads": 80, "mamba_headdim": 64, "num_mem_blocks": 2}, 2_662_214_560),
+    ("zamba2", {"use_shared_attention_adapter": True}, 2_517_237_776),
+    ("gemma3n_text", {}, 6_835_235_568),
+    ("persimmon", {"hidden_size": 4096, "intermediate_size": 16384}, 9_397_175_296),
+    ("nanochat", {"tie_word_embeddings": False}, 256_573_440),
+]
+ZAMBA = {
+    "hidden_size": 2560,
+    "num_hidden_layers": 54,
+    "layers_block_type": [
+        "hybrid" if index in (6, 12, 18, 24, 30, 36, 42, 47, 51) else "mamba" for index in range(54)
+    ],
+    "num_attention_heads": 32,
+    "intermediate_size": 10240,
+    "mamba_d_state": 64,
+    "n_mamba_heads": 8,
+    "vocab_size": 32000,
+    "max_position_embeddings": 4096,
+}
+SIZES = {
+    "zamba2": ZAMBA,
+    "gemma3n_text": {
+        "layer_types": (["sliding_attention"] * 4 + ["full_attention"]) * 7,
+        "num_hidden_layers": 35,
+    },
+    "persimmon": {
+        "num_hidden_layers": 36,
+        "num_attention_heads": 64,
+        "vocab_size": 262144,
+        "max_position_embeddings": 16384,
+    },
+    "nanochat": {
+        "hidden_size": 768,
+        "num_hidden_layers": 12,
+        "num_attention_heads": 6,
+        "num_key_value_heads": 6,
+        "intermediate_size": 8192,
+        "vocab_size": 50304,
+        "max_position_embeddings": 2048,
+    },
+}
+
+
+@pytest.mark.parametrize(("kind", "changes", "params"), COUNTED)
+def test_parameters_as_transformers_counts_them(kind, changes, params):
+    found = Model.from_hf({"model_type": kind, **SIZES[kind], **changes})
+    assert found.num_params == pytest.approx(params, rel=5e-5)
+
+
+def test_a_window_of_no_tokens_is_none():
+    assert model("qwen2_moe", sliding_window=0, use_sliding_window=True).layers == (
+        model("qwen2_moe", sliding_window=None).layers
+    )
+
+
+def test_layers_that_are_listed_are_counted():
+    listed = ["mamba", "moe", "attention", "mlp"]
+    found = model(
+        "nemotron_h", hybrid_override_pattern=None, layers_block_type=listed, num_hidden_layers=None
+    )
+    assert found.layers == model("nemotron_h").layers
+
+
+def test_a_drawn_pattern_of_windows_ends_with_a_layer_that_sees_everything():
+    found = model("exaone4", num_hidden_layers=8, sliding_window_pattern="LLLG")
+    assert [layer.mixer.window_tokens for layer in found.layers] == [128, 128, 128, None] * 2
+    shorter = model("exaone4", num_hidden_layers=6, sliding_window_pattern="LLLG")
+    assert shorter.layers[-1].mixer.window_tokens is None
+
+
+def test_falcon_mamba_is_as_wide_as_it_says():
+    narrow = model("falcon_mamba", expand=16, state_size=16)
+    assert narrow.layers[0].mixer.conv_width == CONFIG["intermediate_size"]
 
 
 def test_an_outer_table_gives_what_the_inner_leaves_out():

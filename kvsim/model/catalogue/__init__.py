@@ -47,6 +47,8 @@ def _names(ids: Iterable[str]) -> Iterator[str]:
     for name in ids:
         yield name.lower()
         yield name.lower().rpartition("/")[2]
+        # As the name of a copy is read.
+        yield name.lower().rpartition("/")[2].replace("_", "-")
 
 
 @cache

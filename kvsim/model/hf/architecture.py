@@ -95,6 +95,8 @@ DELTA = {
 OLD = A(TIED, gated=False, layer_norm=True, biases="all")
 QWEN_2 = A({"attention_bias": True}, biases="qkv", windows="from_layer")
 QWEN_3 = A({"head_dim": 128}, biases="qkv", qk_norm="head", windows="from_layer")
+# The mixtures' heads are as wide as the hidden state allows, unless their file says otherwise.
+QWEN_3_MOE = A(biases="qkv", qk_norm="head", windows="from_layer")
 QWEN_3_5 = A(DELTA, qk_norm="head", linear="gated_delta", output_gate=True)
 DEEPSEEK = A(router_bias=True)
 LLAMA = A({"max_position_embeddings": 2048})
@@ -108,15 +110,21 @@ ARCHITECTURES: dict[str, Architecture] = {
             *("llama", "yi", "aquila", "internlm", "internlm2", "internlm3", "baichuan", "solar"),
             *("chatglm", "orion", "minicpm", "xverse", "decilm", "smollm3", "arcee", "seed_oss"),
             *("ernie4_5", "hunyuan_v1_dense", "mimo", "exaone", "granite", "glm", "glm4", "olmo"),
-            *("ministral3", "helium", "cwm", "nanochat", "apertus", "stablelm", "persimmon"),
+            *("ministral3", "helium", "cwm", "iquestcoder", "granite_swa"),
         ),
         LLAMA,
     ),
     "apertus": A(gated=False, qk_norm="head"),
     "arcee": A(gated=False),
+    "nanochat": A(gated=False, norms=0),
+    "persimmon": A(gated=False, layer_norm=True, biases="all", qk_norm="head"),
     "stablelm": A(layer_norm=True),
     "glm": A(),
     "glm4": A(norms=4),
+    "glm4v_text": A({"attention_bias": True}, biases="qkv", norms=4),
+    "jais2": A(gated=False, layer_norm=True, biases="all"),
+    "hyperclovax": A(norms=4),
+    "vaultgemma": A(GEMMA | {"sliding_window": 4096}, windows="first_of_two"),
     "olmo": A(norms=0),
     "olmo2": A(qk_norm="all"),
     "olmo3": A(qk_norm="all"),
@@ -153,14 +161,19 @@ ARCHITECTURES: dict[str, Architecture] = {
     ),
     "qwen2_moe": QWEN_2,
     **dict.fromkeys(("qwen2_5_omni_text", "qwen2_audio"), QWEN_2),
-    **dict.fromkeys(("qwen3", "qwen3_moe", "qwen3_vl_text", "qwen3_vl_moe_text"), QWEN_3),
-    **dict.fromkeys(("qwen3_omni_moe_text", "qwen3_asr_text"), QWEN_3),
+    **dict.fromkeys(("qwen3", "qwen3_vl_text", "qwen3_asr_text"), QWEN_3),
+    **dict.fromkeys(("qwen3_moe", "qwen3_vl_moe_text", "qwen3_omni_moe_text"), QWEN_3_MOE),
     **dict.fromkeys(("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text"), QWEN_3_5),
     # Mixtures of experts.
     "mixtral": A({"num_local_experts": 8, "num_experts_per_tok": 2}, windows="every"),
     "olmoe": A(qk_norm="all"),
-    "granitemoe": PLAIN,
-    "granitemoeshared": PLAIN,
+    **dict.fromkeys(("granitemoe", "granitemoeshared", "granitemoe_swa"), PLAIN),
+    **dict.fromkeys(("exaone_moe", "hy_v3"), A(qk_norm="head", router_bias=True)),
+    "mellum": A(qk_norm="head"),
+    "flex_olmo": A(qk_norm="all"),
+    "solar_open": A(router_bias=True),
+    "cohere2_moe": A(TIED, norms=1),
+    "kolibri1": A(norms=4, qk_norm="head"),
     "gpt_oss": A({"head_dim": 64, "attention_bias": True}, attention_sinks=True),
     "minimax_m2": A(
         {"head_dim": 128, "num_local_experts": 256, "num_experts_per_tok": 8},
@@ -184,8 +197,9 @@ ARCHITECTURES: dict[str, Architecture] = {
     "hunyuan_v1_moe": A(qk_norm="head"),
     "bailing_moe": PLAIN,
     # MLA, with an indexer or without.
-    **dict.fromkeys(("deepseek_v2", "minicpm3"), PLAIN),
+    **dict.fromkeys(("deepseek_v2", "minicpm3", "youtu"), PLAIN),
     **dict.fromkeys(("deepseek_v3", "kimi_k2", "kimi_k25", "glm4_moe_lite"), DEEPSEEK),
+    **dict.fromkeys(("mistral4", "axk1"), DEEPSEEK),
     "deepseek_v32": A(
         {"index_n_heads": 64, "index_head_dim": 128, "first_k_dense_replace": 3}, router_bias=True
     ),

@@ -22,7 +22,7 @@ def attention(keys: Keys, kind: str, index: int) -> Attending:
     head_dim = keys.integer("head_dim", "kv_channels", default=max(1, keys.hidden // heads))
     kv_heads = _kv_heads(keys, heads, index)
     if keys.kind == "zamba2":
-        head_dim = 2 * keys.hidden // heads
+        return Attention(heads, kv_heads, 2 * keys.hidden // heads, shares_weights=True)
     if keys.kind == "gemma4_text" and not sliding:
         head_dim = keys.integer("global_head_dim")
         if keys.flag("attention_k_eq_v"):

@@ -29,6 +29,8 @@ OUTER_KINDS = {
     "qwen3_vl": "qwen3_vl_text",
     "qwen3_vl_moe": "qwen3_vl_moe_text",
     "mistral3": "mistral",
+    "glm4v": "glm4v_text",
+    "glm46v": "glm4v_text",
     "llava": "llama",
     "llava_next": "llama",
     "paligemma": "gemma",
@@ -98,6 +100,9 @@ def _language_part(content: dict[str, Any], where: str) -> Keys:
             remedy=REMEDY,
         )
     about = architecture(kind, table, where)
+    # A window of 0 tokens is none, as a null is (vLLM's config/model.py).
+    if table.get("sliding_window") == 0:
+        table = {**table, "sliding_window": None}
     given = {key: value for key, value in table.items() if value is not None}
     nulls = {key: None for key, value in table.items() if value is None}
     return Keys(nulls | dict(about.defaults) | given | _explicit_nulls(nulls), kind, where, about)
@@ -127,7 +132,7 @@ def _max_positions(keys: Keys) -> int:
     names = ("max_position_embeddings", "n_positions", "seq_length", "max_seq_len")
     unbounded = UNBOUNDED if keys.kind in ("mamba", "mamba2", "falcon_mamba") else None
     plain = keys.integer(*names, "model_max_length", default=unbounded)
-    scaling = keys.get("rope_scaling", default=None)
+    scaling = keys.get("rope_scaling", "rope_parameters", default=None)
     if not isinstance(scaling, dict) or keys.kind.startswith(("gemma3", "gemma4")):
         return plain
     kind = scaling.get("rope_type", scaling.get("type"))

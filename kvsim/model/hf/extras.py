@@ -2,6 +2,7 @@
 
 from kvsim.model.hf.compressed import head_extras, mixer_extras
 from kvsim.model.hf.keys import Keys
+from kvsim.model.hf.shared_blocks import shared_blocks
 from kvsim.model.layers import (
     Absent,
     Attention,
@@ -95,15 +96,5 @@ def model_extras(keys: Keys, layers: int) -> int:
     if keys.architecture.compressed:
         total += head_extras(keys)
     if keys.kind == "zamba2":
-        total += _shared_blocks(keys)
+        total += shared_blocks(keys)
     return total
-
-
-def _shared_blocks(keys: Keys) -> int:
-    """Zamba 2's attention and feed-forward, which all hybrid layers share: over twice the hidden
-    state, and as many of them as num_mem_blocks.
-    """
-    hidden = keys.hidden
-    width = keys.integer("intermediate_size", default=4 * hidden)
-    one = 2 * hidden * 3 * 2 * hidden + 2 * hidden * hidden + 3 * hidden * width
-    return keys.integer("num_mem_blocks", default=1) * one

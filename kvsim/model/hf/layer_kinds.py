@@ -45,7 +45,9 @@ def layer_kinds(keys: Keys) -> list[str]:
 def layer_count(keys: Keys) -> int:
     """Decoder layers, as the file counts them."""
     names = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
-    return keys.integer(*names, most=MOST_LAYERS)
+    listed = keys.get("layers_block_type", default=None)
+    default = len(listed) if listed else None  # newer files of Nemotron-H list them alone
+    return keys.integer(*names, default=default, most=MOST_LAYERS)
 
 
 def window(keys: Keys) -> int | None:
@@ -103,6 +105,9 @@ def _slides(keys: Keys, index: int, count: int) -> bool:
     if rule == "from_layer":  # Qwen windows the layers from max_window_layers on, if asked to
         first = keys.count("max_window_layers") or count
         return keys.flag("use_sliding_window") and index >= first
+    drawn = keys.get("sliding_window_pattern", default=None)
+    if isinstance(drawn, str):  # EXAONE 4 draws it, and its last layer sees everything
+        return index + 1 < count and drawn[index % len(drawn)] == "L" if drawn else False
     pattern = keys.count("sliding_window_pattern", "_sliding_window_pattern")
     pattern = 2 if rule == "first_of_two" else pattern
     return pattern > 0 and (index + 1) % pattern != 0

@@ -49,6 +49,8 @@ def short_convolution(keys: Keys) -> Recurrence:
 def _mamba(keys: Keys, ssm_dtype: str) -> Recurrence:
     hidden = keys.hidden
     inner = hidden * keys.integer("mamba_expand", "expand", default=2)
+    if keys.kind in ("mamba", "falcon_mamba"):  # Falcon-Mamba's expand says something else
+        inner = keys.integer("intermediate_size", default=inner)
     kernel = keys.integer("mamba_d_conv", "conv_kernel", default=4)
     state = keys.integer("mamba_d_state", "state_size", default=16)
     names = ("mamba_dt_rank", "time_step_rank")

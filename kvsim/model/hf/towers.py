@@ -13,7 +13,10 @@ VISION = ("vision_config", "vit_config", "vision_tower_config")
 AUDIO = ("audio_config", "sound_config")
 # Convolutional towers that their config names instead of describing.
 NAMED = {"mobilenetv5_300m_enc": 300_000_000}
-GATED_KINDS = ("pixtral", "qwen2_5_vl", "mistral3", "glm4v", "glm4v_moe", "siglip2_vision_model")
+GATED_KINDS = ("pixtral", "qwen2_5_vl", "mistral3", "siglip2_vision_model")
+# GLM-4V's blocks are as wide inside as the decoder's hidden state, its projector as their own key
+# says.
+GLM_KINDS = ("glm4v", "glm4v_vision", "glm4v_moe", "glm4v_moe_vision")
 
 
 def tower_params(config: Mapping[str, Any], hidden: int) -> int:
@@ -49,6 +52,8 @@ def _vision(tower: Mapping[str, Any], hidden: int) -> int:
     if not inner:
         ratio = tower.get("mlp_ratio", 4)
         inner = int(width * ratio) if isinstance(ratio, int | float) else 4 * width
+    if tower.get("model_type") in GLM_KINDS:
+        return _glm(tower, width, layers, inner, hidden)
     gated = tower.get("model_type") in GATED_KINDS
     patch = _first(tower, "patch_size") or 14
     merged = width * (_first(tower, "spatial_merge_size", "merge_kernel_size") or 1) ** 2
@@ -57,6 +62,12 @@ def _vision(tower: Mapping[str, Any], hidden: int) -> int:
     midway = tower.get("deepstack_visual_indexes")
     projector *= 1 + (len(midway) if isinstance(midway, list) else 0)
     return layers * (4 * width**2 + (2 + gated) * width * inner) + 3 * patch**2 * width + projector
+
+
+def _glm(tower: Mapping[str, Any], width: int, layers: int, inner: int, hidden: int) -> int:
+    patch, merge = _first(tower, "patch_size") or 14, _first(tower, "spatial_merge_size") or 2
+    projector = hidden * (3 * inner + hidden + width * merge**2)
+    return layers * (4 * width**2 + 3 * width * hidden) + 6 * patch**2 * width + projector
 
 
 def _audio(tower: Mapping[str, Any], hidden: int) -> int:

@@ -17,7 +17,7 @@ TABLES = (
     *("config_groups", "weights", "rope_parameters"),
 )
 COUNTS = (
-    *("sliding_window", "max_position_embeddings", "original_max_position_embeddings"),
+    *("max_position_embeddings", "original_max_position_embeddings"),
     *("v_head_dim", "q_lora_rank", "bits", "num_bits"),
     "index_topk_freq",
 )
@@ -61,6 +61,7 @@ _KINDS: tuple[tuple[tuple[str, ...], Callable[[object], bool], str], ...] = (
     (TABLES, lambda value: isinstance(value, Mapping), "a table"),
     (COUNTS, _is_count, "a whole number >= 1"),
     (NUMBERS, _is_number, "a number above 0"),
+    (("sliding_window",), lambda value: value == 0 or _is_count(value), "a whole number"),
     (("group_size", "index_skip_topk_offset"), _is_whole, "a whole number"),
     (("index_topk_pattern",), lambda value: isinstance(value, str | list), "a pattern"),
     (("config_groups",), _holds_tables, "a table of tables"),

@@ -11,8 +11,9 @@ class Attention:
 
     window_tokens: a query sees only so many newest tokens, itself included; None: all.
     output_gate: the query projection also gives a gate for the output. v_head_dim: of values where
-    it is not the keys' (None). shares_cache: the layer reads the cache of an earlier one and keeps
-    none (Gemma 3n and 4).
+    it is not the keys' (None). shares_cache: the layer reads the cache of an earlier one, keeps
+    none and projects queries alone (Gemma 3n and 4). shares_weights: its projections are counted
+    elsewhere, once for several layers (Zamba 2).
     """
 
     heads: int
@@ -22,6 +23,7 @@ class Attention:
     output_gate: bool = False
     v_head_dim: int | None = None
     shares_cache: bool = False
+    shares_weights: bool = False
 
     @property
     def value_dim(self) -> int:
@@ -36,10 +38,12 @@ class Attention:
         """Elements a token has in queries, keys and values on one GPU."""
         kept = self.kv_heads_on(tp)
         queries = (1 + self.output_gate) * self.heads // tp * self.head_dim
-        return queries + kept * (self.head_dim + self.value_dim)
+        return queries + (0 if self.shares_cache else kept * (self.head_dim + self.value_dim))
 
     def weights(self, hidden: int, tp: int) -> Weights:
         """Query, key, value and output projections."""
+        if self.shares_weights:
+            return Weights()
         return Weights(linear=hidden * (self.width_on(tp) + self.heads // tp * self.value_dim))
 
     def prefill_flops_per_pair(self) -> int:
