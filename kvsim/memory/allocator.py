@@ -175,12 +175,20 @@ class Allocator(ABC):
         """
 
     def verify(
-        self, seq: Sequence, num_tokens: int, *, known_tokens: int, valid_tokens: int
+        self,
+        seq: Sequence,
+        num_tokens: int,
+        *,
+        returned_tokens: int,
+        known_tokens: int,
+        valid_tokens: int,
     ) -> bool:
         """A decoding `seq`, which has not joined the others, is about to compute the slots up to
-        `num_tokens`, the last of them with drafts; False: no room, nothing changed. known_tokens:
-        so many of them hold known content. valid_tokens: so many will be valid when the step has
-        returned. Only where the options of the allocator say that it speculates.
+        `num_tokens`, the last of them with drafts; False: no room, nothing changed.
+
+        returned_tokens: slots whose step has returned. known_tokens: so many tokens of `seq` are
+        known. valid_tokens: so many slots will be valid when the step has returned. Only where the
+        options of the allocator say that it speculates.
         """
         raise InvariantError(f"{type(self).__name__} has no slots for drafts")
 

@@ -263,11 +263,15 @@ class ContinuousScheduler(Scheduler):
         if not new_tokens:
             return True
         step, known = verifier.step(seq, new_tokens), verifier.known_tokens(seq)
-        computed = step.prior_tokens + new_tokens
+        computed, returned = step.prior_tokens + new_tokens, verifier.returned_tokens(seq)
 
         def verify() -> bool:
             return self.allocator.verify(
-                seq, computed, known_tokens=known, valid_tokens=step.end_tokens
+                seq,
+                computed,
+                returned_tokens=returned,
+                known_tokens=known,
+                valid_tokens=step.end_tokens,
             )
 
         if not verify() and not self._preempt_until(verify, seq, plan):

@@ -61,6 +61,11 @@ class Verifier:
         way = self._drafting(seq).under_way
         return seq.num_computed if way is None else way.start_tokens + way.new_tokens
 
+    def returned_tokens(self, seq: Sequence) -> int:
+        """Slots whose step has returned."""
+        way = self._drafting(seq).under_way
+        return seq.num_computed if way is None else way.start_tokens
+
     def known_tokens(self, seq: Sequence) -> int:
         """Tokens of `seq` that have returned."""
         way = self._drafting(seq).under_way

@@ -31,6 +31,7 @@ from kvsim.memory.paged.decoders import Decoders, by_order
 from kvsim.memory.paged.eviction.policy import EvictionPolicy
 from kvsim.memory.paged.forks import Forks
 from kvsim.memory.paged.host_tier import HostTier
+from kvsim.memory.paged.lookahead import Lookahead
 from kvsim.memory.paged.one_table import OneTable
 from kvsim.memory.paged.prefix_cache import PrefixCache
 from kvsim.memory.paged.shape import BlockShape
@@ -78,10 +79,7 @@ class PagedAllocator(Allocator):
         )
         self._decoders = Decoders(shape.block_size)
         self._counts = SlotCounts()
-        self._speculation = memory.speculation
-        self._lookahead = memory.speculation.lookahead_slots if memory.speculation else 0
-        self._depth = 1 + memory.hash_lag
-        self._max_model_len = memory.max_model_len
+        self._drafts = Lookahead.of(memory)
         host = None if host_cache_bytes is None else HostTier(host_cache_bytes, shape.block_bytes)
         self._cache: PrefixCache[list[int]] = PrefixCache(
             self.pool,
@@ -102,9 +100,7 @@ class PagedAllocator(Allocator):
     # --- admission -----------------------------------------------------------------------------
 
     def refusal(self, request: Request) -> Refusal | None:
-        final = request.prompt_tokens + request.output_tokens - 1
-        if self._speculation is not None:  # as it is scheduled, with all drafts believed right
-            final = self._room(final + self._speculation.tokens * self._depth)
+        final = self._drafts.final_room(request.prompt_tokens + request.output_tokens - 1)
         need, beside = ceil_div(final, self.block_size), ""
         if self._rules.watermark_when_idle:
             need += self._watermark_blocks
@@ -140,7 +136,7 @@ class PagedAllocator(Allocator):
         if self._rules.spare_block and demand.swapped_in:
             need = ceil_div(demand.cached_tokens, self.block_size) + 1 + self._watermark_blocks
         hits = self._hits(seq)
-        room_tokens = self._room(demand.num_tokens)
+        room_tokens = self._drafts.room(demand.num_tokens)
         fit_tokens = max(demand.fit_tokens, room_tokens)
         need = max(need, self._blocks_needed(hits, fit_tokens, busy=demand.busy))
         if need > self.pool.num_free:
@@ -168,7 +164,7 @@ class PagedAllocator(Allocator):
             return None
         table: BlockTable = seq.memory
         before = len(table.blocks)
-        need = ceil_div(self._room(num_tokens), self.block_size) - before
+        need = ceil_div(self._drafts.room(num_tokens), self.block_size) - before
         if need > self.pool.num_free:
             return None
         if need > 0:
@@ -181,11 +177,17 @@ class PagedAllocator(Allocator):
         return GROWN
 
     def verify(
-        self, seq: Sequence, num_tokens: int, *, known_tokens: int, valid_tokens: int
+        self,
+        seq: Sequence,
+        num_tokens: int,
+        *,
+        returned_tokens: int,
+        known_tokens: int,
+        valid_tokens: int,
     ) -> bool:
         table: BlockTable = seq.memory
         before = len(table.blocks)
-        need = ceil_div(self._room(num_tokens), self.block_size) - before
+        need = ceil_div(self._drafts.room(num_tokens), self.block_size) - before
         if need > 0:
             if need > self.pool.num_free:
                 return False
@@ -196,12 +198,8 @@ class PagedAllocator(Allocator):
         return True
 
     def checkpoint(self, seq: Sequence, num_tokens: int) -> None:
-        if self._speculation is not None:
+        if self._drafts.speculates:
             self._cache.cover(seq.memory, num_tokens, num_tokens + 1)
-
-    def _room(self, num_tokens: int) -> int:
-        """Slots to be had for a step up to `num_tokens` slots, the next drafts' included."""
-        return min(num_tokens + self._lookahead, max(num_tokens, self._max_model_len))
 
     def _grown(self, seq: Sequence, before: int, after: int) -> None:
         """Count the slots that the sequence will never fill in so many blocks."""
@@ -221,10 +219,9 @@ class PagedAllocator(Allocator):
         counts = self._counts
         counts.used += valid_tokens - table.tokens
         table.tokens = valid_tokens
-        if self._speculation is not None:
-            drafts = self._room(num_tokens) - valid_tokens
-            counts.drafts += drafts - table.drafts
-            table.drafts = drafts
+        drafts = self._drafts.unused(num_tokens, valid_tokens)
+        counts.drafts += drafts - table.drafts
+        table.drafts = drafts
 
     # --- decoding ------------------------------------------------------------------------------
 

@@ -85,12 +85,6 @@ class Paged(AllocatorOptions):
         windows = not self.disable_hybrid_kv_cache_manager
         if memory.rules.several_tables and not is_uniform(memory.layout, windows=windows):
             self._refuse_several_tables(memory)
-            if memory.speculation is not None:
-                raise InputError(
-                    "tokens are not drafted ahead of layers with windows or states",
-                    where="speculative_config",
-                    remedy="leave it out, or set disable_hybrid_kv_cache_manager = true",
-                )
             return GroupsAllocator(
                 memory,
                 self.block_size,

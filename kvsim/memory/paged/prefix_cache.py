@@ -130,7 +130,8 @@ class PrefixCache(Generic[Hits]):
         if memo is not None and memo[0] is seq and memo[1] == self._pool.version:
             return memo[2]
         most = (seq.num_tokens - max(1, self._lookahead)) // self._size
-        found = self._tables.find(self.table_of(seq).keys, most)
+        known = (seq.num_tokens - self._lookahead) // self._size
+        found = self._tables.find(self.table_of(seq).keys[:known], most)
         self._memo = (seq, self._pool.version, found)
         return found
 

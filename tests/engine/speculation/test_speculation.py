@@ -1,5 +1,6 @@
 """Tokens drafted ahead: what is drawn, what follows from it, and what it may not change."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -195,3 +196,43 @@ def test_drafts_in_the_text_come_too_late_for_asynchronous_steps(tables: Any) ->
     scheduler = {"kind": "continuous", "async_scheduling": True}
     with pytest.raises(InputError, match="async_scheduling"):
         kvsim.simulate(made(tables, METHODS[4], scheduler=scheduler), [Request("a", 0, 10, 4)])
+
+
+HYBRIDS: dict[str, dict[str, Any]] = {
+    "windows": {"name": "gpt-oss-20b"},
+    "states": {"hf_config": str(Path(__file__).parents[2] / "support" / "tiny_hybrid.json")},
+}
+KEPT: list[dict[str, Any]] = [
+    {},
+    {"prefix_cache_retention_interval": "none"},
+    {"enable_prefix_caching": False},
+]
+
+
+@pytest.mark.parametrize("scheduler", SCHEDULERS, ids=lambda t: "-".join(map(str, t.values())))
+@pytest.mark.parametrize("config", [METHODS[0], METHODS[1], METHODS[2], METHODS[4]],
+                         ids=lambda t: t["method"])  # fmt: skip
+@pytest.mark.parametrize("model", HYBRIDS)
+@settings(max_examples=3, deadline=None)
+@given(requests=streams(), kept=st.sampled_from(KEPT))
+def test_the_books_of_windows_and_states_agree_too(
+    model: str,
+    config: dict[str, Any],
+    scheduler: dict[str, Any],
+    requests: list[Request],
+    kept: dict[str, Any],
+) -> None:
+    if not suits(config, scheduler):
+        return
+    scenario = Scenario.from_table({
+        "model": {**HYBRIDS[model], "max_model_len": 1024},
+        "device": {"name": "a100-80gb"},
+        "memory": {"kv_cache_tokens": 4800},
+        "allocator": [{"kind": "paged", **kept}],
+        "scheduler": scheduler,
+        "step_time": {"kind": "linear", "base_us": 8000, "prefill_token_us": 40},
+        "speculative_config": config,
+    })  # fmt: skip
+    simulation = Simulation(scenario, requests)
+    run = simulation.run(scenario.allocator[0], "audited", observer=Auditor())
+    assert sum(run.summary["requests"].values()) == 2 * len(requests)

@@ -36,6 +36,7 @@ from kvsim.memory.paged.groups.needs import Needs
 from kvsim.memory.paged.groups.state_chunks import StateChunks
 from kvsim.memory.paged.groups.tables import GroupTable, GroupTables
 from kvsim.memory.paged.groups.windows import Windows
+from kvsim.memory.paged.lookahead import Lookahead
 from kvsim.memory.paged.prefix_cache import PrefixCache
 from kvsim.memory.paged.shape import BlockShape
 from kvsim.memory.paged.slot_counts import SlotCounts
@@ -91,18 +92,27 @@ class GroupsAllocator(Allocator):
             self._shape.block_bytes,
             retention_tokens,
             states_kept=caching,
+            speculation=memory.speculation,
         )
+        self._drafts = drafts = Lookahead.of(memory)
         self._chunks = None
         if caching and self._tables.has_states:
-            self._chunks = StateChunks(size, checkpoint_alignment)
+            self._chunks = StateChunks(size, checkpoint_alignment, memory.speculation)
         # A kept state stays until the next is whole.
-        most_states = 2 + (checkpoint_alignment is not None) if caching else 1
-        self._needs = Needs(memory, self.pool, grouping.groups, size, most_states)
+        most_states = (2 + (checkpoint_alignment is not None) if caching else 1) + drafts.tokens
+        self._needs = Needs(
+            memory, self.pool, grouping.groups, size, most_states, drafts.tokens, drafts.redrafted
+        )
         self._decoders = Decoders(size)
         self._windows = Windows(self._tables.windows, size, self._lag)
         self._forecast = Forecast(self.pool, self._tables, self._decoders, self._windows, size)
         self._cache: PrefixCache[Hits] = PrefixCache(
-            self.pool, self._tables, size, enabled=caching, lag=self._lag
+            self.pool,
+            self._tables,
+            size,
+            enabled=caching,
+            lag=self._lag,
+            speculation=memory.speculation,
         )
         self._live: dict[Sequence, None] = {}
         self._put_off = False  # the head of the queue waits for a state that a step is making
@@ -111,7 +121,7 @@ class GroupsAllocator(Allocator):
     # --- admission -----------------------------------------------------------------------------
 
     def refusal(self, request: Request) -> Refusal | None:
-        final = request.prompt_tokens + request.output_tokens - 1
+        final = self._drafts.final_room(request.prompt_tokens + request.output_tokens - 1)
         unit = f"blocks of {self.block_size} tokens in a group of layers"
         return self._shape.refusal(self._needs.of_alone(final), unit)
 
@@ -122,7 +132,8 @@ class GroupsAllocator(Allocator):
         """Free blocks that an admission of `seq` with these hits takes or asks to be there."""
         states = 1 + self._leaves_checkpoint(seq, hits.num_blocks * self.block_size, tokens)
         watermark = self._watermark_blocks if busy else 0
-        return watermark + self._needs.of(hits, tokens, states, whole=whole)
+        lookahead = 0 if whole else self._drafts.room(tokens) - tokens
+        return watermark + self._needs.of(hits, tokens, states, whole=whole, lookahead=lookahead)
 
     def admit(self, seq: Sequence, demand: Demand) -> Admission | None:
         hits, free = self._cache.hits(seq), self.pool.num_free
@@ -134,22 +145,42 @@ class GroupsAllocator(Allocator):
         if self._need(seq, hits, demand.num_tokens, whole=False, busy=demand.busy) > free:
             return None
         table: GroupTable = seq.memory
-        table.boundaries = (seq.prompt_tokens - 1) // self.block_size, hits.junction
+        table.boundaries = self._boundaries(seq.prompt_tokens)
+        table.junction = hits.junction
         self._live[seq] = None
         self._tables.open(table, hits)
         checkpoint = self._leaves_checkpoint(seq, table.tokens, demand.num_tokens)
-        self._grow(seq, table, ceil_div(demand.num_tokens, self.block_size), checkpoint=checkpoint)
+        self._grow(seq, table, *self._positions(demand.num_tokens), checkpoint=checkpoint)
         self._filled(seq, table, demand.num_tokens)
         self._cache.admitted(seq, demand.cached_tokens, [])
         return ADMITTED
 
+    def _boundaries(self, prompt_tokens: int) -> tuple[int, ...]:
+        """After how many blocks others, with the same prompt or a longer one, can go on from it."""
+        last = (prompt_tokens - 1) // self.block_size
+        if not any(self._tables.drops):
+            return (last,)
+        return max(0, last - 1), max(0, prompt_tokens // self.block_size - 1)
+
+    def _positions(self, num_tokens: int) -> tuple[int, int]:
+        """Of tables of tokens and of states, for a step up to `num_tokens` slots."""
+        size = self.block_size
+        states = ceil_div(num_tokens, size) + self._drafts.tokens
+        return ceil_div(self._drafts.room(num_tokens), size), states
+
     def _grow(
-        self, seq: Sequence, table: GroupTable, count: int, *, checkpoint: bool = False
+        self,
+        seq: Sequence,
+        table: GroupTable,
+        count: int,
+        states: int,
+        *,
+        checkpoint: bool = False,
     ) -> None:
-        last = ceil_div(seq.final_tokens, self.block_size)
-        if table.count < last <= count:
-            self._counts.over += last * self.block_size - seq.final_tokens
-        self._tables.grow(table, count, checkpoint=checkpoint)
+        final, size = seq.final_tokens, self.block_size
+        if count > table.count and count * size > final:
+            self._counts.over += count * size - max(final, table.count * size)
+        self._tables.grow(table, count, states, checkpoint=checkpoint)
 
     def extend(self, seq: Sequence, num_tokens: int, *, turns_before: int = 0) -> Growth | None:
         """As promised, but blocks below a window go back even if there is no room."""
@@ -161,13 +192,12 @@ class GroupsAllocator(Allocator):
         if self._lag and not decoding:
             computed = table.processed
         self._tables.give_back_below(table, computed)
-        count = max(ceil_div(num_tokens, self.block_size), table.count)
+        positions = self._positions(num_tokens)
         checkpoint = not decoding and self._leaves_checkpoint(seq, table.tokens, num_tokens)
-        need = self._tables.new_blocks(count - table.count, checkpoint=checkpoint)
+        need = self._tables.missing(table, *positions, checkpoint=checkpoint)
         if need > self.pool.num_free:
             return None
-        if count > table.count:
-            self._grow(seq, table, count, checkpoint=checkpoint)
+        self._grow(seq, table, *positions, checkpoint=checkpoint)
         if decoding:
             self._decoders.extended.add(seq)
         else:
@@ -182,10 +212,46 @@ class GroupsAllocator(Allocator):
         return table.base + clock - self._lag
 
     def _filled(self, seq: Sequence, table: GroupTable, num_tokens: int) -> None:
-        """The first `num_tokens` slots are valid; their full blocks become known content."""
-        self._tables.used_bytes += (num_tokens - table.tokens) * self.token_bytes
-        table.tokens = num_tokens
+        """The first `num_tokens` slots, as far as tokens are known, are valid; their full blocks
+        become known content.
+        """
+        self._valid(table, num_tokens, min(num_tokens, seq.num_tokens))
         self._cache.filled(seq, table)
+
+    def _valid(self, table: GroupTable, num_tokens: int, valid_tokens: int) -> None:
+        """Of the slots up to `num_tokens` and those of the next drafts, so many are valid."""
+        self._tables.used_bytes += (valid_tokens - table.tokens) * self.token_bytes
+        table.tokens = valid_tokens
+        drafts = self._drafts.unused(num_tokens, valid_tokens)
+        self._counts.drafts += drafts - table.drafts
+        table.drafts = drafts
+
+    # --- drafts --------------------------------------------------------------------------------
+
+    def verify(
+        self,
+        seq: Sequence,
+        num_tokens: int,
+        *,
+        returned_tokens: int,
+        known_tokens: int,
+        valid_tokens: int,
+    ) -> bool:
+        """As promised, but blocks below a window go back even if there is no room."""
+        table: GroupTable = seq.memory
+        self._tables.give_back_below(table, returned_tokens)
+        positions = self._positions(num_tokens)
+        if self._tables.missing(table, *positions, checkpoint=False) > self.pool.num_free:
+            return False
+        self._grow(seq, table, *positions)
+        self._valid(table, num_tokens, valid_tokens)
+        self._cache.cover(table, min(num_tokens, known_tokens), known_tokens)
+        return True
+
+    def checkpoint(self, seq: Sequence, num_tokens: int) -> None:
+        if self._drafts.speculates:
+            self._cache.cover(seq.memory, num_tokens, num_tokens + 1)
+            self._tables.states_named.clear()  # its step has returned
 
     # --- decoding ------------------------------------------------------------------------------
 
@@ -259,7 +325,7 @@ class GroupsAllocator(Allocator):
             table: GroupTable = seq.memory
             self._tables.give_back_below(table, self._computed(table, clock))
             if self._takes(table, clock):
-                self._grow(seq, table, table.count + 1)
+                self._grow(seq, table, table.count + 1, table.states + 1)
         self._windows.passed(clock)
         return bool(members)
 
@@ -270,7 +336,7 @@ class GroupsAllocator(Allocator):
         if self._chunks is None:
             return new_tokens
         table: GroupTable = seq.memory
-        parts = table.boundaries[1] if seq in self._live else self._cache.hits(seq).junction
+        parts = table.junction if seq in self._live else self._cache.hits(seq).junction
         junction = parts * self.block_size
         return self._chunks.cut(seq, start_tokens, new_tokens, most_tokens, junction)
 
@@ -284,7 +350,10 @@ class GroupsAllocator(Allocator):
         table: GroupTable = seq.memory
         del self._live[seq]
         self._cache.released(seq, table)
+        if seq.finished and self._drafts.speculates:
+            self._tables.states_named.clear()
         self._tables.close(table)
+        self._counts.drafts -= table.drafts
         self._counts.over -= max(0, table.count * self.block_size - seq.final_tokens)
 
     # --- the ledger ----------------------------------------------------------------------------
@@ -295,6 +364,10 @@ class GroupsAllocator(Allocator):
 
     def cache_totals(self) -> CacheTotals:
         return self._cache.totals
+
+    @property
+    def draft_bytes(self) -> int:
+        return self._counts.drafts * self.token_bytes + self._tables.scratch_bytes
 
     def granted_tokens(self, seq: Sequence) -> int:
         return seq.memory.count * self.block_size if seq.memory else 0

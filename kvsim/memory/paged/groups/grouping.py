@@ -16,7 +16,8 @@ class BlockGroup(NamedTuple):
     """Layers with one block table.
 
     layers: real ones. slot_bytes: what a token costs in them, 0 for a recurrent state.
-    window_tokens: as in KVGroup. state_bytes: what a sequence's one block holds, else 0.
+    window_tokens: as in KVGroup. state_bytes: what a sequence's one block holds, else 0. drafts:
+    some of these layers, or of their like, are a drafter's.
     """
 
     kind: GroupKind
@@ -24,6 +25,7 @@ class BlockGroup(NamedTuple):
     slot_bytes: int
     window_tokens: int | None = None
     state_bytes: int = 0
+    drafts: bool = False
 
 
 class Grouping(NamedTuple):
@@ -79,6 +81,8 @@ def _dealt(group: KVGroup, size: int) -> list[BlockGroup]:
             total * after // group.layers - total * before // group.layers
             for total in (group.bytes_per_token, group.state_bytes)
         )
-        parts.append(BlockGroup(group.kind, after - before, slot, group.window_tokens, state))
+        drafts = group.draft_layers > 0
+        layers = after - before
+        parts.append(BlockGroup(group.kind, layers, slot, group.window_tokens, state, drafts))
         before = after
     return parts

@@ -34,27 +34,48 @@ def skipped_blocks(window_tokens: int | None, computed: int, block_size: int) ->
 
 
 def longest_hit(
-    pool: BlockPool, windows: Sequence[int | None], keys: Sequence[int], block_size: int
+    pool: BlockPool,
+    windows: Sequence[int | None],
+    keys: Sequence[int],
+    most: int,
+    block_size: int,
+    drops: Sequence[bool],
 ) -> Hits:
-    """The longest prefix of the blocks named by `keys` that every group can continue from.
+    """The longest prefix of the blocks named by `keys`, at most `most` of them, that every group
+    can continue from.
 
-    windows: how many tokens back each group looks, None for all.
+    windows: how many tokens back each group looks, None for all. drops: which groups lose the last
+    block they know, since a drafter's layers must see it computed again; they may know one block
+    beyond the prefix (vLLM 0.33, `HybridKVCacheCoordinator.find_longest_cache_hit`).
     """
     num = len(windows)
     alike: dict[int | None, list[int]] = {}
     for g, window in enumerate(windows):
         alike.setdefault(window, []).append(g)
-    count, longest = len(keys), -1
-    for g in alike.pop(None, ()):
-        count = longest = len(pool.find([key * num + g for key in keys[:count]]))
-    before = -1
-    while count != before:
-        before = count
+    dropping = {window for window, members in alike.items() if any(drops[g] for g in members)}
+    known, longest = most, 0  # of full attention; of any group
+    full = alike.pop(None, ())
+    if full:
+        top = min(most + 1, len(keys)) if None in dropping else most
+        known = min(len(pool.find([key * num + g for key in keys[:top]])) for g in full)
+        known = longest = max(0, known - (None in dropping))
+    count, dropped = most, set[int | None]()
+    while True:
+        before, count = count, min(count, known)
         for window, members in alike.items():
             assert window is not None
-            need = ceil_div(window - 1, block_size)
-            count = _windowed(pool, members, num, keys, count, need)
+            drop = window in dropping and window not in dropped
+            top = min(count + drop, len(keys))
+            need = ceil_div(window - 1, block_size) + drop
+            found = max(0, _windowed(pool, members, num, keys, top, need) - drop)
+            if drop:
+                dropped.add(window)
+            elif found < count:
+                dropped.clear()
+            count = found
             longest = max(longest, count)
+        if count >= before or (full and len(alike) == 1):
+            break
     first = tuple(skipped_blocks(window, count * block_size, block_size) for window in windows)
     blocks = tuple(
         pool.find([key * num + g for key in keys[start:count]]) for g, start in enumerate(first)

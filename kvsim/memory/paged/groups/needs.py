@@ -12,7 +12,8 @@ from kvsim.plumbing.units import ceil_div
 class Needs:
     """Windows count with the prompt tokens of the steps in flight, which is how vLLM sizes pools.
 
-    most_states: recurrent states of a sequence at once, in each group that has them.
+    most_states: recurrent states of a sequence at once, in each group that has them. scratch: of
+    them those for drafts. extra: tokens kept below a window.
     """
 
     def __init__(
@@ -22,11 +23,13 @@ class Needs:
         groups: Row[BlockGroup],
         block_size: int,
         most_states: int,
+        scratch: int = 0,
+        extra: int = 0,
     ) -> None:
         self._max_model_len = memory.max_model_len
         self._most_tokens = memory.max_in_flight_tokens
         self._pool, self._groups, self._size = pool, groups, block_size
-        self._most_states = most_states
+        self._most_states, self._scratch, self._extra = most_states, scratch, extra
 
     def of_alone(self, tokens: int) -> int:
         """Blocks of a sequence that computes `tokens` tokens chunk by chunk and hits nothing."""
@@ -39,20 +42,22 @@ class Needs:
             return self._most_states
         if group.window_tokens is None or self._most_tokens is None:
             return blocks
-        kept = min(group.window_tokens - 1 + self._most_tokens, self._max_model_len)
+        seen = group.window_tokens - 1 + self._extra + self._most_tokens
+        kept = min(seen, self._max_model_len)
         return min(blocks, ceil_div(kept, self._size) + 1)
 
-    def of(self, hits: Hits, tokens: int, states: int, *, whole: bool) -> int:
+    def of(self, hits: Hits, tokens: int, states: int, *, whole: bool, lookahead: int = 0) -> int:
         """Free blocks that a sequence with these hits takes for its first `tokens` tokens, `states`
-        of them for states beside those it hits.
+        of them, beside those for drafts, for states beside those it hits.
 
         whole: asked for all it will compute, chunk by chunk, so windows give back meanwhile.
+        lookahead: slots that drafts take behind the tokens; they take no states.
         """
         need = 0
         for group, blocks in zip(self._groups, hits.blocks, strict=True):
-            most = ceil_div(tokens, self._size)
-            if group.state_bytes:
-                most = min(most, hits.num_blocks + states)  # however many it computes
+            most = ceil_div(tokens + lookahead, self._size)
+            if group.state_bytes:  # however many it computes
+                most = min(ceil_div(tokens, self._size), hits.num_blocks + states) + self._scratch
             elif whole:
                 most = self._most_blocks(group, tokens)
             need += max(most - hits.num_blocks, 0) + self._pool.num_free_of(blocks)

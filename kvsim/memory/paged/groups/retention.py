@@ -13,26 +13,41 @@ from kvsim.plumbing.units import ceil_div
 
 
 class Retention:
-    """For groups with a window of `window_tokens` tokens in blocks of `block_size`."""
+    """For groups with a window of `window_tokens` tokens in blocks of `block_size`. drops: hits
+    lose their last block there, so that each place needs one more behind it.
+    """
 
-    def __init__(self, window_tokens: int, block_size: int, interval_tokens: int | None) -> None:
-        self._need = ceil_div(window_tokens - 1, block_size)
+    def __init__(
+        self,
+        window_tokens: int,
+        block_size: int,
+        interval_tokens: int | None,
+        *,
+        drops: bool = False,
+    ) -> None:
+        self._behind = int(drops)
+        self._need = ceil_div(window_tokens - 1, block_size) + drops
         self._segment = None  # blocks between places to continue from, if there are such at all
         if interval_tokens is None:
             self._segment = 1
         elif interval_tokens:
             self._segment = max(1, interval_tokens // block_size)
 
-    def kept(self, start: int, end: int, boundaries: Iterable[int]) -> list[int]:
+    def kept(self, start: int, end: int, boundaries: Iterable[int], junction: int = 0) -> list[int]:
         """Of the positions start .. end - 1 those whose blocks get keys. boundaries: numbers of
-        blocks after which the sequence itself is a place to continue from.
+        blocks after which the sequence itself is a place to continue from, and junction (0: none)
+        after which others part from it.
         """
-        segment, need = self._segment, self._need
+        segment, need, behind = self._segment, self._need, self._behind
         if segment is not None and need >= segment:
             return list(range(start, end))
         found: set[int] = set()
         if segment is not None:
-            found.update(i for i in range(start, end) if i % segment >= segment - need)
+            places = range(max(start, behind), end)
+            found.update(i for i in places if (i - behind) % segment >= segment - need)
+        if junction:  # who parts there cannot use the block behind it
+            boundaries = (*boundaries, junction, junction - behind)
         for boundary in boundaries:
-            found.update(range(max(start, boundary - need), min(end, boundary)))
+            last = boundary + behind
+            found.update(range(max(start, last - need), min(end, last)))
         return sorted(found)

@@ -7,16 +7,32 @@ decided by where its chunks end (vLLM 0.33, v1/core/sched/scheduler.py,
 
 from kvsim.plumbing.units import ceil_div
 from kvsim.sequence import Sequence
+from kvsim.speculation import Speculation
 
 
 class StateChunks:
     """For states in blocks of `block_size` tokens. checkpoint_alignment: the prefill kernel writes
     a state out within a chunk, so many tokens or a multiple behind its start; None: it cannot.
+    speculation: of a drafter, whose layers may take hits a block less far, or hashes further.
     """
 
-    def __init__(self, block_size: int, checkpoint_alignment: int | None) -> None:
+    def __init__(
+        self,
+        block_size: int,
+        checkpoint_alignment: int | None,
+        speculation: Speculation | None = None,
+    ) -> None:
         self._size = block_size
+        self._drops = speculation is not None and speculation.drops_last_block
+        self._behind = max(1, 0 if speculation is None else speculation.hash_lookahead)
         self._alignment = checkpoint_alignment
+
+    def _last_place(self, tokens: int) -> int:
+        """The last block end that a request with these tokens can hit."""
+        size = self._size
+        if self._drops:
+            return max(0, tokens // size * size - size)
+        return max(0, tokens - self._behind) // size * size
 
     def leaves_checkpoint(self, seq: Sequence, start: int, end: int) -> bool:
         """Whether a chunk of these tokens leaves a state at the last block end inside it too: where
@@ -25,7 +41,7 @@ class StateChunks:
         size = self._size
         if self._alignment is None or end < _prefill_end(seq):
             return False
-        at = (end - 1) // size * size
+        at = self._last_place(end)
         return (
             start % size == 0
             and ceil_div(end, size) - 2 > (start - 1) // size
@@ -50,7 +66,7 @@ class StateChunks:
                 end = aligned
         stops = []
         if not self.leaves_checkpoint(seq, start, start + new_tokens):
-            stops.append((seq.num_tokens - 1) // size * size)
+            stops.append(self._last_place(seq.num_tokens))
             if start % size:
                 stops.append((start // size + 1) * size)
         if start < junction < end:

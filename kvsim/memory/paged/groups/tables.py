@@ -14,6 +14,7 @@ from kvsim.memory.paged.groups.hits import Hits, longest_hit, skipped_blocks
 from kvsim.memory.paged.groups.retention import Retention
 from kvsim.memory.paged.table import Table
 from kvsim.plumbing.errors import InvariantError
+from kvsim.speculation import Speculation
 
 STATE_WINDOW = 2  # a state goes on from the one before it
 
@@ -22,19 +23,36 @@ class GroupTable(Table):
     """What the allocator keeps of one sequence.
 
     lists: each group's blocks, from position `skipped` of its table on, null ones among those of a
-    state. count: positions of the tables, the same in all groups that have them. processed: slots
-    whose step had returned at the clock `since`, when it began to decode. boundaries: after so many
-    blocks others can continue from it, whatever the retention.
+    state. count: positions of the tables, the same in all groups that have them; states: those of
+    tables of states, scratch ones included; begun: these hold more than hits. drafts: slots asked
+    for beyond what is valid when the last step has returned. processed: slots whose step had
+    returned at the clock `since`, when it began to decode. boundaries: after so many blocks others
+    can continue from it, whatever the retention. junction: after so many others part from it, 0:
+    nowhere.
     """
 
-    __slots__ = ("boundaries", "count", "lists", "processed", "since", "skipped")
+    __slots__ = (
+        "begun",
+        "boundaries",
+        "count",
+        "drafts",
+        "junction",
+        "lists",
+        "processed",
+        "since",
+        "skipped",
+        "states",
+    )
 
     def __init__(self, keys: list[int], num_shareable: int, num_groups: int) -> None:
         super().__init__(keys, num_shareable)
         self.lists: list[list[int]] = [[] for _ in range(num_groups)]
         self.skipped = [0] * num_groups
         self.boundaries: tuple[int, ...] = ()
-        self.count = 0
+        self.junction = 0
+        self.begun = False
+        self.count = self.states = 0
+        self.drafts = 0
         self.processed = 0
         self.since = 0
 
@@ -46,7 +64,8 @@ class GroupTables:
     of them has one block a sequence. placed: the groups whose tables have positions.
     windows: how many tokens back each group looks, None for all.
     used_bytes: valid slots and states, shared ones once. pad_bytes: of held blocks, what no slot or
-    state of their group can fill.
+    state of their group can fill. scratch_bytes: of states that drafts are tried on, the last
+    blocks of each table of states, as many as tokens are drafted; nobody else ever has them.
     """
 
     def __init__(
@@ -58,8 +77,16 @@ class GroupTables:
         retention_tokens: int | None,
         *,
         states_kept: bool,
+        speculation: Speculation | None = None,
     ) -> None:
         self.groups = groups
+        dropping = speculation is not None and speculation.drops_last_block
+        known = any(group.drafts for group in groups)
+        self.drops = [
+            dropping and not group.state_bytes and (group.drafts or not known) for group in groups
+        ]
+        self._scratch = 0 if speculation is None else speculation.tokens
+        self._extra = 0 if speculation is None else speculation.redrafted_tokens
         self.placed = [g for g, group in enumerate(groups) if states_kept or not group.state_bytes]
         self.windows = [
             STATE_WINDOW if states_kept and group.state_bytes else group.window_tokens
@@ -68,9 +95,10 @@ class GroupTables:
         self.states_named: set[int] = set()  # keys of states that this step is still to make
         self.used_bytes = 0
         self.pad_bytes = 0
+        self.scratch_bytes = 0
         self._pool = pool
         self._retention = {
-            g: Retention(window, block_size, retention_tokens)
+            g: Retention(window, block_size, retention_tokens, drops=self.drops[g])
             for g, window in enumerate(self.windows)
             if window is not None
         }
@@ -91,7 +119,7 @@ class GroupTables:
 
     def find(self, keys: Sequence[int], most: int) -> Hits:
         """The longest prefix, at most `most` blocks, that every group can continue from."""
-        return longest_hit(self._pool, self.windows, keys[:most], self._size)
+        return longest_hit(self._pool, self.windows, keys, most, self._size, self.drops)
 
     def may_move(self, keys: Sequence[int]) -> bool:
         """Never asked: while the head of the queue has hits, runs end when a block moves."""
@@ -108,7 +136,8 @@ class GroupTables:
             start = max(table.registered, skipped)
             places: Sequence[int] = range(start, full)
             if g in self._retention:
-                places = self._retention[g].kept(start, full, table.boundaries)
+                kept = self._retention[g].kept
+                places = kept(start, full, table.boundaries, table.junction)
             if g in self._states:
                 places = [place for place in places if held[place - skipped] != NULL_BLOCK]
                 self.states_named.update(table.keys[place] * num + g for place in places)
@@ -132,7 +161,8 @@ class GroupTables:
 
     def open(self, table: GroupTable, hits: Hits) -> None:
         """An empty table takes over its hits, and a block for each state that is not placed."""
-        table.count = table.registered = hits.num_blocks
+        table.count = table.states = hits.num_blocks
+        table.registered = table.covered = hits.num_blocks
         table.tokens = table.processed = hits.num_blocks * self._size
         for g, blocks in enumerate(hits.blocks):
             revived = len(blocks) - self._pool.share(blocks)
@@ -140,14 +170,30 @@ class GroupTables:
             table.lists[g] = blocks.copy()
             table.skipped[g] = hits.first[g]
         for g in self._single:
-            table.lists[g] = self._pool.take(1)
-            self._book(g, 1, 0)
+            table.lists[g] = self._pool.take(1 + self._scratch)
+            self._book(g, 1 + self._scratch, 0)
+            self._book_scratch(g, 1)
 
     def _book(self, g: int, blocks: int, slots: int) -> None:
         """Group g holds so many more distinct blocks, and valid slots in them (negative: less)."""
         group = self.groups[g]
         self.pad_bytes += blocks * self._pads[g]
         self.used_bytes += slots * group.slot_bytes + blocks * group.state_bytes
+
+    def _book_scratch(self, g: int, tables: int) -> None:
+        """So many more tables of group g have scratch states: held and not used."""
+        num_bytes = tables * self._scratch * self.groups[g].state_bytes
+        self.scratch_bytes += num_bytes
+        self.used_bytes -= num_bytes
+
+    def missing(self, table: GroupTable, count: int, states: int, *, checkpoint: bool) -> int:
+        """Blocks taken by a table that grows to so many positions."""
+        num_states = len(self._states) - len(self._single)
+        more = max(0, count - table.count) * (len(self.placed) - num_states)
+        if num_states and states > table.states:
+            most = 1 + checkpoint + (0 if table.begun else self._scratch)
+            more += num_states * min(states - table.states, most)
+        return more
 
     def new_blocks(self, positions: int, *, checkpoint: bool = False) -> int:
         """Blocks taken by a table that grows by so many positions: one for each state, or two where
@@ -158,26 +204,47 @@ class GroupTables:
         num_states = len(self._states) - len(self._single)
         return positions * (len(self.placed) - num_states) + num_states * (1 + checkpoint)
 
-    def grow(self, table: GroupTable, count: int, *, checkpoint: bool = False) -> None:
-        """Take blocks until every placed group has `count` positions."""
-        positions = count - table.count
-        if positions <= 0:
-            return
+    def grow(self, table: GroupTable, count: int, states: int, *, checkpoint: bool = False) -> None:
+        """Take blocks until every placed group has so many positions; none gives any back."""
         for g in self.placed:
             if g in self._states:
-                real = 1 + checkpoint
-                table.lists[g] += [NULL_BLOCK] * (positions - real) + self._pool.take(real)
-                self._book(g, real, 0)
-            else:
-                table.lists[g] += self._pool.take(positions)
-                self._book(g, positions, 0)
-        table.count = count
+                self._grow_states(table, g, states, checkpoint=checkpoint)
+            elif count > table.count:
+                table.lists[g] += self._pool.take(count - table.count)
+                self._book(g, count - table.count, 0)
+        table.count, table.states = max(count, table.count), max(states, table.states)
+        table.begun = True
+
+    def _grow_states(self, table: GroupTable, g: int, states: int, *, checkpoint: bool) -> None:
+        """The running state lies before the scratch ones; those that a long step leaves behind are
+        moved to the new end, and what it passes over is null, but for a checkpoint.
+        """
+        held, skipped, scratch = table.lists[g], table.skipped[g], self._scratch
+        before = skipped + len(held)
+        if states <= before:
+            return
+        running = states - scratch - 1 - checkpoint
+        held += [NULL_BLOCK] * (running - before)
+        if table.begun:
+            for place in range(before - scratch - skipped, min(before, running) - skipped):
+                held.append(held[place])
+                held[place] = NULL_BLOCK
+        else:
+            self._book_scratch(g, 1)
+        new = states - skipped - len(held)
+        held += self._pool.take(new)
+        self._book(g, new, 0)
 
     def give_back_below(self, table: GroupTable, computed: int) -> None:
         """Blocks that no token after the first `computed` ones attends to return to the pool."""
         for g in self.placed:
-            skip = skipped_blocks(self.windows[g], computed, self._size)
-            more = min(skip, table.count) - table.skipped[g]
+            window, length = self.windows[g], table.count
+            if g in self._states:
+                length = table.states
+            elif window is not None:
+                window += self._extra
+            skip = skipped_blocks(window, computed, self._size)
+            more = min(skip, length) - table.skipped[g]
             if more > 0:
                 self._give_back(g, table, table.lists[g][:more], more * self._size)
                 del table.lists[g][:more]
@@ -197,6 +264,8 @@ class GroupTables:
         for g in range(len(self.groups)):
             slots = table.tokens - table.skipped[g] * self._size
             self._give_back(g, table, table.lists[g], slots)
+        for g in self._states:
+            self._book_scratch(g, -1)
 
     def held_blocks(self, table: GroupTable) -> list[int]:
         """How many blocks a table holds in each group."""
@@ -204,7 +273,7 @@ class GroupTables:
 
     def length(self, table: GroupTable) -> int:
         """Positions of the first group's table, given back and null ones counted."""
-        return table.count if self.placed and self.placed[0] == 0 else len(table.lists[0])
+        return table.skipped[0] + len(table.lists[0])
 
     def check(self, live: Iterable[tuple[int, GroupTable]]) -> None:
         """Raise InvariantError unless the books agree with the tables of sequences with so many
@@ -221,12 +290,14 @@ class GroupTables:
         for (tokens, table), lists in zip(tables, real, strict=True):
             for g, group in enumerate(self.groups):
                 blocks, start = lists[g], table.skipped[g]
-                if g in self.placed and len(table.lists[g]) != table.count - start:
-                    raise InvariantError(f"{len(blocks)} blocks held from {start} to {table.count}")
+                end = table.states if g in self._states else table.count
+                if g in self.placed and len(table.lists[g]) != end - start:
+                    raise InvariantError(f"{len(blocks)} blocks held from {start} to {end}")
                 shared = sum(block in seen for block in blocks)
                 seen.update(blocks)
                 pad += (len(blocks) - shared) * self._pads[g]
-                used += (len(blocks) - shared) * group.state_bytes
+                states = len(blocks) - shared - (self._scratch if group.state_bytes else 0)
+                used += states * group.state_bytes
                 used += (tokens - (start + shared) * self._size) * group.slot_bytes
         if (used, pad) != (self.used_bytes, self.pad_bytes):
             raise InvariantError(

@@ -130,6 +130,7 @@ class VllmEngine(Options):
                     group.groups if group.kind != "recurrent" else 0,
                     group.window_tokens,
                     group.groups if group.kind == "recurrent" else 0,
+                    group.groups if group.drops else 0,
                 )
                 for group in self.kv_groups
             )
