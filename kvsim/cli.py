@@ -15,6 +15,7 @@ from kvsim.commands import (
     compare,
     convert,
     devices,
+    doctor,
     export,
     import_,
     memory,
@@ -59,6 +60,7 @@ app.command("speculation")(speculation.speculation)
 app.command("sweep")(sweep.sweep)
 app.command("capacity")(capacity.capacity)
 app.command("advise")(advise.advise)
+app.command("doctor")(doctor.doctor)
 app.command("cache")(cache.cache)
 app.add_typer(validate.app, name="validate")
 app.add_typer(calibrate.app, name="calibrate")

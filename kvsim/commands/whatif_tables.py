@@ -8,6 +8,9 @@ if TYPE_CHECKING:
     from kvsim.whatif.page import Cells
 
 
+LONGEST_NAME = 24  # that is never folded
+
+
 def printed(cells: "Cells") -> "Table":
     """The table for a terminal; texts are a user's, so their brackets are no markup."""
     from rich import box
@@ -16,7 +19,12 @@ def printed(cells: "Cells") -> "Table":
 
     table = Table(title=cells.title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
     for at, head in enumerate(cells.heads):
-        table.add_column(escape(head), justify="right" if at else "left", overflow="fold")
+        least = (
+            None if at else min(LONGEST_NAME, max((len(row[0]) for row in cells.rows), default=0))
+        )
+        table.add_column(
+            escape(head), justify="right" if at else "left", overflow="fold", min_width=least
+        )
     for row in cells.rows:
         table.add_row(*map(escape, row))
     return table

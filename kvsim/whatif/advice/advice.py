@@ -12,27 +12,24 @@
 A change that refuses a request which is served today is never advised.
 """
 
-import copy
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from kvsim.plumbing.errors import InputError
-from kvsim.plumbing.keys import put
 from kvsim.report.intervals import CONFIDENCE
 from kvsim.scenario import Scenario
 from kvsim.simulation import Simulation
 from kvsim.whatif.advice.change import Advice, Change, Goal, said
 from kvsim.whatif.advice.knobs import KNOBS, Knob
-from kvsim.whatif.advice.replicates import Replicate, replicates
-from kvsim.whatif.capacity.search import Row, Runner
-from kvsim.whatif.intervals import Ratio, ratio
+from kvsim.whatif.capacity.search import Runner
+from kvsim.whatif.intervals import Ratio
 from kvsim.whatif.limits import pinned
-from kvsim.whatif.sweep.point import make_task
+from kvsim.whatif.pairs import Trials, more_refused, ratios
+from kvsim.whatif.replicates import Replicate, replicates
+from kvsim.whatif.tables import Table, paged_alone, with_value
 
-Table = dict[str, Any]
-REFUSED = "requests.rejected"
 MOST_TESTED = 6
 LEAST_GAIN = 0.001  # a thousandth better is not worth a test
 ALSO = ("ttft_s.p99", "tpot_s.p50", "output_tokens_per_s")  # told beside the goal
@@ -44,7 +41,7 @@ class Advisor:
     def __init__(
         self, table: Table, folder: Path, goal: Goal, runner: Runner, *, repeat: int = 5
     ) -> None:
-        self.folder, self.goal, self.runner = folder, goal, runner
+        self.folder, self.goal, self.trials = folder, goal, Trials(runner, folder)
         self.label, alone = paged_alone(table, folder)
         longest = Simulation(Scenario.from_table(alone, folder), []).max_model_len
         self.table = pinned(alone, longest)
@@ -62,7 +59,7 @@ class Advisor:
         also: dict[str, Ratio] = {}
         if taken:
             reported, also, _ = self._ratios(self.table, best, self.replicates.report)
-        rows = self._rows(self.table, self.replicates.search)
+        rows = self.trials.rows(self.table, self.replicates.search)
         values = [row[self.goal.name] for row in rows if row[self.goal.name] is not None]
         return Advice(
             self.goal,
@@ -110,7 +107,7 @@ class Advisor:
             self.table,
             *(with_value(self.table, knob.key, value) for knob, value, _ in tried),
         ]
-        self.runner.run([self._task(table, each) for table in tables for each in on])
+        self.trials.run_all(tables, on)
         changes, failed = [], []
         for (knob, value, now), table in zip(tried, tables[1:], strict=True):
             try:
@@ -133,7 +130,7 @@ class Advisor:
         level = 1 - (1 - CONFIDENCE) / max(1, len(chosen))
         on = self.replicates.test
         tables = [with_value(self.table, each.knob.key, each.value) for each in chosen]
-        self.runner.run([self._task(table, each) for table in [self.table, *tables] for each in on])
+        self.trials.run_all([self.table, *tables], on)
         found = []
         for change in changes:
             if change in chosen:
@@ -176,58 +173,10 @@ class Advisor:
         self, base: Table, other: Table, on: Sequence[Replicate], level: float = CONFIDENCE
     ) -> tuple[Ratio | None, dict[str, Ratio], int]:
         """Of the goal, of the other numbers, and how many requests more are refused."""
-        first, second = self._rows(base, on), self._rows(other, on)
-        names = (self.goal.name, *(name for name in ALSO if name != self.goal.name))
-        found = {}
-        for name in names:
-            pairs = [(a[name], b[name]) for a, b in zip(first, second, strict=True)]
-            if all(a and b for a, b in pairs):
-                found[name] = ratio([a for a, _ in pairs], [b for _, b in pairs], level)
-        refused = sum(int(row[REFUSED]) for row in second) - sum(int(row[REFUSED]) for row in first)
+        first, second = self.trials.rows(base, on), self.trials.rows(other, on)
+        found = ratios(first, second, (self.goal.name, *ALSO), level)
         goal = found.pop(self.goal.name, None)
-        return goal, found, refused
-
-    def _rows(self, table: Table, on: Sequence[Replicate]) -> list[Row]:
-        rows: list[Row] = []
-        for outcome in self.runner.run([self._task(table, each) for each in on]):
-            if outcome.error is not None:
-                raise InputError(outcome.error)
-            rows.append(outcome.rows[0])
-        return rows
-
-    def _task(self, table: Table, replicate: Replicate) -> Any:
-        return make_task(replicate.put(table), self.folder)
-
-
-def paged_alone(table: Table, folder: Path) -> tuple[str, Table]:
-    """The scenario's first paged allocator, alone; InputError where there is none."""
-    scenario = Scenario.from_table(table, folder)
-    entries = table["allocator"] if isinstance(table["allocator"], list) else [table["allocator"]]
-    for entry, options, label in zip(entries, scenario.allocator, scenario.labels(), strict=True):
-        if hasattr(options, "enable_prefix_caching"):
-            alone = copy.deepcopy(table)
-            alone["allocator"] = [{"kind": entry} if isinstance(entry, str) else dict(entry)]
-            return label, alone
-    raise InputError(
-        "advice is for vLLM, whose memory is paged",
-        where="allocator",
-        remedy='name one of kind = "paged"',
-    )
-
-
-def with_value(table: Table, key: str, value: Any) -> Table:
-    """The tables with one key at this value; None takes the key out."""
-    table = copy.deepcopy(table)
-    if isinstance(table.get("scheduler"), str):
-        table["scheduler"] = {"kind": table["scheduler"]}
-    put(table, key, value, "advise")
-    if value is None:
-        *outer, last = key.split(".")
-        place: Any = table
-        for part in outer:
-            place = place[int(part) if isinstance(place, list) else part]
-        del place[last]
-    return table
+        return goal, found, more_refused(first, second)
 
 
 def _now(scenario: Scenario, tables: Table, key: str) -> tuple[bool, Any]:

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from kvsim.whatif.advice.knobs import Knob
-from kvsim.whatif.advice.replicates import Replicates, Table
 from kvsim.whatif.capacity.objectives import RATES, check_number
 from kvsim.whatif.intervals import Ratio
+from kvsim.whatif.replicates import Replicates, Table
 
 
 class Goal(NamedTuple):

@@ -13,8 +13,8 @@ from kvsim.plumbing.toml import to_toml
 from kvsim.whatif.advice import serve
 from kvsim.whatif.advice.advice import Advisor
 from kvsim.whatif.advice.change import Advice, goal_named
-from kvsim.whatif.advice.replicates import replicates
 from kvsim.whatif.capacity.search import Runner
+from kvsim.whatif.replicates import replicates
 from kvsim.whatif.sweep.backends import BACKENDS
 
 STEP_TIME = {

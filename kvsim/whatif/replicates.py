@@ -46,13 +46,13 @@ class Replicates(NamedTuple):
     exact: bool = False
 
 
-def replicates(table: Table, folder: Path, count: int) -> Replicates:
-    """Three sets of `count`."""
+def replicates(table: Table, folder: Path, count: int, least: int = 2) -> Replicates:
+    """Three sets of `count`. least: requests that a stretch of a trace must have on average."""
     first = Scenario.from_table(table, folder).seed
     if _stream(table, folder, first).requests != _stream(table, folder, first + 1).requests:
         made = [Replicate(f"seed {first + at}", first + at, None) for at in range(3 * count)]
         return Replicates(tuple(made[:count]), tuple(made[count:-count]), tuple(made[-count:]))
-    windows = _windows(table, folder, 3 * count)
+    windows = _windows(table, folder, 3 * count, least)
     if not windows:
         alone = (Replicate("as it is", first, None),)
         return Replicates(alone, alone, alone, exact=True)
@@ -60,7 +60,7 @@ def replicates(table: Table, folder: Path, count: int) -> Replicates:
     return Replicates(tuple(made[::3]), tuple(made[1::3]), tuple(made[2::3]))
 
 
-def _windows(table: Table, folder: Path, count: int) -> list[tuple[float, float]]:
+def _windows(table: Table, folder: Path, count: int, least: int) -> list[tuple[float, float]]:
     """Stretches of the trace's own time that its options leave; none for another workload."""
     workload = table.get("workload")
     if not isinstance(workload, dict) or workload.get("kind") != "trace":
@@ -72,7 +72,7 @@ def _windows(table: Table, folder: Path, count: int) -> list[tuple[float, float]
         unscaled["workload"].pop(key, None)
     stream = _stream(unscaled, folder, 0)
     times = [request.arrival_ps for request in stream.requests if request.after is None]
-    if len(times) < 2 * count or max(times) == min(times):
+    if len(times) < least * count or max(times) == min(times):
         return []
     start = float(workload.get("start_s") or 0.0)
     width = (max(times) - min(times)) / PS_PER_S / count

@@ -1,0 +1,163 @@
+"""A patient's run as it is, and what the ledger says of it."""
+
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kvsim.memory.ledger import CLASSES
+from kvsim.memory.paged.groups.grouping import group_layers, is_uniform
+from kvsim.plumbing.options import Options
+from kvsim.plumbing.units import PS_PER_S
+from kvsim.results.recorder import SERIES_COLUMNS, Recorder
+from kvsim.results.result import Run
+from kvsim.scenario import Scenario
+from kvsim.simulation import BLOCK_SIZE, Simulation
+from kvsim.whatif.cache_curve.lru import Curve, lru_curve
+from kvsim.whatif.cache_curve.order import in_order
+from kvsim.whatif.doctor.watch import Preempted, Waits, Watch
+from kvsim.whatif.tables import Table
+
+# A twentieth. Of waiting, of recomputing, of prompts that could have been found: what is less does
+# not show beside what a simulation of a server is wrong by (means of served runs are met within 1.5
+# to some 10 %), nor on anybody's dashboard.
+SUBSTANTIAL = 0.05
+
+
+class Case:
+    """One allocator of a scenario, simulated once.
+
+    table, folder: the scenario with this allocator alone. simulation: made of it; run: its run.
+    """
+
+    def __init__(self, table: Table, folder: Path) -> None:
+        self.table, self.folder = table, folder
+        self.simulation = Simulation(Scenario.from_table(table, folder))
+        scenario = self.simulation.scenario
+        self.allocator, self.scheduler = scenario.allocator[0], scenario.scheduler
+        self.label = self.simulation.labels[0]
+        self.watch = Watch(self.scheduler)
+        self.run: Run = self.simulation.run(self.allocator, self.label, observer=self.watch)
+
+    @property
+    def summary(self) -> Mapping[str, Any]:
+        """Of its run."""
+        return self.run.summary
+
+    @property
+    def recorder(self) -> Recorder:
+        """What the engine wrote down."""
+        assert self.run.recorder is not None  # it has just been simulated
+        return self.run.recorder
+
+    @property
+    def num_requests(self) -> int:
+        """All that came."""
+        return len(self.simulation.stream.requests)
+
+    def option(self, part: Options, name: str) -> Any:
+        """An option where this kind has it, else None."""
+        return getattr(part, name, None)
+
+    # --- the cache ------------------------------------------------------------------------------
+
+    @property
+    def caching(self) -> bool:
+        """Whether a prefix cache was asked for anything."""
+        return bool(self.summary["prefix_cache"]["query_tokens"])
+
+    @property
+    def hit_share(self) -> float:
+        """Of the prompt tokens asked for, those found."""
+        cache = self.summary["prefix_cache"]
+        asked: int = cache["query_tokens"]
+        return cache["hit_tokens"] / asked if asked else 0.0
+
+    def curve(self, block_tokens: int) -> Curve:
+        """What an LRU cache finds of this stream in blocks of so many tokens, by its size."""
+        if block_tokens not in self._curves:
+            came = in_order(self.simulation, self.run)
+            self._curves[block_tokens] = lru_curve(came, block_tokens, outputs=True)
+        return self._curves[block_tokens]
+
+    @cached_property
+    def _curves(self) -> dict[int, Curve]:
+        return {}
+
+    @property
+    def several_tables(self) -> bool:
+        """Whether layers that keep other tokens have block tables of their own."""
+        windows = not self.option(self.allocator, "disable_hybrid_kv_cache_manager")
+        uniform = is_uniform(self.simulation.layout, windows=windows)
+        return hasattr(self.allocator, "block_size") and not uniform
+
+    @property
+    def block_tokens(self) -> int:
+        """Tokens in a block as the allocator makes it; the usual size where it has none."""
+        given: int = self.option(self.allocator, "block_size") or BLOCK_SIZE
+        if not self.several_tables:
+            return given
+        return group_layers(self.simulation.layout, given).block_size
+
+    # --- the queue ------------------------------------------------------------------------------
+
+    @cached_property
+    def series(self) -> dict[str, NDArray[np.int64]]:
+        """Columns of the ledger over time, by SERIES_COLUMNS."""
+        rows = np.frombuffer(self.recorder.series, dtype=np.int64)
+        return dict(zip(SERIES_COLUMNS, rows.reshape(-1, len(SERIES_COLUMNS)).T, strict=True))
+
+    @property
+    def waits(self) -> Waits:
+        """Of all the time that requests spent in the engine, the share they waited, and why."""
+        recorder = self.recorder
+        return self.watch.waits(recorder.waiting_sum + recorder.running_sum)
+
+    def longest_queue(self) -> tuple[int, float]:
+        """How many waited at most, and when, in seconds from the first arrival."""
+        most, at_ps = self.watch.longest
+        return most, max(0, at_ps - max(self.recorder.first_arrival_ps, 0)) / PS_PER_S
+
+    # --- preemptions ----------------------------------------------------------------------------
+
+    @property
+    def recomputed_share(self) -> float:
+        """Of all tokens computed, those computed again after a preemption."""
+        again: int = self.summary["recomputed_tokens"]
+        done = self.recorder.finished
+        once = sum(seq.prompt_tokens - seq.hit_tokens + seq.output_tokens for seq in done)
+        return again / (again + once) if again else 0.0
+
+    @property
+    def preempted(self) -> tuple[Preempted, ...]:
+        """All of them, in order."""
+        return tuple(self.watch.preempted)
+
+    @property
+    def preempted_in_prompt(self) -> int:
+        """Preemptions of sequences that had no output yet."""
+        return sum(not each.outputs for each in self.preempted)
+
+    @property
+    def memory_binds(self) -> bool:
+        """Whether more of the pool would be of use: somebody waited for it, was thrown out of it,
+        or was refused.
+        """
+        waits = self.waits
+        bound = max(waits.memory + waits.holes, self.recomputed_share)
+        return bound >= SUBSTANTIAL or bool(self.summary["requests"]["rejected"])
+
+    # --- the pool -------------------------------------------------------------------------------
+
+    def share(self, name: str) -> float:
+        """A class's share of the pool, its mean over time."""
+        assert name in CLASSES
+        return float(self.summary["memory"]["time_mean"][name])
+
+    @property
+    def capacity_tokens(self) -> int:
+        """Slots of the pool."""
+        return int(self.summary["memory"]["capacity_tokens"])

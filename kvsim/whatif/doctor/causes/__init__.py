@@ -1,0 +1,25 @@
+"""What can be wrong with a server: one file a cause, and its line here."""
+
+from kvsim.plumbing.registry import Registry
+from kvsim.whatif.doctor.causes.cause import Cause, Cure, Suspicion
+
+__all__ = ["CAUSES", "Cause", "Cure", "Suspicion"]
+
+CAUSES: Registry[Cause] = Registry(
+    "cause",
+    {
+        "block-over-prefix": "kvsim.whatif.doctor.causes.block_over_prefix:BlockOverPrefix",
+        "no-prefix-cache": "kvsim.whatif.doctor.causes.no_prefix_cache:NoPrefixCache",
+        "retention": "kvsim.whatif.doctor.causes.retention:Retention",
+        "idle-cache": "kvsim.whatif.doctor.causes.idle_cache:IdleCache",
+        "chunked-admission": "kvsim.whatif.doctor.causes.chunked_admission:ChunkedAdmission",
+        "too-many-sequences": "kvsim.whatif.doctor.causes.too_many_sequences:TooManySequences",
+        "too-few-sequences": "kvsim.whatif.doctor.causes.too_few_sequences:TooFewSequences",
+        "padding": "kvsim.whatif.doctor.causes.padding:Padding",
+        "fragmentation": "kvsim.whatif.doctor.causes.fragmentation:Fragmentation",
+        "cuda-graphs": "kvsim.whatif.doctor.causes.cuda_graphs:CudaGraphs",
+        "unused-memory": "kvsim.whatif.doctor.causes.unused_memory:UnusedMemory",
+        "evicted-prefixes": "kvsim.whatif.doctor.causes.evicted_prefixes:EvictedPrefixes",
+        "small-pool": "kvsim.whatif.doctor.causes.small_pool:SmallPool",
+    },
+)

@@ -1,0 +1,40 @@
+"""Blocks larger than the prefixes that prompts share: a hit is whole blocks or none."""
+
+from typing import ClassVar
+
+from kvsim.simulation import BLOCK_SIZE
+from kvsim.whatif.doctor.case import SUBSTANTIAL, Case
+from kvsim.whatif.doctor.causes.cause import Cause, Cure, Suspicion
+
+
+class BlockOverPrefix(Cause):
+    """Suspected where blocks of the usual size would find a twentieth more of the prompts, even if
+    nothing was ever forgotten.
+    """
+
+    title: ClassVar[str] = "blocks larger than what prompts share"
+
+    def suspect(self, case: Case) -> Suspicion | None:
+        given = case.option(case.allocator, "block_size")
+        if not case.caching or given is None:
+            return None
+        block = case.block_tokens
+        if block <= BLOCK_SIZE:
+            return None
+        now, fine = case.curve(block).unlimited, case.curve(BLOCK_SIZE).unlimited
+        if fine - now < SUBSTANTIAL:
+            return None
+        evidence = [
+            f"a block holds {block:,} tokens and is found whole or not at all: of the prompts "
+            f"{100 * now:.1f} % could be found, in blocks of {BLOCK_SIZE} {100 * fine:.1f} %; "
+            f"{100 * case.hit_share:.1f} % were"
+        ]
+        if block > given:
+            evidence.append(
+                f"blocks have grown from {given} tokens until one holds a recurrent state"
+            )
+        cures = []
+        if given > BLOCK_SIZE:
+            changes = {"allocator.0.block_size": BLOCK_SIZE}
+            cures.append(Cure(changes, f"--block-size {BLOCK_SIZE}"))
+        return Suspicion(tuple(evidence), tuple(cures))

@@ -1,0 +1,38 @@
+"""Requests begin when their first chunk fits, and throw each other out before they are read."""
+
+from typing import ClassVar
+
+from kvsim.whatif.doctor.case import SUBSTANTIAL, Case
+from kvsim.whatif.doctor.causes.cause import Cause, Cure, Suspicion
+
+
+class ChunkedAdmission(Cause):
+    """Suspected where a twentieth of all tokens was computed again, most victims had not put out a
+    token yet, and the scheduler does not look whether a prompt fits as a whole.
+    """
+
+    title: ClassVar[str] = "requests begun before their whole prompt fits"
+
+    def suspect(self, case: Case) -> Suspicion | None:
+        scheduler = case.scheduler
+        if not hasattr(scheduler, "scheduler_reserve_full_isl"):
+            return None
+        whole = scheduler.scheduler_reserve_full_isl
+        old = case.option(scheduler, "semantics") == "vllm-0.11"
+        if (whole is not False and not old) or case.recomputed_share < SUBSTANTIAL:
+            return None
+        early = case.preempted_in_prompt
+        if 2 * early < len(case.preempted):
+            return None
+        evidence = (
+            f"{early:,} of {len(case.preempted):,} preemptions were of sequences still reading "
+            f"their prompt; {100 * case.recomputed_share:.0f} % of all tokens computed had been "
+            "computed before",
+        )
+        if old:
+            changes = {"scheduler.semantics": None, "scheduler.scheduler_reserve_full_isl": True}
+            return Suspicion(
+                evidence, (Cure(changes, "vLLM 0.19 or later, which looks by itself"),)
+            )
+        changes = {"scheduler.scheduler_reserve_full_isl": True}
+        return Suspicion(evidence, (Cure(changes, "--scheduler-reserve-full-isl"),))

@@ -1,0 +1,34 @@
+"""Buffers in one piece: memory lost between them and within them."""
+
+from typing import ClassVar
+
+from kvsim.memory.options import WASTE
+from kvsim.whatif.doctor.case import SUBSTANTIAL, Case
+from kvsim.whatif.doctor.causes.cause import Cause, Cure, Suspicion
+
+
+class Fragmentation(Cause):
+    """Suspected of an allocator without blocks where a twentieth of the pool lay in holes, in
+    buffers' unused ends or in copies, and memory binds.
+    """
+
+    title: ClassVar[str] = "memory lost in and between buffers of one piece"
+
+    def suspect(self, case: Case) -> Suspicion | None:
+        if hasattr(case.allocator, "block_size") or not case.memory_binds:
+            return None
+        lost = {name: case.share(name) for name in WASTE if case.share(name)}
+        if sum(lost.values()) < SUBSTANTIAL:
+            return None
+        told = ", ".join(f"{100 * share:.0f} % {name}" for name, share in lost.items())
+        evidence = [f"of the pool {told}; {100 * case.share('used'):.0f} % was at work"]
+        if case.waits.holes >= SUBSTANTIAL:
+            evidence.append(
+                f"requests spent {100 * case.waits.holes:.0f} % of their time waiting for a hole "
+                "large enough, while the bytes were there"
+            )
+        entry = {"kind": "paged"}
+        cure = Cure(
+            {"allocator.0": entry}, "vllm serve as it is: blocks of 16, of which none is lost"
+        )
+        return Suspicion(tuple(evidence), (cure,))

@@ -1,0 +1,36 @@
+"""A prefix cache that cannot hit, and costs what it keeps."""
+
+from typing import ClassVar
+
+from kvsim.whatif.doctor.case import SUBSTANTIAL, Case
+from kvsim.whatif.doctor.causes.cause import Cause, Cure, Suspicion
+
+
+class IdleCache(Cause):
+    """Suspected where less than a twentieth of the prompts could be found if nothing was ever
+    forgotten, and keeping costs something: recurrent states, or copies to the host. Plain blocks
+    are kept for nothing, they are free all the while.
+    """
+
+    title: ClassVar[str] = "a prefix cache that has nothing to find"
+
+    def suspect(self, case: Case) -> Suspicion | None:
+        states = any(group.state_bytes for group in case.simulation.layout.groups)
+        if not case.caching or not (
+            states or case.option(case.allocator, "host_cache_gib") is not None
+        ):
+            return None
+        possible = case.curve(case.block_tokens).unlimited
+        if possible >= SUBSTANTIAL or case.hit_share >= SUBSTANTIAL:
+            return None
+        asked = case.summary["prefix_cache"]["query_tokens"]
+        evidence = (
+            f"of {asked:,} prompt tokens that the cache was asked for, "
+            f"{100 * case.hit_share:.1f} % were found, and {100 * possible:.1f} % could have been "
+            f"in blocks of {case.block_tokens:,} if nothing was ever forgotten",
+        )
+        changes: dict[str, object] = {"allocator.0.enable_prefix_caching": False}
+        for key in ("host_cache_gib", "prefix_cache_retention_interval"):
+            if case.option(case.allocator, key) is not None:
+                changes[f"allocator.0.{key}"] = None
+        return Suspicion(evidence, (Cure(changes, "--no-enable-prefix-caching"),))

@@ -1,0 +1,28 @@
+"""Prompts that begin alike, computed afresh each time."""
+
+from typing import ClassVar
+
+from kvsim.simulation import BLOCK_SIZE
+from kvsim.whatif.doctor.case import SUBSTANTIAL, Case
+from kvsim.whatif.doctor.causes.cause import Cause, Cure, Suspicion
+
+
+class NoPrefixCache(Cause):
+    """Suspected where an allocator that could keep prefixes does not, and an LRU cache as large as
+    the pool would find a twentieth of the prompts.
+    """
+
+    title: ClassVar[str] = "prompts that begin alike and no prefix cache"
+
+    def suspect(self, case: Case) -> Suspicion | None:
+        if case.option(case.allocator, "enable_prefix_caching") is not False:
+            return None
+        possible = case.curve(BLOCK_SIZE).ratio(case.capacity_tokens)
+        if possible < SUBSTANTIAL:
+            return None
+        evidence = (
+            f"a cache of the pool's {case.capacity_tokens:,} tokens would have found "
+            f"{100 * possible:.0f} % of the prompt tokens, and there is none",
+        )
+        changes = {"allocator.0.enable_prefix_caching": True}
+        return Suspicion(evidence, (Cure(changes, "--enable-prefix-caching"),))

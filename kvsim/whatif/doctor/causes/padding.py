@@ -1,0 +1,42 @@
+"""Groups of layers of unequal size: every block pays for the largest."""
+
+from typing import ClassVar
+
+from kvsim.memory.paged.groups.grouping import group_layers
+from kvsim.whatif.doctor.case import SUBSTANTIAL, Case
+from kvsim.whatif.doctor.causes.cause import Cause, Cure, Suspicion
+
+
+class Padding(Cause):
+    """Suspected where layers that exist in blocks alone, and slots of the last block of each group,
+    take a twentieth of the pool.
+    """
+
+    title: ClassVar[str] = "padding in the blocks of groups of layers"
+
+    def suspect(self, case: Case) -> Suspicion | None:
+        if not case.several_tables:
+            return None
+        idle = sum(case.share(name) for name in ("reserved", "overprovisioned", "rounding"))
+        if idle < SUBSTANTIAL or not case.memory_binds:
+            return None
+        given = case.option(case.allocator, "block_size")
+        grouping = group_layers(case.simulation.layout, given)
+        layers = grouping.group_layers * len(grouping.groups)
+        evidence = [
+            f"{100 * idle:.0f} % of the pool was held and empty, against "
+            f"{100 * case.share('used'):.0f} % at work",
+            f"{len(grouping.groups)} groups of {grouping.group_layers} layers, "
+            f"{grouping.padding_layers} of {layers} of them padding; each sequence has a last "
+            f"block of {grouping.block_size:,} tokens in every group",
+        ]
+        cures = []
+        if not any(group.state_bytes for group in grouping.groups):
+            changes = {"allocator.0.disable_hybrid_kv_cache_manager": True}
+            cures.append(Cure(changes, "--disable-hybrid-kv-cache-manager"))
+        if given > _SMALL:
+            cures.append(Cure({"allocator.0.block_size": _SMALL}, f"--block-size {_SMALL}"))
+        return Suspicion(tuple(evidence), tuple(cures))
+
+
+_SMALL = 16  # tokens in a block, vLLM's default and the least its kernels take

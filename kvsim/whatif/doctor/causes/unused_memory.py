@@ -1,0 +1,37 @@
+"""Memory of the device that the engine was told to leave alone."""
+
+from typing import ClassVar
+
+from kvsim.capacity.options import WAYS
+from kvsim.plumbing.units import GIB
+from kvsim.whatif.doctor.case import SUBSTANTIAL, Case
+from kvsim.whatif.doctor.causes.cause import Cause, Cure, Suspicion
+
+
+class UnusedMemory(Cause):
+    """Suspected where the engine was given less of the device than it takes by itself, by a
+    twentieth of the pool at least, and memory binds. More than it takes by itself is no setting
+    gone wrong: what it leaves is for torch's own fragments.
+    """
+
+    title: ClassVar[str] = "memory of the GPU left unused"
+
+    def suspect(self, case: Case) -> Suspicion | None:
+        pool, memory = case.simulation.pool, case.simulation.scenario.memory
+        if pool.sized_by != WAYS[0] or not case.memory_binds:
+            return None
+        usual = memory.version.default_utilization
+        won = (usual - memory.utilization) * pool.total_bytes
+        if won < SUBSTANTIAL * pool.capacity_bytes:
+            return None
+        evidence = (
+            f"gpu_memory_utilization = {memory.utilization:g} leaves "
+            f"{pool.unused_bytes / GIB:.1f} GiB of {pool.total_bytes / GIB:.1f} GiB unused, beside "
+            f"a pool of {pool.capacity_bytes / GIB:.1f} GiB; the engine's own default is {usual:g}",
+        )
+        cure = Cure(
+            {"memory.gpu_memory_utilization": usual},
+            f"--gpu-memory-utilization {usual:g}",
+            "what else uses the GPU must fit beside it",
+        )
+        return Suspicion(evidence, (cure,))

@@ -1,0 +1,68 @@
+"""What a doctor says: nouns."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from kvsim.whatif.doctor.case import Case
+from kvsim.whatif.doctor.causes import Cure
+from kvsim.whatif.doctor.effect import Effect
+from kvsim.whatif.replicates import Replicates
+from kvsim.whatif.tables import Table
+
+Outcome = Literal["cause", "beside", "harmless", "no cure", "failed"]
+Rest = Literal["well", "load", "memory", "unknown"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One suspected cause. name: of the registry; title: of its class. evidence: sentences. cure:
+    the best of its cures, and effect: what that does alone (None: none was to be tried); on_top:
+    what it does beside the causes before it in the list.
+
+    outcome: `cause`, it hurts and this cures it; `beside`, its cure helps alone and nothing on top
+    of those before it; `harmless`, the evidence stands and curing it changes nothing; `no cure`,
+    nothing that can be set would change it; `failed`, what was tried cannot be run, by `reason`.
+    """
+
+    name: str
+    title: str
+    resource: bool
+    evidence: tuple[str, ...]
+    cure: Cure | None
+    effect: Effect | None
+    outcome: Outcome
+    on_top: Effect | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """findings: causes first, in the order in which they are cured. case: the run as it is; cured:
+    the run with all causes cured (the same where there is none), of the tables `best`.
+
+    together: all cures at once, on replicates that nothing of this has seen. rest: what is left
+    with them: `well`, nothing to speak of; `load`, requests still wait, and would with any memory;
+    `memory`, they still wait, and memory or sequences to spare would help; `unknown`, they still
+    wait, and that could not be run.
+    notes: what was done to the stream.
+    """
+
+    case: Case
+    cured: Case
+    best: Table
+    findings: tuple[Finding, ...]
+    together: Effect | None
+    rest: Rest
+    replicates: Replicates
+    runs: int
+    notes: tuple[str, ...] = ()
+
+    @property
+    def causes(self) -> tuple[Finding, ...]:
+        """What hurts, worst first, settings before resources."""
+        return tuple(each for each in self.findings if each.outcome == "cause")
+
+    @property
+    def healthy(self) -> bool:
+        """Nothing hurts."""
+        return not self.causes and self.rest == "well"

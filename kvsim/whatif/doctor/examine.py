@@ -1,0 +1,229 @@
+"""The examination: suspect, try the cures, test what helped, put it together.
+
+1. One run as it is. Each cause of the registry looks at its ledger and says what speaks for it.
+2. Search: every cure of every suspect against the run as it is, on the same seeds, pair by pair;
+   the best cure stands for its cause.
+3. Test: those that helped, on seeds of their own, with intervals as wide as their number asks
+   (Bonferroni). What is a twentieth or less, or may be chance, is no trouble (`effect`).
+4. The causes that a setting cures are cured one after the other, best first; one that then changes
+   nothing more was another face of those before it. With these cured, causes that take resources
+   are examined in the same way: more memory would hide any of the others.
+5. All cures at once, on seeds that nothing of this has seen; and whether something still waits.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from kvsim.plumbing.errors import InputError
+from kvsim.report.intervals import CONFIDENCE
+from kvsim.scenario import Scenario
+from kvsim.simulation import Simulation
+from kvsim.whatif.capacity.search import Runner
+from kvsim.whatif.doctor.case import SUBSTANTIAL, Case
+from kvsim.whatif.doctor.causes import CAUSES, Cause, Cure, Suspicion
+from kvsim.whatif.doctor.diagnosis import Diagnosis, Finding, Rest
+from kvsim.whatif.doctor.effect import Effect, effect_of
+from kvsim.whatif.limits import pinned
+from kvsim.whatif.pairs import Trials
+from kvsim.whatif.replicates import Replicate, replicates
+from kvsim.whatif.tables import Table
+
+# A stretch of a trace shorter than this begins and ends as an empty server does.
+LEAST_REQUESTS = 500
+ALIKE = 0.01  # of gains: of cures as good as the best the first is taken, the mildest
+PLENTY = 16  # times the pool and the sequences: what still waits then waits for the GPU
+
+
+class _Suspect(NamedTuple):
+    name: str
+    cause: Cause
+    suspicion: Suspicion
+
+
+class _Tried(NamedTuple):
+    suspect: _Suspect
+    cure: Cure
+    effect: Effect
+
+
+class Doctor:
+    """Examines a scenario that holds one allocator. runner: of the counterfactual runs."""
+
+    def __init__(self, table: Table, folder: Path, runner: Runner, *, repeat: int = 4) -> None:
+        longest = Simulation(Scenario.from_table(table, folder), []).max_model_len
+        self.table, self.folder, self.runner = pinned(table, longest), folder, runner
+        self.trials = Trials(runner, folder)
+        self.replicates = replicates(self.table, folder, repeat, LEAST_REQUESTS)
+
+    def diagnose(self, notes: Sequence[str] = (), case: Case | None = None) -> Diagnosis:
+        """The whole of it. notes: what was done to the patient before. case: the run as it is,
+        where there is one already. InputError if the scenario cannot be run at all.
+        """
+        case = case or Case(self.table, self.folder)
+        suspects = _suspects(case)
+        settings = [each for each in suspects if not each.cause.resource]
+        findings, best = self._treat(self.table, settings)
+        cured = case if best is self.table else Case(best, self.folder)
+        before = {each.name for each in suspects if each.cause.resource}
+        resources = [each for each in _suspects(cured) if each.cause.resource]
+        more, best_of_all = self._treat(best, resources)
+        left = before - {each.name for each in resources}
+        gone = [_finding(each, None, None, "beside") for each in suspects if each.name in left]
+        if best_of_all is not best:
+            cured = Case(best_of_all, self.folder)
+        together = None
+        if best_of_all is not self.table:
+            together = self._effect(self.table, best_of_all, self.replicates.report)
+        order = {"cause": 0, "beside": 1, "no cure": 2, "harmless": 3, "failed": 4}
+        found = sorted([*findings, *more, *gone], key=lambda each: order[each.outcome])
+        return Diagnosis(
+            case,
+            cured,
+            best_of_all,
+            tuple(found),
+            together,
+            self._rest(cured, best_of_all),
+            self.replicates,
+            self.runner.num_runs,
+            tuple(notes),
+        )
+
+    def _treat(self, base: Table, suspects: Sequence[_Suspect]) -> tuple[list[Finding], Table]:
+        """Findings of these suspects, causes first, and the tables with their causes cured."""
+        found: list[Finding] = []
+        tried: list[_Tried] = []
+        tables = [cure.put(base) for each in suspects for cure in each.suspicion.cures]
+        self.trials.run_all([base, *tables], self.replicates.search)
+        for suspect in suspects:
+            if not suspect.suspicion.cures:
+                found.append(_finding(suspect, None, None, "no cure"))
+                continue
+            best, reason = self._best(base, suspect)
+            if best is None:
+                found.append(_finding(suspect, None, None, "failed", reason=reason))
+            else:
+                tried.append(best)
+        helpful, harmless = self._tested(base, tried)
+        found += [_finding(each.suspect, each.cure, each.effect, "harmless") for each in harmless]
+        best_table = base
+        causes: list[Finding] = []
+        for each in sorted(helpful, key=lambda one: one.effect.gain, reverse=True):
+            there = each.cure.put(best_table)
+            try:
+                on_top = self._effect(best_table, there, self._seen())
+            except InputError:
+                on_top = None  # two cures that cannot stand together
+            if on_top is not None and on_top.helps:
+                best_table = there
+                causes.append(_finding(each.suspect, each.cure, each.effect, "cause", on_top))
+            else:
+                found.append(_finding(each.suspect, each.cure, each.effect, "beside", on_top))
+        return [*causes, *found], best_table
+
+    def _best(self, base: Table, suspect: _Suspect) -> tuple[_Tried | None, str | None]:
+        """The cure that does most in the search; None and why, if none could be run."""
+        tried, reason = [], None
+        for cure in suspect.suspicion.cures:
+            try:
+                effect = self._effect(base, cure.put(base), self.replicates.search)
+            except InputError as error:
+                reason = str(error)
+                continue
+            tried.append(_Tried(suspect, cure, effect))
+        most = max((_rank(one.effect) for one in tried), default=(False, 0.0))
+        alike = (one for one in tried if _rank(one.effect) >= (most[0], most[1] - ALIKE))
+        return next(alike, None), reason
+
+    def _tested(self, base: Table, tried: Sequence[_Tried]) -> tuple[list[_Tried], list[_Tried]]:
+        """Those whose cure helps on fresh replicates too, with what it does there; and the rest."""
+        helpful = [each for each in tried if each.effect.helps]
+        harmless = [each for each in tried if not each.effect.helps]
+        if self.replicates.exact:
+            return helpful, harmless
+        level = 1 - (1 - CONFIDENCE) / max(1, len(helpful))
+        self.trials.run_all([base, *(each.cure.put(base) for each in helpful)], self._test)
+        passed: list[_Tried] = []
+        for each in helpful:
+            again = each._replace(effect=self._effect(base, each.cure.put(base), self._test, level))
+            (passed if again.effect.helps else harmless).append(again)
+        return passed, harmless
+
+    def _rest(self, cured: Case, table: Table) -> Rest:
+        """What is left with everything cured."""
+        if not _hurts(cured):
+            return "well"
+        plenty = _with_plenty(cured, table)
+        try:
+            effect = self._effect(table, plenty, self.replicates.search)
+        except InputError:
+            return "unknown"  # such a server cannot be
+        return "memory" if effect.helps else "load"
+
+    @property
+    def _test(self) -> tuple[Replicate, ...]:
+        return self.replicates.test
+
+    def _seen(self) -> tuple[Replicate, ...]:
+        """All replicates that have been looked at."""
+        sets = self.replicates
+        return sets.search if sets.exact else (*sets.search, *sets.test)
+
+    def _effect(
+        self, base: Table, other: Table, on: Sequence[Replicate], level: float = CONFIDENCE
+    ) -> Effect:
+        self.trials.run_all([base, other], on)
+        return effect_of(self.trials.rows(base, on), self.trials.rows(other, on), level)
+
+
+def _suspects(case: Case) -> list[_Suspect]:
+    """Every cause of the registry that something speaks for."""
+    found = []
+    for name in CAUSES:
+        cause = CAUSES.get(name)()
+        suspicion = cause.suspect(case)
+        if suspicion is not None:
+            found.append(_Suspect(name, cause, suspicion))
+    return found
+
+
+def _rank(effect: Effect) -> tuple[bool, float]:
+    return effect.helps, effect.gain
+
+
+def _hurts(case: Case) -> bool:
+    """Whether requests wait, are computed again, or are refused, by a twentieth or more."""
+    refused = case.summary["requests"]["rejected"] / max(1, case.num_requests)
+    return bool(max(case.waits.total, case.recomputed_share, refused) >= SUBSTANTIAL)
+
+
+def _with_plenty(case: Case, table: Table) -> Table:
+    """The tables with memory and sequences to spare."""
+    memory = {"kv_cache_bytes": PLENTY * case.simulation.pool.capacity_bytes}
+    changes: dict[str, Any] = {"memory": memory}
+    limit = case.option(case.scheduler, "max_num_seqs")
+    if limit is not None:
+        changes["scheduler.max_num_seqs"] = PLENTY * limit
+    return Cure(changes, "").put(table)
+
+
+def _finding(
+    suspect: _Suspect,
+    cure: Cure | None,
+    effect: Effect | None,
+    outcome: Any,
+    on_top: Effect | None = None,
+    reason: str | None = None,
+) -> Finding:
+    cause = suspect.cause
+    return Finding(
+        suspect.name,
+        cause.title,
+        cause.resource,
+        suspect.suspicion.evidence,
+        cure,
+        effect,
+        outcome,
+        on_top,
+        reason,
+    )

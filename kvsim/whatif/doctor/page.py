@@ -1,0 +1,181 @@
+"""A diagnosis as tables of text, as a page and as data."""
+
+from typing import Any
+
+from kvsim.plumbing.toml import to_toml
+from kvsim.report import numbers
+from kvsim.whatif import page
+from kvsim.whatif.advice.page import ratio_text
+from kvsim.whatif.doctor.case import Case
+from kvsim.whatif.doctor.diagnosis import Diagnosis, Finding
+from kvsim.whatif.doctor.effect import E2E, TTFT, Effect
+from kvsim.whatif.doctor.words import OUTCOMES, flags, sentences
+
+
+def findings_table(diagnosis: Diagnosis) -> page.Cells:
+    """Everything that was suspected, causes first."""
+    rows = tuple(
+        (
+            each.name,
+            OUTCOMES[each.outcome],
+            _number(each, E2E),
+            _number(each, TTFT),
+            _hits(each.effect),
+            flags(each),
+        )
+        for each in diagnosis.findings
+    )
+    return page.Cells(
+        "What was suspected",
+        "Each cure alone, against the server as it is (causes that take resources: with the "
+        "settings above cured), as ratios of means; in the test for those that went so far, else "
+        "in the search.",
+        ("", "", "E2E", "TTFT", "hits, points", "vllm serve"),
+        rows,
+    )
+
+
+def signs_table(diagnosis: Diagnosis) -> page.Cells:
+    """The signs of the run as it is, and with all causes cured."""
+    runs = [diagnosis.case]
+    heads = ["", "as it is"]
+    if diagnosis.cured is not diagnosis.case:
+        runs.append(diagnosis.cured)
+        heads.append("cured")
+    columns = [_signs(case) for case in runs]
+    rows = tuple((name, *(column[name] for column in columns)) for name in columns[0])
+    return page.Cells("Signs", "One run, at the scenario's own seed.", tuple(heads), rows)
+
+
+def evidence_table(diagnosis: Diagnosis) -> page.Cells:
+    """What speaks for each suspicion."""
+    rows = tuple(
+        (each.name, f"{each.title}: {'; '.join(each.evidence)}{_why(each)}")
+        for each in diagnosis.findings
+    )
+    return page.Cells("Evidence", "Out of the ledger of the run as it is.", ("", ""), rows)
+
+
+def make_page(diagnosis: Diagnosis) -> str:
+    """The page as HTML."""
+    case = diagnosis.case
+    sections: list[page.Section] = [signs_table(diagnosis)]
+    if diagnosis.findings:
+        sections += [findings_table(diagnosis), evidence_table(diagnosis)]
+    if diagnosis.causes:
+        lines = "\n".join(flags(each) for each in diagnosis.causes)
+        sections.append(page.Code("The cure", "Flags of `vllm serve`, in order.", lines))
+    facts = [
+        ("allocator", case.label),
+        ("requests", numbers.count(case.num_requests)),
+        ("runs", str(diagnosis.runs)),
+    ]
+    scenario = to_toml(case.simulation.resolved())
+    return page.make_page("What the server suffers from", facts, sentences(diagnosis), sections,
+                          scenario)  # fmt: skip
+
+
+def as_dict(diagnosis: Diagnosis) -> dict[str, Any]:
+    """For `--json`: shares as fractions, times in seconds."""
+    return {
+        "label": diagnosis.case.label,
+        "healthy": diagnosis.healthy,
+        "rest": diagnosis.rest,
+        "causes": [each.name for each in diagnosis.causes],
+        "findings": [_entry(each) for each in diagnosis.findings],
+        "together": _effect_entry(diagnosis.together),
+        "signs": {
+            "as_it_is": _sign_entries(diagnosis.case),
+            "cured": _sign_entries(diagnosis.cured),
+        },
+        "words": sentences(diagnosis),
+        "replicates": {
+            name: [each.name for each in getattr(diagnosis.replicates, name)]
+            for name in ("search", "test", "report")
+        },
+        "notes": list(diagnosis.notes),
+        "runs": diagnosis.runs,
+    }
+
+
+def _entry(finding: Finding) -> dict[str, Any]:
+    cure = finding.cure
+    return {
+        "name": finding.name,
+        "title": finding.title,
+        "outcome": finding.outcome,
+        "takes_resources": finding.resource,
+        "evidence": list(finding.evidence),
+        "vllm_serve": cure and cure.flags,
+        "changes": cure and dict(cure.changes),
+        "caution": cure and (cure.caution or None),
+        "effect": _effect_entry(finding.effect),
+        "on_top": _effect_entry(finding.on_top),
+        "reason": finding.reason,
+    }
+
+
+def _effect_entry(effect: Effect | None) -> dict[str, Any] | None:
+    if effect is None:
+        return None
+    return {
+        **{name: ratio._asdict() for name, ratio in effect.ratios.items()},
+        "hit_points": effect.hit_points,
+        "served": effect.served,
+    }
+
+
+def _sign_entries(case: Case) -> dict[str, Any]:
+    summary = case.summary
+    return {
+        "requests": summary["requests"],
+        "ttft_s": summary["ttft_s"],
+        "tpot_s": summary["tpot_s"],
+        "e2e_s": summary["e2e_s"],
+        "running_mean": summary["running_mean"],
+        "waiting_mean": summary["waiting_mean"],
+        "waits": case.waits._asdict(),
+        "preemptions": summary["preemptions"],
+        "recomputed_share": case.recomputed_share,
+        "hit_share": case.hit_share if case.caching else None,
+        "memory": summary["memory"]["time_mean"],
+    }
+
+
+def _signs(case: Case) -> dict[str, str]:
+    summary, waits = case.summary, case.waits
+    refused = summary["requests"]["rejected"]
+    held = ("reserved", "overprovisioned", "rounding", "transient", "external")
+    return {
+        "TTFT, mean (p99)": _latency(summary["ttft_s"]),
+        "TPOT, mean (p99)": _latency(summary["tpot_s"]),
+        "E2E, mean (p99)": _latency(summary["e2e_s"]),
+        "running, mean": numbers.number(summary["running_mean"]),
+        "waiting, mean": numbers.number(summary["waiting_mean"]),
+        "time spent waiting at max_num_seqs": numbers.percent(waits.limit),
+        "... for memory": numbers.percent(waits.memory),
+        "... for a hole large enough": numbers.percent(waits.holes),
+        "... for room in the step": numbers.percent(waits.step),
+        "preemptions": numbers.count(summary["preemptions"]),
+        "tokens computed again": numbers.percent(case.recomputed_share),
+        "prompt tokens found": numbers.percent(case.hit_share) if case.caching else "no cache",
+        "pool at work": numbers.percent(case.share("used")),
+        "pool held and empty": numbers.percent(sum(map(case.share, held))),
+        "requests refused": numbers.count(refused),
+    }
+
+
+def _latency(spread: dict[str, float | None]) -> str:
+    return f"{numbers.seconds(spread['mean'])} ({numbers.seconds(spread['p99'])})"
+
+
+def _number(finding: Finding, name: str) -> str:
+    return ratio_text(finding.effect.ratios.get(name) if finding.effect else None)
+
+
+def _hits(effect: Effect | None) -> str:
+    return numbers.NOTHING if effect is None else f"{effect.hit_points:+.1f}"
+
+
+def _why(finding: Finding) -> str:
+    return f" (not tried: {finding.reason})" if finding.reason else ""

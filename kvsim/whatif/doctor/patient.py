@@ -1,0 +1,40 @@
+"""Who is examined: one allocator of a scenario, and so much of its stream as is needed."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+from kvsim.plumbing.errors import InputError
+from kvsim.scenario import Scenario
+from kvsim.whatif.doctor.shorten import shortened
+from kvsim.whatif.tables import Table, allocator_alone, is_paged
+
+
+class Patient(NamedTuple):
+    """table: the scenario with one allocator alone, its stream shortened. notes: what was done."""
+
+    table: Table
+    notes: tuple[str, ...]
+
+
+def patient_of(table: Table, folder: Path, label: str | None, most_requests: int) -> Patient:
+    """The allocator of this label; None: the first paged one, or the first there is. InputError
+    where there is none.
+    """
+    found = None
+    if label is None:
+        found = allocator_alone(table, folder, lambda options, _: is_paged(options))
+        found = found or allocator_alone(table, folder, lambda _, __: True)
+    else:
+        found = allocator_alone(table, folder, lambda _, name: name == label)
+    if found is None:
+        raise InputError(
+            "no allocator of that label",
+            where="--allocator",
+            value=label,
+            remedy=f"labels: {', '.join(Scenario.from_table(table, folder).labels())}",
+        )
+    name, alone = found
+    alone, cut = shortened(alone, folder, most_requests)
+    others = len(Scenario.from_table(table, folder).allocator) - 1
+    notes = [f"of {others + 1} allocators {name} was examined"] if others else []
+    return Patient(alone, tuple([*notes, cut] if cut else notes))

@@ -1,0 +1,82 @@
+"""Who looks on while a patient runs: why its queue waits, and who is thrown out."""
+
+from typing import NamedTuple
+
+from kvsim.engine.observer import Observer
+from kvsim.engine.plan import Plan
+from kvsim.engine.schedulers.scheduler import Scheduler
+from kvsim.plumbing.options import Options
+from kvsim.request import Request
+
+
+class Preempted(NamedTuple):
+    """One preemption. outputs: tokens the victim had put out; computed: slots that it lost."""
+
+    time_ps: int
+    outputs: int
+    computed: int
+
+
+class Waits(NamedTuple):
+    """What held the head of the queue back, in parts of what requests waited there.
+
+    limit: max_num_seqs ran; memory: the pool had no room for it; holes: it had, in no one place;
+    step: the step had no tokens left for it.
+    """
+
+    limit: float = 0.0
+    memory: float = 0.0
+    holes: float = 0.0
+    step: float = 0.0
+
+    @property
+    def total(self) -> float:
+        """For whatever reason."""
+        return sum(self)
+
+
+class Watch(Observer):
+    """Of one run. options: of its scheduler, whose limits tell why nobody was let in.
+
+    waited_ps: requests * ps in the queue, by the fields of Waits. preempted: in order. longest: how
+    many waited at most, and since when (ps).
+    """
+
+    def __init__(self, options: Options) -> None:
+        self._most_seqs: int | None = getattr(options, "max_num_seqs", None)
+        self._most_tokens: int | None = getattr(options, "max_num_batched_tokens", None)
+        self.waited_ps = dict.fromkeys(Waits._fields, 0)
+        self.preempted: list[Preempted] = []
+        self.longest = 0, 0
+        self._since_ps, self._waiting, self._why = 0, 0, "step"
+
+    def arrived(self, scheduler: Scheduler, request: Request, now_ps: int) -> None:
+        """One more waits, for the reason that keeps the others waiting."""
+        self._count(scheduler, now_ps)
+
+    def planned(self, scheduler: Scheduler, plan: Plan, now_ps: int) -> None:
+        """Until the next plan whoever still waits does so for what ended this step's admissions."""
+        for seq in plan.preempted:
+            self.preempted.append(Preempted(now_ps, seq.num_outputs, seq.num_computed))
+        self._count(scheduler, now_ps)
+        if self._waiting:
+            self._why = self._reason(scheduler, plan)
+            if self._waiting > self.longest[0]:
+                self.longest = self._waiting, now_ps
+
+    def waits(self, whole_ps: int) -> Waits:
+        """As shares of so many ps."""
+        if not whole_ps:
+            return Waits()
+        return Waits(**{name: total / whole_ps for name, total in self.waited_ps.items()})
+
+    def _count(self, scheduler: Scheduler, now_ps: int) -> None:
+        self.waited_ps[self._why] += self._waiting * (now_ps - self._since_ps)
+        self._since_ps, self._waiting = now_ps, len(scheduler.waiting)
+
+    def _reason(self, scheduler: Scheduler, plan: Plan) -> str:
+        if self._most_seqs is not None and len(scheduler.running) >= self._most_seqs:
+            return "limit"
+        if self._most_tokens is not None and plan.new_tokens >= self._most_tokens:
+            return "step"
+        return "holes" if scheduler.usage().external else "memory"

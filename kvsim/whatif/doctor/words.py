@@ -1,0 +1,112 @@
+"""What was found, in sentences."""
+
+from collections.abc import Iterator
+
+from kvsim.report import numbers
+from kvsim.whatif.advice.page import ratio_text
+from kvsim.whatif.doctor.diagnosis import Diagnosis, Finding
+from kvsim.whatif.doctor.effect import E2E, TTFT, Effect
+
+OUTCOMES = {
+    "cause": "it hurts",
+    "beside": "the same trouble",
+    "harmless": "there, and harmless",
+    "no cure": "there, no flag cures it",
+    "failed": "could not be tried",
+}
+
+
+def sentences(diagnosis: Diagnosis) -> list[str]:
+    """The verdict first, then its causes, what is left, and how sure all this is."""
+    return [
+        _verdict(diagnosis),
+        *_causes(diagnosis),
+        *_rest(diagnosis),
+        *(f"Beware: {text}." for text in _cautions(diagnosis)),
+        _basis(diagnosis),
+        *(f"Note: {note}." for note in diagnosis.notes),
+    ]
+
+
+def _verdict(diagnosis: Diagnosis) -> str:
+    causes = diagnosis.causes
+    if diagnosis.healthy:
+        return "Healthy: nothing was found that hurts."
+    if causes:
+        first = causes[0]
+        more = f", and {numbers.plural(len(causes) - 1, 'cause')} more" if len(causes) > 1 else ""
+        return f"It suffers from {first.title} ({first.name}){more}."
+    if diagnosis.rest == "load":
+        return (
+            "Requests wait, and would with any memory and any number of sequences: more comes than "
+            "this GPU computes. No flag cures that; `kvsim capacity` says what rate it holds out."
+        )
+    return (
+        "Cannot tell: requests wait or are computed again, memory or sequences to spare would "
+        "help, and none of the known causes explains it."
+    )
+
+
+def _causes(diagnosis: Diagnosis) -> Iterator[str]:
+    for number, each in enumerate(diagnosis.causes, 1):
+        assert each.cure is not None
+        assert each.effect is not None
+        above = " With those above cured" if number > 1 else " It is cured by"
+        verb = ", what cures it is" if number > 1 else ""
+        yield (
+            f"{number}. {each.title[0].upper()}{each.title[1:]}: {'; '.join(each.evidence)}."
+            f"{above}{verb} {each.cure.flags}: {effect_text(each.on_top or each.effect)}."
+        )
+    if diagnosis.together is not None:
+        fresh = "" if diagnosis.replicates.exact else ", on requests that were not used to find it"
+        yield f"All of it together: {effect_text(diagnosis.together)}{fresh}."
+
+
+def _rest(diagnosis: Diagnosis) -> Iterator[str]:
+    if not diagnosis.causes:
+        return
+    if diagnosis.rest == "load":
+        yield (
+            "What still waits then waits for the GPU to compute: with any memory it would be the "
+            "same."
+        )
+    elif diagnosis.rest != "well":
+        yield "Requests still wait then, and still more memory, or sequences, would help."
+
+
+def _cautions(diagnosis: Diagnosis) -> Iterator[str]:
+    for each in diagnosis.causes:
+        if each.cure is not None and each.cure.caution:
+            yield f"{each.cure.flags}: {each.cure.caution}"
+
+
+def _basis(diagnosis: Diagnosis) -> str:
+    sets = diagnosis.replicates
+    if sets.exact:
+        return (
+            "Nothing here is random: differences are exact for these requests, and others may "
+            "differ."
+        )
+    of = "stretches of the trace" if sets.search[0].window_s is not None else "seeds"
+    return (
+        f"Cures were searched on {len(sets.search)} {of}, tested on {len(sets.test)} others and "
+        f"told by {len(sets.report)} more; {diagnosis.runs} runs."
+    )
+
+
+def effect_text(effect: Effect) -> str:
+    """What a cure does: `end to end -56 % (-59 to -52), first token -78 %, hits +77 points`."""
+    parts = []
+    if effect.served:
+        parts.append(f"{100 * effect.served:+.0f} % of the requests served")
+    for name, words in ((E2E, "end to end"), (TTFT, "first token")):
+        if name in effect.ratios:
+            parts.append(f"{words} {ratio_text(effect.ratios[name])}")
+    if abs(effect.hit_points) >= 1:
+        parts.append(f"hits {effect.hit_points:+.0f} points")
+    return ", ".join(parts) or "nothing that can be compared"
+
+
+def flags(finding: Finding) -> str:
+    """The cure's flags, or that there are none."""
+    return numbers.NOTHING if finding.cure is None else finding.cure.flags

@@ -1,0 +1,64 @@
+"""A scenario's tables with one key changed, and with one of its allocators alone."""
+
+import copy
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from kvsim.memory.options import AllocatorOptions
+from kvsim.plumbing.errors import InputError
+from kvsim.plumbing.keys import put
+from kvsim.scenario import Scenario
+
+Table = dict[str, Any]
+
+
+def allocator_alone(
+    table: Table, folder: Path, wanted: Callable[[AllocatorOptions, str], bool]
+) -> tuple[str, Table] | None:
+    """The label of the scenario's first allocator that is wanted, and the tables with it alone;
+    None where there is none. A scheduler of its own becomes the scenario's.
+    """
+    scenario = Scenario.from_table(table, folder)
+    entries = table["allocator"] if isinstance(table["allocator"], list) else [table["allocator"]]
+    for entry, options, label in zip(entries, scenario.allocator, scenario.labels(), strict=True):
+        if wanted(options, label):
+            alone = copy.deepcopy(table)
+            kept = {"kind": entry} if isinstance(entry, str) else dict(entry)
+            if "scheduler" in kept:
+                alone["scheduler"] = kept.pop("scheduler")
+            alone["allocator"] = [kept]
+            return label, alone
+    return None
+
+
+def is_paged(options: AllocatorOptions) -> bool:
+    """Whether it is vLLM's way of keeping memory."""
+    return hasattr(options, "enable_prefix_caching")
+
+
+def paged_alone(table: Table, folder: Path) -> tuple[str, Table]:
+    """The scenario's first paged allocator, alone; InputError where there is none."""
+    found = allocator_alone(table, folder, lambda options, _: is_paged(options))
+    if found is None:
+        raise InputError(
+            "advice is for vLLM, whose memory is paged",
+            where="allocator",
+            remedy='name one of kind = "paged"',
+        )
+    return found
+
+
+def with_value(table: Table, key: str, value: Any, where: str = "advise") -> Table:
+    """The tables with one key at this value; None takes the key out."""
+    table = copy.deepcopy(table)
+    if isinstance(table.get("scheduler"), str):
+        table["scheduler"] = {"kind": table["scheduler"]}
+    put(table, key, value, where)
+    if value is None:
+        *outer, last = key.split(".")
+        place: Any = table
+        for part in outer:
+            place = place[int(part) if isinstance(place, list) else part]
+        del place[last]
+    return table

@@ -1,0 +1,91 @@
+"""What every registered cause promises, on cases of all kinds."""
+
+import re
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kvsim.interchange.sources.vllm_args import KNOWN
+from kvsim.scenario import Scenario, load_tables
+from kvsim.simulation import Simulation
+from kvsim.whatif.doctor.case import Case
+from kvsim.whatif.doctor.causes import CAUSES
+from kvsim.whatif.doctor.patient import patient_of
+
+SERVERS = sorted((Path(__file__).parent / "servers").glob("*.toml"))
+# Arguments of vLLM 0.33 (engine/arg_utils.py) that `kvsim import` does not read.
+MORE = {"max_cudagraph_capture_size", "prefix_cache_retention_interval"}
+
+
+@cache
+def case(path: Path) -> Case:
+    table, folder = load_tables(path)
+    return Case(patient_of(table, folder, None, 120).table, folder)
+
+
+@pytest.mark.parametrize("path", SERVERS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("name", CAUSES.own)
+def test_what_a_cause_suspects_can_be_read_and_tried(name: str, path: Path) -> None:
+    """Evidence in sentences with numbers; cures that are scenarios, in flags that vLLM has."""
+    cause = CAUSES.get(name)()
+    assert cause.title
+    patient = case(path)
+    suspicion = cause.suspect(patient)
+    if suspicion is None:
+        return
+    assert suspicion.evidence
+    assert all(re.search(r"\d", each) or len(each) > 20 for each in suspicion.evidence)
+    for cure in suspicion.cures:
+        there = cure.put(patient.table)
+        assert there != patient.table
+        Simulation(Scenario.from_table(there, patient.folder), [])
+        assert cure.flags
+        for flag in re.findall(r"--([a-z][a-z0-9-]*)", cure.flags):
+            argument = flag.removeprefix("no-").replace("-", "_")
+            assert argument in {*KNOWN, *MORE}, flag
+
+
+def test_the_queue_is_explained_to_the_last_picosecond() -> None:
+    """All that requests waited has a reason, and no more."""
+    for path in SERVERS:
+        one = case(path)
+        assert sum(one.watch.waited_ps.values()) == one.recorder.waiting_sum
+        assert len(one.preempted) == one.summary["preemptions"]
+
+
+def crowded(tables: Any, pool_tokens: int = 4096, **scheduler: Any) -> Case:
+    """Fifty requests of 500 tokens at once."""
+    workload = {
+        "kind": "synthetic",
+        "num_requests": 50,
+        "arrivals": {"kind": "at-once"},
+        "prompt": {"kind": "fixed", "tokens": 400},
+        "output": {"kind": "fixed", "tokens": 100},
+    }
+    table = tables(
+        memory={"kv_cache_tokens": pool_tokens},
+        allocator=[{"kind": "paged"}],
+        scheduler={"kind": "continuous", "max_num_batched_tokens": 8192, **scheduler},
+        workload=workload,
+    )
+    return Case(table, Path())
+
+
+def test_a_queue_before_a_limit_waits_for_the_limit(tables: Any) -> None:
+    waits = crowded(tables, max_num_seqs=2).waits
+    assert waits.limit == pytest.approx(waits.total)
+    assert waits.limit > 0.5
+
+
+def test_a_queue_before_a_full_pool_waits_for_memory(tables: Any) -> None:
+    waits = crowded(tables, max_num_seqs=50).waits
+    assert waits.memory == pytest.approx(waits.total)
+    assert waits.memory > 0.5
+
+
+def test_a_queue_behind_long_prompts_waits_for_the_step(tables: Any) -> None:
+    waits = crowded(tables, 50_000, max_num_seqs=50, max_num_batched_tokens=64).waits
+    assert waits.step == pytest.approx(waits.total)
+    assert waits.step > 0.4

@@ -1,0 +1,57 @@
+"""The doctor names what was planted in made-up servers, and finds nothing in healthy ones.
+
+The first line of each server says what was planted. The three healthy ones and ten of the others
+were written before the doctor could examine anybody.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from kvsim.scenario import load_tables
+from kvsim.whatif.capacity.search import Runner
+from kvsim.whatif.doctor.causes import CAUSES
+from kvsim.whatif.doctor.diagnosis import Diagnosis
+from kvsim.whatif.doctor.examine import Doctor
+from kvsim.whatif.doctor.patient import patient_of
+from kvsim.whatif.sweep.backends import BACKENDS
+
+SERVERS = {path.stem: path for path in sorted((Path(__file__).parent / "servers").glob("*.toml"))}
+
+
+def planted(name: str) -> str:
+    """What the first line says."""
+    return SERVERS[name].read_text().splitlines()[0].removeprefix("# planted: ")
+
+
+TROUBLED = [name for name in SERVERS if planted(name) != "none"]
+HEALTHY = [name for name in SERVERS if planted(name) == "none"]
+
+
+def examined(name: str) -> Diagnosis:
+    table, folder = load_tables(SERVERS[name])
+    patient = patient_of(table, folder, None, 1000)
+    runner = Runner(BACKENDS.get("processes")(jobs=1))
+    return Doctor(patient.table, folder, runner).diagnose(patient.notes)
+
+
+def test_every_cause_has_a_server_that_has_it() -> None:
+    assert {planted(name) for name in TROUBLED} == set(CAUSES.own)
+    assert len(HEALTHY) == 3
+
+
+@pytest.mark.parametrize("name", TROUBLED)
+def test_what_was_planted_is_named(name: str) -> None:
+    diagnosis = examined(name)
+    assert planted(name) in {each.name for each in diagnosis.causes}
+    assert not diagnosis.healthy
+    # What is told is of requests that neither search nor test has seen.
+    assert diagnosis.together is not None
+    assert diagnosis.together.helps
+
+
+@pytest.mark.parametrize("name", HEALTHY)
+def test_a_healthy_server_is_said_to_be_healthy(name: str) -> None:
+    diagnosis = examined(name)
+    assert diagnosis.causes == ()
+    assert diagnosis.healthy
