@@ -1,5 +1,6 @@
 """A model by the name a user writes: built in, fetched, or read off the name of a copy."""
 
+import re
 from dataclasses import replace
 
 from kvsim.model.catalogue import check_understood, known_names, model_like, named_model
@@ -10,6 +11,8 @@ from kvsim.model.repository import fetch_config, is_repository
 from kvsim.model.weights import WeightFormat
 from kvsim.plumbing.errors import InputError
 
+# As a part of its own: a folder may be called anything.
+_GGUF = re.compile(r"(^|[-_./])gguf($|[-_.:])|\.gguf", re.IGNORECASE)
 LEAVE_RECURRENCE = ("fp8", "nvfp4")
 
 
@@ -21,6 +24,13 @@ def find_model(name: str, where: str = "model.name", *, offline: bool = False) -
     """
     if name.strip().lower() in known_names():
         return named_model(name, where)
+    if _GGUF.search(name):
+        raise InputError(
+            "GGUF files are not read",
+            where=where,
+            value=repr(name),
+            remedy="name the model it was made from, and weight_bytes_per_param",
+        )
     check_understood(name, where)
     missing = "no repository of that form"
     if is_repository(name):

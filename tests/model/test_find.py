@@ -79,6 +79,12 @@ def test_known_models_beyond_kvsim_are_refused_by_name(name):
         find_model(name, offline=True)
 
 
+@pytest.mark.parametrize("name", ["unsloth/Qwen3-8B-GGUF", "qwen3-8b.gguf", "a/b-gguf:Q4_K_M"])
+def test_gguf_is_refused_by_name(name):
+    with pytest.raises(InputError, match="GGUF files are not read"):
+        find_model(name, offline=True)
+
+
 def test_copies_in_floating_point_leave_recurrence_alone():
     """48 layers of Qwen3.5-27B have 5.5 B parameters of gated delta nets, a byte more each."""
     plain, copy = find_model("Qwen/Qwen3.5-27B"), find_model("acme/Qwen3.5-27B-FP8", offline=True)

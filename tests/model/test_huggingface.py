@@ -228,11 +228,112 @@ def test_rope_scaling(scaling, longest):
             },
             4.5,
         ),
+        ({"quant_method": "inc", "bits": 4, "group_size": 128}, 4 + 20 / 128),
+        ({"quant_method": "modelopt", "quant_algo": "FP8_PB_WO"}, 8),
+        ({"quant_method": "modelopt", "quantization": {"quant_algo": "mxfp8"}}, 8.25),
+        (
+            {
+                "quant_method": "quark",
+                "global_quant_config": {"weight": {"dtype": "fp4", "group_size": 32}},
+            },
+            4.25,
+        ),
+        (
+            {
+                "quant_method": "quark",
+                "global_quant_config": {"weight": [{"dtype": "fp8_e4m3"}]},
+            },
+            8,
+        ),
+        (
+            {
+                "quant_method": "compressed-tensors",
+                "config_groups": {
+                    "group_0": {"weights": {"num_bits": 4, "type": "float", "group_size": 32}}
+                },
+            },
+            4.25,
+        ),
     ],
 )
 def test_quantised_checkpoints(table, bits):
     form = Model.from_hf(LLAMA | {"quantization_config": table}).weight_format
     assert (form.linear_bits, form.other_bits) == (bits, 16)
+
+
+WEIGHTS_8 = {"num_bits": 8, "type": "float"}
+WEIGHTS_4 = {"num_bits": 4, "type": "float", "group_size": 16}
+
+
+@pytest.mark.parametrize(
+    ("table", "bits"),
+    [
+        (
+            {
+                "quant_method": "compressed-tensors",
+                "config_groups": {
+                    "group_0": {"targets": ["re:.*self_attn.*"], "weights": WEIGHTS_8},
+                    "group_1": {"targets": ["re:.*mlp.experts.*"], "weights": WEIGHTS_4},
+                },
+            },
+            (16, 4.5, 8),
+        ),
+        (
+            {
+                "quant_method": "compressed-tensors",
+                "config_groups": {
+                    "group_0": {"targets": ["Linear"], "weights": WEIGHTS_8},
+                    "group_1": {"targets": ["re:.*experts.*"], "weights": WEIGHTS_4},
+                },
+            },
+            (8, 4.5, 8),
+        ),
+        (
+            {
+                "quant_method": "modelopt",
+                "quant_algo": "MIXED_PRECISION",
+                "quantized_layers": {
+                    "model.layers.0.mixer.in_proj": {"quant_algo": "FP8"},
+                    "model.layers.1.mixer.out_proj": {"quant_algo": "FP8"},
+                    "model.layers.0.mlp.experts.0.up_proj": {"quant_algo": "NVFP4"},
+                    "model.layers.1.mlp.experts.0.up_proj": {"quant_algo": "NVFP4"},
+                    "model.layers.2.mlp.experts.0.up_proj": {"quant_algo": "NVFP4"},
+                    "model.layers.3.mlp.experts.0.up_proj": {"quant_algo": "NVFP4"},
+                },
+            },
+            (16, 4.5, 12),
+        ),
+    ],
+)
+def test_checkpoints_of_several_schemes(table, bits):
+    form = Model.from_hf(LLAMA | {"quantization_config": table}).weight_format
+    assert (form.linear_bits, form.expert_bits, form.mixer_bits) == bits
+    assert form.other_bits == 16
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        (
+            {
+                "quant_method": "compressed-tensors",
+                "config_groups": {
+                    "group_0": {"targets": ["re:.*q_proj"], "weights": WEIGHTS_8},
+                    "group_1": {"targets": ["re:.*o_proj"], "weights": WEIGHTS_4},
+                },
+            },
+            "one kind are stored by several schemes",
+        ),
+        ({"quant_method": "modelopt", "quant_algo": "ODD"}, "unknown quant_algo; got 'ODD'"),
+        ({"quant_method": "quark", "global_quant_config": {}}, "Quark's is not understood"),
+        ({"quant_method": "torchao"}, "unknown quant_method; got 'torchao'"),
+        ({"quant_method": "awq", "bits": 400}, "not a whole number|number of bits"),
+        ({"quant_method": "fp8", "expert_dtype": "fp6"}, "unknown expert_dtype; got 'fp6'"),
+    ],
+)
+def test_schemes_that_are_not_understood_are_named(table, message):
+    with pytest.raises(InputError, match=message):
+        Model.from_hf(LLAMA | {"quantization_config": table})
 
 
 @pytest.mark.parametrize(

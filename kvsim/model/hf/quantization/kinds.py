@@ -1,0 +1,25 @@
+"""What kind of module a checkpoint's name, or a pattern of names, speaks of."""
+
+import re
+
+# Projections of a mixer, or the whole of it, by the names checkpoints give them.
+_MIXER = re.compile(
+    r"(self_attn|linear_attn|attention|mamba|mixer)(\W*$|.*(qkv|[qo]_proj|out_proj))"
+)
+_ANY_MIXER = re.compile(r"self_attn|linear_attn|attention|mamba|mixer|[qkvo]_proj")
+_ROUTED = re.compile(r"(?<!shared_)experts?\b|experts?\\?\.")
+_SHARED = re.compile(r"shared_experts?|shared_mlp")
+
+
+def is_mixer(name: str) -> bool:
+    """Whether a module that is named is a mixer, or its outer projections."""
+    return _MIXER.search(name) is not None
+
+
+def kind_of(name: str) -> str:
+    """The kind: "expert", "mixer", or "linear" for the feed-forward parts and all else."""
+    if _SHARED.search(name):
+        return "linear"
+    if _ROUTED.search(name):
+        return "expert"
+    return "mixer" if _ANY_MIXER.search(name) else "linear"
