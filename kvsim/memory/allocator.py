@@ -284,6 +284,10 @@ class Allocator(ABC):
         """Where the KV of a running sequence lies, for the store that its options name."""
         raise InvariantError(f"{type(self).__name__} has no real store to tell places to")
 
+    def shared_tokens(self, seq: Sequence) -> int:
+        """Leading slots of a running `seq` that other sequences hold too, and keep if it leaves."""
+        return 0
+
     def missing_tokens(self, seq: Sequence, tokens: int) -> int:
         """Slots that must yet be granted for `seq` to hold `tokens`, by whole blocks."""
         return max(0, tokens - self.granted_tokens(seq))

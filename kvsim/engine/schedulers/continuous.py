@@ -301,7 +301,7 @@ class ContinuousScheduler(Scheduler):
     def _preempt_until(self, took: Callable[[], bool], seq: Sequence, plan: Plan) -> bool:
         """Preempt one after the other until `took` finds room for `seq`; False: it was its turn."""
         while True:
-            victim = self.victim.choose(self.running, self._computed_tokens)
+            victim = self._choose_victim(self.running)
             if victim.decoding and victim.order < seq.order and not self._stepped:
                 self._count_scheduled(victim)
             self._preempt(victim, plan)

@@ -7,6 +7,7 @@ finish(plan)        its outputs have returned: sequences that are done give thei
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Reversible
 from typing import NamedTuple
 
 from kvsim.engine.batch import DecodeBatch
@@ -142,6 +143,10 @@ class Scheduler(ABC):
     def _computed_tokens(self, seq: Sequence) -> int:
         """Slots of a running sequence, those of the step being scheduled included."""
         return self.batch.slots(seq) if seq.decoding else seq.num_computed
+
+    def _choose_victim(self, running: Reversible[Sequence]) -> Sequence:
+        """Who of these gives way."""
+        return self.victim.choose(running, self._computed_tokens, self.allocator.shared_tokens)
 
     def _preempt(self, victim: Sequence, plan: Plan) -> None:
         """Take everything from a running sequence; it waits at the front and recomputes later.

@@ -92,7 +92,7 @@ class WholePromptScheduler(Scheduler):
         while not self._extend(seq, plan, self.batch.slots(seq) + 1):
             if self._give_up_finished():
                 continue
-            victim = self.victim.choose(_Decoding(self.running), self._computed_tokens)
+            victim = self._choose_victim(_Decoding(self.running))
             self._preempt(victim, plan)
             if victim is seq:
                 break

@@ -321,6 +321,10 @@ class PagedAllocator(Allocator):
     def granted_tokens(self, seq: Sequence) -> int:
         return len(seq.memory.blocks) * self.block_size if seq.memory else 0
 
+    def shared_tokens(self, seq: Sequence) -> int:
+        shared = self.pool.num_leading_shared(seq.memory.blocks)
+        return min(shared * self.block_size, self._decoders.slots(seq))
+
     def missing_tokens(self, seq: Sequence, tokens: int) -> int:
         blocks = ceil_div(tokens - self.granted_tokens(seq), self.block_size)
         return max(0, blocks) * self.block_size

@@ -10,6 +10,7 @@ ones in an order of its own; blank ones then leave first in every version.
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
+from itertools import takewhile
 from typing import Protocol
 
 from kvsim.memory.paged.eviction.policy import Eviction, FreeContent
@@ -220,6 +221,10 @@ class BlockPool:
     def is_shared(self, block: int) -> bool:
         """Whether `block` has several owners."""
         return block in self._extra_refs
+
+    def num_leading_shared(self, blocks: Iterable[int]) -> int:
+        """How many of these blocks, up to the first without, have several owners."""
+        return sum(1 for _ in takewhile(self._extra_refs.__contains__, blocks))
 
     def register(self, blocks: Sequence[int], keys: Sequence[int]) -> None:
         """Each block holds the content of its key from now on. Equal blocks are not merged."""

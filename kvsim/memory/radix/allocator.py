@@ -251,6 +251,9 @@ class RadixAllocator(Allocator):
         slots = self._live.get(seq)
         return self._decoders.granted(seq, slots) if slots is not None else 0
 
+    def shared_tokens(self, seq: Sequence) -> int:
+        return self.tree.num_shared(self._holds.slots(seq).node)
+
     def missing_tokens(self, seq: Sequence, tokens: int) -> int:
         return max(0, self._pages(tokens) - self.granted_tokens(seq))
 

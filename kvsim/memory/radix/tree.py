@@ -149,6 +149,15 @@ class RadixTree:
                 self._offer(node)
             node = node.parent
 
+    def num_shared(self, node: Node | None) -> int:
+        """Tokens from the root down to `node` that several sequences hold."""
+        tokens = 0
+        while node is not None:
+            if node.locks > 1:
+                tokens += node.tokens
+            node = node.parent
+        return tokens
+
     def evict(self, tokens: int) -> int:
         """Forget whole leaves that nobody locks until at least so many tokens are gone, or nothing
         is left to forget. Returns how many went.

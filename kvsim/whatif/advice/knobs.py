@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from kvsim.capacity.options import WAYS
 from kvsim.engine.policies.victims import VICTIMS
+from kvsim.memory.paged.eviction import EVICTION_POLICIES
 from kvsim.simulation import Simulation
 
 HOST_GIB = (16.0, 64.0)
@@ -59,6 +60,16 @@ def _host(simulation: Simulation) -> list[float | None]:
     return [None, *HOST_GIB]
 
 
+def _evictions(simulation: Simulation) -> list[dict[str, str] | None]:
+    """None first: an engine that has another policy may be better off with its own. Nothing, where
+    there is no prefix cache or no content that it could find.
+    """
+    caches = getattr(simulation.scenario.allocator[0], "enable_prefix_caching", False)
+    if not caches or all(r.prompt_runs is None and r.n == 1 for r in simulation.stream.requests):
+        return []
+    return [None, *({"kind": name} for name in EVICTION_POLICIES if name != "lru")]
+
+
 def _shares(simulation: Simulation) -> list[float]:
     """Only where the device's share sizes the pool."""
     memory = simulation.scenario.memory
@@ -96,6 +107,7 @@ KNOBS = (
         _host,
         lambda gib: "" if gib is None else f"--kv-offloading-size {gib:g}",
     ),
+    Knob("allocator.0.eviction_policy", _evictions, None),
     Knob("allocator.0.watermark", lambda _: (0.0, 0.01, 0.05), None),
     Knob("scheduler.max_num_seqs", _around("max_num_seqs", 256, 1024), _flag("max-num-seqs")),
     Knob(

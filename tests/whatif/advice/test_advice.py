@@ -10,9 +10,12 @@ from typer.testing import CliRunner
 from kvsim.cli import app
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.toml import to_toml
+from kvsim.scenario import Scenario
+from kvsim.simulation import Simulation
 from kvsim.whatif.advice import serve
 from kvsim.whatif.advice.advice import Advisor
 from kvsim.whatif.advice.change import Advice, goal_named
+from kvsim.whatif.advice.knobs import KNOBS
 from kvsim.whatif.capacity.search import Runner
 from kvsim.whatif.replicates import replicates
 from kvsim.whatif.sweep.backends import BACKENDS
@@ -111,6 +114,18 @@ def test_where_nothing_is_short_no_memory_knob_is_advised(tables: Any) -> None:
         "scheduler.victim",
         "scheduler.preemption_mode",
     }
+
+
+def test_eviction_policies_are_tried_where_a_cache_could_find_something(tables: Any) -> None:
+    (knob,) = [knob for knob in KNOBS if knob.key == "allocator.0.eviction_policy"]
+
+    def tried(table: dict[str, Any], caching: bool) -> list[Any]:
+        table["allocator"] = [{"kind": "paged", "enable_prefix_caching": caching}]
+        return list(knob.values(Simulation(Scenario.from_table(table))))
+
+    assert {"kind": "arc"} in tried(sessions(tables), True)
+    assert not tried(sessions(tables), False)
+    assert not tried(chats(tables), True)  # its content is nobody else's
 
 
 def test_a_change_that_refuses_requests_is_never_taken(tables: Any) -> None:

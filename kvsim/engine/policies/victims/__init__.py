@@ -9,5 +9,6 @@ VICTIMS: Registry[Victim] = Registry(
         "latest": "kvsim.engine.policies.victims.latest:Latest",
         "lowest-priority": "kvsim.engine.policies.victims.lowest_priority:LowestPriority",
         "least-computed": "kvsim.engine.policies.victims.least_computed:LeastComputed",
+        "least-recomputed": "kvsim.engine.policies.victims.least_recomputed:LeastRecomputed",
     },
 )

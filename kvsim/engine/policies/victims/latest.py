@@ -1,8 +1,8 @@
 """The last to have started gives way: vLLM's rule under fcfs, and most engines'."""
 
-from collections.abc import Callable, Reversible
+from collections.abc import Reversible
 
-from kvsim.engine.policies.victims.victim import Victim
+from kvsim.engine.policies.victims.victim import Tokens, Victim
 from kvsim.sequence import Sequence
 
 
@@ -10,6 +10,6 @@ class Latest(Victim):
     """The last to have been admitted."""
 
     def choose(
-        self, running: Reversible[Sequence], computed_tokens: Callable[[Sequence], int]
+        self, running: Reversible[Sequence], computed_tokens: Tokens, shared_tokens: Tokens
     ) -> Sequence:
         return next(iter(reversed(running)))

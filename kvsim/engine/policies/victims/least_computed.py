@@ -1,8 +1,8 @@
 """Who loses the least work gives way."""
 
-from collections.abc import Callable, Reversible
+from collections.abc import Reversible
 
-from kvsim.engine.policies.victims.victim import Victim
+from kvsim.engine.policies.victims.victim import Tokens, Victim
 from kvsim.sequence import Sequence
 
 
@@ -10,6 +10,6 @@ class LeastComputed(Victim):
     """The fewest computed tokens; of those alike the last admitted."""
 
     def choose(
-        self, running: Reversible[Sequence], computed_tokens: Callable[[Sequence], int]
+        self, running: Reversible[Sequence], computed_tokens: Tokens, shared_tokens: Tokens
     ) -> Sequence:
         return min(reversed(running), key=computed_tokens)

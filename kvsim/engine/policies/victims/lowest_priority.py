@@ -1,8 +1,8 @@
 """The least urgent gives way: vLLM's rule under policy = "priority"."""
 
-from collections.abc import Callable, Reversible
+from collections.abc import Reversible
 
-from kvsim.engine.policies.victims.victim import Victim
+from kvsim.engine.policies.victims.victim import Tokens, Victim
 from kvsim.sequence import Sequence
 
 
@@ -12,6 +12,6 @@ class LowestPriority(Victim):
     """
 
     def choose(
-        self, running: Reversible[Sequence], computed_tokens: Callable[[Sequence], int]
+        self, running: Reversible[Sequence], computed_tokens: Tokens, shared_tokens: Tokens
     ) -> Sequence:
         return max(running, key=lambda seq: (seq.priority, seq.arrival_ps))

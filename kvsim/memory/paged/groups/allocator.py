@@ -380,6 +380,11 @@ class GroupsAllocator(Allocator):
         """Positions of its table in the first group of layers."""
         return self._tables.length(seq.memory)
 
+    def shared_tokens(self, seq: Sequence) -> int:
+        """By the groups that keep every token; what windows and states need may be gone."""
+        shared = self._tables.num_leading_shared(seq.memory)
+        return min(shared * self.block_size, self._decoders.slots(seq))
+
     def missing_tokens(self, seq: Sequence, tokens: int) -> int:
         blocks = ceil_div(tokens - self.granted_tokens(seq), self.block_size)
         return max(0, blocks) * self.block_size

@@ -271,6 +271,11 @@ class GroupTables:
         """How many blocks a table holds in each group."""
         return [len(blocks) - blocks.count(NULL_BLOCK) for blocks in table.lists]
 
+    def num_leading_shared(self, table: GroupTable) -> int:
+        """Leading positions whose blocks other tables hold too, in all groups without a window."""
+        full = [g for g in self.placed if self.windows[g] is None]
+        return min((self._pool.num_leading_shared(table.lists[g]) for g in full), default=0)
+
     def length(self, table: GroupTable) -> int:
         """Positions of the first group's table, given back and null ones counted."""
         return table.skipped[0] + len(table.lists[0])

@@ -1,0 +1,18 @@
+"""Who has the least to compute again gives way: what others hold too is found again."""
+
+from collections.abc import Reversible
+
+from kvsim.engine.policies.victims.victim import Tokens, Victim
+from kvsim.sequence import Sequence
+
+
+class LeastRecomputed(Victim):
+    """The fewest computed tokens beside those that other running sequences share; of those alike
+    the last admitted. What it leaves in a prefix cache does not count: memory has run out, so that
+    goes first.
+    """
+
+    def choose(
+        self, running: Reversible[Sequence], computed_tokens: Tokens, shared_tokens: Tokens
+    ) -> Sequence:
+        return min(reversed(running), key=lambda seq: computed_tokens(seq) - shared_tokens(seq))

@@ -1,0 +1,134 @@
+"""What every rule for the choice of a victim must keep, and which schedulers ask one."""
+
+from collections.abc import Reversible
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from support.auditor import Auditor
+from support.cases import VICTIM_SCHEDULERS, streams
+from support.outcomes import STEP_TIME
+
+import kvsim
+from kvsim.engine.policies.victims import VICTIMS
+from kvsim.engine.policies.victims.latest import Latest
+from kvsim.engine.policies.victims.victim import Tokens
+from kvsim.engine.schedulers import SCHEDULERS
+from kvsim.plumbing.errors import InputError
+from kvsim.request import Request
+from kvsim.scenario import Scenario
+from kvsim.sequence import Sequence
+from kvsim.simulation import Simulation
+
+RULES = sorted(VICTIMS)
+RULES_OF_THEIR_OWN = {"sglang"}
+SHARING = [{"kind": "paged", "block_size": 16}, {"kind": "radix", "page_size": 16}]
+
+
+@pytest.mark.parametrize(
+    "scheduler", VICTIM_SCHEDULERS, ids=lambda table: f"{table['kind']}-{table['victim']}"
+)
+@settings(
+    max_examples=5, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(requests=streams())
+def test_books_agree_and_everyone_is_served_under_every_rule(
+    tables: Any, scheduler: dict[str, Any], requests: list[Request]
+) -> None:
+    for allocator in *SHARING, {"kind": "doubling", "initial_tokens": 32}:
+        made = tables(
+            allocator=[allocator],
+            scheduler=scheduler,
+            memory={"kv_cache_tokens": 1024},
+            model={"name": "opt-125m", "max_model_len": 1024},
+            step_time=STEP_TIME,
+        )
+        simulation = Simulation(Scenario.from_table(made), requests)
+        first, second = (
+            simulation.run(simulation.scenario.allocator[0], "run", observer=observer).summary
+            for observer in (Auditor(), None)
+        )
+        assert {**first, "wall_s": 0} == {**second, "wall_s": 0}
+        ends = first["requests"]
+        assert ends["finished"] + ends["rejected"] == len(requests)
+
+
+@pytest.mark.parametrize("kind", sorted(SCHEDULERS))
+def test_a_scheduler_asks_the_rule_it_is_given_or_refuses_it(
+    tables: Any, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+    choose = Latest.choose
+
+    def spy(
+        self: Latest, running: Reversible[Sequence], computed: Tokens, shared: Tokens
+    ) -> Sequence:
+        asked.append(self)
+        return choose(self, running, computed, shared)
+
+    monkeypatch.setattr(Latest, "choose", spy)
+    doubling = {"kind": "doubling", "initial_tokens": 16}
+    made = tables(
+        allocator=[doubling],
+        scheduler={"kind": kind, "victim": "latest"},
+        memory={"kv_cache_tokens": 700},
+        model={"name": "opt-125m", "max_model_len": 512},
+    )
+    requests = [Request(f"r{at}", 0, 20, 200, max_tokens=200) for at in range(12)]
+    if kind in RULES_OF_THEIR_OWN:
+        with pytest.raises(InputError, match="leave victim out"):
+            Scenario.from_table(made)
+        return
+    (run,) = kvsim.simulate(made, requests).runs
+    assert asked
+    assert run.summary["preemptions"] > 0
+
+
+@pytest.mark.parametrize("allocator", SHARING, ids=lambda table: table["kind"])
+def test_who_shares_its_prompt_has_less_to_compute_again(
+    tables: Any, allocator: dict[str, Any]
+) -> None:
+    """Four on one long prompt and two on short ones of their own: by computed tokens the short ones
+    give way, by what must be computed again those that share.
+    """
+    recomputed = {}
+    for rule in "least-computed", "least-recomputed":
+        shared = [((1 << 40, 320), (at << 20, 1)) for at in range(4)]
+        alone = [(((1 << 41) + (at << 20), 120),) for at in range(2)]
+        requests = [
+            Request(f"r{at}", at * 10**9, sum(n for _, n in runs), 150, prompt_runs=runs)
+            for at, runs in enumerate([*shared, *alone])
+        ]
+        made = tables(
+            allocator=[allocator],
+            scheduler={"kind": "continuous", "victim": rule},
+            memory={"kv_cache_tokens": 1024},
+            model={"name": "opt-125m", "max_model_len": 1024},
+        )
+        (run,) = kvsim.simulate(made, requests).runs
+        assert run.summary["preemptions"] > 0
+        recomputed[rule] = run.summary["recomputed_tokens"] / run.summary["preemptions"]
+    assert recomputed["least-recomputed"] < recomputed["least-computed"]
+
+
+def test_the_rules_choose_as_they_say() -> None:
+    def sequence(name: str, priority: int) -> Sequence:
+        return Sequence(Request(name, 0, 10, 10, priority=priority), 0)
+
+    running = {sequence("a", 0): (300, 280), sequence("b", 2): (90, 0), sequence("c", 1): (100, 0)}
+
+    def computed(seq: Sequence) -> int:
+        return running[seq][0]
+
+    def shared(seq: Sequence) -> int:
+        return running[seq][1]
+
+    chosen = {
+        rule: VICTIMS.get(rule)().choose(running, computed, shared).request.id for rule in RULES
+    }
+    assert chosen == {
+        "latest": "c",
+        "lowest-priority": "b",
+        "least-computed": "b",
+        "least-recomputed": "a",
+    }
