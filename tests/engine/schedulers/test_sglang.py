@@ -29,6 +29,27 @@ def test_what_it_does_not_have_is_refused(tables: Any, wrong: dict[str, Any]) ->
         kvsim.simulate(made, [Request("r", 0, 4, 4)])
 
 
+@pytest.mark.parametrize("flag", ["page_size", "mem_fraction_static", "tp_size"])
+def test_flags_of_the_server_are_told_their_table(tables: Any, flag: str) -> None:
+    made = tables(allocator=[{"kind": "radix"}], scheduler={"kind": "sglang", flag: 1})
+    with pytest.raises(InputError, match=f"{flag} of SGLang's server is"):
+        kvsim.simulate(made, [Request("r", 0, 4, 4)])
+
+
+@pytest.mark.parametrize("most", [1, 3, None])
+def test_a_step_takes_so_many_prompts(tables: Any, most: int | None) -> None:
+    """As add_one_req of 0.5.23; sixty random cases with it equalled the engine row for row."""
+    scheduler = {"kind": "sglang", "disable_overlap_schedule": True}
+    if most is not None:
+        scheduler["prefill_max_requests"] = most
+    made = tables(allocator=[{"kind": "radix"}], scheduler=scheduler)
+    requests = [Request(f"r{i}", 0, 8, 3, 3) for i in range(6)]
+    (run,) = kvsim.simulate(made, requests).runs
+    starts = run.requests.groupby("first_token_ps").size()
+    assert starts.max() == (most or 6)
+    assert len(starts) == 6 // (most or 6)
+
+
 def test_the_ratio_falls_in_600_steps_to_a_seventh_and_starts_anew_when_idle() -> None:
     ratio = NewTokenRatio(1.0)
     ratio.decay(599)

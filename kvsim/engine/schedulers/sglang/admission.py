@@ -48,8 +48,10 @@ class Admission:
         self.stop: Stop | None = None
         self.no_place = False
 
-    def choose(self, queue: Iterable[Sequence], places: int, *, alone: bool) -> None:
-        """Take from the front of `queue`, `places` at most. alone: no prompt is under way."""
+    def choose(self, queue: Iterable[Sequence], places: int, most: int, *, alone: bool) -> None:
+        """Take from the front of `queue`, `places` at most, and `most` in one pass. alone: no
+        prompt is under way.
+        """
         allocator, budget = self._allocator, self._budget
         for seq in queue:
             if budget.stop() is Stop.OTHER:
@@ -58,6 +60,9 @@ class Admission:
                 self.no_place = True
                 break
             cached = allocator.pin(seq)
+            if len(self.taken) >= most:
+                allocator.unpin(seq)
+                break
             if seq.request.ignore_eos and not allocator.keeps_prefixes:
                 new_tokens, self.stop = self._weigh_ends(seq)
             else:

@@ -1,9 +1,11 @@
 """The options of SGLang's scheduler, by its names."""
 
-from typing import Literal, Self
+from collections.abc import Mapping
+from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
+from kvsim.engine.plan import UNBOUNDED
 from kvsim.engine.policies.policies import Policies
 from kvsim.engine.policies.preemption import Recompute
 from kvsim.engine.policies.victims.latest import Latest
@@ -11,6 +13,17 @@ from kvsim.engine.schedulers.options import SchedulerOptions
 from kvsim.engine.schedulers.sglang.queue import SglangQueue
 from kvsim.engine.schedulers.sglang.scheduler import SglangScheduler
 from kvsim.memory.allocator import Allocator
+
+# Flags of the server that other tables have.
+ELSEWHERE = {
+    "page_size": 'page_size of [[allocator]] kind = "radix"',
+    "disable_radix_cache": 'disable_radix_cache of [[allocator]] kind = "radix"',
+    "mem_fraction_static": "mem_fraction_static of [memory]",
+    "max_total_tokens": "kv_cache_tokens of [memory]",
+    "context_length": "max_model_len of [model]",
+    "kv_cache_dtype": "kv_cache_dtype of [model]",
+    "tp_size": "tensor_parallel_size of [model]",
+}
 
 
 class Sglang(SchedulerOptions):
@@ -22,6 +35,7 @@ class Sglang(SchedulerOptions):
     max_prefill_tokens, chunked_prefill_size: most prompt tokens of a step, and most of one that is
         cut into chunks; -1: prompts are computed whole. (The engine chooses a default by GPU
         memory: 2048 below 20 GiB, 4096 below 60, 8192 below 160, else 16384.)
+    prefill_max_requests: most prompts of a step.
     schedule_policy: "fcfs", or "lpm", longest cached prefix first.
     schedule_conservativeness: scales the share of what requests may still put out that is held
         back for them, 0.7 at first.
@@ -33,11 +47,20 @@ class Sglang(SchedulerOptions):
 
     max_running_requests: int | None = Field(None, ge=1)
     max_prefill_tokens: int = Field(16384, ge=1)
+    prefill_max_requests: int | None = Field(None, ge=1)
     chunked_prefill_size: int = Field(8192, ge=-1)
     schedule_policy: Literal["fcfs", "lpm"] = "fcfs"
     schedule_conservativeness: float = Field(1.0, ge=0)
     enable_mixed_chunk: bool = False
     disable_overlap_schedule: bool = False
+
+    @model_validator(mode="before")
+    @classmethod
+    def _server_flags_elsewhere(cls, table: Any) -> Any:
+        for flag, place in ELSEWHERE.items():
+            if isinstance(table, Mapping) and flag in table:
+                raise ValueError(f"{flag} of SGLang's server is {place} here")
+        return table
 
     @model_validator(mode="after")
     def _retracts_by_its_own_rules(self) -> Self:
@@ -76,6 +99,7 @@ class Sglang(SchedulerOptions):
             queue,
             max_running_requests=self.max_running_requests,
             max_prefill_tokens=self.max_prefill_tokens,
+            prefill_max_requests=self.prefill_max_requests or UNBOUNDED,
             chunked_prefill_size=None if chunk < 0 else chunk,
             conservativeness=self.schedule_conservativeness,
             mixed=self.enable_mixed_chunk,

@@ -42,6 +42,7 @@ class SglangScheduler(Scheduler):
         *,
         max_running_requests: int | None,
         max_prefill_tokens: int,
+        prefill_max_requests: int,
         chunked_prefill_size: int | None,
         conservativeness: float,
         mixed: bool,
@@ -51,6 +52,7 @@ class SglangScheduler(Scheduler):
         self._limits = Limits(allocator.available_tokens(), max_model_len, allocator.page_tokens)
         self._max_running = self._limits.max_running(max_running_requests)
         self._max_prefill_tokens = max_prefill_tokens
+        self._max_prefills = prefill_max_requests
         self._chunk_size = chunked_prefill_size
         self._mixed = mixed
         self.ratio = NewTokenRatio(conservativeness)
@@ -143,8 +145,10 @@ class SglangScheduler(Scheduler):
             rest = chunked.num_tokens - chunked.num_computed
             more = budget.next_chunk(rest)
             budget.charge(more, admission.weight(chunked) if more == rest else 0)
-        places = min(places, free_rows + (chunked is not None)) - (chunked is not None)
-        admission.choose(self._queue, places, alone=chunked is None)
+        goes_on = int(chunked is not None)
+        places = min(places, free_rows + goes_on) - goes_on
+        most = self._max_prefills - goes_on
+        admission.choose(self._queue, places, most, alone=not goes_on)
         taken = admission.taken
         short = admission.stop is Stop.MEMORY
         if short:
