@@ -11,6 +11,7 @@ from typing import Protocol, runtime_checkable
 from kvsim.engine.observer import Observer
 from kvsim.engine.plan import Plan
 from kvsim.engine.schedulers.scheduler import Scheduler
+from kvsim.engine.tree_log import InTree, TreeEye
 from kvsim.memory.arena.placement import Arena
 from kvsim.memory.paged.block_pool import BlockPool
 from kvsim.results.addresses import HELD, KEPT, Addresses
@@ -40,7 +41,7 @@ class AddressLog(Observer):
 
     def __init__(self) -> None:
         self.addresses = Addresses()
-        self._eye: _BlockEye | _BufferEye | None = None
+        self._eye: _BlockEye | _BufferEye | TreeEye | None = None
         self._now_ps = 0
 
     def planning(self, scheduler: Scheduler, now_ps: int) -> None:
@@ -84,10 +85,12 @@ class AddressLog(Observer):
             self.addresses.hole(now_ps, allocator.arena.largest_hole, need)
 
 
-def _eye(scheduler: Scheduler, addresses: Addresses) -> "_BlockEye | _BufferEye | None":
+def _eye(scheduler: Scheduler, addresses: Addresses) -> "_BlockEye | _BufferEye | TreeEye | None":
     allocator = scheduler.allocator
     if isinstance(allocator, InBuffers):
         return _BufferEye(allocator.arena, addresses)
+    if isinstance(allocator, InTree):
+        return TreeEye(allocator.tree, addresses) if allocator.keeps_prefixes else None
     return _BlockEye(allocator, addresses) if isinstance(allocator, InBlocks) else None
 
 

@@ -18,6 +18,9 @@ COUNTS = (
     *("query_tokens", "hit_tokens"),
 )
 EVENT_COLUMNS = ("time_ps", *COUNTS)
+HIT, EVICTED, LEFT = 0, 1, 2
+NODE_EVENTS = ("hit", "evicted", "left")
+NODE_COLUMNS = ("time_ps", "event", "tokens", "nodes", "age_ps")
 HOLE_COLUMNS = ("time_ps", "largest_hole_bytes", "need_bytes")
 
 
@@ -34,6 +37,7 @@ class Addresses:
         self._events = array("q")
         self._counts: tuple[int, ...] = (0,) * len(COUNTS)
         self._holes = array("q")
+        self._nodes = array("q")
 
     def lay(
         self, address: int, num_bytes: int, start_ps: int, end_ps: int, owner: str, kind: int
@@ -59,6 +63,13 @@ class Addresses:
         if self._holes[-2:] != array("q", (largest_bytes, need_bytes)):
             self._holes.extend((now_ps, largest_bytes, need_bytes))
 
+    def node(self, now_ps: int, event: int, tokens: int, nodes: int, age_ps: int) -> None:
+        """What became of a tree: a HIT of `tokens` in so many nodes one below the other, or a node
+        of `tokens`, EVICTED or LEFT at the end, age_ps after its last use.
+        """
+        if len(self._nodes) < MOST_STAYS * len(NODE_COLUMNS):
+            self._nodes.extend((now_ps, event, tokens, nodes, age_ps))
+
     def table(self) -> "pd.DataFrame":
         """One row a stay, by its start."""
         import pandas as pd
@@ -77,6 +88,21 @@ class Addresses:
     def holes(self) -> "pd.DataFrame":
         """What the head of the queue needed and the largest hole had, where either changed."""
         return _frame(self._holes, HOLE_COLUMNS)
+
+    @property
+    def has_nodes(self) -> bool:
+        """Whether there was a tree of which there is something to tell."""
+        return bool(self._nodes)
+
+    def nodes(self) -> "pd.DataFrame":
+        """Hits in a tree and what became of its nodes, as they happened; none without a tree."""
+        import pandas as pd
+
+        frame = _frame(self._nodes, NODE_COLUMNS)
+        names = pd.Index(list(NODE_EVENTS), dtype=object)
+        codes = frame["event"].to_numpy("int32")
+        frame["event"] = pd.Categorical.from_codes(codes, names)
+        return frame
 
 
 def _frame(rows: "array[int]", columns: tuple[str, ...]) -> "pd.DataFrame":

@@ -62,6 +62,8 @@ class Run:
             "events": addresses.events,
             "holes": addresses.holes,
         }
+        if addresses.has_nodes:
+            tables["nodes"] = addresses.nodes
         return replace(self, tables={**self.tables, **tables})
 
     def table(self, name: str) -> "pd.DataFrame | None":

@@ -11,6 +11,7 @@ and, of runs that were traced,
     addresses.parquet  who lay where in the pool, and when
     events.parquet     preemptions, copies, swaps and cache hits so far, where they changed
     holes.parquet      the largest hole beside what the head of the queue needed
+    nodes.parquet      hits in a radix tree, and what became of its nodes
 
 Tables hold all runs, told apart by the column `run`. Other files in the folder are left alone.
 """
@@ -27,7 +28,7 @@ from kvsim.plumbing.reading.json_text import read_object
 from kvsim.plumbing.reading.parquet import Kind, read_columns
 from kvsim.plumbing.toml import to_toml
 from kvsim.plumbing.writing import replace_files, text_writer
-from kvsim.results.addresses import ADDRESS_COLUMNS, EVENT_COLUMNS, HOLE_COLUMNS
+from kvsim.results.addresses import ADDRESS_COLUMNS, EVENT_COLUMNS, HOLE_COLUMNS, NODE_COLUMNS
 from kvsim.results.recorder import SERIES_COLUMNS
 from kvsim.results.result import Result, Run, Table
 from kvsim.results.stored import StoredSummary
@@ -59,6 +60,7 @@ TRACES: dict[str, dict[str, Kind]] = {
     },
     "events": dict.fromkeys(EVENT_COLUMNS, "whole"),
     "holes": dict.fromkeys(HOLE_COLUMNS, "whole"),
+    "nodes": {name: "text" if name == "event" else "whole" for name in NODE_COLUMNS},
 }
 
 

@@ -253,6 +253,16 @@ def traced() -> Result:
 
 
 @pytest.fixture(scope="session")
+def treed() -> Result:
+    """A radix tree under two schedulers on a full pool, with what became of its nodes."""
+    radix = {"kind": "radix"}
+    own = {"kind": "radix", "label": "SGLang", "page_size": 16, "scheduler": {"kind": "sglang"}}
+    return Simulation(Scenario.from_table(TRACED | {"allocator": [radix, own]})).result(
+        addresses=True
+    )
+
+
+@pytest.fixture(scope="session")
 def result() -> Result:
     """Three allocators over the same 120 requests."""
     return ODD_RESULTS["three allocators"]

@@ -35,9 +35,10 @@ def test_a_figure_draws_any_result_or_says_that_there_is_nothing(name, odd_resul
 
 
 @pytest.mark.parametrize("name", list(FIGURES))
-def test_a_usual_result_has_every_figure_with_every_run(name, traced):
-    drawn = FIGURES.get(name)().draw(traced).to_json()
-    labels = ["paged"] if name == "hits" else [run.label for run in traced.runs]
+def test_a_usual_result_has_every_figure_with_every_run(name, traced, treed):
+    result = treed if name == "tree" else traced
+    drawn = FIGURES.get(name)().draw(result).to_json()
+    labels = ["paged"] if name == "hits" else [run.label for run in result.runs]
     assert all(label in drawn for label in labels)
 
 
@@ -136,3 +137,33 @@ def test_a_thinned_distribution_passes_through_points_of_the_whole_one(values):
     for at, height in zip(x[1:], share[1:], strict=True):
         assert math.isclose(height, (values <= at).mean())
     assert len(x) <= 300
+
+
+def test_a_tree_by_its_own_counts(treed):
+    """Every admission is a hit of some depth; what was evicted or is left was once computed."""
+    for run in treed.runs:
+        nodes = run.table("nodes")
+        hits = nodes[nodes["event"] == "hit"]
+        preemptions = run.summary["preemptions"]
+        assert len(hits) == run.summary["requests"]["finished"] + preemptions
+        if not preemptions:
+            assert hits["tokens"].sum() == run.summary["prefix_cache"]["hit_tokens"]
+        assert (hits["nodes"] <= hits["tokens"]).all()
+        gone = nodes[nodes["event"] == "evicted"]
+        left = nodes[nodes["event"] == "left"]
+        assert len(gone)
+        assert (gone["age_ps"] >= 0).all()
+        assert left["tokens"].sum() <= run.summary["memory"]["capacity_tokens"]
+        table = run.requests
+        made = (table["prompt_tokens"] + table["output_tokens"]).sum()
+        assert gone["tokens"].sum() + left["tokens"].sum() <= made + hits["tokens"].sum()
+
+
+def test_the_tree_is_drawn_as_counted(treed):
+    plot = FIGURES.get("tree")().draw(treed)
+    nodes = treed.runs[0].table("nodes")
+    hits = nodes.loc[nodes["event"] == "hit", "tokens"]
+    curve = plot.data[0]
+    missed = np.interp(0.5, curve.x, curve.y) if curve.x[0] > 0.5 else curve.y[curve.x <= 0.5][-1]
+    assert math.isclose(missed, 100 * (hits == 0).mean(), abs_tol=1.5)
+    assert len(plot.data) == 3 * len(treed.runs)

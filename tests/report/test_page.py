@@ -69,9 +69,10 @@ def test_plotly_is_there_once_and_the_rest_is_small(odd_result):
     assert len(page) - len(get_plotlyjs()) < 6_000_000
 
 
-def test_every_figure_of_a_traced_result_is_on_the_page(traced):
-    page = make_page(traced)
-    for name in FIGURES:
+def test_every_figure_of_a_traced_result_is_on_the_page(traced, treed):
+    usual = make_page(traced)
+    pages = {name: usual for name in FIGURES if name != "tree"}
+    for name, page in {**pages, "tree": make_page(treed)}.items():
         data = re.search(
             rf'<script type="application/json" id="figure-{name}">(.*?)</script>', page, re.DOTALL
         )

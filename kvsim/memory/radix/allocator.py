@@ -109,6 +109,8 @@ class RadixAllocator(Allocator):
             holds.pin(seq)
         slots = self._live[seq] = holds.pinned.pop(seq)
         slots.tokens = slots.granted = slots.protected
+        if self.tree.listener is not None and slots.node is not None:
+            self.tree.listener.hit(slots.protected, slots.node.depth)
         self._grow(seq, slots, demand.num_tokens)
         if not seq.num_preemptions:
             self._query_tokens += seq.num_tokens

@@ -8,8 +8,9 @@ Use is dated by a counter. A lookup dates the node it ends in and, each a little
 an insertion dates what it walks, deeper is newer.
 """
 
+from collections.abc import Iterator
 from heapq import heappop, heappush
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from kvsim.memory.radix.content import Content, cut
 from kvsim.plumbing.errors import InvariantError
@@ -21,10 +22,10 @@ FEWEST_TO_SWEEP = 1 << 10
 
 class Node:
     """tokens: of the run it holds. locks: sequences that hold it or something below it.
-    used: when it was last used; of two nodes, never equal.
+    used: when it was last used; of two nodes, never equal. used_ps: the same by the clock.
     """
 
-    __slots__ = ("children", "locks", "parent", "runs", "tokens", "used")
+    __slots__ = ("children", "locks", "parent", "runs", "tokens", "used", "used_ps")
 
     def __init__(self, parent: "Node | None", runs: TokenRuns, tokens: int) -> None:
         self.parent = parent
@@ -33,6 +34,25 @@ class Node:
         self.children: dict[int | TokenRuns, Node] = {}
         self.locks = 0
         self.used = 0
+        self.used_ps = 0
+
+    @property
+    def depth(self) -> int:
+        """Nodes on its path, the root apart."""
+        depth, node = 0, self
+        while node.parent is not None:
+            depth, node = depth + 1, node.parent
+        return depth
+
+
+class Listener(Protocol):
+    """Who is told what becomes of a tree."""
+
+    def hit(self, tokens: int, nodes: int) -> None:
+        """Somebody starts on so many known tokens, in so many nodes one below the other."""
+
+    def evicted(self, tokens: int, age_ps: int) -> None:
+        """A node of so many tokens is forgotten, that long after its last use."""
 
 
 class Match(NamedTuple):
@@ -51,6 +71,7 @@ class RadixTree:
     """Known content. evictable, locked: its tokens, by whether somebody holds them.
 
     evicted: tokens forgotten so far. num_nodes: beside the root.
+    listener: who is told of hits and evictions; now_ps: the time, for whoever wants ages.
     """
 
     def __init__(self, page_size: int) -> None:
@@ -61,6 +82,8 @@ class RadixTree:
         self.evictable = 0
         self.locked = 0
         self.evicted = 0
+        self.listener: Listener | None = None
+        self.now_ps = 0
         self._leaves: list[tuple[int, Node]] = []  # a heap: those to evict, and entries out of date
 
     # --- looking up ----------------------------------------------------------------------------
@@ -169,6 +192,8 @@ class RadixTree:
             if not self._stands(entry):
                 continue
             gone += node.tokens
+            if self.listener is not None:
+                self.listener.evicted(node.tokens, self.now_ps - node.used_ps)
             self.num_nodes -= 1
             self.evictable -= node.tokens
             parent = node.parent
@@ -180,6 +205,14 @@ class RadixTree:
         if gone:
             self.evicted += gone
         return gone
+
+    def nodes(self) -> Iterator[Node]:
+        """All nodes, the root apart."""
+        stack = list(self.root.children.values())
+        while stack:
+            node = stack.pop()
+            yield node
+            stack += node.children.values()
 
     # --- nodes ---------------------------------------------------------------------------------
 
@@ -223,7 +256,7 @@ class RadixTree:
         self._date(node, self._counter * LEVELS)
 
     def _date(self, node: Node, used: int) -> None:
-        node.used = used
+        node.used, node.used_ps = used, self.now_ps
         self._offer(node)
 
     def _offer(self, node: Node) -> None:

@@ -12,6 +12,7 @@ FIGURES: Registry[Figure] = Registry(
         "concurrency": "kvsim.report.figures.concurrency:Concurrency",
         "events": "kvsim.report.figures.events:Events",
         "hits": "kvsim.report.figures.hits:Hits",
+        "tree": "kvsim.report.figures.tree:Tree",
         "lifetimes": "kvsim.report.figures.lifetimes:Lifetimes",
         "queue": "kvsim.report.figures.queue:Queue",
         "ttft": "kvsim.report.figures.ttft:TimeToFirstToken",

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from kvsim.plumbing.units import PS_PER_S
-from kvsim.report.cumulative import Curve, add_curves
+from kvsim.report.cumulative import Curve, add_curves, weighed
 from kvsim.report.figure import Figure
 from kvsim.report.panels import panels
 from kvsim.results.result import Result
@@ -61,18 +61,7 @@ def _spans_s(stays: "pd.DataFrame") -> "tuple[NDArray[np.float64], ...]":
     gaps = (owned["start_ps"].to_numpy()[1:] - owned["end_ps"].to_numpy()[:-1])[same] / PS_PER_S
     gap_weights = owned["num_bytes"].to_numpy()[1:][same]
     return (
-        _weighed(spans[held].to_numpy(), weights[held].to_numpy()),
-        _weighed(spans[~held].to_numpy(), weights[~held].to_numpy()),
-        _weighed(np.maximum(gaps, 0.0), gap_weights),
+        weighed(spans[held].to_numpy(), weights[held].to_numpy()),
+        weighed(spans[~held].to_numpy(), weights[~held].to_numpy()),
+        weighed(np.maximum(gaps, 0.0), gap_weights),
     )
-
-
-def _weighed(values: "NDArray[np.float64]", weights: "NDArray[np.int64]") -> "NDArray[np.float64]":
-    """A sample of equal weights with the same distribution, of at most 4,000 values."""
-    if not len(values):
-        return values
-    order = np.argsort(values, kind="stable")
-    passed = np.cumsum(weights[order].astype(np.float64))
-    count = int(min(4000, len(values)))
-    marks = (np.arange(count) + 0.5) / count * passed[-1]
-    return np.asarray(values[order][np.searchsorted(passed, marks)], dtype=np.float64)
