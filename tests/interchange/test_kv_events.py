@@ -1,5 +1,6 @@
 """The cached set, rebuilt at every event that vLLM's publisher writes."""
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -33,7 +34,7 @@ class Pool:
         """A full block is cached, over what it held before."""
         events = self.evict(block)
         self.blocks[block] = self.hash(content)
-        stored = self.stored([self.blocks[block]], None, [7] * 16, 16, None, "GPU")
+        stored = self.stored([self.blocks[block]], None, [7] * 16, 16, None, "GPU", None)
         return [*events, stored]
 
     def evict(self, block: int) -> list[Any]:
@@ -87,9 +88,9 @@ def test_what_a_group_of_layers_and_a_medium_hold_is_kept_apart() -> None:
     _, stored, removed, _ = structs(maps=True)
     cached = CachedBlocks()
     for event in (
-        stored([1], None, [], 16, None, "GPU", group_idx=0),
-        stored([1], None, [], 16, None, "GPU", group_idx=1),
-        stored([1], None, [], 16, None, "CPU"),
+        stored([1], None, [], 16, None, "GPU", None, group_idx=0),
+        stored([1], None, [], 16, None, "GPU", None, group_idx=1),
+        stored([1], None, [], 16, None, "CPU", None),
         removed([1], "GPU", group_idx=1),
     ):
         for each in batch(msgspec.to_builtins(event), "test").events:
@@ -97,6 +98,28 @@ def test_what_a_group_of_layers_and_a_medium_hold_is_kept_apart() -> None:
     assert cached.hashes() == {1}
     assert cached.hashes(group=1) == set()
     assert cached.hashes("CPU") == {1}
+
+
+@pytest.mark.parametrize(
+    ("maps", "size", "digest"),
+    [
+        (False, 213, "6e8207b24e81273b050061caf37046e7d9db7f8474448ed1dc0e6dfd7beff4cf"),
+        (True, 344, "3aea6b429ed96b342ec7ebaabd71c2a7f382a66cbbb7d308056c98c5fa764693"),
+    ],
+)
+def test_the_writer_of_these_tests_writes_what_vllm_writes(
+    maps: bool, size: int, digest: str
+) -> None:
+    """One batch as the structs of the wheels encode it: arrays of 0.22.0, maps of 0.33.0."""
+    make, stored, removed, cleared = structs(maps=maps)
+    hashes = [b"h" * 32, b"i" * 32]
+    events = [
+        stored(hashes, None, [1] * 32, 16, None, "GPU", None, group_idx=1),
+        removed(hashes[:1], "GPU", 1),
+        cleared(),
+    ]
+    payload = msgspec.msgpack.encode(make(1.0, events, 0))
+    assert (len(payload), hashlib.sha256(payload).hexdigest()) == (size, digest)
 
 
 def test_each_rank_publishes_for_itself(tmp_path: Path) -> None:

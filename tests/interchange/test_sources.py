@@ -5,6 +5,7 @@ import gzip
 import json
 import os
 import re
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -234,6 +235,60 @@ def test_real_logs_say_what_was_read_off_them() -> None:
                 assert said[setting] == pytest.approx(float(told[name][column])), (name, setting)
     assert known > 0.8 * len(told)
     assert compared > 4 * known
+
+
+def _in_json(key: str) -> Callable[[str], str]:
+    return lambda line: json.dumps({"time": "2026-11-20T12:00:01Z", key: f"{line}\n"})
+
+
+@pytest.mark.parametrize(
+    "carried",
+    [
+        lambda line: f"\x1b[1;36m(EngineCore_DP0 pid=123)\x1b[0;0m {line}",
+        lambda line: f"(RayWorkerWrapper pid=1234, ip=10.0.0.2) {line}",
+        lambda line: f"2026-11-20T12:00:01.123456789Z stderr F {line}",
+        lambda line: f"Nov 20 12:00:01 host vllm[1234]: {line}",
+        lambda line: f"vllm-1  | {line}",
+        lambda line: f"{line}\r",
+        _in_json("log"),
+        _in_json("msg"),
+    ],
+    ids=["ansi", "ray", "kubernetes", "systemd", "compose", "crlf", "docker", "json"],
+)
+def test_what_carries_a_log_changes_nothing(carried: Callable[[str], str], tmp_path: Path) -> None:
+    path = SAMPLES["vllm-log"](tmp_path)
+    (plain,) = read_sources([str(path)], [])
+    path.write_text("".join(f"{carried(line)}\n" for line in path.read_text().splitlines()))
+    (read,) = read_sources([str(path)], [])
+    assert read.format == "vllm-log"
+    assert read.description.settings == plain.description.settings
+    assert read.description.curve is not None
+
+
+BOTH = "GPU KV cache size: 1,024 tokens, Maximum concurrency for 512 tokens per request: 2.00x"
+
+
+@pytest.mark.parametrize(
+    ("line", "setting", "value"),
+    [
+        # 0.33 says both in one line, of whichever device
+        (BOTH, "kv_cache_tokens", 1024),
+        (BOTH, "max_model_len", 512),
+        ("XPU KV cache size: 2,048 tokens", "kv_cache_tokens", 2048),
+        ("GPU + host KV cache size: 4,096 tokens", "kv_cache_tokens", 4096),
+        (
+            "model weights take 14.99GiB; the rest of the memory reserved for KV Cache is 54.84GiB",
+            "available_kv_gib",
+            54.84,
+        ),
+        ("# cuda blocks: 27,000, # CPU blocks: 2048", "num_gpu_blocks", 27_000),
+        ("Setting attention block size to 1056 tokens to ensure", "block_size", 1056),
+    ],
+)
+def test_lines_of_several_versions(line: str, setting: str, value: float, tmp_path: Path) -> None:
+    path = write(tmp_path / "server.log", f"INFO 11-20 12:00:01 {line}\nINFO GPU KV cache size:\n")
+    (read,) = read_sources([str(path)], [])
+    assert read.description.settings.said()[setting] == value
 
 
 def test_a_build_without_a_tag_has_no_version(tmp_path: Path) -> None:

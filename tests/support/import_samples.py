@@ -223,7 +223,7 @@ def blis_tracev2(folder: Path) -> Path:
 def kv_events(folder: Path) -> Path:
     batch, stored, removed, cleared = structs(maps=False)
     hashes = [b"\x01" * 32, 2**64 - 1]
-    events = [stored(hashes, None, [1] * 32, 16, None, "GPU"), removed(hashes[:1], "GPU")]
+    events = [stored(hashes, None, [1] * 32, 16, None, "GPU", None), removed(hashes[:1], "GPU")]
     payloads = [batch(1.0, events), batch(2.0, [cleared()]), batch(3.0, events[:1], 1)]
     path = folder / "events.bin"
     encoded = [msgspec.msgpack.encode(payload) for payload in payloads]

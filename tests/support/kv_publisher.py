@@ -1,4 +1,7 @@
-"""KV events as vLLM's publisher encodes them: msgspec structs, as arrays or (newer) as maps."""
+"""KV events as vLLM's publisher encodes them, byte by byte: msgspec structs in a batch that is an
+array; the events in it are arrays up to 0.23 and maps since (vllm/distributed/kv_events.py of 0.22,
+0.24 and 0.33).
+"""
 
 from typing import Any
 
@@ -8,10 +11,12 @@ import msgspec
 def structs(*, maps: bool) -> tuple[type, type, type, type]:
     """(batch, BlockStored, BlockRemoved, AllBlocksCleared) with vLLM's fields in vLLM's order."""
     form: dict[str, Any] = {"array_like": not maps, "omit_defaults": True}
+    later: list[Any] = [("locality", str | None, None), ("ownership", str | None, None)]
     batch = msgspec.defstruct(
         "KVEventBatch",
         [("ts", float), ("events", list[Any]), ("data_parallel_rank", int | None, None)],
-        **form,
+        array_like=True,
+        omit_defaults=True,
     )
     stored = msgspec.defstruct(
         "BlockStored",
@@ -22,16 +27,26 @@ def structs(*, maps: bool) -> tuple[type, type, type, type]:
             ("block_size", int),
             ("lora_id", int | None),
             ("medium", str | None),
-            ("lora_name", str | None, None),
+            ("lora_name", str | None),
             ("extra_keys", Any, None),
             ("group_idx", int | None, None),
+            ("kv_cache_spec_kind", str | None, None),
+            ("kv_cache_spec_sliding_window", int | None, None),
+            *(later if maps else []),
+            *([("session_id", str | None, None)] if maps else []),
+            *([("lookahead_token_ids", Any, None)] if maps else []),
         ],
         tag=True,
         **form,
     )
     removed = msgspec.defstruct(
         "BlockRemoved",
-        [("block_hashes", list[Any]), ("medium", str | None), ("group_idx", int | None, None)],
+        [
+            ("block_hashes", list[Any]),
+            ("medium", str | None),
+            ("group_idx", int | None, None),
+            *(later if maps else []),
+        ],
         tag=True,
         **form,
     )

@@ -19,7 +19,7 @@ _UNTAGGED = ("0.0.", "0.1.dev")  # what a checkout without tags calls itself
 _ARGUMENTS = re.compile(r"(?:non-default args: |args: Namespace)(.*)")
 _CONFIG = re.compile(r"Initializing an? (?:V\d )?LLM engine .*?with config: (.*)")
 _PATTERNS: tuple[tuple[str, re.Pattern[str]], ...] = (
-    ("kv_cache_tokens", re.compile(rf"GPU KV cache size: {_NUMBER} tokens")),
+    ("kv_cache_tokens", re.compile(rf"[GXC]PU(?: \+ host)? KV cache size: {_NUMBER} tokens")),
     ("num_gpu_blocks", re.compile(rf"# (?:GPU|CUDA|cuda) blocks: {_NUMBER}")),
     ("available_kv_gib", re.compile(rf"[Aa]vailable KV cache memory: {_NUMBER} ?GiB")),
     ("available_kv_gib", re.compile(rf"reserved for KV Cache is {_NUMBER} ?GiB")),
@@ -52,7 +52,8 @@ _SIGNS = (
     "Initializing a V1 LLM engine",
     "Initializing an LLM engine",
     "non-default args",
-    "GPU KV cache size:",
+    "PU KV cache size:",
+    "host KV cache size:",
     "Avg prompt throughput",
     "Available KV cache memory",
     "# GPU blocks:",

@@ -18,6 +18,7 @@ from kvsim.validate.logs.row import LogRow
 from kvsim.validate.logs.settings import (
     RefusalError,
     read_device,
+    read_kv_dtype,
     read_model,
     read_notes,
     read_scheme,
@@ -77,8 +78,8 @@ def compare(row: LogRow) -> Outcome:
     except InputError as error:
         state = "refused" if error.what.startswith(NOT_UNDERSTOOD) else "unknown"
         return found._replace(state=state, reason=str(error))
-    found = _with_tokens(found, server)
     try:
+        found = _with_tokens(found, server)
         device = read_device(row.gpu)
         log_gib = _log_gib(server)
         sized = _size(server, device)
@@ -113,7 +114,7 @@ def _server(row: LogRow) -> Server:
             "name": read_model(row.model),
             "quantization": read_scheme(row.quantization),
             "dtype": None if row.dtype == "auto" else row.dtype,
-            "kv_cache_dtype": row.kv_cache_dtype or "auto",
+            "kv_cache_dtype": read_kv_dtype(row.kv_cache_dtype),
             "mamba_ssm_cache_dtype": notes.states,
             "tensor_parallel_size": row.tp,
             "pipeline_parallel_size": row.pp,
@@ -123,14 +124,17 @@ def _server(row: LogRow) -> Server:
         },
         row.id,
     )
-    memory = MemoryOptions(
-        gpu_memory_utilization=row.utilization,
-        engine_version=version.name,
-        enforce_eager=row.enforce_eager,
-        enable_prefix_caching=notes.prefix_caching,
-        drafter=None if notes.drafted is None else "mtp",
-        num_speculative_tokens=notes.drafted or 1,
-        max_cudagraph_capture_size=notes.largest_graph,
+    memory = MemoryOptions.parse(
+        {
+            "gpu_memory_utilization": row.utilization,
+            "engine_version": version.name,
+            "enforce_eager": row.enforce_eager,
+            "enable_prefix_caching": notes.prefix_caching,
+            "drafter": "mtp" if notes.drafted else None,
+            "num_speculative_tokens": notes.drafted or 1,
+            "max_cudagraph_capture_size": notes.largest_graph,
+        },
+        row.id,
     )
     # What the repository's config or name says of its weights is more than the column does.
     named = options.model_copy(update={"quantization": None}).build(offline=True)

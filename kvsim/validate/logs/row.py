@@ -22,6 +22,7 @@ COLUMNS = (
     *("max_num_batched_tokens", "enforce_eager", "weights_gib", "available_kv_gib"),
     *("kv_cache_tokens", "num_gpu_blocks", "max_concurrency", "notes"),
 )
+MOST = 1e15  # of any figure: a slip of the pen beyond
 _PAIR = re.compile(r"\b([a-z_]+)=([^;\s]+)")
 
 
@@ -94,6 +95,10 @@ class _Cells:
             value = math.nan
         if not math.isfinite(value):
             raise InputError("not a number", where=f"{self.where}: {name}", value=repr(written))
+        if abs(value) > MOST:
+            raise InputError(
+                "too large", where=f"{self.where}: {name}", value=written, limit=f"{MOST:g}"
+            )
         return value
 
     def whole(self, name: str, least: int = 1) -> int | None:

@@ -142,6 +142,12 @@ def read_model(text: str) -> str:
     return text
 
 
+def read_kv_dtype(text: str) -> str:
+    """`kv_cache_dtype` of [model]: the first word, whatever stands behind it."""
+    words = re.sub(r"\(.*?\)", " ", text).lower().split()
+    return words[0].rstrip(",;") if words else "auto"
+
+
 def read_notes(text: str) -> Notes:
     """The settings among the notes."""
     lower = text.lower()

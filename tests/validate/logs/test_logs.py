@@ -3,9 +3,12 @@
 import csv
 import json
 import os
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from kvsim.cli import app
@@ -81,6 +84,11 @@ def test_a_server_s_pool_from_its_settings(tmp_path):
         ({"model": "acme/Cool-1B"}, "unknown", "unknown model"),
         ({"gpu": "Abacus 9000"}, "unknown", "unknown device"),
         ({"quantization": "secret"}, "unknown", "unknown quantization"),
+        ({"kv_cache_dtype": "secret"}, "unknown", "unknown KV cache dtype"),
+        ({"gpu_memory_utilization": "-1"}, "unknown", "gpu_memory_utilization"),
+        ({"notes": "max_cudagraph_capture_size=0"}, "unknown", "max_cudagraph_capture_size"),
+        ({"tp": "1000"}, "unknown", "query heads cannot be split"),
+        ({"block_size": "1000000000000"}, "unknown", "less than one block"),
     ],
 )
 def test_what_is_not_sized_says_why(tmp_path, changes, state, reason):
@@ -88,6 +96,43 @@ def test_what_is_not_sized_says_why(tmp_path, changes, state, reason):
     assert found.state == state
     assert reason in found.reason
     assert found.error is None
+
+
+CELLS = st.one_of(
+    st.sampled_from(
+        (
+            *("", "0", "-1", "1e9", "1e300", "nan", "0.5", "16", "1000000000000", "auto", "true"),
+            *("fp8", "awq", "mxfp4", "nvfp4", "V0", "0.33.0", "fork", "MI300X", "GB200", "gpt2"),
+            *("openai/gpt-oss-20b", "deepseek-ai/DeepSeek-V3.2", "deepseek-ai/DeepSeek-V4-Flash"),
+            *("state-spaces/mamba-2.8b-hf", "MTP 3; ssm cache float32", "max_num_seqs=0"),
+            *("dtype=fp3", "max_cudagraph_capture_size=0", "attention_block_size=0.5"),
+        )
+    ),
+    st.text(max_size=12),
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(changes=st.dictionaries(st.sampled_from(COLUMNS), CELLS, min_size=1, max_size=4))
+def test_any_row_is_an_outcome_or_one_line(
+    tmp_path_factory: pytest.TempPathFactory, changes: dict[str, str]
+) -> None:
+    path = table(tmp_path_factory.mktemp("logs") / "logs.csv", ROW | changes)
+    rows = []
+    with suppress(InputError):  # a cell that is no number
+        rows = read_rows(path)
+    for row in rows:
+        found = compare(row)
+        assert found.state in ("sized", "refused", "unknown")
+        assert bool(found.reason) == (found.state != "sized")
+
+
+@pytest.mark.parametrize("kept", [0, 1, 10, 100, 250, 400])
+def test_a_table_that_ends_too_early_is_one_line(kept: int, tmp_path: Path) -> None:
+    path = table(tmp_path / "logs.csv", ROW, ROW | {"id": "two"})
+    path.write_bytes(path.read_bytes()[:kept])
+    with pytest.raises(InputError, match=r"logs\.csv"):
+        read_rows(path)
 
 
 @pytest.mark.parametrize(
