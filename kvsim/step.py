@@ -1,6 +1,5 @@
 """A step as a step-time form sees it: prompt chunks and decoding sequences, without names."""
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 
@@ -11,8 +10,7 @@ class Chunk(NamedTuple):
     prior_tokens: int
 
 
-@dataclass(frozen=True, slots=True)
-class StepShape:
+class StepShape(NamedTuple):
     """One engine step.
 
     chunks: the prefill chunks; num_decode: sequences that decode one token each;

@@ -27,13 +27,34 @@ AFTER_ARRIVALS = EventPriority(2)
 MOST_FRUITLESS = 10_000
 
 
-class StepEnd(simpy.Event):
-    """Happens after `delay` ps, later than every arrival at the same instant."""
+class RunEnd(simpy.Event):
+    """The end of a run of steps, later than every arrival at the same instant.
 
-    def __init__(self, env: simpy.Environment, delay: int) -> None:
+    A run of `steps` steps that began at now_ps, `lead_ps` before the first of them could, ends
+    after them, or, once it is cut, with the step under way. A cut run's end comes twice: the second
+    time nobody waits for it any more.
+    """
+
+    def __init__(
+        self, env: simpy.Environment, plan: Plan, steps: int, lead_ps: int, behind: int
+    ) -> None:
         super().__init__(env)
         self._ok, self._value = True, None
-        env.schedule(self, priority=AFTER_ARRIVALS, delay=delay)
+        self.steps = steps
+        self._plan, self._lead_ps, self._behind = plan, lead_ps, behind
+        self._begin_ps = cast("int", env.now)
+        self._end_ps = self._begin_ps + lead_ps + plan.duration_ps(steps - behind)
+        env.schedule(self, priority=AFTER_ARRIVALS, delay=self._end_ps - self._begin_ps)
+
+    def cut(self, now_ps: int) -> None:
+        """End with the step under way at now_ps, before the end."""
+        late_ps = max(0, now_ps - self._begin_ps - self._lead_ps)
+        plan, behind = self._plan, self._behind
+        self.steps = max(1, behind + plan.steps_by(late_ps, self.steps))
+        end_ps = self._begin_ps + self._lead_ps + plan.duration_ps(self.steps - behind)
+        if end_ps < self._end_ps:
+            self._end_ps = end_ps
+            self.env.schedule(self, priority=AFTER_ARRIVALS, delay=end_ps - now_ps)
 
 
 class Engine:
@@ -69,7 +90,8 @@ class Engine:
         self._observer = observer or Observer()
         self._refuse = refuse
         self._in_flight: deque[Plan] = deque()
-        self._wake: simpy.Event | None = None
+        self._run_end: RunEnd | None = None  # of the run under way, if it can be cut
+        self._wake: simpy.Event | None = None  # while idle
         self._fruitless = 0  # preemptions since the last token
         self.process = env.process(self._run())
 
@@ -87,8 +109,12 @@ class Engine:
             self.cut()
 
     def cut(self) -> None:
-        """End the run under way with the step under way, so that the books can close there."""
-        if self._wake is not None and not self._wake.triggered:
+        """End the run under way with the step under way, so that the books can close there; or the
+        idle time.
+        """
+        if self._run_end is not None:
+            self._run_end.cut(self.now_ps)
+        elif self._wake is not None and not self._wake.triggered:
             self._wake.succeed()
 
     # --- plan, wait, commit ---------------------------------------------------------------------
@@ -118,11 +144,22 @@ class Engine:
         plan.start_ps = self._in_flight[-1].end_ps if self._in_flight else now
         self._copy(plan)
         if not plan.empty:
-            shape = plan.shape()
-            plan.first_ps = plan.stall_ps + self._step_time.step_ps(shape)
-            plan.outside = self._measured is not None and self._measured.outside_domain(shape)
+            self._time(plan)
         self._observer.planned(self.scheduler, plan, now)
         return plan
+
+    def _time(self, plan: Plan) -> None:
+        """How long the plan's step takes, and those like it after it."""
+        if plan.chunks:
+            plan.first_ps = plan.stall_ps + self._step_time.step_ps(plan.shape())
+        else:
+            run = self._step_time.decode_run(
+                plan.num_decode, plan.context_tokens, plan.longest_context_tokens
+            )
+            plan.first_ps, plan.growth_ps = plan.stall_ps + run.first_ps, run.growth_ps
+            plan.affine_steps = UNBOUNDED if run.steps is None else run.steps
+        if self._measured is not None:
+            plan.outside = self._measured.outside_domain(plan.shape())
 
     def _copy(self, plan: Plan) -> None:
         """The plan's copies over the host link take their turns; it starts after the last."""
@@ -152,40 +189,23 @@ class Engine:
 
         Returns how many steps it stands for: all that may repeat, or fewer if something arrived.
         """
-        now = self.now_ps
-        lead_ps = self._in_flight[0].end_ps - now if self._in_flight else 0
+        lead_ps = self._in_flight[0].end_ps - self.now_ps if self._in_flight else 0
         steps = 1 if plan.empty else 1 + self._repeatable(plan)
         self._books.open()
-        wait_ps = lead_ps + plan.duration_ps(steps - self._behind)
-        end = StepEnd(self.env, wait_ps)
-        if steps == 1:
-            yield end
-            return 1
-        self._wake = self.env.event()
-        yield end | self._wake
-        woken, self._wake = self._wake.triggered, None
-        elapsed_ps = self.now_ps - now
-        if woken and elapsed_ps < wait_ps:
-            late_ps = max(0, elapsed_ps - lead_ps)
-            steps = max(1, self._behind + plan.steps_by(late_ps, steps))
-            yield StepEnd(self.env, lead_ps + plan.duration_ps(steps - self._behind) - elapsed_ps)
-        return steps
+        end = RunEnd(self.env, plan, steps, lead_ps, self._behind)
+        self._run_end = end if steps > 1 else None
+        yield end
+        self._run_end = None
+        end.callbacks = []  # for when it comes again
+        return end.steps
 
     def _repeatable(self, plan: Plan) -> int:
-        """How many more steps equal to `plan` may follow, and how their durations grow."""
+        """How many more steps equal to `plan` may follow."""
         if plan.late or self._max_steps == 1:
             return 0
         if self._in_flight and (self._in_flight[0].finishing or self._in_flight[0].chunks):
             return 0
-        more = self.scheduler.repeatable(plan, self._max_steps - 1)
-        if more:
-            run = self._step_time.decode_run(
-                plan.num_decode, plan.context_tokens, plan.longest_context_tokens
-            )
-            plan.growth_ps = run.growth_ps
-            if run.steps is not None:
-                more = min(more, run.steps - 1)
-        return more
+        return min(self.scheduler.repeatable(plan, self._max_steps - 1), plan.affine_steps - 1)
 
     def _commit(self, plan: Plan, steps: int) -> None:
         """What the wait was for has happened: book it, and process the outputs that returned."""

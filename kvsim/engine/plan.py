@@ -61,7 +61,8 @@ class Plan:
     lost: preempted sequences whose token under way is thrown away, with the time of the one before.
     copies: over the host link, which the engine turns into stalls.
     stalls: (ps, ledger) of copies that must end before the step can start.
-    outside: its time is extrapolated from what was measured.
+    first_ps, growth_ps: its first step lasts first_ps, each later one growth_ps more, which holds
+    for affine_steps of them. outside: its time is extrapolated from what was measured.
     finishing: sequences whose last token this plan's last step samples.
     """
 
@@ -83,6 +84,7 @@ class Plan:
     start_ps: int = 0
     first_ps: int = 0
     growth_ps: int = 0
+    affine_steps: int = 1
     outside: bool = False
 
     @property
@@ -132,6 +134,8 @@ class Plan:
 
     def shape(self) -> StepShape:
         """The first step as the step-time form sees it."""
+        if not self.chunks:
+            return StepShape((), self.num_decode, self.context_tokens, self.longest_context_tokens)
         decodes = [chunk for chunk in self.chunks if chunk.is_decode]
         contexts = [chunk.start_tokens + chunk.new_tokens for chunk in decodes]
         return StepShape(

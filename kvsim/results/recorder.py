@@ -6,7 +6,7 @@ weighs one, as the PagedAttention paper averages).
 
 from array import array
 
-from kvsim.memory.ledger import CLASSES, Course, Usage, check_sum
+from kvsim.memory.ledger import CLASSES, NOTHING, Course, Usage, check_sum
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.units import seconds_from_ps
 from kvsim.request import Request
@@ -100,31 +100,14 @@ class Recorder:
                 return
         if num_running != self._marked_running:
             self._mark(start_ps, num_running)
-        end, used_rise, allocated_rise = usage, 0, 0
         time_sum, step_sum = self.time_sum, self.step_sum
-        if course is None or steps <= 1:
-            for i, held in enumerate(usage):
-                if held:
-                    time_sum[i] += held * duration_ps
-                    step_sum[i] += held * steps
-        else:
-            course = course.filed(usage)
-            weighted_ps = first_ps * pairs + growth_ps * (pairs * (2 * steps - 1) // 3)
-            moved = []
-            for i, (held, slope, count, first, second) in enumerate(
-                zip(usage, *course[:4], strict=True)
-            ):
-                time_sum[i] += (
-                    (held + count) * duration_ps
-                    + slope * weighted_ps
-                    - first * first_ps
-                    - second * growth_ps
-                )
-                step_sum[i] += (held + count) * steps + slope * pairs - first
-                moved.append(held + slope * (steps - 1) + count)
-            end = Usage(*moved)
-            check_sum(end, self.capacity_bytes)
-            used_rise, allocated_rise = course.used_rise, course.allocated_rise
+        for i, held in enumerate(usage):
+            if held:
+                time_sum[i] += held * duration_ps
+                step_sum[i] += held * steps
+        end = usage
+        if course is not None and steps > 1:
+            end = self._integrate(usage, course.filed(usage), steps, first_ps, growth_ps)
         self.steps += steps
         self.total_ps += duration_ps
         self.running_sum += num_running * duration_ps
@@ -133,11 +116,37 @@ class Recorder:
         end_ps = start_ps + duration_ps
         if steps:
             self.end_ps = end_ps
-        self.peak_used = max(self.peak_used, end.used, usage.used + used_rise)
-        self.peak_allocated = max(
-            self.peak_allocated, end.allocated, usage.allocated + allocated_rise
-        )
+        self.peak_used = max(self.peak_used, end.used)
+        self.peak_allocated = max(self.peak_allocated, end.allocated)
         self.series.extend((start_ps, end_ps, steps, num_running, num_waiting, *usage, *end))
+
+    def _integrate(
+        self, usage: Usage, course: Course, steps: int, first_ps: int, growth_ps: int
+    ) -> Usage:
+        """Book what `course` adds to `usage` over the steps; returns the ledger in the last."""
+        pairs = steps * (steps - 1) // 2
+        duration_ps = first_ps * steps + growth_ps * pairs
+        weighted_ps = first_ps * pairs + growth_ps * (pairs * (2 * steps - 1) // 3)
+        time_sum, step_sum = self.time_sum, self.step_sum
+        moved = list(usage)
+        for i, slope in enumerate(course.slope):
+            if slope:
+                time_sum[i] += slope * weighted_ps
+                step_sum[i] += slope * pairs
+                moved[i] += slope * (steps - 1)
+        if course.first is not NOTHING:
+            for i, (count, first, second) in enumerate(
+                zip(course.jumps, course.first, course.second, strict=True)
+            ):
+                if count or first or second:
+                    time_sum[i] += count * duration_ps - first * first_ps - second * growth_ps
+                    step_sum[i] += count * steps - first
+                    moved[i] += count
+        end = Usage._make(moved)
+        check_sum(end, self.capacity_bytes)
+        self.peak_used = max(self.peak_used, usage.used + course.used_rise)
+        self.peak_allocated = max(self.peak_allocated, usage.allocated + course.allocated_rise)
+        return end
 
     def _mark(self, now_ps: int, num_running: int) -> None:
         self._marked_running = num_running
