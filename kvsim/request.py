@@ -54,3 +54,8 @@ class Stream:
     requests: tuple[Request, ...]
     notes: tuple[str, ...] = ()
     source: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def anonymous(self) -> bool:
+        """Whether no request can name another's content, and each is one sequence."""
+        return all(request.prompt_runs is None and request.n == 1 for request in self.requests)

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -169,8 +170,9 @@ class Simulation:
         """All requests through one allocator."""
         began = time.perf_counter()
         stream = self.stream
+        spec = self.replica_spec(options)
         replica = assemble(
-            self.replica_spec(options),
+            replace(spec, anonymous=observer is None and stream.anonymous),
             stream,
             self.step_time,
             observer=observer,

@@ -24,6 +24,8 @@ class MemorySpec(NamedTuple):
     speculation: how tokens are drafted ahead; None: they are not.
     max_in_flight_tokens: most tokens scheduled at once whose step has not returned, where the
         scheduler computes prompts in chunks; None: prompts are computed whole.
+    anonymous: no request can name another's content, each is one sequence, and nobody watches which
+        block is whose: an allocator may count where it would otherwise keep tables.
     """
 
     capacity_bytes: int
@@ -34,6 +36,7 @@ class MemorySpec(NamedTuple):
     rules: BlockRules = VLLM_0_33
     max_in_flight_tokens: int | None = None
     speculation: Speculation | None = None
+    anonymous: bool = False
 
 
 StoreKind = Literal["blocks", "slots", "buffers"]

@@ -8,6 +8,7 @@ from pydantic import Field, model_validator
 from kvsim.memory.allocator import Allocator
 from kvsim.memory.options import AllocatorOptions, MemorySpec, Removal, StoreKind
 from kvsim.memory.paged.allocator import PagedAllocator
+from kvsim.memory.paged.counted.allocator import CountedAllocator, counts_suffice
 from kvsim.memory.paged.eviction import EVICTION_POLICIES
 from kvsim.memory.paged.eviction.policy import EvictionPolicy
 from kvsim.memory.paged.groups.allocator import GroupsAllocator
@@ -101,9 +102,14 @@ class Paged(AllocatorOptions):
         if self.sharing is None and host_gib is None:
             forks = rules.forks
         slot_bytes = memory.layout.bytes_per_token
+        shape = BlockShape.of(memory, self.block_size, slot_bytes, rules.null_blocks)
+        if memory.anonymous and host_gib is None and counts_suffice(memory):
+            return CountedAllocator(
+                memory, shape, caching=self.enable_prefix_caching, watermark=self.watermark
+            )
         return PagedAllocator(
             memory,
-            BlockShape.of(memory, self.block_size, slot_bytes, rules.null_blocks),
+            shape,
             caching=self.enable_prefix_caching,
             watermark=self.watermark,
             forks=forks,

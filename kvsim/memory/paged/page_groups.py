@@ -14,9 +14,11 @@ time here.
 from typing import Literal
 
 from kvsim.layout import KVLayout
+from kvsim.memory.allocator import Allocator
 from kvsim.memory.block_rules import BlockRules
 from kvsim.memory.options import AllocatorOptions, MemorySpec
 from kvsim.memory.paged.allocator import PagedAllocator
+from kvsim.memory.paged.counted.allocator import CountedAllocator, counts_suffice
 from kvsim.memory.paged.shape import BlockShape
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.units import KIB, ceil_div
@@ -31,9 +33,11 @@ class PageGroups(AllocatorOptions):
 
     page_group_kib: Literal[64, 128, 256, 2048] = 2048
 
-    def build(self, memory: MemorySpec) -> PagedAllocator:
-        shape = self.shape(memory)
-        return PagedAllocator(memory._replace(rules=VATTENTION), shape, caching=False)
+    def build(self, memory: MemorySpec) -> Allocator:
+        shape, memory = self.shape(memory), memory._replace(rules=VATTENTION)
+        if memory.anonymous and counts_suffice(memory):
+            return CountedAllocator(memory, shape, caching=False)
+        return PagedAllocator(memory, shape, caching=False)
 
     def shape(self, memory: MemorySpec) -> BlockShape:
         """The pool in blocks of one page group in each tensor."""

@@ -1,0 +1,95 @@
+"""Counting blocks gives what keeping block tables gives, wherever nobody can tell blocks apart."""
+
+from dataclasses import replace
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from support.cases import SCHEDULERS, streams
+
+import kvsim
+from kvsim.memory.paged import options, page_groups
+from kvsim.memory.paged.counted.allocator import CountedAllocator
+from kvsim.request import Request
+
+ALLOCATORS: list[dict[str, Any]] = [
+    {"kind": "paged", "block_size": 16},
+    {"kind": "paged", "block_size": 16, "enable_prefix_caching": False},
+    {"kind": "paged", "block_size": 1},
+    {"kind": "paged", "block_size": 64, "watermark": 0.1},
+    {"kind": "page-groups", "page_group_kib": 256},
+]
+# A step that grows with the context: the second moments of a run count, and so do its ends.
+STEP_TIME = {
+    "kind": "linear",
+    "base_us": 8000,
+    "prefill_token_us": 40,
+    "decode_seq_us": 60,
+    "context_token_ns": 300,
+}
+
+
+class Checked(CountedAllocator):
+    """Counts what it is asked, and checks itself whenever it is."""
+
+    asked = 0
+
+    def usage(self, *arguments: Any, **keywords: Any) -> Any:
+        type(self).asked += 1
+        self.check()
+        return super().usage(*arguments, **keywords)
+
+
+def outcome(tables: dict[str, Any], requests: list[Request]) -> Any:
+    (run,) = kvsim.simulate(tables, requests).runs
+    summary = {key: value for key, value in run.summary.items() if key != "wall_s"}
+    return summary, run.recorder.series, run.requests.to_dict("records")
+
+
+@pytest.mark.parametrize(
+    "scheduler", SCHEDULERS, ids=lambda table: "-".join(map(str, table.values()))
+)
+@pytest.mark.parametrize(
+    "allocator", ALLOCATORS, ids=lambda table: "-".join(map(str, table.values()))
+)
+@settings(
+    max_examples=4, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(requests=streams(), tokens=st.sampled_from([1024, 1500, 2048]))
+def test_counts_equal_tables(
+    tables: Any, allocator: Any, scheduler: Any, requests: list[Request], tokens: int
+) -> None:
+    nameless = [replace(each, prompt_runs=None, output_start=None) for each in requests]
+    made = tables(
+        allocator=[allocator],
+        scheduler=scheduler,
+        memory={"kv_cache_tokens": tokens},
+        model={"name": "opt-125m", "max_model_len": 1024},
+        step_time=STEP_TIME,
+    )
+    with (
+        patch.object(options, "CountedAllocator", Checked),
+        patch.object(page_groups, "CountedAllocator", Checked),
+    ):
+        counted = outcome(made, nameless)
+    with (
+        patch.object(options, "counts_suffice", return_value=False),
+        patch.object(page_groups, "counts_suffice", return_value=False),
+    ):
+        assert outcome(made, nameless) == counted
+
+
+def test_counts_are_kept_where_content_has_no_name(tables: Any) -> None:
+    request = Request(id="a", arrival_ps=0, prompt_tokens=40, output_tokens=3)
+    named = replace(request, prompt_runs=((0, 40),))
+    made = tables(allocator=[ALLOCATORS[0]])
+    with patch.object(options, "CountedAllocator", Checked):
+        Checked.asked = 0
+        kvsim.simulate(made, [named])
+        assert not Checked.asked
+        kvsim.simulate(made, [replace(request, n=2)])
+        assert not Checked.asked
+        kvsim.simulate(made, [request])
+        assert Checked.asked
