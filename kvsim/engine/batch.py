@@ -66,7 +66,7 @@ class DecodeBatch:
             again = bool(done) and done[-1] is seq  # it left and came back at the same clock
             if self._stands(clock, seq, order) and not again:
                 done.append(seq)
-        return sorted(done, key=_order)
+        return sorted(done, key=_order) if len(done) > 1 else done
 
     def longest_context_tokens(self) -> int:
         """Slots of the longest member; 0 if there is none."""

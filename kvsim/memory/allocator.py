@@ -239,6 +239,10 @@ class Allocator(ABC):
         `advance(a + b)` leaves the same state as `advance(a)` and `advance(b)`.
         """
 
+    def step(self) -> None:
+        """`advance(1)`, where nobody asks how the ledger moved."""
+        self.advance(1)
+
     @abstractmethod
     def release(self, seq: Sequence) -> None:
         """Take back all memory of `seq` (finished, preempted); a decoding one leaves first."""

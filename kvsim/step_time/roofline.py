@@ -239,25 +239,30 @@ class RooflineForm:
         if tokens == 0:
             return 0
         sequences = len(chunks) + num_decode + shape.num_drafts
-        total = self.base_ps + self.all_reduce_token_ps * tokens + self.state_ps * sequences
+        total = self._without_attention_ps(tokens, sequences)
         total += self.chunk_ps * len(chunks)
-        reads = self.weights_ps + sum(
-            round(time * (1 - miss**tokens)) for miss, time in self.experts
-        )
-        total += max(reads, self.token_ps * tokens + self.logits_ps * sequences)
         for group in self.attention:
             total += group.decode_ps(shape)
             for chunk in chunks:
                 total += group.chunk_ps(chunk)
         return total
 
+    def _without_attention_ps(self, tokens: int, sequences: int) -> int:
+        """What so many tokens, of so many sequences, take beside attention."""
+        total = self.base_ps + self.all_reduce_token_ps * tokens + self.state_ps * sequences
+        reads = self.weights_ps
+        for miss, time in self.experts:
+            reads += round(time * (1 - miss**tokens))
+        return total + max(reads, self.token_ps * tokens + self.logits_ps * sequences)
+
     def decode_run(
         self, num_decode: int, context_tokens: int, longest_context_tokens: int = 0
     ) -> DecodeRun:
         """Affine until the mean context reaches the next sliding window."""
-        first = self.step_ps(StepShape((), num_decode, context_tokens))
+        first = self._without_attention_ps(num_decode, num_decode)
         growth, steps = 0, None
         for group in self.attention:
+            first += group.context_ps * group.seen_tokens(num_decode, context_tokens)
             if group.window_tokens is not None:
                 room = num_decode * group.window_tokens - context_tokens
                 if room <= 0:

@@ -8,6 +8,7 @@ finish(plan)        its outputs have returned: sequences that are done give thei
 
 from abc import ABC, abstractmethod
 from collections.abc import Reversible
+from operator import attrgetter
 from typing import NamedTuple
 
 from kvsim.engine.batch import DecodeBatch
@@ -18,6 +19,8 @@ from kvsim.memory.allocator import Allocator, Demand, Refusal
 from kvsim.memory.ledger import Course, Usage
 from kvsim.request import Request
 from kvsim.sequence import Sequence
+
+by_order = attrgetter("order")
 
 
 class Cached(NamedTuple):
@@ -187,7 +190,7 @@ class Scheduler(ABC):
             self.batch.leave(seq)
             self.allocator.leave(seq)
         if self.batch.num:
-            self.allocator.advance(1)
+            self.allocator.step()
             self.batch.advance(1)
         self._stepped = True
         plan.passed_over = passed_over
@@ -260,7 +263,7 @@ class Scheduler(ABC):
         """The outputs of the plan's last step returned: who is done leaves, in running order; the
         prompts of the others are known content now.
         """
-        plan.finishing.sort(key=lambda seq: seq.order)
+        plan.finishing.sort(key=by_order)
         if self.verifier is not None:
             self._finish_verified(plan, self.verifier)
             return plan.finishing

@@ -1,8 +1,9 @@
 """How the ledger of one block table a sequence moves while decoders start blocks."""
 
+from collections.abc import Iterable
 from typing import Protocol
 
-from kvsim.memory.ledger import NOTHING, Course, Usage
+from kvsim.memory.ledger import Course, Usage
 from kvsim.memory.paged.shape import BlockShape
 from kvsim.memory.paged.slot_counts import SlotCounts
 
@@ -13,17 +14,17 @@ class Evicting(Protocol):
     num_evicted: int
 
 
-class BlockStarts:
-    """Counts what is taken during one `advance`, as sums weighted by 1, t and t * (t - 1) / 2.
+Moment = tuple[int, int, int, int]  # t, blocks taken, evicted for it, slots of them never filled
 
-    Of the blocks taken some were cached till then; and of their slots some will stay empty.
-    """
+
+class BlockStarts:
+    """Counts what is taken during one `advance`, moment by moment."""
 
     def __init__(self, shape: BlockShape, pool: Evicting, counts: SlotCounts) -> None:
         self._shape, self._pool, self._counts = shape, pool, counts
         self._evicted_before = pool.num_evicted
         self._over_before = counts.over
-        self._moments: list[tuple[int, int, int, int]] = []  # t, taken, evicted, over
+        self._moments: list[Moment] = []
 
     def at(self, t: int, num_taken: int) -> None:
         """At step t so many blocks were taken."""
@@ -35,33 +36,42 @@ class BlockStarts:
 
     def course(self, slope: Usage) -> Course:
         """How the ledger moved, `slope` a step beside the blocks taken."""
-        if not self._moments:
-            return Course(slope)
-        sums = [0] * 9
-        for t, taken, evicted, over in self._moments:
-            pairs = t * (t - 1) // 2
-            sums[0] += taken
-            sums[1] += evicted
-            sums[2] += over
-            sums[3] += taken * t
-            sums[4] += evicted * t
-            sums[5] += over * t
-            sums[6] += taken * pairs
-            sums[7] += evicted * pairs
-            sums[8] += over * pairs
-        return Course(
-            slope, self._moment(*sums[:3]), self._moment(*sums[3:6]), self._moment(*sums[6:])
-        )
+        return block_course(self._shape, slope, self._moments)
 
-    def _moment(self, taken: int, evicted: int, over: int) -> Usage:
-        if not taken:
-            return NOTHING
-        shape = self._shape
-        over_bytes, pad_bytes = over * shape.slot_bytes, taken * shape.pad_bytes
-        return Usage(
-            reserved=taken * shape.block_bytes - over_bytes - pad_bytes,
-            overprovisioned=over_bytes,
-            rounding=pad_bytes,
-            cached=-evicted * shape.block_bytes,
-            idle=-(taken - evicted) * shape.block_bytes,
-        )
+
+def block_course(shape: BlockShape, slope: Usage, moments: Iterable[Moment]) -> Course:
+    """How the ledger moves where blocks are taken at these moments, as sums weighted by 1, t and
+    t * (t - 1) / 2. Of the blocks taken some were cached till then; and of their slots some will
+    stay empty.
+    """
+    taken0 = taken1 = taken2 = gone0 = gone1 = gone2 = over0 = over1 = over2 = 0
+    for t, taken, evicted, over in moments:
+        pairs = t * (t - 1) // 2
+        taken0 += taken
+        taken1 += taken * t
+        taken2 += taken * pairs
+        if evicted:
+            gone0 += evicted
+            gone1 += evicted * t
+            gone2 += evicted * pairs
+        if over:
+            over0 += over
+            over1 += over * t
+            over2 += over * pairs
+    if not taken0:
+        return Course(slope)
+    return Course(
+        slope,
+        _taken(shape, taken0, gone0, over0),
+        _taken(shape, taken1, gone1, over1),
+        _taken(shape, taken2, gone2, over2),
+    )
+
+
+def _taken(shape: BlockShape, taken: int, evicted: int, over: int) -> Usage:
+    """What the ledger gains and loses."""
+    block_bytes = shape.block_bytes
+    over_bytes, pad_bytes = over * shape.slot_bytes, taken * shape.pad_bytes
+    reserved = taken * block_bytes - over_bytes - pad_bytes
+    gone, idle = -evicted * block_bytes, (evicted - taken) * block_bytes
+    return Usage(0, reserved, over_bytes, pad_bytes, gone, 0, 0, 0, 0, idle)

@@ -1,6 +1,6 @@
 """What a block weighs, and how many of them a pool is cut into."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Self
 
 from kvsim.memory.allocator import Refusal
@@ -24,11 +24,11 @@ class BlockShape:
     num_blocks: int
     usable_blocks: int
     metadata_bytes: int
+    pad_bytes: int = field(init=False)
 
-    @property
-    def pad_bytes(self) -> int:
-        """Bytes of a block that no slot can fill."""
-        return self.block_bytes - self.block_size * self.slot_bytes
+    def __post_init__(self) -> None:
+        pad_bytes = self.block_bytes - self.block_size * self.slot_bytes
+        object.__setattr__(self, "pad_bytes", pad_bytes)
 
     def refusal(self, need: int, unit: str, beside: str = "") -> Refusal | None:
         """Of a request that holds `need` blocks at once; None if the pool has them. unit: what is

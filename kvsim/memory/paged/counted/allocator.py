@@ -16,10 +16,11 @@ from kvsim.memory.allocator import (
     Growth,
     Refusal,
 )
+from kvsim.memory.cohorts import Cohort
 from kvsim.memory.ledger import Course, Usage, split_free
 from kvsim.memory.options import MemorySpec
 from kvsim.memory.paged.counted.pool import CountedPool, Run, kept_in
-from kvsim.memory.paged.course import BlockStarts
+from kvsim.memory.paged.course import block_course
 from kvsim.memory.paged.decoders import Decoders
 from kvsim.memory.paged.shape import BlockShape
 from kvsim.memory.paged.slot_counts import SlotCounts
@@ -194,21 +195,33 @@ class CountedAllocator(Allocator):
         return limit if spare < 0 else self._decoders.steps_within(spare, limit)
 
     def advance(self, steps: int) -> Course:
-        decoders, counts, pool = self._decoders, self._counts, self._pool
-        starts = BlockStarts(self._shape, pool, counts)
-        before = decoders.clock - 1
-        for t, cohort in decoders.block_starts(steps):
-            count = len(cohort)
-            if t == 1 and decoders.extended:
-                count = sum(seq not in decoders.extended for seq in cohort)
-            pool.take(count)
-            if self._last_blocks:
-                counts.over += self._last_blocks.pop(before + t, 0)
-            starts.at(t, count)
-        decoders.advance(steps)
-        counts.used += decoders.num * steps
-        slope = decoders.num * self.token_bytes
-        return starts.course(Usage(used=slope, reserved=-slope))
+        moments = [
+            (t, *self._start_blocks(t, cohort)) for t, cohort in self._decoders.block_starts(steps)
+        ]
+        self._decoders.advance(steps)
+        num = self._decoders.num
+        self._counts.used += num * steps
+        slope = num * self.token_bytes
+        return block_course(self._shape, Usage(slope, -slope), moments)
+
+    def step(self) -> None:
+        decoders = self._decoders
+        cohort = decoders.at(decoders.clock)
+        if cohort:
+            self._start_blocks(1, cohort)
+        decoders.advance(1)
+        self._counts.used += decoders.num
+
+    def _start_blocks(self, t: int, cohort: Cohort) -> tuple[int, int, int]:
+        """Every sequence of `cohort` takes its next block at step t. Returns how many did, how many
+        of these blocks held content, and how many of their slots will never be filled.
+        """
+        decoders, count = self._decoders, len(cohort)
+        if t == 1 and decoders.extended:
+            count = sum(seq not in decoders.extended for seq in cohort)
+        over = self._last_blocks.pop(decoders.clock + t - 1, 0)
+        self._counts.over += over
+        return count, self._pool.take(count), over
 
     # --- release -------------------------------------------------------------------------------
 

@@ -31,31 +31,29 @@ class Run:
 
 
 class CountedPool:
-    """So many blocks that sequences can have. See `BlockPool` for the order of the free queue.
-
-    num_evicted: blocks taken so far that had held content.
-    """
+    """So many blocks that sequences can have. See `BlockPool` for the order of the free queue."""
 
     def __init__(self, num_blocks: int, *, blank_first: bool) -> None:
         self.num_blocks = num_blocks
         self.num_free = num_blocks
         self.num_cached_free = 0
-        self.num_evicted = 0
         self._blank_first = blank_first
         self._front = num_blocks  # blank blocks before all others
         self._back: deque[Run] = deque()
 
-    def take(self, count: int) -> None:
-        """`count` <= num_free blocks leave the front of the queue, what they held is forgotten."""
+    def take(self, count: int) -> int:
+        """`count` <= num_free blocks leave the front of the queue, what they held is forgotten.
+        Returns how many held something.
+        """
         self.num_free -= count
         if count <= self._front:
             self._front -= count
-            return
+            return 0
         if self.num_free < 0:
             raise InvariantError(f"{count} blocks taken from {self.num_free + count} free ones")
         count -= self._front
         self._front = 0
-        back = self._back
+        back, evicted = self._back, 0
         while count:
             run = back[0]
             gone = min(run.num, count)
@@ -63,9 +61,10 @@ class CountedPool:
             if not run.num:
                 back.popleft()
             if not run.blank:
-                self.num_evicted += gone
-                self.num_cached_free -= gone
+                evicted += gone
             count -= gone
+        self.num_cached_free -= evicted
+        return evicted
 
     def give_back(self, num_cached: int, num_blank: int) -> None:
         """A sequence has gone for good; so many of its blocks hold known content."""
