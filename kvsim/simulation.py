@@ -185,7 +185,7 @@ class Simulation:
         kind = ALLOCATORS.name_of(options)
         refused = len(recorder.rejected)
         makespan_s = seconds_from_ps(recorder.makespan_ps)
-        outputs = sum(seq.output_tokens for seq in recorder.finished)
+        outputs = int(recorder.finished.column("output_tokens").sum())
         finished = len(stream.requests) - refused
         summary = {
             "allocator": kind,

@@ -1,7 +1,6 @@
 """The moments of the sequences that finished, as arrays; their latencies, all or some."""
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,11 +29,11 @@ class Departures(NamedTuple):
         """Those that `recorder` wrote down."""
         done = recorder.finished
         return cls(
-            _column(done, lambda seq: seq.arrival_ps),
-            _column(done, lambda seq: seq.first_scheduled_ps),
-            _column(done, lambda seq: seq.first_token_ps),
+            done.column("arrival_ps"),
+            done.column("first_scheduled_ps"),
+            done.column("first_token_ps"),
             np.frombuffer(recorder.finish_ps, dtype=np.int64),
-            _column(done, lambda seq: seq.output_tokens),
+            done.column("output_tokens"),
         )
 
     def only(self, chosen: NDArray[np.bool_]) -> "Departures":
@@ -53,10 +52,6 @@ class Departures(NamedTuple):
             "e2e_s": _spread(latency.e2e(arrival, finish) / PS_PER_S),
             "queue_s": _spread(latency.queue(arrival, scheduled) / PS_PER_S),
         }
-
-
-def _column(rows: list[Any], value: Callable[[Any], int]) -> Times:
-    return np.fromiter(map(value, rows), dtype=np.int64, count=len(rows))
 
 
 def _spread(values: NDArray[np.float64]) -> dict[str, float | None]:

@@ -7,6 +7,10 @@ first_ps + growth_ps * t for t < steps, each `sequences` times.
 from array import array
 
 import numpy as np
+from numpy.typing import NDArray
+
+_LIMB = (1 << 21) - 1
+_ROWS = 1 << 20  # of so many products of two limbs the sum still fits
 
 
 class Gaps:
@@ -21,12 +25,8 @@ class Gaps:
     def mean_ps(self) -> float:
         """The mean gap; exact sums, one division."""
         pairs = self._steps * (self._steps - 1) // 2
-        total = sum(
-            int(count) * (int(steps) * int(first) + int(pair) * int(growth))
-            for count, steps, first, pair, growth in zip(
-                self._count, self._steps, self._first, pairs, self._growth, strict=True
-            )
-        )
+        total = exact_dot(self._count * self._steps, self._first)
+        total += exact_dot(self._count * pairs, self._growth)
         return (total + int(self._singles.sum())) / self.num
 
     def quantile_ps(self, share: float) -> float:
@@ -39,15 +39,22 @@ class Gaps:
 
     def _at(self, index: int) -> int:
         """The gap that `index` others come before in sorted order: the least value that more
-        than `index` gaps do not exceed.
+        than `index` gaps do not exceed. Stretches all below the values in question are counted
+        once, those all above them not at all.
         """
+        rows = np.stack((self._count, self._steps, self._first, self._growth))
         low, high = 0, self._largest()
+        below = 0
         while low < high:
             middle = (low + high) // 2
-            if self._not_above(middle) > index:
+            if below + self._not_above(middle, rows) > index:
                 high = middle
+                rows = rows[:, rows[2] <= high]
             else:
                 low = middle + 1
+                over = rows[2] + rows[3] * (rows[1] - 1) < low
+                below += int((rows[0] * rows[1])[over].sum())
+                rows = rows[:, ~over]
         return low
 
     def _largest(self) -> int:
@@ -57,13 +64,27 @@ class Gaps:
             int(self._singles[-1]) if len(self._singles) else 0,
         )
 
-    def _not_above(self, gap_ps: int) -> int:
-        """How many gaps are <= gap_ps."""
-        growth = np.maximum(self._growth, 1)
-        steps = np.where(
-            self._growth > 0,
-            np.clip((gap_ps - self._first) // growth + 1, 0, self._steps),
-            np.where(self._first <= gap_ps, self._steps, 0),
+    def _not_above(self, gap_ps: int, rows: NDArray[np.int64]) -> int:
+        """How many gaps of the stretches `rows` (4, n), and of the single ones, are <= gap_ps."""
+        count, steps, first, growth = rows
+        reached = np.where(
+            growth > 0,
+            np.clip((gap_ps - first) // np.maximum(growth, 1) + 1, 0, steps),
+            np.where(first <= gap_ps, steps, 0),
         )
         singles = int(np.searchsorted(self._singles, gap_ps, side="right"))
-        return int((steps * self._count).sum()) + singles
+        return int((reached * count).sum()) + singles
+
+
+def exact_dot(a: NDArray[np.int64], b: NDArray[np.int64]) -> int:
+    """The sum of a * b, (n,) each, where no int64 could hold it: by limbs of 21 bits."""
+    total = 0
+    for first in range(0, len(a), _ROWS):
+        limbs = [
+            (part & _LIMB, part >> 21 & _LIMB, part >> 42)
+            for part in (a[first : first + _ROWS], b[first : first + _ROWS])
+        ]
+        for i, x in enumerate(limbs[0]):
+            for j, y in enumerate(limbs[1]):
+                total += int(np.dot(x, y)) << (21 * (i + j))
+    return total

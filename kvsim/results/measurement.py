@@ -85,10 +85,8 @@ def _measured(
     came = (done.arrival_ps >= start) & (done.arrival_ps <= end)
     waited = np.clip(done.scheduled_ps, start, end) - np.clip(done.arrival_ps, start, end)
     held = np.diff(times[low : high + 1]) * running[low:high].astype(np.float64)
-    sums = np.array([*recorder.mark_sums, *map(float, recorder.time_sum)])
-    sums = sums.reshape(-1, len(CLASSES))
     whole = recorder.capacity_bytes * int(booked[high] - booked[low])
-    shares = (sums[high] - sums[low]) / whole
+    shares = (_sums(recorder, high) - _sums(recorder, low)) / whole
     latencies = done.only(came).latencies()
     return {
         "start_s": (start - origin_ps) / PS_PER_S,
@@ -110,6 +108,13 @@ def _marks(recorder: Recorder) -> tuple[NDArray[np.int64], NDArray[np.int64], ND
     marks = np.frombuffer(recorder.marks, dtype=np.int64).reshape(-1, 3)
     times = np.append(marks[:, 0], recorder.end_ps)
     return times, marks[:, 1], np.append(marks[:, 2], recorder.total_ps)
+
+
+def _sums(recorder: Recorder, mark: int) -> NDArray[np.float64]:
+    """(classes,) bytes * ps up to a mark, or up to the end."""
+    first = mark * len(CLASSES)
+    booked = recorder.mark_sums[first : first + len(CLASSES)]
+    return np.array(booked or [float(total) for total in recorder.time_sum])
 
 
 def queue_grew(recorder: Recorder) -> tuple[int, int] | None:

@@ -10,6 +10,7 @@ from kvsim.memory.ledger import CLASSES, NOTHING, Course, Usage, check_sum
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.units import seconds_from_ps
 from kvsim.request import Request
+from kvsim.results.departed import Finished
 from kvsim.sequence import Sequence
 
 SERIES_COLUMNS: tuple[str, ...] = (
@@ -59,7 +60,7 @@ class Recorder:
         self.peak_allocated = 0
         self.gaps = array("q")
         self.late_gaps = array("q")
-        self.finished: list[Sequence] = []
+        self.finished = Finished()
         self.finish_ps = array("q")
         self.rejected: list[tuple[Request, int, str]] = []
         self.marks = array("q")

@@ -9,13 +9,19 @@ from kvsim.results.addresses import Addresses
 from kvsim.results.measurement import WindowOptions, measure_window
 from kvsim.results.notes import notes_on
 from kvsim.results.recorder import Recorder
-from kvsim.results.tables import memory_table, request_table
+from kvsim.results.tables import COLUMNS, Columns
 from kvsim.version import VERSION
 
 if TYPE_CHECKING:
     import pandas as pd
 
 Table = Callable[[], "pd.DataFrame"]
+
+
+def _frame(columns: Callable[[Recorder], Columns], recorder: Recorder) -> "pd.DataFrame":
+    import pandas as pd
+
+    return pd.DataFrame(columns(recorder))
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,10 +55,7 @@ class Run:
             "window": measure_window(recorder, window or WindowOptions()),
             "notes": notes_on(summary, recorder),
         }
-        tables = {
-            "requests": partial(request_table, recorder),
-            "memory": partial(memory_table, recorder),
-        }
+        tables = {name: partial(_frame, of, recorder) for name, of in COLUMNS.items()}
         return cls(label, kind, summary, tables, recorder)
 
     def with_addresses(self, addresses: Addresses) -> Self:
@@ -66,6 +69,10 @@ class Run:
             tables["nodes"] = addresses.nodes
         return replace(self, tables={**self.tables, **tables})
 
+    def columns(self, name: str) -> "Columns | pd.DataFrame":
+        """The rows of one of COLUMNS; without pandas where the run was simulated just now."""
+        return self.tables[name]() if self.recorder is None else COLUMNS[name](self.recorder)
+
     def table(self, name: str) -> "pd.DataFrame | None":
         """A table that not every run has; None where this one has not."""
         made: dict[str, pd.DataFrame] = self.__dict__.setdefault("_made", {})
@@ -75,12 +82,12 @@ class Run:
 
     @cached_property
     def requests(self) -> "pd.DataFrame":
-        """One row a sequence; see `kvsim.results.tables.request_table`."""
+        """One row a sequence; see `kvsim.results.tables.request_columns`."""
         return self.tables["requests"]()
 
     @cached_property
     def memory(self) -> "pd.DataFrame":
-        """The ledger over time; see `kvsim.results.tables.memory_table`."""
+        """The ledger over time; see `kvsim.results.tables.memory_columns`."""
         return self.tables["memory"]()
 
 

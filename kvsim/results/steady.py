@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kvsim.sequence import Sequence
+from kvsim.results.departed import Departed, Finished
 
 Floats = NDArray[np.float64]
 
@@ -45,11 +45,13 @@ def find_steady(
     return Found(round(edges[warm]), last_ps)
 
 
-def fed_until(finished: list[Sequence], finish_ps: NDArray[np.int64]) -> int:
+def fed_until(finished: Finished, finish_ps: NDArray[np.int64]) -> int:
     """Until when a run was fed, in ps: the last moment at which something began that was not a
     later turn; in a closed loop, while nine tenths of the users had something left to ask.
     """
-    requests = {seq.request.id: seq for seq in finished}
+    if all(request.session is None and request.after is None for request in finished.requests):
+        return int(finished.column("arrival_ps").max())
+    requests = {request.id for request in finished.requests}
     begins = _beginnings(finished)
     if not any(seq.request.after in requests for seq in begins):
         return max(seq.arrival_ps for seq in begins)
@@ -61,7 +63,7 @@ def fed_until(finished: list[Sequence], finish_ps: NDArray[np.int64]) -> int:
     return sorted(ends.values())[int(len(ends) * LEAVING)]
 
 
-def _beginnings(finished: list[Sequence]) -> list[Sequence]:
+def _beginnings(finished: Finished) -> list[Departed]:
     """Those of requests on their own, and of the first of each conversation."""
     first: dict[str, int] = {}
     for seq in finished:

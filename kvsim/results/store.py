@@ -17,18 +17,19 @@ Tables hold all runs, told apart by the column `run`. Other files in the folder 
 """
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kvsim.plumbing.errors import InputError, InvariantError
+from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.reading.json_text import read_object
 from kvsim.plumbing.reading.parquet import Kind, read_columns
 from kvsim.plumbing.toml import to_toml
 from kvsim.plumbing.writing import replace_files, text_writer
 from kvsim.results.addresses import ADDRESS_COLUMNS, EVENT_COLUMNS, HOLE_COLUMNS, NODE_COLUMNS
+from kvsim.results.parquet import table_writer
 from kvsim.results.recorder import SERIES_COLUMNS
 from kvsim.results.result import Result, Run, Table
 from kvsim.results.stored import StoredSummary
@@ -64,8 +65,8 @@ TRACES: dict[str, dict[str, Kind]] = {
 }
 
 
-def write(folder: Path, result: Result, report_html: str) -> None:
-    """Write `result` and its page into `folder`, made if it does not exist.
+def write(folder: Path, result: Result, report_html: str | None) -> None:
+    """Write `result` and its page, if there is one, into `folder`, made if it does not exist.
 
     Replaces files of its own names only, and only after all were written beside them; tables of
     an older result that this one has not are removed.
@@ -77,11 +78,11 @@ def write(folder: Path, result: Result, report_html: str) -> None:
     replace_files(
         folder,
         {
-            **{_file(name): _table(frames) for name, frames in traces.items() if frames},
+            **{_file(name): table_writer(frames) for name, frames in traces.items() if frames},
             SCENARIO: text_writer(head + to_toml(result.scenario)),
-            REQUESTS: _table({run.label: run.requests for run in result.runs}),
-            MEMORY: _table({run.label: run.memory for run in result.runs}),
-            REPORT: text_writer(report_html),
+            REQUESTS: table_writer({run.label: run.columns("requests") for run in result.runs}),
+            MEMORY: table_writer({run.label: run.columns("memory") for run in result.runs}),
+            **({} if report_html is None else {REPORT: text_writer(report_html)}),
             # Last: a folder with a summary is a whole result.
             SUMMARY: text_writer(json.dumps(summary, indent=2, ensure_ascii=False) + "\n"),
         },
@@ -143,23 +144,6 @@ def read_summary(folder: Path) -> dict[str, Any]:
     if len(set(labels)) < len(labels):
         raise InputError("two runs with the same label", where=str(path), value=", ".join(labels))
     return contents
-
-
-def _table(frames: dict[str, "pd.DataFrame"]) -> Callable[[Path], object]:
-    """A writer of all runs' rows as one Parquet table, the run's label in front."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    tables = []
-    for label, frame in frames.items():
-        rows = pa.Table.from_pandas(frame, preserve_index=False).replace_schema_metadata()
-        run = pa.array([label] * len(rows), pa.string()).dictionary_encode()
-        tables.append(rows.add_column(0, pa.field("run", run.type), run))
-    if not tables:
-        raise InvariantError("a result without runs cannot be stored")
-    # A column without a single value (no session, no refusal) takes its type from its sisters.
-    merged = pa.concat_tables(tables, promote_options="permissive")
-    return lambda path: pq.write_table(merged, path, compression="zstd")
 
 
 def _split(path: Path, labels: Iterable[str], columns: Mapping[str, Kind]) -> list[Table]:

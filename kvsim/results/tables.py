@@ -1,13 +1,11 @@
-"""What a recorder wrote down, as pandas tables."""
+"""What a recorder wrote down, as columns of tables."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kvsim.results.recorder import SERIES_COLUMNS, Recorder
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 REQUEST_COLUMNS = (
     *("id", "session", "status", "reason"),
@@ -16,56 +14,50 @@ REQUEST_COLUMNS = (
 )
 
 
-def request_table(recorder: Recorder) -> "pd.DataFrame":
-    """One row a sequence (a request with n samples has n), refused requests included.
+Numbers = NDArray[np.int64]
+Columns = dict[str, Any]  # name -> (n,) array, or list of n
+
+
+def request_columns(recorder: Recorder) -> Columns:
+    """One row a sequence (a request with n samples has n), refused requests included, by arrival.
 
     Times are ps from the stream's start, -1 where the moment never came.
     """
-    import pandas as pd
+    done, refused = recorder.finished, recorder.rejected
+    num_done, num_refused = len(done), len(refused)
 
-    rows: list[tuple[Any, ...]] = [
-        (
-            seq.id,
-            seq.request.session,
-            "finished",
-            None,
-            seq.arrival_ps,
-            seq.first_scheduled_ps,
-            seq.first_token_ps,
-            finish_ps,
-            seq.prompt_tokens,
-            seq.output_tokens,
-            seq.hit_tokens,
-            seq.num_preemptions,
-        )
-        for seq, finish_ps in zip(recorder.finished, recorder.finish_ps, strict=True)
-    ]
-    rows += [
-        (
-            request.id,
-            request.session,
-            "rejected",
-            reason,
-            arrival_ps,
-            -1,
-            -1,
-            -1,
-            request.prompt_tokens,
-            request.output_tokens,
-            0,
-            0,
-        )
-        for request, arrival_ps, reason in recorder.rejected
-    ]
-    frame = pd.DataFrame(rows, columns=list(REQUEST_COLUMNS))
-    return frame.sort_values("arrival_ps", kind="stable", ignore_index=True)
+    def numbers(name: str, of_refused: list[int] | None = None, otherwise: int = -1) -> Numbers:
+        rest = [otherwise] * num_refused if of_refused is None else of_refused
+        return np.concatenate([done.column(name), np.array(rest, dtype=np.int64)])
+
+    arrival = numbers("arrival_ps", [now_ps for _, now_ps, _ in refused])
+    order = np.argsort(arrival, kind="stable")
+    finish = np.append(np.frombuffer(recorder.finish_ps, dtype=np.int64), [-1] * num_refused)
+    requests = [*done.requests, *(request for request, _, _ in refused)]
+    ids = [*done.ids, *(request.id for request, _, _ in refused)]
+    reasons = [reason for _, _, reason in refused]
+    return {
+        "id": [ids[i] for i in order],
+        "session": [requests[i].session for i in order],
+        "status": ["finished" if i < num_done else "rejected" for i in order],
+        "reason": [None if i < num_done else reasons[i - num_done] for i in order],
+        "arrival_ps": arrival[order],
+        "scheduled_ps": numbers("first_scheduled_ps")[order],
+        "first_token_ps": numbers("first_token_ps")[order],
+        "finish_ps": finish.astype(np.int64)[order],
+        "prompt_tokens": numbers("prompt_tokens", [r.prompt_tokens for r, _, _ in refused])[order],
+        "output_tokens": numbers("output_tokens", [r.output_tokens for r, _, _ in refused])[order],
+        "cached_tokens": numbers("hit_tokens", otherwise=0)[order],
+        "preemptions": numbers("num_preemptions", otherwise=0)[order],
+    }
 
 
-def memory_table(recorder: Recorder) -> "pd.DataFrame":
+def memory_columns(recorder: Recorder) -> Columns:
     """The ledger over time, one row a stretch of equal steps: the ten classes in bytes in its
     first step (`CLASS_bytes`) and in its last (`CLASS_end_bytes`).
     """
-    import pandas as pd
+    rows = np.frombuffer(recorder.series, dtype=np.int64).reshape(-1, len(SERIES_COLUMNS))
+    return dict(zip(SERIES_COLUMNS, rows.T, strict=True))
 
-    rows = np.frombuffer(recorder.series, dtype=np.int64)
-    return pd.DataFrame(rows.reshape(-1, len(SERIES_COLUMNS)), columns=list(SERIES_COLUMNS))
+
+COLUMNS = {"requests": request_columns, "memory": memory_columns}

@@ -1,0 +1,76 @@
+"""Who has left, in flat columns: the moments of a million sequences without the sequences."""
+
+from array import array
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kvsim.request import Request
+from kvsim.sequence import Sequence as KVSequence
+
+
+class Departed(NamedTuple):
+    """A sequence that has all its tokens, by the names that `kvsim.sequence.Sequence` gives."""
+
+    request: Request
+    id: str
+    arrival_ps: int
+    first_scheduled_ps: int
+    first_token_ps: int
+    prompt_tokens: int
+    output_tokens: int
+    hit_tokens: int
+    num_preemptions: int
+
+
+NUMBERS = Departed._fields[2:]
+
+
+class Finished(Sequence[Departed]):
+    """Those who left, in their order. requests, ids: of each."""
+
+    def __init__(self) -> None:
+        self.requests: list[Request] = []
+        self.ids: list[str] = []
+        self._numbers = array("q")
+
+    def append(self, seq: KVSequence) -> None:
+        """`seq` has left."""
+        self.requests.append(seq.request)
+        self.ids.append(seq.id)
+        self._numbers.extend((
+            seq.arrival_ps,
+            seq.first_scheduled_ps,
+            seq.first_token_ps,
+            seq.prompt_tokens,
+            seq.output_tokens,
+            seq.hit_tokens,
+            seq.num_preemptions,
+        ))  # fmt: skip
+
+    def column(self, name: str) -> NDArray[np.int64]:
+        """(n,) one of NUMBERS, of all."""
+        numbers = np.frombuffer(self._numbers, dtype=np.int64).reshape(-1, len(NUMBERS))
+        return numbers[:, NUMBERS.index(name)].copy()
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @overload
+    def __getitem__(self, index: int) -> Departed: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[Departed]: ...
+
+    def __getitem__(self, index: int | slice) -> Departed | list[Departed]:
+        if isinstance(index, slice):
+            return [self[each] for each in range(*index.indices(len(self)))]
+        place = range(len(self))[index]
+        first = place * len(NUMBERS)
+        numbers = self._numbers[first : first + len(NUMBERS)]
+        return Departed(self.requests[place], self.ids[place], *numbers)
+
+    def __iter__(self) -> Iterator[Departed]:
+        return map(self.__getitem__, range(len(self)))

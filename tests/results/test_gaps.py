@@ -1,0 +1,42 @@
+"""Gaps kept as stretches have the mean and the quantiles of the gaps they stand for."""
+
+from array import array
+from itertools import chain
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kvsim.results.gaps import Gaps, exact_dot
+
+LARGE = st.integers(-(1 << 62), 1 << 62)
+STRETCHES = st.lists(
+    st.tuples(
+        st.integers(1, 5), st.integers(1, 7), st.integers(0, 300), st.sampled_from([0, 1, 7, 90])
+    ),
+    max_size=8,
+)
+
+
+@given(stretches=STRETCHES, singles=st.lists(st.integers(0, 900), max_size=5))
+def test_as_the_gaps_themselves(
+    stretches: list[tuple[int, int, int, int]], singles: list[int]
+) -> None:
+    all_ = singles + [
+        first + growth * t
+        for count, steps, first, growth in stretches
+        for t in range(steps)
+        for _ in range(count)
+    ]
+    gaps = Gaps(array("q", chain.from_iterable(stretches)), array("q", singles))
+    assert gaps.num == len(all_)
+    if all_:
+        assert gaps.mean_ps() == sum(all_) / len(all_)
+        for share in (0.0, 0.3, 0.5, 0.99, 1.0):
+            assert np.isclose(gaps.quantile_ps(share), np.quantile(all_, share), rtol=1e-12)
+
+
+@given(st.lists(st.tuples(LARGE, LARGE), max_size=9))
+def test_sums_of_products_are_exact(pairs: list[tuple[int, int]]) -> None:
+    a, b = (np.array([pair[i] for pair in pairs], dtype=np.int64) for i in (0, 1))
+    assert exact_dot(a, b) == sum(x * y for x, y in pairs)
