@@ -24,6 +24,11 @@ class Departed(NamedTuple):
     hit_tokens: int
     num_preemptions: int
 
+    @property
+    def final_tokens(self) -> int:
+        """KV slots it held at its end."""
+        return self.prompt_tokens + self.output_tokens - 1
+
 
 NUMBERS = Departed._fields[2:]
 

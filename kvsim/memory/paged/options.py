@@ -103,7 +103,7 @@ class Paged(AllocatorOptions):
             forks = rules.forks
         slot_bytes = memory.layout.bytes_per_token
         shape = BlockShape.of(memory, self.block_size, slot_bytes, rules.null_blocks)
-        if memory.anonymous and host_gib is None and counts_suffice(memory):
+        if host_gib is None and self.eviction_policy is None and counts_suffice(memory):
             return CountedAllocator(
                 memory, shape, caching=self.enable_prefix_caching, watermark=self.watermark
             )

@@ -35,7 +35,7 @@ class PageGroups(AllocatorOptions):
 
     def build(self, memory: MemorySpec) -> Allocator:
         shape, memory = self.shape(memory), memory._replace(rules=VATTENTION)
-        if memory.anonymous and counts_suffice(memory):
+        if counts_suffice(memory):
             return CountedAllocator(memory, shape, caching=False)
         return PagedAllocator(memory, shape, caching=False)
 

@@ -32,9 +32,10 @@ from kvsim.sequence import Sequence
 
 
 def counts_suffice(memory: MemorySpec) -> bool:
-    """Whether counts hold under these rules as well, where nobody can tell blocks apart."""
+    """Whether nobody can tell blocks apart, under rules that only count them as well."""
     rules = memory.rules
-    return not (rules.spare_block or rules.watermark_when_idle or memory.speculation)
+    asks_more = rules.spare_block or rules.watermark_when_idle or memory.speculation is not None
+    return memory.anonymous and not asks_more
 
 
 class CountedTable(Table):
