@@ -5,12 +5,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kvsim.plumbing.errors import InvariantError
 from kvsim.results.tables import Columns
 
 if TYPE_CHECKING:
     import pandas as pd
+    import pyarrow as pa
 
 ROWS_AT_ONCE = 1 << 18
 
@@ -31,7 +33,7 @@ def table_writer(rows_of: "Mapping[str, Columns | pd.DataFrame]") -> Callable[[P
     ]
     # A column without a single value (no session, no refusal) takes its type from its sisters.
     schema = pa.unify_schemas(schemas, promote_options="permissive")
-    whole = schema.insert(0, pa.field("run", pa.dictionary(pa.int32(), pa.string())))
+    whole = schema.insert(0, pa.field("run", pa.dictionary(pa.int32(), pa.large_string())))
 
     def save(path: Path) -> None:
         with pq.ParquetWriter(path, whole, compression="zstd") as writer:
@@ -39,7 +41,9 @@ def table_writer(rows_of: "Mapping[str, Columns | pd.DataFrame]") -> Callable[[P
                 count = len(next(iter(columns.values())))
                 for first in range(0, count, ROWS_AT_ONCE):
                     part = slice(first, min(first + ROWS_AT_ONCE, count))
-                    run = pa.array([label] * (part.stop - part.start)).dictionary_encode()
+                    run = pa.DictionaryArray.from_arrays(
+                        _whole(np.zeros(part.stop - part.start, dtype=np.int32)), _text([label])
+                    )
                     parts = [_part(columns[field.name], part).cast(field.type) for field in schema]
                     writer.write_table(pa.table([run, *parts], schema=whole))
 
@@ -52,7 +56,7 @@ def _columns(rows: "Columns | pd.DataFrame") -> Columns:
 
     if isinstance(rows, dict):
         return {
-            name: column if isinstance(column, np.ndarray) else pa.array(column)
+            name: column if isinstance(column, np.ndarray) else _text(column)
             for name, column in rows.items()
         }
     table = pa.Table.from_pandas(rows, preserve_index=False)
@@ -66,6 +70,28 @@ def _type(column: Any) -> Any:
 
 
 def _part(column: Any, rows: slice) -> Any:
+    return _whole(column[rows]) if isinstance(column, np.ndarray) else column[rows]
+
+
+# Arrow's own constructors import pandas, to see whether they have been given something of its.
+
+
+def _whole(numbers: NDArray[Any]) -> "pa.Array":
+    """(n,) whole numbers as Arrow has them."""
     import pyarrow as pa
 
-    return pa.array(column[rows]) if isinstance(column, np.ndarray) else column[rows]
+    values = pa.py_buffer(np.ascontiguousarray(numbers))
+    return pa.Array.from_buffers(_type(numbers), len(numbers), [None, values])
+
+
+def _text(texts: list[str | None]) -> "pa.Array":
+    """Texts as Arrow has them; of the type null if there is none."""
+    import pyarrow as pa
+
+    there = np.array([text is not None for text in texts], dtype=np.bool_)
+    if not there.any():
+        return pa.nulls(len(texts))
+    encoded = [b"" if text is None else text.encode() for text in texts]
+    ends = np.cumsum([0, *map(len, encoded)], dtype=np.int64)
+    buffers = [np.packbits(there, bitorder="little"), ends, np.frombuffer(b"".join(encoded), "u1")]
+    return pa.Array.from_buffers(pa.large_string(), len(texts), [*map(pa.py_buffer, buffers)])
