@@ -25,6 +25,8 @@ class BlockRules:
     knows_retention: it knows prefix_cache_retention_interval, and takes 0 where none is given; else
     every full block of a window is kept for hits.
     keeps_states: recurrent states are kept at the ends of blocks, for others to continue from.
+    matches_inside: hits of a model with states can end inside blocks (prefix_match_unit), and its
+    prefill kernel may write states out within a chunk.
     """
 
     name: str
@@ -38,6 +40,7 @@ class BlockRules:
     commonest_sizes_groups: bool = True
     knows_retention: bool = True
     keeps_states: bool = True
+    matches_inside: bool = True
 
 
 VLLM_0_33 = BlockRules("vllm-0.33")
@@ -47,6 +50,7 @@ VLLM_0_11 = BlockRules(
     commonest_sizes_groups=False,
     knows_retention=False,
     keeps_states=False,
+    matches_inside=False,
 )
 # Kwon et al., SOSP 2023, artifact.
 VLLM_V0 = BlockRules(
@@ -60,4 +64,5 @@ VLLM_V0 = BlockRules(
     commonest_sizes_groups=False,
     knows_retention=False,
     keeps_states=False,
+    matches_inside=False,
 )

@@ -63,6 +63,7 @@ class BlockPool:
         self._key_of: dict[int, int] = {}
         self._oldest: dict[int, int] = {}
         self._younger: dict[int, list[int]] = {}  # other blocks with the same key, by age
+        self._more_keys: dict[int, list[int]] = {}  # of blocks with several
         self._extra_refs: dict[int, int] = {}
 
     def take(self, count: int) -> list[int]:
@@ -115,11 +116,27 @@ class BlockPool:
                 del oldest[key]
             else:
                 self._forget_one_of(key, block, younger)
+            if self._more_keys:
+                self._forget_more(block)
         if evicted:
             self.num_cached_free -= len(evicted)
             self.num_evicted += len(evicted)
             self.version += 1
         return blocks
+
+    def _forget_more(self, block: int) -> list[int]:
+        """`block`, which has lost its first key, loses the others; returns them."""
+        keys = self._more_keys.pop(block, [])
+        for key in keys:
+            self._forget_key(key, block)
+        return keys
+
+    def _forget_key(self, key: int, block: int) -> None:
+        younger = self._younger.get(key)
+        if younger is None:
+            del self._oldest[key]
+        else:
+            self._forget_one_of(key, block, younger)
 
     def _forget_one_of(self, key: int, block: int, younger: list[int]) -> None:
         """`block` no longer holds `key`, which `younger` blocks hold as well."""
@@ -222,6 +239,10 @@ class BlockPool:
         """Whether `block` has several owners."""
         return block in self._extra_refs
 
+    def num_owners(self, block: int) -> int:
+        """Of a block that is not free."""
+        return 1 + self._extra_refs.get(block, 0)
+
     def num_leading_shared(self, blocks: Iterable[int]) -> int:
         """How many of these blocks, up to the first without, have several owners."""
         return sum(1 for _ in takewhile(self._extra_refs.__contains__, blocks))
@@ -239,6 +260,38 @@ class BlockPool:
             for block, key in zip(blocks, keys, strict=True):
                 self.eviction.registered(block, key)
         self.version += 1
+
+    def add_key(self, block: int, key: int) -> None:
+        """`block` can be found by `key` too, unless it could already."""
+        first = self._key_of.get(block)
+        if first is None:
+            self.register((block,), (key,))
+            return
+        more = self._more_keys.get(block, ())
+        if key == first or key in more:
+            return
+        self._more_keys[block] = [*more, key]
+        if self._oldest.setdefault(key, block) != block:
+            self._younger.setdefault(key, []).append(block)
+        self.version += 1
+
+    def forget(self, block: int) -> list[int]:
+        """A block that somebody holds is found by no key any more; returns those it had."""
+        first = self._key_of.pop(block, None)
+        if first is None:
+            return []
+        self._forget_key(first, block)
+        self.version += 1
+        return [first, *self._forget_more(block)]
+
+    def move_keys(self, block: int, other: int) -> int:
+        """What `block` was found by, `other`, which has no key, is found by from now on. Returns
+        the first of these keys.
+        """
+        keys = self.forget(block)
+        for key in keys:
+            self.add_key(other, key)
+        return keys[0]
 
     def find(self, keys: Iterable[int]) -> list[int]:
         """The oldest blocks that hold `keys`, up to the first key that none holds."""

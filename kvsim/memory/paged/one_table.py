@@ -24,7 +24,7 @@ class OneTable:
         blocks = self._pool.find(keys[:most])
         return blocks[:-1] if self._drops else blocks
 
-    def register(self, table: Table, full: int) -> None:
+    def register(self, table: Table, full: int, *, in_step: bool) -> None:
         """The first `full` blocks of `table` hold the content of their keys from now on."""
         assert isinstance(table, BlockTable)
         new = slice(table.registered, full)

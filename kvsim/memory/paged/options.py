@@ -39,6 +39,9 @@ class Paged(AllocatorOptions):
         request needs to continue there is kept: every N tokens; 0, nowhere but at the end of each
         prompt and where prefixes were seen to part; "none", everywhere (vLLM's null). Not given:
         0, as vLLM 0.33 serves; versions before keep all.
+    prefix_match_unit: tokens after which prefixes are compared, a divisor of the block size. Where
+        recurrent states are kept, hits then end at multiples of it inside their long blocks; not
+        given: at blocks alone.
     prefill_checkpoint_alignment: the prefill kernel of recurrent layers can write a state out
         within a chunk, so many tokens or a multiple behind its start (FlashInfer's gated delta net
         on Hopper and Blackwell); not given: it cannot, and chunks are cut where a state is kept.
@@ -55,6 +58,7 @@ class Paged(AllocatorOptions):
     eviction_policy: AnyEvictionPolicy | None = None
     disable_hybrid_kv_cache_manager: bool = False
     prefix_cache_retention_interval: RetentionTokens | Literal["none"] | None = None
+    prefix_match_unit: int | None = Field(None, ge=1, le=1 << 20)
     prefill_checkpoint_alignment: int | None = Field(None, ge=1, le=1 << 20)
 
     @model_validator(mode="after")
@@ -86,6 +90,8 @@ class Paged(AllocatorOptions):
         windows = not self.disable_hybrid_kv_cache_manager
         if memory.rules.several_tables and not is_uniform(memory.layout, windows=windows):
             self._refuse_several_tables(memory)
+            if not (memory.rules.matches_inside and self._keeps_states(memory)):
+                self._refuse_without_states(known=memory.rules.matches_inside)
             return GroupsAllocator(
                 memory,
                 self.block_size,
@@ -94,8 +100,9 @@ class Paged(AllocatorOptions):
                 retention_tokens=self._retention(memory),
                 checkpoint_alignment=self.prefill_checkpoint_alignment,
                 eviction=self.eviction_policy,
+                match_unit=self.prefix_match_unit,
             )
-        self._refuse_checkpoints()
+        self._refuse_without_states(known=True)
         self._refuse_retention(memory)
         rules, host_gib = memory.rules, self.host_cache_gib
         forks = self.sharing == "copy-on-write"
@@ -124,6 +131,10 @@ class Paged(AllocatorOptions):
         """Whether prefixes are kept: of a recurrent state only by versions that keep states."""
         recurrent = any(group.state_bytes for group in memory.layout.groups)
         return self.enable_prefix_caching and not (recurrent and not memory.rules.keeps_states)
+
+    def _keeps_states(self, memory: MemorySpec) -> bool:
+        """Whether there are recurrent states, and they are kept."""
+        return self._caches(memory) and any(g.state_bytes for g in memory.layout.groups)
 
     def _retention(self, memory: MemorySpec) -> int | None:
         """Tokens between kept places; None: all are."""
@@ -159,15 +170,17 @@ class Paged(AllocatorOptions):
                 remedy="leave it out",
             )
 
-    def _refuse_checkpoints(self) -> None:
-        """InputError for checkpoints of states where there is no state."""
-        if self.prefill_checkpoint_alignment is not None:
-            raise InputError(
-                "no layer has a state to write out",
-                where="allocator.prefill_checkpoint_alignment",
-                value=self.prefill_checkpoint_alignment,
-                remedy="leave it out",
-            )
+    def _refuse_without_states(self, *, known: bool) -> None:
+        """InputError for what goes with kept states where there are none. known: to the version."""
+        for key in ("prefill_checkpoint_alignment", "prefix_match_unit"):
+            value = getattr(self, key)
+            if value is not None:
+                raise InputError(
+                    "no recurrent state is kept" if known else "the scheduler's version has none",
+                    where=f"allocator.{key}",
+                    value=value,
+                    remedy="leave it out",
+                )
 
     def _refuse_drafts(self, memory: MemorySpec) -> None:
         """InputError for what is not done where tokens are drafted ahead."""

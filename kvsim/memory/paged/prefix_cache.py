@@ -39,8 +39,8 @@ class Tables(Protocol[Hits]):
         ...
 
     def find(self, keys: Row[int], most: int) -> Hits:
-        """The longest prefix of the blocks named by `keys`, at most `most` of them, that a sequence
-        can continue from.
+        """The longest prefix of what `keys` name, at most `most` of them, that a sequence can
+        continue from.
         """
         ...
 
@@ -48,14 +48,17 @@ class Tables(Protocol[Hits]):
         """Whether other blocks may be found for these keys, all held, once a free block goes."""
         ...
 
-    def register(self, table: Table, full: int) -> None:
-        """The first `full` blocks of `table` hold the content of their keys from now on."""
+    def register(self, table: Table, full: int, *, in_step: bool) -> None:
+        """The first `full` blocks of `table` hold the content of their keys from now on. in_step:
+        the step being scheduled makes it; else it is there.
+        """
         ...
 
 
 class PrefixCache(Generic[Hits]):
     """Keys, lookups and registration. enabled: without it nothing is ever found or kept.
 
+    unit_tokens: of content under one key, a divisor of block_size; None: a whole block.
     lag: tokens by which generated content becomes known late. host: a second tier for what is
     evicted. speculation: with tokens drafted ahead, who says what is known (`cover`); the hash of a
     block may cover tokens behind it, and none covers what chained modules may yet write again.
@@ -70,6 +73,7 @@ class PrefixCache(Generic[Hits]):
         *,
         enabled: bool,
         lag: int,
+        unit_tokens: int | None = None,
         host: HostTier | None = None,
         speculation: Speculation | None = None,
     ) -> None:
@@ -81,7 +85,9 @@ class PrefixCache(Generic[Hits]):
         self._speculation = speculation
         self._lookahead = 0 if speculation is None else speculation.hash_lookahead
         self._redrafted = 0 if speculation is None else speculation.redrafted_tokens
-        self._content = ContentKeys(block_size, self._lookahead)
+        self._unit = unit_tokens or block_size
+        self._units = block_size // self._unit  # of a block
+        self._content = ContentKeys(self._unit, self._lookahead)
         self._host = host
         self._filling = Cohorts(block_size)  # decoders whose next full blocks have keys
         self._memo: tuple[Sequence, int, Hits] | None = None  # of `hits`: for whom, pool's version
@@ -120,8 +126,8 @@ class PrefixCache(Generic[Hits]):
         return table
 
     def _private_keys(self, seq: Sequence, keys: list[int]) -> Row[int]:
-        """Keys for the blocks of `seq` behind those that have one, which nobody else gets."""
-        missing = seq.final_tokens // self._size - len(keys)
+        """Keys for what of `seq` lies behind that with keys, which nobody else gets."""
+        missing = seq.final_tokens // self._unit - len(keys)
         return self._content.private(missing) if missing > 0 else ()
 
     def hits(self, seq: Sequence) -> Hits:
@@ -129,8 +135,8 @@ class PrefixCache(Generic[Hits]):
         memo = self._memo
         if memo is not None and memo[0] is seq and memo[1] == self._pool.version:
             return memo[2]
-        most = (seq.num_tokens - max(1, self._lookahead)) // self._size
-        known = (seq.num_tokens - self._lookahead) // self._size
+        most = (seq.num_tokens - max(1, self._lookahead)) // self._unit
+        known = (seq.num_tokens - self._lookahead) // self._unit
         found = self._tables.find(self.table_of(seq).keys[:known], most)
         self._memo = (seq, self._pool.version, found)
         return found
@@ -165,12 +171,11 @@ class PrefixCache(Generic[Hits]):
         keys = self.table_of(head).keys
         if self._tables.may_move(keys[:num_hits]):
             return True
-        most = min(self.table_of(head).num_shareable, (head.num_tokens - 1) // self._size)
-        return any(
-            table.keys[table.registered] == keys[table.registered]
-            for table in (seq.memory for seq in self._filling)
-            if table.registered < most
-        )
+        shareable = self.table_of(head).num_shareable // self._units
+        most = min(shareable, (head.num_tokens - 1) // self._size)
+        tables = (seq.memory for seq in self._filling)
+        ends = ((table, (table.registered + 1) * self._units - 1) for table in tables)
+        return any(table.keys[end] == keys[end] for table, end in ends if table.registered < most)
 
     # --- registering ---------------------------------------------------------------------------
 
@@ -186,25 +191,25 @@ class PrefixCache(Generic[Hits]):
         if self._speculation is not None:
             self.cover(table, table.tokens, seq.num_tokens)
             return
-        full = min(self.known(table) // self._size, len(table.keys))
+        full = min(self.known(table) // self._size, len(table.keys) // self._units)
         if full > table.registered:
-            self._tables.register(table, full)
+            self._tables.register(table, full, in_step=True)
 
-    def cover(self, table: Table, tokens: int, known_tokens: int) -> None:
+    def cover(self, table: Table, tokens: int, known_tokens: int, *, in_step: bool = True) -> None:
         """Of a sequence of which `known_tokens` tokens are known, the first `tokens` slots hold
-        what they will: their full blocks become known content.
+        what they will: their full blocks become known content. in_step: see `Tables.register`.
         """
         if not self.enabled:
             return
         full = min(tokens - self._redrafted, known_tokens - self._lookahead) // self._size
         if full > table.covered:
             table.covered = full
-            if (named := min(full, len(table.keys))) > table.registered:
-                self._tables.register(table, named)
+            if (named := min(full, len(table.keys) // self._units)) > table.registered:
+                self._tables.register(table, named, in_step=in_step)
 
     def join(self, seq: Sequence, table: Table) -> None:
         """`seq` decodes: blocks that it fills take their keys."""
-        if table.registered < len(table.keys):
+        if table.registered < len(table.keys) // self._units:
             self._filling.join(seq, table.base)
 
     def leave(self, seq: Sequence, table: Table) -> None:
@@ -234,8 +239,8 @@ class PrefixCache(Generic[Hits]):
         table: Table = seq.memory
         full = (table.base + clock) // self._size
         if full == table.registered + 1:
-            self._tables.register(table, full)
-            if full == len(table.keys):
+            self._tables.register(table, full, in_step=True)
+            if full == len(table.keys) // self._units:
                 self._filling.leave(seq, table.base)
 
     def released(self, seq: Sequence, table: Table) -> int:
@@ -248,12 +253,12 @@ class PrefixCache(Generic[Hits]):
                 full = (table.tokens if seq.finished else self.known(table)) // self._size
             else:
                 if seq.finished:
-                    self.cover(table, seq.final_tokens, seq.num_tokens)
+                    self.cover(table, seq.final_tokens, seq.num_tokens, in_step=False)
                 full = table.covered
             if not seq.finished:
                 table.keys = [*table.keys, *self._private_keys(seq, table.keys)]
-            if (named := min(full, len(table.keys))) > table.registered:
-                self._tables.register(table, named)
+            if (named := min(full, len(table.keys) // self._units)) > table.registered:
+                self._tables.register(table, named, in_step=False)
         seq.memory = None if seq.finished else self._fresh(seq, table.keys, table.num_shareable)
         self._memo = None
         return full

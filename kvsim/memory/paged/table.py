@@ -7,9 +7,9 @@ class Table:
     tokens: slots it holds while it does not decode. base: slots minus the decoders' clock while it
     decodes. joined: slots it began to decode with. returned: slots of which the content was known
     then, or will be with its first step.
-    keys: content keys of its leading full blocks. num_shareable: how many of them another sequence
-    can have. registered: how many blocks carry theirs. covered: where tokens are drafted ahead, how
-    many hold known content. session: whether it belongs to one.
+    keys: content keys of its leading blocks, or of what part of a block has one. num_shareable: how
+    many of them another sequence can have. registered: how many blocks carry theirs. covered: where
+    tokens are drafted ahead, how many hold known content. session: whether it belongs to one.
     """
 
     __slots__ = (

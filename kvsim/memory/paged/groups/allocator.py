@@ -32,9 +32,13 @@ from kvsim.memory.paged.groups.course import GroupMoves
 from kvsim.memory.paged.groups.forecast import Forecast
 from kvsim.memory.paged.groups.grouping import group_layers
 from kvsim.memory.paged.groups.hits import Hits
+from kvsim.memory.paged.groups.inner_hits import inner_unit
+from kvsim.memory.paged.groups.names import GroupNames
 from kvsim.memory.paged.groups.needs import Needs
+from kvsim.memory.paged.groups.places import Places
 from kvsim.memory.paged.groups.state_chunks import StateChunks
-from kvsim.memory.paged.groups.tables import GroupTable, GroupTables
+from kvsim.memory.paged.groups.table import GroupTable
+from kvsim.memory.paged.groups.tables import GroupTables
 from kvsim.memory.paged.groups.windows import Windows
 from kvsim.memory.paged.lookahead import Lookahead
 from kvsim.memory.paged.prefix_cache import PrefixCache
@@ -68,6 +72,7 @@ class GroupsAllocator(Allocator):
         retention_tokens: int | None = None,
         checkpoint_alignment: int | None = None,
         eviction: EvictionPolicy | None = None,
+        match_unit: int | None = None,
     ) -> None:
         rules = memory.rules
         grouping = group_layers(
@@ -85,36 +90,55 @@ class GroupsAllocator(Allocator):
             blank_first=rules.blank_first,
             eviction=None if eviction is None else eviction.build(self._shape.usable_blocks, size),
         )
-        self._tables = GroupTables(
+        groups, drafter = grouping.groups, memory.speculation
+        unit = inner_unit(match_unit, groups, size)
+        self._names = GroupNames(
             self.pool,
-            grouping.groups,
+            groups,
             size,
-            self._shape.block_bytes,
             retention_tokens,
             states_kept=caching,
-            speculation=memory.speculation,
+            unit_tokens=unit,
+            speculation=drafter,
+        )
+        self._tables = GroupTables(
+            self.pool,
+            groups,
+            size,
+            self._shape.block_bytes,
+            self._names,
+            states_kept=caching,
+            speculation=drafter,
         )
         self._drafts = drafts = Lookahead.of(memory)
         self._chunks = None
         if caching and self._tables.has_states:
-            self._chunks = StateChunks(size, checkpoint_alignment, memory.speculation)
+            self._chunks = StateChunks(
+                size,
+                Places.of(drafter),
+                checkpoint_alignment,
+                every_chunk=retention_tokens != 0,
+                unit_tokens=unit,
+            )
         # A kept state stays until the next is whole.
         most_states = (2 + (checkpoint_alignment is not None) if caching else 1) + drafts.tokens
         self._needs = Needs(
-            memory, self.pool, grouping.groups, size, most_states, drafts.tokens, drafts.redrafted
+            memory, self.pool, groups, size, most_states, drafts.tokens, drafts.redrafted
         )
         self._decoders = Decoders(size)
         self._windows = Windows(self._tables.windows, size, self._lag)
         self._forecast = Forecast(self.pool, self._tables, self._decoders, self._windows, size)
         self._cache: PrefixCache[Hits] = PrefixCache(
             self.pool,
-            self._tables,
+            self._names,
             size,
             enabled=caching,
             lag=self._lag,
-            speculation=memory.speculation,
+            unit_tokens=unit,
+            speculation=drafter,
         )
         self._live: dict[Sequence, None] = {}
+        self._steps = 0  # scheduled so far; a run of them counts as two at most
         self._put_off = False  # the head of the queue waits for a state that a step is making
         self._counts = SlotCounts()  # of them the slots that will never be filled
 
@@ -126,18 +150,18 @@ class GroupsAllocator(Allocator):
         return self._shape.refusal(self._needs.of_alone(final), unit)
 
     def cached_tokens(self, seq: Sequence) -> int:
-        return self._cache.hits(seq).num_blocks * self.block_size
+        return self._cache.hits(seq).tokens
 
     def _need(self, seq: Sequence, hits: Hits, tokens: int, *, whole: bool, busy: bool) -> int:
         """Free blocks that an admission of `seq` with these hits takes or asks to be there."""
-        states = 1 + self._leaves_checkpoint(seq, hits.num_blocks * self.block_size, tokens)
+        states = 1 + self._leaves_checkpoint(seq, hits.tokens, tokens)
         watermark = self._watermark_blocks if busy else 0
         lookahead = 0 if whole else self._drafts.room(tokens) - tokens
         return watermark + self._needs.of(hits, tokens, states, whole=whole, lookahead=lookahead)
 
     def admit(self, seq: Sequence, demand: Demand) -> Admission | None:
         hits, free = self._cache.hits(seq), self.pool.num_free
-        self._put_off = self._tables.is_being_made(hits)
+        self._put_off = self._names.is_being_made(hits)
         if self._put_off:
             return None
         if self._need(seq, hits, demand.fit_tokens, whole=True, busy=demand.busy) > free:
@@ -145,22 +169,17 @@ class GroupsAllocator(Allocator):
         if self._need(seq, hits, demand.num_tokens, whole=False, busy=demand.busy) > free:
             return None
         table: GroupTable = seq.memory
-        table.boundaries = self._boundaries(seq.prompt_tokens)
-        table.junction = hits.junction
+        table.prompt_tokens = seq.prompt_tokens
+        table.boundaries = self._names.boundaries(seq.prompt_tokens)
+        table.junction_tokens = hits.junction
         self._live[seq] = None
         self._tables.open(table, hits)
+        self._counts.over += max(0, table.count * self.block_size - seq.final_tokens)
         checkpoint = self._leaves_checkpoint(seq, table.tokens, demand.num_tokens)
         self._grow(seq, table, *self._positions(demand.num_tokens), checkpoint=checkpoint)
-        self._filled(seq, table, demand.num_tokens)
+        self._filled(seq, table, demand.num_tokens, checkpoint=checkpoint)
         self._cache.admitted(seq, demand.cached_tokens, [])
         return ADMITTED
-
-    def _boundaries(self, prompt_tokens: int) -> tuple[int, ...]:
-        """After how many blocks others, with the same prompt or a longer one, can go on from it."""
-        last = (prompt_tokens - 1) // self.block_size
-        if not any(self._tables.drops):
-            return (last,)
-        return max(0, last - 1), max(0, prompt_tokens // self.block_size - 1)
 
     def _positions(self, num_tokens: int) -> tuple[int, int]:
         """Of tables of tokens and of states, for a step up to `num_tokens` slots."""
@@ -189,7 +208,7 @@ class GroupsAllocator(Allocator):
         if turns_before:
             self._cache.turns_before(turns_before, clock)
         computed = self._computed(table, clock) if decoding else table.tokens
-        if self._lag and not decoding:
+        if self._lag and not decoding and table.scheduled == self._steps - 1:
             computed = table.processed
         self._tables.give_back_below(table, computed)
         positions = self._positions(num_tokens)
@@ -202,7 +221,7 @@ class GroupsAllocator(Allocator):
             self._decoders.extended.add(seq)
         else:
             table.processed = table.tokens
-            self._filled(seq, table, num_tokens)
+            self._filled(seq, table, num_tokens, checkpoint=checkpoint)
         return GROWN
 
     def _computed(self, table: GroupTable, clock: int) -> int:
@@ -211,12 +230,16 @@ class GroupsAllocator(Allocator):
             return table.processed
         return table.base + clock - self._lag
 
-    def _filled(self, seq: Sequence, table: GroupTable, num_tokens: int) -> None:
+    def _filled(
+        self, seq: Sequence, table: GroupTable, num_tokens: int, *, checkpoint: bool
+    ) -> None:
         """The first `num_tokens` slots, as far as tokens are known, are valid; their full blocks
         become known content.
         """
         self._valid(table, num_tokens, min(num_tokens, seq.num_tokens))
+        table.scheduled = self._steps
         self._cache.filled(seq, table)
+        self._names.name_inside(table, checkpoint=checkpoint)
 
     def _valid(self, table: GroupTable, num_tokens: int, valid_tokens: int) -> None:
         """Of the slots up to `num_tokens` and those of the next drafts, so many are valid."""
@@ -250,8 +273,7 @@ class GroupsAllocator(Allocator):
 
     def checkpoint(self, seq: Sequence, num_tokens: int) -> None:
         if self._drafts.speculates:
-            self._cache.cover(seq.memory, num_tokens, num_tokens + 1)
-            self._tables.states_named.clear()  # its step has returned
+            self._cache.cover(seq.memory, num_tokens, num_tokens + 1, in_step=False)
 
     # --- decoding ------------------------------------------------------------------------------
 
@@ -293,7 +315,7 @@ class GroupsAllocator(Allocator):
             return 0
         most = self._need(head, hits, head.num_tokens, whole=False, busy=busy)
         spare = self.pool.num_free - self._head_need(head, hits, busy=busy)
-        known = hits.num_blocks > 0 or hits.junction > 0
+        known = hits.tokens > 0 or hits.junction > 0
         # Where all that is free is cached, the ledger does not tell whose the next blank block is.
         untold = spare < 0 and self.pool.num_free == self.pool.num_cached_free
         delicate = known or untold or (spare >= 0 and most > self.pool.num_free)
@@ -330,14 +352,15 @@ class GroupsAllocator(Allocator):
         return bool(members)
 
     def step_decided(self) -> None:
-        self._tables.states_named.clear()
+        self._steps += 1
+        self._tables.decided()
 
     def cut_chunk(self, seq: Sequence, start_tokens: int, new_tokens: int, most_tokens: int) -> int:
         if self._chunks is None:
             return new_tokens
         table: GroupTable = seq.memory
-        parts = table.junction if seq in self._live else self._cache.hits(seq).junction
-        junction = parts * self.block_size
+        live = seq in self._live
+        junction = table.junction_tokens if live else self._cache.hits(seq).junction
         return self._chunks.cut(seq, start_tokens, new_tokens, most_tokens, junction)
 
     def _leaves_checkpoint(self, seq: Sequence, start: int, end: int) -> bool:
@@ -350,8 +373,6 @@ class GroupsAllocator(Allocator):
         table: GroupTable = seq.memory
         del self._live[seq]
         self._cache.released(seq, table)
-        if seq.finished and self._drafts.speculates:
-            self._tables.states_named.clear()
         self._tables.close(table)
         self._counts.drafts -= table.drafts
         self._counts.over -= max(0, table.count * self.block_size - seq.final_tokens)

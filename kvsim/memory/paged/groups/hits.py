@@ -9,21 +9,34 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from kvsim.memory.paged.block_pool import BlockPool
+from kvsim.memory.paged.groups.grouping import BlockGroup
 from kvsim.plumbing.units import ceil_div
+
+STATE_WINDOW = 2  # a state goes on from the one before it
 
 
 class Hits(NamedTuple):
-    """num_blocks: of the common prefix. first, blocks: for each group the position of the first
-    block it keeps, and the blocks from there to the prefix's end.
+    """tokens: of the common prefix, which lies in num_blocks blocks and may end inside the last.
+    first, blocks: for each group the position of the first block it keeps, and the blocks from
+    there to the prefix's end.
 
-    junction: blocks of the longest prefix that some group knew, where that is more; else 0. Others
+    junction: tokens of the longest prefix that some group knew, where that is more; else 0. Others
     have shared so much before: whoever computes it now keeps what the other groups need there.
     """
 
+    tokens: int
     num_blocks: int
     first: tuple[int, ...]
     blocks: tuple[list[int], ...]
     junction: int = 0
+
+
+def looks_back(groups: Sequence[BlockGroup], *, states_kept: bool) -> list[int | None]:
+    """How many tokens back each group looks, None for all."""
+    return [
+        STATE_WINDOW if states_kept and group.state_bytes else group.window_tokens
+        for group in groups
+    ]
 
 
 def skipped_blocks(window_tokens: int | None, computed: int, block_size: int) -> int:
@@ -76,11 +89,13 @@ def longest_hit(
             longest = max(longest, count)
         if count >= before or (full and len(alike) == 1):
             break
-    first = tuple(skipped_blocks(window, count * block_size, block_size) for window in windows)
+    tokens = count * block_size
+    first = tuple(skipped_blocks(window, tokens, block_size) for window in windows)
     blocks = tuple(
         pool.find([key * num + g for key in keys[start:count]]) for g, start in enumerate(first)
     )
-    return Hits(count, first, blocks, longest if longest > count and num > 1 else 0)
+    junction = longest * block_size if longest > count and num > 1 else 0
+    return Hits(tokens, count, first, blocks, junction)
 
 
 def _windowed(

@@ -61,4 +61,5 @@ class Needs:
             elif whole:
                 most = self._most_blocks(group, tokens)
             need += max(most - hits.num_blocks, 0) + self._pool.num_free_of(blocks)
+            need += hits.tokens % self._size > 0  # a copy of the last
         return need

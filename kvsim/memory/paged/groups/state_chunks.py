@@ -5,47 +5,49 @@ decided by where its chunks end (vLLM 0.33, v1/core/sched/scheduler.py,
 `_mamba_block_aligned_split`; v1/kv_cache_interface.py, `is_mamba_prefill_checkpoint_valid`).
 """
 
+from kvsim.memory.paged.groups.places import Places
 from kvsim.plumbing.units import ceil_div
 from kvsim.sequence import Sequence
-from kvsim.speculation import Speculation
 
 
 class StateChunks:
     """For states in blocks of `block_size` tokens. checkpoint_alignment: the prefill kernel writes
     a state out within a chunk, so many tokens or a multiple behind its start; None: it cannot.
-    speculation: of a drafter, whose layers may take hits a block less far, or hashes further.
+    every_chunk: it does so in every chunk, not in a prompt's last alone. unit_tokens: prefixes are
+    matched in units of so many tokens; None: in blocks.
     """
 
     def __init__(
         self,
         block_size: int,
+        places: Places,
         checkpoint_alignment: int | None,
-        speculation: Speculation | None = None,
+        *,
+        every_chunk: bool,
+        unit_tokens: int | None = None,
     ) -> None:
-        self._size = block_size
-        self._drops = speculation is not None and speculation.drops_last_block
-        self._behind = max(1, 0 if speculation is None else speculation.hash_lookahead)
-        self._alignment = checkpoint_alignment
-
-    def _last_place(self, tokens: int) -> int:
-        """The last block end that a request with these tokens can hit."""
-        size = self._size
-        if self._drops:
-            return max(0, tokens // size * size - size)
-        return max(0, tokens - self._behind) // size * size
+        self._size, self._places = block_size, places
+        self._alignment, self._every_chunk = checkpoint_alignment, every_chunk
+        self._inner = unit_tokens is not None
+        self._unit = unit_tokens or block_size
 
     def leaves_checkpoint(self, seq: Sequence, start: int, end: int) -> bool:
-        """Whether a chunk of these tokens leaves a state at the last block end inside it too: where
-        the kernel can write one out, and the chunk is the prompt's last.
+        """Whether a chunk of these tokens leaves a state at the last unit's end inside it too:
+        where the kernel can write one out, and that of this chunk may be kept.
         """
-        size = self._size
-        if self._alignment is None or end < _prefill_end(seq):
+        asked = self._every_chunk or end >= _prefill_end(seq)
+        return asked and self._leaves(start, end, end)
+
+    def _leaves(self, start: int, end: int, known: int) -> bool:
+        """The same where the state that is asked for is the last before `known` tokens."""
+        if self._alignment is None:
             return False
-        at = self._last_place(end)
+        size, unit = self._size, self._unit
+        at = self._places.last(known, unit)
         return (
-            start % size == 0
+            start % unit == 0
             and ceil_div(end, size) - 2 > (start - 1) // size
-            and start + size <= at < end
+            and start + unit <= at < end
             and (at - start) % self._alignment == 0
         )
 
@@ -53,9 +55,10 @@ class StateChunks:
         self, seq: Sequence, start: int, new_tokens: int, most_tokens: int, junction: int
     ) -> int:
         """How many of these tokens the next chunk computes: up to a block end, up to the last one
-        that a resent prompt can hit, and up to the last before `junction`, the token where `seq`
-        was seen to part from others (0: nowhere). most_tokens: what a step could compute at most;
-        where a block is longer than that, chunks go on within it.
+        that a resent prompt can hit (and before it the last that is a block's end), and up to the
+        last before `junction`, the token where `seq` was seen to part from others (0: nowhere).
+        most_tokens: what a step could compute at most; where a block is longer than that, chunks go
+        on within it.
         """
         size, end, prefill_end = self._size, start + new_tokens, _prefill_end(seq)
         if start >= prefill_end:
@@ -65,8 +68,12 @@ class StateChunks:
             if aligned > start or size <= most_tokens:
                 end = aligned
         stops = []
-        if not self.leaves_checkpoint(seq, start, start + new_tokens):
-            stops.append(self._last_place(seq.num_tokens))
+        whole = start + new_tokens
+        if whole < prefill_end or not self._leaves(start, whole, prefill_end):
+            stops.append(self._places.last(seq.num_tokens, size))
+            tail = self._places.last(seq.prompt_tokens, self._unit)
+            if self._inner and stops[0] < tail:
+                stops.append(tail)
             if start % size:
                 stops.append((start // size + 1) * size)
         if start < junction < end:

@@ -9,56 +9,17 @@ the positions between are null.
 from collections.abc import Iterable, Sequence
 
 from kvsim.memory.paged.block_pool import NULL_BLOCK, BlockPool
+from kvsim.memory.paged.groups.copies import Copies, End
 from kvsim.memory.paged.groups.grouping import BlockGroup
-from kvsim.memory.paged.groups.hits import Hits, longest_hit, skipped_blocks
-from kvsim.memory.paged.groups.retention import Retention
-from kvsim.memory.paged.table import Table
+from kvsim.memory.paged.groups.hits import Hits, looks_back, skipped_blocks
+from kvsim.memory.paged.groups.names import GroupNames
+from kvsim.memory.paged.groups.table import GroupTable
 from kvsim.plumbing.errors import InvariantError
 from kvsim.speculation import Speculation
 
-STATE_WINDOW = 2  # a state goes on from the one before it
-
-
-class GroupTable(Table):
-    """What the allocator keeps of one sequence.
-
-    lists: each group's blocks, from position `skipped` of its table on, null ones among those of a
-    state. count: positions of the tables, the same in all groups that have them; states: those of
-    tables of states, scratch ones included; begun: these hold more than hits. drafts: slots asked
-    for beyond what is valid when the last step has returned. processed: slots whose step had
-    returned at the clock `since`, when it began to decode. boundaries: after so many blocks others
-    can continue from it, whatever the retention. junction: after so many others part from it, 0:
-    nowhere.
-    """
-
-    __slots__ = (
-        "begun",
-        "boundaries",
-        "count",
-        "drafts",
-        "junction",
-        "lists",
-        "processed",
-        "since",
-        "skipped",
-        "states",
-    )
-
-    def __init__(self, keys: list[int], num_shareable: int, num_groups: int) -> None:
-        super().__init__(keys, num_shareable)
-        self.lists: list[list[int]] = [[] for _ in range(num_groups)]
-        self.skipped = [0] * num_groups
-        self.boundaries: tuple[int, ...] = ()
-        self.junction = 0
-        self.begun = False
-        self.count = self.states = 0
-        self.drafts = 0
-        self.processed = 0
-        self.since = 0
-
 
 class GroupTables:
-    """Moves blocks between the pool and tables; what the prefix cache asks of them.
+    """Moves blocks between the pool and tables. names: what the blocks are found by.
 
     states_kept: recurrent states are kept at block ends, for others to continue from; else a group
     of them has one block a sequence. placed: the groups whose tables have positions.
@@ -74,34 +35,21 @@ class GroupTables:
         groups: Sequence[BlockGroup],
         block_size: int,
         block_bytes: int,
-        retention_tokens: int | None,
+        names: GroupNames,
         *,
         states_kept: bool,
         speculation: Speculation | None = None,
     ) -> None:
-        self.groups = groups
-        dropping = speculation is not None and speculation.drops_last_block
-        known = any(group.drafts for group in groups)
-        self.drops = [
-            dropping and not group.state_bytes and (group.drafts or not known) for group in groups
-        ]
+        self.groups, self._names = groups, names
         self._scratch = 0 if speculation is None else speculation.tokens
         self._extra = 0 if speculation is None else speculation.redrafted_tokens
         self.placed = [g for g, group in enumerate(groups) if states_kept or not group.state_bytes]
-        self.windows = [
-            STATE_WINDOW if states_kept and group.state_bytes else group.window_tokens
-            for group in groups
-        ]
-        self.states_named: set[int] = set()  # keys of states that this step is still to make
+        self.windows = looks_back(groups, states_kept=states_kept)
         self.used_bytes = 0
         self.pad_bytes = 0
         self.scratch_bytes = 0
         self._pool = pool
-        self._retention = {
-            g: Retention(window, block_size, retention_tokens, drops=self.drops[g])
-            for g, window in enumerate(self.windows)
-            if window is not None
-        }
+        self.copies = Copies(pool)
         self._size = block_size
         self._states = [g for g, group in enumerate(groups) if group.state_bytes]
         self._single = [] if states_kept else self._states
@@ -109,65 +57,27 @@ class GroupTables:
             block_bytes - (group.state_bytes or group.slot_bytes * block_size) for group in groups
         ]
 
-    # --- for the prefix cache ------------------------------------------------------------------
-
-    names_private = True  # what a window gives back while it runs must be found again
-
-    def fresh(self, keys: list[int], num_shareable: int) -> GroupTable:
-        """An empty table."""
-        return GroupTable(keys, num_shareable, len(self.groups))
-
-    def find(self, keys: Sequence[int], most: int) -> Hits:
-        """The longest prefix, at most `most` blocks, that every group can continue from."""
-        return longest_hit(self._pool, self.windows, keys, most, self._size, self.drops)
-
-    def may_move(self, keys: Sequence[int]) -> bool:
-        """Never asked: while the head of the queue has hits, runs end when a block moves."""
-        return False
-
-    def register(self, table: Table, full: int) -> None:
-        """The first `full` blocks hold known content from now on."""
-        assert isinstance(table, GroupTable)
-        if full <= table.registered:
-            return
-        num = len(self.groups)
-        for g in self.placed:
-            skipped, held = table.skipped[g], table.lists[g]
-            start = max(table.registered, skipped)
-            places: Sequence[int] = range(start, full)
-            if g in self._retention:
-                kept = self._retention[g].kept
-                places = kept(start, full, table.boundaries, table.junction)
-            if g in self._states:
-                places = [place for place in places if held[place - skipped] != NULL_BLOCK]
-                self.states_named.update(table.keys[place] * num + g for place in places)
-            blocks = [held[place - skipped] for place in places]
-            self._pool.register(blocks, [table.keys[place] * num + g for place in places])
-        table.registered = full
-
     @property
     def has_states(self) -> bool:
         """Whether some group holds recurrent states."""
         return bool(self._states)
-
-    def is_being_made(self, hits: Hits) -> bool:
-        """Whether a state that these hits go on from got its key in this very step."""
-        if not self.states_named:
-            return False
-        last = (blocks[-1] for g, blocks in enumerate(hits.blocks) if g in self._states and blocks)
-        return any(self._pool.key_of(block) in self.states_named for block in last)
 
     # --- moving blocks -------------------------------------------------------------------------
 
     def open(self, table: GroupTable, hits: Hits) -> None:
         """An empty table takes over its hits, and a block for each state that is not placed."""
         table.count = table.states = hits.num_blocks
-        table.registered = table.covered = hits.num_blocks
-        table.tokens = table.processed = hits.num_blocks * self._size
+        table.registered = table.covered = hits.tokens // self._size
+        table.tokens = table.processed = hits.tokens
         for g, blocks in enumerate(hits.blocks):
-            revived = len(blocks) - self._pool.share(blocks)
+            kept = blocks
+            if hits.tokens % self._size:
+                kept = blocks[:-1]
+                table.copied[g] = blocks[-1]
+                self._pool.share(blocks[-1:])
+            revived = len(kept) - self._pool.share(kept)
             self._book(g, revived, revived * self._size)
-            table.lists[g] = blocks.copy()
+            table.lists[g] = kept.copy()
             table.skipped[g] = hits.first[g]
         for g in self._single:
             table.lists[g] = self._pool.take(1 + self._scratch)
@@ -187,9 +97,10 @@ class GroupTables:
         self.used_bytes -= num_bytes
 
     def missing(self, table: GroupTable, count: int, states: int, *, checkpoint: bool) -> int:
-        """Blocks taken by a table that grows to so many positions."""
+        """Blocks taken by a table that grows to so many positions, for copies too."""
         num_states = len(self._states) - len(self._single)
-        more = max(0, count - table.count) * (len(self.placed) - num_states)
+        more = len(table.copied)
+        more += max(0, count - table.count) * (len(self.placed) - num_states)
         if num_states and states > table.states:
             most = 1 + checkpoint + (0 if table.begun else self._scratch)
             more += num_states * min(states - table.states, most)
@@ -205,8 +116,12 @@ class GroupTables:
         return positions * (len(self.placed) - num_states) + num_states * (1 + checkpoint)
 
     def grow(self, table: GroupTable, count: int, states: int, *, checkpoint: bool = False) -> None:
-        """Take blocks until every placed group has so many positions; none gives any back."""
+        """Take blocks: for what is to be copied, and until every placed group has so many
+        positions; none gives any back.
+        """
         for g in self.placed:
+            if g in table.copied:
+                self._copy(table, g)
             if g in self._states:
                 self._grow_states(table, g, states, checkpoint=checkpoint)
             elif count > table.count:
@@ -214,6 +129,16 @@ class GroupTables:
                 self._book(g, count - table.count, 0)
         table.count, table.states = max(count, table.count), max(states, table.states)
         table.begun = True
+
+    def _copy(self, table: GroupTable, g: int) -> None:
+        """A table goes on in a copy of what it hit, or leaves a copy of what others can hit."""
+        block, held = table.copied.pop(g), table.lists[g]
+        end = End(block, table.tokens // self._size, table.session)
+        if block in held:
+            self._names.in_step.add(self.copies.of_maker(g, end))
+        else:
+            held.append(self.copies.of_hit(g, end))
+            self._book(g, 1, table.tokens % self._size)
 
     def _grow_states(self, table: GroupTable, g: int, states: int, *, checkpoint: bool) -> None:
         """The running state lies before the scratch ones; those that a long step leaves behind are
@@ -257,6 +182,7 @@ class GroupTables:
             places = [at for at, block in zip(places, blocks, strict=True) if block != NULL_BLOCK]
             blocks = [block for block in blocks if block != NULL_BLOCK]
         shared = self._pool.give_back_by_keys(blocks, places, session=table.session)
+        shared -= self.copies.num_alone(blocks)
         self._book(g, shared - len(blocks), shared * self._size - slots)
 
     def close(self, table: GroupTable) -> None:
@@ -266,6 +192,11 @@ class GroupTables:
             self._give_back(g, table, table.lists[g], slots)
         for g in self._states:
             self._book_scratch(g, -1)
+
+    def decided(self) -> None:
+        """A step has been scheduled: what it makes can be hit in the next."""
+        self._names.in_step.clear()
+        self.copies.decided()
 
     def held_blocks(self, table: GroupTable) -> list[int]:
         """How many blocks a table holds in each group."""
@@ -289,7 +220,7 @@ class GroupTables:
             [[block for block in blocks if block != NULL_BLOCK] for blocks in table.lists]
             for _, table in tables
         ]
-        self._pool.check(blocks for lists in real for blocks in lists)
+        self._pool.check([*(blocks for lists in real for blocks in lists), self.copies.ends])
         used = pad = 0
         seen: set[int] = set()
         for (tokens, table), lists in zip(tables, real, strict=True):

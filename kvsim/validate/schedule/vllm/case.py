@@ -136,16 +136,14 @@ class VllmEngine(Options):
             )
         )
 
-    def _check_modelled(self) -> None:
-        """InputError for what the simulated engine does not do."""
-        inner_hits = self.prefix_match_unit is not None and self.prefix_match_unit < self.block_size
-        for key, beyond in (("prefix_match_unit", inner_hits),):
-            if beyond:
-                raise InputError("the simulated engine does not do this", where=f"engine.{key}")
+    @property
+    def _match_unit(self) -> int | None:
+        """Tokens after which hits can end inside a block; None: they end at blocks."""
+        unit, alignment = self.prefix_match_unit, self.hit_alignment
+        return unit if unit == alignment and unit != self.block_size else None
 
     def replica_spec(self, acceptance: RecordedAcceptance) -> ReplicaSpec:
         """The engine that these settings make, one step at a time."""
-        self._check_modelled()
         knows_full_isl = VERSIONS[self.semantics].reserves_full_isl
         interval = self.prefix_cache_retention_interval
         exporting = [group for group in self.kv_groups if group.checkpoint_blocks]
@@ -157,6 +155,7 @@ class VllmEngine(Options):
                 watermark=self.watermark,
                 prefix_cache_retention_interval="none" if interval is None else interval,
                 prefill_checkpoint_alignment=alignment,
+                prefix_match_unit=self._match_unit,
             ),
             Continuous(
                 max_num_seqs=self.max_num_seqs,

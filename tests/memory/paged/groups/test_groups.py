@@ -152,6 +152,37 @@ def test_a_prefix_cache_for_recurrent_models_is_refused_where_no_state_is_kept()
         )
 
 
+@pytest.mark.parametrize(
+    ("model", "asked", "semantics", "said"),
+    [
+        ("llama-3.1-8b", {"prefix_match_unit": 8}, "vllm-0.33", "no recurrent state is kept"),
+        ("gemma-3-1b", {"prefix_match_unit": 8}, "vllm-0.33", "no recurrent state is kept"),
+        ("jamba-v0.1", {"prefix_match_unit": 8}, "vllm-0.11", "the scheduler's version has none"),
+        ("jamba-v0.1", {"prefix_match_unit": 7}, "vllm-0.33", "not a divisor of the block size"),
+    ],
+)
+def test_units_of_matching_are_refused_where_nothing_is_matched_inside(
+    model: str, asked: dict[str, Any], semantics: str, said: str
+) -> None:
+    more: dict[str, Any] = {
+        "allocator": [{"kind": "paged", **asked}],
+        "scheduler": {"kind": "continuous", "semantics": semantics},
+    }
+    with pytest.raises(InputError, match=said):
+        run(model, [Request("r", 0, 8, 8)], **more)
+
+
+def test_a_resent_prompt_hits_to_its_last_unit_inside_a_block() -> None:
+    """Qwen3-Next in blocks of 544 tokens: a prompt of 240, three times, one after another."""
+    requests = [Request(f"r{i}", i * 10**12, 240, 2, prompt_runs=((0, 240),)) for i in range(3)]
+    hits = {}
+    for unit in (None, 16, 32):
+        table = {"kind": "paged"} if unit is None else {"kind": "paged", "prefix_match_unit": unit}
+        found = run("qwen3-next-80b-a3b", requests, allocator=[table])
+        hits[unit] = list(found.requests.sort_values("id").cached_tokens)
+    assert hits == {None: [0, 0, 0], 16: [0, 224, 224], 32: [0, 224, 224]}
+
+
 def test_an_interval_is_refused_where_it_changes_nothing_or_is_not_known() -> None:
     asked = [{"kind": "paged", "prefix_cache_retention_interval": 1024}]
     with pytest.raises(InputError, match="no layer has a window"):

@@ -25,7 +25,11 @@ SERVED: list[dict[str, Any]] = [
     {"prefix_cache_retention_interval": 0},
     {"prefix_cache_retention_interval": "none"},
 ]
-CHECKPOINTS = {"prefill_checkpoint_alignment": 16}
+STATES: list[dict[str, Any]] = [
+    {"prefill_checkpoint_alignment": 16},
+    {"prefix_match_unit": 4},
+    {"prefix_match_unit": 4, "prefill_checkpoint_alignment": 4},
+]
 # vLLM v0 has no groups, and what groups keep is not swapped.
 RULES = [t for t in SCHEDULERS if t["kind"] != "vllm-v0" and "preemption_mode" not in t]
 
@@ -68,7 +72,7 @@ def test_runs_of_k_steps_equal_single_steps(
     model: str, scheduler: dict[str, Any], requests: list[Request]
 ) -> None:
     tokens = 2400 if model == "tiny" else 1024
-    for served in [*SERVED, CHECKPOINTS] if model == "tiny" else SERVED:
+    for served in [*SERVED, *STATES] if model == "tiny" else SERVED:
         single = outcome(scenario(model, scheduler, tokens, 1, served), requests)
         assert outcome(scenario(model, scheduler, tokens, None, served), requests) == single
         assert outcome(scenario(model, scheduler, tokens, 3, served), requests) == single

@@ -1,0 +1,46 @@
+"""What the allocator keeps of one sequence in several groups of layers."""
+
+from kvsim.memory.paged.table import Table
+
+
+class GroupTable(Table):
+    """What the allocator keeps of one sequence.
+
+    lists: each group's blocks, from position `skipped` of its table on, null ones among those of a
+    state. count: positions of the tables, the same in all groups that have them; states: those of
+    tables of states, scratch ones included; begun: these hold more than hits. drafts: slots asked
+    for beyond what is valid when the last step has returned. processed: slots whose step had
+    returned at the clock `since`, when it began to decode. boundaries: after so many blocks others
+    can continue from it, whatever the retention. junction_tokens: after so many others part from
+    it, 0: nowhere. prompt_tokens: of its request. scheduled: the step in which its last chunk was.
+    copied: by group, the block whose content, or whose keys, the next block taken is a copy of.
+    """
+
+    __slots__ = (
+        "begun",
+        "boundaries",
+        "copied",
+        "count",
+        "drafts",
+        "junction_tokens",
+        "lists",
+        "processed",
+        "prompt_tokens",
+        "scheduled",
+        "since",
+        "skipped",
+        "states",
+    )
+
+    def __init__(self, keys: list[int], num_shareable: int, num_groups: int) -> None:
+        super().__init__(keys, num_shareable)
+        self.lists: list[list[int]] = [[] for _ in range(num_groups)]
+        self.skipped = [0] * num_groups
+        self.boundaries: tuple[int, ...] = ()
+        self.junction_tokens = self.prompt_tokens = 0
+        self.copied: dict[int, int] = {}
+        self.begun = False
+        self.count = self.states = 0
+        self.drafts = 0
+        self.processed = self.scheduled = 0
+        self.since = 0
