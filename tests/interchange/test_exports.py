@@ -104,6 +104,55 @@ def test_a_scrape_counts_what_the_summary_counts(exported: Exported) -> None:
         assert buckets[-1] == 60
 
 
+# What vLLM's own dashboards ask for (examples/observability in its repository: prometheus_grafana,
+# and dashboards/grafana: performance and query statistics, overview, instances, KV cache), but for
+# what only a server has: HTTP, LoRA, connectors, speculation, sleeping.
+ASKED = (
+    *("e2e_request_latency_seconds_bucket", "e2e_request_latency_seconds_sum"),
+    *("e2e_request_latency_seconds_count", "inter_token_latency_seconds_bucket"),
+    *("inter_token_latency_seconds_sum", "inter_token_latency_seconds_count"),
+    *("time_to_first_token_seconds_bucket", "time_to_first_token_seconds_sum"),
+    *("request_time_per_output_token_seconds_bucket", "request_queue_time_seconds_sum"),
+    *("request_prefill_time_seconds_sum", "request_decode_time_seconds_sum"),
+    *("request_inference_time_seconds_sum", "request_prompt_tokens_bucket"),
+    *("request_generation_tokens_bucket", "request_max_num_generation_tokens_sum"),
+    *("request_num_preemptions_bucket", "request_prefill_kv_computed_tokens_bucket"),
+    *("prompt_tokens_total", "generation_tokens_total", "num_preemptions_total"),
+    *("prompt_tokens_cached_total", "prefix_cache_hits_total", "prefix_cache_queries_total"),
+    *("num_requests_running", "num_requests_waiting", "kv_cache_usage_perc"),
+    *('num_requests_waiting_by_reason{reason="capacity"}',),
+    *('num_requests_waiting_by_reason{reason="deferred"}',),
+    *('request_success_total{finished_reason="length"}',),
+    *('prompt_tokens_by_source_total{source="local_cache_hit"}',),
+    *("cache_config_info",),
+)
+CHOSEN_BY = ("job", "instance", "model_name", "engine")  # the dashboards' variables
+
+
+@pytest.mark.parametrize("asked", ASKED)
+def test_what_the_engines_dashboards_ask_for_is_there(asked: str, exported: Exported) -> None:
+    name, _, rest = asked.partition("{")
+    wanted = dict([rest.rstrip("}").replace('"', "").split("=")]) if rest else {}
+    for form in ("vllm-metrics", "openmetrics"):
+        text = text_of(form, exported)
+        found = [line for line in text.splitlines() if line.startswith(f"vllm:{name}{{")]
+        assert any(
+            all(f'{key}="{value}"' in line for key, value in wanted.items()) for line in found
+        )
+        if form == "openmetrics" and name != "cache_config_info":
+            assert all(f'{label}="' in found[0] for label in CHOSEN_BY)
+
+
+def test_gaps_between_tokens_are_those_of_the_answers(exported: Exported) -> None:
+    families = {each.name: each for each in prometheus(text_of("vllm-metrics", exported))}
+    name = "vllm:inter_token_latency_seconds"
+    samples = {s.name: s.value for s in families[name].samples if "le" not in s.labels}
+    table = exported.run.requests
+    decoding = (table["finish_ps"] - table["first_token_ps"])[table["output_tokens"] > 1]
+    assert samples[f"{name}_count"] == (table["output_tokens"] - 1).sum()
+    assert samples[f"{name}_sum"] == pytest.approx(decoding.sum() / PS_PER_S)
+
+
 def test_a_series_is_openmetrics_and_follows_the_ledger(exported: Exported) -> None:
     text = text_of("openmetrics", exported, every_s=0.5, start_unix_s=1000.0)
     # The reader forgets a histogram's series at its second moment, so each is read by itself.
@@ -219,9 +268,14 @@ def test_a_trace_has_every_request_on_a_lane_of_its_own_time(exported: Exported)
     for spans in lanes.values():
         spans.sort()
         ends = [end for _, end in spans]
-        assert all(
-            begin >= end - 1e-3 for (begin, _), end in zip(spans[1:], ends[:-1], strict=True)
+        assert all(begin >= end for (begin, _), end in zip(spans[1:], ends[:-1], strict=True))
+    phases = [e for e in events if e["ph"] == "X" and "args" not in e]
+    for phase in phases:  # each inside a request of its lane, to the microsecond
+        assert any(
+            begin <= phase["ts"] and phase["ts"] + phase["dur"] <= end
+            for begin, end in lanes[phase["tid"]]
         )
+    assert all(type(e[key]) is int for e in requests + phases for key in ("ts", "dur"))
     named = {e["tid"] for e in events if e["name"] == "thread_name"}
     assert named == set(lanes)
     memory = [e for e in events if e["name"] == "KV memory, bytes"]

@@ -1,7 +1,8 @@
 """vLLM's metrics of a run at given moments, by vLLM's names, buckets and labels.
 
 Tokens between a request's first and its last are placed evenly, as no moment of each is kept; all
-else is as the engine would count it.
+else is as the engine would count it. Every wait is for capacity, and every answer as long as asked
+for.
 """
 
 from collections.abc import Iterator
@@ -12,19 +13,22 @@ from numpy.typing import NDArray
 
 from kvsim.interchange.exports.export import Answered, Exported, Floats, answered, gauges
 
-# As vLLM 0.25 has them (vllm/v1/metrics/loggers.py).
+# As vLLM 0.25 to 0.33 have them (vllm/v1/metrics/loggers.py, buckets.py).
 _TTFT = (0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0,
          20.0, 40.0, 80.0, 160.0, 640.0, 2560.0)  # fmt: skip
 _TPOT = (0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0,
          20.0, 40.0, 80.0)  # fmt: skip
 _E2E = (0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 2.5, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 50.0, 60.0, 120.0,
         240.0, 480.0, 960.0, 1920.0, 7680.0)  # fmt: skip
+_SAMPLES = (1.0, 2.0, 5.0, 10.0, 20.0)
+_PREEMPTIONS = (1.0, 2.0, 3.0, 4.0, 5.0, 10.0, 20.0)
 _TOKENS = tuple(float(m * 10**e) for e in range(6) for m in (1, 2, 5))
 
 
 class Family(NamedTuple):
     """A metric. kind: gauge, counter or histogram. values: at the moments; of a histogram its
-    buckets, a row each (the last is +Inf), and `total`, its sum.
+    buckets, a row each (the last is +Inf), and `total`, its sum. label: one more; families that
+    differ in its value alone stand one after the other.
     """
 
     name: str
@@ -33,6 +37,7 @@ class Family(NamedTuple):
     values: NDArray[Any]
     bounds: tuple[float, ...] = ()
     total: Floats | None = None
+    label: tuple[str, str] | None = None
 
 
 def families(exported: Exported, moments: Floats) -> Iterator[Family]:
@@ -40,6 +45,14 @@ def families(exported: Exported, moments: Floats) -> Iterator[Family]:
     seen = gauges(exported.run).at(moments)
     yield Family("num_requests_running", "gauge", "Sequences running.", seen.running)
     yield Family("num_requests_waiting", "gauge", "Sequences waiting.", seen.waiting)
+    for reason, waiting in (("capacity", seen.waiting), ("deferred", np.zeros_like(seen.waiting))):
+        yield Family(
+            "num_requests_waiting_by_reason",
+            "gauge",
+            "Sequences waiting, by reason.",
+            waiting,
+            label=("reason", reason),
+        )
     yield Family("kv_cache_usage_perc", "gauge", "KV memory taken, 1 = all.", seen.usage)
     done = answered(exported.run)
     order = np.argsort(done.first_token_s, kind="stable")
@@ -49,6 +62,14 @@ def families(exported: Exported, moments: Floats) -> Iterator[Family]:
         "prefix_cache_queries", "Tokens looked up in the prefix cache.", begun, prompts, moments
     )
     hits = done.cached_tokens[order]
+    yield _counter("prompt_tokens_cached", "Prompt tokens hit.", begun, hits, moments)
+    for source, tokens in (
+        ("local_compute", prompts - hits),
+        ("local_cache_hit", hits),
+        ("external_kv_transfer", np.zeros_like(hits)),
+    ):
+        by_source = _counter("prompt_tokens_by_source", "By source.", begun, tokens, moments)
+        yield by_source._replace(label=("source", source))
     yield _counter("prefix_cache_hits", "Tokens found there.", begun, hits, moments)
     yield Family(
         "generation_tokens", "counter", "Output tokens, placed evenly.", _generated(done, moments)
@@ -59,9 +80,11 @@ def families(exported: Exported, moments: Floats) -> Iterator[Family]:
     yield _counter(
         "num_preemptions", "Preemptions, when their request ended.", at, preempted, moments
     )
-    yield _counter("request_success", "Answered requests.", at, np.ones(len(at)), moments)
+    answers = _counter("request_success", "Answered requests.", at, np.ones(len(at)), moments)
+    yield answers._replace(label=("finished_reason", "length"))
     first = (begun, done.ttft_s[order], _TTFT)
     yield _histogram("time_to_first_token_seconds", "TTFT.", *first, moments)
+    yield _inter_token(done, moments)
     for name, words, values, bounds in (
         ("request_time_per_output_token_seconds", "TPOT.", done.tpot_s, _TPOT),
         ("e2e_request_latency_seconds", "E2E.", done.e2e_s, _E2E),
@@ -72,6 +95,14 @@ def families(exported: Exported, moments: Floats) -> Iterator[Family]:
         ("request_prompt_tokens", "Prompt lengths.", done.prompt_tokens, _TOKENS),
         ("request_generation_tokens", "Output lengths.", done.output_tokens, _TOKENS),
         ("request_max_num_generation_tokens", "Output lengths.", done.output_tokens, _TOKENS),
+        ("request_params_n", "Samples.", np.ones(len(at)), _SAMPLES),
+        ("request_num_preemptions", "Preemptions.", done.preemptions, _PREEMPTIONS),
+        (
+            "request_prefill_kv_computed_tokens",
+            "Prompt tokens computed.",
+            done.prompt_tokens - done.cached_tokens,
+            _TOKENS,
+        ),
     ):
         yield _histogram(name, words, at, np.asarray(values, float)[ended], bounds, moments)
 
@@ -138,11 +169,31 @@ def _histogram(
     return Family(name, "histogram", words, np.array(rows), bounds, total)
 
 
+def _inter_token(done: Answered, moments: Floats) -> Family:
+    """The gaps between tokens: of a request one for each after the first, all alike."""
+    tpot = done.tpot_s
+    rows = np.zeros((len(_TPOT) + 1, len(moments)))
+    total = np.zeros(len(moments))
+    for begin, gaps, at in _spread(done, moments):
+        rows[np.searchsorted(_TPOT, tpot[at]) :, begin:] += gaps
+        total[begin:] += gaps * tpot[at]
+    return Family("inter_token_latency_seconds", "histogram", "ITL.", rows, _TPOT, total)
+
+
+def _spread(done: Answered, moments: Floats) -> Iterator[tuple[int, Floats, int]]:
+    """For each request the first moment at which it has a token, the tokens after the first that it
+    has from then on, and its place.
+    """
+    spans = np.maximum(done.finish_s - done.first_token_s, 1e-12)
+    each = zip(done.first_token_s, spans, done.output_tokens, strict=True)
+    for at, (first, span, tokens) in enumerate(each):
+        begin = int(np.searchsorted(moments, first))
+        share = np.clip((moments[begin:] - first) / span, 0.0, 1.0)
+        yield begin, np.floor(share * (tokens - 1) + 1e-9), at
+
+
 def _generated(done: Answered, moments: Floats) -> Floats:
     total = np.zeros(len(moments))
-    spans = np.maximum(done.finish_s - done.first_token_s, 1e-12)
-    for first, span, tokens in zip(done.first_token_s, spans, done.output_tokens, strict=True):
-        begin = np.searchsorted(moments, first)
-        share = np.clip((moments[begin:] - first) / span, 0.0, 1.0)
-        total[begin:] += 1 + np.floor(share * (tokens - 1) + 1e-9)
+    for begin, after_first, _ in _spread(done, moments):
+        total[begin:] += 1 + after_first
     return total

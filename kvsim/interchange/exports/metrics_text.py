@@ -8,18 +8,29 @@ PREFIX = "vllm:"
 _ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
 
 
-def lines(
-    family: Family, labels: Mapping[str, str], times: Sequence[float] | None
+def text(
+    families: Iterable[Family], labels: Mapping[str, str], times: Sequence[float] | None
 ) -> Iterator[str]:
-    """The lines of a family. times: a time stamp (s since 1970) a value; None for a scrape, whose
-    families have one value.
+    """The lines of all families. times: a time stamp (s since 1970) a value; None for a scrape,
+    whose families have one value.
     """
+    before = ""
+    for family in families:
+        more = {} if family.label is None else dict([family.label])
+        yield from _family({**labels, **more}, family, times, headed=family.name != before)
+        before = family.name
+
+
+def _family(
+    labels: Mapping[str, str], family: Family, times: Sequence[float] | None, *, headed: bool
+) -> Iterator[str]:
     series = times is not None
     plain = PREFIX + family.name
     # Prometheus' text names a counter with its suffix, OpenMetrics' without.
     named = f"{plain}_total" if family.kind == "counter" and not series else plain
-    yield f"# HELP {named} {family.help}\n"
-    yield f"# TYPE {named} {family.kind}\n"
+    if headed:
+        yield f"# HELP {named} {family.help}\n"
+        yield f"# TYPE {named} {family.kind}\n"
     if family.kind != "histogram":
         suffix = "_total" if family.kind == "counter" else ""
         yield from _samples(plain + suffix, labels, family.values, times)

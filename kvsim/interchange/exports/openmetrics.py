@@ -13,9 +13,10 @@ from pydantic import Field
 
 from kvsim.interchange.exports.export import Export, Exported, gauges
 from kvsim.interchange.exports.families import config_labels, families
-from kvsim.interchange.exports.metrics_text import info, lines
+from kvsim.interchange.exports.metrics_text import info, text
 
 MOST_SAMPLES = 5000
+SCRAPED = {"job": "kvsim", "instance": "kvsim:0"}
 
 
 class OpenMetrics(Export):
@@ -35,8 +36,8 @@ class OpenMetrics(Export):
         every = self.every_s or max(1.0, float(ceil(end / MOST_SAMPLES)))
         moments = np.arange(ceil(end / every) + 1).astype(np.float64) * every
         times = (self.start_unix_s + moments).tolist()
-        labels = {"engine": "0", "model_name": exported.model}
-        for family in families(exported, moments):
-            yield from lines(family, labels, times)
-        yield from info(config_labels(exported), times)
+        # Dashboards choose by job and instance, which a Prometheus that scrapes would add.
+        labels = {**SCRAPED, "engine": "0", "model_name": exported.model}
+        yield from text(families(exported, moments), labels, times)
+        yield from info({**SCRAPED, **config_labels(exported)}, times)
         yield "# EOF\n"

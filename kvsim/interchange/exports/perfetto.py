@@ -2,7 +2,8 @@
 slices on tracks, the ledger and the queue as counters.
 
 A track is a lane that one request after the other takes, so that there are as many as requests were
-there at once.
+there at once. Times are whole microseconds, on which slices nest exactly: Perfetto drops those that
+overlap.
 """
 
 import heapq
@@ -21,7 +22,7 @@ US_PER_S = 10**6
 
 
 class Perfetto(Export):
-    """Trace events as JSON, microseconds from the start."""
+    """Trace events as JSON, whole microseconds from the start."""
 
     what: ClassVar[str] = "a trace for ui.perfetto.dev"
 
@@ -71,7 +72,7 @@ def _lanes(done: Answered) -> list[int]:
 def _slices(done: Answered, at: int, lane: int) -> Iterator[dict[str, Any]]:
     """The request, and its phases inside it."""
     edges = [
-        US_PER_S * float(column[at])
+        int(US_PER_S * float(column[at]))
         for column in (done.arrival_s, done.scheduled_s, done.first_token_s, done.finish_s)
     ]
     told = {
@@ -86,7 +87,7 @@ def _slices(done: Answered, at: int, lane: int) -> Iterator[dict[str, Any]]:
             yield _slice(phase, lane, begin, end, {})
 
 
-def _slice(name: str, lane: int, begin: float, end: float, told: dict[str, int]) -> dict[str, Any]:
+def _slice(name: str, lane: int, begin: int, end: int, told: dict[str, int]) -> dict[str, Any]:
     event = {"ph": "X", "name": name, "pid": _REQUESTS, "tid": lane, "ts": begin}
     return event | {"dur": end - begin} | ({"args": told} if told else {})
 
@@ -99,7 +100,7 @@ def _counters(run: Run) -> Iterator[dict[str, Any]]:
     for at, (running, waiting) in enumerate(
         zip(table["num_running"].tolist(), table["num_waiting"].tolist(), strict=True)
     ):
-        moment = {"ph": "C", "pid": _ENGINE, "tid": 0, "ts": starts[at] / PS_PER_US}
+        moment = {"ph": "C", "pid": _ENGINE, "tid": 0, "ts": starts[at] // PS_PER_US}
         ledger = {name: column[at] for name, column in zip(CLASSES, columns, strict=True)}
         yield moment | {"name": "KV memory, bytes", "args": ledger}
         yield moment | {"name": "sequences", "args": {"running": running, "waiting": waiting}}

@@ -7,7 +7,7 @@ import numpy as np
 
 from kvsim.interchange.exports.export import Export, Exported, gauges
 from kvsim.interchange.exports.families import config_labels, families
-from kvsim.interchange.exports.metrics_text import info, lines
+from kvsim.interchange.exports.metrics_text import info, text
 
 
 class VllmMetrics(Export):
@@ -22,6 +22,5 @@ class VllmMetrics(Export):
 def _text(exported: Exported) -> Iterator[str]:
     end = gauges(exported.run).time_s[-1:]
     labels = {"engine": "0", "model_name": exported.model}
-    for family in families(exported, np.asarray(end)):
-        yield from lines(family, labels, None)
+    yield from text(families(exported, np.asarray(end)), labels, None)
     yield from info(config_labels(exported), None)
