@@ -50,6 +50,7 @@ class Observation:
                 last_token_s=self._seconds(end_ps),
                 priority=request.priority,
                 max_tokens=request.max_tokens,
+                cached_tokens=seq.hit_tokens,
                 prompt_runs=request.prompt_runs,
                 output_start=request.output_start,
             )

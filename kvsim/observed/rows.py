@@ -39,6 +39,7 @@ class ObservedRequest(Options):
 
     queued_s: when the engine took it from its input queue (None: on arrival); scheduled_s: its
     first admission, for the reader. max_tokens: the output length its client declared.
+    cached_tokens: of the prompt, those found in the prefix cache when it was first admitted.
     prompt_runs: the prompt's token ids, `START+LENGTH ...`, and output_start: the first one of its
     output, where the recorder knew them; they go before the ids of blocks in stream.jsonl.
     """
@@ -53,6 +54,7 @@ class ObservedRequest(Options):
     last_token_s: NonNegativeFloat
     priority: int = 0
     max_tokens: PositiveInt | None = None
+    cached_tokens: NonNegativeInt | None = None
     prompt_runs: RunsText = None
     output_start: int | None = None
 

@@ -77,13 +77,19 @@ def write_recording(
 
 
 def _stream(served: Iterable[tuple[ObservedRequest, Request]], block_size: int) -> Iterator[str]:
-    """The requests in Mooncake's fields; no ids where nobody knows the prompt."""
+    return stream_lines(((row.arrival_s * MS_PER_S, one) for row, one in served), block_size)
+
+
+def stream_lines(timed: Iterable[tuple[float, Request]], block_size: int) -> Iterator[str]:
+    """Requests, each with its arrival in ms, in Mooncake's fields; no ids where nobody knows the
+    prompt.
+    """
     ids = BlockIds(block_size)
-    for row, request in served:
+    for arrival_ms, request in timed:
         line: dict[str, object] = {
-            "timestamp": row.arrival_s * MS_PER_S,
-            "input_length": row.prompt_tokens,
-            "output_length": row.output_tokens,
+            "timestamp": arrival_ms,
+            "input_length": request.prompt_tokens,
+            "output_length": request.output_tokens,
         }
         blocks = ids.of(request)
         if blocks is not None:

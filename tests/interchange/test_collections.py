@@ -271,3 +271,17 @@ def test_an_overloaded_h100_holds_as_many_tokens_as_it_did() -> None:
     errors = {row["name"]: row["errors"] for row in json.loads(told.stdout)}
     assert abs(errors["w7_agg18"]["resident_tokens"]) < 0.01
     assert all(abs(row["e2e_s"]) < 0.2 for row in errors.values())
+
+
+def test_every_run_can_be_examined(made: tuple[str, Path]) -> None:
+    """`kvsim doctor` takes a run of each kind for what it is: a server, and what it really did."""
+    name, folder = made
+    asked = ["doctor", str(folder), "--json", "--requests", "100", "--repeat", "2", "--jobs", "1"]
+    result = CliRunner().invoke(app, asked, catch_exceptions=False)
+    answer = json.loads(result.stdout)
+    answers = [answer] if name == "observed" else answer
+    assert answers
+    for each in answers:
+        assert "refused" not in each
+        assert each["words"]
+        assert {"TTFT, mean", "TPOT, mean"} <= {one["name"] for one in each["real"]}

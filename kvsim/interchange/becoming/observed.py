@@ -89,6 +89,7 @@ def _served(
             output_tokens=row.output_tokens,
             first_token_s=first,
             last_token_s=last,
+            cached_tokens=row.cached_tokens,
         )
         served.append((observed, request))
     return served

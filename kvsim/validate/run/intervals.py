@@ -38,6 +38,19 @@ def latency_intervals(run: ObservedRun, replay: Replay, which: list[int]) -> dic
     return found
 
 
+def ratio_interval(
+    parts: Sequence[float], others: Sequence[float], wholes: Sequence[float]
+) -> Interval:
+    """Of sum(parts) / sum(wholes) - sum(others) / sum(wholes): members drawn again, each with all
+    three of its numbers.
+    """
+    import numpy as np
+
+    first, second, whole = (np.asarray(each, dtype=float) for each in (parts, others, wholes))
+    draws = _draws(len(whole))
+    return ends([float((first - second)[at].sum() / whole[at].sum()) for at in draws])
+
+
 def _draws(count: int) -> "Iterator[NDArray[np.int64]]":
     """The same draws for the same count."""
     from numpy.random import PCG64, Generator

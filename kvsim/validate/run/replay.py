@@ -28,7 +28,8 @@ class Replay(NamedTuple):
     """One simulated run.
 
     scheduled_ps (first admission), first_token_ps, last_token_ps: in the order of the observed
-    requests (-1 for who had not got there when it ended). step_ends_ps, generated: when each step's
+    requests (-1 for who had not got there when it ended); cached_tokens: of their prompts, found
+    at that admission. step_ends_ps, generated: when each step's
     outputs had been processed, and output tokens so far. tokens, chunks: computed, and prefilled,
     in all steps. outside_domain: steps whose time lies outside what was measured.
 
@@ -39,6 +40,7 @@ class Replay(NamedTuple):
     scheduled_ps: tuple[int, ...]
     first_token_ps: tuple[int, ...]
     last_token_ps: tuple[int, ...]
+    cached_tokens: tuple[int, ...]
     step_ends_ps: tuple[int, ...]
     generated: tuple[int, ...]
     records: tuple[EngineRecord, ...]
@@ -75,15 +77,16 @@ def replay(run: ObservedRun, step_time: StepTime, stop: Stop | None = None) -> R
         request, _, reason = recorder.rejected[0]
         raise InputError(reason, where=f"request {request.id}")
     by_id = {
-        seq.id: (seq.first_scheduled_ps, seq.first_token_ps, finish_ps)
+        seq.id: (seq.first_scheduled_ps, seq.first_token_ps, finish_ps, seq.hit_tokens)
         for seq, finish_ps in zip(recorder.finished, recorder.finish_ps, strict=True)
     }
-    times = (by_id.get(request.id, (-1, -1, -1)) for request in run.requests)
-    scheduled_ps, first_ps, last_ps = zip(*times, strict=True)
+    times = (by_id.get(request.id, (-1, -1, -1, 0)) for request in run.requests)
+    scheduled_ps, first_ps, last_ps, cached_tokens = zip(*times, strict=True)
     return Replay(
         scheduled_ps=scheduled_ps,
         first_token_ps=first_ps,
         last_token_ps=last_ps,
+        cached_tokens=cached_tokens,
         step_ends_ps=tuple(log.step_ends_ps),
         generated=tuple(log.generated),
         records=tuple(log.records),

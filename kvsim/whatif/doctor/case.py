@@ -54,6 +54,12 @@ class Case:
         return self.run.recorder
 
     @property
+    def at_once(self) -> bool:
+        """Whether all requests that follow no other came at one moment, as a batch job's do."""
+        stream = self.simulation.stream
+        return len({one.arrival_ps for one in stream.requests if one.after is None}) == 1
+
+    @property
     def num_requests(self) -> int:
         """All that came."""
         return len(self.simulation.stream.requests)

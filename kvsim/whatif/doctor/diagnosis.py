@@ -6,10 +6,11 @@ from typing import Literal
 from kvsim.whatif.doctor.case import Case
 from kvsim.whatif.doctor.causes import Cure
 from kvsim.whatif.doctor.effect import Effect
+from kvsim.whatif.doctor.patient import Patient
 from kvsim.whatif.replicates import Replicates
 from kvsim.whatif.tables import Table
 
-Outcome = Literal["cause", "beside", "harmless", "no cure", "failed"]
+Outcome = Literal["cause", "beside", "trade", "harmless", "no cure", "failed"]
 Rest = Literal["well", "load", "memory", "unknown"]
 
 
@@ -20,7 +21,8 @@ class Finding:
     what it does beside the causes before it in the list.
 
     outcome: `cause`, it hurts and this cures it; `beside`, its cure helps alone and nothing on top
-    of those before it; `harmless`, the evidence stands and curing it changes nothing; `no cure`,
+    of those before it; `trade`, requests would end sooner and begin later, or the reverse;
+    `harmless`, the evidence stands and curing it changes nothing; `no cure`,
     nothing that can be set would change it; `failed`, what was tried cannot be run, by `reason`.
     """
 
@@ -44,7 +46,6 @@ class Diagnosis:
     with them: `well`, nothing to speak of; `load`, requests still wait, and would with any memory;
     `memory`, they still wait, and memory or sequences to spare would help; `unknown`, they still
     wait, and that could not be run.
-    notes: what was done to the stream.
     """
 
     case: Case
@@ -55,7 +56,7 @@ class Diagnosis:
     rest: Rest
     replicates: Replicates
     runs: int
-    notes: tuple[str, ...] = ()
+    patient: Patient
 
     @property
     def causes(self) -> tuple[Finding, ...]:

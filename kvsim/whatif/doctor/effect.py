@@ -39,19 +39,37 @@ class Effect(NamedTuple):
     @property
     def helps(self) -> bool:
         """Whether it cures something that matters, beyond chance: requests end a twentieth sooner,
-        or begin to be answered a twentieth and a second sooner and end no later; or a twentieth of
-        them is served that was refused. Nobody is refused for it.
+        or begin to be answered a twentieth and a second sooner, and neither costs the other; or a
+        twentieth of them is served that was refused. Nobody is refused for it.
         """
         if self.served < 0:
             return False
         if self.served >= SUBSTANTIAL:
             return True
         end, first = self.ratios.get(E2E), self.ratios.get(TTFT)
-        if end is not None and end.high < 0 and end.mean <= -SUBSTANTIAL:
-            return True
-        later = end is not None and end.low > 0
-        sooner = first is not None and first.high < 0 and first.mean <= -SUBSTANTIAL
-        return sooner and self.saved_ttft_s >= FELT_S and not later
+        ends_sooner = _falls(end) and not (_rises(first) and self.saved_ttft_s <= -FELT_S)
+        begins_sooner = _falls(first) and self.saved_ttft_s >= FELT_S
+        return ends_sooner or (begins_sooner and not (end is not None and end.low > 0))
+
+    @property
+    def trades(self) -> bool:
+        """Whether it buys one with the other: sooner ends with later beginnings, or the reverse."""
+        return (
+            not self.helps
+            and self.served >= 0
+            and (
+                _falls(self.ratios.get(E2E))
+                or (_falls(self.ratios.get(TTFT)) and self.saved_ttft_s >= FELT_S)
+            )
+        )
+
+
+def _falls(of: Ratio | None) -> bool:
+    return of is not None and of.high < 0 and of.mean <= -SUBSTANTIAL
+
+
+def _rises(of: Ratio | None) -> bool:
+    return of is not None and of.low > 0 and of.mean >= SUBSTANTIAL
 
 
 def effect_of(first: Sequence[Row], second: Sequence[Row], level: float = CONFIDENCE) -> Effect:

@@ -12,7 +12,6 @@
 """
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from kvsim.plumbing.errors import InputError
@@ -24,13 +23,13 @@ from kvsim.whatif.doctor.case import SUBSTANTIAL, Case
 from kvsim.whatif.doctor.causes import CAUSES, Cause, Cure, Suspicion
 from kvsim.whatif.doctor.diagnosis import Diagnosis, Finding, Rest
 from kvsim.whatif.doctor.effect import Effect, effect_of
+from kvsim.whatif.doctor.patient import Patient
+from kvsim.whatif.doctor.shorten import LEAST_REQUESTS
 from kvsim.whatif.limits import pinned
 from kvsim.whatif.pairs import Trials
 from kvsim.whatif.replicates import Replicate, replicates
 from kvsim.whatif.tables import Table
 
-# A stretch of a trace shorter than this begins and ends as an empty server does.
-LEAST_REQUESTS = 500
 ALIKE = 0.01  # of gains: of cures as good as the best the first is taken, the mildest
 PLENTY = 16  # times the pool and the sequences: what still waits then waits for the GPU
 
@@ -48,19 +47,19 @@ class _Tried(NamedTuple):
 
 
 class Doctor:
-    """Examines a scenario that holds one allocator. runner: of the counterfactual runs."""
+    """Examines a patient. runner: of the counterfactual runs; repeat: seeds of each set."""
 
-    def __init__(self, table: Table, folder: Path, runner: Runner, *, repeat: int = 4) -> None:
+    def __init__(self, patient: Patient, runner: Runner, *, repeat: int = 4) -> None:
+        table, folder = patient.table, patient.folder
         longest = Simulation(Scenario.from_table(table, folder), []).max_model_len
         self.table, self.folder, self.runner = pinned(table, longest), folder, runner
+        self.patient = patient
         self.trials = Trials(runner, folder)
         self.replicates = replicates(self.table, folder, repeat, LEAST_REQUESTS)
 
-    def diagnose(self, notes: Sequence[str] = (), case: Case | None = None) -> Diagnosis:
-        """The whole of it. notes: what was done to the patient before. case: the run as it is,
-        where there is one already. InputError if the scenario cannot be run at all.
-        """
-        case = case or Case(self.table, self.folder)
+    def diagnose(self) -> Diagnosis:
+        """The whole of it. InputError if the scenario cannot be run at all."""
+        case = Case(self.table, self.folder)
         suspects = _suspects(case)
         settings = [each for each in suspects if not each.cause.resource]
         findings, best = self._treat(self.table, settings)
@@ -75,8 +74,8 @@ class Doctor:
         together = None
         if best_of_all is not self.table:
             together = self._effect(self.table, best_of_all, self.replicates.report)
-        order = {"cause": 0, "beside": 1, "no cure": 2, "harmless": 3, "failed": 4}
-        found = sorted([*findings, *more, *gone], key=lambda each: order[each.outcome])
+        order = ("cause", "beside", "trade", "no cure", "harmless", "failed")
+        found = sorted([*findings, *more, *gone], key=lambda each: order.index(each.outcome))
         return Diagnosis(
             case,
             cured,
@@ -86,7 +85,7 @@ class Doctor:
             self._rest(cured, best_of_all),
             self.replicates,
             self.runner.num_runs,
-            tuple(notes),
+            self.patient,
         )
 
     def _treat(self, base: Table, suspects: Sequence[_Suspect]) -> tuple[list[Finding], Table]:
@@ -105,7 +104,12 @@ class Doctor:
             else:
                 tried.append(best)
         helpful, harmless = self._tested(base, tried)
-        found += [_finding(each.suspect, each.cure, each.effect, "harmless") for each in harmless]
+        found += [
+            _finding(
+                each.suspect, each.cure, each.effect, "trade" if each.effect.trades else "harmless"
+            )
+            for each in harmless
+        ]
         best_table = base
         causes: list[Finding] = []
         for each in sorted(helpful, key=lambda one: one.effect.gain, reverse=True):

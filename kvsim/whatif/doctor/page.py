@@ -9,7 +9,29 @@ from kvsim.whatif.advice.page import ratio_text
 from kvsim.whatif.doctor.case import Case
 from kvsim.whatif.doctor.diagnosis import Diagnosis, Finding
 from kvsim.whatif.doctor.effect import E2E, TTFT, Effect
+from kvsim.whatif.doctor.real import Beside
 from kvsim.whatif.doctor.words import OUTCOMES, flags, sentences
+
+
+def real_table(diagnosis: Diagnosis) -> page.Cells:
+    """The real run beside its simulation."""
+    rows = tuple(
+        (
+            each.name,
+            _amount(each, each.real),
+            _amount(each, each.simulated),
+            _difference(each),
+        )
+        for each in diagnosis.patient.beside
+    )
+    return page.Cells(
+        "Real and simulated",
+        "The same requests under the same settings, the whole run. Differences are simulated "
+        "against real, of shares in points; in brackets where 95 % of them lie had other requests "
+        "been drawn.",
+        ("", "real", "simulated", "difference"),
+        rows,
+    )
 
 
 def findings_table(diagnosis: Diagnosis) -> page.Cells:
@@ -20,7 +42,6 @@ def findings_table(diagnosis: Diagnosis) -> page.Cells:
             OUTCOMES[each.outcome],
             _number(each, E2E),
             _number(each, TTFT),
-            _hits(each.effect),
             flags(each),
         )
         for each in diagnosis.findings
@@ -30,7 +51,7 @@ def findings_table(diagnosis: Diagnosis) -> page.Cells:
         "Each cure alone, against the server as it is (causes that take resources: with the "
         "settings above cured), as ratios of means; in the test for those that went so far, else "
         "in the search.",
-        ("", "", "E2E", "TTFT", "hits, points", "vllm serve"),
+        ("", "", "E2E", "TTFT", "vllm serve"),
         rows,
     )
 
@@ -60,12 +81,15 @@ def make_page(diagnosis: Diagnosis) -> str:
     """The page as HTML."""
     case = diagnosis.case
     sections: list[page.Section] = [signs_table(diagnosis)]
+    if diagnosis.patient.beside:
+        sections.insert(0, real_table(diagnosis))
     if diagnosis.findings:
         sections += [findings_table(diagnosis), evidence_table(diagnosis)]
     if diagnosis.causes:
         lines = "\n".join(flags(each) for each in diagnosis.causes)
         sections.append(page.Code("The cure", "Flags of `vllm serve`, in order.", lines))
     facts = [
+        *([("run", diagnosis.patient.name)] if diagnosis.patient.name else []),
         ("allocator", case.label),
         ("requests", numbers.count(case.num_requests)),
         ("runs", str(diagnosis.runs)),
@@ -79,6 +103,8 @@ def as_dict(diagnosis: Diagnosis) -> dict[str, Any]:
     """For `--json`: shares as fractions, times in seconds."""
     return {
         "label": diagnosis.case.label,
+        "run": diagnosis.patient.name or None,
+        "real": [each.as_dict() for each in diagnosis.patient.beside],
         "healthy": diagnosis.healthy,
         "rest": diagnosis.rest,
         "causes": [each.name for each in diagnosis.causes],
@@ -93,7 +119,7 @@ def as_dict(diagnosis: Diagnosis) -> dict[str, Any]:
             name: [each.name for each in getattr(diagnosis.replicates, name)]
             for name in ("search", "test", "report")
         },
-        "notes": list(diagnosis.notes),
+        "notes": list(diagnosis.patient.notes),
         "runs": diagnosis.runs,
     }
 
@@ -165,16 +191,30 @@ def _signs(case: Case) -> dict[str, str]:
     }
 
 
+def _amount(of: Beside, value: float | None) -> str:
+    if value is None:
+        return "not recorded"
+    if of.unit == "s":
+        return numbers.seconds(value)
+    return numbers.percent(value) if of.unit == "share" else numbers.number(value)
+
+
+def _difference(of: Beside) -> str:
+    if of.difference is None:
+        return numbers.NOTHING
+    unit = "points" if of.unit == "share" else "%"
+    mean = f"{100 * of.difference:+.1f} {unit}"
+    if of.low is None or of.high is None:
+        return mean
+    return f"{mean} ({100 * of.low:+.1f} to {100 * of.high:+.1f})"
+
+
 def _latency(spread: dict[str, float | None]) -> str:
     return f"{numbers.seconds(spread['mean'])} ({numbers.seconds(spread['p99'])})"
 
 
 def _number(finding: Finding, name: str) -> str:
     return ratio_text(finding.effect.ratios.get(name) if finding.effect else None)
-
-
-def _hits(effect: Effect | None) -> str:
-    return numbers.NOTHING if effect is None else f"{effect.hit_points:+.1f}"
 
 
 def _why(finding: Finding) -> str:

@@ -5,20 +5,28 @@ from typing import NamedTuple
 
 from kvsim.plumbing.errors import InputError
 from kvsim.scenario import Scenario
+from kvsim.whatif.doctor.real import Beside
 from kvsim.whatif.doctor.shorten import shortened
 from kvsim.whatif.tables import Table, allocator_alone, is_paged
 
 
 class Patient(NamedTuple):
-    """table: the scenario with one allocator alone, its stream shortened. notes: what was done."""
+    """table, folder: the scenario with one allocator alone, its stream shortened. notes: what was
+    done, and assumed. name, beside: of a real run, with what it did beside its simulation.
+    """
 
     table: Table
+    folder: Path
     notes: tuple[str, ...]
+    name: str = ""
+    beside: tuple[Beside, ...] = ()
 
 
-def patient_of(table: Table, folder: Path, label: str | None, most_requests: int) -> Patient:
-    """The allocator of this label; None: the first paged one, or the first there is. InputError
-    where there is none.
+def patient_of(
+    table: Table, folder: Path, label: str | None, most_requests: int, stretches: int
+) -> Patient:
+    """The allocator of this label; None: the first paged one, or the first there is; its stream
+    shortened (`shortened`). InputError where there is none.
     """
     found = None
     if label is None:
@@ -34,7 +42,7 @@ def patient_of(table: Table, folder: Path, label: str | None, most_requests: int
             remedy=f"labels: {', '.join(Scenario.from_table(table, folder).labels())}",
         )
     name, alone = found
-    alone, cut = shortened(alone, folder, most_requests)
+    alone, cut = shortened(alone, folder, most_requests, stretches)
     others = len(Scenario.from_table(table, folder).allocator) - 1
     notes = [f"of {others + 1} allocators {name} was examined"] if others else []
-    return Patient(alone, tuple([*notes, cut] if cut else notes))
+    return Patient(alone, folder, tuple([*notes, cut] if cut else notes))

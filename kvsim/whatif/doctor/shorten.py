@@ -7,12 +7,16 @@ from kvsim.scenario import Scenario
 from kvsim.simulation import Simulation
 from kvsim.whatif.tables import Table
 
+# A stretch of a trace shorter than this begins and ends as an empty server does.
+LEAST_REQUESTS = 500
 
-def shortened(table: Table, folder: Path, most: int) -> tuple[Table, str | None]:
+
+def shortened(table: Table, folder: Path, most: int, stretches: int) -> tuple[Table, str | None]:
     """The tables with about `most` requests at most, and what was done, in words; None: nothing.
 
-    Drawn requests are drawn fewer, at the same rate; of a trace the first ones are taken; of
-    conversations so many fewer begin.
+    Drawn requests are drawn fewer, at the same rate; of a trace the first ones are taken, `most`
+    for each of its `stretches` where it is long enough to be cut into them; of conversations so
+    many fewer begin.
     """
     count = len(Simulation(Scenario.from_table(table, folder)).stream.requests)
     workload = table.get("workload")
@@ -21,8 +25,11 @@ def shortened(table: Table, folder: Path, most: int) -> tuple[Table, str | None]
     table = copy.deepcopy(table)
     workload, kind = table["workload"], table["workload"].get("kind")
     if kind == "trace":
-        workload["limit"] = most
-        return table, f"of {count:,} requests the first {most:,} were examined"
+        divided = workload.get("arrivals") is None and count >= LEAST_REQUESTS * stretches
+        workload["limit"] = kept = min(count, most * stretches if divided else most)
+        if kept == count:
+            return table, None
+        return table, f"of {count:,} requests the first {kept:,} were examined"
     if kind == "sessions":
         sessions = int(workload["num_sessions"])
         workload["num_sessions"] = kept = max(1, sessions * most // count)

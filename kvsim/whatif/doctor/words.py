@@ -10,9 +10,22 @@ from kvsim.whatif.doctor.effect import E2E, TTFT, Effect
 OUTCOMES = {
     "cause": "it hurts",
     "beside": "the same trouble",
+    "trade": "one is bought with the other",
     "harmless": "there, and harmless",
     "no cure": "there, no flag cures it",
     "failed": "could not be tried",
+}
+
+
+# Of 83 published runs the roofline's times between tokens are off by -49 to +22 % in the median by
+# GPU (reports/real-runs): a real time more than twice as long is not the roofline's error.
+BEYOND = 2.0
+TIMES = ("TPOT, mean", "E2E, mean")
+LOAD = {
+    True: "Nothing to cure: the requests came all together and take their turns, and neither "
+    "memory nor a setting makes them wait longer than the GPU computes.",
+    False: "Requests wait, and would with any memory and any number of sequences: more comes than "
+    "this GPU computes. No flag cures that; `kvsim capacity` says what rate it holds out.",
 }
 
 
@@ -24,12 +37,27 @@ def sentences(diagnosis: Diagnosis) -> list[str]:
         *_rest(diagnosis),
         *(f"Beware: {text}." for text in _cautions(diagnosis)),
         _basis(diagnosis),
-        *(f"Note: {note}." for note in diagnosis.notes),
+        *(f"Note: {note}." for note in diagnosis.patient.notes),
     ]
 
 
+def _slower(diagnosis: Diagnosis) -> str | None:
+    """By how much the real server is slower than simulated, where that is beyond the roofline."""
+    for each in diagnosis.patient.beside:
+        if each.name in TIMES and each.real and each.real > BEYOND * each.simulated:
+            times = numbers.times(each.real / each.simulated)
+            return f"the real server's {each.name} is {times} that of the simulated one"
+    return None
+
+
 def _verdict(diagnosis: Diagnosis) -> str:
+    slow = _slower(diagnosis)
     causes = diagnosis.causes
+    if slow is not None and not causes:
+        return (
+            f"Cannot tell: {slow}, and nothing that is simulated makes it so. What slows it is "
+            "outside: the host, the network, kernels, other users of the GPU."
+        )
     if diagnosis.healthy:
         return "Healthy: nothing was found that hurts."
     if causes:
@@ -37,10 +65,7 @@ def _verdict(diagnosis: Diagnosis) -> str:
         more = f", and {numbers.plural(len(causes) - 1, 'cause')} more" if len(causes) > 1 else ""
         return f"It suffers from {first.title} ({first.name}){more}."
     if diagnosis.rest == "load":
-        return (
-            "Requests wait, and would with any memory and any number of sequences: more comes than "
-            "this GPU computes. No flag cures that; `kvsim capacity` says what rate it holds out."
-        )
+        return LOAD[diagnosis.case.at_once]
     return (
         "Cannot tell: requests wait or are computed again, memory or sequences to spare would "
         "help, and none of the known causes explains it."
@@ -65,6 +90,11 @@ def _causes(diagnosis: Diagnosis) -> Iterator[str]:
 def _rest(diagnosis: Diagnosis) -> Iterator[str]:
     if not diagnosis.causes:
         return
+    slow = _slower(diagnosis)
+    if slow is not None:
+        yield (
+            f"But {slow}: something outside of what is simulated slows it, beside the causes above."
+        )
     if diagnosis.rest == "load":
         yield (
             "What still waits then waits for the GPU to compute: with any memory it would be the "

@@ -22,7 +22,7 @@ MORE = {"max_cudagraph_capture_size", "prefix_cache_retention_interval"}
 @cache
 def case(path: Path) -> Case:
     table, folder = load_tables(path)
-    return Case(patient_of(table, folder, None, 120).table, folder)
+    return Case(patient_of(table, folder, None, 120, 12).table, folder)
 
 
 @pytest.mark.parametrize("path", SERVERS, ids=lambda path: path.stem)

@@ -30,9 +30,8 @@ HEALTHY = [name for name in SERVERS if planted(name) == "none"]
 
 def examined(name: str) -> Diagnosis:
     table, folder = load_tables(SERVERS[name])
-    patient = patient_of(table, folder, None, 1000)
     runner = Runner(BACKENDS.get("processes")(jobs=1))
-    return Doctor(patient.table, folder, runner).diagnose(patient.notes)
+    return Doctor(patient_of(table, folder, None, 1000, 12), runner).diagnose()
 
 
 def test_every_cause_has_a_server_that_has_it() -> None:

@@ -28,7 +28,5 @@ class Fragmentation(Cause):
                 "large enough, while the bytes were there"
             )
         entry = {"kind": "paged"}
-        cure = Cure(
-            {"allocator.0": entry}, "vllm serve as it is: blocks of 16, of which none is lost"
-        )
+        cure = Cure({"allocator.0": entry}, "vllm serve, whose memory is blocks")
         return Suspicion(tuple(evidence), (cure,))

@@ -48,7 +48,8 @@ class SmallPool(Cause):
             ways.insert(0, "--kv-cache-dtype fp8")
         cure = Cure(
             changes,
-            f"{' or '.join(ways)}, or a GPU with more memory: twice the pool",
-            "8-bit keys and values change what a model says" if len(ways) > 1 else "",
+            " or ".join(ways),
+            "what was run is twice the pool and nothing else, as a GPU with more memory has it"
+            + ("; 8-bit keys and values change what a model says" if len(ways) > 1 else ""),
         )
         return Suspicion(tuple(evidence), (cure,))

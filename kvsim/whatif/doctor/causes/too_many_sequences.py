@@ -25,10 +25,10 @@ class TooManySequences(Cause):
         # Sequences of all ages are half as long as at their end: twice as many fit as at their full
         # length, more while the queue holds short ones, and fewer are sure to.
         held = max(1, int(case.capacity_tokens / final))
-        tried = [value for value in (3 * held, 2 * held, held) if value < limit]
+        peak = int(case.series["num_running"].max())
+        tried = [value for value in (3 * held, 2 * held, held) if value < min(limit, peak)]
         if not tried:
             return None
-        peak = int(case.series["num_running"].max())
         evidence = (
             f"{grown:,} preemptions of sequences that had begun to answer; "
             f"{100 * case.recomputed_share:.0f} % of all tokens computed had been computed before",

@@ -1,0 +1,186 @@
+"""Real runs as patients: the server that was recorded as a scenario, and what it really did.
+
+An observed run (docs/recording-a-run.md, or NAME.run of `kvsim import`) is compared request by
+request; of a published collection (`kvsim validate runs`) each run by the means that are known.
+"""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from kvsim.device import named_device
+from kvsim.interchange.becoming.server import server_of
+from kvsim.interchange.description import Settings
+from kvsim.model import named_model
+from kvsim.observed.folder import ObservedRun
+from kvsim.observed.trial import Trial
+from kvsim.observed.vllm_meta import VllmMeta
+from kvsim.observed.writing import stream_lines
+from kvsim.plumbing.errors import InputError
+from kvsim.plumbing.units import PS_PER_MS
+from kvsim.plumbing.writing import write_lines
+from kvsim.request import Request
+from kvsim.scenario import load_tables
+from kvsim.step_time.options import Hardware
+from kvsim.step_time.roofline import Roofline
+from kvsim.validate.run.comparison import compare_run
+from kvsim.validate.runs.compare import read_trials
+from kvsim.validate.runs.simulate import simulate_trial
+from kvsim.whatif.doctor.patient import Patient, patient_of
+from kvsim.whatif.doctor.real import Beside, beside_run, beside_trial
+from kvsim.whatif.tables import Table
+
+ROOFLINE = "roofline"
+_SETTINGS = (
+    *("model", "gpu", "tensor_parallel_size", "max_model_len", "block_size"),
+    *("enable_prefix_caching", "max_num_seqs", "max_num_batched_tokens"),
+    *("enable_chunked_prefill", "long_prefill_token_threshold", "policy", "async_scheduling"),
+)
+
+
+class Refused(NamedTuple):
+    """A run that cannot be examined, and why."""
+
+    name: str
+    reason: str
+
+
+class Limits(NamedTuple):
+    """Of what is examined of a stream, as of `shortened`."""
+
+    most_requests: int
+    stretches: int
+
+
+def is_run(path: Path) -> bool:
+    """Whether this is a recorded run, or a folder of some, and no scenario's result."""
+    return path.is_dir() and not (path / "scenario.toml").is_file()
+
+
+def run_beside(scenario: Path) -> Path | None:
+    """The run that `kvsim import` wrote beside a scenario, where it did."""
+    folder = scenario.with_suffix(".run")
+    return folder if scenario.suffix == ".toml" and is_run(folder) else None
+
+
+def patients_of_runs(
+    path: Path,
+    step_time: str,
+    scratch: Path,
+    limits: Limits,
+    only: str | None = None,
+) -> Iterator[Patient | Refused]:
+    """The runs at `path`. step_time: "roofline", or a calibration. scratch: a folder for streams,
+    which must last as long as the patients. only: of a collection, the runs whose name has this.
+    InputError for what is no run, and for an observed one that cannot be simulated; of a collection
+    such a one is told, and the others go on.
+    """
+    if (path / "meta.json").is_file() and (path / "requests.csv").is_file():
+        yield _observed(path, step_time, scratch, limits)
+        return
+    if step_time != ROOFLINE:
+        raise InputError(
+            "a collection of several models has the roofline's step times",
+            where="--step-time",
+            value=step_time,
+            remedy="leave it out, or name one observed run",
+        )
+    names = []
+    for at, (_, trial) in enumerate(read_trials([path])):
+        names.append(trial.name)
+        if only is None or only in trial.name:
+            try:
+                yield _published(trial, scratch / f"{at}.jsonl", limits)
+            except InputError as error:
+                yield Refused(trial.name, str(error))
+    if only is not None and not any(only in name for name in names):
+        raise InputError(
+            "no run of that name",
+            where="--only",
+            value=only,
+            remedy=f"such as {'; '.join(names[:3])}",
+        )
+
+
+def beside_of(folder: Path, step_time: str) -> tuple[Beside, ...]:
+    """An observed run against its replay."""
+    return beside_run(compare_run(folder, step_time))
+
+
+def _observed(folder: Path, step_time: str, scratch: Path, limits: Limits) -> Patient:
+    imported = folder.with_suffix(".toml")
+    beside = beside_of(folder, step_time)
+    if folder.suffix == ".run" and imported.is_file():
+        table, place = load_tables(imported)
+        patient = patient_of(table, place, None, *limits)
+        return patient._replace(name=folder.name, beside=beside)
+    run = ObservedRun.read(folder)
+    if not isinstance(run.meta, VllmMeta):
+        raise InputError(
+            "a run of kvsim's own backend, whose device is no GPU's figures",
+            where=str(folder),
+            remedy="kvsim validate run compares it; kvsim doctor examines its scenario",
+        )
+    table, notes = _table(run.meta, run.requests, None, scratch / "stream.jsonl")
+    if step_time != ROOFLINE:
+        table["step_time"] = {"kind": "calibrated", "file": step_time}
+    patient = patient_of(table, Path(), None, *limits)
+    return patient._replace(
+        name=run.name, beside=beside, notes=(*run.assumptions, *notes, *patient.notes)
+    )
+
+
+def _published(trial: Trial, stream: Path, limits: Limits) -> Patient:
+    meta = trial.meta
+    hardware = Hardware(
+        named_model(meta.model, "model"),
+        named_device(meta.gpu, "gpu"),
+        meta.tensor_parallel_size,
+    )
+    beside = beside_trial(trial, simulate_trial(trial, Roofline().build(hardware)))
+    table, notes = _table(meta, trial.requests, trial.max_in_flight, stream)
+    patient = patient_of(table, Path(), None, *limits)
+    beyond = [f"no simulated engine has {trial.beyond}"] if trial.beyond else []
+    return patient._replace(
+        name=trial.name,
+        beside=beside,
+        notes=(*trial.assumed, *beyond, *notes, *patient.notes),
+    )
+
+
+def _table(
+    meta: VllmMeta, requests: Sequence[Request], max_in_flight: int | None, stream: Path
+) -> tuple[Table, list[str]]:
+    """The recorded server as a scenario, its requests in a file, and what had to be assumed."""
+    told = {name: getattr(meta, name) for name in _SETTINGS}
+    if meta.pool_recorded:
+        told["num_gpu_blocks"] = meta.num_gpu_blocks
+    told |= {"engine": "vllm", "engine_version": meta.vllm_version}
+    server = server_of(Settings.parse(told, "meta.json"))
+    in_order = sorted(requests, key=lambda request: request.arrival_ps)
+    timed = ((request.arrival_ps / PS_PER_MS, request) for request in in_order)
+    write_lines(stream, stream_lines(timed, meta.block_size))
+    workload: dict[str, Any] = {
+        "kind": "trace",
+        "path": str(stream),
+        "format": "mooncake",
+        "hash_block_tokens": meta.block_size,
+    }
+    notes = list(server.notes)
+    if max_in_flight is not None and in_order[-1].arrival_ps == in_order[0].arrival_ps:
+        think = {"kind": "fixed", "seconds": 0.0}
+        workload["arrivals"] = {"kind": "closed-loop", "num_users": max_in_flight, "think": think}
+        notes.append(f"{max_in_flight:,} clients, each of which asks again when it is answered")
+    elif max_in_flight is not None:
+        notes.append(f"its client's limit of {max_in_flight:,} requests in flight is left out")
+    table = {
+        "seed": 0,
+        "model": server.model,
+        "device": {"name": server.device},
+        "memory": server.memory,
+        "allocator": [server.allocator()],
+        "scheduler": server.scheduler(),
+        "step_time": {"kind": ROOFLINE},
+        "workload": workload,
+    }
+    return table, notes
