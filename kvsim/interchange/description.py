@@ -54,6 +54,8 @@ class Settings(Options):
     enable_prefix_caching: bool | None = None
     enable_chunked_prefill: bool | None = None
     disable_hybrid_kv_cache_manager: bool | None = None
+    watermark: Annotated[float, Field(ge=0, lt=1)] | None = None
+    prefix_cache_retention_interval: NonNegativeInt | None = None
     max_num_seqs: PositiveInt | None = None
     max_num_batched_tokens: PositiveInt | None = None
     long_prefill_token_threshold: NonNegativeInt | None = None

@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
 from prometheus_client.parser import text_string_to_metric_families as prometheus
 from typer.testing import CliRunner
@@ -299,6 +301,87 @@ def test_the_command_line_of_a_scenario_makes_it_again(
     assert again.allocator[0] == simulation.scenario.allocator[0]
     assert again.model.max_model_len == 2048
     assert again.model.name == "facebook/opt-125m"
+
+
+@settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    scheduler=st.fixed_dictionaries(
+        {},
+        optional={
+            "max_num_seqs": st.integers(1, 1024),
+            "max_num_batched_tokens": st.integers(2048, 16384),
+            "long_prefill_token_threshold": st.integers(1, 4096),
+            "policy": st.sampled_from(["fcfs", "priority"]),
+            "enable_chunked_prefill": st.booleans(),
+            "async_scheduling": st.booleans(),
+            "scheduler_reserve_full_isl": st.booleans(),
+        },
+    ),
+    allocator=st.fixed_dictionaries(
+        {"block_size": st.sampled_from([16, 32, 64]), "enable_prefix_caching": st.booleans()},
+        optional={"watermark": st.sampled_from([0.01, 0.25])},
+    ),
+    memory=st.sampled_from([{"num_gpu_blocks": 160}, {"gpu_memory_utilization": 0.8}]),
+    tensor_parallel_size=st.sampled_from([1, 2, 4]),
+)
+def test_flags_come_back_as_the_options_they_were(
+    scheduler: dict[str, Any],
+    allocator: dict[str, Any],
+    memory: dict[str, Any],
+    tensor_parallel_size: int,
+    run: Run,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    model = TABLES["model"] | {"tensor_parallel_size": tensor_parallel_size}
+    tables = TABLES | {
+        "model": model,
+        "memory": memory,
+        "allocator": [{"kind": "paged"} | allocator],
+    }
+    tables |= {"scheduler": {"kind": "continuous"} | scheduler}
+    resolved = Simulation(Scenario.from_table(tables)).resolved()
+    folder = tmp_path_factory.mktemp("serve")
+    path = write_all("vllm-serve", Exported(resolved, run), folder) / "serve.sh"
+    imported(path, folder)
+    again = Scenario.load(folder / "again.toml")
+    before = Scenario.from_table(tables)
+    said = {"scheduler_reserve_full_isl": scheduler.get("scheduler_reserve_full_isl", True)}
+    assert again.scheduler == before.scheduler.model_copy(update=said)
+    assert again.allocator[0] == before.allocator[0]
+    assert again.memory.gpu_memory_utilization == before.memory.gpu_memory_utilization
+    assert again.memory.num_gpu_blocks == before.memory.num_gpu_blocks
+    assert again.model.tensor_parallel_size == tensor_parallel_size
+
+
+@pytest.mark.parametrize(
+    ("table", "changes", "where"),
+    [
+        ("scheduler", {"victim": {"kind": "least-computed"}}, "scheduler.victim"),
+        ("scheduler", {"preemption_mode": "swap"}, "scheduler.preemption_mode"),
+        ("allocator", {"sharing": "copy-on-write"}, "allocator.sharing"),
+    ],
+)
+def test_what_vllm_has_no_flag_for_is_refused(
+    table: str, changes: dict[str, Any], where: str, exported: Exported
+) -> None:
+    changed = dict(exported.scenario)
+    if table == "scheduler":
+        changed[table] = {**changed[table], **changes}
+    else:
+        changed[table] = [{**changed[table][0], **changes}]
+    with pytest.raises(InputError, match=f"{where}: vLLM has no flag for it"):
+        text_of("vllm-serve", Exported(changed, exported.run))
+
+
+def test_drafts_and_retention_are_flags_too(exported: Exported) -> None:
+    kept = {**exported.scenario["allocator"][0], "prefix_cache_retention_interval": "none"}
+    drafting = {"method": "mtp", "num_speculative_tokens": 2, "acceptance_rate": 0.7}
+    changed = {**exported.scenario, "allocator": [kept], "speculative_config": drafting}
+    text = text_of("vllm-serve", Exported(changed, exported.run))
+    assert "--prefix-cache-retention-interval None" in text
+    assert """--speculative-config '{"method": "mtp", "num_speculative_tokens": 2}'""" in text
 
 
 def test_what_no_engine_does_is_refused(simulation: Simulation) -> None:

@@ -32,6 +32,7 @@ _META = (
     *("tensor_parallel_size", "max_num_seqs", "max_num_batched_tokens", "max_model_len"),
     *("block_size", "enable_prefix_caching", "async_scheduling", "enable_chunked_prefill"),
     *("scheduler_reserve_full_isl", "long_prefill_token_threshold", "policy"),
+    "watermark",
 )
 
 
@@ -96,6 +97,10 @@ class Server:
             table["host_cache_gib"] = settings.host_cache_gib
         if settings.disable_hybrid_kv_cache_manager:
             table["disable_hybrid_kv_cache_manager"] = True
+        for key in ("watermark", "prefix_cache_retention_interval"):
+            value = getattr(settings, key)
+            if value:
+                table[key] = value
         return table
 
 

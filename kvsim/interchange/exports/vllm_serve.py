@@ -1,5 +1,9 @@
-"""The scenario as a command line of vLLM: what to start for a server like the simulated one."""
+"""The scenario as a command line of vLLM: what to start for a server like the simulated one.
 
+What vLLM has no flag for is refused, not left out.
+"""
+
+import json
 import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
@@ -26,6 +30,9 @@ _MODEL = {
     "dtype": "--dtype",
     "kv_cache_dtype": "--kv-cache-dtype",
 }
+# What vLLM does in one way: the value that says so.
+_ITS_OWN = {"victim": "latest", "preemption_mode": "recompute", "sharing": "cache"}
+_SPECULATION = ("method", "num_speculative_tokens", "model", "disable_lookahead_block_hashes")
 _KV_DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
 
 
@@ -48,6 +55,12 @@ def _check(exported: Exported) -> None:
     scheduler = exported.scenario["scheduler"]
     if scheduler["kind"] != "continuous":
         raise InputError("vLLM has no such scheduler", where="[scheduler]", value=scheduler["kind"])
+    for table, where in ((scheduler, "scheduler"), (exported.allocator, "allocator")):
+        for key, usual in _ITS_OWN.items():
+            value = table.get(key)
+            named = value.get("kind") if isinstance(value, Mapping) else value
+            if named not in (None, usual):
+                raise InputError("vLLM has no flag for it", where=f"{where}.{key}", value=named)
 
 
 def _flags(exported: Exported) -> Iterator[str]:
@@ -66,12 +79,22 @@ def _flags(exported: Exported) -> Iterator[str]:
         yield from ("--kv-offloading-size", str(options["host_cache_gib"]))
     if options.get("disable_hybrid_kv_cache_manager"):
         yield "--disable-hybrid-kv-cache-manager"
+    if options.get("watermark") is not None:
+        yield from ("--watermark", str(options["watermark"]))
+    retention = options.get("prefix_cache_retention_interval")
+    if retention is not None:  # vLLM's null is written as a word
+        said = "None" if retention == "none" else str(retention)
+        yield from ("--prefix-cache-retention-interval", said)
     for key, flag in _SCHEDULER.items():
         if scheduler.get(key) is not None:
             yield from (flag, str(scheduler[key]))
     for key, name in _SWITCHES.items():
         if scheduler.get(key) is not None:
             yield _switch(name, scheduler[key])
+    drafting = exported.scenario.get("speculative_config")
+    if drafting:
+        told = {key: drafting[key] for key in _SPECULATION if drafting.get(key)}
+        yield from ("--speculative-config", json.dumps(told))
 
 
 def _pool(exported: Exported) -> Iterator[str]:

@@ -96,6 +96,8 @@ KNOWN: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "scheduler_reserve_full_isl": ("scheduler_reserve_full_isl", truth),
     "scheduling_policy": ("policy", text),
     "async_scheduling": ("async_scheduling", truth),
+    "watermark": ("watermark", fraction),
+    "prefix_cache_retention_interval": ("prefix_cache_retention_interval", whole),
 }
 
 

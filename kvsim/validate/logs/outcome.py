@@ -90,7 +90,7 @@ def compare(row: LogRow) -> Outcome:
     pool = sized.pool
     return found._replace(
         state="sized",
-        assumed=_open(row),
+        assumed=_open(row, packed=sized.plan.packed),
         log_gib=log_gib,
         pool_gib=pool.capacity_bytes / GIB,
         error=pool.capacity_bytes / GIB / log_gib - 1,
@@ -98,11 +98,14 @@ def compare(row: LogRow) -> Outcome:
     )
 
 
-def _open(row: LogRow) -> tuple[str, ...]:
-    """Settings that decide the pool and that the row does not give."""
+def _open(row: LogRow, *, packed: bool) -> tuple[str, ...]:
+    """Settings that decide the pool and that the row does not give. packed: windows take as much
+    as a step can add, which its limit says.
+    """
     given = {
         "gpu_memory_utilization": row.utilization is not None,
         "kv_cache_dtype": bool(row.kv_cache_dtype) or row.pool_gib is not None,
+        "max_num_batched_tokens": row.max_num_batched_tokens is not None or not packed,
     }
     return tuple(name for name, known in given.items() if not known)
 
