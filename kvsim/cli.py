@@ -16,6 +16,7 @@ from kvsim.commands import (
     convert,
     devices,
     doctor,
+    explore,
     export,
     import_,
     memory,
@@ -62,6 +63,7 @@ app.command("capacity")(capacity.capacity)
 app.command("advise")(advise.advise)
 app.command("doctor")(doctor.doctor)
 app.command("cache")(cache.cache)
+app.command("explore")(explore.explore)
 app.add_typer(validate.app, name="validate")
 app.add_typer(calibrate.app, name="calibrate")
 

@@ -79,12 +79,19 @@ def test_an_observed_run_is_read_without_what_recorded_it() -> None:
         # Pages of a calibration or a validation are drawn where their numbers are made.
         ("torch", {"backend", "validate", "commands"}),
         ("triton", {"backend"}),
-        ("plotly", {"report", "validate", "step_time", "whatif"}),
+        ("plotly", {"report", "validate", "step_time", "whatif", "explore"}),
+        ("dash", {"explore"}),
         ("pandas", {"results", "report", "validate", "whatif", "commands"}),
     ],
 )
 def test_a_library_stays_in_its_rooms(library: str, rooms: set[str]) -> None:
     assert users_of(library) <= rooms
+
+
+def test_nothing_but_its_command_knows_the_explorer() -> None:
+    for path in FILES:
+        if room(path) not in ("explore", "commands"):
+            assert not any(name.startswith("kvsim.explore") for name in imports(path)), path
 
 
 BARE = ("devices", "transformer", "stores", "measure", "prove", "__main__", "shape", "step")
@@ -170,9 +177,11 @@ def test_no_circle_of_files() -> None:
 INSTALLED = ("test", "check", "sweep", "dask", "interchange")
 COMES_WITH = {
     "annotated_types": "pydantic",
+    "flask": "dash",
     "markupsafe": "jinja2",
     "pydantic_core": "pydantic",
     "requests": "pooch",
+    "werkzeug": "dash",
 }
 
 
@@ -197,7 +206,7 @@ def test_the_tests_import_only_what_make_test_installs() -> None:
 
 
 def test_the_simulator_imports_only_what_it_declares() -> None:
-    optional = ("backend", "gpu", "hub", "interchange", "sweep", "dask", "ray")
+    optional = ("backend", "gpu", "hub", "interchange", "sweep", "dask", "ray", "explore")
     known = {*declared(*optional), *sys.stdlib_module_names, "kvsim"}
     for path in FILES:
         for name in imports(path):

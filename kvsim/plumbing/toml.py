@@ -24,7 +24,7 @@ def _write(table: Mapping[str, Any], path: tuple[str, ...], lines: list[str]) ->
     kept = {key: value for key, value in table.items() if value is not None}
     nested = {key: value for key, value in kept.items() if _is_table(value) or _is_tables(value)}
     lines.extend(
-        f"{_key(key)} = {_value(value)}" for key, value in kept.items() if key not in nested
+        f"{_key(key)} = {value_text(value)}" for key, value in kept.items() if key not in nested
     )
     for key, value in nested.items():
         inner = (*path, _key(key))
@@ -51,7 +51,8 @@ def _string(text: str) -> str:
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007F")
 
 
-def _value(value: object) -> str:
+def value_text(value: object) -> str:
+    """One value on a line, as it stands behind a key; tables are inline ones."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
@@ -59,8 +60,8 @@ def _value(value: object) -> str:
     if isinstance(value, int | float):
         return repr(value)
     if isinstance(value, Mapping):
-        pairs = (f"{_key(key)} = {_value(v)}" for key, v in value.items() if v is not None)
+        pairs = (f"{_key(key)} = {value_text(v)}" for key, v in value.items() if v is not None)
         return f"{{ {', '.join(pairs)} }}"
     if isinstance(value, Sequence):
-        return f"[{', '.join(_value(element) for element in value)}]"
+        return f"[{', '.join(value_text(element) for element in value)}]"
     raise TypeError(f"no TOML for {type(value).__name__}: {value!r}")

@@ -98,6 +98,11 @@ def whole_page(held: dict[str, Any]) -> str:
     )
 
 
+def map_page(held: dict[str, Any]) -> str:
+    """The address map of these `contents` alone, on a page of its own."""
+    return rendered("map_page.html", **held)
+
+
 def _figures(result: Result) -> dict[str, Drawn]:
     drawn = {}
     for name in FIGURES:

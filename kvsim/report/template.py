@@ -37,3 +37,10 @@ def plotly_js() -> str:
     from plotly.offline import get_plotlyjs
 
     return Markup(get_plotlyjs())  # noqa: S704 - plotly's own bundle, not input
+
+
+def style_sheet() -> str:
+    """The look that all pages share."""
+    from importlib.resources import files
+
+    return (files(HERE) / "page.css").read_text(encoding="utf-8")

@@ -1,8 +1,5 @@
 """The page in a real browser: drawn, searched, marked, zoomed, and nothing asked of any network."""
 
-import json
-import os
-import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.browser import BROWSER, DRIVER, MISSING, faults, forget, start, wait
 
 from kvsim.report.figures import FIGURES
 from kvsim.report.page import make_page
@@ -18,18 +16,8 @@ from kvsim.results.result import Result
 from kvsim.scenario import Scenario
 from kvsim.simulation import Simulation
 
-webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
-BROWSER = next(
-    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
-)
-DRIVER = shutil.which("chromedriver")
-pytestmark = pytest.mark.skipif(
-    not (BROWSER and DRIVER), reason="no chromium with its chromedriver is installed"
-)
-FLAGS = (
-    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
-    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
-)
+pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
+pytestmark = pytest.mark.skipif(not (BROWSER and DRIVER), reason=MISSING)
 IDS = "return [...document.querySelectorAll('#requests tbody tr')].map(r => r.cells[0].textContent)"
 PIXELS = (
     "const c = document.querySelector('#map canvas'), pen = c.getContext('2d');"
@@ -47,49 +35,20 @@ EVIL = (
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    options = webdriver.ChromeOptions()
-    options.binary_location = BROWSER
-    for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('profile')}"):
-        options.add_argument(flag)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    service = webdriver.ChromeService(DRIVER, log_output=os.devnull)
-    driver = webdriver.Chrome(options=options, service=service)
-    driver.execute_cdp_cmd("Network.enable", {})
+    driver = start(tmp_path_factory.mktemp("profile"))
     yield driver
     driver.quit()
-
-
-def wait(browser: Any, script: str, seconds: float = 30.0) -> Any:
-    """What the script returns as soon as that is something."""
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        found = browser.execute_script(script)
-        if found:
-            return found
-        time.sleep(0.05)
-    raise AssertionError(f"never true: {script}")
 
 
 def open_page(browser: Any, result: Result, folder: Path) -> None:
     path = folder / "report.html"
     path.write_text(make_page(result), encoding="utf-8")
-    browser.get_log("browser"), browser.get_log("performance")
+    forget(browser)
     browser.get(path.as_uri())
     wait(browser, "return document.body.dataset.drawn")
     wait(browser, "return document.querySelector('#requests').dataset.ready")
     if any(run.table("addresses") is not None for run in result.runs):
         wait(browser, "return document.querySelector('#map').dataset.ready")
-
-
-def faults(browser: Any) -> list[str]:
-    """What the console complained of, and what was asked of a network, since the page opened."""
-    said = [entry["message"] for entry in browser.get_log("browser")]
-    asked = []
-    for entry in browser.get_log("performance"):
-        message = json.loads(entry["message"])["message"]
-        if message["method"] == "Network.requestWillBeSent":
-            asked.append(message["params"]["request"]["url"])
-    return said + [url for url in asked if not url.startswith(("file:", "data:", "blob:"))]
 
 
 @pytest.fixture(scope="module")

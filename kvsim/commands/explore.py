@@ -1,0 +1,41 @@
+"""`kvsim explore [SCENARIO]`: a local page to play with a scenario, and a tour."""
+
+from importlib.util import find_spec
+from typing import Annotated
+
+import typer
+
+
+def explore(
+    scenario: Annotated[
+        str | None,
+        typer.Argument(metavar="[SCENARIO]", help="A TOML file, or the name of a recipe."),
+    ] = None,
+    host: Annotated[
+        str, typer.Option(help="Where to listen; the default is seen by this machine alone.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0: any that is free.")] = 8050,
+    show: Annotated[
+        bool, typer.Option("--open", help="Open the page in this machine's browser.")
+    ] = False,
+) -> None:
+    """Open a local page: turn a scenario's knobs, watch what its memory does, take the tour."""
+    from kvsim.plumbing.errors import InputError
+
+    if find_spec("dash") is None:
+        raise InputError(
+            "the page is made with Dash, which is not installed",
+            where="kvsim explore",
+            remedy="pip install 'kvsim[explore]'",
+        )
+    from kvsim.explore.app import is_loopback
+    from kvsim.explore.server import serve
+
+    def ready(address: str) -> None:
+        typer.echo(f"{address}    (Ctrl+C ends it)")
+        if not is_loopback(host):
+            typer.echo("note: whoever reaches this address can simulate on this machine", err=True)
+        if show:
+            typer.launch(address)
+
+    serve(scenario, host, port, ready)

@@ -1,0 +1,122 @@
+"""What a click or a word on the page does to a visit: one function an action, pure."""
+
+from collections.abc import Mapping
+from copy import deepcopy
+from typing import Any
+
+from dash.development.base_component import Component
+
+from kvsim.explore.bases import TOUR
+from kvsim.explore.controls import CONTROLS
+from kvsim.explore.controls.allocators import added, removed
+from kvsim.explore.desk import Desk
+from kvsim.explore.state import State, started
+from kvsim.explore.tour import find_stop
+from kvsim.explore.visit import MOST_PINS, Visit
+from kvsim.explore.widgets import KEY, read_value
+from kvsim.plumbing.keys import assignment, put
+
+
+def begin(visit: Visit, desk: Desk, base: str) -> Visit:
+    """From another base, what is pinned stays."""
+    return visit._replace(state=started(desk.bases[base]), sweep="")
+
+
+def turn(visit: Visit, desk: Desk, values: Mapping[str, Any]) -> Visit:
+    """Set keys to what their widgets hold. InputError where that is no scenario."""
+    table = deepcopy(visit.state.table)
+    for key, value in values.items():
+        _set(table, key, value)
+    return _checked(visit, desk, table)
+
+
+def add_allocator(visit: Visit, desk: Desk) -> Visit:
+    """One more."""
+    table = deepcopy(visit.state.table)
+    added(table)
+    return _checked(visit, desk, table)
+
+
+def remove_allocator(visit: Visit, desk: Desk, index: int) -> Visit:
+    """One less."""
+    table = deepcopy(visit.state.table)
+    removed(table, index)
+    return _checked(visit, desk, table)
+
+
+def attempt(visit: Visit, desk: Desk, index: int) -> Visit:
+    """Do what a stop of the tour says to try."""
+    table = deepcopy(visit.state.table)
+    for each in find_stop(visit.state.base.removeprefix(TOUR)).tries[index].settings:
+        put(table, *assignment(each, "try"), "try")
+    return _checked(visit, desk, table)
+
+
+def pin(visit: Visit, desk: Desk) -> Visit:
+    """Keep what is there beside what comes."""
+    query = visit.state.query(desk.bases)
+    if query in visit.pins or len(visit.pins) >= MOST_PINS:
+        return visit
+    return visit._replace(pins=(*visit.pins, query))
+
+
+def unpin(visit: Visit, index: int) -> Visit:
+    """Take a pinned run away."""
+    return visit._replace(pins=visit.pins[:index] + visit.pins[index + 1 :])
+
+
+def sweep(visit: Visit, desk: Desk, key: str, low: Any, high: Any, count: Any) -> Visit:
+    """Sweep a key; InputError where the range is none."""
+    log = "log" if isinstance(low, int | float) and low > 0 else ""
+    asked = f"{key}={low}:{high}:{count}{log}"
+    desk.sweep_task(visit.state, asked)
+    return visit._replace(sweep=asked)
+
+
+def control_widgets(table: dict[str, Any]) -> dict[str, list[Component]]:
+    """The widgets of every control, by the control's name."""
+    return {name: CONTROLS.get(name)().widgets(table) for name in CONTROLS}
+
+
+def shown_values(table: dict[str, Any]) -> dict[str, Any]:
+    """What the widgets show, by their keys."""
+    found = {}
+    for widgets in control_widgets(table).values():
+        for widget in widgets:
+            for each in (widget, *widget._traverse()):
+                name = getattr(each, "id", None)
+                if isinstance(name, dict) and name.get("part") == KEY:
+                    found[name["key"]] = getattr(each, "value", None)
+    return found
+
+
+def differing(
+    table: dict[str, Any], ids: list[dict[str, Any]], values: list[Any]
+) -> dict[str, Any]:
+    """Of widgets with these ids and values those that show something else than the tables hold."""
+    shown = shown_values(table)
+    return {
+        name["key"]: read_value(name["form"], value)
+        for name, value in zip(ids, values, strict=True)
+        if name["key"] in shown and (value or None) != (shown[name["key"]] or None)
+    }
+
+
+def _set(table: dict[str, Any], key: str, value: Any) -> None:
+    if value is not None:
+        for name in CONTROLS:
+            if CONTROLS.get(name)().chosen(table, key, value):
+                return
+        put(table, key, value, "page")
+        return
+    place: Any = table
+    *parts, last = key.split(".")
+    for part in parts:
+        place = place[int(part)] if isinstance(place, list) else place.get(part, {})
+    place.pop(last, None)
+
+
+def _checked(visit: Visit, desk: Desk, table: dict[str, Any]) -> Visit:
+    state = State(visit.state.base, table)
+    state.scenario(desk.bases).labels()
+    return visit._replace(state=state, sweep="")

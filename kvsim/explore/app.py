@@ -1,0 +1,110 @@
+"""The page put together: Dash, the callbacks, the pages of single runs, and who may ask."""
+
+from ipaddress import ip_address
+from pathlib import Path
+from string import Template
+
+from dash import Dash, Input, Output
+from flask import Flask, Response, abort, request
+
+from kvsim.explore import editing, running, sweeping
+from kvsim.explore.desk import Desk
+from kvsim.explore.layout import make_layout
+from kvsim.report.page import map_page, whole_page
+from kvsim.report.template import style_sheet
+
+# The browser itself refuses whatever would leave this machine.
+POLICY = (
+    "default-src 'self'; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; "
+    "img-src 'self' data: blob:; font-src 'self' data:; frame-ancestors 'self'"
+)
+PAGE = Template("""<!doctype html>
+<html lang="en">
+<head>
+{%metas%}
+<title>{%title%}</title>
+{%favicon%}
+<style>
+$style
+</style>
+{%css%}
+</head>
+<body>
+{%app_entry%}
+{%config%}
+{%scripts%}
+{%renderer%}
+</body>
+</html>
+""")
+
+
+def make_app(desk: Desk, host: str) -> Flask:
+    """The server of the page. host: what it listens on; on loopback it answers none but requests
+    that name it so, which a page of elsewhere cannot.
+    """
+    app = Dash(
+        __name__,
+        title="kvsim explore",
+        update_title=None,  # the title stays as it is
+        assets_folder=str(Path(__file__).parent / "assets"),
+        index_string=PAGE.substitute(style=style_sheet()),
+        suppress_callback_exceptions=True,  # widgets come and go
+        serve_locally=True,
+    )
+    app.layout = lambda: make_layout(desk)
+    for part in (editing, running, sweeping):
+        part.register(app, desk)
+    app.clientside_callback(
+        "window.dash_clientside.explore.theme",
+        Output("theme", "data"),
+        Output("theme-button", "children"),
+        Input("theme-button", "n_clicks"),
+    )
+    app.clientside_callback(
+        "window.dash_clientside.explore.unfolded",
+        Output("controls-fold", "open"),
+        Input("tab", "data"),
+    )
+    server: Flask = app.server
+    _guard(server, host)
+
+    @server.get("/runs/<key>/<page>.html")
+    def single(key: str, page: str) -> Response:
+        job = desk.crew.look(key)
+        makers = {"report": whole_page, "map": map_page}
+        if job is None or job.answer is None or page not in makers:
+            abort(404, "no such run, or not any more")
+        held = {name: value for name, value in job.answer.items() if name != "runs"}
+        return Response(makers[page](held), mimetype="text/html")
+
+    return server
+
+
+def is_loopback(host: str) -> bool:
+    """Whether nobody but this machine reaches it."""
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def _guard(server: Flask, host: str) -> None:
+    @server.before_request
+    def refuse_strangers() -> None:
+        if is_loopback(host) and not is_loopback(_name(request.host)):
+            abort(403, "this page is for this machine alone")
+
+    @server.after_request
+    def keep_in(response: Response) -> Response:
+        response.headers["Content-Security-Policy"] = POLICY
+        response.headers["X-Content-Type-Options"] = "nosniff"
+        response.headers["Referrer-Policy"] = "no-referrer"
+        return response
+
+
+def _name(host: str) -> str:
+    """A host without its port."""
+    return host.rpartition(":")[0] if host.rpartition(":")[2].isdecimal() else host

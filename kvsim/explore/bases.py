@@ -1,0 +1,47 @@
+"""What the page can start from: the scenario it was given, the recipes, the stops of the tour."""
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from kvsim.explore.tour import STOPS, stop_tables
+from kvsim.scenario import load_tables, recipes
+
+TOUR = "tour:"
+
+
+class Base(NamedTuple):
+    """name: what the address calls it. table: a scenario's tables. folder: where its paths start.
+    asked: what `kvsim run` calls it; None: it has no name there.
+    """
+
+    name: str
+    table: dict[str, Any]
+    folder: Path
+    asked: str | None
+
+
+def normal(table: dict[str, Any]) -> dict[str, Any]:
+    """The tables with the allocators as a list of tables, as they may be written in fewer words."""
+    held = table.get("allocator")
+    some = held if isinstance(held, list) else [held]
+    plain = [{"kind": each} if isinstance(each, str) else each for each in some]
+    return {**table, "allocator": plain}
+
+
+def find_bases(given: str | None) -> dict[str, Base]:
+    """All of them by name, the given one first; InputError if it is none. An address can name these
+    and no other file.
+    """
+    found = {}
+    if given is not None:
+        table, folder = load_tables(given)
+        name = Path(given).stem if Path(given).exists() else given
+        found[name] = Base(name, normal(table), folder, given)
+    for name in recipes():
+        if name not in found:
+            table, folder = load_tables(name)
+            found[name] = Base(name, normal(table), folder, name)
+    for stop in STOPS:
+        name = f"{TOUR}{stop}"
+        found[name] = Base(name, normal(stop_tables(stop)), Path(), None)
+    return found

@@ -1,0 +1,18 @@
+"""What can be turned on the page, in its order: one file a control, and its line here."""
+
+from kvsim.explore.controls.control import Control
+from kvsim.plumbing.registry import Registry
+
+CONTROLS: Registry[Control] = Registry(
+    "control",
+    {
+        "rate": "kvsim.explore.controls.rate:Rate",
+        "allocators": "kvsim.explore.controls.allocators:Allocators",
+        "pool": "kvsim.explore.controls.pool:Pool",
+        "model": "kvsim.explore.controls.model:ModelControl",
+        "device": "kvsim.explore.controls.device:DeviceControl",
+        "workload": "kvsim.explore.controls.workload:WorkloadControl",
+        "scheduler": "kvsim.explore.controls.scheduler:SchedulerControl",
+        "seed": "kvsim.explore.controls.seed:Seed",
+    },
+)

@@ -1,0 +1,58 @@
+"""A sweep as a curve: one line a run, a point a value."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from kvsim.explore.task import Point
+from kvsim.report.classes import run_line
+from kvsim.report.figure import plain, style
+from kvsim.report.measures import MEASURES
+from kvsim.report.numbers import figures
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+HEIGHT_PX = 340
+MOST_TICKS = 12
+
+
+def draw(points: Sequence[Point], key: str, name: str) -> "go.Figure | None":
+    """The measure of this name over the key; None where no value ran."""
+    import plotly.graph_objects as go
+
+    measure = MEASURES[name]
+    labels = list(dict.fromkeys(run["label"] for point in points for run in point.runs))
+    if not labels:
+        return None
+    figure = go.Figure()
+    for index, label in enumerate(labels):
+        found = [(p.value, run) for p in points for run in p.runs if run["label"] == label]
+        figure.add_scatter(
+            name=plain(label),
+            x=[value for value, _ in found],
+            y=[measure.value(run) for _, run in found],
+            text=[measure.text(run) for _, run in found],
+            hovertemplate=f"{plain(key)} = %{{x}}: %{{text}}<extra>%{{fullData.name}}</extra>",
+            mode="lines+markers",
+            line={**run_line(index), "width": 2},
+        )
+    above = {"orientation": "h", "x": 0, "xanchor": "left", "y": 1.02, "yanchor": "bottom"}
+    style(figure, height_px=HEIGHT_PX, hovermode="closest", showlegend=True, legend=above)
+    values = [point.value for point in points]
+    spread = min(values) > 0 and max(values) / min(values) > 10
+    figure.update_xaxes(
+        title_text=plain(key),
+        type="log" if spread else "linear",
+        tickvals=values if len(values) <= MOST_TICKS else None,
+        ticktext=[figures(value) for value in values],
+        minor_ticks="",
+        tickangle=0,
+    )
+    figure.update_yaxes(rangemode="tozero", title_text=plain(measure.title))
+    figure.update_layout(margin={"l": 72, "r": 12, "t": 40, "b": 52})
+    return figure
+
+
+def faults(points: Sequence[Point]) -> list[str]:
+    """Why there is no point at some values."""
+    return [f"{point.value}: {point.fault}" for point in points if point.fault]

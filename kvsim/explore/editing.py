@@ -1,0 +1,158 @@
+"""The callback that changes a visit: whatever is turned, clicked or typed into the address."""
+
+from typing import Any
+
+from dash import ALL, Dash, Input, Output, State, ctx, html, no_update
+from dash.development.base_component import Component
+
+from kvsim.explore import actions, touring
+from kvsim.explore.bases import TOUR
+from kvsim.explore.controls import CONTROLS
+from kvsim.explore.controls.allocators import ADD, REMOVE
+from kvsim.explore.desk import Desk
+from kvsim.explore.visit import Visit
+from kvsim.explore.widgets import KEY
+from kvsim.plumbing.errors import InputError
+from kvsim.plumbing.reading.toml_text import value_of
+
+
+def register(app: Dash, desk: Desk) -> None:
+    """Hang the callback on the page."""
+
+    @app.callback(
+        output={
+            "visit": Output("visit", "data"),
+            "fault": Output("fault", "children"),
+            "address": Output("address", "search"),
+            "base": Output("base", "value"),
+            "controls": Output("controls", "children"),
+            "tour": Output("tour", "children"),
+            "stop": Output("stop", "children"),
+            "command": Output("command", "children"),
+        },
+        inputs={
+            "search": Input("address", "search"),
+            "base": Input("base", "value"),
+            "values": Input({"part": KEY, "key": ALL, "form": ALL}, "value"),
+            "clicks": (
+                Input({"part": ADD, "index": ALL}, "n_clicks"),
+                Input({"part": REMOVE, "index": ALL}, "n_clicks"),
+                Input({"part": "stop", "name": ALL, "place": ALL}, "n_clicks"),
+                Input({"part": "try", "index": ALL}, "n_clicks"),
+                Input({"part": "unpin", "index": ALL}, "n_clicks"),
+                Input("pin", "n_clicks"),
+                Input("sweep-run", "n_clicks"),
+            ),
+        },
+        state={
+            "held": State("visit", "data"),
+            "ids": State({"part": KEY, "key": ALL, "form": ALL}, "id"),
+            "sweep": tuple(
+                State(f"sweep-{name}", "value") for name in ("key", "low", "high", "count")
+            ),
+        },
+    )
+    def change(
+        search: str,
+        base: str | None,
+        values: list[Any],
+        clicks: Any,
+        held: dict[str, Any] | None,
+        ids: list[Any],
+        sweep: tuple[Any, ...],
+    ) -> dict[str, Any]:
+        cause = ctx.triggered_id
+        clicked = bool(ctx.triggered and ctx.triggered[0]["value"])
+        try:
+            if held is None:
+                return _shown(Visit.at(search or "", desk), None, desk)
+            old = Visit.restored(held)
+            if cause == "address":
+                new = old if search == old.query(desk) else Visit.at(search or "", desk)
+            elif cause == "base":
+                new = old if base in (None, old.state.base) else actions.begin(old, desk, base)
+            elif isinstance(cause, dict) and cause["part"] == KEY:
+                changes = actions.differing(old.state.table, ids, values)
+                new = actions.turn(old, desk, changes) if changes else old
+            elif not clicked:
+                new = old
+            elif cause == "pin":
+                new = actions.pin(old, desk)
+            elif cause == "sweep-run":
+                key, *ends = sweep
+                new = actions.sweep(old, desk, key, *(value_of(str(each)) for each in ends))
+            else:
+                new = _clicked(old, desk, cause)
+        except InputError as error:
+            return _refused(error, held, desk)
+        turned = isinstance(cause, dict) and cause["part"] == KEY
+        return _shown(new, old, desk, widgets_stay=turned)
+
+
+def _clicked(visit: Visit, desk: Desk, cause: dict[str, Any]) -> Visit:
+    part = cause["part"]
+    if part == ADD:
+        return actions.add_allocator(visit, desk)
+    if part == REMOVE:
+        return actions.remove_allocator(visit, desk, cause["index"])
+    if part == "stop":
+        return actions.begin(visit, desk, f"{TOUR}{cause['name']}")
+    if part == "try":
+        return actions.attempt(visit, desk, cause["index"])
+    return actions.unpin(visit, cause["index"])
+
+
+def _refused(error: InputError, held: dict[str, Any] | None, desk: Desk) -> dict[str, Any]:
+    """What could not be, in words; everything stays as it is, or the page starts anew."""
+    if held is None:
+        shown = _shown(Visit.at("", desk), None, desk)
+        return {**shown, "fault": str(error), "address": no_update}
+    names = ("visit", "address", "base", "controls", "tour", "stop", "command")
+    return {**dict.fromkeys(names, no_update), "fault": str(error)}
+
+
+def _shown(
+    new: Visit, old: Visit | None, desk: Desk, *, widgets_stay: bool = False
+) -> dict[str, Any]:
+    """What of the page is new. Widgets that the reader is at are left alone where they can be."""
+    table = new.state.table
+    same = old is not None and new == old
+    kept = old is not None and _shape(table) == _shape(old.state.table)
+    name = new.state.base
+    moved = old is None or name != old.state.base
+    return {
+        "visit": no_update if same else new.stored(),
+        "fault": "",
+        "address": no_update if same else new.query(desk),
+        "base": None if name.startswith(TOUR) else name,
+        "controls": no_update if same or (widgets_stay and kept) else _controls(table),
+        "tour": touring.stops(name) if moved else no_update,
+        "stop": touring.told(name) if moved else no_update,
+        "command": no_update if same else _command(new, desk),
+    }
+
+
+def _shape(table: dict[str, Any]) -> list[str]:
+    return list(actions.shown_values(table))
+
+
+def _controls(table: dict[str, Any]) -> list[Component]:
+    return [
+        html.Details(
+            [html.Summary(control.title), *widgets], open=control.is_open, className="control"
+        )
+        for name, widgets in actions.control_widgets(table).items()
+        if widgets
+        for control in [CONTROLS.get(name)]
+    ]
+
+
+def _command(visit: Visit, desk: Desk) -> str:
+    """The run of this state as a command."""
+    from shlex import quote
+
+    base = desk.bases[visit.state.base]
+    if base.asked is None:
+        return "kvsim run SCENARIO.toml    # a stop of the tour: save the scenario first"
+    sets = [f"--set {quote(each)}" for each in visit.state.settings(desk.bases)]
+    return " \\\n    ".join([f"kvsim run {quote(base.asked)}", *sets])

@@ -1,0 +1,176 @@
+"""What came out, as components: words, cards, numbers side by side, the report's figures."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from dash import dcc, html
+from dash.development.base_component import Component
+
+from kvsim.explore.theme import themed
+from kvsim.report.classes import DARK, LOOKS, run_line
+from kvsim.report.figures import FIGURES
+from kvsim.report.measures import MEASURES, best, shown
+from kvsim.report.names import called
+
+CONFIG = {"displayModeBar": False, "displaylogo": False, "responsive": True}
+
+
+class Column(NamedTuple):
+    """A result beside others. name: of the run as a whole, such as its settings. key: of its
+    answer. held: the report's `contents` and the `runs`.
+    """
+
+    name: str
+    key: str
+    held: dict[str, Any]
+
+
+def drawn(columns: Sequence[Column], dark: bool) -> list[Component]:
+    """All of it; the last column is the one that the controls belong to, those before are pinned.
+    Nothing of it was run: no columns.
+    """
+    if not columns:
+        return []
+    return [
+        *_story(columns[-1].held, dark),
+        _numbers(columns),
+        _row(
+            "map",
+            "The address map",
+            "",
+            columns,
+            [_map(column, dark) for column in columns],
+        ),
+        *(_pictures(name, columns, dark) for name in columns[-1].held["figures"]),
+    ]
+
+
+def _story(held: dict[str, Any], dark: bool) -> list[Component]:
+    parts = [html.P(paragraph) for paragraph in held["words"]]
+    remarks = [html.Li(each) for each in held["remarks"]]
+    found: list[Component] = [
+        html.Div(parts[:2], className="words"),
+        html.Div([_card(card, dark) for card in held["cards"]], className="cards"),
+        html.Div(parts[2:], className="words rest"),
+    ]
+    if remarks:
+        found.append(html.Aside(html.Ul(remarks), className="remarks"))
+    return found
+
+
+def _card(card: Any, dark: bool) -> Component:
+    lines = []
+    for index, line in enumerate(card.lines):
+        hue = run_line(index)["color"]
+        width = {"width": f"{100 * line.share:.1f}%"}
+        colour = {"backgroundColor": DARK.get(hue, hue) if dark else hue}
+        lines.append(
+            html.Div(
+                [
+                    html.Span(html.Bdi(line.label), className="label"),
+                    html.Span(line.text, className="number best" if line.best else "number"),
+                    html.Span(html.Span(style=width | colour), className="bar"),
+                ],
+                className="line",
+            )
+        )
+    return html.Section([html.H2(card.title), *lines, html.P(card.meaning)], className="card")
+
+
+def _numbers(columns: Sequence[Column]) -> Component:
+    """The key numbers of all runs of all columns."""
+    runs = [run for column in columns for run in column.held["runs"]]
+    heads = [
+        html.Th(
+            [html.Bdi(run["label"])]
+            + ([html.Small(html.Bdi(column.name))] if len(columns) > 1 else []),
+            scope="col",
+        )
+        for column in columns
+        for run in column.held["runs"]
+    ]
+    rows = []
+    for measure in shown(list(MEASURES), runs):
+        cells = []
+        for column in columns:  # another column may have met other requests
+            top = best(measure, column.held["runs"])
+            cells += [
+                html.Td(measure.text(run), className="best" if at in top else "")
+                for at, run in enumerate(column.held["runs"])
+            ]
+        rows.append(html.Tr([html.Th(measure.title, scope="row"), *cells]))
+    table = html.Table([html.Thead(html.Tr([html.Th(), *heads])), html.Tbody(rows)])
+    return html.Section([html.H2("Key numbers"), html.Div(table, className="scroll")], id="numbers")
+
+
+def _row(
+    name: str, title: str, note: str, columns: Sequence[Column], cells: Sequence[Component]
+) -> Component:
+    """A picture of every column, side by side."""
+    if len(columns) > 1:
+        cells = [
+            html.Div([html.H3(html.Bdi(column.name)), cell])
+            for column, cell in zip(columns, cells, strict=True)
+        ]
+    return html.Section(
+        [
+            html.H2(title),
+            *([html.P(note, className="note")] if note else []),
+            html.Div(list(cells), className="columns", style={"--columns": str(len(columns))}),
+        ],
+        id=f"section-{name}",
+    )
+
+
+def _map(column: Column, dark: bool) -> Component:
+    theme = "dark" if dark else "light"
+    source = f"/runs/{column.key}/map.html?theme={theme}"
+    return html.Iframe(src=source, title=f"The address map of {called(column.name)}")
+
+
+def _pictures(name: str, columns: Sequence[Column], dark: bool) -> Component:
+    cells: list[Component] = []
+    for column in columns:
+        figure = column.held["figures"][name]
+        if figure.data is None:
+            cells.append(html.P(figure.nothing, className="nothing"))
+            continue
+        graph = dcc.Graph(
+            figure=themed(figure.data, dark),
+            config=CONFIG,
+            responsive=True,
+            style={"height": f"{figure.height_px}px"},
+        )
+        keys = [_runs_key(column.held["labels"], dark)] if figure.lines else []
+        cells.append(html.Div([*keys, graph], className="picture"))
+    figure = columns[-1].held["figures"][name]
+    row = _row(name, figure.title, figure.note, columns, cells)
+    if name == next(iter(FIGURES)):
+        row.children.append(_classes(dark))
+    return row
+
+
+def _classes(dark: bool) -> Component:
+    """The ten classes of the ledger, by their colours."""
+    found = []
+    for look in LOOKS:
+        colour = DARK.get(look.colour, look.colour) if dark else look.colour
+        swatch = html.Span(
+            className="swatch hatched" if look.pattern else "swatch",
+            style={"backgroundColor": colour},
+        )
+        name = html.Dt([f"{look.name} ", html.Small(look.family)])
+        found.append(html.Div([swatch, name, html.Dd(look.meaning)]))
+    summary = html.Summary("what the colours mean")
+    return html.Details([summary, html.Dl(found, className="classes")])
+
+
+def _runs_key(labels: Sequence[str], dark: bool) -> Component:
+    """Which line is which run."""
+    items = []
+    for index, label in enumerate(labels):
+        line = run_line(index)
+        hue = DARK.get(line["color"], line["color"]) if dark else line["color"]
+        style = "solid" if line["dash"] == "solid" else "dashed"
+        items.append(html.Li([html.I(style={"borderTop": f"3px {style} {hue}"}), html.Bdi(label)]))
+    return html.Ul(items, className="runs")

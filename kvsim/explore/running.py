@@ -1,0 +1,180 @@
+"""The callbacks that have a visit simulated, tell how far it is, and show what came out."""
+
+from typing import Any
+
+from dash import Dash, Input, Output, State, ctx, dcc, html, no_update
+from dash.development.base_component import Component
+
+from kvsim.explore.bases import TOUR
+from kvsim.explore.crew import Job
+from kvsim.explore.desk import Desk
+from kvsim.explore.results import Column, drawn
+from kvsim.explore.state import read_query
+from kvsim.explore.visit import Visit
+
+
+def register(app: Dash, desk: Desk) -> None:
+    """Hang the callbacks on the page."""
+    _register_run(app, desk)
+    _register_results(app, desk)
+
+    @app.callback(
+        Output("download", "data"),
+        Input("save", "n_clicks"),
+        State("shown", "data"),
+        State("visit", "data"),
+        prevent_initial_call=True,
+    )
+    def save(clicks: int, shown: dict[str, Any] | None, held: dict[str, Any]) -> Any:
+        job = desk.crew.look(shown["key"]) if clicks and shown else None
+        if job is None or job.answer is None:
+            return no_update
+        name = held["base"].removeprefix(TOUR)
+        return dcc.send_string(job.answer["scenario"], f"{name}.toml", type="application/toml")
+
+
+def _register_run(app: Dash, desk: Desk) -> None:
+    @app.callback(
+        output={
+            "awaited": Output("awaited", "data"),
+            "shown": Output("shown", "data"),
+            "told": Output("told", "children"),
+            "bar": Output("bar", "style"),
+            "idle": Output("tick", "disabled"),
+            "cancel": Output("cancel", "disabled"),
+        },
+        inputs={
+            "held": Input("visit", "data"),
+            "_": (
+                Input("run", "n_clicks"),
+                Input("cancel", "n_clicks"),
+                Input("tick", "n_intervals"),
+            ),
+        },
+        state={
+            "auto": State("auto", "value"),
+            "tab": State("tab", "data"),
+            "awaited": State("awaited", "data"),
+            "shown": State("shown", "data"),
+        },
+        prevent_initial_call=True,
+    )
+    def run(
+        held: dict[str, Any] | None,
+        _: Any,
+        auto: list[str],
+        tab: str,
+        awaited: str | None,
+        shown: dict[str, Any] | None,
+    ) -> dict[str, Any]:
+        visit = Visit.restored(held) if held else None
+        if ctx.triggered_id == "cancel":
+            desk.crew.cancel(tab)
+        elif visit is not None and (
+            ctx.triggered_id == "run" or (ctx.triggered_id == "visit" and auto)
+        ):
+            awaited = visit.state.key
+            desk.crew.ask(tab, awaited, desk.run_task(visit.state))
+        job = desk.crew.look(awaited)
+        if job is not None and job.is_missed_by(tab):
+            job = desk.crew.ask(tab, job.key, job.task)
+        pinned = _pinned(visit, desk, tab)
+        new = {
+            "key": awaited if job and job.state == "done" else (shown or {}).get("key"),
+            "pins": [key for key, other in pinned if other.state == "done"],
+        }
+        waits = any(not other.is_over for _, other in pinned) or (job and not job.is_over)
+        return {
+            "awaited": awaited,
+            "shown": no_update if new == shown else new,
+            "told": told(job),
+            "bar": bar(job),
+            "idle": not waits,
+            "cancel": not (job and not job.is_over),
+        }
+
+
+def _pinned(visit: Visit | None, desk: Desk, tab: str) -> list[tuple[str, Job]]:
+    """The jobs of the pinned runs; those that were never simulated here are."""
+    found = []
+    for pin in visit.pins if visit else ():
+        state = read_query(pin, desk.bases, desk.default)
+        job = desk.crew.look(state.key)
+        if job is None:
+            job = desk.crew.ask(f"{tab} {state.key}", state.key, desk.run_task(state))
+        found.append((state.key, job))
+    return found
+
+
+def told(job: Job | None) -> str:
+    """How far a job is, in words."""
+    if job is None:
+        return ""
+    if job.state == "running":
+        what, done, total = job.told
+        return f"{what}: {done:,} of {total:,}" if total > 1 else f"{what} …"
+    words = {"waiting": "waiting for a free processor …", "cancelled": "cancelled", "done": ""}
+    return words.get(job.state, job.fault)
+
+
+def bar(job: Job | None) -> dict[str, str]:
+    """The bar of it, as CSS."""
+    if job is None or job.state not in ("running", "waiting"):
+        return {"width": "0"}
+    _, done, total = job.told
+    return {"width": f"{100 * done / max(total, 1):.1f}%"}
+
+
+def _register_results(app: Dash, desk: Desk) -> None:
+    @app.callback(
+        Output("results", "children"),
+        Output("save", "disabled"),
+        Output("report", "href"),
+        Output("report", "hidden"),
+        Input("shown", "data"),
+        Input("theme", "data"),
+        State("visit", "data"),
+        prevent_initial_call=True,
+    )
+    def show(
+        shown: dict[str, Any] | None, theme: str | None, held: dict[str, Any] | None
+    ) -> tuple[Any, ...]:
+        if not shown or not theme or not held:
+            return no_update, no_update, no_update, no_update
+        visit = Visit.restored(held)
+        pins = [read_query(pin, desk.bases, desk.default) for pin in visit.pins]
+        columns = []
+        for index, (pin, state) in enumerate(zip(visit.pins, pins, strict=True)):
+            job = desk.crew.look(state.key)
+            if state.key == shown["key"]:
+                continue  # it stands there anyway
+            if state.key in shown["pins"] and job is not None and job.answer is not None:
+                name = f"{chr(ord('A') + index)}: {_short(pin)}"
+                columns.append(Column(name, state.key, job.answer))
+        job = desk.crew.look(shown["key"])
+        if job is not None and job.answer is not None:
+            columns.append(Column("now", job.key, job.answer))
+        key = job.key if job is not None else None
+        found = [*_pins(visit), *drawn(columns, theme == "dark")]
+        return found, key is None, f"/runs/{key}/report.html", key is None
+
+
+def _short(pin: str) -> str:
+    """A pinned state by where it started and what was set."""
+    from urllib.parse import parse_qsl
+
+    return ", ".join(value.rpartition(".")[2] for _, value in parse_qsl(pin))
+
+
+def _pins(visit: Visit) -> list[Component]:
+    if not visit.pins:
+        return []
+    buttons = [
+        html.Button(
+            [f"{chr(ord('A') + index)}: ", html.Bdi(_short(pin)), " ✕"],
+            id={"part": "unpin", "index": index},
+            title="Take it away",
+        )
+        for index, pin in enumerate(visit.pins)
+    ]
+    return [html.Div([html.Span("Pinned:"), *buttons], className="buttons pins")]

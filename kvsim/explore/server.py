@@ -1,0 +1,80 @@
+"""Serve the page until somebody ends it."""
+
+import signal
+import socket
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from kvsim.explore.app import make_app
+from kvsim.explore.bases import find_bases
+from kvsim.explore.crew import Crew
+from kvsim.explore.desk import Desk
+from kvsim.plumbing.errors import InputError
+
+if TYPE_CHECKING:
+    from werkzeug.serving import BaseWSGIServer
+
+FIRST = "chat"  # without a scenario
+
+
+def serve(
+    scenario: str | None,
+    host: str,
+    port: int,
+    ready: Callable[[str], None],
+    stop: threading.Event | None = None,
+) -> None:
+    """Listen on host and port (0: any that is free); `ready` hears the address. Returns when it is
+    interrupted, or when another thread sets `stop`. Raises InputError for a scenario or an address
+    that cannot be.
+    """
+    from werkzeug.serving import WSGIRequestHandler, make_server
+
+    class Quiet(WSGIRequestHandler):
+        def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
+            """A page that asks four times a second is no news."""
+
+    bases = find_bases(scenario)
+    default = next(iter(bases)) if scenario is not None else FIRST
+    with _listening(host, port) as bound:
+        port = bound.getsockname()[1]
+        crew = Crew()
+        try:
+            app = make_app(Desk(bases, crew, default), host)
+            server = make_server(
+                host, port, app, threaded=True, request_handler=Quiet, fd=bound.fileno()
+            )
+            ready(f"http://{f'[{host}]' if ':' in host else host}:{port}/")
+            if stop is None:
+                signal.signal(signal.SIGTERM, signal.default_int_handler)  # an end like any other
+            else:
+                threading.Thread(target=_ended, args=(stop, server), daemon=True).start()
+            server.serve_forever()
+        except KeyboardInterrupt:
+            pass
+        finally:
+            crew.close()
+
+
+def _ended(stop: threading.Event, server: "BaseWSGIServer") -> None:
+    stop.wait()
+    server.shutdown()
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    bound = socket.socket(family, socket.SOCK_STREAM)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        bound.bind((host, port))
+        bound.listen(64)
+    except OSError as error:
+        bound.close()
+        raise InputError(
+            f"cannot listen there: {error.strerror or error}",
+            where="--host, --port",
+            value=f"{host}:{port}",
+            remedy="another --port, or 0 for any that is free",
+        ) from None
+    return bound

@@ -1,0 +1,85 @@
+"""What the page is about: a base's tables, changed; and the same as an address."""
+
+import json
+from collections.abc import Mapping
+from copy import deepcopy
+from hashlib import sha256
+from typing import Any, NamedTuple
+from urllib.parse import parse_qsl, urlencode
+
+from kvsim.explore.bases import Base, normal
+from kvsim.plumbing.errors import InputError
+from kvsim.plumbing.keys import assignment, put
+from kvsim.plumbing.toml import value_text
+from kvsim.scenario import Scenario
+
+FROM, SET = "from", "set"
+
+
+class State(NamedTuple):
+    """base: the name of what it started from. table: the scenario's tables as they are now."""
+
+    base: str
+    table: dict[str, Any]
+
+    def scenario(self, bases: Mapping[str, Base]) -> Scenario:
+        """Checked; InputError says what of it cannot be."""
+        return Scenario.from_table(self.table, bases[self.base].folder)
+
+    def settings(self, bases: Mapping[str, Base]) -> list[str]:
+        """The `--set` arguments that make this of its base."""
+        return list(_settings(bases[self.base].table, self.table, ""))
+
+    def query(self, bases: Mapping[str, Base]) -> str:
+        """It as an address has it behind the question mark."""
+        pairs = [(FROM, self.base), *((SET, each) for each in self.settings(bases))]
+        return urlencode(pairs)
+
+    @property
+    def key(self) -> str:
+        """A name that two states share where they are the same."""
+        told = json.dumps([self.base, self.table], sort_keys=True)
+        return sha256(told.encode()).hexdigest()[:20]
+
+
+def started(base: Base, settings: list[str] | None = None) -> State:
+    """The state of a base, some keys of it set; InputError where that is no scenario."""
+    table = deepcopy(base.table)
+    for each in settings or []:
+        put(table, *assignment(each, "address"), "address")
+    state = State(base.name, normal(table))
+    state.scenario({base.name: base})
+    return state
+
+
+def read_query(query: str, bases: Mapping[str, Base], default: str) -> State:
+    """The state of an address; InputError where it means none."""
+    pairs = parse_qsl(query.removeprefix("?"), keep_blank_values=True)
+    name = next((value for key, value in pairs if key == FROM), default)
+    if name not in bases:
+        raise InputError(
+            "the address starts from what this page does not have",
+            where=FROM,
+            value=name,
+            remedy=f"known: {', '.join(bases)}",
+        )
+    return started(bases[name], [value for key, value in pairs if key == SET])
+
+
+def _settings(old: Mapping[str, Any], new: Mapping[str, Any], path: str) -> list[str]:
+    """What to set, key by key; a table that lost a key, or changed its kind, as a whole."""
+    found = []
+    for key, value in new.items():
+        name, before = f"{path}{key}", old.get(key)
+        if value == before:
+            continue
+        if (
+            isinstance(value, Mapping)
+            and isinstance(before, Mapping)
+            and before.keys() <= value.keys()
+            and value.get("kind") == before.get("kind")
+        ):
+            found += _settings(before, value, f"{name}.")
+        else:
+            found.append(f"{name}={value_text(value)}")
+    return found

@@ -1,0 +1,149 @@
+"""The callbacks of the sweep: its knobs, its job, its curve."""
+
+from collections.abc import Iterator, Mapping
+from hashlib import sha256
+from typing import Any
+
+from dash import Dash, Input, Output, State, ctx, dcc, html, no_update
+from dash.development.base_component import Component
+
+from kvsim.explore import curve
+from kvsim.explore.controls.rate import RATES
+from kvsim.explore.desk import Desk
+from kvsim.explore.results import CONFIG
+from kvsim.explore.running import bar, told
+from kvsim.explore.theme import themed
+from kvsim.explore.visit import Visit
+from kvsim.plumbing.keys import assignment
+from kvsim.report.names import named
+
+POINTS = 7
+
+
+def register(app: Dash, desk: Desk) -> None:
+    """Hang the callbacks on the page."""
+    _register_knobs(app)
+
+    @app.callback(
+        output={
+            "told": Output("sweep-told", "children"),
+            "bar": Output("sweep-bar", "style"),
+            "idle": Output("sweep-tick", "disabled"),
+            "cancel": Output("sweep-cancel", "disabled"),
+            "curve": Output("curve", "children"),
+        },
+        inputs={
+            "held": Input("visit", "data"),
+            "measure": Input("sweep-measure", "value"),
+            "theme": Input("theme", "data"),
+            "_": (Input("sweep-cancel", "n_clicks"), Input("sweep-tick", "n_intervals")),
+        },
+        state={"tab": State("tab", "data")},
+        prevent_initial_call=True,
+    )
+    def sweep(
+        held: dict[str, Any] | None, measure: str, theme: str | None, _: Any, tab: str
+    ) -> dict[str, Any]:
+        visit = Visit.restored(held) if held else None
+        owner = f"{tab} sweep"
+        if visit is None or not visit.sweep:
+            desk.crew.cancel(owner)
+            return {"told": "", "bar": bar(None), "idle": True, "cancel": True, "curve": []}
+        key = sha256(f"{visit.state.key} {visit.sweep}".encode()).hexdigest()[:20]
+        if ctx.triggered_id == "sweep-cancel":
+            desk.crew.cancel(owner)
+        elif ctx.triggered_id == "visit":
+            desk.crew.ask(owner, key, desk.sweep_task(visit.state, visit.sweep))
+        job = desk.crew.look(key)
+        if job is not None and job.is_missed_by(owner):
+            job = desk.crew.ask(owner, key, job.task)
+        waits = job is not None and not job.is_over
+        done = job is not None and job.answer is not None
+        return {
+            "told": told(job),
+            "bar": bar(job),
+            "idle": not waits,
+            "cancel": not waits,
+            "curve": _drawn(job.answer, visit, measure, theme) if job and done else no_update,
+        }
+
+
+def _drawn(points: Any, visit: Visit, measure: str, theme: str | None) -> list[Component]:
+    key, _ = assignment(visit.sweep, "sweep")
+    figure = curve.draw(points, key, measure)
+    notes: list[Component] = [html.P(each, className="note") for each in curve.faults(points)]
+    if figure is None:
+        return notes
+    shown = themed(figure.to_json(), theme == "dark")
+    style = {"height": f"{curve.HEIGHT_PX}px"}
+    return [dcc.Graph(figure=shown, config=CONFIG, responsive=True, style=style), *notes]
+
+
+def _register_knobs(app: Dash) -> None:
+    @app.callback(
+        Output("sweep-key", "options"),
+        Output("sweep-key", "value"),
+        Output("sweep-low", "value"),
+        Output("sweep-high", "value"),
+        Output("sweep-count", "value"),
+        Input("visit", "data"),
+        Input("sweep-key", "value"),
+        State("sweep-count", "value"),
+        prevent_initial_call=True,
+    )
+    def knobs(held: dict[str, Any] | None, chosen: str | None, count: str | None) -> Any:
+        if held is None:
+            return (no_update,) * 5
+        visit = Visit.restored(held)
+        found = dict(sorted(numbers(visit.state.table), key=_is_no_rate))
+        options = [{"label": named(_title(key, held["table"])), "value": key} for key in found]
+        if visit.sweep and ctx.triggered_id == "visit":
+            swept, values = visit.sweep.split("=", 1)
+            return options, swept, *values.removesuffix("log").split(":")
+        key = chosen if chosen in found else next(iter(found), None)
+        if key is None:
+            return options, None, "", "", count
+        if key == chosen and ctx.triggered_id == "visit":
+            return options, no_update, no_update, no_update, no_update
+        low, high = ends(found[key])
+        return options, key, str(low), str(high), count or str(POINTS)
+
+
+def numbers(table: Any, path: str = "") -> Iterator[tuple[str, float]]:
+    """The keys of nested tables that hold numbers above 0."""
+    if isinstance(table, list):
+        table = {str(index): each for index, each in enumerate(table)}
+    if not isinstance(table, Mapping):
+        return
+    for key, value in table.items():
+        if key == "seed" or isinstance(value, bool):
+            continue
+        if isinstance(value, int | float):
+            if value > 0:
+                yield f"{path}{key}", value
+        else:
+            yield from numbers(value, f"{path}{key}.")
+
+
+def _is_no_rate(found: tuple[str, float]) -> bool:
+    return found[0].rpartition(".")[2] not in RATES
+
+
+def ends(value: float) -> tuple[float, float]:
+    """Where a sweep around a value begins and ends: a quarter of it and four times as much; a share
+    stays one.
+    """
+    if isinstance(value, int):
+        return max(1, value // 4), max(2, value * 4)
+    if value <= 1:
+        return value / 2, 1.0
+    return value / 4, value * 4
+
+
+def _title(key: str, table: Mapping[str, Any]) -> str:
+    """A key, its allocator by what it is called."""
+    parts = key.split(".")
+    if parts[0] == "allocator":
+        held = table["allocator"][int(parts[1])]
+        parts[1] = str(held.get("label") or held["kind"])
+    return ".".join(parts)

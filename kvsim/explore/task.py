@@ -1,0 +1,70 @@
+"""What a worker is asked to do, and what it answers: plain data, so that it goes by any pipe."""
+
+from collections.abc import Callable, Mapping
+from copy import deepcopy
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+from kvsim.plumbing.errors import InputError
+from kvsim.plumbing.keys import put
+from kvsim.scenario import Scenario
+from kvsim.simulation import Simulation
+
+Tell = Callable[[str, int, int], None]  # what is being done, how much of it is done, of how much
+
+
+class Task(Protocol):
+    """Raises InputError for what cannot run; `tell` may raise to have it stop."""
+
+    def do(self, tell: Tell) -> Any: ...
+
+
+class RunTask(NamedTuple):
+    """Simulate a scenario, and say and draw what the report does."""
+
+    table: dict[str, Any]
+    folder: Path
+
+    def do(self, tell: Tell) -> dict[str, Any]:
+        """The report's `contents`, and every run's entry of summary.json as `runs`."""
+        from kvsim.report.page import contents
+
+        simulation = Simulation(Scenario.from_table(self.table, self.folder))
+        result = simulation.result(tell, addresses=True)
+        tell("drawing", 0, 1)
+        return {**contents(result), "runs": [run.summary for run in result.runs]}
+
+
+class SweepTask(NamedTuple):
+    """Simulate a scenario once for each value of one key."""
+
+    table: dict[str, Any]
+    folder: Path
+    key: str
+    values: tuple[Any, ...]
+
+    def do(self, tell: Tell) -> "list[Point]":
+        """A point a value."""
+        return [self._point(index, tell) for index in range(len(self.values))]
+
+    def _point(self, index: int, tell: Tell) -> "Point":
+        value, count = self.values[index], len(self.values)
+
+        def told(label: str, done: int, total: int) -> None:
+            tell(f"{self.key} = {value}: {label}", index * total + done, count * total)
+
+        table = deepcopy(self.table)
+        put(table, self.key, value, "sweep")
+        try:
+            result = Simulation(Scenario.from_table(table, self.folder)).result(told)
+        except InputError as error:
+            return Point(value, (), str(error))
+        return Point(value, tuple(run.summary for run in result.runs), "")
+
+
+class Point(NamedTuple):
+    """A value and the runs' entries of summary.json there; or why there are none."""
+
+    value: Any
+    runs: tuple[Mapping[str, Any], ...]
+    fault: str

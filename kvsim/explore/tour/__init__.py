@@ -1,0 +1,55 @@
+"""The tour: why paging won, in seven stops, each a scenario that is simulated when it is opened.
+
+A stop is a file of its name beside this one, which says something and changes the tables of
+`common.toml`, and its line here.
+"""
+
+from importlib.resources import files
+from typing import Any, NamedTuple
+
+from kvsim.plumbing.reading.toml_text import loads
+
+STOPS = (
+    "no-cache",
+    "largest-buffer",
+    "doubling",
+    "holes",
+    "blocks",
+    "sharing",
+    "copy-on-write",
+)
+
+
+class Try(NamedTuple):
+    """Something to try at a stop: the keys it sets."""
+
+    label: str
+    settings: tuple[str, ...]
+
+
+class Stop(NamedTuple):
+    """What a stop says: its title, paragraphs, where to look, and what to try."""
+
+    name: str
+    title: str
+    text: tuple[str, ...]
+    look: str
+    tries: tuple[Try, ...]
+
+
+def find_stop(name: str) -> Stop:
+    """What the stop of this name says."""
+    told = _read(name)["stop"]
+    tries = tuple(Try(each["label"], tuple(each["set"])) for each in told.get("try", ()))
+    return Stop(name, told["title"], tuple(told["text"]), told["look"], tries)
+
+
+def stop_tables(name: str) -> dict[str, Any]:
+    """Its scenario: the common tables, and whole ones of its own in their places."""
+    own = _read(name)
+    del own["stop"]
+    return _read("common") | own
+
+
+def _read(name: str) -> dict[str, Any]:
+    return loads((files("kvsim.explore.tour") / f"{name}.toml").read_text(encoding="utf-8"))

@@ -1,0 +1,52 @@
+"""The tour on the page: its stops in a row, and what the one that is open says."""
+
+from dash import html
+from dash.development.base_component import Component
+
+from kvsim.explore.bases import TOUR
+from kvsim.explore.tour import STOPS, find_stop
+
+
+def stops(base: str) -> list[Component]:
+    """The row; the stop that `base` is stands out."""
+    here = base.removeprefix(TOUR) if base.startswith(TOUR) else None
+    buttons = [
+        html.Button(
+            f"{at} {_shown(name)}",
+            id={"part": "stop", "name": name, "place": "row"},
+            className="here" if name == here else "",
+        )
+        for at, name in enumerate(STOPS, start=1)
+    ]
+    return [html.Span("Why paging won:"), *buttons]
+
+
+def told(base: str) -> list[Component]:
+    """What a stop says, what to try there, and the next one; nothing elsewhere."""
+    if not base.startswith(TOUR):
+        return []
+    stop = find_stop(base.removeprefix(TOUR))
+    number = STOPS.index(stop.name) + 1
+    tries = [
+        html.Button(each.label, id={"part": "try", "index": index})
+        for index, each in enumerate(stop.tries)
+    ]
+    following = STOPS[number : number + 1]
+    ways = [
+        html.Button(
+            f"Next: {_shown(name)} ›",
+            id={"part": "stop", "name": name, "place": "next"},
+            className="main",
+        )
+        for name in following
+    ]
+    return [
+        html.H2(f"{number} of {len(STOPS)}: {stop.title}"),
+        *(html.P(paragraph) for paragraph in stop.text),
+        html.P([html.Strong("Look at: "), stop.look]),
+        html.Div([html.Strong("Try: "), *tries, *ways], className="buttons"),
+    ]
+
+
+def _shown(name: str) -> str:
+    return name.replace("-", " ")

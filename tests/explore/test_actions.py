@@ -1,0 +1,157 @@
+"""What is turned and clicked: every control on every base, and what each action does."""
+
+import json
+from typing import Any
+
+import pytest
+
+from kvsim.explore import actions
+from kvsim.explore.bases import find_bases
+from kvsim.explore.controls import CONTROLS
+from kvsim.explore.crew import Crew
+from kvsim.explore.desk import Desk
+from kvsim.explore.state import started
+from kvsim.explore.sweeping import ends, numbers
+from kvsim.explore.tour import STOPS, find_stop
+from kvsim.explore.visit import MOST_PINS, Visit
+from kvsim.explore.widgets import KEY, read_value
+from kvsim.memory import ALLOCATORS
+from kvsim.plumbing.errors import InputError
+from kvsim.scenario import Scenario
+
+BASES = find_bases(None)
+DESK = Desk(BASES, Crew(0), "chat")
+
+
+def visit(base: str = "chat") -> Visit:
+    return Visit(started(BASES[base]))
+
+
+def ids_and_values(table: dict[str, Any]) -> tuple[list[dict[str, Any]], list[Any]]:
+    found = [
+        (each.id, getattr(each, "value", None))
+        for widgets in actions.control_widgets(table).values()
+        for widget in widgets
+        for each in (widget, *widget._traverse())
+        if isinstance(getattr(each, "id", None), dict) and each.id["part"] == KEY
+    ]
+    ids, values = zip(*found, strict=True)
+    return list(ids), list(values)
+
+
+@pytest.mark.parametrize("base", list(BASES))
+def test_widgets_show_what_the_tables_hold(base: str) -> None:
+    """Unturned they change nothing; set to what they show they mean the same scenario."""
+    table = visit(base).state.table
+    ids, values = ids_and_values(table)
+    names = [json.dumps(each, sort_keys=True) for each in ids]
+    assert len(set(names)) == len(names)
+    assert actions.differing(table, ids, values) == {}
+    held = Scenario.from_table(table, BASES[base].folder)
+    for name, value in zip(ids, values, strict=True):
+        meant = read_value(name["form"], value)
+        implied = name["key"] == "workload.rate_scale"  # 1 is how a trace is replayed anyway
+        if meant is not None and " " not in name["key"] and not implied:
+            turned = actions.turn(visit(base), DESK, {name["key"]: meant})
+            assert Scenario.from_table(turned.state.table, BASES[base].folder) == held, name
+
+
+@pytest.mark.parametrize("name", list(CONTROLS))
+def test_a_control_has_something_to_turn(name: str) -> None:
+    control = CONTROLS.get(name)()
+    assert control.title
+    assert control.widgets(visit().state.table)
+
+
+@pytest.mark.parametrize("kind", list(ALLOCATORS))
+def test_another_kind_of_allocator_has_its_own_options(kind: str) -> None:
+    other = "max-buffer" if kind != "max-buffer" else "paged"
+    first = actions.turn(visit(), DESK, {"allocator.1.kind": other, "allocator.1.label": "b"})
+    turned = actions.turn(first, DESK, {"allocator.1.kind": kind})
+    assert turned.state.table["allocator"][1] == {"kind": kind, "label": "b"}
+    ids, values = ids_and_values(turned.state.table)
+    keys = {each["key"] for each in ids}
+    fields = ALLOCATORS.get(kind).model_fields
+    assert len(keys & {f"allocator.1.{name}" for name in fields}) == len(fields)
+    assert actions.differing(turned.state.table, ids, values) == {}
+
+
+def test_turning() -> None:
+    def turned(**values: Any) -> dict[str, Any]:
+        named = {key.replace("__", "."): value for key, value in values.items()}
+        return actions.turn(visit(), DESK, named).state.table
+
+    assert turned(workload__arrivals__rate_per_s=9)["workload"]["arrivals"]["rate_per_s"] == 9
+    assert turned(allocator__2__block_size=32)["allocator"][2]["block_size"] == 32
+    assert "block_size" not in turned(allocator__2__block_size=None)["allocator"][2]
+    assert turned(model__name="llama-2-7b", model__max_model_len=512)["model"] == {
+        "name": "llama-2-7b", "max_model_len": 512,
+    }  # fmt: skip
+    assert turned(device__name="h200")["device"] == {"name": "h200"}
+    pool = actions.turn(visit(), DESK, {"memory.given as": "num_gpu_blocks"})
+    assert list(pool.state.table["memory"]) == ["num_gpu_blocks"]
+    comes = actions.turn(visit(), DESK, {"workload.of recipe": "agents"})
+    assert comes.state.table["workload"] == BASES["agents"].table["workload"]
+    other = actions.turn(visit(), DESK, {"scheduler.kind": "orca"})
+    assert other.state.table["scheduler"]["kind"] == "orca"
+    assert other.state.table["scheduler"]["max_num_seqs"] == 256
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"allocator.2.block_size": 0}, {"seed": "x"}, {"model.max_model_len": -1},
+     {"allocator.1.label": "paged", "allocator.2.label": "paged"}],
+)  # fmt: skip
+def test_what_cannot_be_is_refused_and_changes_nothing(changes: dict[str, Any]) -> None:
+    before = visit()
+    with pytest.raises(InputError):
+        actions.turn(before, DESK, changes)
+    assert before == visit()
+
+
+def test_allocators_come_and_go() -> None:
+    here = visit()
+    for _ in range(3):
+        here = actions.add_allocator(here, DESK)
+    tables = here.state.table["allocator"]
+    assert len({each["kind"] for each in tables}) == len(tables) == 6
+    for _ in range(9):
+        here = actions.remove_allocator(here, DESK, 0)
+    assert here.state.table["allocator"] == tables[-1:]
+
+
+def test_pins() -> None:
+    here = actions.pin(actions.pin(visit(), DESK), DESK)
+    assert here.pins == ("from=chat",)
+    for rate in range(1, 9):
+        turned = actions.turn(here, DESK, {"workload.arrivals.rate_per_s": rate + 10})
+        here = actions.pin(turned, DESK)
+    assert len(here.pins) == MOST_PINS
+    assert actions.unpin(here, 0).pins == here.pins[1:]
+
+
+@pytest.mark.parametrize("stop", STOPS)
+def test_what_a_stop_says_to_try_can_be_tried(stop: str) -> None:
+    here = actions.begin(visit(), DESK, f"tour:{stop}")
+    for index in range(len(find_stop(stop).tries)):
+        tried = actions.attempt(here, DESK, index)
+        assert tried.state != here.state
+        assert Visit.at(tried.query(DESK), DESK) == tried
+
+
+@pytest.mark.parametrize("base", list(BASES))
+def test_every_number_can_be_swept(base: str) -> None:
+    here = visit(base)
+    knobs = dict(numbers(here.state.table))
+    assert knobs
+    for key, value in knobs.items():
+        low, high = ends(value)
+        task = DESK.sweep_task(here.state, actions.sweep(here, DESK, key, low, high, 5).sweep)
+        assert task.key == key
+        assert low <= min(task.values) < max(task.values) <= high
+
+
+@pytest.mark.parametrize("ends_", [(5, 1, 3), (1, 5, 1), ("a", "b", 3), (1, 2, "many")])
+def test_a_range_that_is_none_is_refused(ends_: tuple[Any, ...]) -> None:
+    with pytest.raises(InputError):
+        actions.sweep(visit(), DESK, "scheduler.max_num_seqs", *ends_)

@@ -1,0 +1,113 @@
+"""The server: this machine alone, nothing from elsewhere, the pages of single runs; the command."""
+
+import json
+import socket
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from kvsim.cli import app as command
+from kvsim.explore.app import is_loopback, make_app
+from kvsim.explore.bases import find_bases
+from kvsim.explore.crew import Crew, Job
+from kvsim.explore.desk import Desk
+from kvsim.explore.server import serve
+from kvsim.explore.state import started
+from kvsim.explore.task import RunTask
+from kvsim.explore.theme import themed
+from kvsim.plumbing.errors import InputError
+from kvsim.report.page import make_page
+from kvsim.scenario import Scenario
+from kvsim.simulation import Simulation
+
+BASES = find_bases(None)
+TABLE = started(BASES["tour:blocks"], ["workload.num_requests=20"]).table
+
+
+class Answered(Crew):
+    """One job, done."""
+
+    def __init__(self) -> None:
+        super().__init__(0)
+        task = RunTask(TABLE, Path())
+        job = Job("known", task, "done", answer=task.do(lambda *_: None))
+        self._jobs["known"] = job
+
+
+@pytest.fixture(scope="module")
+def client() -> Any:
+    return make_app(Desk(BASES, Answered(), "chat"), "127.0.0.1").test_client()
+
+
+def test_the_page_and_its_parts_name_no_other_machine(client: Any) -> None:
+    page = client.get("/")
+    assert page.status_code == 200
+    policy = page.headers["Content-Security-Policy"]
+    assert "default-src 'self'" in policy
+    assert "http" not in policy
+    sources = [part.split('"')[0] for part in page.text.split('src="')[1:]]
+    assert sources
+    assert all(source.startswith("/") for source in sources)
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [("localhost:8050", 200), ("127.0.0.1", 200), ("[::1]:80", 200), ("evil.example:8050", 403)],
+)
+def test_a_page_of_elsewhere_cannot_name_it(client: Any, host: str, status: int) -> None:
+    assert client.get("/", headers={"Host": host}).status_code == status
+
+
+@pytest.mark.parametrize(
+    ("host", "alone"),
+    [("localhost", True), ("127.0.0.1", True), ("::1", True), ("0.0.0.0", False), ("box", False)],
+)
+def test_loopback(host: str, alone: bool) -> None:
+    assert is_loopback(host) is alone
+
+
+def test_the_pages_of_a_run(client: Any) -> None:
+    result = Simulation(Scenario.from_table(TABLE)).result(addresses=True)
+    report = client.get("/runs/known/report.html").text
+    assert report == make_page(result)
+    map_alone = client.get("/runs/known/map.html?theme=dark").text
+    assert 'id="map"' in map_alone
+    assert "Plotly" not in map_alone
+    for wrong in ("/runs/other/map.html", "/runs/known/scenario.html"):
+        assert client.get(wrong).status_code == 404
+
+
+def test_a_figure_in_the_dark() -> None:
+    figure = {"data": [{"name": "#1f2328", "line": {"color": "#1f2328"}}], "layout": {}}
+    dark = themed(json.dumps(figure), dark=True)
+    assert dark["data"][0] == {"name": "#1f2328", "line": {"color": "#e6edf3"}}
+    assert themed(json.dumps(figure), dark=False) == figure
+
+
+def test_without_dash_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    import kvsim.commands.explore as module
+
+    monkeypatch.setattr(module, "find_spec", lambda name: None)
+    done = CliRunner().invoke(command, ["explore"])
+    assert isinstance(done.exception, InputError)
+    assert "pip install 'kvsim[explore]'" in str(done.exception)
+
+
+def test_a_port_that_is_taken_and_a_host_that_is_none_are_named() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        with pytest.raises(InputError, match="cannot listen there"):
+            serve(None, "127.0.0.1", taken.getsockname()[1], lambda _: None)
+    with pytest.raises(InputError, match="cannot listen there"):
+        serve(None, "no such host", 0, lambda _: None)
+
+
+def test_the_command_line_does_not_load_dash() -> None:
+    from subprocess import run
+
+    code = "import sys, kvsim.cli; sys.exit('dash' in sys.modules)"
+    assert run([sys.executable, "-c", code], check=False).returncode == 0

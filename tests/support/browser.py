@@ -1,0 +1,62 @@
+"""A real browser without a window, and what it complained of."""
+
+import json
+import os
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+BROWSER = next(
+    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
+)
+DRIVER = shutil.which("chromedriver")
+FLAGS = (
+    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
+    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
+)
+MISSING = "no chromium with its chromedriver is installed"
+
+
+def start(profile: Path) -> Any:
+    """A browser with a fresh profile in a folder; whoever starts it ends it with `quit`."""
+    from selenium import webdriver
+
+    options = webdriver.ChromeOptions()
+    assert BROWSER is not None
+    options.binary_location = BROWSER
+    for flag in (*FLAGS, f"--user-data-dir={profile}"):
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    service = webdriver.ChromeService(DRIVER, log_output=os.devnull)
+    driver = webdriver.Chrome(options=options, service=service)
+    driver.execute_cdp_cmd("Network.enable", {})
+    return driver
+
+
+def wait(browser: Any, script: str, seconds: float = 30.0) -> Any:
+    """What the script returns as soon as that is something."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        found = browser.execute_script(script)
+        if found:
+            return found
+        time.sleep(0.05)
+    said = browser.execute_script("return document.body.innerText.slice(0, 600)")
+    raise AssertionError(f"never true: {script}; the page says: {said}")
+
+
+def forget(browser: Any) -> None:
+    """What was said and asked so far is no matter."""
+    browser.get_log("browser"), browser.get_log("performance")
+
+
+def faults(browser: Any, own: tuple[str, ...] = ("file:", "data:", "blob:")) -> list[str]:
+    """What the console complained of, and what was asked of others than `own` addresses."""
+    said = [entry["message"] for entry in browser.get_log("browser")]
+    asked = []
+    for entry in browser.get_log("performance"):
+        message = json.loads(entry["message"])["message"]
+        if message["method"] == "Network.requestWillBeSent":
+            asked.append(message["params"]["request"]["url"])
+    return said + [url for url in asked if not url.startswith(own)]
