@@ -30,31 +30,38 @@ MOST_FRUITLESS = 10_000
 class RunEnd(simpy.Event):
     """The end of a run of steps, later than every arrival at the same instant.
 
-    A run of `steps` steps that began at now_ps, `lead_ps` before the first of them could, ends
-    after them, or, once it is cut, with the step under way. A cut run's end comes twice: the second
+    A run of `steps` steps, decided at now_ps, begins lead_ps later and ends after all of them but
+    `behind`, or, once it is cut, with the step under way. A cut run's end comes twice: the second
     time nobody waits for it any more.
     """
 
     def __init__(
-        self, env: simpy.Environment, plan: Plan, steps: int, lead_ps: int, behind: int
+        self,
+        env: simpy.Environment,
+        plan: Plan,
+        steps: int,
+        *,
+        now_ps: int,
+        lead_ps: int,
+        behind: int,
     ) -> None:
         super().__init__(env)
         self._ok, self._value = True, None
         self.steps = steps
-        self._plan, self._lead_ps, self._behind = plan, lead_ps, behind
-        self._begin_ps = cast("int", env.now)
-        self._end_ps = self._begin_ps + lead_ps + plan.duration_ps(steps - behind)
-        env.schedule(self, priority=AFTER_ARRIVALS, delay=self._end_ps - self._begin_ps)
+        self._plan, self._behind = plan, behind
+        self._begin_ps = now_ps + lead_ps
+        self._end_ps = self._begin_ps + plan.duration_ps(steps - behind)
+        env.schedule(self, AFTER_ARRIVALS, self._end_ps - now_ps)
 
     def cut(self, now_ps: int) -> None:
         """End with the step under way at now_ps, before the end."""
-        late_ps = max(0, now_ps - self._begin_ps - self._lead_ps)
+        late_ps = max(0, now_ps - self._begin_ps)
         plan, behind = self._plan, self._behind
         self.steps = max(1, behind + plan.steps_by(late_ps, self.steps))
-        end_ps = self._begin_ps + self._lead_ps + plan.duration_ps(self.steps - behind)
+        end_ps = self._begin_ps + plan.duration_ps(self.steps - behind)
         if end_ps < self._end_ps:
             self._end_ps = end_ps
-            self.env.schedule(self, priority=AFTER_ARRIVALS, delay=end_ps - now_ps)
+            self.env.schedule(self, AFTER_ARRIVALS, end_ps - now_ps)
 
 
 class Engine:
@@ -102,9 +109,10 @@ class Engine:
 
     def submit(self, request: Request) -> None:
         """`request` arrives now: its sequences wait, or it is refused by name."""
-        changes_plan = self._intake.take(request, self.now_ps)
-        self._books.queue(self.now_ps)
-        self._observer.arrived(self.scheduler, request, self.now_ps)
+        now = self.now_ps
+        changes_plan = self._intake.take(request, now)
+        self._books.queue(now)
+        self._observer.arrived(self.scheduler, request, now)
         if changes_plan:
             self.cut()
 
@@ -189,10 +197,11 @@ class Engine:
 
         Returns how many steps it stands for: all that may repeat, or fewer if something arrived.
         """
-        lead_ps = self._in_flight[0].end_ps - self.now_ps if self._in_flight else 0
+        now = self.now_ps
+        lead_ps = self._in_flight[0].end_ps - now if self._in_flight else 0
         steps = 1 if plan.empty else 1 + self._repeatable(plan)
         self._books.open()
-        end = RunEnd(self.env, plan, steps, lead_ps, self._behind)
+        end = RunEnd(self.env, plan, steps, now_ps=now, lead_ps=lead_ps, behind=self._behind)
         self._run_end = end if steps > 1 else None
         yield end
         self._run_end = None

@@ -2,6 +2,7 @@
 
 from array import array
 from collections.abc import Iterator, Sequence
+from struct import Struct
 from typing import NamedTuple, overload
 
 import numpy as np
@@ -31,6 +32,7 @@ class Departed(NamedTuple):
 
 
 NUMBERS = Departed._fields[2:]
+_row = Struct(f"{len(NUMBERS)}q").pack
 
 
 class Finished(Sequence[Departed]):
@@ -45,7 +47,7 @@ class Finished(Sequence[Departed]):
         """`seq` has left."""
         self.requests.append(seq.request)
         self.ids.append(seq.id)
-        self._numbers.extend((
+        row = _row(
             seq.arrival_ps,
             seq.first_scheduled_ps,
             seq.first_token_ps,
@@ -53,7 +55,8 @@ class Finished(Sequence[Departed]):
             seq.output_tokens,
             seq.hit_tokens,
             seq.num_preemptions,
-        ))  # fmt: skip
+        )
+        self._numbers.frombytes(row)
 
     def column(self, name: str) -> NDArray[np.int64]:
         """(n,) one of NUMBERS, of all."""

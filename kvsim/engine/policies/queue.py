@@ -36,30 +36,16 @@ class WaitingQueue(Protocol):
         ...
 
 
-class FcfsQueue:
+class FcfsQueue(deque[Sequence]):
     """In order of arrival; a preempted sequence goes back to the front."""
 
-    def __init__(self) -> None:
-        self._queue: deque[Sequence] = deque()
-
-    def __len__(self) -> int:
-        return len(self._queue)
-
-    def add(self, seq: Sequence) -> None:
-        self._queue.append(seq)
-
-    def put_back(self, seq: Sequence) -> None:
-        self._queue.appendleft(seq)
+    add = deque.append
+    put_back = deque.appendleft
+    pop = deque.popleft  # a queue gives up its head
 
     @property
     def head(self) -> Sequence | None:
-        return self._queue[0] if self._queue else None
-
-    def pop(self) -> Sequence:
-        return self._queue.popleft()
-
-    def remove(self, seq: Sequence) -> None:
-        self._queue.remove(seq)
+        return self[0] if self else None
 
 
 class PriorityQueue:
