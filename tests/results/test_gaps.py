@@ -4,7 +4,7 @@ from array import array
 from itertools import chain
 
 import numpy as np
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kvsim.results.gaps import Gaps, exact_dot
@@ -18,6 +18,7 @@ STRETCHES = st.lists(
 )
 
 
+@settings(deadline=None)
 @given(stretches=STRETCHES, singles=st.lists(st.integers(0, 900), max_size=5))
 def test_as_the_gaps_themselves(
     stretches: list[tuple[int, int, int, int]], singles: list[int]
@@ -36,6 +37,7 @@ def test_as_the_gaps_themselves(
             assert np.isclose(gaps.quantile_ps(share), np.quantile(all_, share), rtol=1e-12)
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(LARGE, LARGE), max_size=9))
 def test_sums_of_products_are_exact(pairs: list[tuple[int, int]]) -> None:
     a, b = (np.array([pair[i] for pair in pairs], dtype=np.int64) for i in (0, 1))
