@@ -178,7 +178,6 @@ class Allocator(ABC):
         self,
         seq: Sequence,
         num_tokens: int,
-        *,
         returned_tokens: int,
         known_tokens: int,
         valid_tokens: int,

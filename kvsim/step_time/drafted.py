@@ -53,6 +53,7 @@ class DraftedTime:
 
     def __init__(self, target: StepTime, drafting: Drafting) -> None:
         self._target = target
+        self._measured = target if isinstance(target, Measured) else None
         self._drafting = drafting
 
     def step_ps(self, shape: StepShape) -> int:
@@ -70,4 +71,4 @@ class DraftedTime:
 
     def outside_domain(self, shape: StepShape) -> bool:
         """Whether the target's time is extrapolated; drafting is never measured step by step."""
-        return isinstance(self._target, Measured) and self._target.outside_domain(shape)
+        return self._measured is not None and self._measured.outside_domain(shape)

@@ -12,7 +12,7 @@ from kvsim.engine.policies.queue import Order
 from kvsim.engine.schedulers.options import SchedulerOptions
 from kvsim.engine.schedulers.scheduler import Scheduler
 from kvsim.engine.schedulers.vllm_versions import VERSIONS, VersionName, VllmVersion
-from kvsim.engine.speculation.verifier import Verifier
+from kvsim.engine.speculation.verifier import NextStep, Verifier
 from kvsim.memory.allocator import Allocator, Refusal
 from kvsim.memory.block_rules import BlockRules
 from kvsim.plumbing.errors import InputError
@@ -228,56 +228,47 @@ class ContinuousScheduler(Scheduler):
     def _run_verifying(self, verifier: Verifier, plan: Plan, budget: int, threshold: int) -> int:
         """Each in its turn: a prompt goes on, or the drafts of a decoding sequence are verified."""
         slots, spent = verifier.input_slots, 0
-        for seq in list(self.running):
+        running, prefilling, chunks = self.running, self.prefilling, plan.chunks
+        for seq in list(running):
             left = budget - spent - slots
             if left <= 0:
                 break
-            if seq not in self.running:
+            if plan.preempted and seq not in running:
                 continue
-            chunks, victims = len(plan.chunks), len(plan.preempted)
-            if seq in self.prefilling:
+            num_chunks, num_victims = len(chunks), len(plan.preempted)
+            if prefilling and seq in prefilling:
                 going = self._continue_prompt(seq, plan, left, threshold)
             else:
-                going = self._verify(verifier, seq, plan, min(left, threshold or left))
-            if len(plan.preempted) > victims:
-                spent = sum(chunk.new_tokens + slots for chunk in plan.chunks)
-            elif len(plan.chunks) > chunks:
-                spent += plan.chunks[-1].new_tokens + slots
+                step = verifier.next_step(seq, min(left, threshold or left))
+                going = step is None or self._verify(verifier, step, plan)
+            if len(plan.preempted) > num_victims:
+                spent = sum(chunk.new_tokens + slots for chunk in chunks)
+            elif len(chunks) > num_chunks:
+                spent += chunks[-1].new_tokens + slots
             if not going:
                 break
-        if len(plan.chunks) < len(self.running):
-            stepping = {chunk.seq for chunk in plan.chunks}
-            idle = [seq for seq in self.running if seq not in stepping]
+        if len(chunks) < len(running):
+            stepping = {chunk.seq for chunk in chunks}
+            idle = [seq for seq in running if seq not in stepping]
             plan.passed_over = [
-                seq
-                for seq in idle
-                if seq not in self.prefilling and seq.num_outputs < seq.output_tokens
+                seq for seq in idle if seq not in prefilling and seq.num_outputs < seq.output_tokens
             ]
         return budget - spent
 
-    def _verify(self, verifier: Verifier, seq: Sequence, plan: Plan, most_tokens: int) -> bool:
-        """The next token of a decoding sequence with its drafts; False ends the loop over running
-        sequences.
-        """
-        new_tokens = verifier.tokens(seq, most_tokens)
-        if not new_tokens:
-            return True
-        step, known = verifier.step(seq, new_tokens), verifier.known_tokens(seq)
-        computed, returned = step.prior_tokens + new_tokens, verifier.returned_tokens(seq)
+    def _verify(self, verifier: Verifier, step: NextStep, plan: Plan) -> bool:
+        """A decoding sequence takes its step; False ends the loop over running sequences."""
+        chunk, returned, known = step
+        seq, computed = chunk.seq, chunk.prior_tokens + chunk.new_tokens
+        verify = self.allocator.verify
+        if not verify(seq, computed, returned, known, chunk.end_tokens):
 
-        def verify() -> bool:
-            return self.allocator.verify(
-                seq,
-                computed,
-                returned_tokens=returned,
-                known_tokens=known,
-                valid_tokens=step.end_tokens,
-            )
+            def again() -> bool:
+                return verify(seq, computed, returned, known, chunk.end_tokens)
 
-        if not verify() and not self._preempt_until(verify, seq, plan):
-            return self._goes_on
-        verifier.take(step)
-        plan.chunks.append(step)
+            if not self._preempt_until(again, seq, plan):
+                return self._goes_on
+        verifier.take(chunk)
+        plan.chunks.append(chunk)
         return True
 
     def _cut(self, seq: Sequence, start_tokens: int, new_tokens: int) -> int:

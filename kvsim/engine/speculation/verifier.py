@@ -7,6 +7,8 @@ out. Under asynchronous scheduling the next step is scheduled before the one bef
 believing that all its drafts are accepted.
 """
 
+from typing import NamedTuple
+
 from kvsim.engine.plan import ScheduledChunk
 from kvsim.engine.speculation.acceptance import Acceptance, Row
 from kvsim.sequence import Sequence
@@ -26,6 +28,16 @@ class Drafting:
         self.accepts = accepts
         self.num_verified = 0
         self.under_way: ScheduledChunk | None = None
+
+
+class NextStep(NamedTuple):
+    """A step that verifies drafts. returned_tokens: slots of its sequence whose step has returned;
+    known_tokens: tokens of it that have.
+    """
+
+    chunk: ScheduledChunk
+    returned_tokens: int
+    known_tokens: int
 
 
 class Verifier:
@@ -54,34 +66,7 @@ class Verifier:
         drafting: Drafting = seq.drafting
         return drafting
 
-    # --- what a step may take -------------------------------------------------------------------
-
-    def computed(self, seq: Sequence) -> int:
-        """Slots that the scheduler believes computed when the next step is scheduled."""
-        way = self._drafting(seq).under_way
-        return seq.num_computed if way is None else way.start_tokens + way.new_tokens
-
-    def returned_tokens(self, seq: Sequence) -> int:
-        """Slots whose step has returned."""
-        way = self._drafting(seq).under_way
-        return seq.num_computed if way is None else way.start_tokens
-
-    def known_tokens(self, seq: Sequence) -> int:
-        """Tokens of `seq` that have returned."""
-        way = self._drafting(seq).under_way
-        return seq.num_tokens - (way.num_outputs if way is not None else 0)
-
-    def tokens(self, seq: Sequence, most: int) -> int:
-        """How many tokens a decoding `seq` computes in the next step, at most `most`; 0: none,
-        since it is at its end whatever becomes of its drafts, or at the end of the context.
-        """
-        way = self._drafting(seq).under_way
-        if way is not None:
-            known = seq.num_tokens - way.num_outputs
-            if known + 1 >= seq.prompt_tokens + seq.output_tokens:
-                return 0
-        room = self._max_model_len - self.computed(seq) - 1
-        return max(0, min(self.most_tokens, most, room))
+    # --- admission and prompts ------------------------------------------------------------------
 
     def padding(self, cached_tokens: int, *, prefills: bool, runs: bool) -> int:
         """Drafts that never match, with which an admission that has one token to compute is made as
@@ -103,21 +88,35 @@ class Verifier:
 
     # --- the life of a step ---------------------------------------------------------------------
 
-    def step(self, seq: Sequence, new_tokens: int) -> ScheduledChunk:
-        """What a step is for `seq` that computes its newest token and `new_tokens` - 1 drafts.
-        Mutates nothing: the step is taken with `take`, once it has its memory.
+    def next_step(self, seq: Sequence, most_tokens: int) -> NextStep | None:
+        """The next step of a decoding `seq`, of at most `most_tokens` tokens: its newest one and
+        drafts. None: it has none, since it is at its end whatever becomes of the drafts under way,
+        or at the end of the context. Mutates nothing: a step that has its memory is taken (`take`).
         """
-        drafting = self._drafting(seq)
-        drafts, accepted = new_tokens - 1, 0
+        drafting = seq.drafting or self._drafting(seq)
+        way, start = drafting.under_way, seq.num_computed
+        if way is None:
+            prior = returned = start
+            known = seq.prompt_tokens + seq.num_outputs
+        else:
+            prior, returned = way.start_tokens + way.new_tokens, way.start_tokens
+            known = seq.prompt_tokens + seq.num_outputs - way.num_outputs
+            if known >= seq.final_tokens:
+                return None
+        tokens = min(self.most_tokens, most_tokens, self._max_model_len - prior - 1)
+        if tokens <= 0:
+            return None
+        drafts = tokens - 1
+        end = start + 1
+        accepted = 0
         if drafts:
             accepts = drafting.accepts
             accepted = min(accepts[drafting.num_verified % len(accepts)], drafts)
-        way, start = drafting.under_way, seq.num_computed
-        prior = start if way is None else way.start_tokens + way.new_tokens
-        end = start + min(1 + accepted, seq.output_tokens - seq.num_outputs)
-        return ScheduledChunk(
-            seq, new_tokens, prior, end > start, True, start, end, drafts, accepted
-        )
+            end += accepted
+        if end > seq.final_tokens:
+            end = seq.final_tokens
+        chunk = ScheduledChunk(seq, tokens, prior, end > start, True, start, end, drafts, accepted)
+        return NextStep(chunk, returned, known)
 
     def take(self, step: ScheduledChunk) -> None:
         """The step is scheduled."""

@@ -180,25 +180,28 @@ class PagedAllocator(Allocator):
         self,
         seq: Sequence,
         num_tokens: int,
-        *,
         returned_tokens: int,
         known_tokens: int,
         valid_tokens: int,
     ) -> bool:
         table: BlockTable = seq.memory
-        before = len(table.blocks)
-        need = ceil_div(self._drafts.room(num_tokens), self.block_size) - before
-        if need > 0:
+        before, room_tokens = len(table.blocks), self._drafts.room(num_tokens)
+        if room_tokens > before * self.block_size:
+            need = ceil_div(room_tokens, self.block_size) - before
             if need > self.pool.num_free:
                 return False
             table.blocks += self.pool.take(need)
             self._grown(seq, before, before + need)
-        self._valid(table, num_tokens, valid_tokens)
-        self._cache.cover(table, min(num_tokens, known_tokens), known_tokens)
+        counts, drafts = self._counts, room_tokens - valid_tokens
+        counts.used += valid_tokens - table.tokens
+        counts.drafts += drafts - table.drafts
+        table.tokens, table.drafts = valid_tokens, drafts
+        if known_tokens >= table.cover_at:
+            self._cache.cover(table, min(num_tokens, known_tokens), known_tokens)
         return True
 
     def checkpoint(self, seq: Sequence, num_tokens: int) -> None:
-        if self._drafts.speculates:
+        if self._drafts.speculates and num_tokens >= seq.memory.cover_at - 1:
             self._cache.cover(seq.memory, num_tokens, num_tokens + 1)
 
     def _grown(self, seq: Sequence, before: int, after: int) -> None:

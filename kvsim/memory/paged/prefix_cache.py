@@ -21,6 +21,7 @@ from kvsim.memory.paged.table import Table
 from kvsim.sequence import Sequence
 from kvsim.speculation import Speculation
 
+NEVER = 1 << 62  # tokens
 Hits = TypeVar("Hits", covariant=True)
 
 
@@ -200,8 +201,10 @@ class PrefixCache(Generic[Hits]):
         what they will: their full blocks become known content. in_step: see `Tables.register`.
         """
         if not self.enabled:
+            table.cover_at = NEVER
             return
         full = min(tokens - self._redrafted, known_tokens - self._lookahead) // self._size
+        table.cover_at = (max(full, table.covered) + 1) * self._size
         if full > table.covered:
             table.covered = full
             if (named := min(full, len(table.keys) // self._units)) > table.registered:

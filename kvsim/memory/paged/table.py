@@ -9,11 +9,13 @@ class Table:
     then, or will be with its first step.
     keys: content keys of its leading blocks, or of what part of a block has one. num_shareable: how
     many of them another sequence can have. registered: how many blocks carry theirs. covered: where
-    tokens are drafted ahead, how many hold known content. session: whether it belongs to one.
+    tokens are drafted ahead, how many hold known content; cover_at: how many tokens must be known
+    for one more. session: whether it belongs to one.
     """
 
     __slots__ = (
         "base",
+        "cover_at",
         "covered",
         "joined",
         "keys",
@@ -32,7 +34,7 @@ class Table:
         self.keys = keys
         self.num_shareable = num_shareable
         self.registered = 0
-        self.covered = 0
+        self.covered = self.cover_at = 0
         self.session = False
 
 

@@ -255,7 +255,6 @@ class GroupsAllocator(Allocator):
         self,
         seq: Sequence,
         num_tokens: int,
-        *,
         returned_tokens: int,
         known_tokens: int,
         valid_tokens: int,
@@ -268,11 +267,12 @@ class GroupsAllocator(Allocator):
             return False
         self._grow(seq, table, *positions)
         self._valid(table, num_tokens, valid_tokens)
-        self._cache.cover(table, min(num_tokens, known_tokens), known_tokens)
+        if known_tokens >= table.cover_at:
+            self._cache.cover(table, min(num_tokens, known_tokens), known_tokens)
         return True
 
     def checkpoint(self, seq: Sequence, num_tokens: int) -> None:
-        if self._drafts.speculates:
+        if self._drafts.speculates and num_tokens >= seq.memory.cover_at - 1:
             self._cache.cover(seq.memory, num_tokens, num_tokens + 1, in_step=False)
 
     # --- decoding ------------------------------------------------------------------------------
