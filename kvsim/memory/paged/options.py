@@ -186,6 +186,13 @@ class Paged(AllocatorOptions):
         """InputError for what is not done where tokens are drafted ahead."""
         if memory.speculation is None:
             return
+        if memory.speculation.drops_last_block and self.prefill_checkpoint_alignment is not None:
+            raise InputError(
+                "a state written out within a chunk lies a block too far for hits that lose one",
+                where="allocator.prefill_checkpoint_alignment",
+                value=self.prefill_checkpoint_alignment,
+                remedy="leave it out, or speculative_config.disable_lookahead_block_hashes",
+            )
         for key, idle in (("sharing", "cache"), ("host_cache_gib", None)):
             value = getattr(self, key)
             if value not in (None, idle):

@@ -192,6 +192,14 @@ def test_who_does_not_draft_says_so_before_anything_runs(
         Simulation(Scenario.from_table(made(tables, config, **parts)), [Request("a", 0, 10, 4)])
 
 
+def test_a_state_within_a_chunk_is_no_use_where_hits_lose_a_block(tables: Any) -> None:
+    config = METHODS[1]
+    allocator = [{"kind": "paged", "prefill_checkpoint_alignment": 16}]
+    made_of = {"model": {**HYBRIDS["states"], "max_model_len": 1024}, "allocator": allocator}
+    with pytest.raises(InputError, match="prefill_checkpoint_alignment"):
+        kvsim.simulate(made(tables, config, **made_of), [Request("a", 0, 10, 4)])
+
+
 def test_drafts_in_the_text_come_too_late_for_asynchronous_steps(tables: Any) -> None:
     scheduler = {"kind": "continuous", "async_scheduling": True}
     with pytest.raises(InputError, match="async_scheduling"):

@@ -67,9 +67,11 @@ def longest_hit(
         alike.setdefault(window, []).append(g)
     dropping = {window for window, members in alike.items() if any(drops[g] for g in members)}
     known, longest = most, 0  # of full attention; of any group
+    # With one group of layers nobody knows more than the prefix (`UnitaryKVCacheCoordinator`).
+    beyond = int(num > 1)
     full = alike.pop(None, ())
     if full:
-        top = min(most + 1, len(keys)) if None in dropping else most
+        top = min(most + beyond, len(keys)) if None in dropping else most
         known = min(len(pool.find([key * num + g for key in keys[:top]])) for g in full)
         known = longest = max(0, known - (None in dropping))
     count, dropped = most, set[int | None]()
@@ -78,7 +80,7 @@ def longest_hit(
         for window, members in alike.items():
             assert window is not None
             drop = window in dropping and window not in dropped
-            top = min(count + drop, len(keys))
+            top = min(count + drop * beyond, len(keys))
             need = ceil_div(window - 1, block_size) + drop
             found = max(0, _windowed(pool, members, num, keys, top, need) - drop)
             if drop:
