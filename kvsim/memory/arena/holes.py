@@ -89,6 +89,16 @@ class HoleArena(Arena):
     def fits(self, size: int) -> bool:
         return self._round(size) <= self.largest_hole
 
+    def places_for(self, size: int, most: int) -> int | None:
+        """Each is cut from one hole, so a hole gives as many as it holds whole."""
+        size = max(self._round(size), 1)
+        found = 0
+        for hole, _ in reversed(self._by_size):
+            if hole < size or found >= most:
+                break
+            found += hole // size
+        return found
+
     def can_ever_fit(self, size: int) -> bool:
         return self._round(size) <= self.capacity_bytes - self.metadata_bytes
 

@@ -161,8 +161,18 @@ class Arena(ABC):
         """Whether all of `sizes` would find places, one after the other. Mutates nothing."""
         if len(sizes) == 1:
             return self.fits(sizes[0])
+        if sizes and min(sizes) == max(sizes):
+            places = self.places_for(sizes[0], len(sizes))
+            if places is not None:
+                return places >= len(sizes)
         trial = self.clone()
         return all(trial.allocate(size) for size in sizes)
+
+    def places_for(self, size: int, most: int) -> int | None:
+        """How many regions of `size` bytes would find places, one after the other; counted up to
+        `most`, and less by none however many regions are freed in between. None: it takes a trial.
+        """
+        return None
 
     def check(self) -> None:
         """Raise InvariantError unless live regions and holes are disjoint and fill the space."""

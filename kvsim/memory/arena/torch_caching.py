@@ -65,14 +65,33 @@ class TorchCachingArena(Arena):
 
     def _displace(self, address: int) -> int:
         block = self._allocated(address)
-        self._heap.strike(block)
-        self._heap.merge(Block(address, block.size, block.segment, State.FREE))
+        self._heap.give_back(block)
         return block.size
 
     def fits(self, size: int) -> bool:
         rounded = round_size(size)
         by_size = self._heap.pools[rounded <= SMALL_SIZE].by_size
         return bool(by_size and by_size[-1][0] >= rounded) or self._obtainable(rounded)
+
+    def places_for(self, size: int, most: int) -> int | None:
+        """A free block gives as many as it holds whole: what is too little to be split off is less
+        than one of them. Then come new segments, for which idle ones too small go back.
+        """
+        rounded = round_size(size)
+        small = rounded <= SMALL_SIZE
+        found = 0
+        for free, _ in reversed(self._heap.pools[small].by_size):
+            if free < rounded or found >= most:
+                break
+            found += free // rounded
+        segment = segment_size(rounded)
+        if found < most:
+            found += (self._limit - self.reserved_bytes) // segment * (segment // rounded)
+        if found < most:
+            rest = (self._limit - self.reserved_bytes) % segment
+            idle = self._idle_bytes(not small) + self._idle_bytes(small, below=rounded)
+            found += (rest + idle) // segment * (segment // rounded)
+        return found
 
     def can_ever_fit(self, size: int) -> bool:
         return type(self)(self.capacity_bytes).fits(size)
@@ -122,14 +141,8 @@ class TorchCachingArena(Arena):
             block = self._fresh(rounded, small=small)
             if block is None:
                 return None
-        self._heap.strike(block)
-        address, size, segment, _ = block
-        if self._worth_splitting(size - rounded, small=small):
-            self._heap.write(Block(address + rounded, size - rounded, segment, State.FREE))
-            size = rounded
-        block = Block(address, size, segment, State.ALLOCATED)
-        self._heap.write(block)
-        return block
+        splits = self._worth_splitting(block.size - rounded, small=small)
+        return self._heap.carve(block, rounded if splits else block.size)
 
     def _worth_splitting(self, rest: int, *, small: bool) -> bool:
         return rest >= MIN_BLOCK if small else rest > SMALL_SIZE
@@ -164,14 +177,14 @@ class TorchCachingArena(Arena):
         return segment_size(rounded) <= self._room()
 
     def _room(self) -> int:
-        blocks = self._heap.blocks
-        idle = (
-            size
-            for pool in self._heap.pools.values()
-            for size, address in pool.by_size
-            if self._heap.is_whole(blocks[address])
-        )
-        return self._limit - self.reserved_bytes + sum(idle)
+        idle = self._idle_bytes(True) + self._idle_bytes(False)
+        return self._limit - self.reserved_bytes + idle
+
+    def _idle_bytes(self, small: bool, below: int | None = None) -> int:
+        """Bytes of the segments of one pool, of less than `below`, on which nothing stands."""
+        blocks, by_size = self._heap.blocks, self._heap.pools[small].by_size
+        end = len(by_size) if below is None else self._heap.pools[small].index_of(below)
+        return sum(size for size, address in by_size[:end] if self._heap.is_whole(blocks[address]))
 
     def _largest_new(self) -> int:
         """The largest request for which the device could give memory."""

@@ -117,6 +117,9 @@ class ExpandableArena(TorchCachingArena):
         if self._heap.is_whole(unmapped):
             self._heap.close(unmapped)
 
+    def places_for(self, size: int, most: int) -> int | None:
+        return None  # pages are mapped and unmapped on the way
+
     def _obtainable(self, rounded: int) -> bool:
         return self.clone()._take(rounded) is not None
 

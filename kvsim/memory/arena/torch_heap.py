@@ -114,6 +114,39 @@ class Heap:
         self.write(block)
         return block
 
+    def carve(self, block: Block, size: int) -> Block:
+        """Allocate the first `size` bytes of a free block, as strike and write would; what is left
+        stays free.
+        """
+        address, whole, segment, _ = block
+        by_size = self.pools[self.segments[segment].small].by_size
+        del by_size[bisect_left(by_size, (whole, address))]
+        taken = self.blocks[address] = Block(address, size, segment, State.ALLOCATED)
+        if size < whole:
+            start, rest = address + size, whole - size
+            self.blocks[start] = Block(start, rest, segment, State.FREE)
+            self._ending[start] = address
+            self._ending[address + whole] = start
+            insort(by_size, (rest, start))
+        return taken
+
+    def give_back(self, block: Block) -> None:
+        """Free an allocated block, as strike and merge would."""
+        start, size, segment, _ = block
+        by_size = self.pools[self.segments[segment].small].by_size
+        before, after = self.before(block), self.after(block)
+        if after is not None and after.state is State.FREE:
+            del by_size[bisect_left(by_size, (after.size, after.address))]
+            del self.blocks[after.address], self._ending[after.address]
+            size += after.size
+        if before is not None and before.state is State.FREE:
+            del by_size[bisect_left(by_size, (before.size, before.address))]
+            del self.blocks[start], self._ending[start]
+            start, size = before.address, size + before.size
+        self.blocks[start] = Block(start, size, segment, State.FREE)
+        self._ending[start + size] = start
+        insort(by_size, (size, start))
+
     def check(self, reserved_bytes: int) -> None:
         """Raise InvariantError unless the blocks tile the segments and the pools hold the free
         ones.

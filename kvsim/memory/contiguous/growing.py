@@ -77,9 +77,20 @@ class Growing(Contiguous):
         buffer.asked, buffer.granted = slots, self.arena.granted(address)
         return Growth(self._allocation_ps)
 
+    def _to_go_back_to(self, slots: int) -> Arena | None:
+        """The arena as it is, where a move of several regions could fail half-way."""
+        sizes = [shape.bytes(slots) for shape in self._shapes if shape.token_bytes]
+        if len(self._shapes) == 1 or not sizes:
+            return None
+        if min(sizes) == max(sizes):
+            places = self.arena.places_for(sizes[0], len(sizes))
+            if places is not None and places >= len(sizes):
+                return None
+        return self.arena.clone()
+
     def _move_all(self, buffer: Buffer, slots: int, valid: int, owner: str) -> Growth | None:
         """Move every region into a larger one; on failure none has moved."""
-        before = self.arena.clone() if len(self._shapes) > 1 else None
+        before = self._to_go_back_to(slots)
         regions = buffer.regions.copy()
         granted, num_moved, payload = buffer.granted, 0, 0
         for index, shape in enumerate(self._shapes):

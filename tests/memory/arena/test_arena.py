@@ -75,6 +75,7 @@ def test_a_placement_keeps_its_promise(kind, options, ops):
                 assert arena.fits(size) == (twin.allocate(size) is not None)
                 assert arena.can_ever_fit(size) or not arena.fits(size)
                 twin.check()
+                assert_places(arena, size, 12)
         arena.check()  # what a twin did stays with it
     assert answers == list(play(again, ops, lambda number: number * 40_000))
     for address, _ in list(arena.live()):
@@ -83,6 +84,23 @@ def test_a_placement_keeps_its_promise(kind, options, ops):
     assert (arena.free_bytes, arena.largest_hole, arena.metadata_bytes) == empty
     with pytest.raises(InvariantError):
         arena.free(0)
+
+
+def assert_places(arena, size, most):
+    """So many regions find places, whether or not others are freed in between."""
+    places = arena.places_for(size, most)
+    trial, freeing = arena.clone(), arena.clone()
+    found = 0
+    while found < most and trial.allocate(size):
+        found += 1
+    assert arena.fits_all([size] * most) == (found == most)
+    if places is not None:
+        assert min(places, most) == found
+        old = [address for address, _ in freeing.live()]
+        for _ in range(found):
+            assert freeing.allocate(size)
+            if old:
+                freeing.free(old.pop())
 
 
 class ByteMap:
