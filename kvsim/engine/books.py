@@ -25,23 +25,32 @@ class Books:
             if seq.num_outputs:
                 since_ps = self._passed_over.pop(seq, token_ps)
                 self._paused.setdefault(seq, plan.lost.get(seq, since_ps))
-        for seq in plan.passed_over:
-            self._passed_over.setdefault(seq, token_ps)
-        passed_over = set(plan.passed_over)
-        for seq in [seq for seq in self._passed_over if seq not in passed_over]:
-            plan.late[seq] = self._passed_over.pop(seq)
-            plan.num_late += 1
+        self._pass_over(plan, token_ps)
         for chunk in plan.chunks:
             if chunk.samples and chunk.seq in self._paused:
                 plan.late[chunk.seq] = self._paused.pop(chunk.seq)
+
+    def _pass_over(self, plan: Plan, token_ps: int) -> None:
+        """Who is passed over, since when, and whose tokens come again."""
+        before, now = self._passed_over, dict.fromkeys(plan.passed_over, token_ps)
+        if before.keys() <= now.keys():
+            now.update(before)
+            self._passed_over = now
+            return
+        for seq, since_ps in before.items():
+            if seq in now:
+                now[seq] = since_ps
+            else:
+                plan.late[seq] = since_ps
+                plan.num_late += 1
+        self._passed_over = now
 
     def returned(self, plan: Plan, now_ps: int) -> None:
         """Tokens of the plan's first step came at now_ps: first ones, and those after a pause."""
         for chunk in plan.chunks:
             if chunk.samples and chunk.seq.first_token_ps < 0:
                 chunk.seq.first_token_ps = now_ps
-        for since_ps in plan.late.values():
-            self._recorder.gap(now_ps - since_ps)
+        self._recorder.gaps_until(now_ps, plan.late.values())
 
     def open(self) -> None:
         """Time is about to pass: this is how the ledger and the queue stand. Who arrives while it

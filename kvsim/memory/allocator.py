@@ -295,6 +295,12 @@ class Allocator(ABC):
         """Slots that must yet be granted for `seq` to hold `tokens`, by whole blocks."""
         return max(0, tokens - self.granted_tokens(seq))
 
+    def missing_for_step(self, slots: Callable[[Sequence], int]) -> int:
+        """Slots that must yet be granted for the next token of everybody who decodes. slots: that
+        each holds.
+        """
+        return sum(self.missing_tokens(seq, slots(seq) + 1) for seq in self.must_extend())
+
     @abstractmethod
     def check(self) -> None:
         """Raise InvariantError if anything is owned twice, lost, or counted wrong. Slow."""

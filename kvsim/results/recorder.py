@@ -5,6 +5,7 @@ weighs one, as the PagedAttention paper averages).
 """
 
 from array import array
+from collections.abc import Iterable
 from struct import Struct
 
 from kvsim.memory.ledger import CLASSES, NOTHING, Course, Usage, check_sum
@@ -184,9 +185,9 @@ class Recorder:
         if sequences:
             self.gaps.frombytes(_gap_row(sequences, steps, first_ps, growth_ps))
 
-    def gap(self, gap_ps: int) -> None:
-        """One token came gap_ps after the one before it."""
-        self.late_gaps.append(gap_ps)
+    def gaps_until(self, now_ps: int, since_ps: Iterable[int]) -> None:
+        """Single tokens came now, those before them at since_ps."""
+        self.late_gaps.extend(now_ps - moment for moment in since_ps)
 
     def left(self, seq: Sequence, now_ps: int) -> None:
         """`seq` has all its tokens."""

@@ -8,6 +8,8 @@ it. Pages have no numbers: every free one serves as well as any other.
 Nothing is touched per sequence per step, and nothing costs by the token: content is kept as runs.
 """
 
+from collections.abc import Callable
+
 from kvsim.memory.allocator import (
     ADMITTED,
     GROWN,
@@ -169,6 +171,9 @@ class RadixAllocator(Allocator):
 
     def must_extend(self) -> list[Sequence]:
         return self._decoders.without_room()
+
+    def missing_for_step(self, slots: Callable[[Sequence], int]) -> int:
+        return self._decoders.num_without_room * self.page_tokens
 
     def steps_that_fit(self, limit: int) -> int:
         return self._decoders.steps_within(self.available_tokens() // self.page_tokens, limit)

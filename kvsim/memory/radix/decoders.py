@@ -84,6 +84,12 @@ class Decoders:
         waiting = cohort.keys() - self.extended.keys() if self.extended else cohort
         return sorted(waiting, key=by_order)
 
+    @property
+    def num_without_room(self) -> int:
+        """How many these are."""
+        cohort = self._cohorts.at(self.clock)
+        return len(cohort.keys() - self.extended.keys()) if self.extended else len(cohort)
+
     def steps_within(self, pages: int, limit: int, after: int = 0) -> int:
         """For how many steps `pages` new pages suffice, at most `limit`, `after` steps from now."""
         pages += len(self.extended) if not after else 0

@@ -27,11 +27,19 @@ class Outputs:
         return seq.output_tokens >= self.wishes[seq]
 
     def held_back(self, decoders: Iterable[Sequence], ratio: float) -> float:
-        """Tokens that those who decode may still put out, as far as the ratio counts them."""
-        held = 0.0
+        """Tokens that those who decode may still put out, as far as the ratio counts them; summed
+        in their order, as the engine does.
+        """
+        wishes, clock, held = self.wishes, self._batch.clock, 0.0
+        everybody, begun = self._under_way.whose
         for seq in decoders:
-            rest = min(self.wishes[seq] - self.of(seq), CLIP_MAX_NEW_TOKENS)
-            held += rest * (1.0 if seq.request.ignore_eos else ratio)
+            outputs = seq.num_outputs
+            if seq.decoding:  # as `of`, which is too slow for all that run at every pass
+                outputs = seq.base + clock - seq.prompt_tokens + 1
+            rest = wishes[seq] - outputs + (everybody or seq in begun)
+            if rest > CLIP_MAX_NEW_TOKENS:
+                rest = CLIP_MAX_NEW_TOKENS
+            held += rest if seq.request.ignore_eos else rest * ratio
         return held
 
     def by_retraction(self, decoders: Iterable[Sequence]) -> list[Sequence]:

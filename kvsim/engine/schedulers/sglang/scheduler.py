@@ -9,6 +9,7 @@ that is thrown away by a retraction is computed again.
 """
 
 from collections.abc import Iterator
+from itertools import count
 
 from kvsim.engine.plan import Plan, ScheduledChunk
 from kvsim.engine.policies.policies import Policies
@@ -56,7 +57,8 @@ class SglangScheduler(Scheduler):
         self._chunk_size = chunked_prefill_size
         self._mixed = mixed
         self.ratio = NewTokenRatio(conservativeness)
-        self.decoders: dict[Sequence, None] = {}
+        self.decoders: dict[Sequence, int] = {}  # with numbers that grow in that order
+        self._entered = 0
         self._prefilled: list[Sequence] = []  # the last prefill batch, until it is settled
         self._chunked: Sequence | None = None  # whose prompt is under way
         self._full = False
@@ -105,13 +107,18 @@ class SglangScheduler(Scheduler):
         if rest:
             if not self.decoders:
                 self._full = False
-            self.decoders.update(dict.fromkeys(rest))
+            self._enter(rest)
         self._prefilled = []
         for seq in self._left:
             if seq in self.decoders:
                 del self.decoders[seq]
                 self._full = False
         self._left.clear()
+
+    def _enter(self, seqs: list[Sequence]) -> None:
+        """These decode too, after all others."""
+        self.decoders.update(zip(seqs, count(self._entered), strict=False))
+        self._entered += len(seqs)
 
     # --- prompts -------------------------------------------------------------------------------
 
@@ -242,8 +249,7 @@ class SglangScheduler(Scheduler):
         stopping = self._under_way.last_tokens(self.decoders)
         last = int(allocator.keeps_last_token)
         if stopping or not allocator.steps_that_fit(1):
-            waiting = allocator.must_extend()
-            need = sum(allocator.missing_tokens(seq, batch.slots(seq) + 1) for seq in waiting)
+            need = allocator.missing_for_step(batch.slots)
             need += sum(allocator.missing_tokens(seq, seq.num_computed + last) for seq in stopping)
             allocator.make_room(need)
             if need > allocator.available_tokens():
@@ -253,7 +259,7 @@ class SglangScheduler(Scheduler):
                 if not self._extend(seq, plan, seq.num_computed + last):
                     return False
             if not allocator.steps_that_fit(1):
-                for seq in waiting:
+                for seq in allocator.must_extend():
                     if not self._extend(seq, plan, batch.slots(seq) + 1):
                         return False
         for seq in stopping:
@@ -266,7 +272,9 @@ class SglangScheduler(Scheduler):
         """Retract one, and more until the next token of those left fits. They stay in the order in
         which they would have followed.
         """
-        self.decoders = dict.fromkeys(self._outputs.by_retraction(self.decoders))
+        order = self._outputs.by_retraction(self.decoders)
+        self.decoders = {}
+        self._enter(order)
         while self.decoders:
             self._retract(next(reversed(self.decoders)), plan)
             self.allocator.make_room(RETRACT_STEPS * len(self.decoders))
@@ -313,7 +321,9 @@ class SglangScheduler(Scheduler):
     def _complete(self, plan: Plan) -> None:
         super()._complete(plan)
         if len(plan.finishing) > 1:
-            places = {seq: place for place, seq in enumerate(self.members(plan))}
+            places = self.decoders
+            if any(not chunk.is_decode for chunk in plan.chunks):
+                places = {seq: place for place, seq in enumerate(self._prefilled)}
             plan.finishing.sort(key=places.__getitem__)
 
     def finish(self, plan: Plan) -> list[Sequence]:

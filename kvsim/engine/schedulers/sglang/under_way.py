@@ -39,6 +39,11 @@ class UnderWay:
         """Whether a token of `seq`, which decodes or has just begun to, has not returned."""
         return self._all_decoders or seq in self._begun
 
+    @property
+    def whose(self) -> tuple[bool, set[Sequence]]:
+        """Whether a token of everybody who decodes is under way; if not, whose is."""
+        return self._all_decoders, self._begun
+
     def last_tokens(self, among: Container[Sequence]) -> list[Sequence]:
         """Whose token under way is the last one, which nobody may know yet."""
         if not self._plans:
