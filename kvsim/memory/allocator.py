@@ -266,6 +266,13 @@ class Allocator(ABC):
         return 0
 
     @property
+    def left_behind_bytes(self) -> int:
+        """Valid once, and of use to nobody since a window slid past: a part of `overprovisioned`,
+        where layers with a window keep every token.
+        """
+        return 0
+
+    @property
     def draft_bytes(self) -> int:
         """Of what live requests hold but do not use, what drafts may be, or were, written to."""
         return 0

@@ -5,7 +5,8 @@ granted and F the slots it will hold at its end:
 
     used             distinct slots that hold valid KV of live requests
     reserved         max(0, min(q, F) - n): asked for, not written yet, will be
-    overprovisioned  max(0, q - max(n, F)): asked for, will never be written
+    overprovisioned  max(0, q - max(n, F)): asked for, will never be written; and slots that windows
+                     have left behind where every layer keeps them (see left_behind.py)
     rounding         g - q
     cached           unreferenced blocks whose content may still be hit; allocatable
     transient        an old buffer while its grown successor is being filled

@@ -51,8 +51,8 @@ LOOKS: tuple[ClassLook, ...] = (
         "#d55e00",
         "#ffffff",
         "",
-        "Set aside for tokens that never come, because the request ends sooner than its buffer. "
-        "Often called internal fragmentation.",
+        "Set aside for tokens that never come, because the request ends sooner than its buffer "
+        "(often called internal fragmentation), or left behind by a window and still held.",
     ),
     ClassLook(
         "rounding",

@@ -5,7 +5,8 @@ clock j with n slots holds n - j + clock of them, and its buffer of q slots is f
 q - n + j: a heap of such clocks says when the next buffer must grow. Between growths used grows and
 reserved shrinks by one slot a decoder and step, and nothing else moves.
 
-Slots that slid out of a window stay in the buffer: a contiguous buffer gives nothing back.
+Slots that slid out of a window stay in the buffer: a contiguous buffer gives nothing back. The
+ledger has them as over-provisioned (left_behind.py).
 """
 
 from abc import abstractmethod
@@ -26,6 +27,7 @@ from kvsim.memory.arena.placement import Arena
 from kvsim.memory.contiguous.full_buffers import Buffer, FullBuffers
 from kvsim.memory.contiguous.shape import BufferShape
 from kvsim.memory.ledger import Course, Usage, check_sum, split_free
+from kvsim.memory.left_behind import LeftBehind, Mover
 from kvsim.memory.options import MemorySpec
 from kvsim.plumbing.errors import InvariantError
 from kvsim.request import Request
@@ -59,6 +61,7 @@ class Contiguous(Allocator):
         self._resting = 0  # valid slots of those that do not decode
         self._bases = 0  # sum of base of those that do
         self._num_decoding = 0
+        self._behind = LeftBehind(memory.layout)
         self._full = FullBuffers()
         self._placeable: tuple[int, int, bool] = (-1, 0, False)  # memo: version, slots, answer
 
@@ -129,6 +132,7 @@ class Contiguous(Allocator):
         self._live[seq] = None
         self._book(seq, buffer, 1)
         self._fill(buffer, demand.num_tokens)
+        buffer.computed = demand.cached_tokens
         return ADMITTED
 
     def extend(self, seq: Sequence, num_tokens: int, *, turns_before: int = 0) -> Growth | None:
@@ -142,7 +146,7 @@ class Contiguous(Allocator):
 
     def _fill(self, buffer: Buffer, num_tokens: int) -> None:
         self._resting += num_tokens - buffer.tokens
-        buffer.tokens = num_tokens
+        buffer.computed, buffer.tokens = buffer.tokens, num_tokens
 
     def _book(self, seq: Sequence, buffer: Buffer, sign: int) -> None:
         """Count what a buffer asks for and was granted in, or out."""
@@ -156,13 +160,14 @@ class Contiguous(Allocator):
     def join(self, seq: Sequence, num_tokens: int) -> None:
         buffer: Buffer = seq.memory
         self._resting -= buffer.tokens
-        buffer.base = num_tokens - self._clock
+        buffer.base, buffer.joined = num_tokens - self._clock, num_tokens
         self._bases += buffer.base
         self._num_decoding += 1
         self._watch(seq, buffer)
 
     def leave(self, seq: Sequence) -> None:
         buffer: Buffer = seq.memory
+        buffer.computed = self._mover(buffer).computed
         buffer.tokens = buffer.base + self._clock
         buffer.ticket = -1
         self._resting += buffer.tokens
@@ -179,9 +184,13 @@ class Contiguous(Allocator):
         return self._full.steps_to_full(self._clock, limit)
 
     def advance(self, steps: int) -> Course:
-        self._clock += steps
         slope = self._num_decoding * self.token_bytes
-        return Course(Usage(used=slope, reserved=-slope))
+        course = Course(Usage(used=slope, reserved=-slope))
+        if self._behind:
+            decoders = (self._mover(seq.memory) for seq in self._live if seq.memory.ticket >= 0)
+            course = self._behind.during(course, decoders, steps)
+        self._clock += steps
+        return course
 
     # --- release -------------------------------------------------------------------------------
 
@@ -235,10 +244,11 @@ class Contiguous(Allocator):
         states = len(self._live) * state
         used = self._resting + self._bases + self._num_decoding * self._clock
         asked = (self._wanted + self._over) * token + states
+        behind = self.left_behind_bytes
         return Usage(
-            used=used * token + states,
+            used=used * token + states - behind,
             reserved=(self._wanted - used) * token,
-            overprovisioned=self._over * token,
+            overprovisioned=self._over * token + behind,
             rounding=self._granted - asked,
             transient=self._transient_bytes(),
             metadata=self.arena.metadata_bytes,
@@ -246,6 +256,20 @@ class Contiguous(Allocator):
             short=short,
             idle=idle,
         )
+
+    @property
+    def left_behind_bytes(self) -> int:
+        if not self._behind:
+            return 0
+        movers = (self._mover(seq.memory) for seq in self._live)
+        return sum(self._behind.bytes(mover.computed) for mover in movers)
+
+    def _mover(self, buffer: Buffer) -> Mover:
+        """Where a sequence stands, for what windows leave behind."""
+        if buffer.ticket < 0:
+            return Mover(buffer.computed, buffer.tokens)
+        slots = buffer.base + self._clock
+        return Mover(slots - 1 if slots > buffer.joined else buffer.computed, slots)
 
     def check(self) -> None:
         self.arena.check()

@@ -14,18 +14,19 @@ class Buffer:
     """What the allocator keeps of one sequence.
 
     regions: addresses, one for each of the allocator's shapes. asked, granted: slots, bytes.
-    tokens: valid slots while it does not decode. base: valid slots minus clock while it decodes.
+    tokens: valid slots while it does not decode, computed: those it had before the last step it was
+    in. base: valid slots minus clock while it decodes; joined: slots it began to decode with.
     ticket: names its entry in the heap of full buffers; -1 while it does not decode.
     """
 
-    __slots__ = ("asked", "base", "granted", "regions", "ticket", "tokens")
+    __slots__ = ("asked", "base", "computed", "granted", "joined", "regions", "ticket", "tokens")
 
     def __init__(self, regions: list[int], asked: int, granted: int) -> None:
         self.regions = regions
         self.asked = asked
         self.granted = granted
-        self.tokens = 0
-        self.base = 0
+        self.tokens = self.computed = 0
+        self.base = self.joined = 0
         self.ticket = -1
 
 

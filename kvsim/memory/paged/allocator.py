@@ -23,6 +23,7 @@ from kvsim.memory.allocator import (
 )
 from kvsim.memory.cohorts import Cohort
 from kvsim.memory.ledger import Course, Usage
+from kvsim.memory.left_behind import LeftBehind, Mover
 from kvsim.memory.options import MemorySpec
 from kvsim.memory.paged.block_pool import BlockPool
 from kvsim.memory.paged.books import block_usage
@@ -96,6 +97,7 @@ class PagedAllocator(Allocator):
         if forks:
             self._forks = Forks(self.pool, self._decoders, self._counts, shape.block_size)
         self._live: dict[Sequence, None] = {}
+        self._behind = LeftBehind(memory.layout)
 
     # --- admission -----------------------------------------------------------------------------
 
@@ -150,6 +152,7 @@ class PagedAllocator(Allocator):
         table.registered = table.covered = len(hits)
         self._grown(seq, 0, num_blocks)
         self._filled(seq, table, demand.num_tokens)
+        table.computed = demand.cached_tokens
         if self._forks is not None:
             self._forks.admitted(seq, hits)
         loaded_bytes = self._cache.admitted(seq, demand.cached_tokens, host_keys)
@@ -221,7 +224,7 @@ class PagedAllocator(Allocator):
         """Of the slots up to `num_tokens` and those of the next drafts, so many are valid."""
         counts = self._counts
         counts.used += valid_tokens - table.tokens
-        table.tokens = valid_tokens
+        table.computed, table.tokens = table.tokens, valid_tokens
         drafts = self._drafts.unused(num_tokens, valid_tokens)
         counts.drafts += drafts - table.drafts
         table.drafts = drafts
@@ -237,6 +240,8 @@ class PagedAllocator(Allocator):
         table: BlockTable = seq.memory
         self._cache.leave(seq, table)
         self._decoders.leave(seq, table)
+        if table.tokens > table.joined:
+            table.computed = table.tokens - 1
 
     def must_extend(self) -> list[Sequence]:
         if self._rules.spare_block:
@@ -275,6 +280,8 @@ class PagedAllocator(Allocator):
         if self._forks is not None:
             self._forks.advance()
         decoders, counts = self._decoders, self._counts
+        decoding = (seq for seq in self._live if seq.decoding) if self._behind else ()
+        movers = [self._mover(seq) for seq in decoding]
         starts = BlockStarts(self._shape, self.pool, counts)
         told = 0  # steps whose filled blocks are known content
         for t, cohort in decoders.block_starts(steps):
@@ -286,7 +293,8 @@ class PagedAllocator(Allocator):
         decoders.advance(steps)
         counts.used += decoders.num * steps
         slope = decoders.num * self.token_bytes
-        return starts.course(Usage(used=slope, reserved=-slope))
+        course = starts.course(Usage(used=slope, reserved=-slope))
+        return self._behind.during(course, movers, steps) if movers else course
 
     def _start_blocks(self, t: int, cohort: Cohort) -> int:
         """Every sequence of `cohort` takes its next block at step t; returns how many took one."""
@@ -367,7 +375,25 @@ class PagedAllocator(Allocator):
         shape, pool, counts = self._shape, self.pool, self._counts
         pad = (shape.usable_blocks - pool.num_free) * shape.pad_bytes
         used, over = counts.used * self.token_bytes, counts.over * self.token_bytes
-        return block_usage(shape, pool, used, over, pad, need)
+        behind = self.left_behind_bytes
+        return block_usage(shape, pool, used - behind, over + behind, pad, need)
+
+    @property
+    def left_behind_bytes(self) -> int:
+        if not self._behind:
+            return 0
+        movers = map(self._mover, self._live)
+        return sum(self._behind.bytes(computed, shared) for computed, _, shared in movers)
+
+    def _mover(self, seq: Sequence) -> Mover:
+        """Where a live sequence stands, for what windows leave behind."""
+        table: BlockTable = seq.memory
+        slots, computed, shared = self._decoders.slots(seq), table.computed, 0
+        if seq.decoding and slots > table.joined:
+            computed = slots - 1
+        if self._behind and self.pool.num_shared:
+            shared = self.pool.num_leading_shared(table.blocks) * self.block_size
+        return Mover(computed, slots, shared)
 
     def check(self) -> None:
         size, forks = self.block_size, self._forks

@@ -40,12 +40,13 @@ class Table:
 
 class BlockTable(Table):
     """One block table. blocks: which blocks of the pool hold its slots, in their order. drafts: of
-    its slots, those asked for beyond what is valid when its last step has returned.
+    its slots, those asked for beyond what is valid when its last step has returned. computed: slots
+    it had before the last step it was in, while it does not decode.
     """
 
-    __slots__ = ("blocks", "drafts")
+    __slots__ = ("blocks", "computed", "drafts")
 
     def __init__(self, keys: list[int], num_shareable: int) -> None:
         super().__init__(keys, num_shareable)
         self.blocks: list[int] = []
-        self.drafts = 0
+        self.computed = self.drafts = 0

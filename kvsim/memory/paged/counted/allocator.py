@@ -32,10 +32,13 @@ from kvsim.sequence import Sequence
 
 
 def counts_suffice(memory: MemorySpec) -> bool:
-    """Whether nobody can tell blocks apart, under rules that only count them as well."""
+    """Whether nobody can tell blocks apart, under rules that only count them as well, and no window
+    leaves behind what the one table keeps.
+    """
     rules = memory.rules
     asks_more = rules.spare_block or rules.watermark_when_idle or memory.speculation is not None
-    return memory.anonymous and not asks_more
+    windows = any(group.window_tokens is not None for group in memory.layout.groups)
+    return memory.anonymous and not asks_more and not windows
 
 
 class CountedTable(Table):

@@ -127,8 +127,11 @@ def test_disabling_the_hybrid_manager_keeps_every_token() -> None:
     request = [Request("r", 0, 2000, 500)]
     plain = {"kind": "paged", "disable_hybrid_kv_cache_manager": True}
     whole = run("gpt-oss-20b", request, allocator=[plain])
-    assert whole.summary["memory"]["peak_used"] == 2499 / 8192
-    assert run("gpt-oss-20b", request).summary["memory"]["peak_used"] < 0.6 * 2499 / 8192
+    assert whole.summary["memory"]["peak_allocated"] == 2512 / 8192  # 157 blocks of 16
+    # What half of the layers has left behind is not used, with tables of their own or without.
+    apart = run("gpt-oss-20b", request).summary["memory"]
+    assert whole.summary["memory"]["peak_used"] <= apart["peak_used"] < 0.6 * 2499 / 8192
+    assert apart["peak_allocated"] < 0.6 * 2512 / 8192
 
 
 def test_a_pool_for_less_than_the_blocks_held_at_once_refuses() -> None:

@@ -1,0 +1,73 @@
+"""What windows have left behind, where every layer keeps every token.
+
+A layer with a window of W tokens attends to the newest W. An allocator that keeps all slots of a
+sequence in one buffer or block table holds the older ones too: valid once, and of use to nobody. In
+the ledger their bytes are over-provisioned, not used. A step that computes slots from n on still
+needs the W - 1 before n, so what it leaves behind counts from its first slot, as where windows give
+blocks back. Slots that several sequences hold count as used while they do.
+"""
+
+from collections.abc import Iterable
+from math import comb
+from typing import NamedTuple
+
+from kvsim.layout import KVLayout
+from kvsim.memory.ledger import Course, Usage
+
+
+class Mover(NamedTuple):
+    """A decoder. computed: slots it had before the step it was last in; slots: it has now; shared:
+    leading ones that others hold too.
+    """
+
+    computed: int
+    slots: int
+    shared: int = 0
+
+
+class LeftBehind:
+    """By the windows of a layout; false if it has none."""
+
+    def __init__(self, layout: KVLayout) -> None:
+        self._windows = [
+            (group.window_tokens, group.bytes_per_token)
+            for group in layout.groups
+            if group.window_tokens is not None
+        ]
+
+    def __bool__(self) -> bool:
+        return bool(self._windows)
+
+    def bytes(self, computed: int, shared: int = 0) -> int:
+        """Of a sequence whose last step began with so many slots computed, the first `shared` of
+        which others hold too.
+        """
+        return sum(
+            token_bytes * max(0, computed - window + 1 - shared)
+            for window, token_bytes in self._windows
+        )
+
+    def during(self, course: Course, movers: Iterable[Mover], steps: int) -> Course:
+        """`course`, in which these took one slot a step, with what they left on the way."""
+        jumps = first = second = 0
+        for computed, slots, shared in movers:
+            at_once = self.bytes(slots, shared) - self.bytes(computed, shared)
+            jumps += at_once
+            first += at_once
+            for window, token_bytes in self._windows:
+                start = max(2, window + shared - slots + 1)  # one slot in each step from there on
+                if start <= steps:
+                    jumps += token_bytes * (steps - start + 1)
+                    first += token_bytes * (comb(steps + 1, 2) - comb(start, 2))
+                    second += token_bytes * (comb(steps + 1, 3) - comb(start, 3))
+        return course._replace(
+            jumps=_left(course.jumps, jumps),
+            first=_left(course.first, first),
+            second=_left(course.second, second),
+        )
+
+
+def _left(usage: Usage, num_bytes: int) -> Usage:
+    return usage._replace(
+        used=usage.used - num_bytes, overprovisioned=usage.overprovisioned + num_bytes
+    )

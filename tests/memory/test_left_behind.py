@@ -1,0 +1,103 @@
+"""What windows have left behind, where every layer keeps every token: in no case used."""
+
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from support.auditor import Auditor
+from support.cases import streams
+
+import kvsim
+from kvsim.layout import KVGroup, KVLayout
+from kvsim.memory.ledger import Course, Usage
+from kvsim.memory.left_behind import LeftBehind, Mover
+from kvsim.request import Request
+from kvsim.scenario import Scenario
+from kvsim.simulation import Simulation
+
+# gpt-oss-20b: 12 full layers, and 12 with a window of 128 tokens; 2,048 bytes each and token.
+WINDOW, HALF = 128, 12 * 2048
+ALLOCATORS: list[dict[str, Any]] = [
+    {"kind": "paged", "disable_hybrid_kv_cache_manager": True},
+    {"kind": "paged", "disable_hybrid_kv_cache_manager": True, "enable_prefix_caching": False},
+    {"kind": "page-groups", "page_group_kib": 64},
+    {"kind": "max-buffer"},
+    {"kind": "doubling", "initial_tokens": 64},
+]
+SCHEDULERS: list[dict[str, Any]] = [
+    {"kind": "continuous", "max_num_batched_tokens": 96},
+    {"kind": "continuous", "max_num_batched_tokens": 512, "async_scheduling": True},
+]
+
+
+def scenario(allocator: dict[str, Any], scheduler: dict[str, Any], steps: int | None) -> Scenario:
+    return Scenario.from_table(
+        {
+            "model": {"name": "gpt-oss-20b", "max_model_len": 1024},
+            "device": {"name": "a100-80gb"},
+            "memory": {"kv_cache_tokens": 4096},
+            "allocator": [allocator],
+            "scheduler": scheduler,
+            "step_time": {"kind": "linear", "base_us": 8000, "prefill_token_us": 40},
+            **({} if steps is None else {"max_steps": steps}),
+        }
+    )
+
+
+@pytest.mark.parametrize("allocator", ALLOCATORS, ids=lambda table: "-".join(map(str, table)))
+def test_a_window_of_what_is_held_is_used(allocator: dict[str, Any]) -> None:
+    """A prompt in chunks of 96 and 400 outputs: full attention uses every slot n, a window those
+    that the step at hand attends to, its own new ones and 127 before them.
+    """
+    request = Request("r", 0, 480, 400)
+    (run,) = kvsim.simulate(scenario(allocator, SCHEDULERS[0], 1), [request]).runs
+    rows = run.memory[run.memory.steps == 1]
+    ends = [*range(96, 481, 96), *range(481, 480 + 400)]
+    starts = [0, *ends[:-1]]
+    expected = [
+        HALF * n + HALF * min(n, n - start + WINDOW - 1)
+        for start, n in zip(starts, ends, strict=True)
+    ]
+    assert list(rows.used_bytes) == expected
+
+
+@pytest.mark.parametrize("scheduler", SCHEDULERS, ids=["sync", "async"])
+@pytest.mark.parametrize("allocator", ALLOCATORS, ids=lambda table: "-".join(map(str, table)))
+@settings(max_examples=4, deadline=None)
+@given(requests=streams())
+def test_runs_of_k_steps_leave_behind_what_single_steps_do(
+    allocator: dict[str, Any], scheduler: dict[str, Any], requests: list[Request]
+) -> None:
+    found = []
+    for steps in (1, 3, None):
+        (run,) = kvsim.simulate(scenario(allocator, scheduler, steps), requests).runs
+        recorder = run.recorder
+        found.append((recorder.time_sum, recorder.step_sum, run.summary["memory"]))
+    assert all(one == other for one, other in pairwise(found))
+    made = scenario(allocator, scheduler, None)
+    Simulation(made, requests).run(made.allocator[0], "audited", observer=Auditor())
+
+
+def test_the_sums_of_a_course_are_those_of_its_steps() -> None:
+    """Against each step written out: one decoder past its windows, one that enters them, one whose
+    prompt has just been computed, one that shares its beginning.
+    """
+    layout = KVLayout(
+        (KVGroup("full", 1, 5), KVGroup("sliding", 1, 3, 4), KVGroup("sliding", 1, 2, 9))
+    )
+    behind = LeftBehind(layout)
+    movers = [Mover(19, 20), Mover(2, 3), Mover(0, 15), Mover(20, 21, 16)]
+    steps = 12
+    course = behind.during(Course(Usage()), movers, steps)
+    stood = [behind.bytes(computed, shared) for computed, _, shared in movers]
+    jumps = []
+    for t in range(1, steps + 1):
+        now = [behind.bytes(slots + t - 1, shared) for _, slots, shared in movers]
+        jumps.append(sum(now) - sum(stood))
+        stood = now
+    assert course.jumps.overprovisioned == -course.jumps.used == sum(jumps)
+    assert course.first.overprovisioned == sum(t * j for t, j in enumerate(jumps, 1))
+    assert course.second.overprovisioned == sum(
+        t * (t - 1) // 2 * j for t, j in enumerate(jumps, 1)
+    )
