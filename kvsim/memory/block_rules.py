@@ -22,9 +22,14 @@ class BlockRules:
     own; else every layer keeps every token.
     commonest_sizes_groups: groups of layers are as large as the commonest kind, where that is less
     than 1.5 times the rarest, which spares the commonest a second, nearly empty group.
-    knows_retention: it knows prefix_cache_retention_interval, and takes 0 where none is given; else
-    every full block of a window is kept for hits.
+    knows_retention: it knows prefix_cache_retention_interval; default_retention: what it takes
+    where none is given, None for every full block of a window, and every state at a block's end.
     keeps_states: recurrent states are kept at the ends of blocks, for others to continue from.
+    plants_junctions: what windows and states need is kept where prompts were seen to part.
+    counts_last_token: the last state of a prompt is kept a token before its end at the latest, as a
+    request with the same prompt can use it; else at the last block's end, be that the prompt's.
+    cuts_at_blocks: chunks end at blocks' ends whatever they begin with; else they are whole blocks
+    long, up to the last state's place.
     matches_inside: hits of a model with states can end inside blocks (prefix_match_unit), and its
     prefill kernel may write states out within a chunk.
     """
@@ -39,16 +44,37 @@ class BlockRules:
     several_tables: bool = True
     commonest_sizes_groups: bool = True
     knows_retention: bool = True
+    default_retention: int | None = 0
     keeps_states: bool = True
+    plants_junctions: bool = True
+    counts_last_token: bool = True
+    cuts_at_blocks: bool = True
     matches_inside: bool = True
 
 
 VLLM_0_33 = BlockRules("vllm-0.33")
+VLLM_0_27 = BlockRules(
+    "vllm-0.27",
+    default_retention=None,
+    counts_last_token=False,
+    matches_inside=False,
+)
+VLLM_0_22 = BlockRules(
+    "vllm-0.22",
+    blank_first=False,
+    knows_retention=False,
+    default_retention=None,
+    plants_junctions=False,
+    counts_last_token=False,
+    cuts_at_blocks=False,
+    matches_inside=False,
+)
 VLLM_0_11 = BlockRules(
     "vllm-0.11",
     blank_first=False,
     commonest_sizes_groups=False,
     knows_retention=False,
+    default_retention=None,
     keeps_states=False,
     matches_inside=False,
 )
@@ -63,6 +89,7 @@ VLLM_V0 = BlockRules(
     several_tables=False,
     commonest_sizes_groups=False,
     knows_retention=False,
+    default_retention=None,
     keeps_states=False,
     matches_inside=False,
 )

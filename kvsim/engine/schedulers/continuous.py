@@ -27,8 +27,10 @@ class Continuous(SchedulerOptions):
     scheduler_reserve_full_isl: admit only what fits as a whole now, though chunks take less; not
         given: yes, where the version knows it.
     async_scheduling: schedule a step before the one before it has returned.
-    semantics: whose version: "vllm-0.33" or "vllm-0.11" (which knows neither the full-sequence
-        check nor a watermark, and returns all blocks to the back of the free queue).
+    semantics: whose version: "vllm-0.33"; "vllm-0.27" and "vllm-0.22", which keep every window's
+        block and every state at a chunk's end (0.22 none where prompts were seen to part); or
+        "vllm-0.11", which knows neither the full-sequence check nor a watermark, keeps no state,
+        and as 0.22 returns all blocks to the back of the free queue.
     """
 
     max_num_seqs: int = Field(256, ge=1)

@@ -1,14 +1,15 @@
 """What differs in scheduling between versions of vLLM: one constant a version.
 
-Read off the schedulers of the versions named and proved by recorded schedules.
+Read off the schedulers of the versions named (0.33.0, 0.27.1, 0.22.0, 0.11.2) and proved by
+recorded schedules, 0.27 and 0.22 by tables that users reported.
 """
 
 from dataclasses import dataclass
 from typing import Literal
 
-from kvsim.memory.block_rules import VLLM_0_11, VLLM_0_33, BlockRules
+from kvsim.memory.block_rules import VLLM_0_11, VLLM_0_22, VLLM_0_27, VLLM_0_33, BlockRules
 
-VersionName = Literal["vllm-0.33", "vllm-0.11"]
+VersionName = Literal["vllm-0.33", "vllm-0.27", "vllm-0.22", "vllm-0.11"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,12 @@ class VllmVersion:
 
 VERSIONS: dict[VersionName, VllmVersion] = {
     "vllm-0.33": VllmVersion(VLLM_0_33),
+    "vllm-0.27": VllmVersion(
+        VLLM_0_27, lone_ignores_threshold=False, goes_on=False, speculates=False
+    ),
+    "vllm-0.22": VllmVersion(
+        VLLM_0_22, lone_ignores_threshold=False, goes_on=False, speculates=False
+    ),
     "vllm-0.11": VllmVersion(
         VLLM_0_11,
         reserves_full_isl=False,

@@ -38,7 +38,7 @@ class Paged(AllocatorOptions):
     prefix_cache_retention_interval: of layers with a window, how often in tokens what a later
         request needs to continue there is kept: every N tokens; 0, nowhere but at the end of each
         prompt and where prefixes were seen to part; "none", everywhere (vLLM's null). Not given:
-        0, as vLLM 0.33 serves; versions before keep all.
+        0, as vLLM 0.33 serves; versions before keep all, and those before 0.23 know no other way.
     prefix_match_unit: tokens after which prefixes are compared, a divisor of the block size. Where
         recurrent states are kept, hits then end at multiples of it inside their long blocks; not
         given: at blocks alone.
@@ -148,9 +148,11 @@ class Paged(AllocatorOptions):
                     remedy="leave it out",
                 )
             return None
+        if given is None:
+            return memory.rules.default_retention
         if given == "none":
             return None
-        tokens = given or 0
+        tokens = given
         if tokens % self.block_size:
             raise InputError(
                 "not a multiple of the block size",
@@ -176,7 +178,7 @@ class Paged(AllocatorOptions):
             value = getattr(self, key)
             if value is not None:
                 raise InputError(
-                    "no recurrent state is kept" if known else "the scheduler's version has none",
+                    "no recurrent state is kept" if known else "not of the scheduler's version",
                     where=f"allocator.{key}",
                     value=value,
                     remedy="leave it out",

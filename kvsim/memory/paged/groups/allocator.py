@@ -85,6 +85,7 @@ class GroupsAllocator(Allocator):
         share = rules.default_watermark if watermark is None else watermark
         self._watermark_blocks = int(share * self._shape.num_blocks)
         self._lag = memory.hash_lag
+        self._plants = rules.plants_junctions
         self.pool = BlockPool(
             self._shape.usable_blocks + 1,
             blank_first=rules.blank_first,
@@ -92,6 +93,7 @@ class GroupsAllocator(Allocator):
         )
         groups, drafter = grouping.groups, memory.speculation
         unit = inner_unit(match_unit, groups, size)
+        places = Places.of(rules, drafter)
         self._names = GroupNames(
             self.pool,
             groups,
@@ -99,7 +101,7 @@ class GroupsAllocator(Allocator):
             retention_tokens,
             states_kept=caching,
             unit_tokens=unit,
-            speculation=drafter,
+            places=places,
         )
         self._tables = GroupTables(
             self.pool,
@@ -115,9 +117,10 @@ class GroupsAllocator(Allocator):
         if caching and self._tables.has_states:
             self._chunks = StateChunks(
                 size,
-                Places.of(drafter),
+                places,
                 checkpoint_alignment,
                 every_chunk=retention_tokens != 0,
+                cuts_at_blocks=rules.cuts_at_blocks,
                 unit_tokens=unit,
             )
         # A kept state stays until the next is whole.
@@ -171,7 +174,7 @@ class GroupsAllocator(Allocator):
         table: GroupTable = seq.memory
         table.prompt_tokens = seq.prompt_tokens
         table.boundaries = self._names.boundaries(seq.prompt_tokens)
-        table.junction_tokens = hits.junction
+        table.junction_tokens = self._junction(hits)
         self._live[seq] = None
         self._tables.open(table, hits)
         self._counts.over += max(0, table.count * self.block_size - seq.final_tokens)
@@ -360,8 +363,12 @@ class GroupsAllocator(Allocator):
             return new_tokens
         table: GroupTable = seq.memory
         live = seq in self._live
-        junction = table.junction_tokens if live else self._cache.hits(seq).junction
+        junction = table.junction_tokens if live else self._junction(self._cache.hits(seq))
         return self._chunks.cut(seq, start_tokens, new_tokens, most_tokens, junction)
+
+    def _junction(self, hits: Hits) -> int:
+        """Where others were seen to part, if the version keeps anything there."""
+        return hits.junction if self._plants else 0
 
     def _leaves_checkpoint(self, seq: Sequence, start: int, end: int) -> bool:
         """Whether a chunk of these tokens takes a block more for a state within it."""

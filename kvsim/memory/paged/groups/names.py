@@ -17,7 +17,6 @@ from kvsim.memory.paged.groups.retention import Retention
 from kvsim.memory.paged.groups.table import GroupTable
 from kvsim.memory.paged.table import Table
 from kvsim.plumbing.units import ceil_div
-from kvsim.speculation import Speculation
 
 
 class GroupNames:
@@ -39,14 +38,14 @@ class GroupNames:
         *,
         states_kept: bool,
         unit_tokens: int | None,
-        speculation: Speculation | None,
+        places: Places,
     ) -> None:
         self.in_step: set[int] = set()
         self._pool, self._size, self._num = pool, block_size, len(groups)
         self._windows = looks_back(groups, states_kept=states_kept)
         self._states = [g for g, group in enumerate(groups) if group.state_bytes]
         self._placed = [g for g in range(self._num) if states_kept or g not in self._states]
-        self._state_places = Places.of(speculation)
+        self._state_places = places
         self._drops = _dropping(groups, self._state_places.drops)
         self._retention = {
             g: Retention(window, block_size, retention_tokens, drops=self._drops[g])

@@ -2,6 +2,7 @@
 
 from typing import NamedTuple, Self
 
+from kvsim.memory.block_rules import BlockRules
 from kvsim.speculation import Speculation
 
 
@@ -14,11 +15,12 @@ class Places(NamedTuple):
     drops: bool = False
 
     @classmethod
-    def of(cls, speculation: Speculation | None) -> Self:
-        """As a drafter's hashes and hits have it."""
+    def of(cls, rules: BlockRules, speculation: Speculation | None) -> Self:
+        """As the engine's version and a drafter's hashes and hits have it."""
+        behind = int(rules.counts_last_token)
         if speculation is None:
-            return cls()
-        return cls(max(1, speculation.hash_lookahead), speculation.drops_last_block)
+            return cls(behind)
+        return cls(max(behind, speculation.hash_lookahead), speculation.drops_last_block)
 
     def last(self, tokens: int, unit_tokens: int) -> int:
         """The last place, at a multiple of the unit, in a prompt of so many tokens."""

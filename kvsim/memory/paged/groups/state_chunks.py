@@ -13,7 +13,8 @@ from kvsim.sequence import Sequence
 class StateChunks:
     """For states in blocks of `block_size` tokens. checkpoint_alignment: the prefill kernel writes
     a state out within a chunk, so many tokens or a multiple behind its start; None: it cannot.
-    every_chunk: it does so in every chunk, not in a prompt's last alone. unit_tokens: prefixes are
+    every_chunk: it does so in every chunk, not in a prompt's last alone. cuts_at_blocks: see
+    BlockRules. unit_tokens: prefixes are
     matched in units of so many tokens; None: in blocks.
     """
 
@@ -24,10 +25,12 @@ class StateChunks:
         checkpoint_alignment: int | None,
         *,
         every_chunk: bool,
+        cuts_at_blocks: bool = True,
         unit_tokens: int | None = None,
     ) -> None:
         self._size, self._places = block_size, places
         self._alignment, self._every_chunk = checkpoint_alignment, every_chunk
+        self._at_blocks = cuts_at_blocks
         self._inner = unit_tokens is not None
         self._unit = unit_tokens or block_size
 
@@ -63,6 +66,11 @@ class StateChunks:
         size, end, prefill_end = self._size, start + new_tokens, _prefill_end(seq)
         if start >= prefill_end:
             return new_tokens
+        if not self._at_blocks:
+            last = self._places.last(seq.num_tokens, size)
+            if end < last:
+                return new_tokens // size * size
+            return last - start if start < last else new_tokens
         if end < prefill_end:
             aligned = end // size * size
             if aligned > start or size <= most_tokens:

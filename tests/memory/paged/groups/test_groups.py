@@ -160,7 +160,7 @@ def test_a_prefix_cache_for_recurrent_models_is_refused_where_no_state_is_kept()
     [
         ("llama-3.1-8b", {"prefix_match_unit": 8}, "vllm-0.33", "no recurrent state is kept"),
         ("gemma-3-1b", {"prefix_match_unit": 8}, "vllm-0.33", "no recurrent state is kept"),
-        ("jamba-v0.1", {"prefix_match_unit": 8}, "vllm-0.11", "the scheduler's version has none"),
+        ("jamba-v0.1", {"prefix_match_unit": 8}, "vllm-0.11", "not of the scheduler's version"),
         ("jamba-v0.1", {"prefix_match_unit": 7}, "vllm-0.33", "not a divisor of the block size"),
     ],
 )

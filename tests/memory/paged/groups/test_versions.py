@@ -1,0 +1,119 @@
+"""Tables that users of vLLM reported for models with recurrent states, by version of the engine.
+
+vllm-project/vllm #45238 (Qwen3.5-4B, blocks of 528), #54360 (35B-A3B in fp8 with MTP, blocks of
+2,144) and #52244 (35B-A3B with MTP, blocks of 1,072, matched in units of 67). The figures of 0.22.0
+and 0.33.0 were derived again with their own schedulers.
+"""
+
+from typing import Any
+
+import pytest
+
+from kvsim.validate.schedule.engines import parse_case
+from kvsim.validate.schedule.replay import simulate_rows
+
+
+def admitted(
+    engine: dict[str, Any], requests: list[tuple[str, list[tuple[str, int]]]]
+) -> list[int]:
+    """Tokens that each request hit, one after the other had left; of 3 + 1 groups of layers."""
+    block = engine["block_size"]
+    table = {
+        "name": "table",
+        "cost": {"a": 1000, "b": 1, "c": 1},
+        "accept": [3, 1, 0, 2],
+        "engine": {
+            "num_gpu_blocks": 400,
+            "max_num_seqs": 8,
+            "max_model_len": 32768,
+            "kv_groups": [
+                {"kind": "recurrent", "groups": 3, "block_size": block},
+                {"kind": "full", "block_size": block},
+            ],
+            "scheduler_block_size": block,
+            "prefix_match_unit": block,
+            "hit_alignment": block,
+            "max_in_flight_tokens": engine["max_num_batched_tokens"],
+            "mamba_cache_mode": "align",
+            **engine,
+        },
+        "requests": [
+            {"id": name, "arrival": index * 10**9, "prompt": prompt, "out": 4}
+            for index, (name, prompt) in enumerate(requests)
+        ],
+    }
+    rows = simulate_rows(parse_case(table, "table"))
+    hits = {name: tokens for row in rows for name, tokens, _ in row["admitted"]}
+    return [hits[name] for name, _ in requests]
+
+
+@pytest.mark.parametrize(
+    ("semantics", "retention", "hitting"),
+    [
+        ("vllm-0.22", None, (52, 0)),
+        ("vllm-0.27", None, (52, 40)),
+        ("vllm-0.33", None, (52, 40)),
+        ("vllm-0.33", 0, (40, 40)),
+    ],
+)
+def test_prefixes_that_end_before_the_last_state_of_a_prompt(
+    semantics: str, retention: int | None, hitting: tuple[int, int]
+) -> None:
+    """#45238: 64 prompts of 2,200 tokens on 12 prefixes of 1,600 tokens, or of 1,500: how many hit.
+    The last state of a prompt lies at 2,112, that before it at 1,584; 2,048 tokens a step.
+    """
+    engine = {
+        "block_size": 528,
+        "max_num_batched_tokens": 2048,
+        "semantics": semantics,
+        "prefix_cache_retention_interval": retention,
+    }
+    found = []
+    for shared, own in (1600, 600), (1500, 700):
+        prompts = [(f"r{i}", [(f"s{i % 12}", shared), (f"u{i}", own)]) for i in range(64)]
+        found.append(sum(hit > 0 for hit in admitted(engine, prompts)))
+    assert tuple(found) == hitting
+
+
+def resent(engine: dict[str, Any], lengths: list[int], *, hashes_ahead: bool) -> list[int]:
+    """What a prompt of each length hits the second time, with MTP and three drafts."""
+    block = engine["block_size"]
+    drafting = {
+        "kv_groups": [
+            {"kind": "recurrent", "groups": 3, "block_size": block, "speculative_blocks": 3},
+            {"kind": "full", "block_size": block, "drops": not hashes_ahead},
+        ],
+        "prefix_cache_retention_interval": 0,
+        "max_num_batched_tokens": 8192,
+        "speculative": {
+            "method": "mtp",
+            "tokens": 3,
+            "lookahead_slots": 3,
+            "hash_lookahead": int(hashes_ahead),
+            "prefill_lookahead": 1,
+            "drop_last_block": not hashes_ahead,
+            "draft_input_slots": 0,
+        },
+    }
+    prompts = [(f"{n}.{k}", [(f"s{n}", n)]) for n in lengths for k in range(2)]
+    return admitted(drafting | engine, prompts)[1::2]
+
+
+@pytest.mark.parametrize(
+    ("hashes_ahead", "hits"),
+    [(False, [0, 4288, 8576, 12864, 15008]), (True, [2144, 6432, 10720, 15008, 17152])],
+)
+def test_the_last_block_of_a_hit_under_mtp(hashes_ahead: bool, hits: list[int]) -> None:
+    """#54360: prompts sent twice; with hashes that look ahead no block is lost."""
+    lengths = [3784, 7542, 11292, 15019, 18770]
+    assert resent({"block_size": 2144}, lengths, hashes_ahead=hashes_ahead) == hits
+
+
+@pytest.mark.parametrize(
+    ("hashes_ahead", "hits"),
+    [(False, [1005, 1876, 2077, 2881, 3417]), (True, [1005, 1943, 2077, 2948, 3484])],
+)
+def test_units_of_matching_under_mtp(hashes_ahead: bool, hits: list[int]) -> None:
+    """#52244: the same in units of 67 tokens within blocks of 1,072."""
+    engine = {"block_size": 1072, "prefix_match_unit": 67, "hit_alignment": 67}
+    assert resent(engine, [1072, 2000, 2144, 3000, 3500], hashes_ahead=hashes_ahead) == hits
