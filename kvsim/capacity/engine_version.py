@@ -37,7 +37,8 @@ class EngineVersion:
     for a sliding window. caches_prefixes: by default, caches_hybrid_prefixes: with recurrent layers
     too. schedules_ahead: asynchronous scheduling by default (github.com/vllm-project/vllm/
     pull/27614). heeds_kv_cache_dtype: of a quantised checkpoint. packs_by_place: caches of
-    different sizes, a place for each.
+    different sizes, a place for each. frees_chunks: of local attention (VLLM_ALLOW_CHUNKED_LOCAL_
+    ATTN_WITH_HYBRID_KV_CACHE).
     large_batch_bytes: devices of so much memory take 16,384 tokens a step by default; small_tier:
     devices of 70 GiB that have the defaults of smaller ones.
     """
@@ -65,6 +66,7 @@ class EngineVersion:
     schedules_ahead: bool = False
     heeds_kv_cache_dtype: bool = False
     packs_by_place: bool = True
+    frees_chunks: bool = False
 
     def on_second_runner(self, kind: str, sparse: bool, quantized: bool) -> bool:
         """Whether a model of this model_type, with experts or not, runs on the second runner."""
@@ -95,7 +97,12 @@ V1 = EngineVersion("0.9", (0, 9), sampler_bytes_per_logit=10.0)
 SORTING = EngineVersion("0.12", (0, 12))
 WORKSPACE = replace(SORTING, name="0.13", since=(0, 13), keeps_moe_workspace=True)
 AHEAD = replace(
-    WORKSPACE, name="0.14", since=(0, 14), schedules_ahead=True, heeds_kv_cache_dtype=True
+    WORKSPACE,
+    name="0.14",
+    since=(0, 14),
+    schedules_ahead=True,
+    heeds_kv_cache_dtype=True,
+    frees_chunks=True,
 )
 TRITON = replace(
     AHEAD,

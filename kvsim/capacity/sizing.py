@@ -260,6 +260,7 @@ def _plan(
         decode_context_parallel_size=options.decode_context_parallel_size,
         speculation=None if drafter is None else drafter.speculation,
         packs_by_place=version.packs_by_place,
+        frees_chunks=version.frees_chunks,
     )
     return plan_cache(caches, serving, drafted)
 

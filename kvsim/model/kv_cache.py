@@ -42,7 +42,8 @@ class LayerCache(NamedTuple):
     bytes_per_token: of one token; 0 for a recurrent state, whose constant bytes are state_bytes.
     window_tokens: of a sliding window. index_bytes: of bytes_per_token, those of an indexer's key.
     drafted_bytes: what a state grows by for each token drafted ahead. own_block: where the engine's
-    block size does not count; bytes_per_token is then its share, rounded up.
+    block size does not count; bytes_per_token is then its share, rounded up. chunk_tokens: of local
+    attention, where blocks before the current chunk may be given back.
     """
 
     kind: GroupKind
@@ -52,6 +53,7 @@ class LayerCache(NamedTuple):
     index_bytes: int = 0
     drafted_bytes: int = 0
     own_block: OwnBlock | None = None
+    chunk_tokens: int | None = None
 
 
 def layer_caches(
@@ -126,7 +128,7 @@ def _cache(mixer: Mixer, torch_dtype: str, storage: KVFormat | str, tp: int) -> 
     heads = mixer.kv_heads_on(tp)
     token = storage.num_bytes(mixer.head_dim, heads) + storage.num_bytes(mixer.value_dim, heads)
     kind: GroupKind = "full" if mixer.window_tokens is None else "sliding"
-    return LayerCache(kind, token, mixer.window_tokens)
+    return LayerCache(kind, token, mixer.window_tokens, chunk_tokens=mixer.chunk_tokens)
 
 
 def _compressed(mixer: CompressedAttention, kv_cache_dtype: str) -> Iterator[LayerCache]:

@@ -113,6 +113,16 @@ def test_llama_4_mixes_dense_and_expert_layers():
     assert found.layers[1].feed_forward.shared_intermediate_size == 512
 
 
+def test_llama_4_sees_a_chunk_in_three_layers_of_four():
+    found = model("llama4_text")
+    assert [layer.mixer.chunk_tokens for layer in found.layers] == [8192, 8192, 8192, None]
+    listed = model("llama4_text", no_rope_layers=[1, 0, 1, 0], attention_chunk_size=1024)
+    assert [layer.mixer.chunk_tokens for layer in listed.layers] == [1024, None, 1024, None]
+    whole = model("llama4_text", attention_chunk_size=None)
+    assert not any(layer.mixer.chunk_tokens for layer in whole.layers)
+    assert found.kv_layout() == whole.kv_layout()  # as simulated, where every token is kept
+
+
 def test_the_indexer_s_keys_are_cached_too():
     """DeepSeek-V3.2: 656 bytes of fp8_ds_mla and 128 + 4 of the indexer, a token and layer."""
     plain = model("deepseek_v3", kv_lora_rank=512, qk_rope_head_dim=64)

@@ -71,6 +71,9 @@ def test_blocks_of_their_own():
 
 
 def test_groups_are_packed_into_the_widest():
+    """As vLLM 0.33.0's own planner makes groups, bytes of a block and blocks of a request of these
+    layers (v1/core/kv_cache_planning.py).
+    """
     plan = served(65_536, 8192)
     assert [(group.kind, group.layers, group.block_size) for group in plan.groups] == [
         ("mla", 62, 256),

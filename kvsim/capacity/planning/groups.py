@@ -29,7 +29,8 @@ class PlannedLayer(NamedTuple):
     def bucket(self) -> tuple[object, ...]:
         """What layers of one group have in common."""
         cache = self.cache
-        return cache.kind, cache.window_tokens, cache.state_bytes, self.block_size, self.page_bytes
+        sees = cache.kind, cache.window_tokens, cache.chunk_tokens
+        return *sees, cache.state_bytes, self.block_size, self.page_bytes
 
 
 class CacheGroup(NamedTuple):
@@ -40,6 +41,7 @@ class CacheGroup(NamedTuple):
     window_tokens: of a sliding group. state_bytes: used in a recurrent page, the rest of which is
     padding. draft_layers: of `layers`, those of a drafter. speculative_blocks, checkpoint_blocks:
     that a recurrent request holds beside its state. drops: a hit loses its last unit here.
+    chunk_tokens: of local attention, the chunks before the current one being given back.
     """
 
     kind: GroupKind
@@ -53,6 +55,7 @@ class CacheGroup(NamedTuple):
     speculative_blocks: int = 0
     checkpoint_blocks: int = 0
     drops: bool = False
+    chunk_tokens: int | None = None
 
 
 def plan_groups(
@@ -61,6 +64,8 @@ def plan_groups(
     """The groups in order; `drafter`: the caches of a drafter's own layers."""
     if any(cache.own_block for cache in caches):
         return _packed(caches, drafter, serving)
+    if not serving.gives_chunks_back:
+        caches = [cache._replace(chunk_tokens=None) for cache in caches]
     block_size = attention_block_size([*caches, *drafter], serving)
     layers = [
         *(_planned(cache, False, block_size, caches, serving) for cache in caches),
@@ -115,7 +120,7 @@ def _planned(
 
 def _type(layer: PlannedLayer) -> tuple[object, ...]:
     cache = layer.cache
-    return cache.kind, cache.window_tokens, cache.state_bytes
+    return cache.kind, cache.window_tokens, cache.chunk_tokens, cache.state_bytes
 
 
 def _equal_pages(layers: Sequence[PlannedLayer]) -> list[PlannedLayer]:
@@ -148,4 +153,5 @@ def _group(layers: Sequence[PlannedLayer], serving: Serving) -> CacheGroup:
         speculative_blocks=serving.drafted_tokens if recurrent else 0,
         checkpoint_blocks=int(exports),
         drops=dropping and not recurrent,
+        chunk_tokens=cache.chunk_tokens,
     )

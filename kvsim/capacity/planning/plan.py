@@ -59,6 +59,9 @@ class CachePlan(NamedTuple):
             return states + group.speculative_blocks + group.checkpoint_blocks
         if group.kind == "sliding":
             return self.admission_cap(group, tokens)
+        if group.chunk_tokens is not None:
+            held = group.chunk_tokens + self.serving.max_in_flight_tokens
+            return ceil_div(min(held, tokens), group.block_size)
         return ceil_div(tokens, group.block_size * self.serving.decode_context_parallel_size)
 
 

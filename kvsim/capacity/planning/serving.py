@@ -13,7 +13,8 @@ class Serving(NamedTuple):
     where scheduling is asynchronous. exports_states: the prefill kernel of a recurrence writes
     states out in the middle of a chunk (FlashInfer's, on Hopper and Blackwell).
     decode_context_parallel_size: GPUs that share the tokens of a sequence. packs_by_place: as vLLM
-    before 0.27 packs caches of different sizes.
+    before 0.27 packs caches of different sizes. frees_chunks: of local attention, those before the
+    current one.
     """
 
     max_model_len: int
@@ -26,11 +27,17 @@ class Serving(NamedTuple):
     decode_context_parallel_size: int = 1
     speculation: Speculation | None = None
     packs_by_place: bool = False
+    frees_chunks: bool = True
 
     @property
     def drafted_tokens(self) -> int:
         """Tokens drafted ahead of each step."""
         return self.speculation.tokens if self.speculation else 0
+
+    @property
+    def gives_chunks_back(self) -> bool:
+        """Whether it frees them here: not under a drafter that reads the target's states."""
+        return self.frees_chunks and not (self.speculation and self.speculation.chained)
 
     @property
     def max_in_flight_tokens(self) -> int:

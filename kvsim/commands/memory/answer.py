@@ -86,6 +86,7 @@ def as_json(answer: Answer) -> dict[str, Any]:
                     "block_size": group.block_size,
                     "page_bytes": list(group.page_bytes),
                     "window_tokens": group.window_tokens,
+                    "chunk_tokens": group.chunk_tokens,
                 }
                 for group in plan.groups
             ],

@@ -188,6 +188,7 @@ ARCHITECTURES: dict[str, Architecture] = {
             "num_local_experts": 16,
             "num_experts_per_tok": 1,
             "interleave_moe_layer_step": 1,
+            "attention_chunk_size": 8192,
         }
     ),
     "glm4_moe": A(qk_norm="head", router_bias=True),
@@ -197,6 +198,7 @@ ARCHITECTURES: dict[str, Architecture] = {
     "hunyuan_v1_moe": A(qk_norm="head"),
     "bailing_moe": PLAIN,
     # MLA, with an indexer or without.
+    "deepseek": PLAIN,  # the first, of experts alone
     **dict.fromkeys(("deepseek_v2", "minicpm3", "youtu"), PLAIN),
     **dict.fromkeys(("deepseek_v3", "kimi_k2", "kimi_k25", "glm4_moe_lite"), DEEPSEEK),
     **dict.fromkeys(("mistral4", "axk1"), DEEPSEEK),

@@ -2,7 +2,7 @@
 
 from kvsim.model.hf.compressed import compressed_attention
 from kvsim.model.hf.keys import Keys
-from kvsim.model.hf.layer_kinds import SLIDING, layer_count, window
+from kvsim.model.hf.layer_kinds import SLIDING, chunk, layer_count, window
 from kvsim.model.layers import Attention, CompressedAttention, LatentAttention
 from kvsim.plumbing.errors import InputError
 
@@ -34,6 +34,7 @@ def attention(keys: Keys, kind: str, index: int) -> Attending:
         window(keys) if sliding else None,
         output_gate=keys.architecture.output_gate,
         v_head_dim=keys.get("v_head_dim", default=None),
+        chunk_tokens=chunk(keys, index),
         shares_cache=index >= layer_count(keys) - keys.count("num_kv_shared_layers"),
     )
 

@@ -109,8 +109,8 @@ def _language_part(content: dict[str, Any], where: str) -> Keys:
 
 
 def _explicit_nulls(nulls: dict[str, None]) -> dict[str, None]:
-    """A window written as null is switched off, not left to the default."""
-    return {key: None for key in nulls if key == "sliding_window"}
+    """A window or a chunk written as null is switched off, not left to the default."""
+    return {key: None for key in nulls if key in ("sliding_window", "attention_chunk_size")}
 
 
 def _dtype(keys: Keys) -> str:

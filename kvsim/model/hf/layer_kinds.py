@@ -59,6 +59,20 @@ def window(keys: Keys) -> int | None:
     return keys.integer("sliding_window")
 
 
+def chunk(keys: Keys, index: int) -> int | None:
+    """Tokens of a chunk of local attention in layer `index`; None: it sees everything. Local are
+    the layers whose positions are rotated (vLLM's llama4.py), all but every fourth.
+    """
+    if keys.kind != "llama4_text" or keys.get("attention_chunk_size", default=None) is None:
+        return None
+    rotated = keys.get("no_rope_layers", default=None)  # 1: rotated
+    if isinstance(rotated, list) and index < len(rotated):
+        local = bool(rotated[index])
+    else:
+        local = (index + 1) % keys.integer("no_rope_layer_interval", default=4) != 0
+    return keys.integer("attention_chunk_size") if local else None
+
+
 def _known(keys: Keys, written: list[str], where: str) -> list[str]:
     kinds = [SYNONYMS.get(str(kind), str(kind)) for kind in written]
     unknown = next((repr(kind) for kind in kinds if kind not in KNOWN_LAYERS), None)

@@ -13,7 +13,8 @@ class Attention:
     output_gate: the query projection also gives a gate for the output. v_head_dim: of values where
     it is not the keys' (None). shares_cache: the layer reads the cache of an earlier one, keeps
     none and projects queries alone (Gemma 3n and 4). shares_weights: its projections are counted
-    elsewhere, once for several layers (Zamba 2).
+    elsewhere, once for several layers (Zamba 2). chunk_tokens: a query sees the tokens of its own
+    chunk of so many (Llama 4); None: all.
     """
 
     heads: int
@@ -24,6 +25,7 @@ class Attention:
     v_head_dim: int | None = None
     shares_cache: bool = False
     shares_weights: bool = False
+    chunk_tokens: int | None = None
 
     @property
     def value_dim(self) -> int:

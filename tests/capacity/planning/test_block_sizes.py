@@ -60,6 +60,25 @@ def test_layers_are_dealt_out_in_turn():
     ]
 
 
+def test_chunks_of_local_attention_are_given_back():
+    """Llama 4 Scout: 36 local layers in three groups beside 12 that see everything, as vLLM
+    0.33.0's own planner deals them out; before 0.14, and under a drafter of its states, one.
+    """
+    options = ModelOptions(name="llama-4-scout")
+    caches = options.caches(options.build())
+    found = plan_cache(caches, Serving(1_000_000, 8192))
+    assert [(group.layers, group.chunk_tokens) for group in found.groups] == [
+        *[(12, 8192)] * 3,
+        (12, None),
+    ]
+    assert found.blocks_of(1_000_000) == 3 * (8192 + 2 * 8192) // 16 + 1_000_000 // 16
+    assert found.blocks_of(4096) == 4 * 4096 // 16
+    before = plan_cache(caches, Serving(1_000_000, 8192, frees_chunks=False))
+    assert (len(before.groups), before.blocks_of(1_000_000)) == (1, 62_500)
+    drafted = Serving(1_000_000, 8192, speculation=Speculation("eagle", 2))
+    assert len(plan_cache(caches, drafted).groups) == 1
+
+
 def test_sparse_mla_has_larger_blocks():
     assert plan("deepseek-v3.2").block_size == 64
     assert plan("deepseek-v3").block_size == 16
