@@ -17,6 +17,9 @@ WANTED = {
     "code-completion",
     "long-document-qa",
     "agents",
+    "vllm-or-sglang",
+    "vllm-or-sglang-agents",
+    "vllm-or-sglang-mooncake",
 }
 
 
