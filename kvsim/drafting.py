@@ -8,7 +8,7 @@ from kvsim.model import Model
 from kvsim.model.find import find_model
 from kvsim.plumbing.units import PS_PER_US
 from kvsim.speculation import TABLE
-from kvsim.step_time.drafted import DraftedTime, DraftingPasses, MeasuredDrafting
+from kvsim.step_time.drafted import DraftingPasses, MeasuredDrafting, drafted
 from kvsim.step_time.form import StepTime
 from kvsim.step_time.linear import Linear
 from kvsim.step_time.options import Hardware, StepTimeOptions
@@ -38,11 +38,11 @@ def drafted_time(
     the roofline, with the efficiencies of the target's where that is one too.
     """
     if config.draft_us is not None:
-        return DraftedTime(target, MeasuredDrafting(round(config.draft_us * PS_PER_US)))
+        return drafted(target, MeasuredDrafting(round(config.draft_us * PS_PER_US)))
     if drafter.looks_up or isinstance(options, Linear):
-        return DraftedTime(target, MeasuredDrafting(0))
+        return drafted(target, MeasuredDrafting(0))
     roofline = options if isinstance(options, Roofline) else Roofline()
     passes = roofline.model_copy(update={"overhead_us": 0.0})  # the target's step has it
     model = drafter.as_model(hardware.model)
     form = passes.build(hardware._replace(model=model, layout=None))
-    return DraftedTime(target, DraftingPasses(form, drafter.tokens))
+    return drafted(target, DraftingPasses(form, drafter.tokens))

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from kvsim.capacity.drafter import Drafter
 from kvsim.capacity.pool import Pool
 from kvsim.capacity.sglang.simulated import settings_of, sglang_pool
 from kvsim.capacity.sizing import size_pool
@@ -236,7 +237,17 @@ class Simulation:
             "source": dict(self.stream.source),
             "notes": [*self.stream.notes, *self._assumptions()],
         }
+        if self.drafter is not None:
+            tables["provenance"]["drafter"] = self._drafter_cost(self.drafter)
         return tables
+
+    def _drafter_cost(self, drafter: Drafter) -> dict[str, Any]:
+        """What drafting takes of memory, as `kvsim memory` says it."""
+        options, model = self.scenario.model, self.model
+        dtype = options.kv_cache_dtype
+        dtype = model.kv_cache_dtype if dtype == "auto" else dtype
+        caches, tp = options.caches(model), options.tensor_parallel_size
+        return drafter.cost(model, caches, dtype, tp)._asdict()
 
     def _assumptions(self) -> list[str]:
         """What had to be assumed of requests that do not say it."""

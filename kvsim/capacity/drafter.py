@@ -19,6 +19,33 @@ from kvsim.speculation import Speculation
 MTP = "mtp"
 
 
+class DrafterCost(NamedTuple):
+    """What drafting takes on one GPU, of the pool's memory and out of the pool.
+
+    weights_bytes: of the drafter. bytes_per_token: of its layers, on top of the target's.
+    state_bytes: that drafts add to each sequence's recurrent states, by their width and by the
+    scratch ones of which there is one a draft. slots: past a step that each sequence holds.
+    """
+
+    method: str
+    num_speculative_tokens: int
+    weights_bytes: int
+    bytes_per_token: int
+    state_bytes: int
+    slots: int
+
+    def text(self) -> str:
+        """The same in a sentence."""
+        states = ""
+        if self.state_bytes:
+            states = f", {self.state_bytes:,} bytes more of recurrent states for each sequence"
+        return (
+            f"Drafting ({self.method}, {self.num_speculative_tokens} tokens) takes "
+            f"{self.weights_bytes:,} bytes of weights, {self.bytes_per_token:,} bytes more of KV "
+            f"per token{states}, and {self.slots} slots past every step of a sequence."
+        )
+
+
 class Drafter(NamedTuple):
     """model: None for the target's own module, or none at all."""
 
@@ -66,6 +93,19 @@ class Drafter(NamedTuple):
         dtype = target.kv_cache_dtype if asked == "auto" else asked
         drafted = self.caches(target, dtype, options.tensor_parallel_size)
         return grouped(self.widened(options.caches(target)), drafted)
+
+    def cost(self, target: Model, caches: Sequence[LayerCache], dtype: str, tp: int) -> DrafterCost:
+        """What it takes beside a target whose layers keep `caches`, of this dtype, on one GPU."""
+        own = sum(cache.state_bytes for cache in caches)
+        wide = sum(cache.state_bytes for cache in self.widened(caches))
+        return DrafterCost(
+            self.speculation.method,
+            self.tokens,
+            self.weight_bytes(target, tp),
+            sum(cache.bytes_per_token for cache in self.caches(target, dtype, tp)),
+            wide * (1 + self.tokens) - own,
+            self.speculation.tokens + self.speculation.lookahead_slots,
+        )
 
     def as_model(self, target: Model) -> Model:
         """The drafter as its passes are timed."""

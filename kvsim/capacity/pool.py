@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+from kvsim.capacity.drafter import DrafterCost
 from kvsim.capacity.planning import CachePlan
 from kvsim.capacity.start_up import StartUp
 from kvsim.layout import KVLayout
@@ -38,10 +39,11 @@ class Pool(NamedTuple):
 
 class Sized(NamedTuple):
     """A pool with what it was made from: the layout of the GPU's layers, the engine's plan of their
-    cache and its closing lines.
+    cache and its closing lines. drafter: what drafting takes of it, if anything drafts.
     """
 
     pool: Pool
     layout: KVLayout
     plan: CachePlan
     start_up: StartUp
+    drafter: DrafterCost | None = None

@@ -184,7 +184,11 @@ def _size_stage(
         kv_cache_size_tokens=said.kv_cache_size_tokens,
         max_concurrency=said.max_concurrency,
     )
-    return Sized(pool, layout, plan, said)
+    cost = None
+    if drafter is not None:
+        dtype, tp = deployment.kv_cache_dtype, deployment.tp
+        cost = drafter.cost(deployment.model, caches, dtype, tp)
+    return Sized(pool, layout, plan, said, cost)
 
 
 def _check_packed(memory: MemoryOptions) -> None:

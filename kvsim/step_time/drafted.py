@@ -53,7 +53,6 @@ class DraftedTime:
 
     def __init__(self, target: StepTime, drafting: Drafting) -> None:
         self._target = target
-        self._measured = target if isinstance(target, Measured) else None
         self._drafting = drafting
 
     def step_ps(self, shape: StepShape) -> int:
@@ -69,6 +68,21 @@ class DraftedTime:
         shape = StepShape((), num_decode, context_tokens, longest_context_tokens)
         return DecodeRun(self.step_ps(shape), 0, 1)
 
+
+class DraftedMeasured(DraftedTime):
+    """The same where the target's form was fitted to measurements."""
+
+    def __init__(self, target: StepTime, measured: Measured, drafting: Drafting) -> None:
+        super().__init__(target, drafting)
+        self._measured = measured
+
     def outside_domain(self, shape: StepShape) -> bool:
         """Whether the target's time is extrapolated; drafting is never measured step by step."""
-        return self._measured is not None and self._measured.outside_domain(shape)
+        return self._measured.outside_domain(shape)
+
+
+def drafted(target: StepTime, drafting: Drafting) -> StepTime:
+    """Steps of `target` with this drafting after them."""
+    if isinstance(target, Measured):
+        return DraftedMeasured(target, target, drafting)
+    return DraftedTime(target, drafting)

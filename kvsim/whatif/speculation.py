@@ -91,8 +91,7 @@ def speculation_costs(simulation: Simulation) -> tuple[SpeculationCost, ...]:
         )
     without = scenario.model_copy(update={"speculative_config": None})
     plain = Simulation(without, simulation.stream)
-    drafter, tp = simulation.drafter, scenario.model.tensor_parallel_size
-    weights_bytes = drafter.weight_bytes(simulation.model, tp) if drafter is not None else 0
+    weights_bytes = simulation.resolved()["provenance"]["drafter"]["weights_bytes"]
     return tuple(
         SpeculationCost(
             label,

@@ -92,5 +92,6 @@ def as_json(answer: Answer) -> dict[str, Any]:
             ],
             "log": list(answer.sized.start_up.lines()),
         },
+        "drafter": answer.sized.drafter and answer.sized.drafter._asdict(),
         "sequences": [fit._asdict() for fit in answer.fits],
     }

@@ -29,6 +29,8 @@ def print_answer(answer: "Answer", console: "Console") -> None:
 
 def _print_engine(answer: "Answer", console: "Console") -> None:
     pool, plan = answer.sized.pool, answer.sized.plan
+    if answer.sized.drafter is not None:
+        console.print(answer.sized.drafter.text(), highlight=False)
     groups = "" if len(plan.groups) == 1 else f" in {len(plan.groups)} groups of layers"
     console.print(
         f"vLLM {pool.engine_version} would set blocks of {pool.engine_block_size:,} tokens"

@@ -11,12 +11,14 @@ from support.auditor import Auditor
 from support.cases import streams
 
 import kvsim
+from kvsim.commands.speculation import sentence
 from kvsim.engine.speculation.acceptance import DrawnAcceptance
 from kvsim.plumbing.errors import InputError
 from kvsim.request import Request
 from kvsim.scenario import Scenario
 from kvsim.sequence import Sequence
 from kvsim.simulation import Simulation
+from kvsim.whatif.speculation import speculation_costs
 
 METHODS: list[dict[str, Any]] = [
     {"method": "eagle", "num_speculative_tokens": 3, "acceptance_rate": 0.7},
@@ -204,6 +206,25 @@ def test_drafts_in_the_text_come_too_late_for_asynchronous_steps(tables: Any) ->
     scheduler = {"kind": "continuous", "async_scheduling": True}
     with pytest.raises(InputError, match="async_scheduling"):
         kvsim.simulate(made(tables, METHODS[4], scheduler=scheduler), [Request("a", 0, 10, 4)])
+
+
+def test_what_it_costs_is_told(tables: Any) -> None:
+    config = {"method": "eagle", "num_speculative_tokens": 2, "acceptance_rate": 0.9}
+    requests = [Request(f"r{i}", 10**10 * i, 50, 30) for i in range(6)]
+    simulation = Simulation(Scenario.from_table(made(tables, config)), requests)
+    (cost,) = speculation_costs(simulation)
+    drafter = simulation.resolved()["provenance"]["drafter"]
+    assert drafter["bytes_per_token"] * 12 == cost.plain.token_bytes
+    assert cost.drafted.token_bytes - cost.plain.token_bytes == drafter["bytes_per_token"]
+    assert drafter["weights_bytes"] == cost.weights_bytes > 0
+    assert drafter["slots"] == 4
+    assert cost.plain.drafts is None
+    assert cost.drafted.steps < cost.plain.steps
+    said = sentence(cost)
+    for words in ("eagle with 2 drafts costs", "more KV per token", "held for drafts", "it buys"):
+        assert words in said
+    with pytest.raises(InputError, match="drafts nothing"):
+        speculation_costs(Simulation(Scenario.from_table(made(tables, None)), requests))
 
 
 HYBRIDS: dict[str, dict[str, Any]] = {
