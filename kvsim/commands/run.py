@@ -19,32 +19,46 @@ def run(
         Path | None,
         typer.Option(metavar="DIR", help="Write tables, summary and report.html into this folder."),
     ] = None,
+    page: Annotated[
+        bool,
+        typer.Option(
+            "--page/--no-page",
+            help="Make report.html too, which needs to know who lies where; or tables alone.",
+        ),
+    ] = True,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print summary.json, and nothing else, to stdout.")
     ] = False,
 ) -> None:
     """Simulate a scenario: one stream of requests through every allocator it names."""
     from kvsim.commands.progress import progress
+    from kvsim.plumbing.errors import InputError
     from kvsim.plumbing.writing import check_writable
     from kvsim.results import store
     from kvsim.scenario import Scenario
     from kvsim.simulation import Simulation
 
+    if out is None and not page:
+        raise InputError("nothing is written", where="--no-page", remedy="give --out DIR")
     simulation = Simulation(Scenario.load(scenario, set_ or []))
     if out is not None:
         check_writable(out)
     with progress(simulation.labels) as moved:
-        result = simulation.result(moved, addresses=out is not None)
+        result = simulation.result(moved, addresses=out is not None and page)
     try:
         if out is not None:
-            from kvsim.report.page import make_page
-
-            store.write(out, result, make_page(result))
+            store.write(out, result, _page(result) if page else None)
     finally:  # what has been simulated is shown even if it cannot be kept
         _show(result, as_json)
     if out is not None and not as_json:
-        typer.echo(str(out / store.REPORT))
+        typer.echo(str(out / store.REPORT if page else out))
     _check_served(result)
+
+
+def _page(result: "Result") -> str:
+    from kvsim.report.page import make_page
+
+    return make_page(result)
 
 
 def _show(result: "Result", as_json: bool) -> None:

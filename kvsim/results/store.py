@@ -68,8 +68,8 @@ TRACES: dict[str, dict[str, Kind]] = {
 def write(folder: Path, result: Result, report_html: str | None) -> None:
     """Write `result` and its page, if there is one, into `folder`, made if it does not exist.
 
-    Replaces files of its own names only, and only after all were written beside them; tables of
-    an older result that this one has not are removed.
+    Replaces files of its own names only, and only after all were written beside them; tables and
+    the page of an older result that this one has not are removed.
     Raises InputError if the folder cannot be written.
     """
     summary = result.summary()
@@ -87,10 +87,10 @@ def write(folder: Path, result: Result, report_html: str | None) -> None:
             SUMMARY: text_writer(json.dumps(summary, indent=2, ensure_ascii=False) + "\n"),
         },
     )
-    for name, frames in traces.items():
-        if not frames:
-            with suppress(OSError):
-                (folder / _file(name)).unlink()
+    stale = [_file(name) for name, frames in traces.items() if not frames]
+    for name in stale if report_html is not None else [*stale, REPORT]:
+        with suppress(OSError):
+            (folder / name).unlink()
 
 
 def _trace(result: Result, name: str) -> dict[str, "pd.DataFrame"]:

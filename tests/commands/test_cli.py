@@ -70,6 +70,22 @@ def test_run_keeps_the_contract(scenario: Path, tmp_path: Path) -> None:
     assert json.loads((out / "summary.json").read_text()) == summary
 
 
+def test_a_run_without_its_page(scenario: Path, tmp_path: Path) -> None:
+    def tables() -> dict[str, bytes]:
+        return {name: (tmp_path / name).read_bytes() for name in ("memory.parquet",)}
+
+    assert kvsim("run", scenario, "--out", tmp_path).returncode == 0
+    whole = tables()
+    done = kvsim("run", scenario, "--out", tmp_path, "--no-page")
+    assert done.stdout.splitlines()[-1] == str(tmp_path)
+    names = {path.name for path in tmp_path.iterdir()}
+    assert names == {"scenario.toml", "summary.json", "requests.parquet", "memory.parquet"}
+    assert tables() == whole
+    alone = kvsim("run", scenario, "--no-page")
+    assert alone.returncode == 2
+    assert alone.stderr == "error: --no-page: nothing is written; give --out DIR\n"
+
+
 def test_the_same_scenario_gives_the_same_bytes(scenario: Path) -> None:
     first, second = (json.loads(kvsim("run", scenario, "--json").stdout) for _ in range(2))
     assert json.dumps(without_wall(first)) == json.dumps(without_wall(second))
