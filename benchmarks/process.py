@@ -38,6 +38,8 @@ def main() -> None:
     part("engine")
     store.write(Path(folder), result, "")
     part("writing")
+    from pyarrow.parquet import read_metadata
+
     (run,) = result.runs
     print(
         json.dumps(
@@ -47,7 +49,7 @@ def main() -> None:
                 "output_tokens": sum(
                     request.output_tokens for request in simulation.stream.requests
                 ),
-                "plans": len(run.memory),
+                "plans": read_metadata(Path(folder) / "memory.parquet").num_rows,
                 "steps": run.summary["steps"],
             }
         )

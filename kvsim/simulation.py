@@ -12,7 +12,6 @@ from kvsim.capacity.pool import Pool
 from kvsim.capacity.sglang.simulated import settings_of, sglang_pool
 from kvsim.capacity.sizing import size_pool
 from kvsim.drafting import drafted_time, drafter_of
-from kvsim.engine.address_log import AddressLog
 from kvsim.engine.observer import Observer
 from kvsim.engine.replica import ReplicaSpec, assemble
 from kvsim.engine.schedulers.options import SchedulerOptions
@@ -157,6 +156,8 @@ class Simulation:
         self, options: AllocatorOptions, label: str, progress: Progress | None = None
     ) -> Run:
         """All requests through one allocator, and who lay where."""
+        from kvsim.engine.address_log import AddressLog
+
         log = AddressLog()
         run = self.run(options, label, progress, log)
         return run.with_addresses(log.close())

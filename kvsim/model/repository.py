@@ -6,8 +6,6 @@ user's token work as they do there.
 """
 
 import re
-import urllib.error
-import urllib.request
 from pathlib import Path
 
 from kvsim.plumbing.errors import InputError
@@ -62,6 +60,9 @@ def fetch_config(repository: str, *, offline: bool = False) -> Path:
 
 def _reach(endpoint: str) -> None:
     """Ask once whether the host is there: huggingface_hub asks six times before it gives up."""
+    import urllib.error
+    import urllib.request
+
     try:
         # The endpoint is the user's own setting, whatever its scheme.
         request = urllib.request.Request(endpoint, method="HEAD")  # noqa: S310

@@ -32,7 +32,6 @@ from kvsim.results.addresses import ADDRESS_COLUMNS, EVENT_COLUMNS, HOLE_COLUMNS
 from kvsim.results.parquet import table_writer
 from kvsim.results.recorder import SERIES_COLUMNS
 from kvsim.results.result import Result, Run, Table
-from kvsim.results.stored import StoredSummary
 from kvsim.results.tables import REQUEST_COLUMNS
 
 if TYPE_CHECKING:
@@ -131,6 +130,8 @@ def read(folder: Path) -> Result:
 
 def read_summary(folder: Path) -> dict[str, Any]:
     """The contents of the folder's summary.json; raises InputError where it is not a result."""
+    from kvsim.results.stored import StoredSummary
+
     path = folder / SUMMARY
     if not path.exists():
         raise InputError(

@@ -71,16 +71,14 @@ def test_run_keeps_the_contract(scenario: Path, tmp_path: Path) -> None:
 
 
 def test_a_run_without_its_page(scenario: Path, tmp_path: Path) -> None:
-    def tables() -> dict[str, bytes]:
-        return {name: (tmp_path / name).read_bytes() for name in ("memory.parquet",)}
-
-    assert kvsim("run", scenario, "--out", tmp_path).returncode == 0
-    whole = tables()
-    done = kvsim("run", scenario, "--out", tmp_path, "--no-page")
-    assert done.stdout.splitlines()[-1] == str(tmp_path)
-    names = {path.name for path in tmp_path.iterdir()}
+    out = tmp_path / "out"
+    assert kvsim("run", scenario, "--out", out).returncode == 0
+    ledger = (out / "memory.parquet").read_bytes()
+    done = kvsim("run", scenario, "--out", out, "--no-page")
+    assert done.stdout.splitlines()[-1] == str(out)
+    names = {path.name for path in out.iterdir()}
     assert names == {"scenario.toml", "summary.json", "requests.parquet", "memory.parquet"}
-    assert tables() == whole
+    assert (out / "memory.parquet").read_bytes() == ledger
     alone = kvsim("run", scenario, "--no-page")
     assert alone.returncode == 2
     assert alone.stderr == "error: --no-page: nothing is written; give --out DIR\n"
