@@ -10,6 +10,7 @@ from kvsim.capacity.adapters import Adapters
 from kvsim.capacity.deployment import Deployment
 from kvsim.capacity.drafter import MTP, Drafter
 from kvsim.capacity.estimate.items import Items, estimate
+from kvsim.capacity.given import check_capacity, check_packed, given
 from kvsim.capacity.options import MemoryOptions
 from kvsim.capacity.planning import CachePlan, Serving, Speculation, plan_cache
 from kvsim.capacity.planning.block_size import DEFAULT_BLOCK_SIZE
@@ -17,14 +18,11 @@ from kvsim.capacity.pool import Pool, Sized
 from kvsim.capacity.stage import Stage, stages
 from kvsim.capacity.start_up import start_up
 from kvsim.device import Device
-from kvsim.layout import KVLayout
 from kvsim.model import Model, ModelOptions
 from kvsim.model.find import find_model
 from kvsim.model.kv_cache import LayerCache, grouped, layer_caches
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.units import GIB
-
-MOST_BYTES = 1 << 60  # an exbibyte; the tables hold 63 bits
 
 
 def size_pool(
@@ -148,10 +146,10 @@ def _size_stage(
     plan = _plan(deployment, caches, drafted, memory, block_size)
     packed = plan.packed
     if packed:
-        _check_packed(memory)
+        check_packed(memory)
         block_size = plan.block_size
     block_bytes = plan.bytes_per_block if packed else block_size * layout.bytes_per_token
-    sized_by, capacity = _given(memory, layout, block_bytes)
+    sized_by, capacity = given(memory, layout, block_bytes)
     unused = 0
     if sized_by == "gpu_memory_utilization":
         budget = int(device.memory_bytes * memory.utilization)
@@ -162,7 +160,7 @@ def _size_stage(
         weights = deployment.model.weight_bytes(deployment.tp)
         items = Items(weights if memory.weights_gib is None else items.weights, 0, 0, 0)
     token_bytes = 0 if packed else layout.bytes_per_token
-    _check_capacity(capacity, block_size, block_bytes, sized_by)
+    check_capacity(capacity, block_size, block_bytes, sized_by)
     said = start_up(plan, plan.num_blocks(capacity), deployment.version)
     pool = Pool(
         sized_by=sized_by,
@@ -189,57 +187,6 @@ def _size_stage(
         dtype, tp = deployment.kv_cache_dtype, deployment.tp
         cost = drafter.cost(deployment.model, caches, dtype, tp)
     return Sized(pool, layout, plan, said, cost)
-
-
-def _check_packed(memory: MemoryOptions) -> None:
-    if memory.kv_cache_tokens is not None:
-        raise InputError(
-            "a token costs less the longer its sequence is",
-            where="memory.kv_cache_tokens",
-            value=memory.kv_cache_tokens,
-            remedy="give kv_cache_bytes or num_gpu_blocks",
-        )
-
-
-def _given(memory: MemoryOptions, layout: KVLayout, block_bytes: int) -> tuple[str, int]:
-    """Which option decides, and the pool it gives; 0 where the device decides."""
-    token_bytes = layout.bytes_per_token
-    ways = {
-        "kv_cache_bytes": memory.kv_cache_bytes,
-        "kv_cache_tokens": memory.kv_cache_tokens,
-        "num_gpu_blocks": memory.num_gpu_blocks,
-    }
-    units = {"kv_cache_bytes": 1, "kv_cache_tokens": token_bytes}
-    for way, value in ways.items():
-        if value is not None:
-            unit = units.get(way, block_bytes)
-            if not unit:
-                raise InputError(
-                    "states do not grow with tokens",
-                    where=f"memory.{way}",
-                    value=value,
-                    remedy="give kv_cache_bytes",
-                )
-            return way, value * unit
-    return "gpu_memory_utilization", 0
-
-
-def _check_capacity(capacity: int, block_size: int, block_bytes: int, sized_by: str) -> None:
-    if capacity < block_bytes:
-        raise InputError(
-            "the pool holds less than one block",
-            where="allocator.block_size",
-            value=f"{block_size:,} tokens",
-            limit=f"{capacity * block_size // block_bytes:,} tokens ({sized_by})",
-            remedy="lower the block size, or give the pool more memory",
-        )
-    if capacity > MOST_BYTES:
-        raise InputError(
-            "the pool is larger than any memory",
-            where=f"memory.{sized_by}",
-            value=f"{capacity:,} bytes",
-            limit=f"{MOST_BYTES:,} bytes",
-        )
 
 
 def _plan(
