@@ -65,5 +65,10 @@ class Diagnosis:
 
     @property
     def healthy(self) -> bool:
-        """Nothing hurts."""
-        return not self.causes and self.rest == "well"
+        """Nothing hurts, and nothing is lost that no flag brings back."""
+        return not self.causes and not self.incurable and self.rest == "well"
+
+    @property
+    def incurable(self) -> tuple[Finding, ...]:
+        """What is there, and no flag cures it."""
+        return tuple(each for each in self.findings if each.outcome == "no cure")

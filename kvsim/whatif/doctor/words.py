@@ -35,6 +35,10 @@ def sentences(diagnosis: Diagnosis) -> list[str]:
         _verdict(diagnosis),
         *_causes(diagnosis),
         *_rest(diagnosis),
+        *(
+            f"There, and no flag cures it: {each.title} ({each.name}): {'; '.join(each.evidence)}."
+            for each in diagnosis.incurable
+        ),
         *(f"Beware: {text}." for text in _cautions(diagnosis)),
         _basis(diagnosis),
         *(f"Note: {note}." for note in diagnosis.patient.notes),
@@ -64,6 +68,8 @@ def _verdict(diagnosis: Diagnosis) -> str:
         first = causes[0]
         more = f", and {numbers.plural(len(causes) - 1, 'cause')} more" if len(causes) > 1 else ""
         return f"It suffers from {first.title} ({first.name}){more}."
+    if diagnosis.rest == "well":
+        return "Nothing was found that a flag cures."
     if diagnosis.rest == "load":
         return LOAD[diagnosis.case.at_once]
     return (

@@ -16,7 +16,7 @@ from kvsim.whatif.doctor.patient import patient_of
 
 SERVERS = sorted((Path(__file__).parent / "servers").glob("*.toml"))
 # Arguments of vLLM 0.33 (engine/arg_utils.py) that `kvsim import` does not read.
-MORE = {"max_cudagraph_capture_size", "prefix_cache_retention_interval"}
+MORE = {"max_cudagraph_capture_size", "prefix_cache_retention_interval", "speculative_config"}
 
 
 @cache

@@ -12,6 +12,8 @@ CAUSES: Registry[Cause] = Registry(
         "no-prefix-cache": "kvsim.whatif.doctor.causes.no_prefix_cache:NoPrefixCache",
         "retention": "kvsim.whatif.doctor.causes.retention:Retention",
         "idle-cache": "kvsim.whatif.doctor.causes.idle_cache:IdleCache",
+        "lost-block": "kvsim.whatif.doctor.causes.lost_block:LostBlock",
+        "idle-drafts": "kvsim.whatif.doctor.causes.idle_drafts:IdleDrafts",
         "chunked-admission": "kvsim.whatif.doctor.causes.chunked_admission:ChunkedAdmission",
         "too-many-sequences": "kvsim.whatif.doctor.causes.too_many_sequences:TooManySequences",
         "too-few-sequences": "kvsim.whatif.doctor.causes.too_few_sequences:TooFewSequences",

@@ -31,7 +31,8 @@ class BlockOverPrefix(Cause):
         ]
         if block > given:
             evidence.append(
-                f"blocks have grown from {given} tokens until one holds a recurrent state"
+                f"blocks have grown from {given} tokens until one holds a recurrent state, as the "
+                f"engine makes them: prompts find each other from {block:,} shared tokens on"
             )
         cures = []
         if given > BLOCK_SIZE:
