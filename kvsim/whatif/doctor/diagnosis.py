@@ -10,7 +10,7 @@ from kvsim.whatif.doctor.patient import Patient
 from kvsim.whatif.replicates import Replicates
 from kvsim.whatif.tables import Table
 
-Outcome = Literal["cause", "beside", "trade", "harmless", "no cure", "failed"]
+Outcome = Literal["cause", "beside", "trade", "unsure", "harmless", "no cure", "failed"]
 Rest = Literal["well", "load", "memory", "unknown"]
 
 
@@ -22,8 +22,9 @@ class Finding:
 
     outcome: `cause`, it hurts and this cures it; `beside`, its cure helps alone and nothing on top
     of those before it; `trade`, requests would end sooner and begin later, or the reverse;
-    `harmless`, the evidence stands and curing it changes nothing; `no cure`,
-    nothing that can be set would change it; `failed`, what was tried cannot be run, by `reason`.
+    `unsure`, it may be chance; `harmless`, the evidence stands and curing it changes nothing;
+    `no cure`, nothing that can be set would change it; `failed`, what was tried cannot be run, by
+    `reason`.
     """
 
     name: str
@@ -45,7 +46,7 @@ class Diagnosis:
     together: all cures at once, on replicates that nothing of this has seen. rest: what is left
     with them: `well`, nothing to speak of; `load`, requests still wait, and would with any memory;
     `memory`, they still wait, and memory or sequences to spare would help; `unknown`, they still
-    wait, and that could not be run.
+    wait, and it cannot be told why.
     """
 
     case: Case

@@ -52,6 +52,11 @@ class Effect(NamedTuple):
         return ends_sooner or (begins_sooner and not (end is not None and end.low > 0))
 
     @property
+    def unsure(self) -> bool:
+        """Whether it would help were its mean no chance."""
+        return not self.helps and not self.trades and self.gain >= SUBSTANTIAL
+
+    @property
     def trades(self) -> bool:
         """Whether it buys one with the other: sooner ends with later beginnings, or the reverse."""
         return (

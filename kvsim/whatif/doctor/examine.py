@@ -21,7 +21,7 @@ from kvsim.simulation import Simulation
 from kvsim.whatif.capacity.search import Runner
 from kvsim.whatif.doctor.case import SUBSTANTIAL, Case
 from kvsim.whatif.doctor.causes import CAUSES, Cause, Cure, Suspicion
-from kvsim.whatif.doctor.diagnosis import Diagnosis, Finding, Rest
+from kvsim.whatif.doctor.diagnosis import Diagnosis, Finding, Outcome, Rest
 from kvsim.whatif.doctor.effect import Effect, effect_of
 from kvsim.whatif.doctor.patient import Patient
 from kvsim.whatif.doctor.shorten import LEAST_REQUESTS
@@ -74,7 +74,7 @@ class Doctor:
         together = None
         if best_of_all is not self.table:
             together = self._effect(self.table, best_of_all, self.replicates.report)
-        order = ("cause", "beside", "trade", "no cure", "harmless", "failed")
+        order = ("cause", "beside", "trade", "unsure", "no cure", "harmless", "failed")
         found = sorted([*findings, *more, *gone], key=lambda each: order.index(each.outcome))
         return Diagnosis(
             case,
@@ -105,9 +105,7 @@ class Doctor:
                 tried.append(best)
         helpful, harmless = self._tested(base, tried)
         found += [
-            _finding(
-                each.suspect, each.cure, each.effect, "trade" if each.effect.trades else "harmless"
-            )
+            _finding(each.suspect, each.cure, each.effect, _without_help(each.effect))
             for each in harmless
         ]
         best_table = base
@@ -162,7 +160,9 @@ class Doctor:
             effect = self._effect(table, plenty, self.replicates.search)
         except InputError:
             return "unknown"  # such a server cannot be
-        return "memory" if effect.helps else "load"
+        if effect.helps:
+            return "memory"
+        return "load" if effect.gain < SUBSTANTIAL else "unknown"
 
     @property
     def _test(self) -> tuple[Replicate, ...]:
@@ -191,6 +191,13 @@ def _suspects(case: Case) -> list[_Suspect]:
     return found
 
 
+def _without_help(effect: Effect) -> Outcome:
+    """What a cure is that does not help."""
+    if effect.trades:
+        return "trade"
+    return "unsure" if effect.unsure else "harmless"
+
+
 def _rank(effect: Effect) -> tuple[bool, float]:
     return effect.helps, effect.gain
 
@@ -215,7 +222,7 @@ def _finding(
     suspect: _Suspect,
     cure: Cure | None,
     effect: Effect | None,
-    outcome: Any,
+    outcome: Outcome,
     on_top: Effect | None = None,
     reason: str | None = None,
 ) -> Finding:

@@ -4,8 +4,10 @@ from typing import Any
 
 from kvsim.plumbing.toml import to_toml
 from kvsim.report import numbers
+from kvsim.report.figures.shares import Shares
 from kvsim.whatif import page
 from kvsim.whatif.advice.page import ratio_text
+from kvsim.whatif.doctor import figures
 from kvsim.whatif.doctor.case import Case
 from kvsim.whatif.doctor.diagnosis import Diagnosis, Finding
 from kvsim.whatif.doctor.effect import E2E, TTFT, Effect
@@ -58,23 +60,21 @@ def findings_table(diagnosis: Diagnosis) -> page.Cells:
 
 def signs_table(diagnosis: Diagnosis) -> page.Cells:
     """The signs of the run as it is, and with all causes cured."""
-    runs = [diagnosis.case]
-    heads = ["", "as it is"]
-    if diagnosis.cured is not diagnosis.case:
-        runs.append(diagnosis.cured)
-        heads.append("cured")
-    columns = [_signs(case) for case in runs]
+    named = _named(diagnosis)
+    heads = ["", *(name for name, _ in named)]
+    columns = [_signs(case) for _, case in named]
     rows = tuple((name, *(column[name] for column in columns)) for name in columns[0])
     return page.Cells("Signs", "One run, at the scenario's own seed.", tuple(heads), rows)
 
 
-def evidence_table(diagnosis: Diagnosis) -> page.Cells:
-    """What speaks for each suspicion."""
-    rows = tuple(
-        (each.name, f"{each.title}: {'; '.join(each.evidence)}{_why(each)}")
+def suspicions(diagnosis: Diagnosis) -> list[str]:
+    """What spoke for suspicions that are no cause, a sentence each; causes have theirs already."""
+    return [
+        f"Suspected: {each.title} ({each.name}), {OUTCOMES[each.outcome]}: "
+        f"{'; '.join(each.evidence)}{_why(each)}."
         for each in diagnosis.findings
-    )
-    return page.Cells("Evidence", "Out of the ledger of the run as it is.", ("", ""), rows)
+        if each.outcome not in ("cause", "no cure")
+    ]
 
 
 def make_page(diagnosis: Diagnosis) -> str:
@@ -83,8 +83,18 @@ def make_page(diagnosis: Diagnosis) -> str:
     sections: list[page.Section] = [signs_table(diagnosis)]
     if diagnosis.patient.beside:
         sections.insert(0, real_table(diagnosis))
+    named = _named(diagnosis)
+    sections += [
+        page.Drawing(
+            "Where requests spent their time",
+            "The mean from arrival to the last token, and what held the queue meanwhile. Blue ran, "
+            "the warm colours waited for what a setting or memory decides, grey for its turn.",
+            figures.times(named),
+        ),
+        page.Drawing(Shares.title, Shares.note, figures.pools(named)),
+    ]
     if diagnosis.findings:
-        sections += [findings_table(diagnosis), evidence_table(diagnosis)]
+        sections.append(findings_table(diagnosis))
     if diagnosis.causes:
         lines = "\n".join(flags(each) for each in diagnosis.causes)
         sections.append(page.Code("The cure", "Flags of `vllm serve`, in order.", lines))
@@ -94,8 +104,9 @@ def make_page(diagnosis: Diagnosis) -> str:
         ("requests", numbers.count(case.num_requests)),
         ("runs", str(diagnosis.runs)),
     ]
+    words = [*sentences(diagnosis), *suspicions(diagnosis)]
     scenario = to_toml(case.simulation.resolved())
-    return page.make_page("What the server suffers from", facts, sentences(diagnosis), sections,
+    return page.make_page("What the server suffers from", facts, words, sections,
                           scenario)  # fmt: skip
 
 
@@ -166,6 +177,14 @@ def _sign_entries(case: Case) -> dict[str, Any]:
         "hit_share": case.hit_share if case.caching else None,
         "memory": summary["memory"]["time_mean"],
     }
+
+
+def _named(diagnosis: Diagnosis) -> list[tuple[str, Case]]:
+    """The runs to show: as it is, and with the causes cured where there are some."""
+    named = [("as it is", diagnosis.case)]
+    if diagnosis.cured is not diagnosis.case:
+        named.append(("cured", diagnosis.cured))
+    return named
 
 
 def _signs(case: Case) -> dict[str, str]:

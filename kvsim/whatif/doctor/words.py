@@ -11,6 +11,7 @@ OUTCOMES = {
     "cause": "it hurts",
     "beside": "the same trouble",
     "trade": "one is bought with the other",
+    "unsure": "may be chance",
     "harmless": "there, and harmless",
     "no cure": "there, no flag cures it",
     "failed": "could not be tried",
@@ -68,13 +69,18 @@ def _verdict(diagnosis: Diagnosis) -> str:
         first = causes[0]
         more = f", and {numbers.plural(len(causes) - 1, 'cause')} more" if len(causes) > 1 else ""
         return f"It suffers from {first.title} ({first.name}){more}."
-    if diagnosis.rest == "well":
+    if diagnosis.rest == "well" and diagnosis.incurable:
         return "Nothing was found that a flag cures."
     if diagnosis.rest == "load":
         return LOAD[diagnosis.case.at_once]
+    if any(each.outcome == "unsure" for each in diagnosis.findings):
+        return (
+            "Cannot tell: what was suspected seems to help, and may be chance; a larger --repeat, "
+            "or --requests, tells more."
+        )
     return (
         "Cannot tell: requests wait or are computed again, memory or sequences to spare would "
-        "help, and none of the known causes explains it."
+        "help or may, and none of the known causes explains it."
     )
 
 

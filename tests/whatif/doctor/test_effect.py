@@ -50,3 +50,12 @@ def test_serving_who_was_refused_is_a_cure() -> None:
     assert better.helps
     assert better.gain == 0.4
     assert better.hit_points == 25.0
+
+
+def test_what_may_be_chance_and_what_is_bought_with_the_other_are_no_cures() -> None:
+    base = rows(10.0, 10.0)
+    assert effect(base, rows(5.0, 9.9)).unsure
+    bought = effect(rows(30.0, 31.0, ttft_s=4.0), rows(24.0, 25.0, ttft_s=9.0))
+    assert bought.trades
+    assert not bought.helps
+    assert not bought.unsure

@@ -1,0 +1,59 @@
+"""The pictures of a diagnosis: where requests' time went and where the pool, as it is and cured."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from kvsim.report.class_bars import Stretches, class_bars
+from kvsim.report.classes import ClassLook
+from kvsim.report.figures.shares import Shares
+from kvsim.report.numbers import percent, seconds
+from kvsim.results.result import Result
+from kvsim.whatif.doctor.case import Case
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+# Okabe and Ito's hues, as the ledger's classes have them: blue works, warm hues wait.
+LOOKS = {
+    "running": ClassLook("running", "working", "#0072b2", "#ffffff", "", "In a step."),
+    "limit": ClassLook("at max_num_seqs", "held, not working", "#e69f00", "#1a1a1a", "", ""),
+    "memory": ClassLook("for memory", "held, not working", "#d55e00", "#ffffff", "", ""),
+    "holes": ClassLook("for a hole", "held, not working", "#cc79a7", "#1a1a1a", "", ""),
+    "step": ClassLook("for the step", "free", "#bdbdbd", "#1a1a1a", "", ""),
+}
+_TICKS = 5
+
+
+def times(named: Sequence[tuple[str, Case]]) -> "go.Figure | None":
+    """The mean end-to-end time of each run, in bars of seconds, by what it was spent on; None where
+    nobody finished.
+    """
+    means = [case.summary["e2e_s"]["mean"] for _, case in named]
+    if not all(means):
+        return None
+    parts = [{"running": 1.0 - case.waits.total, **case.waits._asdict()} for _, case in named]
+    classes = []
+    for name, look in LOOKS.items():
+        spent = [part[name] * mean for part, mean in zip(parts, means, strict=True)]
+        texts = [seconds(each) for each in spent]
+        shares = [percent(part[name]) for part in parts]
+        told = f"{look.name}: %{{customdata[1]}}, %{{customdata[2]}} of the time"
+        details = list(zip(texts, shares, strict=True))
+        classes.append(Stretches(look, spent, texts, told, details))
+    figure = class_bars([label for label, _ in named], classes, row_px=64, edges_px=84, gap=0.5)
+    longest = max(means)
+    ticks = [longest * at / (_TICKS - 1) for at in range(_TICKS)]
+    below = {"orientation": "h", "yref": "container", "y": 0, "yanchor": "bottom"}
+    figure.update_layout(
+        showlegend=True, legend={**below, "traceorder": "normal"}, margin={"b": 76}
+    )
+    figure.update_xaxes(range=[0, longest], tickvals=ticks, ticktext=[seconds(at) for at in ticks],
+                        ticklabeloverflow="allow")  # fmt: skip
+    return figure
+
+
+def pools(named: Sequence[tuple[str, Case]]) -> "go.Figure | None":
+    """The ledger's means, a bar a run."""
+    runs = tuple(replace(case.run, label=label) for label, case in named)
+    return Shares().draw(Result({}, runs))
