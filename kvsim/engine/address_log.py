@@ -4,11 +4,12 @@ It looks before and after every plan and after every step's end; at each look, w
 is what the allocator's own tables say.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from collections.abc import Sequence as Row
 from typing import Protocol, runtime_checkable
 
 from kvsim.engine.observer import Observer
+from kvsim.engine.page_log import InPages, PageEye
 from kvsim.engine.plan import Plan
 from kvsim.engine.schedulers.scheduler import Scheduler
 from kvsim.engine.tree_log import InTree, TreeEye
@@ -41,12 +42,12 @@ class AddressLog(Observer):
 
     def __init__(self) -> None:
         self.addresses = Addresses()
-        self._eye: _BlockEye | _BufferEye | TreeEye | None = None
+        self._eyes: tuple[_Eye, ...] | None = None
         self._now_ps = 0
 
     def planning(self, scheduler: Scheduler, now_ps: int) -> None:
-        if self._eye is None:
-            self._eye = _eye(scheduler, self.addresses)
+        if self._eyes is None:
+            self._eyes = tuple(_eyes(scheduler, self.addresses))
         self._look(scheduler, now_ps)
 
     def planned(self, scheduler: Scheduler, plan: Plan, now_ps: int) -> None:
@@ -57,16 +58,21 @@ class AddressLog(Observer):
 
     def close(self) -> Addresses:
         """Everything that still lies somewhere lies there until the last look; what was seen."""
-        if self._eye is not None and not self.addresses.full:
-            self._eye.close(self._now_ps)
+        if not self.addresses.full:
+            self._close(self._now_ps)
         return self.addresses
+
+    def _close(self, now_ps: int) -> None:
+        for eye in self._eyes or ():
+            eye.close(now_ps)
 
     def _look(self, scheduler: Scheduler, now_ps: int) -> None:
         self._now_ps = now_ps
-        if self._eye is not None and not self.addresses.full:
-            self._eye.look(scheduler.running, now_ps)
+        if not self.addresses.full:
+            for eye in self._eyes or ():
+                eye.look(scheduler.running, now_ps)
             if self.addresses.full:
-                self._eye.close(now_ps)
+                self._close(now_ps)
         allocator, cache = scheduler.allocator, scheduler.allocator.cache_totals()
         self.addresses.counted(
             now_ps,
@@ -85,13 +91,23 @@ class AddressLog(Observer):
             self.addresses.hole(now_ps, allocator.arena.largest_hole, need)
 
 
-def _eye(scheduler: Scheduler, addresses: Addresses) -> "_BlockEye | _BufferEye | TreeEye | None":
+class _Eye(Protocol):
+    """Sees part of what lies in the pool, and writes it down."""
+
+    def look(self, running: Iterable[Sequence], now_ps: int) -> None: ...
+    def close(self, now_ps: int) -> None: ...
+
+
+def _eyes(scheduler: Scheduler, addresses: Addresses) -> Iterator[_Eye]:
     allocator = scheduler.allocator
     if isinstance(allocator, InBuffers):
-        return _BufferEye(allocator.arena, addresses)
-    if isinstance(allocator, InTree):
-        return TreeEye(allocator.tree, addresses) if allocator.keeps_prefixes else None
-    return _BlockEye(allocator, addresses) if isinstance(allocator, InBlocks) else None
+        yield _BufferEye(allocator.arena, addresses)
+    elif isinstance(allocator, InPages):
+        yield PageEye(allocator, addresses)
+    elif isinstance(allocator, InBlocks):
+        yield _BlockEye(allocator, addresses)
+    if isinstance(allocator, InTree) and allocator.keeps_prefixes:
+        yield TreeEye(allocator.tree, addresses)
 
 
 class _BufferEye:

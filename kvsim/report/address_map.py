@@ -21,6 +21,7 @@ TICKS = 2**26  # a map's time, in equal parts
 COLUMNS, ROWS = 900, 360  # of the picture
 NOBODY = 2**32 - 1
 MOST_POINTS = 2000
+_COUNTED = ("radix",)  # pages without numbers: `kvsim.engine.page_log` gives them some
 _BUFFERED = ("max-buffer", "doubling")  # one buffer a sequence, its valid slots first
 
 
@@ -69,7 +70,7 @@ def _map(run: Run, stays: pd.DataFrame, places: dict[str, int], most: int) -> di
         "span_s": span_ps / PS_PER_S,
         "ticks": TICKS,
         "buffers": run.kind in _BUFFERED,
-        "kind": run.kind,
+        "counted": run.kind in _COUNTED,
         "num_stays": len(stays),
         "cut": cut,
         "holes": _holes(run),

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from support.cases import ALLOCATOR_TABLES, SCHEDULERS, streams
 
 from kvsim.engine.address_log import AddressLog, InBlocks, InBuffers
+from kvsim.engine.page_log import InPages
 from kvsim.request import Request
 from kvsim.results import addresses
 from kvsim.scenario import Scenario
@@ -22,11 +23,11 @@ HYBRID = {**BASE, "model": {"name": "gemma-2-9b", "max_model_len": 2048}}
 
 
 def has_places(table: dict[str, Any]) -> bool:
-    """Whether what this allocator hands out lies somewhere: in blocks of a pool, or on an arena."""
+    """Whether what this allocator hands out lies somewhere: in a pool's pages, or on an arena."""
     simulation = Simulation(Scenario.from_table({**BASE, "allocator": [table]}), [])
     spec = simulation.replica_spec(simulation.scenario.allocator[0])
     allocator = spec.build().allocator
-    return isinstance(allocator, InBlocks) or hasattr(allocator, "arena")
+    return isinstance(allocator, InBlocks | InPages) or hasattr(allocator, "arena")
 
 
 PLACED = [table for table in ALLOCATOR_TABLES if has_places(table)]
@@ -40,6 +41,7 @@ class Witness(AddressLog):
     def __init__(self) -> None:
         super().__init__()
         self.said: dict[int, set[tuple[int, str]]] = {}  # at each moment, as it was last
+        self.counted: dict[int, dict[str, int]] = {}  # the same of who counts pages
 
     def _look(self, scheduler: Any, now_ps: int) -> None:
         super()._look(scheduler, now_ps)
@@ -52,9 +54,45 @@ class Witness(AddressLog):
             found |= {((block - 1) * size, "cached") for block in kept}
         elif isinstance(allocator, InBuffers):
             found = {(address, "held") for address, _ in allocator.arena.live()}
+        elif isinstance(allocator, InPages):
+            self.counted[now_ps] = counted(allocator)
+            return
         else:  # its slots have no places of their own to be drawn
             found = set()
         self.said[now_ps] = found
+
+
+def counted(allocator: Any) -> dict[str, int]:
+    """Bytes that live sequences have alone, by their ids; of the tree's, those held and cached."""
+    size, tree = allocator.token_bytes, allocator.tree
+    own = {seq.id: tokens * size for seq, tokens in allocator.own_tokens() if tokens}
+    locked = sum(node.tokens for node in tree.nodes() if node.locks)
+    kept = sum(node.tokens for node in tree.nodes() if not node.locks)
+    return {**own, "held": locked * size, "cached": kept * size}
+
+
+def check_pages(witness: Witness, stays: Any, allocator: Any) -> None:
+    """Pages have no numbers in the allocator's tables: who has how many must be so, at each moment
+    and of each sequence, and none may be two's.
+    """
+    page_bytes = allocator.page_tokens * allocator.token_bytes
+    assert (stays["address"] % page_bytes == 0).all()
+    moments = list(witness.counted.items())
+    last = max(witness.counted, default=0)
+    for now_ps, said in moments[:: 1 + len(moments) // 60]:
+        here = stays[(stays["start_ps"] <= now_ps) & (stays["end_ps"] > now_ps)]
+        here = here.sort_values("address")
+        ends = (here["address"] + here["num_bytes"]).to_numpy()
+        assert (ends[:-1] <= here["address"].to_numpy()[1:]).all()
+        assert not len(ends) or ends[-1] <= allocator.pool_tokens * allocator.token_bytes
+        if now_ps == last:
+            continue
+        held = here[here["kind"] == "held"]
+        drawn = held.groupby(held["request"].astype(str))["num_bytes"].sum()
+        own = {name: size for name, size in said.items() if name not in ("held", "cached")}
+        assert held["num_bytes"].sum() == said["held"] + sum(own.values())
+        assert here["num_bytes"].sum() - held["num_bytes"].sum() == said["cached"]
+        assert all(drawn.get(name, 0) >= size for name, size in own.items())
 
 
 def check_map(scenario: dict[str, Any], requests: Iterable[Request]) -> None:
@@ -62,7 +100,11 @@ def check_map(scenario: dict[str, Any], requests: Iterable[Request]) -> None:
     witness = Witness()
     simulation.run(simulation.scenario.allocator[0], "", observer=witness)
     stays = witness.close().table()
-    unit = getattr(witness._eye, "_bytes", None)
+    if witness.counted:
+        spec = simulation.replica_spec(simulation.scenario.allocator[0])
+        check_pages(witness, stays, spec.build().allocator)
+        return
+    unit = next((getattr(eye, "_bytes", None) for eye in witness._eyes or ()), None)
     moments = list(witness.said.items())
     for now_ps, said in moments[:: 1 + len(moments) // 60]:
         here = stays[(stays["start_ps"] <= now_ps) & (stays["end_ps"] > now_ps)]

@@ -8,7 +8,8 @@ it. Pages have no numbers: every free one serves as well as any other.
 Nothing is touched per sequence per step, and nothing costs by the token: content is kept as runs.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import Protocol
 
 from kvsim.memory.allocator import (
     ADMITTED,
@@ -31,10 +32,21 @@ from kvsim.request import Request
 from kvsim.sequence import Sequence
 
 
+class Keeper(Protocol):
+    """Who is told when pages of sequences change hands."""
+
+    def filing(self, seq: Sequence, tokens: int) -> None:
+        """The tree is about to take over its first `tokens` own tokens; some it may know."""
+
+    def released(self, seq: Sequence) -> None:
+        """What is left of its own is free."""
+
+
 class RadixAllocator(Allocator):
     """Counts of free, owned and cached tokens. caching: what sequences leave is kept for others.
 
     free: tokens of free pages. tree: known content; what nobody locks of it counts as cached.
+    keeper: who is told of pages that change hands.
     """
 
     keeps_last_token = True
@@ -49,6 +61,7 @@ class RadixAllocator(Allocator):
         self.pool_tokens = capacity_bytes // (page_size * token_bytes) * page_size
         self.free = self.pool_tokens
         self.tree = RadixTree(page_size)
+        self.keeper: Keeper | None = None
         self._holds = Holds(self.tree, caching=caching)
         self._decoders = Decoders(page_size)
         self._live: dict[Sequence, Slots] = {}
@@ -82,6 +95,8 @@ class RadixAllocator(Allocator):
     def checkpoint(self, seq: Sequence, num_tokens: int) -> None:
         if self.keeps_prefixes:
             whole, prompt = self._whole(num_tokens), self._whole(seq.prompt_tokens)
+            if self.keeper is not None:
+                self.keeper.filing(seq, whole - self._live[seq].protected)
             taken, duplicates = self._holds.file(self._live[seq], whole, prompt)
             self.free += duplicates
             self._valid -= taken
@@ -244,6 +259,8 @@ class RadixAllocator(Allocator):
         if seq.finished:
             self.checkpoint(seq, slots.tokens)
         del self._live[seq]
+        if self.keeper is not None:
+            self.keeper.released(seq)
         self.free += slots.granted - slots.protected
         self._valid -= slots.tokens - slots.protected
         self._over -= slots.over
@@ -257,6 +274,11 @@ class RadixAllocator(Allocator):
     def granted_tokens(self, seq: Sequence) -> int:
         slots = self._live.get(seq)
         return self._decoders.granted(seq, slots) if slots is not None else 0
+
+    def own_tokens(self) -> Iterator[tuple[Sequence, int]]:
+        """Of each live sequence, the slots it holds beside the tree, in whole pages."""
+        for seq, slots in self._live.items():
+            yield seq, self._decoders.granted(seq, slots) - slots.protected
 
     def shared_tokens(self, seq: Sequence) -> int:
         return self.tree.num_shared(self._holds.slots(seq).node)

@@ -55,6 +55,22 @@ class Listener(Protocol):
         """A node of so many tokens is forgotten, that long after its last use."""
 
 
+class Keeper(Protocol):
+    """Who is told what nodes there are, and which somebody holds."""
+
+    def filed(self, node: Node) -> None:
+        """A new leaf."""
+
+    def split(self, upper: Node, lower: Node) -> None:
+        """The first tokens of `lower` are the node `upper` from now on."""
+
+    def turned(self, node: Node) -> None:
+        """Somebody holds it, and nobody did before; or the other way about."""
+
+    def forgotten(self, node: Node) -> None:
+        """It is evicted."""
+
+
 class Match(NamedTuple):
     """tokens: of the longest known prefix, in whole pages; unlocked: of them, those that nobody
     locks.
@@ -72,6 +88,7 @@ class RadixTree:
 
     evicted: tokens forgotten so far. num_nodes: beside the root.
     listener: who is told of hits and evictions; now_ps: the time, for whoever wants ages.
+    keeper: who is told of nodes.
     """
 
     def __init__(self, page_size: int) -> None:
@@ -83,6 +100,7 @@ class RadixTree:
         self.locked = 0
         self.evicted = 0
         self.listener: Listener | None = None
+        self.keeper: Keeper | None = None
         self.now_ps = 0
         self._leaves: list[tuple[int, Node]] = []  # a heap: those to evict, and entries out of date
 
@@ -151,6 +169,8 @@ class RadixTree:
         node.children[self._key(leaf.runs)] = leaf
         self.evictable += leaf.tokens
         self._use(leaf)
+        if self.keeper is not None:
+            self.keeper.filed(leaf)
         return leaf, at
 
     def lock(self, node: Node) -> None:
@@ -159,6 +179,8 @@ class RadixTree:
             if not node.locks:
                 self.evictable -= node.tokens
                 self.locked += node.tokens
+                if self.keeper is not None:
+                    self.keeper.turned(node)
             node.locks += 1
             node = node.parent
 
@@ -170,6 +192,8 @@ class RadixTree:
                 self.evictable += node.tokens
                 self.locked -= node.tokens
                 self._offer(node)
+                if self.keeper is not None:
+                    self.keeper.turned(node)
             node = node.parent
 
     def num_shared(self, node: Node | None) -> int:
@@ -194,6 +218,8 @@ class RadixTree:
             gone += node.tokens
             if self.listener is not None:
                 self.listener.evicted(node.tokens, self.now_ps - node.used_ps)
+            if self.keeper is not None:
+                self.keeper.forgotten(node)
             self.num_nodes -= 1
             self.evictable -= node.tokens
             parent = node.parent
@@ -249,6 +275,8 @@ class RadixTree:
         node.parent, node.runs, node.tokens = upper, tail, node.tokens - tokens
         self._use(upper)
         self._use(node)
+        if self.keeper is not None:
+            self.keeper.split(upper, node)
         return upper
 
     def _use(self, node: Node) -> None:

@@ -31,22 +31,31 @@
       ? [{type: "line", xref: "x", yref: "paper", x0: wait, x1: wait, y0: 0, y1: 1, line}] : [];
   };
 
-  const draw = async () => {
+  const shapesOf = async (figure) => {
     const runs = kvsim.marked ? await kvsim.requests : null;
-    const run = runs && runs[kvsim.marked.run];
+    return marks(figure.layout.meta, kvsim.marked, runs && runs[kvsim.marked.run]);
+  };
+  const draw = async () => {
     for (const place of places) {
       const figure = themed(texts.get(place));
-      figure.layout.shapes = marks(figure.layout.meta, kvsim.marked, run);
+      figure.layout.shapes = await shapesOf(figure);
       await Plotly.react(place, figure.data, figure.layout, config);
     }
     document.body.dataset.drawn = String(places.length);
     measure();
   };
+  // A mark changes nothing but what marks it.
+  const mark = async () => {
+    for (const place of places) {
+      const shapes = await shapesOf(place);
+      if (shapes.length || (place.layout.shapes || []).length) await Plotly.relayout(place, {shapes});
+    }
+  };
   // How tall the page is: whoever photographs it asks.
   const measure = () => { document.body.dataset.height = String(document.documentElement.scrollHeight); };
   new ResizeObserver(measure).observe(document.body);
   kvsim.theme.onChange(draw);
-  kvsim.heard.push(draw);
+  kvsim.heard.push(mark);
   draw();
   // Paper is narrower than a screen: draw for its width, and back again.
   const refit = () => places.forEach((place) => Plotly.Plots.resize(place));

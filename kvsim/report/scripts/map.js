@@ -345,6 +345,9 @@
       ? `${map.num_stays.toLocaleString("en-US")} stays are too many for a page: the whole run is drawn cell by cell, `
         + `and every block of ${kvsim.seconds(seconds(map.detail[0]))} to ${kvsim.seconds(seconds(map.detail[1]))}, around its fullest moment (dashed).`
       : "";
+    if (map.counted) {
+      note.textContent = `The allocator counts its pages and does not number them: each is drawn behind the one before it, where that was free. ${note.textContent}`;
+    }
     if (map.cut) note.textContent = `The map ends at ${kvsim.seconds(map.span_s)}: more was not written down. ${note.textContent}`;
     show(whole());
     section.dataset.ready = "true";

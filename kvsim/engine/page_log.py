@@ -1,0 +1,273 @@
+"""Where the pages of a radix allocator lie: it counts them, and here they have numbers.
+
+Every free page serves as well as any other, so a sequence's next one is the one behind its last,
+where that is free. It stays that page while its content lives: first a sequence's own, then the
+tree's, held or kept.
+"""
+
+from bisect import bisect_left, insort
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import NamedTuple, Protocol, runtime_checkable
+
+from kvsim.memory.radix.tree import Node, RadixTree
+from kvsim.plumbing.errors import InvariantError
+from kvsim.results.addresses import HELD, KEPT, Addresses
+from kvsim.sequence import Sequence
+
+
+@runtime_checkable
+class InPages(Protocol):
+    """An allocator that counts pages. tree: what of them it keeps for several sequences."""
+
+    tree: RadixTree
+    page_tokens: int
+    pool_tokens: int
+    token_bytes: int
+    keeper: "PageEye | None"
+
+    def own_tokens(self) -> Iterator[tuple[Sequence, int]]: ...
+
+
+class Run(NamedTuple):
+    """Pages one behind the other, and since when they are whose they are."""
+
+    first: int
+    num: int
+    since_ps: int
+
+
+class FreePages:
+    """The free ones of a pool."""
+
+    def __init__(self, num: int) -> None:
+        self._runs = [(0, num)] if num else []  # first and end, in order, apart from each other
+        self.num = num
+
+    def take(self, num: int, after: int) -> list[tuple[int, int]]:
+        """So many pages as (first, how many): those from `after` on where they are free, else in
+        the middle of the widest gap, so that others can grow before it and these behind.
+        """
+        taken = []
+        self.num -= num
+        while num:
+            at = bisect_left(self._runs, (after, after))
+            if at == len(self._runs) or self._runs[at][0] != after:
+                at, after = self._gap(num)
+            first, end = self._runs.pop(at)
+            some = min(num, end - after)
+            rest = ((first, after), (after + some, end))
+            self._runs[at:at] = [(low, high) for low, high in rest if low < high]
+            taken.append((after, some))
+            num, after = num - some, after + some
+        return taken
+
+    def _gap(self, num: int) -> tuple[int, int]:
+        """The widest gap's place, and the page in it to begin with."""
+        if not self._runs:
+            raise InvariantError(f"{num} pages are taken beyond the pool")
+        at = max(range(len(self._runs)), key=lambda each: self._runs[each][1] - self._runs[each][0])
+        first, end = self._runs[at]
+        middle = (first + end) // 2
+        return at, middle if first and end - middle >= num else first
+
+    def give(self, first: int, num: int) -> None:
+        """Pages come back."""
+        self.num += num
+        runs, end = self._runs, first + num
+        at = bisect_left(runs, (first, end))
+        if at < len(runs) and runs[at][0] == end:
+            end = runs.pop(at)[1]
+        if at and runs[at - 1][1] == first:
+            first = runs.pop(at - 1)[0]
+        insort(runs, (first, end))
+
+
+class PageEye:
+    """Hears what becomes of sequences and nodes, and draws it at the next look; only there is it
+    known when it was. What sequences took while equal steps went by is drawn from their middle on.
+    """
+
+    def __init__(self, allocator: InPages, addresses: Addresses) -> None:
+        self._allocator = allocator
+        self._addresses = addresses
+        self._page = allocator.page_tokens
+        self._free = FreePages(allocator.pool_tokens // self._page)
+        self._own: dict[Sequence, Runs] = {}
+        self._counts: dict[Sequence, int] = {}  # pages of each of them
+        self._nodes: dict[Node, _Drawn] = {}
+        self._turned: dict[Node, None] = {}  # held or left since the last look
+        self._heard: list[Callable[[], None]] = []
+        self._filing: Runs = []
+        self._filer = ""
+        self._now_ps = 0
+        allocator.keeper = allocator.tree.keeper = self
+
+    # --- what the allocator tells -----------------------------------------------------------------
+
+    def filing(self, seq: Sequence, tokens: int) -> None:
+        """The tree takes over the first `tokens` tokens of those that are the sequence's own."""
+        self._heard.append(partial(self._file, seq, tokens // self._page))
+
+    def released(self, seq: Sequence) -> None:
+        """A sequence holds nothing of its own any more."""
+        self._heard.append(partial(self._release, seq))
+
+    # --- what the tree tells ----------------------------------------------------------------------
+
+    def filed(self, node: Node) -> None:
+        """A new leaf: the end of what is being filed."""
+        self._heard.append(partial(self._begin, node, node.tokens // self._page))
+
+    def split(self, upper: Node, lower: Node) -> None:
+        """The beginning of a node is a node of its own."""
+        self._heard.append(partial(self._part, upper, lower, upper.tokens // self._page))
+
+    def turned(self, node: Node) -> None:
+        """Somebody holds it again, or nobody any more."""
+        self._turned[node] = None
+
+    def forgotten(self, node: Node) -> None:
+        """It is evicted."""
+        self._heard.append(partial(self._forget, node))
+
+    # --- looking ----------------------------------------------------------------------------------
+
+    def look(self, running: Iterable[Sequence], now_ps: int) -> None:
+        before_ps, self._now_ps = self._now_ps, now_ps
+        self._follow(before_ps + (now_ps - before_ps + 1) // 2, what_is_free=True)
+        if self._heard:
+            for heard in self._heard:
+                heard()
+            self._heard.clear()
+            self._drop()
+        for node in self._turned:
+            self._turn(node)
+        self._turned.clear()
+        self._follow(now_ps)
+
+    def close(self, now_ps: int) -> None:
+        self._allocator.keeper = self._allocator.tree.keeper = None
+        self._now_ps = now_ps
+        for seq, runs in self._own.items():
+            self._write(runs, HELD, seq.id)
+        for drawn in self._nodes.values():
+            self._write(drawn.runs, drawn.kind, drawn.owner)
+
+    def _follow(self, since_ps: int, *, what_is_free: bool = False) -> None:
+        """Give the sequences what they grew by, as far as it is free if that is all there is."""
+        own, counts = self._own, self._counts
+        for seq, tokens in self._allocator.own_tokens():
+            more = tokens // self._page - counts.get(seq, 0)
+            if not more:
+                continue
+            runs = own.setdefault(seq, [])
+            if what_is_free:
+                more = min(more, self._free.num)
+            elif more < 0:
+                own[seq], back = _parted(runs, tokens // self._page)
+                self._end(back, HELD, seq.id)
+            if more > 0:
+                runs += self._taken(more, runs, since_ps)
+            counts[seq] = counts.get(seq, 0) + (more if more > 0 or not what_is_free else 0)
+
+    def _taken(self, num: int, runs: "Runs", since_ps: int) -> "Runs":
+        """So many pages behind these."""
+        after = runs[-1].first + runs[-1].num if runs else -1
+        return [Run(first, some, since_ps) for first, some in self._free.take(num, after)]
+
+    # --- what was heard, at the look --------------------------------------------------------------
+
+    def _file(self, seq: Sequence, pages: int) -> None:
+        self._drop()
+        runs, num = self._own.pop(seq, []), self._counts.get(seq, 0)
+        if pages > num:
+            runs = runs + self._taken(pages - num, runs, self._now_ps)
+        self._filing, self._own[seq] = _parted(runs, pages)
+        self._counts[seq] = max(num - pages, 0)
+        self._filer = seq.id
+
+    def _drop(self) -> None:
+        """What was filed and known already is free."""
+        self._end(self._filing, HELD, self._filer)
+        self._filing = []
+
+    def _release(self, seq: Sequence) -> None:
+        self._drop()
+        self._counts.pop(seq, None)
+        self._end(self._own.pop(seq, []), HELD, seq.id)
+
+    def _begin(self, node: Node, pages: int) -> None:
+        self._filing, runs = _parted(self._filing, _count(self._filing) - pages)
+        self._nodes[node] = _Drawn(runs, self._filer, HELD)
+        self._turned[node] = None
+
+    def _part(self, upper: Node, lower: Node, pages: int) -> None:
+        whole = self._nodes[lower]
+        head, tail = _parted(whole.runs, pages)
+        self._nodes[upper] = whole._replace(runs=head)
+        self._nodes[lower] = whole._replace(runs=tail)
+        self._turned[upper] = self._turned[lower] = None
+
+    def _forget(self, node: Node) -> None:
+        drawn = self._nodes.pop(node)
+        self._turned.pop(node, None)
+        self._end(drawn.runs, drawn.kind, drawn.owner)
+
+    def _turn(self, node: Node) -> None:
+        """A node is held or kept from now on, where it was drawn as the other till now."""
+        drawn, kind = self._nodes[node], HELD if node.locks else KEPT
+        if kind != drawn.kind:
+            self._write(drawn.runs, drawn.kind, drawn.owner)
+            runs = _joined([run._replace(since_ps=self._now_ps) for run in drawn.runs])
+            self._nodes[node] = drawn._replace(runs=runs, kind=kind)
+
+    def _end(self, runs: "Runs", kind: int, owner: str) -> None:
+        self._write(runs, kind, owner)
+        for run in runs:
+            self._free.give(run.first, run.num)
+
+    def _write(self, runs: "Runs", kind: int, owner: str) -> None:
+        """The stays of these pages end, those of neighbours as one."""
+        size, now_ps = self._page * self._allocator.token_bytes, self._now_ps
+        for first, num, since_ps in _joined(sorted(runs)):
+            self._addresses.lay(first * size, num * size, since_ps, now_ps, owner, kind)
+
+
+Runs = list[Run]
+
+
+class _Drawn(NamedTuple):
+    """A node as it is drawn: its pages in the order of its tokens, whose content, held or kept."""
+
+    runs: Runs
+    owner: str
+    kind: int
+
+
+def _count(runs: Runs) -> int:
+    return sum(run.num for run in runs)
+
+
+def _parted(runs: Runs, pages: int) -> tuple[Runs, Runs]:
+    """The first so many pages, and the others."""
+    head: Runs = []
+    for at, run in enumerate(runs):
+        if pages < run.num:
+            tail = [run._replace(first=run.first + pages, num=run.num - pages), *runs[at + 1 :]]
+            return ([*head, run._replace(num=pages)] if pages else head), tail
+        head.append(run)
+        pages -= run.num
+    return head, []
+
+
+def _joined(runs: Runs) -> Runs:
+    """Neighbours that were taken at once, as one, in the order they come in."""
+    found: Runs = []
+    for run in runs:
+        last = found[-1] if found else None
+        if last and last.first + last.num == run.first and last.since_ps == run.since_ps:
+            found[-1] = last._replace(num=last.num + run.num)
+        else:
+            found.append(run)
+    return found
