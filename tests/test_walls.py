@@ -66,6 +66,11 @@ def test_what_runs_and_records_knows_nothing_above_it(lower: str) -> None:
             )
 
 
+def test_all_tables_of_the_terminal_have_one_style() -> None:
+    makers = {path for path in FILES if "rich.table" in imports(path)}
+    assert {path.relative_to(PACKAGE).as_posix() for path in makers} == {"report/table_style.py"}
+
+
 def test_an_observed_run_is_read_without_what_recorded_it() -> None:
     for path in (PACKAGE / "observed").rglob("*.py"):
         for name in imports(path):

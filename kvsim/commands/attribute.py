@@ -39,11 +39,10 @@ def attribute(
 
 
 def _table(found: "Attribution") -> "Table":
-    from rich.table import Table
+    from kvsim.commands.tables import numbers_table
 
-    table = Table(title=found.label, title_justify="left", title_style="bold")
-    for at, column in enumerate(("", "sequences", "tokens/s", "GPUs", "end to end, s")):
-        table.add_column(column, justify="left" if at == 0 else "right")
+    heads = ("", "sequences", "tokens/s", "GPUs", "end to end, s")
+    table = numbers_table(*heads, title=found.label)
 
     def seconds(value: float | None) -> str:
         return "" if value is None else f"{value:,.2f}"

@@ -17,9 +17,9 @@ def options(
 ) -> None:
     """List every key a scenario may hold, with its type, limits and default."""
     from rich.console import Console
-    from rich.table import Table
 
     from kvsim.commands import reference
+    from kvsim.commands.tables import plain_table
     from kvsim.plumbing.errors import InputError
 
     if markdown:
@@ -40,9 +40,7 @@ def options(
         title = entry.table if entry.kind is None else f"{entry.table}: kind = {entry.kind}"
         console.print(f"[bold]{title}[/bold]")
         console.print(cleandoc(entry.options.__doc__ or ""), markup=False, highlight=False)
-        rows = Table(box=None, pad_edge=False)
-        for column in ("key", "type", "default"):
-            rows.add_column(column, overflow="fold")
+        rows = plain_table("key", "type", "default", folds=True)
         for key in reference.keys(entry.options):
             rows.add_row(key.name, key.type.replace("[", r"\["), key.default.replace("[", r"\["))
         console.print(rows)

@@ -26,7 +26,8 @@ def snapshot(
         typer.echo(json.dumps({"devices": rows}, indent=2))
         return
     from rich.console import Console
-    from rich.table import Table
+
+    from kvsim.commands.tables import plain_table
 
     if not found:
         Console().print("The snapshot holds no segments: nothing was reserved.")
@@ -40,11 +41,8 @@ def snapshot(
     }
     assert set(parts) <= set(SnapshotLedger._fields)
     for ledger, row in zip(found, rows, strict=True):
-        table = Table(title=f"Device {ledger.device}: {ledger.segments:,} segments")
-        table.add_column("class")
-        table.add_column("bytes", justify="right")
-        table.add_column("share", justify="right")
-        table.add_column("")
+        title = f"Device {ledger.device}: {ledger.segments:,} segments"
+        table = plain_table("class", ">bytes", ">share", "", title=title)
         for name in parts:
             share = row[name] / ledger.reserved
             table.add_row(name, f"{row[name]:,}", f"{share:.1%}", words[name])

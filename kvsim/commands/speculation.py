@@ -73,13 +73,10 @@ def sentence(cost: "SpeculationCost") -> str:
 
 
 def _table(cost: "SpeculationCost") -> "Table":
-    from rich.table import Table
-
+    from kvsim.commands.tables import numbers_table
     from kvsim.report.numbers import count, number, percent, seconds, size
 
-    table = Table(title=cost.label, title_justify="left", title_style="bold")
-    for at, column in enumerate(("", "with drafts", "without")):
-        table.add_column(column, justify="right" if at else "left")
+    table = numbers_table("", "with drafts", "without", title=cost.label)
     sides = cost.drafted, cost.plain
     shares = [None if side.drafts is None else side.drafts["draft_slots"] for side in sides]
     lengths = [None if s.drafts is None else s.drafts["mean_acceptance_length"] for s in sides]

@@ -1,4 +1,4 @@
-"""How every command prints a table: no lines, a bold head, numbers to the right."""
+"""How every command prints a table: numbers to the right, in the one style of all tables."""
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
@@ -8,27 +8,28 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 
-def plain_table(*columns: str, title: str | None = None) -> "Table":
-    """An empty table; a column whose name begins with `>` holds numbers. The first never folds."""
-    from rich.table import Table
+def plain_table(*columns: str, title: str | None = None, folds: bool = False) -> "Table":
+    """An empty table; a column whose name begins with `>` holds numbers. Those never fold, nor does
+    the first, unless all may (`folds`).
+    """
+    from kvsim.report.table_style import empty_table
 
-    table = Table(
-        box=None,
-        padding=(0, 1, 0, 0),
-        header_style="bold",
-        title=title,
-        title_justify="left",
-        title_style="bold",
-    )
+    table = empty_table(title)
     for index, column in enumerate(columns):
         right = column.startswith(">")
         table.add_column(
             column.removeprefix(">"),
             justify="right" if right else "left",
-            no_wrap=index == 0 or right,
+            no_wrap=not folds and (index == 0 or right),
             overflow="fold",
         )
     return table
+
+
+def numbers_table(*columns: str, title: str | None = None) -> "Table":
+    """An empty table whose first column names what the others, numbers, tell; all may fold."""
+    first, *others = columns
+    return plain_table(first, *(f">{column}" for column in others), title=title, folds=True)
 
 
 def print_table(columns: Iterable[str], rows: Iterable[Iterable[str]]) -> None:

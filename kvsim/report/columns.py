@@ -78,11 +78,11 @@ def wrapped(text: str, width: int) -> str:
 def _table(
     first: str, heads: Sequence[str], names: Sequence[str], rows: Sequence[Row], columns: slice
 ) -> "Table":
-    from rich import box
-    from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
+    from kvsim.report.table_style import empty_table
+
+    table = empty_table()
     table.add_column(Text(first), overflow="fold")
     for head in heads:
         table.add_column(Text(head), justify="right", overflow="fold")

@@ -87,11 +87,10 @@ def fit(
 
 
 def _errors(fit: "Fit") -> "Table":
-    from rich.table import Table
+    from kvsim.commands.tables import numbers_table
 
-    table = Table(title=f"Relative error of held-out steps ({fit.folds} folds by shape), %")
-    for column in ("step", "n", "mean", "p50", "p90", "max", "bias"):
-        table.add_column(column, justify="left" if column == "step" else "right")
+    title = f"Relative error of held-out steps ({fit.folds} folds by shape), %"
+    table = numbers_table("step", "n", "mean", "p50", "p90", "max", "bias", title=title)
     for kind, errors in fit.held_out.items():
         sizes = (errors.mape, errors.p50, errors.p90, errors.max)
         figures = [f"{100 * size:.1f}" for size in sizes]
@@ -100,24 +99,21 @@ def _errors(fit: "Fit") -> "Table":
 
 
 def _tried(fit: "Fit") -> "Table":
-    from rich.table import Table
+    from kvsim.commands.tables import numbers_table
 
-    table = Table(title="The best of each form: mean relative error of held-out steps, %")
-    table.add_column("form of g(T)")
-    for kind in fit.held_out:
-        table.add_column(kind, justify="right")
+    title = "The best of each form: mean relative error of held-out steps, %"
+    table = numbers_table("form of g(T)", *fit.held_out, title=title)
     for tried in fit.tried:
         table.add_row(tried.label, *(f"{100 * mape:.1f}" for mape in tried.held_out_mape.values()))
     return table
 
 
 def _terms(fit: "Fit") -> "Table":
-    from rich.table import Table
+    from kvsim.commands.tables import numbers_table
 
     level = f"{100 * fit.intervals.level:.0f} %"
-    table = Table(title=f"Coefficients, ns (and where {level} of the resamples lie)")
-    for column in ("term", "ns", "low", "high"):
-        table.add_column(column, justify="left" if column == "term" else "right")
+    title = f"Coefficients, ns (and where {level} of the resamples lie)"
+    table = numbers_table("term", "ns", "low", "high", title=title)
     for point in fit.intervals.token_cost:
         g_ps = fit.formula.token_cost.ps(point.tokens)
         row = (f"{ps / 1e3:,.0f}" for ps in (g_ps, point.low_ps, point.high_ps))

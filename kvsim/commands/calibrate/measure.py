@@ -113,12 +113,12 @@ class _Bar:
 
 def _say(made: "Calibration", out: Path) -> None:
     from rich.console import Console
-    from rich.table import Table
+
+    from kvsim.commands.tables import numbers_table
 
     console = Console()
-    table = Table(title="Relative error on steps of a simulated trace, %", title_justify="left")
-    for column in ("step", "n", "mean", "p50", "p90", "max", "bias"):
-        table.add_column(column, justify="left" if column == "step" else "right")
+    title = "Relative error on steps of a simulated trace, %"
+    table = numbers_table("step", "n", "mean", "p50", "p90", "max", "bias", title=title)
     for kind, errors in made.held_out.items():
         sizes = (errors.mape, errors.p50, errors.p90, errors.max)
         figures = [f"{100 * size:.1f}" for size in sizes]

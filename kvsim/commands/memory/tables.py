@@ -46,13 +46,9 @@ def _is_sparse(model: "Model") -> bool:
 
 
 def new_table(title: str, *columns: str) -> "Table":
-    from rich import box
-    from rich.table import Table
+    from kvsim.commands.tables import numbers_table
 
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
-    for index, column in enumerate(columns):
-        table.add_column(column, justify="right" if index else "left")
-    return table
+    return numbers_table(*columns, title=title)
 
 
 def _groups(groups: "Sequence[KVGroup]") -> "Table":

@@ -56,12 +56,10 @@ def as_object(report: "CacheReport") -> dict[str, object]:
 
 def tables(report: "CacheReport") -> "list[Table]":
     """One table a question."""
-    from rich.table import Table
+    from kvsim.commands.tables import numbers_table
 
-    def table(title: str, columns: str, rows: list[tuple[str, ...]]) -> Table:
-        made = Table(title=title, title_justify="left", title_style="bold")
-        for at, column in enumerate(columns.split("|")):
-            made.add_column(column, justify="left" if at == 0 else "right")
+    def table(title: str, columns: str, rows: list[tuple[str, ...]]) -> "Table":
+        made = numbers_table(*columns.split("|"), title=title)
         for row in rows:
             made.add_row(*row)
         return made

@@ -53,18 +53,13 @@ def _plain(value: "int | Errors") -> object:
 
 
 def _table(outcomes: "Sequence[Outcome]") -> "Table":
-    from rich import box
-    from rich.table import Table
+    from kvsim.commands.tables import plain_table
 
-    table = Table(
-        title="KV pool of one GPU, GiB (* the log leaves a setting open)",
-        title_justify="left",
-        box=box.SIMPLE_HEAD,
-    )
-    for column in ("log", "model", "gpu"):
-        table.add_column(column, no_wrap=column == "log", max_width=42)
-    for column in ("log says", "kvsim", "error", "tokens"):
-        table.add_column(column, justify="right", no_wrap=True)
+    title = "KV pool of one GPU, GiB (* the log leaves a setting open)"
+    heads = ("log", "model", "gpu", ">log says", ">kvsim", ">error", ">tokens")
+    table = plain_table(*heads, title=title)
+    for column in table.columns[:3]:
+        column.max_width = 42
     for outcome in outcomes:
         if outcome.state == "sized":
             found = (_gib(outcome.log_gib), _gib(outcome.pool_gib), _percent(outcome.error))

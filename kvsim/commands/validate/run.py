@@ -115,7 +115,7 @@ def _print(comparison: "Comparison", summary: dict[str, Any], out: Path | None) 
 
 
 def _print_steps(summary: dict[str, Any], console: "Console") -> None:
-    from rich.table import Table
+    from kvsim.commands.tables import numbers_table
 
     again, memory = summary["lock_step"], summary["memory"]
     console.print(f"{again['equal']:,} of {again['steps']:,} steps decided as recorded")
@@ -124,9 +124,8 @@ def _print_steps(summary: dict[str, Any], console: "Console") -> None:
             **again["first_difference"]))  # fmt: skip
     times = summary["step_time_errors"]
     if times:
-        table = Table(title="Relative errors of step times, %")
-        for column in ("step", "n", "mean", "p50", "p90", "bias"):
-            table.add_column(column, justify="left" if column == "step" else "right")
+        title = "Relative errors of step times, %"
+        table = numbers_table("step", "n", "mean", "p50", "p90", "bias", title=title)
         for kind, errors in times["by_kind"].items():
             sizes = [f"{100 * errors[name]:.1f}" for name in ("mape", "p50", "p90")]
             table.add_row(kind, f"{errors['n']:,}", *sizes, f"{100 * errors['bias']:+.1f}")
@@ -138,13 +137,11 @@ def _print_steps(summary: dict[str, Any], console: "Console") -> None:
 
 
 def _latencies(summary: dict[str, Any]) -> "RichTable":
-    from rich.table import Table as RichTable
-
+    from kvsim.commands.tables import numbers_table
     from kvsim.validate.run.tables import between
 
-    table = RichTable(title="Simulated against recorded")
-    for column in ("", "mean", "95 %", "p50", "p90", "p99", "recorded mean, s"):
-        table.add_column(column, justify="right" if column else "left")
+    heads = ("", "mean", "95 %", "p50", "p90", "p99", "recorded mean, s")
+    table = numbers_table(*heads, title="Simulated against recorded")
     for name, error in summary["errors"].items():
         errors = error if isinstance(error, dict) else {"mean": error}
         cells = [
@@ -158,11 +155,9 @@ def _latencies(summary: dict[str, Any]) -> "RichTable":
 
 
 def _rich(table: "Table") -> "RichTable":
-    from rich.table import Table as RichTable
+    from kvsim.commands.tables import numbers_table
 
-    shown = RichTable(title=table.title)
-    for column, head in enumerate(table.heads):
-        shown.add_column(head, justify="right" if column else "left")
+    shown = numbers_table(*table.heads, title=table.title)
     for row in table.rows:
         shown.add_row(*row)
     return shown

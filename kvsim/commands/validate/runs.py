@@ -92,11 +92,9 @@ def _line(told: dict[str, Any]) -> str:
 
 
 def _table(title: str, heads: tuple[str, ...], cells: list[tuple[str, ...]]) -> Any:
-    from rich.table import Table
+    from kvsim.commands.tables import numbers_table
 
-    table = Table(title=title)
-    for column, head in enumerate(heads):
-        table.add_column(head, justify="right" if column else "left")
+    table = numbers_table(*heads, title=title)
     for row in cells:
         table.add_row(*row)
     return table

@@ -1,0 +1,24 @@
+"""How every table looks on a terminal: a bold title to the left, a rule under the heads, nothing
+else.
+"""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+
+def empty_table(title: str | None = None) -> "Table":
+    """A table without columns or rows."""
+    from rich import box
+    from rich.table import Table
+
+    return Table(
+        title=title,
+        title_justify="left",
+        title_style="bold",
+        box=box.SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+        pad_edge=False,
+        show_edge=False,
+    )
