@@ -9,7 +9,9 @@ from kvsim.commands.arguments import AsJson, Changes, ScenarioName
 
 if TYPE_CHECKING:
     from kvsim.simulation import Simulation
+    from kvsim.whatif.cache_curve.matching import Matching
     from kvsim.whatif.cache_curve.policies import PolicyRun
+    from kvsim.whatif.cache_curve.retention import RetentionRun
     from kvsim.whatif.page import Cells
 
 
@@ -36,6 +38,12 @@ def cache(
         bool,
         typer.Option("--policies", help="Also a run of the scenario under each eviction policy."),
     ] = False,
+    retention: Annotated[
+        bool,
+        typer.Option(
+            "--retention", help="Also runs that keep all of windows and states, and the least."
+        ),
+    ] = False,
     set_: Changes = None,
     as_json: AsJson = False,
 ) -> None:
@@ -44,7 +52,9 @@ def cache(
     Prompts are taken in order of arrival, one after the other: what a cache is worth before any
     scheduling. Running sequences hold blocks too, so a pool finds less than a cache of its size.
     Where a prompt waits for an answer, as in conversations, the order is that of one run.
-    What a pool finds under each eviction policy --policies tells, by full runs.
+    What a pool finds under each eviction policy --policies tells, by full runs, and --retention
+    what keeping less of windows and states buys. Blocks are as the model makes them: one that must
+    hold a recurrent state is long, and why nothing is found in it is said.
     """
     from rich.console import Console
 
@@ -55,7 +65,9 @@ def cache(
     from kvsim.simulation import BLOCK_SIZE, Simulation
     from kvsim.whatif.cache_curve.belady import belady_hits
     from kvsim.whatif.cache_curve.lru import lru_curve
+    from kvsim.whatif.cache_curve.matching import why
     from kvsim.whatif.cache_curve.order import in_order
+    from kvsim.whatif.cache_curve.retention import bought
     from kvsim.whatif.page import Cells
 
     if belady and partial:
@@ -67,12 +79,21 @@ def cache(
             remedy="leave out --policies, or --set allocator.0.block_size=N",
         )
     simulation = Simulation(Scenario.load(scenario, set_ or []))
+    retained = _retained(simulation) if retention else []
     compared = _compared(simulation) if policies else []
     requests = in_order(simulation)
     sizes_given = (getattr(each, "block_size", None) for each in simulation.scenario.allocator)
+    planned = _matching(simulation)
     block = block_tokens or next(filter(None, sizes_given), BLOCK_SIZE)
+    if planned is not None and block_tokens is None:
+        block = planned.block_tokens
     pool = simulation.pool.capacity_bytes // simulation.layout.bytes_per_token
     curve = lru_curve(requests, block, outputs=outputs, partial=partial)
+    said = None
+    if planned is not None and block_tokens is None and block > BLOCK_SIZE:
+        fine = lru_curve(requests, BLOCK_SIZE, outputs=outputs, partial=partial).unlimited
+        if fine > curve.unlimited:
+            said = why(planned, curve.unlimited, fine, BLOCK_SIZE)
     largest = (len(curve.hit_tokens) - 1) * block
     sizes = sorted(set(at or ())) or _sizes(block, pool, largest)
     rows: list[dict[str, Any]] = []
@@ -92,6 +113,11 @@ def cache(
     }
     if policies:
         answer["policies"] = [_policy_answer(run) for run in compared]
+    if said is not None:
+        answer["why"] = said
+    if retained:
+        answer["retention"] = [run.as_dict() for run in retained]
+        answer["retention_buys"] = bought(retained)
     if as_json:
         typer.echo(json.dumps(answer, indent=2))
         return
@@ -109,11 +135,59 @@ def cache(
     console = Console()
     console.print(printed(Cells("Prompt tokens found", "", heads, (*cells, last))))
     console.print(f"Of {count(curve.query_tokens)} prompt tokens, in blocks of {block}.")
+    if said is not None:
+        console.print(said, highlight=False)
+    if retained:
+        console.print()
+        console.print(printed(_retention_cells(retained)))
+        console.print(bought(retained), highlight=False)
     if compared:
         told = _policy_cells(compared)
         console.print()
         console.print(printed(told))
         console.print(told.note, highlight=False)
+
+
+def _matching(simulation: "Simulation") -> "Matching | None":
+    """Of the first paged allocator that keeps prefixes; None without one."""
+    from kvsim.memory.paged.options import Paged
+    from kvsim.whatif.cache_curve.matching import matching
+
+    for options in simulation.scenario.allocator:
+        if isinstance(options, Paged) and options.enable_prefix_caching:
+            return matching(simulation, options)
+    return None
+
+
+def _retained(simulation: "Simulation") -> "list[RetentionRun]":
+    """The runs of --retention; which one is under way is said on stderr."""
+    from rich.console import Console
+
+    from kvsim.whatif.cache_curve.policies import caching_paged
+    from kvsim.whatif.cache_curve.retention import compare_retention
+
+    paged = caching_paged(simulation.scenario.allocator)
+    with Console(stderr=True).status("") as status:
+        return compare_retention(simulation, paged, lambda name: status.update(f"retention {name}"))
+
+
+def _retention_cells(runs: "list[RetentionRun]") -> "Cells":
+    from kvsim.report import numbers
+    from kvsim.whatif.page import Cells
+
+    rows = tuple(
+        (
+            str(run.interval),
+            _percent(run.ratio),
+            _percent(run.summary["memory"]["time_mean"]["cached"]),
+            f"{run.summary['preemptions']:,}",
+            numbers.figures(run.summary["ttft_s"]["mean"], 3),
+            numbers.figures(run.summary["requests_per_s"], 3),
+        )
+        for run in runs
+    )
+    heads = ("retention", "found", "pool cached", "preempted", "mean TTFT, s", "requests/s")
+    return Cells("What is kept of windows and states", "", heads, rows)
 
 
 def _compared(simulation: "Simulation") -> "list[PolicyRun]":

@@ -53,7 +53,7 @@ def compare_policies(
     """A run of the scenario's first paged allocator under each policy, told as it begins.
     InputError where it keeps no prefixes.
     """
-    paged = _paged(simulation.scenario.allocator)
+    paged = caching_paged(simulation.scenario.allocator)
     own = paged.eviction_policy
     for name in EVICTION_POLICIES:
         progress(name)
@@ -81,12 +81,13 @@ def policy_run(simulation: Simulation, options: Paged, name: str) -> PolicyRun:
     return PolicyRun(name, cache["query_tokens"], cache["hit_tokens"], most, summary)
 
 
-def _paged(allocators: tuple[AllocatorOptions, ...]) -> Paged:
+def caching_paged(allocators: tuple[AllocatorOptions, ...]) -> Paged:
+    """The first that keeps prefixes in blocks; InputError where none does."""
     for options in allocators:
         if isinstance(options, Paged) and options.enable_prefix_caching:
             return options
     raise InputError(
-        "eviction policies are of a prefix cache in blocks",
+        "what is kept and what goes is asked of a prefix cache in blocks",
         where="allocator",
         remedy='name one of kind = "paged" with enable_prefix_caching',
     )

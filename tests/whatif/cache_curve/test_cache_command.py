@@ -1,6 +1,7 @@
 """`kvsim cache`."""
 
 import json
+from pathlib import Path
 
 from typer.testing import CliRunner
 
@@ -12,6 +13,26 @@ from kvsim.scenario import Scenario
 from kvsim.simulation import Simulation
 from kvsim.whatif.cache_curve.order import in_order
 
+SHORT_PREFIX = """
+[model]
+name = "qwen3-next-80b-a3b"
+max_model_len = 8192
+[device]
+name = "h200"
+[memory]
+num_gpu_blocks = 400
+[[allocator]]
+kind = "paged"
+[scheduler]
+kind = "continuous"
+[workload]
+kind = "synthetic"
+num_requests = 40
+arrivals = { kind = "poisson", rate_per_s = 1.0 }
+prompt = { kind = "uniform", min_tokens = 20, max_tokens = 100 }
+output = { kind = "fixed", tokens = 10 }
+prefixes = [{ count = 1, tokens = { kind = "fixed", tokens = 240 } }]
+"""
 QA = ["cache", "long-document-qa", "--set", "workload.num_sessions=20"]
 
 
@@ -65,3 +86,28 @@ def test_a_run_says_in_which_order_conversations_come() -> None:
     ]
     simulation = Simulation(Scenario.from_table(table), requests)
     assert [request.id for request in in_order(simulation)] == ["a", "b", "a2"]
+
+
+def test_retention_cures_the_collapse_of_a_pool_that_keeps_all_of_its_windows() -> None:
+    """The recipe, 16 conversations instead of 64: a turn finds all that was said, or nothing."""
+    few = ["cache", "windows-round-robin", "--retention", "--set", "workload.num_sessions=16"]
+    done = CliRunner().invoke(app, [*few, "--json"], catch_exceptions=False)
+    answer = json.loads(done.stdout)
+    dense, least = answer["retention"]
+    assert (dense["interval"], least["interval"]) == ("none", 0)
+    assert dense["found"] < 0.1 < 0.6 < least["found"]
+    assert dense["ttft_s"]["mean"] > 5 * least["ttft_s"]["mean"]
+    assert answer["retention_buys"].startswith("Retention buys ")
+    assert "why" not in answer
+
+
+def test_it_says_why_a_short_prefix_is_never_found(tmp_path: Path) -> None:
+    """240 tokens in common, in blocks of 544: not one whole block."""
+    path = tmp_path / "short.toml"
+    path.write_text(SHORT_PREFIX)
+    answer = json.loads(CliRunner().invoke(app, ["cache", str(path), "--json"]).stdout)
+    assert (answer["block_tokens"], answer["unlimited"]) == (544, 0.0)
+    assert "A block holds 544 tokens, since it must hold a recurrent state" in answer["why"]
+    assert "prefix_match_unit = 32" in answer["why"]
+    finer = ["cache", str(path), "--json", "--block-tokens", "16"]
+    assert json.loads(CliRunner().invoke(app, finer).stdout)["unlimited"] > 0.5

@@ -1,0 +1,68 @@
+"""What retention buys: the same run keeping all of windows and states, and only what is needed.
+
+A pool keeps content by the block. What a window or a state leaves behind takes blocks as full
+attention's content does, and most of it can never be hit: a hit needs a window's last blocks, or
+one state, at the place where it ends.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from kvsim.memory.paged.options import Paged
+from kvsim.report.numbers import figures, percent
+from kvsim.simulation import Simulation
+
+
+class RetentionRun(NamedTuple):
+    """A run under one prefix_cache_retention_interval. summary: the run's."""
+
+    interval: int | str
+    summary: dict[str, Any]
+
+    @property
+    def ratio(self) -> float:
+        """The share of the prompt tokens that was found."""
+        cache = self.summary["prefix_cache"]
+        return float(cache["hit_tokens"] / cache["query_tokens"]) if cache["query_tokens"] else 0.0
+
+    def as_dict(self) -> dict[str, Any]:
+        """The entry of the JSON answer."""
+        names = ("preemptions", "requests_per_s", "ttft_s", "e2e_s")
+        cached = self.summary["memory"]["time_mean"]["cached"]
+        return {
+            "interval": self.interval,
+            "found": self.ratio,
+            "cached": cached,
+            **{name: self.summary[name] for name in names},
+        }
+
+
+def compare_retention(
+    simulation: Simulation, paged: Paged, progress: Callable[[str], None] = lambda _: None
+) -> list[RetentionRun]:
+    """Everything kept, the least kept, and what `paged` itself asks for between the two."""
+    intervals: list[int | str] = ["none", 0]
+    own = paged.prefix_cache_retention_interval
+    if own is not None and own not in intervals:
+        intervals.append(own)
+    runs = []
+    for interval in intervals:
+        progress(str(interval))
+        options = paged.model_copy(update={"prefix_cache_retention_interval": interval})
+        summary = simulation.run(options, f"retention {interval}").summary
+        runs.append(RetentionRun(interval, summary))
+    return runs
+
+
+def bought(runs: list[RetentionRun]) -> str:
+    """What retention buys, in a sentence."""
+    dense, least = runs[0], runs[1]
+    ttft = [run.summary["ttft_s"]["mean"] for run in (dense, least)]
+    verb = "buys" if least.ratio >= dense.ratio else "costs"
+    points = 100 * abs(least.ratio - dense.ratio)
+    return (
+        f"Retention {verb} {points:.1f} points of hits: everything kept, "
+        f"{percent(dense.ratio)} of the prompt tokens are found; with only what a resent prompt "
+        f"and places where prompts part need, {percent(least.ratio)}. "
+        f"Mean TTFT {figures(ttft[1], 3)} s against {figures(ttft[0], 3)} s."
+    )
