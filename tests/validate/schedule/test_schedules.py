@@ -19,9 +19,9 @@ from kvsim.validate.schedule.replay import simulate_rows
 from kvsim.validate.schedule.verdict import compare
 
 CASES = sorted((Path(__file__).parent / "schedules").glob("*.json"))
-# As `vllm serve` 0.33.0 plans and runs them, from a config.json and its flags; 70 to 76 are random
-# requests with drafts, one case a kind of layers, recorded from the same scheduler and block pool.
-# From 70 on: drawn cases, each the first to show a corner that a simulator got wrong.
+# As `vllm serve` 0.33.0 plans and runs them, from a config.json and its flags. From 70 on: drawn
+# cases, recorded from the same scheduler and pool; those named for drafts are one a kind of layers,
+# the others each the first to show a corner that a simulator got wrong.
 SERVED = sorted((Path(__file__).parent / "served").glob("*.json"))
 SGLANG = sorted((Path(__file__).parent / "schedules_sglang").glob("*.json"))
 
