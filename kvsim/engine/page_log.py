@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import NamedTuple, Protocol, runtime_checkable
 
-from kvsim.memory.radix.tree import Node, RadixTree
+from kvsim.memory.radix.node import Node
+from kvsim.memory.radix.tree import RadixTree
 from kvsim.plumbing.errors import InvariantError
 from kvsim.results.addresses import HELD, KEPT, Addresses
 from kvsim.sequence import Sequence

@@ -1,7 +1,7 @@
 """What the radix allocator keeps of one sequence."""
 
 from kvsim.memory.radix.content import Content
-from kvsim.memory.radix.tree import Node
+from kvsim.memory.radix.node import Node
 
 
 class Slots:
