@@ -5,9 +5,10 @@ where that is free. It stays that page while its content lives: first a sequence
 tree's, held or kept.
 """
 
-from bisect import bisect_left, insort
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from heapq import heapify, heappop, heappush
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from kvsim.memory.radix.node import Node
@@ -42,8 +43,11 @@ class FreePages:
     """The free ones of a pool."""
 
     def __init__(self, num: int) -> None:
-        self._runs = [(0, num)] if num else []  # first and end, in order, apart from each other
+        self._runs: list[tuple[int, int]] = []  # first and end, in order, apart from each other
+        self._widest: list[tuple[int, int, int]] = []  # a heap by width, entries out of date in it
         self.num = num
+        if num:
+            self._put(0, 0, num)
 
     def take(self, num: int, after: int) -> list[tuple[int, int]]:
         """So many pages as (first, how many): those from `after` on where they are free, else in
@@ -57,18 +61,31 @@ class FreePages:
                 at, after = self._gap(num)
             first, end = self._runs.pop(at)
             some = min(num, end - after)
-            rest = ((first, after), (after + some, end))
-            self._runs[at:at] = [(low, high) for low, high in rest if low < high]
+            for low, high in ((after + some, end), (first, after)):
+                if low < high:
+                    self._put(at, low, high)
             taken.append((after, some))
             num, after = num - some, after + some
         return taken
+
+    def _put(self, at: int, first: int, end: int) -> None:
+        """A run of free pages, in its place among the others."""
+        self._runs.insert(at, (first, end))
+        heappush(self._widest, (first - end, first, end))
+        if len(self._widest) > 4 * len(self._runs) + 64:
+            self._widest = [(low - high, low, high) for low, high in self._runs]
+            heapify(self._widest)
 
     def _gap(self, num: int) -> tuple[int, int]:
         """The widest gap's place, and the page in it to begin with."""
         if not self._runs:
             raise InvariantError(f"{num} pages are taken beyond the pool")
-        at = max(range(len(self._runs)), key=lambda each: self._runs[each][1] - self._runs[each][0])
-        first, end = self._runs[at]
+        while True:
+            _, first, end = self._widest[0]
+            at = bisect_left(self._runs, (first, end))
+            if at < len(self._runs) and self._runs[at] == (first, end):
+                break
+            heappop(self._widest)
         middle = (first + end) // 2
         return at, middle if first and end - middle >= num else first
 
@@ -80,8 +97,9 @@ class FreePages:
         if at < len(runs) and runs[at][0] == end:
             end = runs.pop(at)[1]
         if at and runs[at - 1][1] == first:
-            first = runs.pop(at - 1)[0]
-        insort(runs, (first, end))
+            at -= 1
+            first = runs.pop(at)[0]
+        self._put(at, first, end)
 
 
 class PageEye:
@@ -220,7 +238,8 @@ class PageEye:
         drawn, kind = self._nodes[node], HELD if node.locks else KEPT
         if kind != drawn.kind:
             self._write(drawn.runs, drawn.kind, drawn.owner)
-            runs = _joined([run._replace(since_ps=self._now_ps) for run in drawn.runs])
+            now_ps = self._now_ps
+            runs = _joined([Run(first, num, now_ps) for first, num, _ in drawn.runs])
             self._nodes[node] = drawn._replace(runs=runs, kind=kind)
 
     def _end(self, runs: "Runs", kind: int, owner: str) -> None:
@@ -265,10 +284,12 @@ def _parted(runs: Runs, pages: int) -> tuple[Runs, Runs]:
 def _joined(runs: Runs) -> Runs:
     """Neighbours that were taken at once, as one, in the order they come in."""
     found: Runs = []
+    end = before_ps = -1
     for run in runs:
-        last = found[-1] if found else None
-        if last and last.first + last.num == run.first and last.since_ps == run.since_ps:
-            found[-1] = last._replace(num=last.num + run.num)
+        first, num, since_ps = run
+        if first == end and since_ps == before_ps:
+            found[-1] = Run(found[-1].first, found[-1].num + num, since_ps)
         else:
             found.append(run)
+        end, before_ps = first + num, since_ps
     return found
