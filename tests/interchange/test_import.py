@@ -301,7 +301,8 @@ def test_a_pool_given_in_bytes_is_the_same_in_the_log_and_in_the_metrics(
     total, given = 20 * 2**30 + 12345, {"gpu": "h100", "engine_version": "0.22.0"}
     memory = MemoryOptions(kv_cache_bytes=total, engine_version="0.22.0")
     options = ModelOptions.parse({"name": model, "max_model_len": 2048}, "test")
-    _, _, plan, said = size(options.build(), named_device("h100"), memory, options, 16, 1024, 8192)
+    sized = size(options.build(), named_device("h100"), memory, options, 16, 1024, 8192)
+    plan, said = sized.plan, sized.start_up
     sources = {
         "serve.sh": f"vllm serve {model} --max-model-len 2048 --kv-cache-memory-bytes {total}\n",
         "server.log": f"INFO non-default args: {{'model': '{model}', 'max_model_len': 2048}}\n"
