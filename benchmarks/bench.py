@@ -13,8 +13,9 @@ import sys
 import tempfile
 from pathlib import Path
 
+from case import HERE, Case, cases
 from history import growth, remember
-from measure import HERE, Case, Measured, Peer, ProcessError, Tree, cases, measure
+from measure import Measured, Peer, ProcessError, Tree, measure
 
 PARTS = ("python", "imports", "reading", "engine", "writing")
 WIDTH = 32

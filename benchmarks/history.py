@@ -11,7 +11,7 @@ from itertools import pairwise
 from math import log
 from pathlib import Path
 
-from measure import HERE, Case
+from case import HERE, Case
 
 
 def remember(path: Path, found: dict[Case, dict[str, float]]) -> None:

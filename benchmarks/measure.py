@@ -6,37 +6,11 @@ import shlex
 import subprocess
 import sys
 import tempfile
-import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-HERE = Path(__file__).parent
-
-
-@dataclass(frozen=True)
-class Case:
-    """One entry of cases.toml: a scenario with some keys set."""
-
-    name: str
-    scenario: str
-    set: tuple[str, ...] = ()
-    large: bool = False
-
-    @property
-    def path(self) -> Path:
-        return HERE / "scenarios" / f"{self.scenario}.toml"
-
-
-def cases(only: list[str]) -> list[Case]:
-    """Those whose names contain one of these texts; without any, all but the large ones."""
-    tables = tomllib.loads((HERE / "cases.toml").read_text())["case"]
-    all_ = [Case(**{**each, "set": tuple(each.get("set", ()))}) for each in tables]
-    return [
-        case
-        for case in all_
-        if (any(text in case.name for text in only) if only else not case.large)
-    ]
+from case import HERE, Case
 
 
 @dataclass(frozen=True)

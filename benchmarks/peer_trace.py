@@ -5,7 +5,7 @@ from functools import cache
 from itertools import count
 from pathlib import Path
 
-from measure import Case
+from case import Case
 
 from kvsim.memory.paged.content import ContentKeys
 from kvsim.scenario import Scenario
