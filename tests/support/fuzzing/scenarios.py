@@ -96,6 +96,14 @@ def _mended(random: Random, table: dict[str, Any]) -> None:
         scheduler["preemption_mode"] = "swap"
     if step_time["kind"] == "linear":
         step_time.setdefault("base_us", 4000.0)
+    if scheduler["kind"] == "sglang":
+        for name in ("preemption_mode", "swap_space_gib", "swap_latency_us", "victim"):
+            scheduler.pop(name, None)
+    if workload["kind"] == "uncached":
+        inner = [kind for kind in WORKLOADS if kind not in ("trace", "uncached")]
+        workload.pop("priorities", None)
+        workload.pop("max_tokens", None)
+        workload = workload["of"] = _kind(random, WORKLOADS, inner)
     for name in ("prompt", "output"):
         workload.setdefault(name, {"kind": "uniform", "max_tokens": random.choice((20, 200))})
     if any(each["kind"] == "concatenation" for each in table["allocator"]):
