@@ -36,6 +36,14 @@ def test_flags_of_the_server_are_told_their_table(tables: Any, flag: str) -> Non
         kvsim.simulate(made, [Request("r", 0, 4, 4)])
 
 
+def test_a_chunk_smaller_than_a_page_is_refused(tables: Any) -> None:
+    """It would be cut to no page at all, in every pass for ever."""
+    pages = [{"kind": "radix", "page_size": 8}]
+    made = tables(allocator=pages, scheduler={"kind": "sglang", "chunked_prefill_size": 7})
+    with pytest.raises(InputError, match="chunked_prefill_size.*at least 8"):
+        kvsim.simulate(made, [Request("r", 0, 4, 4)])
+
+
 @pytest.mark.parametrize("most", [1, 3, None])
 def test_a_step_takes_so_many_prompts(tables: Any, most: int | None) -> None:
     """As add_one_req of 0.5.23; sixty random cases with it equalled the engine row for row."""

@@ -103,7 +103,8 @@ def _mended(random: Random, table: dict[str, Any]) -> None:
         inner = [kind for kind in WORKLOADS if kind not in ("trace", "uncached")]
         workload.pop("priorities", None)
         workload.pop("max_tokens", None)
-        workload = workload["of"] = _kind(random, WORKLOADS, inner)
+        workload["of"] = _kind(random, WORKLOADS, inner)
+        workload = workload["of"]
     for name in ("prompt", "output"):
         workload.setdefault(name, {"kind": "uniform", "max_tokens": random.choice((20, 200))})
     if any(each["kind"] == "concatenation" for each in table["allocator"]):

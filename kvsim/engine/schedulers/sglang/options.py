@@ -13,6 +13,7 @@ from kvsim.engine.schedulers.options import SchedulerOptions
 from kvsim.engine.schedulers.sglang.queue import SglangQueue
 from kvsim.engine.schedulers.sglang.scheduler import SglangScheduler
 from kvsim.memory.allocator import Allocator
+from kvsim.plumbing.errors import InputError
 
 # Flags of the server that other tables have.
 ELSEWHERE = {
@@ -92,6 +93,14 @@ class Sglang(SchedulerOptions):
         queue = SglangQueue(longest_prefix=self.schedule_policy == "lpm")
         policies = Policies(queue, Latest(), Recompute())
         chunk = self.chunked_prefill_size
+        if 0 < chunk < allocator.page_tokens:
+            raise InputError(
+                "chunks end at whole pages, and one this small holds none",
+                where="scheduler.chunked_prefill_size",
+                value=chunk,
+                limit=f"at least {allocator.page_tokens}, the allocator's page_size",
+                remedy="take larger chunks, smaller pages, or -1 for whole prompts",
+            )
         return SglangScheduler(
             allocator,
             max_model_len,
