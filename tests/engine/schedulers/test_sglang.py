@@ -40,7 +40,7 @@ def test_a_chunk_smaller_than_a_page_is_refused(tables: Any) -> None:
     """It would be cut to no page at all, in every pass for ever."""
     pages = [{"kind": "radix", "page_size": 8}]
     made = tables(allocator=pages, scheduler={"kind": "sglang", "chunked_prefill_size": 7})
-    with pytest.raises(InputError, match="chunked_prefill_size.*at least 8"):
+    with pytest.raises(InputError, match=r"chunked_prefill_size.*at least 8"):
         kvsim.simulate(made, [Request("r", 0, 4, 4)])
 
 
