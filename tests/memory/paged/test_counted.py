@@ -8,6 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.cases import SCHEDULERS, streams
+from support.outcomes import STEP_TIME
 
 import kvsim
 from kvsim.memory.paged import options, page_groups
@@ -21,14 +22,6 @@ ALLOCATORS: list[dict[str, Any]] = [
     {"kind": "paged", "block_size": 64, "watermark": 0.1},
     {"kind": "page-groups", "page_group_kib": 256},
 ]
-# A step that grows with the context: the second moments of a run count, and so do its ends.
-STEP_TIME = {
-    "kind": "linear",
-    "base_us": 8000,
-    "prefill_token_us": 40,
-    "decode_seq_us": 60,
-    "context_token_ns": 300,
-}
 
 
 class Checked(CountedAllocator):
