@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, NonNegativeInt, PositiveInt, PrivateAttr
 
 from kvsim.engine.replica import ReplicaSpec
-from kvsim.engine.schedulers.continuous import Continuous
+from kvsim.engine.schedulers.continuous_options import Continuous
 from kvsim.layout import KVGroup, KVLayout
 from kvsim.memory.paged.options import Paged
 from kvsim.observed.meta import RunMeta

@@ -6,7 +6,7 @@ from kvsim.plumbing.registry import Registry
 SCHEDULERS: Registry[SchedulerOptions] = Registry(
     "scheduler",
     {
-        "continuous": "kvsim.engine.schedulers.continuous:Continuous",
+        "continuous": "kvsim.engine.schedulers.continuous_options:Continuous",
         "orca": "kvsim.engine.schedulers.orca:Orca",
         "vllm-v0": "kvsim.engine.schedulers.vllm_v0:VllmV0",
         "trt-llm": "kvsim.engine.schedulers.trt_llm:TrtLlm",

@@ -3,102 +3,29 @@ option): one token budget a step, running sequences first, then the head of the 
 """
 
 from collections.abc import Callable
-
-from pydantic import Field, model_validator
+from typing import NamedTuple
 
 from kvsim.engine.plan import Plan
 from kvsim.engine.policies.policies import Policies
-from kvsim.engine.policies.queue import Order
-from kvsim.engine.schedulers.options import SchedulerOptions
 from kvsim.engine.schedulers.scheduler import Scheduler
-from kvsim.engine.schedulers.vllm_versions import VERSIONS, VersionName, VllmVersion
+from kvsim.engine.schedulers.vllm_versions import VllmVersion
 from kvsim.engine.speculation.verifier import NextStep, Verifier
 from kvsim.memory.allocator import Allocator, Refusal
-from kvsim.memory.block_rules import BlockRules
-from kvsim.plumbing.errors import InputError
 from kvsim.request import Request
 from kvsim.sequence import Sequence
 
 
-class Continuous(SchedulerOptions):
-    """vLLM's knobs, by its names.
-
-    long_prefill_token_threshold: most tokens of one prompt a step computes, 0 for no such limit.
-    scheduler_reserve_full_isl: admit only what fits as a whole now, though chunks take less; not
-        given: yes, where the version knows it.
-    async_scheduling: schedule a step before the one before it has returned.
-    semantics: whose version: "vllm-0.33"; "vllm-0.27" and "vllm-0.22", which keep every window's
-        block and every state at a chunk's end (0.22 none where prompts were seen to part); or
-        "vllm-0.11", which knows neither the full-sequence check nor a watermark, keeps no state,
-        and as 0.22 returns all blocks to the back of the free queue.
+class Knobs(NamedTuple):
+    """What a step may do. fits_whole: only what fits as a whole is admitted, though chunks take
+    less.
     """
 
-    max_num_seqs: int = Field(256, ge=1)
-    max_num_batched_tokens: int = Field(2048, ge=1)
-    enable_chunked_prefill: bool = True
-    long_prefill_token_threshold: int = Field(0, ge=0)
-    policy: Order = "fcfs"
-    scheduler_reserve_full_isl: bool | None = None
-    async_scheduling: bool = False
-    semantics: VersionName = "vllm-0.33"
-
-    @model_validator(mode="after")
-    def _no_full_check_where_there_is_none(self) -> "Continuous":
-        if self.scheduler_reserve_full_isl and not self._version.reserves_full_isl:
-            raise ValueError(f"{self.semantics} has no scheduler_reserve_full_isl; leave it out")
-        return self
-
-    @property
-    def _version(self) -> VllmVersion:
-        return VERSIONS[self.semantics]
-
-    @property
-    def order(self) -> Order:
-        return self.policy
-
-    @property
-    def depth(self) -> int:
-        return 2 if self.async_scheduling else 1
-
-    @property
-    def block_rules(self) -> BlockRules:
-        return self._version.blocks
-
-    @property
-    def max_in_flight_tokens(self) -> int:
-        return self.depth * self.max_num_batched_tokens
-
-    def speculating(
-        self, allocator: Allocator, max_model_len: int, verifier: Verifier
-    ) -> "ContinuousScheduler":
-        if not self._version.speculates:
-            raise InputError(
-                "it drafts tokens by other rules, which are not simulated",
-                where="scheduler.semantics",
-                value=self.semantics,
-                remedy="vllm-0.33, or leave speculative_config out",
-            )
-        if self.preemption_mode == "swap":
-            raise InputError(
-                "sequences with tokens drafted ahead are recomputed, not swapped",
-                where="scheduler.preemption_mode",
-                value=self.preemption_mode,
-                remedy="recompute",
-            )
-        if self.async_scheduling and verifier.method == "ngram":
-            raise InputError(
-                "drafts found in the text itself are known too late for the next step",
-                where="scheduler.async_scheduling",
-                value=True,
-                remedy="false, or another method",
-            )
-        policies = self._policies(allocator)._replace(verifier=verifier)
-        return self.make(allocator, max_model_len, policies)
-
-    def make(
-        self, allocator: Allocator, max_model_len: int, policies: Policies
-    ) -> "ContinuousScheduler":
-        return ContinuousScheduler(self, self._version, allocator, max_model_len, policies)
+    max_num_seqs: int
+    max_num_batched_tokens: int
+    enable_chunked_prefill: bool
+    long_prefill_token_threshold: int
+    by_priority: bool
+    fits_whole: bool
 
 
 class ContinuousScheduler(Scheduler):
@@ -106,24 +33,22 @@ class ContinuousScheduler(Scheduler):
 
     def __init__(
         self,
-        options: Continuous,
-        version: VllmVersion,
         allocator: Allocator,
         max_model_len: int,
         policies: Policies,
+        version: VllmVersion,
+        knobs: Knobs,
     ) -> None:
         super().__init__(allocator, max_model_len, policies)
-        self._options = options
         self._version = version
-        self._by_priority = options.policy == "priority"
-        self._goes_on = self._by_priority and version.goes_on  # past one that preempted itself
-        asked = options.scheduler_reserve_full_isl is not False
-        self._fits_whole = asked and version.reserves_full_isl
+        self._knobs = knobs
+        # Past one that preempted itself.
+        self._goes_on = knobs.by_priority and version.goes_on
 
     def refusal(self, request: Request) -> Refusal | None:
-        longest = self._options.max_num_batched_tokens
+        longest = self._knobs.max_num_batched_tokens
         slots = request.prompt_tokens + request.output_tokens - 1
-        if self._options.enable_chunked_prefill or slots <= longest:
+        if self._knobs.enable_chunked_prefill or slots <= longest:
             return None
         return Refusal(
             "without chunked prefill a sequence that no step could recompute whole",
@@ -135,12 +60,12 @@ class ContinuousScheduler(Scheduler):
 
     def schedule(self) -> Plan:
         plan = Plan()
-        threshold = self._options.long_prefill_token_threshold
+        threshold = self._knobs.long_prefill_token_threshold
         lone = len(self.running) + len(self.waiting) <= 1
         if lone and self._version.lone_ignores_threshold:
             threshold = 0  # nobody else to starve
-        budget = self._options.max_num_batched_tokens
-        stops_midway = self._by_priority and not self._goes_on
+        budget = self._knobs.max_num_batched_tokens
+        stops_midway = self._knobs.by_priority and not self._goes_on
         if self.verifier is not None:
             budget = self._run_verifying(self.verifier, plan, budget, threshold)
         elif self._prefills_come_last() and self.batch.num <= budget and not stops_midway:
@@ -275,11 +200,9 @@ class ContinuousScheduler(Scheduler):
 
     def _cut(self, seq: Sequence, start_tokens: int, new_tokens: int) -> int:
         """What of a chunk the allocator wants computed in this step."""
-        options = self._options
-        most = min(
-            options.max_num_batched_tokens,
-            options.long_prefill_token_threshold or options.max_num_batched_tokens,
-        )
+        knobs = self._knobs
+        longest = knobs.max_num_batched_tokens
+        most = min(longest, knobs.long_prefill_token_threshold or longest)
         return self.allocator.cut_chunk(seq, start_tokens, new_tokens, most)
 
     def _make_room(self, seq: Sequence, plan: Plan, num_tokens: int) -> bool:
@@ -321,7 +244,7 @@ class ContinuousScheduler(Scheduler):
         slots = 0 if verifier is None else verifier.input_slots
         prefills = any(chunk.seq in self.prefilling for chunk in plan.chunks)
         runs = bool(plan.chunks)
-        while budget > slots and len(self.running) < self._options.max_num_seqs:
+        while budget > slots and len(self.running) < self._knobs.max_num_seqs:
             seq = self.waiting.head
             if seq is None:
                 break
@@ -334,7 +257,7 @@ class ContinuousScheduler(Scheduler):
                 new_tokens += drafts
             if 0 < threshold < new_tokens:
                 new_tokens = threshold
-            if new_tokens > left and not self._options.enable_chunked_prefill:
+            if new_tokens > left and not self._knobs.enable_chunked_prefill:
                 if not self._version.passes_over:
                     break
                 skipped.append(self.waiting.pop())
@@ -350,7 +273,7 @@ class ContinuousScheduler(Scheduler):
                     unready.append(self.waiting.pop())
                     continue
             fit_tokens = cached.tokens + new_tokens - drafts
-            if self._fits_whole:
+            if self._knobs.fits_whole:
                 fit_tokens = max(fit_tokens, seq.num_tokens)
             if not self._admit_first(plan, cached, new_tokens, fit_tokens, drafts):
                 break

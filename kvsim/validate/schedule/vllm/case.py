@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 
 from kvsim.engine.policies.queue import Order
 from kvsim.engine.replica import ReplicaSpec
-from kvsim.engine.schedulers.continuous import Continuous
+from kvsim.engine.schedulers.continuous_options import Continuous
 from kvsim.engine.schedulers.vllm_versions import VERSIONS, VersionName
 from kvsim.engine.speculation.acceptance import RecordedAcceptance
 from kvsim.layout import KVGroup, KVLayout

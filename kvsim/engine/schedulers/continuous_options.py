@@ -1,0 +1,103 @@
+"""The options of continuous batching, by vLLM's names."""
+
+from pydantic import Field, model_validator
+
+from kvsim.engine.policies.policies import Policies
+from kvsim.engine.policies.queue import Order
+from kvsim.engine.schedulers.continuous import ContinuousScheduler, Knobs
+from kvsim.engine.schedulers.options import SchedulerOptions
+from kvsim.engine.schedulers.vllm_versions import VERSIONS, VersionName, VllmVersion
+from kvsim.engine.speculation.verifier import Verifier
+from kvsim.memory.allocator import Allocator
+from kvsim.memory.block_rules import BlockRules
+from kvsim.plumbing.errors import InputError
+
+
+class Continuous(SchedulerOptions):
+    """vLLM's knobs, by its names.
+
+    long_prefill_token_threshold: most tokens of one prompt a step computes, 0 for no such limit.
+    scheduler_reserve_full_isl: admit only what fits as a whole now, though chunks take less; not
+        given: yes, where the version knows it.
+    async_scheduling: schedule a step before the one before it has returned.
+    semantics: whose version: "vllm-0.33"; "vllm-0.27" and "vllm-0.22", which keep every window's
+        block and every state at a chunk's end (0.22 none where prompts were seen to part); or
+        "vllm-0.11", which knows neither the full-sequence check nor a watermark, keeps no state,
+        and as 0.22 returns all blocks to the back of the free queue.
+    """
+
+    max_num_seqs: int = Field(256, ge=1)
+    max_num_batched_tokens: int = Field(2048, ge=1)
+    enable_chunked_prefill: bool = True
+    long_prefill_token_threshold: int = Field(0, ge=0)
+    policy: Order = "fcfs"
+    scheduler_reserve_full_isl: bool | None = None
+    async_scheduling: bool = False
+    semantics: VersionName = "vllm-0.33"
+
+    @model_validator(mode="after")
+    def _no_full_check_where_there_is_none(self) -> "Continuous":
+        if self.scheduler_reserve_full_isl and not self._version.reserves_full_isl:
+            raise ValueError(f"{self.semantics} has no scheduler_reserve_full_isl; leave it out")
+        return self
+
+    @property
+    def _version(self) -> VllmVersion:
+        return VERSIONS[self.semantics]
+
+    @property
+    def order(self) -> Order:
+        return self.policy
+
+    @property
+    def depth(self) -> int:
+        return 2 if self.async_scheduling else 1
+
+    @property
+    def block_rules(self) -> BlockRules:
+        return self._version.blocks
+
+    @property
+    def max_in_flight_tokens(self) -> int:
+        return self.depth * self.max_num_batched_tokens
+
+    def speculating(
+        self, allocator: Allocator, max_model_len: int, verifier: Verifier
+    ) -> ContinuousScheduler:
+        if not self._version.speculates:
+            raise InputError(
+                "it drafts tokens by other rules, which are not simulated",
+                where="scheduler.semantics",
+                value=self.semantics,
+                remedy="vllm-0.33, or leave speculative_config out",
+            )
+        if self.preemption_mode == "swap":
+            raise InputError(
+                "sequences with tokens drafted ahead are recomputed, not swapped",
+                where="scheduler.preemption_mode",
+                value=self.preemption_mode,
+                remedy="recompute",
+            )
+        if self.async_scheduling and verifier.method == "ngram":
+            raise InputError(
+                "drafts found in the text itself are known too late for the next step",
+                where="scheduler.async_scheduling",
+                value=True,
+                remedy="false, or another method",
+            )
+        policies = self._policies(allocator)._replace(verifier=verifier)
+        return self.make(allocator, max_model_len, policies)
+
+    def make(
+        self, allocator: Allocator, max_model_len: int, policies: Policies
+    ) -> ContinuousScheduler:
+        asked = self.scheduler_reserve_full_isl is not False
+        knobs = Knobs(
+            self.max_num_seqs,
+            self.max_num_batched_tokens,
+            enable_chunked_prefill=self.enable_chunked_prefill,
+            long_prefill_token_threshold=self.long_prefill_token_threshold,
+            by_priority=self.policy == "priority",
+            fits_whole=asked and self._version.reserves_full_isl,
+        )
+        return ContinuousScheduler(allocator, max_model_len, policies, self._version, knobs)
