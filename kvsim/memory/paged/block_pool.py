@@ -173,6 +173,19 @@ class BlockPool:
             return self._give_back(blocks, ())
         return self._give_back(cached, [block for block in blocks if block not in key_of])
 
+    def give_back_blank(self, blocks: Sequence[int]) -> bool:
+        """As one by one, in order, if nobody else holds any of them and none has a key; else False,
+        and nothing has changed.
+        """
+        if not (
+            self._key_of.keys().isdisjoint(blocks) and self._extra_refs.keys().isdisjoint(blocks)
+        ):
+            return False
+        if not self.blank_first or self.eviction is not None:
+            return False
+        self._give_back((), blocks)
+        return True
+
     def _give_back(self, cached: Sequence[int], blank: Sequence[int]) -> int:
         back, extra_refs, shared = self._back, self._extra_refs, 0
         num_blocks, num_cached = len(cached) + len(blank), len(cached)

@@ -12,6 +12,7 @@ class OneTable:
     """
 
     names_private = False
+    names_late = False
 
     def __init__(self, pool: BlockPool, *, drops: bool = False) -> None:
         self._pool = pool

@@ -28,12 +28,16 @@ Hits = TypeVar("Hits", covariant=True)
 class Tables(Protocol[Hits]):
     """The block tables whose content is cached.
 
-    names_private: content that nobody else can name gets its keys at once, since blocks return to
-    the pool while their sequence runs; else when it is preempted.
+    names_private: content that nobody else can name gets keys at once, since blocks return to the
+    pool while their sequence runs; else when it is preempted. names_late: decoders register such
+    content when its blocks return, before which nobody looks for it.
     """
 
     @property
     def names_private(self) -> bool: ...
+
+    @property
+    def names_late(self) -> bool: ...
 
     def fresh(self, keys: list[int], num_shareable: int) -> Table:
         """An empty table of this kind."""
@@ -136,9 +140,12 @@ class PrefixCache(Generic[Hits]):
         memo = self._memo
         if memo is not None and memo[0] is seq and memo[1] == self._pool.version:
             return memo[2]
-        most = (seq.num_tokens - max(1, self._lookahead)) // self._unit
-        known = (seq.num_tokens - self._lookahead) // self._unit
-        found = self._tables.find(self.table_of(seq).keys[:known], most)
+        table = self.table_of(seq)
+        most = known = 0
+        if table.num_shareable or seq.num_preemptions:
+            most = (seq.num_tokens - max(1, self._lookahead)) // self._unit
+            known = (seq.num_tokens - self._lookahead) // self._unit
+        found = self._tables.find(table.keys[:known], most)
         self._memo = (seq, self._pool.version, found)
         return found
 
@@ -212,8 +219,13 @@ class PrefixCache(Generic[Hits]):
 
     def join(self, seq: Sequence, table: Table) -> None:
         """`seq` decodes: blocks that it fills take their keys."""
-        if table.registered < len(table.keys) // self._units:
+        if table.registered < self._most_registered(table):
             self._filling.join(seq, table.base)
+
+    def _most_registered(self, table: Table) -> int:
+        """How many blocks of a decoder take their keys as they fill."""
+        keys = table.num_shareable if self._tables.names_late else len(table.keys)
+        return keys // self._units
 
     def leave(self, seq: Sequence, table: Table) -> None:
         """`seq` decodes no more."""
@@ -243,7 +255,7 @@ class PrefixCache(Generic[Hits]):
         full = (table.base + clock) // self._size
         if full == table.registered + 1:
             self._tables.register(table, full, in_step=True)
-            if full == len(table.keys) // self._units:
+            if full == self._most_registered(table):
                 self._filling.leave(seq, table.base)
 
     def released(self, seq: Sequence, table: Table) -> int:

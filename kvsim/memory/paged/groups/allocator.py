@@ -102,6 +102,7 @@ class GroupsAllocator(Allocator):
             states_kept=caching,
             unit_tokens=unit,
             places=places,
+            late=eviction is None and drafter is None,
         )
         self._tables = GroupTables(
             self.pool,

@@ -1,10 +1,13 @@
 """How the ledger of several block tables moves while decoders take blocks and give them back."""
 
-from kvsim.memory.ledger import NOTHING, Course, Usage
+from kvsim.memory.ledger import Course, Usage
 from kvsim.memory.paged.block_pool import BlockPool
 from kvsim.memory.paged.groups.tables import GroupTables
 from kvsim.memory.paged.shape import BlockShape
 from kvsim.memory.paged.slot_counts import SlotCounts
+
+# Free blocks, cached ones, used bytes, slots never to be filled, padding.
+Books = tuple[int, int, int, int, int]
 
 
 class GroupMoves:
@@ -25,34 +28,41 @@ class GroupMoves:
         self._shape, self._pool, self._tables, self._counts = shape, pool, tables, counts
         self._token_bytes = token_bytes
         self._slope_bytes = slope_bytes
-        self._jumps = self._first = self._second = NOTHING
         self._used_rise = self._allocated_rise = 0
-        self._before = self._books()
+        self._start = self._before = self._books()
+        # Sums of the jumps, weighted by t and by t * (t - 1) / 2.
+        self._first = self._second = (0, 0, 0, 0, 0)
 
     def at(self, t: int) -> None:
         """Blocks moved at step t."""
-        after = self._books()
-        jump = self._jump(after)
-        self._before = after
-        self._used_rise = max(self._used_rise, self._jumps.used + self._slope_bytes * (t - 1))
-        self._jumps = _plus(self._jumps, jump, 1)
+        free, cached, used, over, pad = self._before
+        rise = used - self._start[2] + self._slope_bytes * (t - 1)
+        self._used_rise = max(self._used_rise, rise)
+        now = self._before = self._books()
+        self._allocated_rise = max(
+            self._allocated_rise, (self._start[0] - now[0]) * self._shape.block_bytes
+        )
+        jump = now[0] - free, now[1] - cached, now[2] - used, now[3] - over, now[4] - pad
         self._first = _plus(self._first, jump, t)
         self._second = _plus(self._second, jump, t * (t - 1) // 2)
-        self._allocated_rise = max(self._allocated_rise, self._jumps.allocated)
 
     def course(self) -> Course:
         """How the ledger moved."""
         slope = Usage(used=self._slope_bytes, reserved=-self._slope_bytes)
+        if self._before == self._start and not any(self._second) and not any(self._first):
+            return Course(slope, used_rise=self._used_rise, allocated_rise=self._allocated_rise)
+        jumps = _plus(self._before, self._start, -1)
+        first, second = self._jump(self._first), self._jump(self._second)
         rises = self._used_rise, self._allocated_rise
-        return Course(slope, self._jumps, self._first, self._second, *rises)
+        return Course(slope, self._jump(jumps), first, second, *rises)
 
-    def _books(self) -> tuple[int, int, int, int, int]:
+    def _books(self) -> Books:
         pool, tables = self._pool, self._tables
         free, cached = pool.num_free, pool.num_cached_free
         return free, cached, tables.used_bytes, self._counts.over, tables.pad_bytes
 
-    def _jump(self, after: tuple[int, ...]) -> Usage:
-        free, cached, used, over, pad = (b - a for a, b in zip(self._before, after, strict=True))
+    def _jump(self, moved: Books) -> Usage:
+        free, cached, used, over, pad = moved
         block_bytes, over_bytes = self._shape.block_bytes, over * self._token_bytes
         return Usage(
             used=used,
@@ -64,5 +74,12 @@ class GroupMoves:
         )
 
 
-def _plus(total: Usage, jump: Usage, times: int) -> Usage:
-    return Usage(*(a + b * times for a, b in zip(total, jump, strict=True)))
+def _plus(total: Books, jump: Books, times: int) -> Books:
+    free, cached, used, over, pad = total
+    return (
+        free + jump[0] * times,
+        cached + jump[1] * times,
+        used + jump[2] * times,
+        over + jump[3] * times,
+        pad + jump[4] * times,
+    )

@@ -62,6 +62,8 @@ def longest_hit(
     beyond the prefix (vLLM 0.33, `HybridKVCacheCoordinator.find_longest_cache_hit`).
     """
     num = len(windows)
+    if not keys:
+        return Hits(0, 0, (0,) * num, tuple([] for _ in windows))
     alike: dict[int | None, list[int]] = {}
     for g, window in enumerate(windows):
         alike.setdefault(window, []).append(g)

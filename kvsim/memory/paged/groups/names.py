@@ -24,7 +24,8 @@ class GroupNames:
 
     states_kept: recurrent states are kept at block ends, for others to continue from. unit_tokens:
     of the units that prefixes are matched in, where they are smaller than blocks. in_step: keys of
-    states that the step being scheduled is still to make.
+    states that the step being scheduled is still to make. late: see `names_late`, which nothing
+    else forbids.
     """
 
     names_private = True  # what a window gives back while it runs must be found again
@@ -39,6 +40,7 @@ class GroupNames:
         states_kept: bool,
         unit_tokens: int | None,
         places: Places,
+        late: bool,
     ) -> None:
         self.in_step: set[int] = set()
         self._pool, self._size, self._num = pool, block_size, len(groups)
@@ -52,6 +54,14 @@ class GroupNames:
             for g, window in enumerate(self._windows)
             if window is not None
         }
+        # Groups that look as far back name the same positions.
+        kinds = {g: (self._windows[g], g in self._states, self._drops[g]) for g in self._placed}
+        alike = list(dict.fromkeys(kinds[g] for g in self._placed))
+        self._kind_of = [(g, alike.index(kinds[g])) for g in self._placed]
+        self._kinds = [next(g for g in self._placed if kinds[g] == kind) for kind in alike]
+        looks = [window for window in self._windows if window is not None]
+        # A window shorter than a block could give back what is not known yet.
+        self.names_late = late and not self._states and min(looks, default=0) >= block_size
         self._unit = unit_tokens or block_size
         self._inner: InnerHits | None = None
         if unit_tokens is not None:
@@ -87,30 +97,38 @@ class GroupNames:
         assert isinstance(table, GroupTable)
         if full <= table.registered:
             return
-        for g in self._placed:
-            skipped, held = table.skipped[g], table.lists[g]
-            start = max(table.registered, skipped)
-            places: Sequence[int] = range(start, full)
-            if g in self._retention:
-                kept, junction = self._retention[g].kept, table.junction_tokens // self._size
-                places = kept(start, full, table.boundaries, junction)
-            if g in self._states:
-                places = [place for place in places if held[place - skipped] != NULL_BLOCK]
-            blocks = [held[place - skipped] for place in places]
-            keys = [self._key(table, g, place) for place in places]
-            if g in self._states and in_step:
-                self.in_step.update(keys)
-            if self._inner is not None:
-                for block in blocks:
-                    self._pool.forget(block)  # it was known to a point inside
-            self._pool.register(blocks, keys)
+        places = [self._places(table, g, full) for g in self._kinds]
+        for g, kind in self._kind_of:
+            if places[kind]:
+                self._register_in(table, g, places[kind], in_step=in_step)
         table.registered = full
         if self._inner is not None:
             self._name_tail(table, full * self._size)
 
-    def _key(self, table: Table, g: int, place: int) -> int:
-        """Of the block at this position in group g."""
-        return self._unit_key(table, g, (place + 1) * self._size)
+    def _places(self, table: GroupTable, g: int, full: int) -> Sequence[int]:
+        """Which of the first `full` positions of group g get keys now."""
+        start = max(table.registered, table.skipped[g])
+        if g not in self._retention:
+            return range(start, full)
+        junction = table.junction_tokens // self._size
+        return self._retention[g].kept(start, full, table.boundaries, junction)
+
+    def _register_in(
+        self, table: GroupTable, g: int, places: Sequence[int], *, in_step: bool
+    ) -> None:
+        """The blocks at these positions in group g hold known content, but for null ones."""
+        skipped, held = table.skipped[g], table.lists[g]
+        if g in self._states:
+            places = [place for place in places if held[place - skipped] != NULL_BLOCK]
+        blocks = [held[place - skipped] for place in places]
+        units, num, names = self._size // self._unit, self._num, table.keys
+        keys = [names[(place + 1) * units - 1] * num + g for place in places]
+        if g in self._states and in_step:
+            self.in_step.update(keys)
+        if self._inner is not None:
+            for block in blocks:
+                self._pool.forget(block)  # it was known to a point inside
+        self._pool.register(blocks, keys)
 
     def name_inside(self, table: GroupTable, *, checkpoint: bool) -> None:
         """A chunk that ends with the table's last slot makes known what ends inside a block, where

@@ -7,6 +7,7 @@ the positions between are null.
 """
 
 from collections.abc import Iterable, Sequence
+from itertools import groupby
 
 from kvsim.memory.paged.block_pool import NULL_BLOCK, BlockPool
 from kvsim.memory.paged.groups.copies import Copies, End
@@ -56,6 +57,13 @@ class GroupTables:
         self._pads = [
             block_bytes - (group.state_bytes or group.slot_bytes * block_size) for group in groups
         ]
+        # Where no group has states: by window, neighbours that give their blocks back together.
+        self._alike: list[tuple[int, list[int]]] = []
+        if not self._states:
+            for window, members in groupby(range(len(groups)), key=self.windows.__getitem__):
+                if window is not None:
+                    self._alike.append((window + self._extra, list(members)))
+        self._all_pads = sum(self._pads)
 
     @property
     def has_states(self) -> bool:
@@ -119,6 +127,9 @@ class GroupTables:
         """Take blocks: for what is to be copied, and until every placed group has so many
         positions; none gives any back.
         """
+        if not self._states and not table.copied:
+            self._grow_alike(table, count)
+            return
         for g in self.placed:
             if g in table.copied:
                 self._copy(table, g)
@@ -128,6 +139,22 @@ class GroupTables:
                 table.lists[g] += self._pool.take(count - table.count)
                 self._book(g, count - table.count, 0)
         table.count, table.states = max(count, table.count), max(states, table.states)
+        table.begun = True
+
+    def _grow_alike(self, table: GroupTable, count: int) -> None:
+        """The same where all groups take as many blocks."""
+        more, lists = count - table.count, table.lists
+        if more == 1:
+            for held, block in zip(lists, self._pool.take(len(lists)), strict=True):
+                held.append(block)
+        elif more > 0:
+            blocks = self._pool.take(more * len(lists))
+            for g, held in enumerate(lists):
+                held += blocks[g * more : (g + 1) * more]
+        if more > 0:
+            self.pad_bytes += more * self._all_pads
+            table.count = count
+        table.states = max(count, table.states)
         table.begun = True
 
     def _copy(self, table: GroupTable, g: int) -> None:
@@ -162,6 +189,13 @@ class GroupTables:
 
     def give_back_below(self, table: GroupTable, computed: int) -> None:
         """Blocks that no token after the first `computed` ones attends to return to the pool."""
+        if not self._states:
+            for looks_back_tokens, members in self._alike:
+                skip = skipped_blocks(looks_back_tokens, computed, self._size)
+                more = min(skip, table.count) - table.skipped[members[0]]
+                if more > 0:
+                    self._give_back_alike(table, members, more)
+            return
         for g in self.placed:
             window, length = self.windows[g], table.count
             if g in self._states:
@@ -175,6 +209,28 @@ class GroupTables:
                 del table.lists[g][:more]
                 table.skipped[g] += more
 
+    def _give_back_alike(self, table: GroupTable, members: list[int], more: int) -> None:
+        """These groups, which have the same positions, return the first `more` blocks of each."""
+        lists, skipped, size = table.lists, table.skipped, self._size
+        known = skipped[members[0]] + more
+        if self._names.names_late and known > table.registered:
+            self._names.register(table, min(known, len(table.keys)), in_step=True)
+        if more == 1:
+            blocks = [lists[g].pop(0) for g in members]
+            if self._pool.give_back_blank(blocks):
+                for g in members:
+                    self._book(g, -1, -size)
+                    skipped[g] += 1
+                return
+            for g, block in zip(members, blocks, strict=True):
+                self._give_back(g, table, [block], size)
+                skipped[g] += 1
+            return
+        for g in members:
+            self._give_back(g, table, lists[g][:more], more * size)
+            del lists[g][:more]
+            skipped[g] += more
+
     def _give_back(self, g: int, table: GroupTable, blocks: list[int], slots: int) -> None:
         """Group g returns the first blocks of a table, with `slots` valid slots."""
         places: Sequence[int] = range(table.skipped[g], table.skipped[g] + len(blocks))
@@ -182,7 +238,8 @@ class GroupTables:
             places = [at for at, block in zip(places, blocks, strict=True) if block != NULL_BLOCK]
             blocks = [block for block in blocks if block != NULL_BLOCK]
         shared = self._pool.give_back_by_keys(blocks, places, session=table.session)
-        shared -= self.copies.num_alone(blocks)
+        if shared:
+            shared -= self.copies.num_alone(blocks)
         self._book(g, shared - len(blocks), shared * self._size - slots)
 
     def close(self, table: GroupTable) -> None:
