@@ -46,11 +46,10 @@ class Books:
         self._passed_over = now
 
     def returned(self, plan: Plan, now_ps: int) -> None:
-        """Tokens of the plan's first step came at now_ps: first ones, and those after a pause."""
+        """The tokens of a plan that computes prompts came at now_ps: first ones among them."""
         for chunk in plan.chunks:
             if chunk.samples and chunk.seq.first_token_ps < 0:
                 chunk.seq.first_token_ps = now_ps
-        self._recorder.gaps_until(now_ps, plan.late.values())
 
     def open(self) -> None:
         """Time is about to pass: this is how the ledger and the queue stand. Who arrives while it
@@ -75,22 +74,29 @@ class Books:
         course = self._scheduler.repeat(plan, steps - 1) if steps > 1 else None
         self._book(plan, plan.start_ps, steps, plan.first_ps, plan.growth_ps, course)
 
-    def close_overlapped(self, done: Plan, plan: Plan, steps: int) -> None:
+    def close_returned(self, done: Plan, plan: Plan) -> None:
         """While `done` computed its last step, `plan` was scheduled: its slots were taken but not
-        yet valid, in that step and, one step on each time, in those it repeated.
+        yet valid.
         """
-        scheduler, now = self._scheduler, self._usage
-        ahead = plan.new_slots * scheduler.allocator.token_bytes
-        self._usage = _not_yet_valid(now, ahead)
+        self._usage = _not_yet_valid(self._usage, self._ahead_bytes(plan))
         last_ps = done.first_ps + done.growth_ps * (done.steps - 1)
         self._book(done, done.end_ps - last_ps, 1, last_ps, 0, None)
-        if steps == 1:
-            return
+
+    def close_repeated(self, plan: Plan, steps: int) -> None:
+        """After `done` has returned: `plan` was scheduled `steps` times in all and computed in all
+        but the last, each time with the slots of the next taken but not yet valid.
+        """
+        scheduler, now, ahead = self._scheduler, self._usage, self._ahead_bytes(plan)
         scheduler.repeat(plan, 1)
+        self._saved_bytes = scheduler.allocator.saved_bytes or 0
         next_usage = file_free(scheduler.allocator.usage(None, busy=True), now)
         self._usage = _not_yet_valid(next_usage, ahead)
         course = scheduler.repeat(plan, steps - 2).filed(now) if steps > 2 else None
         self._book(plan, plan.start_ps, steps - 1, plan.first_ps, plan.growth_ps, course)
+
+    def _ahead_bytes(self, plan: Plan) -> int:
+        """Slots that a step of `plan` fills."""
+        return plan.new_slots * self._scheduler.allocator.token_bytes
 
     def _book(
         self,
@@ -105,8 +111,7 @@ class Books:
         recorder, scheduler = self._recorder, self._scheduler
         shares = self._saved_bytes, self._draft_bytes
         rest = len(scheduler.running), self._num_waiting, *shares
-        num_decode = plan.num_decode + plan.num_verifying
-        recorder.tokens(num_decode - plan.num_late, steps, first_ps, growth_ps)
+        self._tokens(plan, start_ps, steps, first_ps, growth_ps)
         for stall_ps, usage in plan.stalls:
             recorder.interval(start_ps, 0, stall_ps, 0, usage, None, *rest)
             start_ps += stall_ps
@@ -114,6 +119,17 @@ class Books:
         recorder.interval(start_ps, steps, first_ps, growth_ps, self._usage, course, *rest)
         if plan.outside:
             recorder.outside_steps += steps
+
+    def _tokens(self, plan: Plan, start_ps: int, steps: int, first_ps: int, growth_ps: int) -> None:
+        """The gaps between tokens in these steps; the first may come after a pause."""
+        recorder, num = self._recorder, plan.num_decode + plan.num_verifying
+        if plan.late or plan.num_late:
+            recorder.gaps_until(start_ps + first_ps, plan.late.values())
+            recorder.tokens(num - plan.num_late, 1, first_ps, 0)
+            plan.late, plan.num_late = {}, 0
+            steps, first_ps = steps - 1, first_ps + growth_ps
+        if steps:
+            recorder.tokens(num, steps, first_ps, growth_ps)
 
 
 def _not_yet_valid(usage: Usage, ahead_bytes: int) -> Usage:

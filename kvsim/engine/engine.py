@@ -210,27 +210,33 @@ class Engine:
 
     def _repeatable(self, plan: Plan) -> int:
         """How many more steps equal to `plan` may follow."""
-        if plan.late or self._max_steps == 1:
+        if self._max_steps == 1:
             return 0
-        if self._in_flight and (self._in_flight[0].finishing or self._in_flight[0].chunks):
+        if self._in_flight and not self.scheduler.returns_quietly(self._in_flight[0]):
             return 0
         return min(self.scheduler.repeatable(plan, self._max_steps - 1), plan.affine_steps - 1)
 
     def _commit(self, plan: Plan, steps: int) -> None:
         """What the wait was for has happened: book it, and process the outputs that returned."""
-        done = plan
         if self._behind:
             done = self._in_flight.popleft()
-            self._books.close_overlapped(done, plan, steps)
+            self._books.close_returned(done, plan)
+            self._return(done, done.end_ps)
+            if steps > 1:
+                self._books.close_repeated(plan, steps)
             if not plan.empty:
                 self._in_flight.append(plan)
         else:
+            done = plan
             self._books.close(plan, steps)
-        returned_ps = done.end_ps if self._behind else self.now_ps
-        self._books.returned(done, returned_ps)
-        for seq in self.scheduler.finish(done):
-            self._intake.left(seq, returned_ps)
+            self._return(done, self.now_ps)
         self._observer.finished(self.scheduler, done, self.now_ps)
+
+    def _return(self, plan: Plan, now_ps: int) -> None:
+        """The outputs of the plan's last step are there."""
+        self._books.returned(plan, now_ps)
+        for seq in self.scheduler.finish(plan):
+            self._intake.left(seq, now_ps)
 
     def _idle(self, plan: Plan) -> Generator[simpy.Event, None, None]:
         """Wait for an arrival. A queue that cannot start in an idle engine would wait for ever:

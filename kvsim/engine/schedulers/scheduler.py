@@ -250,6 +250,13 @@ class Scheduler(ABC):
             limit = self.allocator.steps_alike(head, limit, busy=bool(self.running))
         return limit
 
+    def returns_quietly(self, plan: Plan) -> bool:
+        """Whether the steps after the next one are what they are whether or not the outputs of
+        `plan` have returned. Prompts that become known content may start who waits, and do nothing
+        else but give back what was held twice.
+        """
+        return not plan.finishing and (not plan.chunks or self.waiting.head is None)
+
     def repeat(self, plan: Plan, steps: int) -> Course:
         """`steps` more steps like `plan` have been scheduled; returns how the ledger moved."""
         course = self.allocator.advance(steps)

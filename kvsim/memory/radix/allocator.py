@@ -21,8 +21,9 @@ from kvsim.memory.allocator import (
     Growth,
     Refusal,
 )
-from kvsim.memory.ledger import NOTHING, Course, Usage, split_free
-from kvsim.memory.radix.decoders import Decoders, Moment
+from kvsim.memory.ledger import Course, Usage, split_free
+from kvsim.memory.radix.course import NEVER, Moment, Moves
+from kvsim.memory.radix.decoders import Decoders
 from kvsim.memory.radix.holds import Holds
 from kvsim.memory.radix.slots import Slots
 from kvsim.memory.radix.tree import Match, RadixTree
@@ -215,42 +216,41 @@ class RadixAllocator(Allocator):
         return min(limit, self._decoders.steps_within(spare, limit) + 1) if spare >= 0 else 0
 
     def advance(self, steps: int) -> Course:
-        decoders, size = self._decoders, self.page_tokens
+        decoders, tree, size = self._decoders, self.tree, self.page_tokens
         num, done = decoders.num, 0
-        taken, evicted = Moment(), Moment()
+        taken = evicted = NEVER
         while done < steps:
             # SGLang makes room for a page each before every step, whoever needs one.
-            before = self.tree.evicted
+            before = tree.evicted
             self.make_room((num - (0 if done else len(decoders.extended))) * size)
-            evicted = evicted.plus(self.tree.evicted - before, done + 1)
+            if tree.evicted > before:
+                evicted = evicted.plus(tree.evicted - before, done + 1)
             stretch, spare = steps - done, self.free // size - num
-            if spare >= 0 and self.tree.evictable:
+            if spare >= 0 and tree.evictable:
                 stretch = min(stretch, decoders.steps_within(spare, stretch, done) + 1)
             pages, taken = decoders.pages(done, stretch, taken)
             self.free -= pages * size
             done += stretch
+        over = self._advance_decoders(steps)
+        return Moves(taken, evicted, over).course(num, size, self.token_bytes)
+
+    def step(self) -> None:
+        decoders, size = self._decoders, self.page_tokens
+        self.make_room((decoders.num - len(decoders.extended)) * size)
+        self.free -= decoders.num_without_room * size
+        self._advance_decoders(1)
+
+    def _advance_decoders(self, steps: int) -> Moment:
+        """Each decoder fills so many slots, for which pages are taken; returns when last pages were
+        begun, by the slots of theirs that stay empty.
+        """
         if self.free < 0:
             raise InvariantError(f"{steps} steps took {-self.free} tokens more than are free")
-        over = decoders.last_pages(steps)
-        decoders.advance(steps)
-        self._valid += num * steps
+        over = self._decoders.last_pages(steps)
+        self._decoders.advance(steps)
+        self._valid += self._decoders.num * steps
         self._over += over.total
-        slope = num * self.token_bytes
-        jumps, first, second = map(self._moved, taken, evicted, over)
-        return Course(Usage(used=slope, reserved=-slope), jumps, first, second)
-
-    def _moved(self, pages: int, evicted: int, over: int) -> Usage:
-        """What taking pages, evicting tokens and starting last pages does to the ledger."""
-        if not (pages or evicted or over):
-            return NOTHING
-        taken_bytes = pages * self.page_tokens * self.token_bytes
-        evicted_bytes, over_bytes = evicted * self.token_bytes, over * self.token_bytes
-        return Usage(
-            reserved=taken_bytes - over_bytes,
-            overprovisioned=over_bytes,
-            cached=-evicted_bytes,
-            idle=evicted_bytes - taken_bytes,
-        )
+        return over
 
     # --- release -------------------------------------------------------------------------------
 
@@ -302,14 +302,16 @@ class RadixAllocator(Allocator):
         used = tree.locked + self._valid
         held = self.pool_tokens - self.free - tree.evictable
         return Usage(
-            used=used * size,
-            reserved=(held - used - self._over) * size,
-            overprovisioned=self._over * size,
-            cached=tree.evictable * size,
-            metadata=self.capacity_bytes - self.pool_tokens * size,
-            external=external * size,
-            short=short * size,
-            idle=idle * size,
+            used * size,
+            (held - used - self._over) * size,
+            self._over * size,
+            0,
+            tree.evictable * size,
+            0,
+            self.capacity_bytes - self.pool_tokens * size,
+            external * size,
+            short * size,
+            idle * size,
         )
 
     def check(self) -> None:

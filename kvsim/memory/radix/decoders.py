@@ -6,28 +6,14 @@ pages as sums, whatever its length.
 
 from heapq import heappop, heappush
 from operator import attrgetter
-from typing import NamedTuple
 
 from kvsim.memory.cohorts import Cohorts
+from kvsim.memory.radix.course import NEVER, Moment
 from kvsim.memory.radix.slots import Slots
 from kvsim.plumbing.units import ceil_div
 from kvsim.sequence import Sequence
 
 by_order = attrgetter("order")
-
-
-class Moment(NamedTuple):
-    """How many of something, the sum of the steps t they came at, and of t * (t - 1) / 2."""
-
-    total: int = 0
-    first: int = 0
-    second: int = 0
-
-    def plus(self, count: int, t: int) -> "Moment":
-        """And so many more at step t."""
-        return Moment(
-            self.total + count, self.first + count * t, self.second + count * (t * (t - 1) // 2)
-        )
 
 
 class Decoders:
@@ -97,17 +83,21 @@ class Decoders:
 
     def pages(self, after: int, steps: int, moment: Moment) -> tuple[int, Moment]:
         """New pages of the `steps` steps that follow the next `after` ones, and `moment` with
-        them, each at its step from now on.
+        them, each at its step from now on; without them where pages hold one token, of which
+        everybody takes one in every step.
         """
         size, taken = self._page, 0
-        for offset in range(min(steps, size)):
-            t = after + offset + 1
-            count = len(self._cohorts.at(self.clock + t - 1))
-            if not count:
-                continue
-            times = (steps - offset - 1) // size + 1
-            taken += count * times
-            moment = _repeated(moment, count, t, size, times)
+        if size == 1:
+            taken = self._cohorts.num * steps
+        else:
+            for offset in range(min(steps, size)):
+                t = after + offset + 1
+                count = len(self._cohorts.at(self.clock + t - 1))
+                if not count:
+                    continue
+                times = (steps - offset - 1) // size + 1
+                taken += count * times
+                moment = moment.repeated(count, t, size, times)
         if not after and self.extended:
             taken -= len(self.extended)
             moment = moment.plus(-len(self.extended), 1)
@@ -117,7 +107,7 @@ class Decoders:
         """Slots that will stay empty in the last pages begun within the next `steps` steps; their
         sequences know of them from now on.
         """
-        moment, heap = Moment(), self._last_pages
+        moment, heap = NEVER, self._last_pages
         while heap and heap[0][0] < self.clock + steps:
             clock, order, seq = heappop(heap)
             if not seq.decoding or seq.order != order:
@@ -132,17 +122,3 @@ class Decoders:
         """All took one slot a step."""
         self.clock += steps
         self.extended.clear()
-
-
-def _repeated(moment: Moment, count: int, t: int, size: int, times: int) -> Moment:
-    """And `count` more at each of the steps t, t + size, ..., `times` of them."""
-    pairs = times * (times - 1) // 2
-    squares = (times - 1) * times * (2 * times - 1) // 6
-    first = times * t + size * pairs
-    # sum of (t + size * i) * (t + size * i - 1)
-    second = times * t * (t - 1) + size * (2 * t - 1) * pairs + size * size * squares
-    return Moment(
-        moment.total + count * times,
-        moment.first + count * first,
-        moment.second + count * (second // 2),
-    )

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kvsim.memory.radix.content import Content, cut
-from kvsim.memory.radix.decoders import Moment, _repeated
+from kvsim.memory.radix.course import Moment
 from kvsim.memory.radix.tree import RadixTree
 
 # Few ids, so that sequences share beginnings and runs meet in the middle.
@@ -117,4 +117,4 @@ def test_pages_of_many_steps_are_summed_as_one_by_one(
     one_by_one = start
     for index in range(times):
         one_by_one = one_by_one.plus(count, t + index * size)
-    assert _repeated(start, count, t, size, times) == one_by_one
+    assert start.repeated(count, t, size, times) == one_by_one

@@ -314,6 +314,9 @@ class SglangScheduler(Scheduler):
             return 0  # nobody has filed what an eviction may free
         return self.allocator.steps_that_fit(min(limit, self.batch.steps_to_leave()))
 
+    def returns_quietly(self, plan: Plan) -> bool:
+        return not plan.finishing  # who waits is not looked at: see `repeatable`
+
     def repeat(self, plan: Plan, steps: int) -> Course:
         self.ratio.decay(steps)
         return super().repeat(plan, steps)
