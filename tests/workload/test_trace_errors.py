@@ -39,6 +39,7 @@ def fault(tmp_path: Path, content: str | bytes, **options: object) -> str:
         (AZURE + GOOD + "2023-11-16 18:15:50,396,0\n", 3, "without output"),
         (AZURE + GOOD + "2023-11-16 18:15:50,0,10\n", 3, "without prompt"),
         (AZURE + GOOD + "2023-11-16 18:15:50,-5,10\n", 3, "out of range"),
+        (AZURE + GOOD + "2323-11-16 18:15:46,5,10\n", 3, "the time is out of range; got 9,467"),
         (AZURE + GOOD + "2023-11-16 18:15:50,1e99,10\n", 3, "not a whole number"),
         (AZURE + GOOD + "2023-11-16 18:15:50,3.5,10\n", 3, "not a whole number"),
         (AZURE + GOOD + "2023-11-16 18:15:50,NaN,10\n", 3, "not a whole number"),

@@ -4,7 +4,9 @@ A pickle can name code to run. A snapshot is made of plain values, so whatever n
 is refused, and what is left is checked field by field.
 """
 
+import io
 import pickle
+import pickletools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -15,6 +17,8 @@ from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.options import input_error
 
 _AWAITING = ("active_awaiting_free", "active_pending_free")  # named so in docs, and in snapshots
+_BUFFERS = ("BYTEARRAY8", "NEXT_BUFFER", "READONLY_BUFFER")
+_KEPT = ("PUT", "BINPUT", "LONG_BINPUT")
 _REMEDY = "give a file that torch.cuda.memory._dump_snapshot() wrote"
 
 
@@ -104,11 +108,23 @@ class _PlainUnpickler(pickle.Unpickler):
         raise pickle.UnpicklingError("refers to something outside the file")
 
 
+def _check_opcodes(content: bytes) -> None:
+    """Raise UnpicklingError for what the unpickler would believe before it can fail: an index of
+    its memo makes it take as much memory as the index says, and a buffer as its length says.
+    """
+    for opcode, argument, place in pickletools.genops(content):
+        if opcode.name in _BUFFERS:
+            raise pickle.UnpicklingError(f"holds a buffer at byte {place}")
+        if opcode.name in _KEPT and argument > len(content):
+            raise pickle.UnpicklingError(f"keeps a value as number {argument:,} of so short a file")
+
+
 def read_snapshot(path: str | Path) -> Snapshot:
     """The snapshot in a pickle file; InputError if it is not one, or more than one."""
     try:
-        with open(path, "rb") as file:
-            data = _PlainUnpickler(file).load()
+        content = Path(path).read_bytes()
+        _check_opcodes(content)
+        data = _PlainUnpickler(io.BytesIO(content)).load()
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror}", where=str(path)) from None
     except pickle.UnpicklingError as error:

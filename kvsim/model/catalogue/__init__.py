@@ -103,6 +103,11 @@ def named_model(name: str, where: str = "model.name") -> Model:
             value=repr(name),
             remedy=f"{model_like(name)} Or give the path of its config.json",
         )
+    return _built(short)
+
+
+@cache
+def _built(short: str) -> Model:
     table = dict(_tables()[short])
     ids = table.pop("ids")
     return replace(Model.from_hf(table, short), source=f"config.json of {ids[0]} on Hugging Face")

@@ -20,7 +20,8 @@ def read_columns(path: Path, columns: Mapping[str, Kind]) -> "pa.Table":
     import pyarrow.parquet as pq
 
     try:
-        rows = pq.read_table(path, columns=None)
+        with pq.ParquetFile(path) as file:
+            rows = file.read()
         rows.validate(full=True)
     except FileNotFoundError:
         raise InputError("missing from the stored result", where=str(path)) from None

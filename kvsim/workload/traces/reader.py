@@ -1,11 +1,12 @@
 """Reading a trace: the format found or named, and the checks that hold for all formats."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.reading.files import Text, read_text, row_error
-from kvsim.plumbing.units import seconds_from_ps
+from kvsim.plumbing.units import PS_PER_S, seconds_from_ps
+from kvsim.workload.text import MOST_SECONDS
 from kvsim.workload.traces import TRACE_FORMATS
 from kvsim.workload.traces.format import HashedFormat, TraceFormat
 from kvsim.workload.traces.record import Trace, TraceRow
@@ -43,6 +44,7 @@ def read_trace(
             for row in rows
         ]
         origin_ps += early_ps
+    _within_times(rows, text.name)
     block = reader.hash_block_tokens if isinstance(reader, HashedFormat) else None
     hashed = block is not None and any(row.hash_ids is not None for row in rows)
     return Trace(
@@ -53,6 +55,15 @@ def read_trace(
         origin_ps=origin_ps,
         notes=tuple(notes),
     )
+
+
+def _within_times(rows: Sequence[TraceRow], name: str) -> None:
+    """Raise InputError for a clock that stands further from the first row's than any time may."""
+    for row in rows:
+        if row.arrival_ps is not None and row.arrival_ps > MOST_SECONDS * PS_PER_S:
+            value = f"{row.arrival_ps // PS_PER_S:,} s after the first row"
+            limit = f"{MOST_SECONDS:,} s"
+            raise row_error(name, row.line, "the time is out of range", value, limit)
 
 
 def detect(text: Text) -> str:

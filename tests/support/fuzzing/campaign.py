@@ -1,11 +1,14 @@
 """Damaged files by the thousand: `python -m support.fuzzing.campaign --seconds 60`.
 
-Every case has a name, target:number; a case that fails is kept beside the corpus and raised again
-with `--only target --first number --cases 1`.
+Every case has a name, target:number; a case that fails is kept (`--keep`) and raised again with
+`--only target --first number --cases 1`. With the failures are kept the counts of each target, and
+the next campaign that keeps there goes on behind the last case; those that cost least come first.
 """
 
 import argparse
 import contextlib
+import gc
+import json
 import resource
 import signal
 import sys
@@ -17,6 +20,7 @@ from pathlib import Path
 from random import Random
 
 from kvsim.plumbing.errors import InputError
+from kvsim.plumbing.writing import write_text
 from support.fuzzing.mutation import spoilt
 from support.fuzzing.scenarios import check, scenario
 from support.fuzzing.targets import TARGETS, Target
@@ -26,6 +30,8 @@ MOST_SECONDS = 10  # of the processor, for one case
 PATIENCE = 12  # times as long by the clock: a busy machine is no hang
 MOST_MEMORY = 6 << 30
 SCENARIOS = "scenarios"
+MEMORY = Path("/dev/shm")
+FASTEST = MEMORY if MEMORY.is_dir() else None  # where files cost no disk
 Try = Callable[[int, Path], bool]
 
 
@@ -78,18 +84,56 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=60, help="for all targets together")
     parser.add_argument("--cases", type=int, default=None, help="of each target")
-    parser.add_argument("--first", type=int, default=0, help="number of the first case")
+    parser.add_argument("--first", type=int, default=None, help="number of the first case")
+    parser.add_argument("--up-to", type=int, default=None, help="cases of each target in all")
     parser.add_argument("--only", action="append", help="a target; may be repeated")
-    parser.add_argument("--keep", type=Path, help="a folder for the files that failed")
+    parser.add_argument("--keep", type=Path, help="a folder for files that failed, and counts")
     arguments = parser.parse_args()
     resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
     names = arguments.only or [*TARGETS, SCENARIOS]
-    share = arguments.seconds / len(names)
+    tries = {name: _scenarios if name == SCENARIOS else _files(name) for name in names}
+    counts = Counts(arguments.keep)
+    if arguments.up_to is not None:
+        names = sorted(names, key=lambda name: _cost(tries[name]))
+    gc.freeze()
+    ends = time.monotonic() + arguments.seconds
     failed = 0
-    for name in names:
-        try_one = _scenarios if name == SCENARIOS else _files(name)
-        failed += _campaign(name, try_one, arguments, share)
+    for place, name in enumerate(names):
+        now = time.monotonic()
+        left = ends - now if arguments.up_to is not None else (ends - now) / (len(names) - place)
+        failed += _campaign(name, tries[name], arguments, counts, now + left)
     return 1 if failed else 0
+
+
+class Counts:
+    """What campaigns that kept in one folder have done so far, target by target."""
+
+    def __init__(self, folder: Path | None) -> None:
+        self._path = None if folder is None else folder / "counts.json"
+        self._of: dict[str, dict[str, int]] = {}
+        if self._path is not None and self._path.exists():
+            self._of = json.loads(self._path.read_text())
+
+    def of(self, name: str) -> dict[str, int]:
+        """cases, read, refused and faults of a target; written on to."""
+        return self._of.setdefault(name, {"cases": 0, "read": 0, "refused": 0, "faults": 0})
+
+    def keep(self) -> None:
+        """Write them down, if they are kept at all."""
+        if self._path is not None:
+            write_text(self._path, json.dumps(self._of, indent=1) + "\n")
+
+
+def _cost(try_one: Try) -> float:
+    """Seconds of the processor that a case takes, roughly."""
+    with tempfile.TemporaryDirectory(dir=FASTEST) as folder:
+        began = time.process_time()
+        for number in range(40):
+            if number == 10:  # what is imported or made once is no cost of a case
+                began = time.process_time()
+            with contextlib.suppress(Exception):
+                try_one(number, Path(folder))
+    return time.process_time() - began
 
 
 def _files(name: str) -> Try:
@@ -97,7 +141,7 @@ def _files(name: str) -> Try:
     target = TARGETS[name]
 
     def try_one(number: int, folder: Path) -> bool:
-        if number == 0 or not any(folder.iterdir()):
+        if not any(folder.iterdir()):
             target.prepare(folder)
         return read(target, folder, case(name, number))
 
@@ -109,26 +153,38 @@ def _scenarios(number: int, folder: Path) -> bool:
         return check(scenario(Random(f"{SCENARIOS}:{number}")))
 
 
-def _campaign(name: str, try_one: Try, arguments: argparse.Namespace, seconds: float) -> int:
+def _campaign(
+    name: str, try_one: Try, arguments: argparse.Namespace, counts: Counts, until: float
+) -> int:
+    """Cases of one target until they are done or the clock says `until`; kinds of faults seen."""
     seen = dict[str, int]()
-    taken = done = 0
-    began = time.monotonic()
-    with tempfile.TemporaryDirectory() as folder:
-        while arguments.cases is None or done < arguments.cases:
-            if time.monotonic() - began > seconds:
-                break
-            number = arguments.first + done
+    told = counts.of(name)
+    began, before = time.process_time(), told["cases"]
+    first = arguments.first if arguments.first is not None else before
+    most = arguments.cases if arguments.cases is not None else sys.maxsize
+    if arguments.up_to is not None:
+        most = min(most, arguments.up_to - before)
+    done = 0
+    with tempfile.TemporaryDirectory(dir=FASTEST) as folder:
+        while done < most and time.monotonic() < until:
+            number = first + done
             done += 1
+            told["cases"] += 1
             try:
-                taken += try_one(number, Path(folder))
+                told["read" if try_one(number, Path(folder)) else "refused"] += 1
             except Exception as error:
+                told["faults"] += 1
                 key = _place(error)
                 seen[key] = seen.get(key, 0) + 1
                 if seen[key] == 1:
                     _tell(name, number, error, arguments.keep)
+            if done % 5000 == 0:
+                counts.keep()
+    counts.keep()
+    seconds = time.process_time() - began
     print(
-        f"{name}: {done:,} cases, {taken:,} read, {done - taken - sum(seen.values()):,} refused,"
-        f" {len(seen)} faults ({sum(seen.values()):,} cases)",
+        f"{name}: {done:,} cases in {seconds:.0f} s of the processor; in all {told['cases']:,}:"
+        f" {told['read']:,} read, {told['refused']:,} refused, {told['faults']:,} faults",
         flush=True,
     )
     return len(seen)

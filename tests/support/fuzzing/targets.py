@@ -109,6 +109,7 @@ def _config(path: Path) -> None:
     assert model.attention_flops([1, 100]) >= 0
 
 
+@cache
 def _configs() -> list[bytes]:
     llama = {
         "model_type": "llama", "hidden_size": 64, "num_hidden_layers": 3, "num_attention_heads": 4,
@@ -377,6 +378,7 @@ def _result(path: Path) -> None:
     differences([result.scenario, {"seed": 1}])
 
 
+@cache
 def _observed_files() -> dict[str, bytes]:
     folder = ROOT / "reports" / "observed" / "paged"
     heads = {"requests.csv": 4, "stream.jsonl": 3, "timeseries.csv": 4, "steps.csv": 4}
