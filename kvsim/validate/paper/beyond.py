@@ -8,7 +8,7 @@ re-implementation, which ran one stream of its own.
 from collections.abc import Iterator
 
 from kvsim.validate.paper.check import Check
-from kvsim.validate.paper.experiment import FEW, Means, Setting, mean_of, orca
+from kvsim.validate.paper.experiment import Means, Setting, mean_of, orca
 
 SOURCE = "re-implementation of the PagedAttention artifact"
 RATE_PER_S = 4.0
@@ -29,7 +29,7 @@ PUBLISHED = {
 def simulate(setting: Setting) -> dict[str, Means]:
     """Every system's means."""
     return {
-        name: mean_of(setting.watch(tables, setting.sharegpt, RATE_PER_S, FEW))
+        name: mean_of(setting.watch(tables, setting.sharegpt, RATE_PER_S, setting.few))
         for name, tables in SYSTEMS.items()
     }
 

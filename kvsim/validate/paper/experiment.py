@@ -32,7 +32,7 @@ BLOCK_TOKENS = 16
 POOL_TOKENS = NUM_BLOCKS * BLOCK_TOKENS
 WINDOW_S = (300.0, 900.0)
 STREAMS = 80
-FEW = 4  # streams of what hangs little on them, or is reported and not held
+FEW = 4  # of STREAMS, for what hangs little on them, or is reported and not held
 EXPERIMENT: dict[str, Any] = {
     "model": {"name": "opt-13b"},
     "device": {"name": "a100-40gb"},
@@ -95,6 +95,11 @@ class Setting:
     seed: int = 0
     sharegpt: Sampler = sharegpt
     streams: int = STREAMS
+
+    @property
+    def few(self) -> int:
+        """Streams of what hangs little on them: FEW, or two where there are not many at all."""
+        return FEW if self.streams >= STREAMS // 2 else 2
 
     def watch(
         self,

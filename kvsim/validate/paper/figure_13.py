@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from statistics import fmean, stdev
 
 from kvsim.validate.paper.check import Check
-from kvsim.validate.paper.experiment import FEW, SYSTEMS, Means, Setting
+from kvsim.validate.paper.experiment import SYSTEMS, Means, Setting
 from kvsim.validate.paper.lengths import ALPACA_ASSUMED, ALPACA_SHAPES, alpaca
 from kvsim.validate.paper.one_draw import Draw, half_width, one_draw
 
@@ -52,7 +52,7 @@ def checks(setting: Setting, runs: Runs) -> Iterator[Check]:
         for name, published in ALPACA.items():
             if name == FIXED and shape != ALPACA_ASSUMED:
                 continue  # seven buffers whatever the lengths
-            found = setting.watch(SYSTEMS[name], alpaca(shape), ALPACA_PER_S, FEW, ALPACA_S)
+            found = setting.watch(SYSTEMS[name], alpaca(shape), ALPACA_PER_S, setting.few, ALPACA_S)
             yield Check(
                 SOURCE,
                 f"{name}: batched, Alpaca ({shape}) at 30 requests/s",

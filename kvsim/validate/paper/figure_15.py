@@ -131,15 +131,29 @@ def saved(prompts: Lengths, outputs: Lengths, n: int, distinct: Floats) -> float
         total: Floats = copies[known] + (steps - known) * distinct[-1]
         return total
 
-    size, logical, physical = BLOCK_TOKENS, 0.0, 0.0
-    for prompt, output in zip(prompts.tolist(), outputs.tolist(), strict=True):
-        held = -(-(prompt + np.arange(output)) // size)  # blocks of one sequence, by iteration
-        shared = prompt // size
-        full = (prompt + output - 1) // size  # filled by the last iteration
-        filled_at = np.arange(shared + 1, full + 1) * size - prompt
-        logical += n * float(held.sum())
-        # The prompt's full blocks, then blocks filled since, then the last one of each sequence.
-        open_blocks = (held - (prompt + np.arange(output)) // size).astype(np.float64)
-        physical += shared * output + float(summed(output - filled_at).sum())
-        physical += n * float(open_blocks[1:].sum()) + float(open_blocks[0])
-    return 1 - physical / logical
+    size = BLOCK_TOKENS
+    ends = prompts + outputs
+    held = _summed_ceil(ends) - _summed_ceil(prompts)  # blocks of one sequence, over iterations
+    whole = _summed_floor(ends) - _summed_floor(prompts)
+    shared = prompts // size
+    began = (prompts % size > 0).astype(np.int64)  # an open block in the prompt's own iteration
+    filled = (ends - 1) // size - shared  # by the last iteration
+    # The steps that are left when each block is filled, request after request.
+    nth = np.arange(filled.sum()) - np.repeat(np.cumsum(filled) - filled, filled) + 1
+    left = np.repeat(outputs + prompts - shared * size, filled) - nth * size
+    # The prompt's full blocks, then blocks filled since, then the last one of each sequence.
+    physical = float((shared * outputs).sum()) + float(summed(left).sum())
+    physical += float((n * (held - whole - began) + began).sum())
+    return 1 - physical / (n * float(held.sum()))
+
+
+def _summed_floor(ends: Lengths) -> Lengths:
+    """Sum of k // BLOCK_TOKENS over k < end, for each end."""
+    blocks, rest = ends // BLOCK_TOKENS, ends % BLOCK_TOKENS
+    total: Lengths = BLOCK_TOKENS * (blocks * (blocks - 1) // 2) + rest * blocks
+    return total
+
+
+def _summed_ceil(ends: Lengths) -> Lengths:
+    """Sum of -(-k // BLOCK_TOKENS) over k < end, for each end."""
+    return _summed_floor(ends + BLOCK_TOKENS - 1)

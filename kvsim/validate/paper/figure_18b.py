@@ -8,7 +8,7 @@ are an independent re-implementation's of the paper's artifact.
 from collections.abc import Iterator
 
 from kvsim.validate.paper.check import Check
-from kvsim.validate.paper.experiment import FEW, WINDOW_S, Means, Setting, mean_of, vllm
+from kvsim.validate.paper.experiment import WINDOW_S, Means, Setting, mean_of, vllm
 from kvsim.validate.paper.lengths import ALPACA_ASSUMED, Sampler, alpaca
 
 SOURCE = "PagedAttention, figure 18b"
@@ -24,7 +24,7 @@ Curve = dict[int, Means]
 
 def sharegpt_curve(setting: Setting) -> Curve:
     """Saturated ShareGPT by block size."""
-    return _curve(setting, setting.sharegpt, SHAREGPT_PER_S, tuple(TOKEN_SHARES), FEW)
+    return _curve(setting, setting.sharegpt, SHAREGPT_PER_S, tuple(TOKEN_SHARES), setting.few)
 
 
 def checks(setting: Setting, sharegpt: Curve) -> Iterator[Check]:

@@ -10,7 +10,7 @@ from kvsim.report.classes import LOOKS
 from kvsim.report.template import rendered
 from kvsim.validate.paper import figure_2
 from kvsim.validate.paper.check import Check
-from kvsim.validate.paper.experiment import FEW, Means, mean_of
+from kvsim.validate.paper.experiment import Means, mean_of
 from kvsim.validate.paper.findings import Findings
 from kvsim.validate.paper.strips import strips
 from kvsim.version import VERSION
@@ -112,11 +112,13 @@ def _ledger(name: str, means: Means) -> Bar:
 
 
 def _placements(found: Findings) -> Chart:
-    oracle = mean_of(found.figure_2["Orca (Oracle)"][:FEW])  # the streams that the others met
+    oracle = mean_of(
+        found.figure_2["Orca (Oracle)"][: found.setting.few]
+    )  # the streams that the others met
     points = 100 * (found.beyond["exact size, first fit"].shares["used"] - oracle.shares["used"])
     bars = [_ledger("exact size, buddies (Orca (Oracle))", oracle)]
     bars += [_ledger(name, means) for name, means in found.beyond.items()]
-    bars.append(_ledger("vLLM", mean_of(found.figure_2["vLLM"][:FEW])))
+    bars.append(_ledger("vLLM", mean_of(found.figure_2["vLLM"][: found.setting.few])))
     note = (
         "The same streams with other placements, in the ledger's own classes. Known sizes placed "
         f"first fit hold {points:.1f} points more tokens than the same sizes on buddies: that part "

@@ -12,7 +12,7 @@ from statistics import fmean, stdev
 import kvsim
 from kvsim.plumbing.units import PS_PER_S
 from kvsim.validate.paper.check import Check, within
-from kvsim.validate.paper.experiment import EXPERIMENT, FEW, SYSTEMS, Setting, stream
+from kvsim.validate.paper.experiment import EXPERIMENT, SYSTEMS, Setting, stream
 from kvsim.validate.paper.lengths import Sampler
 
 SOURCE = "PagedAttention, section 6.2"
@@ -24,8 +24,8 @@ PRECISION = 1.03
 
 
 def checks(setting: Setting) -> Iterator[Check]:
-    """How much more vLLM sustains than Orca, on average over FEW streams."""
-    seeds = range(setting.seed, setting.seed + FEW)
+    """How much more vLLM sustains than Orca, on average over a few streams."""
+    seeds = range(setting.seed, setting.seed + setting.few)
     rates = {
         name: [sustained(setting.sharegpt, name, seed) for seed in seeds]
         for name in ("Orca (Max)", "Orca (Oracle)", "vLLM")
@@ -34,7 +34,7 @@ def checks(setting: Setting) -> Iterator[Check]:
         quantity = f"vLLM's sustained rate over {name}'s, OPT-13B, ShareGPT"
         ratios = [ours / its for ours, its in zip(rates["vLLM"], rates[name], strict=True)]
         check = within(SOURCE, quantity, span, fmean(ratios), "x")
-        yield check._replace(spread=stdev(ratios), streams=FEW)
+        yield check._replace(spread=stdev(ratios), streams=setting.few)
 
 
 def sustained(lengths: Sampler, system: str, seed: int) -> float:
