@@ -99,7 +99,8 @@ def _cells(line: "Line", seeds: bool) -> "list[Cell]":
     cells = []
     for index, value in enumerate(line.values):
         moved = change(line.values[0], value) if index else None
-        shown = "" if moved is None else " =" if moved == 0 else f" {100 * moved:+.1f} %"
+        digits = 1 if moved is None or abs(moved) < 10 else 0
+        shown = "" if moved is None else " =" if moved == 0 else f" {100 * moved:+,.{digits}f} %"
         style = "green" if index in line.better else "red" if index in line.worse else ""
         cells.append(Cell(line.measure.form(value) + shown, style))
     if seeds:

@@ -26,7 +26,7 @@ def explore(
         raise InputError(
             "the page is made with Dash, which is not installed",
             where="kvsim explore",
-            remedy="pip install 'kvsim[explore]'",
+            remedy="pip install dash",
         )
     from kvsim.explore.app import is_loopback
     from kvsim.explore.server import serve

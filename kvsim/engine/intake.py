@@ -86,7 +86,7 @@ class Intake:
         if request.prompt_tokens <= longest:
             return None
         return Refusal(
-            "a prompt that leaves no room for output in max_model_len",
+            "its prompt leaves no room for output in max_model_len",
             request.prompt_tokens,
             longest,
             "tokens",

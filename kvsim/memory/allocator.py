@@ -18,7 +18,10 @@ from kvsim.sequence import Sequence
 
 
 class Refusal(NamedTuple):
-    """Why a request can never run: what it needs, what there is, and the way out."""
+    """Why a request can never run: what it needs, what there is, and the way out.
+
+    reason: a clause that also stands behind "because".
+    """
 
     reason: str
     value: int

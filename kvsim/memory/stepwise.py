@@ -63,7 +63,7 @@ class StepwiseAllocator(Allocator):
         if need <= limit:
             return None
         return Refusal(
-            "more memory than the pool has",
+            "it needs more memory than the pool has",
             need,
             limit,
             "bytes",

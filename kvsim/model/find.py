@@ -32,7 +32,7 @@ def find_model(name: str, where: str = "model.name", *, offline: bool = False) -
             remedy="name the model it was made from, and weight_bytes_per_param",
         )
     check_understood(name, where)
-    missing = "no repository of that form"
+    missing = ""
     if is_repository(name):
         try:
             path = fetch_config(name, offline=offline)
@@ -69,10 +69,11 @@ def _as_published(model: Model, scheme: str) -> WeightFormat:
 
 
 def unknown(name: str, where: str, missing: str) -> InputError:
-    """No model of this name: `missing` says why nothing was fetched."""
+    """No model of this name. missing: why a repository of it was not fetched; "": it names none."""
+    why = f" ({missing})." if missing else ""
     return InputError(
         "unknown model",
         where=where,
         value=repr(name),
-        remedy=f"{model_like(name)} ({missing}). Or give the path of its config.json",
+        remedy=f"{model_like(name)}{why} Or give the path of its config.json",
     )

@@ -237,9 +237,9 @@ def _paid(run: Summary) -> list[str]:
 def _limit(runs: Sequence[Summary]) -> list[str]:
     """Say so where the pool was never full: then it cannot tell the allocators apart."""
     memories = [run["memory"] for run in runs]
-    if not any(_finished(run) for run in runs) or any(
+    if not all(_finished(run) for run in runs) or any(
         memory["peak_allocated"] > 1 - _NOTABLE
-        or memory["time_mean"]["short"] + memory["time_mean"]["external"] > 0.001
+        or memory["time_mean"]["short"] + memory["time_mean"]["external"] > 0
         for memory in memories
     ):
         return []

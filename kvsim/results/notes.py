@@ -18,8 +18,9 @@ def notes_on(summary: dict[str, Any], recorder: Recorder) -> list[dict[str, str]
         _, _, reason = recorder.rejected[0]
         all_, refused = requests["submitted"], requests["rejected"]
         which = "All" if refused == all_ else f"{refused:,} of"
+        were = f"{which} {all_:,} requests were" if all_ > 1 else "The only request was"
         first = "" if refused == 1 else ", the first"
-        found.append(("refused", f"{which} {all_:,} requests were refused{first} because {reason}"))
+        found.append(("refused", f"{were} refused{first} because {reason}"))
     grown = queue_grew(recorder)
     if grown is not None:
         found.append((

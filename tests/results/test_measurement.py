@@ -153,7 +153,10 @@ def test_a_prefix_cache_without_shareable_content_is_named(result):
 def test_refusals_are_told_with_their_reason():
     run = simulate(with_(memory={"kv_cache_tokens": 320}))["max-buffer"]
     (note,) = (note for note in run.summary["notes"] if note["about"] == "refused")
-    assert note["text"].startswith("All 200 requests were refused, the first because")
+    assert note["text"].startswith("All 200 requests were refused, the first because its buffer")
+    lone = with_(memory={"kv_cache_tokens": 64}, workload=workload(num_requests=1))
+    (note,) = (note for note in simulate(lone)["paged"].summary["notes"])
+    assert note["text"].startswith("The only request was refused because it needs more KV blocks")
 
 
 def test_users_beyond_the_starts_are_told():

@@ -51,7 +51,7 @@ class ContinuousScheduler(Scheduler):
         if self._knobs.enable_chunked_prefill or slots <= longest:
             return None
         return Refusal(
-            "without chunked prefill a sequence that no step could recompute whole",
+            "without chunked prefill no step could recompute it whole",
             slots,
             longest,
             "tokens (max_num_batched_tokens)",

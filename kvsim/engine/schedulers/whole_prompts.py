@@ -39,7 +39,7 @@ class WholePromptScheduler(Scheduler):
         if request.prompt_tokens <= self._max_num_batched_tokens:
             return None
         return Refusal(
-            "a prompt that no step can take whole",
+            "no step can take its prompt whole",
             request.prompt_tokens,
             self._max_num_batched_tokens,
             "tokens (max_num_batched_tokens)",

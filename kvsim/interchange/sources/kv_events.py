@@ -120,7 +120,7 @@ def _unpacked(data: bytes, where: str) -> Iterator[Any]:
         raise InputError(
             "MessagePack is not read without its library",
             where=where,
-            remedy="pip install 'kvsim[interchange]'",
+            remedy="pip install msgpack",
         ) from None
     unpacker = msgpack.Unpacker(strict_map_key=False, max_buffer_size=max(len(data), 1))
     unpacker.feed(data)

@@ -37,7 +37,7 @@ class BlockShape:
         if need <= self.usable_blocks:
             return None
         return Refusal(
-            f"more KV blocks than the pool has{beside}",
+            f"it needs more KV blocks than the pool has{beside}",
             need,
             self.usable_blocks,
             unit,

@@ -109,7 +109,7 @@ class RadixAllocator(Allocator):
         if need <= self.pool_tokens:
             return None
         return Refusal(
-            "more KV pages than the pool has",
+            "it needs more KV pages than the pool has",
             need // self.page_tokens,
             self.pool_tokens // self.page_tokens,
             f"pages of {self.page_tokens} tokens",

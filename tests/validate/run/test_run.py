@@ -390,7 +390,9 @@ def test_a_pool_that_could_not_have_served_the_run_is_named(tmp_path: Path, fold
     for path in folder.iterdir():
         (tmp_path / path.name).write_bytes(path.read_bytes())
     (tmp_path / "meta.json").write_text(json.dumps(META | {"num_gpu_blocks": 12}))
-    with pytest.raises(InputError, match=r"request r\d+: more KV blocks than the pool has"):
+    with pytest.raises(
+        InputError, match=r"request r\d+: it needs more KV blocks than the pool has"
+    ):
         compare_run(tmp_path, calibration())
 
 

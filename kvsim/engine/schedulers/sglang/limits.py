@@ -39,7 +39,7 @@ class Limits:
         if request.prompt_tokens < longest and self.max_new_tokens(request) > 0:
             return None
         return Refusal(
-            "a prompt that leaves no room for output in the context and the pool",
+            "its prompt leaves no room for output in the context and the pool",
             request.prompt_tokens,
             longest - 1,
             "tokens",
