@@ -115,7 +115,7 @@ def _check_opcodes(content: bytes) -> None:
     for opcode, argument, place in pickletools.genops(content):
         if opcode.name in _BUFFERS:
             raise pickle.UnpicklingError(f"holds a buffer at byte {place}")
-        if opcode.name in _KEPT and argument > len(content):
+        if opcode.name in _KEPT and int(argument or 0) > len(content):
             raise pickle.UnpicklingError(f"keeps a value as number {argument:,} of so short a file")
 
 
