@@ -10,6 +10,7 @@ from kvsim.commands.arguments import AsJson, Changes, Jobs, ScenarioName
 
 if TYPE_CHECKING:
     from kvsim.whatif.advice.change import Advice
+    from kvsim.whatif.advice.standing import Load, Standing
     from kvsim.whatif.intervals import Ratio
 
 
@@ -37,6 +38,7 @@ def advise(
     """
     from rich.console import Console
 
+    from kvsim.commands.tables import out as stdout
     from kvsim.commands.whatif_tables import printed
     from kvsim.plumbing.writing import check_writable, replace_files, text_writer
     from kvsim.scenario import load_tables
@@ -65,7 +67,7 @@ def advise(
     if as_json:
         typer.echo(json.dumps(answer, indent=2))
         return
-    console = Console()
+    console = stdout()
     cells = page.changes_table(advice)
     console.print(printed(cells))
     console.print(cells.note, markup=False, highlight=False)
@@ -77,6 +79,25 @@ def advise(
         typer.echo(f"\nThe best setting found:\n{best}")
     if out is not None:
         typer.echo(str(out / "advice.html"))
+
+
+def _standing(standing: "Standing") -> dict[str, Any]:
+    def load(of: "Load") -> dict[str, Any]:
+        return {**of._asdict(), "waits": of.waits._asdict(), "binds": of.binds}
+
+    room, pool, twice = standing.headroom, standing.pool, standing.twice
+    told = pool.told if pool is not None else None
+    return {
+        "load": load(standing.load),
+        "again": load(standing.again),
+        "twice_the_pool": None if twice is None else twice._asdict(),
+        "headroom": None
+        if room is None
+        else {**room._asdict(), "beyond": None if room.beyond is None else load(room.beyond)},
+        "least_pool": None
+        if pool is None
+        else {**pool._asdict(), "told": None if told is None else told._asdict()},
+    }
 
 
 def _answer(advice: "Advice", today: str, best: str, runs: int) -> dict[str, Any]:
@@ -102,6 +123,7 @@ def _answer(advice: "Advice", today: str, best: str, runs: int) -> dict[str, Any
             for each in advice.changes
         ],
         "not_tried": dict(advice.not_tried),
+        "standing": _standing(advice.standing),
         "taken": {each.knob.key: each.value for each in advice.taken},
         "reported": ratio(advice.reported),
         "also": {name: ratio(of) for name, of in advice.reported_also.items()},

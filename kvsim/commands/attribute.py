@@ -21,6 +21,7 @@ def attribute(
     """Simulate the same stream again with one class of waste after the other removed."""
     from rich.console import Console
 
+    from kvsim.commands.tables import out as stdout
     from kvsim.scenario import Scenario
     from kvsim.simulation import Simulation
     from kvsim.whatif.attribution import attribute as run
@@ -32,7 +33,7 @@ def attribute(
         answer = {"runs": [attribution.as_dict() for attribution in found]}
         typer.echo(json.dumps(answer, indent=2))
         return
-    console = Console()
+    console = stdout()
     for attribution in found:
         console.print(_table(attribution))
     console.print("Each row: the gain when this class is removed too, after those above it.")

@@ -56,8 +56,7 @@ def cache(
     what keeping less of windows and states buys. Blocks are as the model makes them: one that must
     hold a recurrent state is long, and why nothing is found in it is said.
     """
-    from rich.console import Console
-
+    from kvsim.commands.tables import out as stdout
     from kvsim.commands.whatif_tables import printed
     from kvsim.plumbing.errors import InputError
     from kvsim.report.numbers import count
@@ -132,7 +131,7 @@ def cache(
     )
     unlimited = _percent(curve.unlimited)
     last = (f"unlimited ({largest:,} do)", unlimited, *([unlimited] if belady else []))
-    console = Console()
+    console = stdout()
     console.print(printed(Cells("Prompt tokens found", "", heads, (*cells, last))))
     console.print(f"Of {count(curve.query_tokens)} prompt tokens, in blocks of {block}.")
     if said is not None:

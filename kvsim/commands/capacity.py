@@ -55,6 +55,7 @@ def capacity(
     """
     from rich.console import Console
 
+    from kvsim.commands.tables import out as stdout
     from kvsim.commands.whatif_tables import printed
     from kvsim.plumbing.errors import InputError
     from kvsim.plumbing.writing import check_writable, replace_files, text_writer
@@ -129,7 +130,7 @@ def capacity(
     if as_json:
         typer.echo(json.dumps(answer, indent=2))
         return
-    console = Console()
+    console = stdout()
     for each in cells:
         console.print(printed(each))
         console.print(each.note, markup=False, highlight=False)

@@ -21,6 +21,7 @@ def speculation(
     """Simulate the same stream with the drafts of a scenario and without them."""
     from rich.console import Console
 
+    from kvsim.commands.tables import out as stdout
     from kvsim.scenario import Scenario
     from kvsim.simulation import Simulation
     from kvsim.whatif.speculation import speculation_costs
@@ -32,7 +33,7 @@ def speculation(
         answer = {"runs": [cost.as_dict() | {"sentence": sentence(cost)} for cost in costs]}
         typer.echo(json.dumps(answer, indent=2, ensure_ascii=False))
         return
-    console = Console()
+    console = stdout()
     for cost in costs:
         console.print(_table(cost))
         console.print(sentence(cost), highlight=False)

@@ -69,6 +69,7 @@ def sweep(
     """
     from rich.console import Console
 
+    from kvsim.commands.tables import out as stdout
     from kvsim.commands.whatif_tables import printed
     from kvsim.plumbing.errors import InputError
     from kvsim.plumbing.writing import check_writable
@@ -94,7 +95,7 @@ def sweep(
     if as_json:
         typer.echo(json.dumps(_answer(plan, frame, settings, measure, top), indent=2))
         return
-    console = Console()
+    console = stdout()
     for line in page.words(settings, frame, measure):
         console.print(line, markup=False, highlight=False)
     for cells in (

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from kvsim.whatif.page import Cells
 
 
-LONGEST_NAME = 24  # that is never folded
+LONGEST_NAME = 30  # that is never folded
 
 
 def printed(cells: "Cells") -> "Table":
@@ -19,7 +19,7 @@ def printed(cells: "Cells") -> "Table":
 
     table = numbers_table(*map(escape, cells.heads), title=escape(cells.title))
     longest = max((len(row[0]) for row in cells.rows), default=0)
-    table.columns[0].min_width = min(LONGEST_NAME, longest)
+    table.columns[0].no_wrap = longest <= LONGEST_NAME  # the others fold first
     for row in cells.rows:
         table.add_row(*map(escape, row))
     return table

@@ -24,17 +24,19 @@ class Trials:
         """All of them side by side, so that `rows` has them at hand."""
         self._runner.run([self._task(table, each) for table in tables for each in on])
 
-    def rows(self, table: Table, on: Sequence[Replicate]) -> list[Row]:
-        """One row a replicate; InputError where it cannot be run."""
+    def rows(self, table: Table, on: Sequence[Replicate], *, waits: bool = False) -> list[Row]:
+        """One row a replicate, with why its queue waited if asked for; InputError where it cannot
+        be run.
+        """
         rows: list[Row] = []
-        for outcome in self._runner.run([self._task(table, each) for each in on]):
+        for outcome in self._runner.run([self._task(table, each, waits) for each in on]):
             if outcome.error is not None:
                 raise InputError(outcome.error)
             rows.append(outcome.rows[0])
         return rows
 
-    def _task(self, table: Table, replicate: Replicate) -> Task:
-        return make_task(replicate.put(table), self._folder)
+    def _task(self, table: Table, replicate: Replicate, waits: bool = False) -> Task:
+        return make_task(replicate.put(table), self._folder, waits=waits)
 
 
 def ratios(

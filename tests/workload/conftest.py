@@ -1,10 +1,10 @@
 """One example of the options of every registered kind, so that contracts run over all of them."""
 
-import os
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support.public_traces import public_trace
 
 from kvsim.plumbing.registry import Registry
 from kvsim.workload.arrivals import ARRIVALS
@@ -93,13 +93,4 @@ def base(tmp_path: Path) -> Path:
 def real_trace() -> Any:
     """The path of a public trace's file by its name; the test is skipped where there is none."""
 
-    def find(file_name: str) -> Path:
-        folder = os.environ.get("KVSIM_DATA_DIR")
-        if not folder:
-            pytest.skip("KVSIM_DATA_DIR is not set: it names the folder of public traces")
-        path = Path(folder) / file_name
-        if not path.exists():
-            pytest.skip(f"{file_name} is not in KVSIM_DATA_DIR")
-        return path
-
-    return find
+    return public_trace

@@ -8,6 +8,8 @@
 3. The changes that passed, best first, are added one after the other; each is kept if it still
    helps beside those before it.
 4. Report: both settings on seeds that neither search nor test has seen.
+5. Survey: what binds in the scenario as it is, in the search and on those same unseen seeds, and
+   how much less of the pool would do. Where nothing binds, nothing that shares out memory helps.
 
 A change that refuses a request which is served today is never advised.
 """
@@ -23,6 +25,7 @@ from kvsim.scenario import Scenario
 from kvsim.simulation import Simulation
 from kvsim.whatif.advice.change import Advice, Change, Goal, said
 from kvsim.whatif.advice.knobs import KNOBS, Knob
+from kvsim.whatif.advice.survey import Survey
 from kvsim.whatif.capacity.search import Runner
 from kvsim.whatif.intervals import Ratio
 from kvsim.whatif.limits import pinned
@@ -48,7 +51,7 @@ class Advisor:
         self.replicates = replicates(self.table, folder, repeat)
 
     def advise(self) -> Advice:
-        """All three steps."""
+        """All five steps."""
         scenario = Scenario.from_table(self.table, self.folder)
         simulation = Simulation(scenario)
         tried, not_tried = self._candidates(simulation)
@@ -74,6 +77,7 @@ class Advisor:
             sum(bool(row["saturated"]) for row in rows),
             reported,
             also,
+            Survey(self.trials, self.replicates, self.folder, self.goal).of(self.table, best),
         )
 
     def _candidates(

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from kvsim.whatif.advice.knobs import Knob
+from kvsim.whatif.advice.standing import Standing
 from kvsim.whatif.capacity.objectives import RATES, check_number
 from kvsim.whatif.intervals import Ratio
 from kvsim.whatif.replicates import Replicates, Table
@@ -60,7 +61,8 @@ class Advice:
     """changes: every single one, best first. taken: those of the best setting found, in the order
     they were added. base: the goal's mean in the search, as the scenario is; saturated: in how many
     of those runs. reported: the best setting against today's on replicates that the search has not
-    seen, None where nothing helped. also: of the other numbers, likewise.
+    seen, None where nothing helped. also: of the other numbers, likewise. standing: how it stands
+    as it is.
     """
 
     goal: Goal
@@ -75,6 +77,7 @@ class Advice:
     saturated: int
     reported: Ratio | None
     reported_also: Mapping[str, Ratio]
+    standing: Standing
 
 
 def goal_named(name: str) -> Goal:

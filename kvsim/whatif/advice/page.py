@@ -5,8 +5,11 @@ from collections.abc import Sequence
 from kvsim.plumbing.toml import to_toml
 from kvsim.report import numbers
 from kvsim.whatif import page
+from kvsim.whatif.advice import words
 from kvsim.whatif.advice.advice import ALSO
 from kvsim.whatif.advice.change import Advice, Change, said
+from kvsim.whatif.advice.words import ratio_text
+from kvsim.whatif.capacity.load import unit
 from kvsim.whatif.intervals import Ratio
 
 MOST_ROWS = 12
@@ -28,14 +31,18 @@ def sentences(advice: Advice) -> list[str]:
             f"It cannot keep up with its arrivals in {advice.saturated} of {len(sets.search)} runs "
             "(saturated), so its waits tell how long it was run."
         )
+    others = None if sets.exact else f"{len(sets.report)} more {_kind(advice)}"
+    said_ += words.sentences(
+        advice.standing, advice.goal.name, others, unit(advice.today), bool(advice.taken)
+    )
     if advice.reported is None:
         said_.append("No change was found that helps beyond chance.")
     else:
         names = ", ".join(f"{each.knob.key} = {said(each.value)}" for each in advice.taken)
         fresh = "" if sets.exact else f", on {len(sets.report)} more that the search has not seen"
-        words = "and that holds" if _better(advice, advice.reported) else "but that is not sure"
+        sure = "and that holds" if _better(advice, advice.reported) else "but that is not sure"
         said_.append(
-            f"With {names}: {ratio_text(advice.reported)} in {advice.goal.name}{fresh}; {words}."
+            f"With {names}: {ratio_text(advice.reported)} in {advice.goal.name}{fresh}; {sure}."
         )
         said_ += [
             f"Beware: {each.knob.key} = {said(each.value)}: {each.knob.caution}."
@@ -85,22 +92,8 @@ def make_page(advice: Advice, today: str, best: str) -> str:
     )
 
 
-def ratio_text(of: Ratio | None) -> str:
-    """A ratio as people read it: `-17 % (-26 to -7.6)`."""
-    if of is None:
-        return numbers.NOTHING
-    mean = f"{_share(of.mean)} %"
-    same = of.low == of.mean == of.high
-    return mean if same else f"{mean} ({_share(of.low)} to {_share(of.high)})"
-
-
 def _beside(others: Sequence[str]) -> str:
     return f"; {numbers.listed(list(others))} in the search" if others else ""
-
-
-def _share(of: float) -> str:
-    share = 100 * of
-    return f"{share:+,.0f}" if abs(share) >= 9.95 else f"{share:+.2g}"
 
 
 def _gain(change: Change) -> str:

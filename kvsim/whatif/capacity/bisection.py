@@ -4,7 +4,7 @@ So that many searches go on at once, each waiting for its own run.
 """
 
 import math
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from typing import NamedTuple
 
 Asking = Generator[float, bool, "Bracket"]
@@ -58,6 +58,17 @@ def bisect(bounds: Bounds) -> Asking:
         else:
             bad = middle
     return Bracket(good, bad)
+
+
+def answered(asking: Asking, kept: Callable[[float], bool]) -> Bracket:
+    """One search carried to its end by itself."""
+    value = next(asking)
+    while True:
+        try:
+            value = asking.send(kept(value))
+        except StopIteration as end:
+            bracket: Bracket = end.value
+            return bracket
 
 
 def _between(one: float, other: float, bounds: Bounds) -> float | None:

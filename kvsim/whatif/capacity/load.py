@@ -6,7 +6,7 @@ from typing import Any
 from kvsim.plumbing.errors import InputError
 from kvsim.workload.arrivals import ARRIVALS
 
-RATE = "rate_per_s"
+RATE, SCALE = "rate_per_s", "rate_scale"
 
 
 def with_rate(table: dict[str, Any], rate_per_s: float) -> dict[str, Any]:
@@ -19,7 +19,7 @@ def with_rate(table: dict[str, Any], rate_per_s: float) -> dict[str, Any]:
         raise InputError("required key is missing", where="workload")
     arrivals = workload.get("arrivals")
     if arrivals is None and workload.get("kind") == "trace":
-        workload.pop("rate_scale", None)
+        workload.pop(SCALE, None)
         workload[RATE] = rate_per_s
         return table
     if isinstance(arrivals, str):
@@ -35,6 +35,17 @@ def with_rate(table: dict[str, Any], rate_per_s: float) -> dict[str, Any]:
         )
     table_of[RATE] = rate_per_s
     return table
+
+
+def faster(table: dict[str, Any], factor: float) -> dict[str, Any]:
+    """The tables with their arrivals so many times as fast; InputError as above."""
+    rate, workload = rate_of(table), table.get("workload")
+    if not isinstance(workload, dict):
+        return with_rate(table, factor)  # says what is missing
+    if rate is None and workload.get("kind") == "trace" and workload.get("arrivals") is None:
+        scale = float(workload.get(SCALE) or 1.0)
+        return {**table, "workload": {**workload, SCALE: scale * factor}}
+    return with_rate(table, (rate or 1.0) * factor)  # without a rate, it says why
 
 
 def rate_of(table: dict[str, Any]) -> float | None:

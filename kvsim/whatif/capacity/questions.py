@@ -98,7 +98,7 @@ def _length_bounds(table: Table, folder: Path, tolerance: float) -> Bounds:
     return Bounds(start, min(SHORTEST_TOKENS, start), float(longest), True, True, tolerance)
 
 
-def _longest_fits(table: Table, folder: Path) -> bool:
+def longest_fits(table: Table, folder: Path) -> bool:
     """Whether one sequence of max_model_len fits the pool: an engine does not start otherwise."""
     try:
         simulation = prepared(table, folder)
@@ -118,7 +118,7 @@ QUESTIONS = {
     "rate": Question("rate", "", with_rate, _rate_bounds, lambda table, folder: True),
     "pool": Question("pool", "tokens", _with_pool, _pool_bounds, lambda table, folder: True),
     "max_model_len": Question(
-        "max_model_len", "tokens", _with_length, _length_bounds, _longest_fits
+        "max_model_len", "tokens", _with_length, _length_bounds, longest_fits
     ),
 }
 TUNED = {

@@ -18,13 +18,8 @@ from kvsim.scenario import Scenario
 from kvsim.simulation import BLOCK_SIZE, Simulation
 from kvsim.whatif.cache_curve.lru import Curve, lru_curve
 from kvsim.whatif.cache_curve.order import in_order
-from kvsim.whatif.doctor.watch import Preempted, Waits, Watch
 from kvsim.whatif.tables import Table
-
-# A twentieth. Of waiting, of recomputing, of prompts that could have been found: what is less does
-# not show beside what a simulation of a server is wrong by (means of served runs are met within 1.5
-# to some 10 %), nor on anybody's dashboard.
-SUBSTANTIAL = 0.05
+from kvsim.whatif.watch import SUBSTANTIAL, Preempted, Waits, Watch
 
 
 class Case:

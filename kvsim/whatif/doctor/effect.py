@@ -5,9 +5,9 @@ from typing import NamedTuple
 
 from kvsim.report.intervals import CONFIDENCE
 from kvsim.whatif.capacity.search import Row
-from kvsim.whatif.doctor.case import SUBSTANTIAL
 from kvsim.whatif.intervals import Ratio
 from kvsim.whatif.pairs import more_refused, ratios
+from kvsim.whatif.watch import SUBSTANTIAL
 
 E2E, TTFT, TPOT = "e2e_s.mean", "ttft_s.mean", "tpot_s.mean"
 NUMBERS = (E2E, TTFT, TPOT)

@@ -19,7 +19,7 @@ from kvsim.report.intervals import CONFIDENCE
 from kvsim.scenario import Scenario
 from kvsim.simulation import Simulation
 from kvsim.whatif.capacity.search import Runner
-from kvsim.whatif.doctor.case import SUBSTANTIAL, Case
+from kvsim.whatif.doctor.case import Case
 from kvsim.whatif.doctor.causes import CAUSES, Cause, Cure, Suspicion
 from kvsim.whatif.doctor.diagnosis import Diagnosis, Finding, Outcome, Rest
 from kvsim.whatif.doctor.effect import Effect, effect_of
@@ -29,6 +29,7 @@ from kvsim.whatif.limits import pinned
 from kvsim.whatif.pairs import Trials
 from kvsim.whatif.replicates import Replicate, replicates
 from kvsim.whatif.tables import Table
+from kvsim.whatif.watch import SUBSTANTIAL
 
 ALIKE = 0.01  # of gains: of cures as good as the best the first is taken, the mildest
 PLENTY = 16  # times the pool and the sequences: what still waits then waits for the GPU

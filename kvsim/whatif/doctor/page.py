@@ -6,7 +6,7 @@ from kvsim.plumbing.toml import to_toml
 from kvsim.report import numbers
 from kvsim.report.figures.shares import Shares
 from kvsim.whatif import page
-from kvsim.whatif.advice.page import ratio_text
+from kvsim.whatif.advice.words import ratio_text
 from kvsim.whatif.doctor import figures
 from kvsim.whatif.doctor.case import Case
 from kvsim.whatif.doctor.diagnosis import Diagnosis, Finding

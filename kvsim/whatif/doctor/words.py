@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from kvsim.report import numbers
-from kvsim.whatif.advice.page import ratio_text
+from kvsim.whatif.advice.words import ratio_text
 from kvsim.whatif.doctor.diagnosis import Diagnosis, Finding
 from kvsim.whatif.doctor.effect import E2E, TTFT, Effect
 

@@ -23,6 +23,7 @@ from kvsim.results.recorder import Recorder
 from kvsim.scenario import Scenario
 from kvsim.simulation import PATH_KEYS, Simulation
 from kvsim.version import VERSION
+from kvsim.whatif.watch import Watch
 from kvsim.workload.options import WorkloadOptions
 
 Row = dict[str, Any]
@@ -31,13 +32,15 @@ Row = dict[str, Any]
 class Task(NamedTuple):
     """table: the scenario as nested dictionaries, its seed included. folder: where its relative
     paths start. key: what tells it from every other task, whenever and wherever it is run.
-    limits_s: what a request must keep to count as `within`, by latency (`ttft_s`).
+    limits_s: what a request must keep to count as `within`, by latency (`ttft_s`). waits: whether
+    rows also say why the queue waited (`waits.memory`), which takes a closer look and more time.
     """
 
     key: str
     table: dict[str, Any]
     folder: str
     limits_s: dict[str, float]
+    waits: bool = False
 
 
 class Outcome(NamedTuple):
@@ -53,13 +56,18 @@ class Outcome(NamedTuple):
 
 
 def make_task(
-    table: Mapping[str, Any], folder: Path, limits_s: Mapping[str, float] | None = None
+    table: Mapping[str, Any],
+    folder: Path,
+    limits_s: Mapping[str, float] | None = None,
+    *,
+    waits: bool = False,
 ) -> Task:
     """The task of these tables. Files it names count by their content, not by their path."""
     plain = {key: value for key, value in table.items() if key != "provenance"}
     limits = dict(limits_s or {})
-    named = json.dumps([VERSION, _by_content(plain, folder), limits], sort_keys=True, default=str)
-    return Task(sha256(named.encode()).hexdigest(), plain, str(folder.resolve()), limits)
+    asked = [VERSION, _by_content(plain, folder), limits, *(["waits"] if waits else [])]
+    named = json.dumps(asked, sort_keys=True, default=str)
+    return Task(sha256(named.encode()).hexdigest(), plain, str(folder.resolve()), limits, waits)
 
 
 def run_task(task: Task) -> Outcome:
@@ -80,12 +88,16 @@ def _rows(task: Task) -> list[Row]:
     simulation = Simulation(scenario, _stream(scenario))
     rows = []
     for options, label in zip(scenario.allocator, simulation.labels, strict=True):
-        run = simulation.run(options, label)
+        watch = Watch(options.scheduler or scenario.scheduler) if task.waits else None
+        run = simulation.run(options, label, observer=watch)
         summary = {name: value for name, value in run.summary.items() if name != "wall_s"}
         assert run.recorder is not None  # it has just been simulated
         row = {**flat(summary), "saturated": queue_grew(run.recorder) is not None}
         if task.limits_s:
             row["within"] = share_within(run.recorder, task.limits_s)
+        if watch is not None:
+            spent_ps = run.recorder.waiting_sum + run.recorder.running_sum
+            row.update(flat(watch.waits(spent_ps)._asdict(), "waits."))
         rows.append(row)
     return rows
 

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.chats import chats
 from typer.testing import CliRunner
 
 from kvsim.cli import app
@@ -19,34 +20,6 @@ from kvsim.whatif.advice.knobs import KNOBS
 from kvsim.whatif.capacity.search import Runner
 from kvsim.whatif.replicates import replicates
 from kvsim.whatif.sweep.backends import BACKENDS
-
-STEP_TIME = {
-    "kind": "linear",
-    "base_us": 8000,
-    "prefill_token_us": 40,
-    "decode_seq_us": 60,
-    "context_token_ns": 100,
-}
-
-
-def chats(tables: Any, **parts: Any) -> dict[str, Any]:
-    return tables(
-        **{
-            "model": {"name": "opt-125m", "max_model_len": 1024},
-            "allocator": [{"kind": "paged"}],
-            "memory": {"kv_cache_tokens": 6000},
-            "step_time": STEP_TIME,
-            "workload": {
-                "kind": "synthetic",
-                "num_requests": 120,
-                "arrivals": {"kind": "poisson", "rate_per_s": 8.0},
-                "prompt": {"kind": "uniform", "min_tokens": 20, "max_tokens": 300},
-                "output": {"kind": "geometric", "mean": 80},
-                "clip_to": 1024,
-            },
-            **parts,
-        }
-    )
 
 
 def sessions(tables: Any) -> dict[str, Any]:

@@ -2,25 +2,21 @@
 an independent tool publishes.
 """
 
-import os
 from collections import OrderedDict
 from dataclasses import replace
 from itertools import combinations
-from pathlib import Path
 from random import Random
 from typing import Any
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.public_traces import public_trace
 
 import kvsim
 from kvsim.request import Request
 from kvsim.whatif.cache_curve.belady import belady_hits
 from kvsim.whatif.cache_curve.lru import kept_runs, lru_curve
 from kvsim.workload import WORKLOADS
-
-TRACE = "conversation_trace.jsonl"
 
 
 @st.composite
@@ -199,11 +195,9 @@ def test_mooncake_conversations_as_published() -> None:
     it: to the digit where each block found counts whole, though the last of a prompt may not be
     full; by the tokens found it is less, by a twentieth of a point at most.
     """
-    folder = os.environ.get("KVSIM_DATA_DIR")
-    if folder is None or not (Path(folder) / TRACE).exists():
-        pytest.skip(f"KVSIM_DATA_DIR has no {TRACE}")
-    options = WORKLOADS.get("trace").parse({"path": TRACE}, "workload")
-    stream = options.generate(0, base=Path(folder), max_model_len=None)
+    path = public_trace("conversation_trace.jsonl")
+    options = WORKLOADS.get("trace").parse({"path": path.name}, "workload")
+    stream = options.generate(0, base=path.parent, max_model_len=None)
     curve = lru_curve(stream.requests, 512, partial=True)
     published = [4.3, 5.6, 18.5, 34.2, 37.4]
     blocks = [(1 << power) // 512 for power in (18, 20, 22, 24)]

@@ -5,8 +5,9 @@ from typing import ClassVar
 from kvsim.plumbing.units import GIB
 from kvsim.scenario import Scenario
 from kvsim.simulation import Simulation
-from kvsim.whatif.doctor.case import SUBSTANTIAL, Case
+from kvsim.whatif.doctor.case import Case
 from kvsim.whatif.doctor.causes.cause import Cause, Cure, Suspicion
+from kvsim.whatif.watch import SUBSTANTIAL
 
 
 class CudaGraphs(Cause):

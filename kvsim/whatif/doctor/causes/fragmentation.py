@@ -3,8 +3,9 @@
 from typing import ClassVar
 
 from kvsim.memory.options import WASTE
-from kvsim.whatif.doctor.case import SUBSTANTIAL, Case
+from kvsim.whatif.doctor.case import Case
 from kvsim.whatif.doctor.causes.cause import Cause, Cure, Suspicion
+from kvsim.whatif.watch import SUBSTANTIAL
 
 
 class Fragmentation(Cause):

@@ -2,8 +2,9 @@
 
 from typing import Any, ClassVar
 
-from kvsim.whatif.doctor.case import SUBSTANTIAL, Case
+from kvsim.whatif.doctor.case import Case
 from kvsim.whatif.doctor.causes.cause import Cause, Cure, Suspicion
+from kvsim.whatif.watch import SUBSTANTIAL
 
 _SIZES = ("gpu_memory_utilization", "kv_cache_tokens", "num_gpu_blocks")
 _RESERVES = ("weights_gib", "activation_gib", "other_gib")

@@ -2,8 +2,9 @@
 
 from typing import ClassVar
 
-from kvsim.whatif.doctor.case import SUBSTANTIAL, Case
+from kvsim.whatif.doctor.case import Case
 from kvsim.whatif.doctor.causes.cause import Cause, Cure, Suspicion
+from kvsim.whatif.watch import SUBSTANTIAL
 
 
 class TooFewSequences(Cause):

@@ -4,8 +4,9 @@ from typing import ClassVar
 
 from kvsim.capacity.options import WAYS
 from kvsim.plumbing.units import GIB
-from kvsim.whatif.doctor.case import SUBSTANTIAL, Case
+from kvsim.whatif.doctor.case import Case
 from kvsim.whatif.doctor.causes.cause import Cause, Cure, Suspicion
+from kvsim.whatif.watch import SUBSTANTIAL
 
 
 class UnusedMemory(Cause):

@@ -1,0 +1,115 @@
+"""How a scenario stands, in sentences: what binds, with its evidence, and whether others agree."""
+
+import math
+
+from kvsim.report import numbers
+from kvsim.report.numbers import count, percent
+from kvsim.whatif.advice.standing import Binding, Headroom, LeastPool, Load, Standing
+from kvsim.whatif.intervals import Ratio
+
+
+def sentences(
+    standing: Standing, goal: str, others: str | None, rate_unit: str, changed: bool = False
+) -> list[str]:
+    """others: what the second look was at ("5 more seeds"); None: nothing there is random. changed:
+    whether a better setting was found, at which the smallest pool was looked for.
+    """
+    load, again = standing.load, standing.again
+    said = [f"{head(load)}: {evidence(load)}."]
+    if others is not None:
+        agrees = head(load) == head(again)
+        verb = "say the same" if agrees else f"say otherwise ({_lower(head(again))})"
+        said.append(f"{others}, on which nothing was searched, {verb}: {evidence(again)}.")
+    if standing.headroom is not None:
+        said.append(_headroom(standing.headroom, rate_unit))
+    said.append(_twice(standing, goal))
+    if standing.pool is not None:
+        said.append(_pool(standing.pool, goal, changed))
+    return said
+
+
+def head(load: Load) -> str:
+    """What binds, in a word or two."""
+    if load.binds is not None:
+        said = binds(load.binds)
+        said = said if load.binds == "limit" else said[0].upper() + said[1:]
+    elif load.touches_memory:
+        said = "Nothing binds to speak of, memory now and then"
+    else:
+        said = "Memory never binds"
+    return said if load.keeps_up else f"It cannot keep up, and {_lower(said)}"
+
+
+def binds(what: Binding) -> str:
+    """`memory binds`."""
+    said = {"memory": "memory binds", "limit": "max_num_seqs binds"}
+    return said.get(what, "the tokens of a step bind")
+
+
+def evidence(load: Load) -> str:
+    """The numbers that say so."""
+    parts = {
+        "for memory": load.waits_for_memory,
+        "for max_num_seqs": load.waits.limit,
+        "for their turn in a step": load.waits.step,
+    }
+    told = ", ".join(f"{percent(share)} {name}" for name, share in parts.items() if share >= 0.0005)
+    waited = f"{percent(load.waits.total)} of their time" + (f" ({told})" if told else "")
+    return (
+        f"at its fullest {percent(load.peak)} of the pool is taken, {count(load.preemptions)} of "
+        f"{count(load.requests)} requests are thrown out of it, and they wait {waited}"
+    )
+
+
+def _headroom(room: Headroom, rate_unit: str) -> str:
+    free = f"{numbers.figures(room.factor)} times this rate"
+    if room.beyond is None:
+        return f"Nothing binds at {free} either."
+    first = room.beyond.binds
+    ends = "it no longer keeps up with its arrivals" if first is None else f"{binds(first)} first"
+    return (
+        f"At {free} nothing binds; at {numbers.figures(room.bound_at)} times "
+        f"({numbers.figures(room.rate_per_s)} {rate_unit}) {ends}, with "
+        f"{percent(room.beyond.peak)} of the pool taken at its fullest."
+    )
+
+
+def _twice(standing: Standing, goal: str) -> str:
+    of = standing.twice
+    if of is None:
+        return f"What twice the pool would buy cannot be told: {goal} is 0."
+    if of == (0, 0, 0):
+        return "With twice the pool and nothing else it does exactly the same."
+    seen = "" if of.seen else ": no difference seen"
+    return f"With twice the pool and nothing else {goal} changes by {ratio_text(of)}{seen}."
+
+
+def _pool(pool: LeastPool, goal: str, changed: bool) -> str:
+    share = ""
+    if pool.utilization is not None:
+        share = f" (gpu_memory_utilization {math.ceil(1000 * pool.utilization) / 1000:g})"
+    told = "" if pool.told is None else f", and by {ratio_text(pool.told)} on those others"
+    at = "the best setting found" if changed else "this setting"
+    return (
+        f"With {at} {count(pool.tokens)} of the pool's {count(pool.of)} tokens suffice{share}: "
+        f"{goal} is worse by 1 % at most in the search{told}. The engine starts with no fewer than "
+        "one sequence of max_model_len takes."
+    )
+
+
+def ratio_text(of: Ratio | None) -> str:
+    """A ratio as people read it: `-17 % (-26 to -7.6)`."""
+    if of is None:
+        return numbers.NOTHING
+    mean = f"{_share(of.mean)} %"
+    same = of.low == of.mean == of.high
+    return mean if same else f"{mean} ({_share(of.low)} to {_share(of.high)})"
+
+
+def _share(of: float) -> str:
+    share = 100 * of
+    return f"{share:+,.0f}" if abs(share) >= 9.95 else f"{share:+.2g}"
+
+
+def _lower(text: str) -> str:
+    return text[0].lower() + text[1:]
