@@ -1,10 +1,10 @@
 """What an engine tells its recorder: the ledger over time, and the gaps between tokens."""
 
+from kvsim.engine.pauses import Pauses
 from kvsim.engine.plan import Plan
 from kvsim.engine.schedulers.scheduler import Scheduler
 from kvsim.memory.ledger import Course, Usage, file_free
 from kvsim.results.recorder import Recorder
-from kvsim.sequence import Sequence
 
 
 class Books:
@@ -16,34 +16,11 @@ class Books:
         self._usage = Usage()
         self._saved_bytes = self._draft_bytes = 0
         self._num_waiting = 0
-        self._paused: dict[Sequence, int] = {}  # preempted, with the time of their last token
-        self._passed_over: dict[Sequence, int] = {}  # likewise
+        self._pauses = Pauses()
 
     def planned(self, plan: Plan, token_ps: int) -> None:
         """Whose tokens stop coming with this plan, the last at `token_ps`, and whose come again."""
-        for seq in plan.preempted:
-            if seq.num_outputs:
-                since_ps = self._passed_over.pop(seq, token_ps)
-                self._paused.setdefault(seq, plan.lost.get(seq, since_ps))
-        self._pass_over(plan, token_ps)
-        for chunk in plan.chunks:
-            if chunk.samples and chunk.seq in self._paused:
-                plan.late[chunk.seq] = self._paused.pop(chunk.seq)
-
-    def _pass_over(self, plan: Plan, token_ps: int) -> None:
-        """Who is passed over, since when, and whose tokens come again."""
-        before, now = self._passed_over, dict.fromkeys(plan.passed_over, token_ps)
-        if before.keys() <= now.keys():
-            now.update(before)
-            self._passed_over = now
-            return
-        for seq, since_ps in before.items():
-            if seq in now:
-                now[seq] = since_ps
-            else:
-                plan.late[seq] = since_ps
-                plan.num_late += 1
-        self._passed_over = now
+        self._pauses.planned(plan, token_ps)
 
     def returned(self, plan: Plan, now_ps: int) -> None:
         """The tokens of a plan that computes prompts came at now_ps: first ones among them."""
@@ -125,8 +102,11 @@ class Books:
         recorder, num = self._recorder, plan.num_decode + plan.num_verifying
         if plan.late or plan.num_late:
             recorder.gaps_until(start_ps + first_ps, plan.late.values())
+            if plan.late_batch is not None:
+                since_ps, alike = plan.late_batch.since_ps, plan.late_batch.num
+                recorder.gaps_alike(start_ps + first_ps - since_ps, alike)
             recorder.tokens(num - plan.num_late, 1, first_ps, 0)
-            plan.late, plan.num_late = {}, 0
+            plan.late, plan.late_batch, plan.num_late = {}, None, 0
             steps, first_ps = steps - 1, first_ps + growth_ps
         if steps:
             recorder.tokens(num, steps, first_ps, growth_ps)

@@ -50,14 +50,27 @@ class HostCopy(NamedTuple):
 
 
 @dataclass(slots=True)
+class PausedBatch:
+    """Members of the decode batch whose tokens stopped coming at once: since_ps, the last one; how
+    many. apart: who is a member but none of them.
+    """
+
+    since_ps: int
+    num: int
+    apart: set[Sequence]
+
+
+@dataclass(slots=True)
 class Plan:
     """What one step does; with `steps` > 1 it does so that many times, only decoding.
 
     num_decode: members of the decode batch that take a token; context_tokens: the slots they
     attend to in the first step. num_verifying: chunks of sequences that decode, with drafts, and
-    get a token or more. passed_over: members that take none, because the budget ran out.
+    get a token or more. passed_over: members that take none, because the budget ran out;
+    num_paused: how many there are, where none of them does.
     late: sequences whose token in this step follows a pause (resumed, or passed over before), with
-    the time of the token before; num_late of them are members of the batch.
+    the time of the token before, and late_batch, all those who are late alike; num_late of them are
+    members of the batch.
     lost: preempted sequences whose token under way is thrown away, with the time of the one before.
     copies: over the host link, which the engine turns into stalls.
     stalls: (ps, ledger) of copies that must end before the step can start.
@@ -74,7 +87,9 @@ class Plan:
     admitted: list[tuple[Sequence, int, bool]] = field(default_factory=list)
     preempted: list[Sequence] = field(default_factory=list)
     passed_over: list[Sequence] = field(default_factory=list)
+    num_paused: int = 0
     late: dict[Sequence, int] = field(default_factory=dict)
+    late_batch: PausedBatch | None = None
     num_late: int = 0
     lost: dict[Sequence, int] = field(default_factory=dict)
     copies: list[HostCopy] = field(default_factory=list)

@@ -189,6 +189,10 @@ class Recorder:
         """Single tokens came now, those before them at since_ps."""
         self.late_gaps.extend(now_ps - moment for moment in since_ps)
 
+    def gaps_alike(self, gap_ps: int, number: int) -> None:
+        """So many single tokens came, all that long after those before them."""
+        self.late_gaps.extend(array("q", [gap_ps]) * number)
+
     def left(self, seq: Sequence, now_ps: int) -> None:
         """`seq` has all its tokens."""
         self.finished.append(seq)

@@ -99,7 +99,7 @@ def decoding(plan: Plan, scheduler: Scheduler) -> list[tuple[Sequence, int]]:
     found = [
         (seq, scheduler.batch.slots(seq))
         for seq in scheduler.running
-        if seq.decoding and seq not in others
+        if seq.decoding and seq not in others and not plan.num_paused
     ]
     found += [(seq, seq.final_tokens) for seq in plan.finishing if seq not in others]
     if len(found) != plan.num_decode:

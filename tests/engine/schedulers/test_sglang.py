@@ -3,9 +3,12 @@
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import kvsim
 from kvsim.engine.schedulers.sglang.all_to_the_end import Ends, Span, span
+from kvsim.engine.schedulers.sglang.budget import Budget
 from kvsim.engine.schedulers.sglang.limits import Limits
 from kvsim.engine.schedulers.sglang.ratio import NewTokenRatio
 from kvsim.plumbing.errors import InputError
@@ -205,3 +208,27 @@ def test_every_token_but_the_first_follows_a_gap(
         for seq, end_ps in zip(recorder.finished, recorder.finish_ps, strict=True)
     )
     assert summed + sum(recorder.late_gaps) == spans
+
+
+@given(
+    st.integers(0, 400),
+    st.lists(st.floats(0, 40), max_size=6),
+    st.lists(st.tuples(st.integers(1, 60), st.integers(0, 60), st.integers(0, 150)), max_size=5),
+)
+def test_what_is_held_back_is_summed_only_where_it_decides(
+    available: int, held: list[float], charges: list[tuple[int, int, int]]
+) -> None:
+    summed: list[float] = []
+
+    def held_back() -> float:
+        summed.append(sum(held))
+        return summed[-1]
+
+    lazy = Budget(lambda: available, 1, 999, None, held_back, 40 * len(held), 0)
+    eager = sum(held)
+    for tokens, most, asked in charges:
+        assert lazy.too_much(asked) == (asked >= available - eager)
+        lazy.charge(tokens, most)
+        eager += tokens + 1 + most
+    assert lazy.total == eager
+    assert len(summed) == 1

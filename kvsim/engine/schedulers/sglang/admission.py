@@ -83,7 +83,7 @@ class Admission:
         budget = self._budget
         new_tokens = seq.num_tokens - cached
         rest = min(max(self._wishes[seq] - seq.num_outputs, 0), CLIP_MAX_NEW_TOKENS)
-        if new_tokens + rest + budget.page >= budget.left_total:
+        if budget.too_much(new_tokens + rest + budget.page):
             return 0, Stop.MEMORY
         if not budget.chunked and not first and budget.paged(new_tokens) >= budget.input:
             return 0, Stop.OTHER

@@ -22,8 +22,9 @@ class Stop(Enum):
 
 
 class Budget:
-    """input: prompt tokens of this pass. chunk: the same under chunked prefill. total, current:
-    tokens held back, see above. available: what could be handed out now.
+    """input: prompt tokens of this pass. chunk: the same under chunked prefill. current: tokens
+    held back, see above. available: what could be handed out now. held_back: what those who run
+    may still put out, as far as it counts, at most `most_held_back`; summed where that matters.
     """
 
     def __init__(
@@ -32,7 +33,8 @@ class Budget:
         page: int,
         max_prefill_tokens: int,
         chunked_prefill_size: int | None,
-        held_back: float,
+        held_back: Callable[[], float],
+        most_held_back: int,
         mixed_tokens: int,
     ) -> None:
         self._available = available
@@ -42,8 +44,21 @@ class Budget:
         self.chunk = UNBOUNDED
         if chunked_prefill_size is not None:
             self.chunk = chunked_prefill_size - mixed_tokens
-        self.total = held_back + mixed_tokens
         self.current = mixed_tokens
+        self._held_back = held_back
+        self._total: float | None = None
+        self._most_total = most_held_back + mixed_tokens
+        self._charges = [mixed_tokens]  # in their order, in which the engine adds them up
+
+    @property
+    def total(self) -> float:
+        """Tokens held back, see above."""
+        if self._total is None:
+            self._total = self._held_back()
+        for charge in self._charges:
+            self._total += charge
+        self._charges.clear()
+        return self._total
 
     @property
     def left_total(self) -> float:
@@ -53,9 +68,16 @@ class Budget:
     def left_current(self) -> int:
         return self._available() - self.current
 
+    def too_much(self, tokens: int) -> bool:
+        """Whether so many tokens are all that is left, or more."""
+        available = self._available()
+        if tokens < available - self._most_total:
+            return False
+        return tokens >= available - self.total
+
     def stop(self) -> Stop | None:
         """Why nothing more goes in; None if something may."""
-        if self.left_total <= 0 or self.left_current <= 0:
+        if self.too_much(0) or self.left_current <= 0:
             return Stop.MEMORY
         if self.input <= 0 or self.chunk <= 0:
             return Stop.OTHER
@@ -68,7 +90,9 @@ class Budget:
     def charge(self, tokens: int, max_new_tokens: int) -> None:
         """So many tokens are computed in this pass; max_new_tokens: 0 where a prompt goes on."""
         paged = self.paged(tokens)
-        self.total += paged + self.page + max_new_tokens
+        charge = paged + self.page + max_new_tokens
+        self._charges.append(charge)
+        self._most_total += charge
         self.current += paged + self.page
         self.input -= paged
         self.chunk -= paged

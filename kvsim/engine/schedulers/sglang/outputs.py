@@ -1,6 +1,7 @@
 """What requests have put out, and what they may still: SGLang plans memory by these counts."""
 
 from collections.abc import Iterable
+from math import ceil
 
 from kvsim.engine.batch import DecodeBatch
 from kvsim.engine.schedulers.sglang.budget import CLIP_MAX_NEW_TOKENS
@@ -9,11 +10,26 @@ from kvsim.sequence import Sequence
 
 
 class Outputs:
-    """wishes: max_new_tokens of each request that waits or runs, cut to what the engine allows."""
+    """wishes: max_new_tokens of each request that waits or runs, cut to what the engine allows.
+
+    all_counts: how many of these ask for all their tokens (ignore_eos), none of which the ratio
+    discounts.
+    """
 
     def __init__(self, batch: DecodeBatch, under_way: UnderWay) -> None:
         self._batch, self._under_way = batch, under_way
         self.wishes: dict[Sequence, int] = {}
+        self.all_counts = 0
+
+    def add(self, seq: Sequence, max_new_tokens: int) -> None:
+        """`seq` has come."""
+        self.wishes[seq] = max_new_tokens
+        self.all_counts += seq.request.ignore_eos
+
+    def remove(self, seq: Sequence) -> None:
+        """It has left."""
+        del self.wishes[seq]
+        self.all_counts -= seq.request.ignore_eos
 
     def of(self, seq: Sequence) -> int:
         """Tokens of a running request that have returned."""
@@ -41,6 +57,10 @@ class Outputs:
                 rest = CLIP_MAX_NEW_TOKENS
             held += rest if seq.request.ignore_eos else rest * ratio
         return held
+
+    def most_held_back(self, num: int, ratio: float) -> int:
+        """No less than what `held_back` says of `num` that decode."""
+        return num * ceil(CLIP_MAX_NEW_TOKENS * (1.0 if self.all_counts else ratio))
 
     def by_retraction(self, decoders: Iterable[Sequence]) -> list[Sequence]:
         """The last is retracted first: who has the fewest outputs, of those alike who has the

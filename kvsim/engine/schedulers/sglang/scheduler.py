@@ -77,7 +77,7 @@ class SglangScheduler(Scheduler):
 
     def add(self, seq: Sequence) -> bool:
         super().add(seq)
-        self._outputs.wishes[seq] = self._limits.max_new_tokens(seq.request)
+        self._outputs.add(seq, self._limits.max_new_tokens(seq.request))
         return not self._full or not self.running
 
     # --- a pass --------------------------------------------------------------------------------
@@ -137,15 +137,16 @@ class SglangScheduler(Scheduler):
         if self.waiting:
             self._queue.arrange(self.allocator)
         mixed_tokens = len(self.decoders) if self._mixed else 0
+        wishes, ratio = self._outputs.wishes, self.ratio.value
         budget = Budget(
             self.allocator.available_tokens,
             self.allocator.page_tokens,
             self._max_prefill_tokens,
             self._chunk_size,
-            self._outputs.held_back(self.decoders, self.ratio.value),
+            lambda: self._outputs.held_back(self.decoders, ratio),
+            self._outputs.most_held_back(len(self.decoders), ratio),
             mixed_tokens,
         )
-        wishes, ratio = self._outputs.wishes, self.ratio.value
         admission = Admission(self.allocator, budget, wishes, ratio, self._spans)
         more = 0
         if chunked is not None:
@@ -214,7 +215,7 @@ class SglangScheduler(Scheduler):
             self._step_decoders(plan, [])
             return
         self._prefilled = prompts
-        plan.passed_over = [seq for seq in self.decoders if seq.decoding]
+        plan.num_paused = self.batch.num
 
     # --- decoding ------------------------------------------------------------------------------
 
@@ -236,7 +237,7 @@ class SglangScheduler(Scheduler):
         if self._make_room_for_decoders(plan):
             self.ratio.decay()
         elif dropped:
-            plan.passed_over = [seq for seq in self.decoders if seq.decoding]
+            plan.num_paused = self.batch.num
             return
         else:
             self._retract_until_it_fits(plan)
@@ -306,7 +307,7 @@ class SglangScheduler(Scheduler):
     # --- the life of a plan --------------------------------------------------------------------
 
     def repeatable(self, plan: Plan, limit: int) -> int:
-        if plan.chunks or plan.passed_over or plan.preempted or plan.finishing or plan.stalls:
+        if plan.chunks or plan.num_paused or plan.preempted or plan.finishing or plan.stalls:
             return 0
         if self.waiting and not self._full:
             return 0
@@ -351,7 +352,8 @@ class SglangScheduler(Scheduler):
     def _leave(self, seq: Sequence) -> None:
         """All outputs of `seq` have returned."""
         seq.finished = True
-        del self.running[seq], self._outputs.wishes[seq]
+        del self.running[seq]
+        self._outputs.remove(seq)
         self.allocator.release(seq)
 
     def _head_is_short(self) -> bool:

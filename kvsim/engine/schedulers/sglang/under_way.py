@@ -63,6 +63,9 @@ class UnderWay:
                 chunk.samples = False
         if seq in last.late:
             plan.lost[seq] = last.late.pop(seq)
+        elif last.late_batch is not None and seq not in last.late_batch.apart:
+            plan.lost[seq] = last.late_batch.since_ps
+            last.late_batch.num -= 1
         else:
             plan.lost[seq] = last.last_start_ps
             last.num_late += seq not in self._begun  # of the batch: its gap is not counted
