@@ -5,6 +5,7 @@ from kvsim.engine.plan import Plan
 from kvsim.engine.schedulers.scheduler import Scheduler
 from kvsim.memory.ledger import Course, Usage, file_free
 from kvsim.results.recorder import Recorder
+from kvsim.sequence import Sequence
 
 
 class Books:
@@ -17,6 +18,7 @@ class Books:
         self._saved_bytes = self._draft_bytes = 0
         self._num_waiting = 0
         self._pauses = Pauses()
+        self._head: Sequence | None = None  # of the queue
 
     def planned(self, plan: Plan, token_ps: int) -> None:
         """Whose tokens stop coming with this plan, the last at `token_ps`, and whose come again."""
@@ -34,6 +36,7 @@ class Books:
         """
         self._usage = self._scheduler.usage()
         self._num_waiting = len(self._scheduler.waiting)
+        self._head = self._scheduler.waiting.head
         self._saved_bytes = self._scheduler.allocator.saved_bytes or 0
         self._draft_bytes = self._scheduler.allocator.draft_bytes
 
@@ -48,8 +51,26 @@ class Books:
 
     def close(self, plan: Plan, steps: int) -> None:
         """`plan` was scheduled and computed `steps` times."""
+        if plan.ends_ps:
+            self._close_drafted(plan, steps)
+            return
         course = self._scheduler.repeat(plan, steps - 1) if steps > 1 else None
         self._book(plan, plan.start_ps, steps, plan.first_ps, plan.growth_ps, course)
+
+    def _close_drafted(self, plan: Plan, steps: int) -> None:
+        """The same where each step accepts as many drafts as it does: step by step, but nobody is
+        looked at who takes no block in it.
+        """
+        scheduler, allocator = self._scheduler, self._scheduler.allocator
+        start_ps = plan.start_ps
+        for step in range(steps):
+            if step:
+                scheduler.repeat(plan, 1)
+                self._usage = allocator.usage(self._head, busy=True)
+                self._draft_bytes = allocator.draft_bytes
+            end_ps = plan.start_ps + plan.ends_ps[step]
+            self._book(plan, start_ps, 1, end_ps - start_ps, 0, None)
+            start_ps = end_ps
 
     def close_returned(self, done: Plan, plan: Plan) -> None:
         """While `done` computed its last step, `plan` was scheduled: its slots were taken but not

@@ -158,7 +158,7 @@ class Engine:
 
     def _time(self, plan: Plan) -> None:
         """How long the plan's step takes, and those like it after it."""
-        if plan.chunks:
+        if plan.chunks or plan.num_drafts:
             plan.first_ps = plan.stall_ps + self._step_time.step_ps(plan.shape())
         else:
             run = self._step_time.decode_run(
@@ -214,7 +214,22 @@ class Engine:
             return 0
         if self._in_flight and not self.scheduler.returns_quietly(self._in_flight[0]):
             return 0
+        if plan.num_drafts:
+            return self._time_run(plan, self.scheduler.repeatable(plan, self._max_steps - 1))
         return min(self.scheduler.repeatable(plan, self._max_steps - 1), plan.affine_steps - 1)
+
+    def _time_run(self, plan: Plan, more: int) -> int:
+        """How long each step of a plan lasts that verifies drafts `more` times more: as many tokens
+        as were accepted. Returns how many of these are as well measured as the first.
+        """
+        if not more:
+            return 0
+        plan.ends_ps = [plan.first_ps]
+        for shape in self.scheduler.shapes_ahead(more):
+            if self._measured is not None and self._measured.outside_domain(shape) != plan.outside:
+                break
+            plan.ends_ps.append(plan.ends_ps[-1] + self._step_time.step_ps(shape))
+        return len(plan.ends_ps) - 1
 
     def _commit(self, plan: Plan, steps: int) -> None:
         """What the wait was for has happened: book it, and process the outputs that returned."""

@@ -65,9 +65,10 @@ class Plan:
     """What one step does; with `steps` > 1 it does so that many times, only decoding.
 
     num_decode: members of the decode batch that take a token; context_tokens: the slots they
-    attend to in the first step. num_verifying: chunks of sequences that decode, with drafts, and
-    get a token or more. passed_over: members that take none, because the budget ran out;
-    num_paused: how many there are, where none of them does.
+    attend to in the first step. num_drafts: of these members, who then attend to their drafts too.
+    num_verifying: chunks of sequences that decode, with drafts, and get a token or more.
+    passed_over: members that take none, because the budget ran out; num_paused: how many there are,
+    where none of them does.
     late: sequences whose token in this step follows a pause (resumed, or passed over before), with
     the time of the token before, and late_batch, all those who are late alike; num_late of them are
     members of the batch.
@@ -75,7 +76,8 @@ class Plan:
     copies: over the host link, which the engine turns into stalls.
     stalls: (ps, ledger) of copies that must end before the step can start.
     first_ps, growth_ps: its first step lasts first_ps, each later one growth_ps more, which holds
-    for affine_steps of them. outside: its time is extrapolated from what was measured.
+    for affine_steps of them; unless ends_ps says how long after the start each of them ends.
+    outside: its time is extrapolated from what was measured.
     finishing: sequences whose last token this plan's last step samples.
     """
 
@@ -83,6 +85,7 @@ class Plan:
     num_decode: int = 0
     context_tokens: int = 0
     longest_context_tokens: int = 0
+    num_drafts: int = 0
     num_verifying: int = 0
     admitted: list[tuple[Sequence, int, bool]] = field(default_factory=list)
     preempted: list[Sequence] = field(default_factory=list)
@@ -100,6 +103,7 @@ class Plan:
     first_ps: int = 0
     growth_ps: int = 0
     affine_steps: int = 1
+    ends_ps: list[int] = field(default_factory=list)
     outside: bool = False
 
     @property
@@ -110,7 +114,7 @@ class Plan:
     @property
     def new_tokens(self) -> int:
         """Tokens the first step computes."""
-        return self.num_decode + sum(chunk.new_tokens for chunk in self.chunks)
+        return self.num_decode + self.num_drafts + sum(chunk.new_tokens for chunk in self.chunks)
 
     @property
     def new_slots(self) -> int:
@@ -124,6 +128,8 @@ class Plan:
 
     def duration_ps(self, steps: int) -> int:
         """How long the first `steps` steps take."""
+        if self.ends_ps and steps:
+            return self.ends_ps[steps - 1]
         return self.first_ps * steps + self.growth_ps * (steps * (steps - 1) // 2)
 
     @property
@@ -150,7 +156,13 @@ class Plan:
     def shape(self) -> StepShape:
         """The first step as the step-time form sees it."""
         if not self.chunks:
-            return StepShape((), self.num_decode, self.context_tokens, self.longest_context_tokens)
+            return StepShape(
+                (),
+                self.num_decode,
+                self.context_tokens,
+                self.longest_context_tokens,
+                self.num_drafts,
+            )
         decodes = [chunk for chunk in self.chunks if chunk.is_decode]
         contexts = [chunk.start_tokens + chunk.new_tokens for chunk in decodes]
         return StepShape(
@@ -164,5 +176,5 @@ class Plan:
             max(self.longest_context_tokens, *contexts)
             if contexts
             else self.longest_context_tokens,
-            sum(chunk.drafts for chunk in decodes),
+            self.num_drafts + sum(chunk.drafts for chunk in decodes),
         )

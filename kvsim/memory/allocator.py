@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from kvsim.memory.ledger import Course, Usage
+from kvsim.memory.verifying import Verifying
 from kvsim.plumbing.errors import InvariantError
 from kvsim.request import Request
 from kvsim.sequence import Sequence
@@ -105,6 +106,7 @@ class Allocator(ABC):
     swappable: whether a sequence's slots can come back from elsewhere, all of them at once.
     page_tokens: slots are granted in multiples of it. keeps_prefixes: content is kept for others.
     keeps_last_token: a sequence that was scheduled once more than it had output gets a slot for it.
+    verifying: where sequences can verify drafts in step with each other, their tables.
     """
 
     capacity_bytes: int
@@ -114,6 +116,7 @@ class Allocator(ABC):
     page_tokens: int = 1
     keeps_prefixes: bool = False
     keeps_last_token: bool = False
+    verifying: Verifying | None = None
 
     # --- requests and admission ----------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from kvsim.engine.plan import Plan
 from kvsim.engine.policies.policies import Policies
 from kvsim.engine.schedulers.scheduler import Scheduler
 from kvsim.engine.schedulers.vllm_versions import VllmVersion
-from kvsim.engine.speculation.verifier import NextStep, Verifier
+from kvsim.engine.speculation.verifier import Verifier
 from kvsim.memory.allocator import Allocator, Refusal
 from kvsim.request import Request
 from kvsim.sequence import Sequence
@@ -67,7 +67,7 @@ class ContinuousScheduler(Scheduler):
         budget = self._knobs.max_num_batched_tokens
         stops_midway = self._knobs.by_priority and not self._goes_on
         if self.verifier is not None:
-            budget = self._run_verifying(self.verifier, plan, budget, threshold)
+            budget = self._run_drafted(self.verifier, plan, budget, threshold)
         elif self._prefills_come_last() and self.batch.num <= budget and not stops_midway:
             budget = self._run(plan, budget, threshold)
         else:
@@ -152,51 +152,9 @@ class ContinuousScheduler(Scheduler):
         self._compute(seq, plan, new_tokens)
         return True
 
-    def _run_verifying(self, verifier: Verifier, plan: Plan, budget: int, threshold: int) -> int:
-        """Each in its turn: a prompt goes on, or the drafts of a decoding sequence are verified."""
-        slots, spent = verifier.input_slots, 0
-        running, prefilling, chunks = self.running, self.prefilling, plan.chunks
-        for seq in list(running):
-            left = budget - spent - slots
-            if left <= 0:
-                break
-            if plan.preempted and seq not in running:
-                continue
-            num_chunks, num_victims = len(chunks), len(plan.preempted)
-            if prefilling and seq in prefilling:
-                going = self._continue_prompt(seq, plan, left, threshold)
-            else:
-                step = verifier.next_step(seq, min(left, threshold or left))
-                going = step is None or self._verify(verifier, step, plan)
-            if len(plan.preempted) > num_victims:
-                spent = sum(chunk.new_tokens + slots for chunk in chunks)
-            elif len(chunks) > num_chunks:
-                spent += chunks[-1].new_tokens + slots
-            if not going:
-                break
-        if len(chunks) < len(running):
-            stepping = {chunk.seq for chunk in chunks}
-            idle = [seq for seq in running if seq not in stepping]
-            plan.passed_over = [
-                seq for seq in idle if seq not in prefilling and seq.num_outputs < seq.output_tokens
-            ]
-        return budget - spent
-
-    def _verify(self, verifier: Verifier, step: NextStep, plan: Plan) -> bool:
-        """A decoding sequence takes its step; False ends the loop over running sequences."""
-        chunk, returned, known = step
-        seq, computed = chunk.seq, chunk.prior_tokens + chunk.new_tokens
-        verify = self.allocator.verify
-        if not verify(seq, computed, returned, known, chunk.end_tokens):
-
-            def again() -> bool:
-                return verify(seq, computed, returned, known, chunk.end_tokens)
-
-            if not self._preempt_until(again, seq, plan):
-                return self._goes_on
-        verifier.take(chunk)
-        plan.chunks.append(chunk)
-        return True
+    def _run_drafted(self, verifier: Verifier, plan: Plan, budget: int, threshold: int) -> int:
+        """The same where tokens are drafted ahead (see speculating.py)."""
+        raise NotImplementedError(type(self).__name__)
 
     def _cut(self, seq: Sequence, start_tokens: int, new_tokens: int) -> int:
         """What of a chunk the allocator wants computed in this step."""
@@ -243,7 +201,7 @@ class ContinuousScheduler(Scheduler):
         verifier = self.verifier
         slots = 0 if verifier is None else verifier.input_slots
         prefills = any(chunk.seq in self.prefilling for chunk in plan.chunks)
-        runs = bool(plan.chunks)
+        runs = not plan.empty
         while budget > slots and len(self.running) < self._knobs.max_num_seqs:
             seq = self.waiting.head
             if seq is None:

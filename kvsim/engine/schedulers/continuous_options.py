@@ -6,6 +6,7 @@ from kvsim.engine.policies.policies import Policies
 from kvsim.engine.policies.queue import Order
 from kvsim.engine.schedulers.continuous import ContinuousScheduler, Knobs
 from kvsim.engine.schedulers.options import SchedulerOptions
+from kvsim.engine.schedulers.speculating import SpeculatingScheduler
 from kvsim.engine.schedulers.vllm_versions import VERSIONS, VersionName, VllmVersion
 from kvsim.engine.speculation.verifier import Verifier
 from kvsim.memory.allocator import Allocator
@@ -100,4 +101,5 @@ class Continuous(SchedulerOptions):
             by_priority=self.policy == "priority",
             fits_whole=asked and self._version.reserves_full_isl,
         )
-        return ContinuousScheduler(allocator, max_model_len, policies, self._version, knobs)
+        kind = ContinuousScheduler if policies.verifier is None else SpeculatingScheduler
+        return kind(allocator, max_model_len, policies, self._version, knobs)

@@ -19,6 +19,7 @@ from kvsim.memory.allocator import Allocator, Demand, Refusal
 from kvsim.memory.ledger import Course, Usage
 from kvsim.request import Request
 from kvsim.sequence import Sequence
+from kvsim.step import StepShape
 
 by_order = attrgetter("order")
 
@@ -256,6 +257,16 @@ class Scheduler(ABC):
         else but give back what was held twice.
         """
         return not plan.finishing and (not plan.chunks or self.waiting.head is None)
+
+    def verify_together(self) -> None:
+        """Before anything runs, an engine that takes one step at a time in flight, and asks nobody
+        what each sequence did in it, says so: drafts may be verified by all in step.
+        """
+        return
+
+    def shapes_ahead(self, steps: int) -> list[StepShape]:
+        """The next steps of those who verify drafts in step, `steps` of them."""
+        return []
 
     def repeat(self, plan: Plan, steps: int) -> Course:
         """`steps` more steps like `plan` have been scheduled; returns how the ledger moved."""

@@ -56,6 +56,7 @@ class Verifier:
         self.method = speculation.method
         self.most_tokens = 1 + speculation.tokens
         self.input_slots = speculation.draft_input_slots
+        self.lookahead_slots = speculation.lookahead_slots
         self._acceptance = acceptance
         self._max_model_len = max_model_len
         self._prefill_lookahead = speculation.prefill_lookahead
@@ -85,6 +86,11 @@ class Verifier:
         if 0 < left < self._prefill_lookahead:
             new_tokens -= self._prefill_lookahead - left
         return max(0, new_tokens)
+
+    @property
+    def reads_far_ahead(self) -> bool:
+        """Whether a chunk may be put off so that it does not end too close before the end."""
+        return self._prefill_lookahead > 1
 
     # --- the life of a step ---------------------------------------------------------------------
 
@@ -150,3 +156,9 @@ class Verifier:
             self.num_verifications += 1
             self.num_drafts += chunk.drafts
             self.num_accepted += chunk.accepted
+
+    def returned_together(self, num: int, accepted: int) -> None:
+        """A step has returned in which `num` sequences verified all drafts."""
+        self.num_verifications += num
+        self.num_drafts += num * (self.most_tokens - 1)
+        self.num_accepted += accepted

@@ -38,6 +38,7 @@ from kvsim.memory.paged.prefix_cache import PrefixCache
 from kvsim.memory.paged.shape import BlockShape
 from kvsim.memory.paged.slot_counts import SlotCounts
 from kvsim.memory.paged.table import BlockTable
+from kvsim.memory.paged.verifying import VerifyingTables
 from kvsim.plumbing.errors import InvariantError
 from kvsim.plumbing.units import ceil_div
 from kvsim.request import Request
@@ -52,6 +53,8 @@ class PagedAllocator(Allocator):
     host_cache_bytes: of host memory for content evicted from the device. eviction: which content
     is (None: the least recently used).
     """
+
+    verifying: VerifyingTables | None = None
 
     def __init__(
         self,
@@ -98,6 +101,15 @@ class PagedAllocator(Allocator):
             self._forks = Forks(self.pool, self._decoders, self._counts, shape.block_size)
         self._live: dict[Sequence, None] = {}
         self._behind = LeftBehind(memory.layout)
+        if memory.speculation is not None and not self._behind:
+            self.verifying = VerifyingTables(
+                self.pool,
+                self._cache,
+                self._counts,
+                shape.block_size,
+                self._drafts,
+                memory.speculation,
+            )
 
     # --- admission -----------------------------------------------------------------------------
 
@@ -150,7 +162,7 @@ class PagedAllocator(Allocator):
         num_blocks = ceil_div(room_tokens, self.block_size)
         table.blocks = hits + self.pool.take(num_blocks - len(hits))
         table.registered = table.covered = len(hits)
-        self._grown(seq, 0, num_blocks)
+        self._counts.grow(seq.final_tokens, 0, num_blocks, self.block_size)
         self._filled(seq, table, demand.num_tokens)
         table.computed = demand.cached_tokens
         if self._forks is not None:
@@ -172,7 +184,7 @@ class PagedAllocator(Allocator):
             return None
         if need > 0:
             table.blocks += self.pool.take(need)
-            self._grown(seq, before, before + need)
+            self._counts.grow(seq.final_tokens, before, before + need, self.block_size)
         if seq.decoding:
             self._decoders.extended.add(seq)
         else:
@@ -194,7 +206,7 @@ class PagedAllocator(Allocator):
             if need > self.pool.num_free:
                 return False
             table.blocks += self.pool.take(need)
-            self._grown(seq, before, before + need)
+            self._counts.grow(seq.final_tokens, before, before + need, self.block_size)
         counts, drafts = self._counts, room_tokens - valid_tokens
         counts.used += valid_tokens - table.tokens
         counts.drafts += drafts - table.drafts
@@ -206,12 +218,6 @@ class PagedAllocator(Allocator):
     def checkpoint(self, seq: Sequence, num_tokens: int) -> None:
         if self._drafts.speculates and num_tokens >= seq.memory.cover_at - 1:
             self._cache.cover(seq.memory, num_tokens, num_tokens + 1)
-
-    def _grown(self, seq: Sequence, before: int, after: int) -> None:
-        """Count the slots that the sequence will never fill in so many blocks."""
-        final, size = seq.final_tokens, self.block_size
-        if after * size > final:
-            self._counts.over += after * size - max(final, before * size)
 
     def _filled(self, seq: Sequence, table: BlockTable, num_tokens: int) -> None:
         """The first `num_tokens` slots, as far as tokens are known, are valid; their full blocks
@@ -334,7 +340,13 @@ class PagedAllocator(Allocator):
 
     def shared_tokens(self, seq: Sequence) -> int:
         shared = self.pool.num_leading_shared(seq.memory.blocks)
-        return min(shared * self.block_size, self._decoders.slots(seq))
+        return min(shared * self.block_size, self._slots(seq))
+
+    def _slots(self, seq: Sequence) -> int:
+        """Valid slots of a live sequence."""
+        if self.verifying is not None and seq in self.verifying:
+            return self.verifying.slots(seq)
+        return self._decoders.slots(seq)
 
     def missing_tokens(self, seq: Sequence, tokens: int) -> int:
         blocks = ceil_div(tokens - self.granted_tokens(seq), self.block_size)
@@ -401,8 +413,11 @@ class PagedAllocator(Allocator):
         valid: dict[int, int] = {}
         over = drafts = 0
         for seq in self._live:
-            drafts += seq.memory.drafts
-            slots = self._decoders.slots(seq)
+            if self.verifying is not None and seq in self.verifying:
+                drafts += self.verifying.drafts_of(seq)
+            else:
+                drafts += seq.memory.drafts
+            slots = self._slots(seq)
             blocks = seq.memory.blocks
             for index, block in enumerate(blocks):
                 valid[block] = max(min(size, slots - index * size), valid.get(block, 0))

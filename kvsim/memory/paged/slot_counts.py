@@ -12,3 +12,8 @@ class SlotCounts:
     used: int = 0
     over: int = 0
     drafts: int = 0
+
+    def grow(self, final_tokens: int, before: int, after: int, block_size: int) -> None:
+        """A sequence that will hold so many slots had `before` blocks and has `after`."""
+        if after * block_size > final_tokens:
+            self.over += after * block_size - max(final_tokens, before * block_size)

@@ -9,6 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.auditor import Auditor
 from support.cases import streams
+from support.drafting import METHODS, SCHEDULERS, suits
+from support.drafting import drafting as made
 
 import kvsim
 from kvsim.commands.speculation import sentence
@@ -20,36 +22,7 @@ from kvsim.sequence import Sequence
 from kvsim.simulation import Simulation
 from kvsim.whatif.speculation import speculation_costs
 
-METHODS: list[dict[str, Any]] = [
-    {"method": "eagle", "num_speculative_tokens": 3, "acceptance_rate": 0.7},
-    {"method": "eagle3", "num_speculative_tokens": 5, "acceptance_pattern": [5, 0, 2, 1],
-     "disable_lookahead_block_hashes": True},
-    {"method": "mtp", "num_speculative_tokens": 1, "synthetic_acceptance_rates": [0.8]},
-    {"method": "draft_model", "model": "opt-125m", "num_speculative_tokens": 2,
-     "synthetic_acceptance_length": 2.2},
-    {"method": "ngram", "num_speculative_tokens": 4, "acceptance_rate": 0.3},
-]  # fmt: skip
-SCHEDULERS: list[dict[str, Any]] = [
-    {"kind": "continuous", "max_num_seqs": 8, "max_num_batched_tokens": 256},
-    {"kind": "continuous", "async_scheduling": True},
-    {"kind": "continuous", "policy": "priority", "max_num_batched_tokens": 24},
-    {"kind": "continuous", "policy": "priority", "async_scheduling": True,
-     "max_num_batched_tokens": 64},
-    {"kind": "continuous", "long_prefill_token_threshold": 3, "max_num_batched_tokens": 40},
-    {"kind": "continuous", "enable_chunked_prefill": False, "max_num_batched_tokens": 1024},
-    {"kind": "continuous", "scheduler_reserve_full_isl": False, "victim": {"kind": "latest"}},
-]  # fmt: skip
 PLAIN_STEP = {"kind": "linear", "base_us": 1000}
-
-
-def made(tables: Any, config: dict[str, Any] | None, **parts: Any) -> Any:
-    drafts = {} if config is None else {"speculative_config": config}
-    allocator = parts.pop("allocator", [{"kind": "paged"}])
-    return tables(allocator=allocator, **drafts, **parts)
-
-
-def suits(config: dict[str, Any], scheduler: dict[str, Any]) -> bool:
-    return config["method"] != "ngram" or not scheduler.get("async_scheduling")
 
 
 @pytest.mark.parametrize("scheduler", SCHEDULERS, ids=lambda t: "-".join(map(str, t.values())))

@@ -1,0 +1,161 @@
+"""Sequences whose drafts are verified in step with each other, without touching any of them.
+
+What each verification of a sequence accepts is drawn in advance (see acceptance.py), so its slots
+before each of its next steps are known when it joins, for as long as every step verifies all its
+drafts. What a step fills and accepts is summed over the members when they join, by the step's
+clock; so a step costs as much with one member as with hundreds.
+"""
+
+from heapq import heappop, heappush
+from itertools import pairwise
+from operator import add, attrgetter, sub
+from typing import NamedTuple
+
+from kvsim.engine.speculation.verifier import Drafting
+from kvsim.sequence import Sequence
+
+LONGEST_PAST = 4096  # steps, whose sums are kept
+_order = attrgetter("order")
+
+
+class Member(NamedTuple):
+    """since: the clock it joined at. num_verified: its verifications before. slots: valid before
+    each of its steps, and after the last that brings all drafts. accepted: drafts, in each.
+    """
+
+    since: int
+    num_verified: int
+    slots: list[int]
+    accepted: list[int]
+
+    @property
+    def last_clock(self) -> int:
+        """When it has no such step left."""
+        return self.since + len(self.accepted)
+
+
+class VerifyingBatch:
+    """Members take one token and `drafts` drafts a step.
+
+    clock: steps so far. num: members. context_tokens: the sum of their slots. last_start_tokens: a
+    sequence with more slots has no room for all drafts before the end of the context.
+    """
+
+    def __init__(self, drafts: int, last_start_tokens: int) -> None:
+        self.clock = 0
+        self.num = 0
+        self.context_tokens = 0
+        self._drafts = drafts
+        self._last_start = last_start_tokens
+        self._members: dict[Sequence, Member] = {}
+        self._leaving: list[tuple[int, int, Sequence]] = []
+        self._from = 0  # the clock that the sums begin with
+        self._new: list[int] = []
+        self._accepted: list[int] = []
+
+    def __contains__(self, seq: Sequence) -> bool:
+        return seq in self._members
+
+    def members(self) -> list[Sequence]:
+        """All of them."""
+        return list(self._members)
+
+    def join(self, seq: Sequence) -> list[int]:
+        """`seq`, which decodes, verifies with the others from the next step on. Returns its slots
+        before each of its steps and after the last; fewer than two: it does not join.
+        """
+        drafting: Drafting = seq.drafting
+        slots, final, last = [seq.num_computed], seq.final_tokens, self._last_start
+        accepts, at, drafts = drafting.accepts, drafting.num_verified, self._drafts
+        tokens, length = slots[0], len(accepts)
+        accepted: list[int] = []
+        while tokens < final and tokens <= last:
+            number = accepts[at % length]
+            if number > drafts:
+                number = drafts
+            at += 1
+            tokens += 1 + number
+            accepted.append(number)
+            slots.append(tokens)
+        if tokens > final:
+            slots[-1] = final
+        if accepted:
+            member = Member(self.clock, drafting.num_verified, slots, accepted)
+            self._members[seq] = member
+            self.num += 1
+            self.context_tokens += slots[0]
+            heappush(self._leaving, (member.last_clock, seq.order, seq))
+            self._count(slots, accepted, 1)
+        return slots
+
+    def _count(self, slots: list[int], accepted: list[int], sign: int) -> None:
+        """Steps from now on fill and accept so much more, or less."""
+        start, steps = self.clock - self._from, len(accepted)
+        end = start + steps
+        if end > len(self._new):
+            more = [0] * (end - len(self._new))
+            self._new += more
+            self._accepted += more
+        new = (later - before for before, later in pairwise(slots))
+        total = add if sign > 0 else sub
+        self._new[start:end] = map(total, self._new[start:end], new)
+        self._accepted[start:end] = map(total, self._accepted[start:end], accepted)
+
+    def leave(self, seq: Sequence) -> None:
+        """`seq` verifies with the others no more; what it has become plain numbers again."""
+        member = self._members.pop(seq)
+        done = self.clock - member.since
+        self.num -= 1
+        self.context_tokens -= member.slots[done]
+        if done < len(member.accepted):
+            self._count(member.slots[done:], member.accepted[done:], -1)
+        seq.num_computed = member.slots[done]
+        seq.num_outputs = seq.num_computed - seq.prompt_tokens + 1
+        seq.drafting.num_verified = member.num_verified + done
+
+    def advance(self) -> tuple[int, int]:
+        """All verify once; returns the slots that are valid now, and the drafts accepted."""
+        at = self.clock - self._from
+        if at > LONGEST_PAST:
+            del self._new[:at], self._accepted[:at]
+            self._from, at = self.clock, 0
+        new, accepted = (self._new[at], self._accepted[at]) if self.num else (0, 0)
+        self.clock += 1
+        self.context_tokens += new
+        return new, accepted
+
+    def steps_to_leave(self) -> int:
+        """Steps until the first member has none left (there are members)."""
+        while not self._stands(self._leaving[0]):
+            heappop(self._leaving)
+        return self._leaving[0][0] - self.clock
+
+    def complete(self) -> list[Sequence]:
+        """Members that have no steps left now, in `order`."""
+        leaving, done = self._leaving, dict[Sequence, None]()
+        while leaving and leaving[0][0] <= self.clock:
+            entry = heappop(leaving)
+            if self._stands(entry):
+                done[entry[2]] = None
+        return sorted(done, key=_order)
+
+    def contexts(self, steps: int) -> list[int]:
+        """The sum of the members' slots before each of the next steps."""
+        at, total = self.clock - self._from, self.context_tokens
+        found = [total]
+        for new in self._new[at : at + steps - 1]:
+            total += new
+            found.append(total)
+        return found
+
+    def longest(self, later: int = 0) -> int:
+        """Slots of the member that has most before the step so much later; 0 without members."""
+        clock = self.clock + later
+        slots = (member.slots[clock - member.since] for member in self._members.values())
+        return max(slots, default=0)
+
+    def _stands(self, entry: tuple[int, int, Sequence]) -> bool:
+        """Whether an entry still speaks of a member (it may have left and joined again)."""
+        clock, order, seq = entry
+        member = self._members.get(seq)
+        return member is not None and seq.order == order and member.last_clock == clock

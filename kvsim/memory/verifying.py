@@ -1,0 +1,52 @@
+"""What an allocator promises for sequences that verify drafts in step with each other."""
+
+from typing import Protocol
+
+from kvsim.sequence import Sequence
+
+
+class Verifying(Protocol):
+    """Tables of members, each of which computes one token and all its drafts a step.
+
+    What `Allocator.verify` and `checkpoint` do to each of them one by one, told once for all.
+    """
+
+    def join(self, seq: Sequence, slots: list[int]) -> None:
+        """`seq`, which lives and does not decode otherwise, is a member from the next step on.
+        slots: valid before each of its steps, and after the last.
+        """
+        ...
+
+    def leave(self, seq: Sequence, *, returned: bool) -> None:
+        """It is no member any more and keeps its memory. returned: its last step has."""
+        ...
+
+    def movers(self) -> list[Sequence]:
+        """Who takes blocks in the next step, or makes content known, in `order`."""
+        ...
+
+    def take(self, seq: Sequence) -> bool:
+        """One of these has its turn in the next step; False: no room, nothing changed."""
+        ...
+
+    def advance(self, new_slots: int) -> None:
+        """All movers have had their turn: the step is scheduled, which fills so many slots."""
+        ...
+
+    def knowing(self) -> list[Sequence]:
+        """Whose content the return of the last step makes known, in `order`."""
+        ...
+
+    def returned(self, seq: Sequence) -> None:
+        """The last step of one of these has returned."""
+        ...
+
+    def steps_that_fit(self, limit: int) -> int:
+        """For how many steps everybody who takes blocks finds them, at most `limit`."""
+        ...
+
+    def steps_alike(self, head: Sequence, limit: int) -> int:
+        """For how many steps nothing can make the head of the queue, which could not start, easier
+        to admit, at most `limit`.
+        """
+        ...

@@ -1,0 +1,107 @@
+"""Drafts verified by all in step, many steps at once: what single steps give, taken in turns."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from support.cases import streams
+from support.drafting import METHODS, SCHEDULERS, drafting, suits
+from support.outcomes import STEP_TIME, outcome
+
+from kvsim.engine.observer import Observer
+from kvsim.engine.plan import Plan
+from kvsim.engine.schedulers.scheduler import Scheduler
+from kvsim.request import Request
+from kvsim.scenario import Scenario
+from kvsim.simulation import Simulation
+
+STEP_TIMES: list[dict[str, Any]] = [{**STEP_TIME, "draft_token_us": 7}, {"kind": "roofline"}]
+# Where sequences verify in step; others take turns, however many steps are asked for at once.
+IN_STEP: list[dict[str, Any]] = [
+    *(t for t in SCHEDULERS if not t.get("async_scheduling") and "policy" not in t),
+    {"kind": "continuous", "max_num_seqs": 4, "max_num_batched_tokens": 512},
+    {"kind": "continuous", "max_num_batched_tokens": 40},
+    {"kind": "continuous", "scheduler_reserve_full_isl": False, "max_num_batched_tokens": 96},
+]
+IN_TURNS: list[dict[str, Any]] = [t for t in SCHEDULERS if t not in IN_STEP]
+ALLOCATORS: list[dict[str, Any]] = [
+    {"block_size": 16},
+    {"block_size": 1},
+    {"block_size": 4, "watermark": 0.05},
+    {"block_size": 16, "enable_prefix_caching": False},
+    {"block_size": 16, "eviction_policy": {"kind": "arc"}},
+]
+
+
+@pytest.mark.parametrize("config", METHODS, ids=lambda table: table["method"])
+@settings(
+    max_examples=16, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    requests=streams(),
+    scheduler=st.sampled_from(IN_STEP + IN_TURNS[:1]),
+    tokens=st.sampled_from([1024, 1500, 4000]),
+    allocator=st.sampled_from(ALLOCATORS),
+    max_model_len=st.sampled_from([620, 1024]),
+    named=st.booleans(),
+    step_time=st.sampled_from(STEP_TIMES),
+)
+def test_runs_of_k_steps_equal_single_steps_in_turns(
+    tables: Any,
+    config: dict[str, Any],
+    scheduler: dict[str, Any],
+    requests: list[Request],
+    tokens: int,
+    allocator: dict[str, Any],
+    max_model_len: int,
+    named: bool,
+    step_time: dict[str, Any],
+) -> None:
+    if not suits(config, scheduler):
+        return
+    if not named:
+        requests = [replace(each, prompt_runs=None, output_start=None) for each in requests]
+    made = drafting(
+        tables,
+        config,
+        allocator=[{"kind": "paged", **allocator}],
+        scheduler=scheduler,
+        memory={"kv_cache_tokens": tokens},
+        model={"name": "opt-125m", "max_model_len": max_model_len},
+        step_time=step_time,
+    )
+    single = outcome(made, requests, 1)
+    assert outcome(made, requests, None) == single
+    assert outcome(made, requests, 3) == single
+
+
+class Plans(Observer):
+    """Counts plans and the steps they stood for."""
+
+    def __init__(self) -> None:
+        self.plans = self.steps = 0
+
+    def finished(self, scheduler: Scheduler, plan: Plan, now_ps: int) -> None:
+        self.plans += 1
+        self.steps += plan.steps
+
+
+@pytest.mark.parametrize("config", METHODS, ids=lambda table: table["method"])
+def test_a_run_of_steps_is_one_plan(tables: Any, config: dict[str, Any]) -> None:
+    requests = [Request(f"r{i}", 0, 40 + i, 400) for i in range(8)]
+    scenario = Scenario.from_table(drafting(tables, config))
+    plans = Plans()
+    run = Simulation(scenario, requests).run(scenario.allocator[0], "counted", observer=plans)
+    assert plans.steps == run.summary["steps"]
+    assert plans.plans < plans.steps / 4
+
+
+def test_who_comes_near_the_end_of_the_context_takes_turns(tables: Any) -> None:
+    config = {"method": "eagle", "num_speculative_tokens": 6, "acceptance_rate": 0.6}
+    made = drafting(tables, config, model={"name": "opt-125m", "max_model_len": 128})
+    requests = [Request(f"r{i}", 10**10 * i, 20 + i, 300) for i in range(12)]
+    single = outcome(made, requests, 1)
+    assert outcome(made, requests, None) == single
+    assert single[0]["requests"]["finished"] == 12
