@@ -60,7 +60,7 @@ def capacity(
     from kvsim.plumbing.errors import InputError
     from kvsim.plumbing.writing import check_writable, replace_files, text_writer
     from kvsim.scenario import load_tables
-    from kvsim.whatif.capacity import tables
+    from kvsim.whatif.capacity import tables, words
     from kvsim.whatif.capacity.capacity import Capacity
     from kvsim.whatif.capacity.load import unit
     from kvsim.whatif.capacity.objectives import complete, parse_objective
@@ -92,6 +92,7 @@ def capacity(
         asked = Capacity(table, folder, objectives, runner, repeat=repeat, tolerance=tolerance)
         noun = unit(table)
         cells: list[Cells] = []
+        said: list[str] = []
         answer: dict[str, Any] = {"objectives": [str(each) for each in objectives]}
         curves = []
         if find in TUNED:
@@ -107,6 +108,14 @@ def capacity(
             at: list[float | None] = [*rate] if rate and not asks_rate else [None]
             answers = asked.find(question, at)
             answer["answers"] = [_answer(each) for each in answers]
+            if question.name == "pool":
+                most = asked.with_any_pool(answers)
+                said = [
+                    words.pool_sentence(each, objectives, most.get(each.subject.label), noun)
+                    for each in answers
+                ]
+            elif asks_rate and (sentence := words.rate_sentence(answers, noun)) is not None:
+                said = [sentence]
             cells.append(tables.answers_table(question, answers, objectives, noun))
             if asks_rate and rate:
                 replicas = [(each, asked.replicas(each, rate)) for each in answers]
@@ -119,11 +128,11 @@ def capacity(
             if asks_rate and (out is not None or as_json):
                 curves = [(each, asked.goodput(each)) for each in answers]
                 answer["goodput"] = [_curve(each, shares) for each, shares in curves]
-        answer["runs"] = runner.num_runs
+        answer |= {"sentences": said, "runs": runner.num_runs}
     if out is not None:
         facts = [("objectives", ", ".join(map(str, objectives))), ("runs", str(runner.num_runs))]
         title = cells[0].title
-        html = make_page(title, facts, cells, curves, table, noun)
+        html = make_page(title, facts, said, cells, curves, table, noun)
         text = json.dumps(answer, indent=2) + "\n"
         files = {"capacity.json": text_writer(text), "capacity.html": text_writer(html)}
         replace_files(out, files)
@@ -135,6 +144,8 @@ def capacity(
         console.print(printed(each))
         console.print(each.note, markup=False, highlight=False)
         console.print()
+    for line in said:
+        console.print(line, markup=False, highlight=False)
     if out is not None:
         typer.echo(str(out / "capacity.html"))
 

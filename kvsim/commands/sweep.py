@@ -182,5 +182,7 @@ def _answer(
             {**entry(ranked.setting), "behind": ranked.behind}
             for ranked in best(settings, measure, top)
         ],
-        "pareto": [entry(setting) for setting in pareto(settings, measure)],
+        "pareto": [
+            {**entry(setting), "alike": alike} for setting, alike in pareto(settings, measure)
+        ],
     }

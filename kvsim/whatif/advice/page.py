@@ -44,6 +44,9 @@ def sentences(advice: Advice) -> list[str]:
         said_.append(
             f"With {names}: {ratio_text(advice.reported)} in {advice.goal.name}{fresh}; {sure}."
         )
+        beside = [f"{name} {ratio_text(of)}" for name, of in advice.reported_also.items()]
+        if beside:
+            said_.append(f"Beside it, there: {numbers.listed(beside)}.")
         said_ += [
             f"Beware: {each.knob.key} = {said(each.value)}: {each.knob.caution}."
             for each in advice.taken
@@ -61,8 +64,8 @@ def changes_table(advice: Advice, most: int = MOST_ROWS, also: Sequence[str] = (
             said(each.before),
             said(each.value),
             _gain(each),
-            *(ratio_text(each.also.get(name)) for name in others),
             each.verdict,
+            *(ratio_text(each.also.get(name)) for name in others),
         )
         for each in advice.changes[:most]
     )
@@ -72,7 +75,7 @@ def changes_table(advice: Advice, most: int = MOST_ROWS, also: Sequence[str] = (
     )
     left = len(advice.changes) - len(rows)
     more = f" {left} more changes are not shown." if left else ""
-    heads = ("", "today", "instead", advice.goal.name, *others, "")
+    heads = ("", "today", "instead", advice.goal.name, "", *others)
     return page.Cells("What each change buys", note + more, heads, rows)
 
 

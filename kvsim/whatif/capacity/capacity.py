@@ -68,6 +68,21 @@ class Capacity:
             answers.append(Answer(subject, rate, edges))
         return answers if question.name != "pool" else [self._utilized(each) for each in answers]
 
+    def with_any_pool(self, answers: Sequence[Answer]) -> dict[str, Answer]:
+        """By label, the rate that an allocator holds out in the largest pool that was tried: of
+        those for which no pool keeps the objectives at some rate.
+        """
+        found = {}
+        for answer in answers:
+            lost = answer.edges[0].bracket.lost
+            if answer.interval is None and lost is not None and answer.subject.label not in found:
+                table = QUESTIONS["pool"].put(answer.subject.table, lost)
+                subject = answer.subject._replace(table=table)
+                searches = [self._search(QUESTIONS["rate"], table, seed) for seed in self.seeds]
+                edges = zip(self.seeds, self.runner.search(searches), strict=True)
+                found[subject.label] = Answer(subject, None, tuple(_edge(*each) for each in edges))
+        return found
+
     def tune(self, key: str, values: Sequence[int]) -> list[tuple[Subject, list[Tuning]]]:
         """The rate that each value of a setting holds out, allocator by allocator; values whose
         difference from the best is not seen over the seeds are told to be as good.

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from kvsim.plumbing.toml import to_toml
 from kvsim.report.classes import run_line
-from kvsim.report.figure import style
+from kvsim.report.figure import plain, style
 from kvsim.whatif import page
 from kvsim.whatif.capacity.answers import Answer, Share
 
@@ -18,6 +18,7 @@ Curve = tuple[Answer, Sequence[Share]]
 def make_page(
     title: str,
     facts: Sequence[tuple[str, str]],
+    words: Sequence[str],
     tables: Sequence[page.Cells],
     curves: Sequence[Curve],
     table: dict[str, Any],
@@ -36,7 +37,7 @@ def make_page(
                 goodput(drawn, unit),
             )
         )
-    return page.make_page(title, facts, [], sections, to_toml(table))
+    return page.make_page(title, facts, words, sections, to_toml(table))
 
 
 def goodput(curves: Sequence[Curve], unit: str) -> "go.Figure":
@@ -55,7 +56,7 @@ def goodput(curves: Sequence[Curve], unit: str) -> "go.Figure":
             x=[share.rate_per_s for share in shares],
             y=[share.rate_per_s * share.within.mean for share in shares],
             error_y={"array": widths, "thickness": 1} if any(widths) else None,
-            name=answer.subject.label, mode="lines+markers",
+            name=plain(answer.subject.label), mode="lines+markers",
             line={**run_line(index), "width": 2},
             marker={"symbol": ["x" if share.saturated else "circle" for share in shares]},
             hovertemplate="%{x:.3g} come, %{y:.3g} are well served",

@@ -27,7 +27,8 @@ def answers_table(
     rows = []
     for answer in answers:
         rate = "" if answer.rate_per_s is None else f"{numbers.figures(answer.rate_per_s)} {unit}"
-        share = "" if answer.utilization is None else f"{answer.utilization:.3f}"
+        share = "does not fit" if answer.utilization is None else f"{answer.utilization:.3f}"
+        share = numbers.NOTHING if answer.interval is None else share
         first = answer.edges[0]
         rows.append(
             (
@@ -52,7 +53,7 @@ def value_text(answer: Answer, question: Question) -> str:
     interval = answer.interval
     if interval is None:
         return "none found" if question.name == "pool" else "keeps them at none"
-    text = _with_width(interval, whole=question.unit == "tokens")
+    text = with_width(interval, whole=question.unit == "tokens")
     return f"{text} and beyond" if answer.open else text
 
 
@@ -63,7 +64,7 @@ def tuning_table(key: str, label: str, tunings: Sequence[Tuning], unit: str) -> 
             f"{tuning.value:,}",
             numbers.NOTHING
             if tuning.answer is None or tuning.answer.interval is None
-            else _with_width(tuning.answer.interval),
+            else with_width(tuning.answer.interval),
             tuning.behind,
         )
         for tuning in tunings
@@ -106,7 +107,8 @@ _TITLES = {
 _HEADS = {"rate": "{unit}", "pool": "pool, tokens", "max_model_len": "tokens"}
 
 
-def _with_width(interval: Interval, *, whole: bool = False) -> str:
+def with_width(interval: Interval, *, whole: bool = False) -> str:
+    """`6.1 ± 0.3`."""
     form = numbers.count if whole else numbers.number
     width = interval.half_width
     return form(interval.mean) + (f" ± {form(width)}" if width else "")

@@ -4,8 +4,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from kvsim.report.classes import run_line
-from kvsim.report.figure import heading, style
+from kvsim.report.figure import plain, style
 from kvsim.report.measures import MEASURES, Measure
+from kvsim.report.numbers import figures
+from kvsim.report.panels import panels
 from kvsim.whatif.sweep.ranking import Setting, best
 
 if TYPE_CHECKING:
@@ -13,7 +15,9 @@ if TYPE_CHECKING:
 
 PANELS = ("tokens_per_s", "ttft_p99", "tpot_p99", "e2e_p50")
 _MOST_LINES = 8
-_PANEL_PX = 190
+_MOST_TEXTS = 18  # side by side, that can still be read
+_WIDE = 8  # times from the least to the most, from which on an axis is logarithmic
+_PANEL_PX, _GAP_PX = 190, 44
 
 
 def numeric_keys(settings: Sequence[Setting], keys: Sequence[str]) -> list[str]:
@@ -30,13 +34,11 @@ def curves(settings: Sequence[Setting], keys: Sequence[str], by: Measure) -> "go
     """One panel a measure over the first numeric key, one line an allocator and setting of the
     other keys; where those are too many, of the best one. None without a numeric key.
     """
-    from plotly.subplots import make_subplots
-
     along = next(iter(numeric_keys(settings, keys)), None)
     if along is None:
         return None
     lines = _lines(settings, keys, along, by)
-    figure = make_subplots(rows=len(PANELS), cols=1, shared_xaxes=True, vertical_spacing=0.06)
+    figure = panels([_title(panel) for panel in PANELS], panel_px=_PANEL_PX, gap_px=_GAP_PX)
     for index, (name, members) in enumerate(lines.items()):
         members.sort(key=lambda setting: setting.settings[along])
         line = run_line(index)
@@ -50,18 +52,16 @@ def curves(settings: Sequence[Setting], keys: Sequence[str], by: Measure) -> "go
                 error_y={"array": error, "thickness": 1} if any(error) else None,
                 text=[f"{each.text(MEASURES[panel])} {each.load}" for each, _ in shown],
                 hovertemplate="%{x}: %{text}",
-                name=name, legendgroup=name, showlegend=row == 1,
+                name=plain(name), legendgroup=name, showlegend=row == 1,
                 mode="lines+markers", line={**line, "width": 2},
                 marker={"symbol": ["x" if each.saturated else "circle" for each, _ in shown]},
                 row=row, col=1,
             )  # fmt: skip
-    style(figure, height_px=_PANEL_PX * len(PANELS))
-    for row, panel in enumerate(PANELS, start=1):
-        figure.add_annotation(heading(_title(panel), axis="y" if row == 1 else f"y{row}"))
     above = {"orientation": "h", "x": 0, "xanchor": "left", "y": 1.03, "yanchor": "bottom"}
     figure.update_layout(showlegend=True, legend=above, margin={"t": 72, "b": 52})
     figure.update_yaxes(rangemode="tozero")
-    figure.update_xaxes(title_text=along, title_standoff=12, row=len(PANELS), col=1)
+    figure.update_xaxes(**_axis([each.settings[along] for each in settings]))
+    figure.update_xaxes(title_text=plain(along), title_standoff=12, row=len(PANELS), col=1)
     return figure
 
 
@@ -76,7 +76,8 @@ def heat_maps(settings: Sequence[Setting], keys: Sequence[str], by: Measure) -> 
         return None
     across, up = moving[:2]
     labels = list(dict.fromkeys(setting.label for setting in settings))
-    figure = make_subplots(rows=1, cols=len(labels), subplot_titles=labels, shared_yaxes=True)
+    titles = [plain(label) for label in labels]
+    figure = make_subplots(rows=1, cols=len(labels), subplot_titles=titles, shared_yaxes=True)
     xs, ys = (_values(settings, key) for key in (across, up))
     for column, label in enumerate(labels, start=1):
         members = _slice([each for each in settings if each.label == label], moving[2:], by)
@@ -84,10 +85,12 @@ def heat_maps(settings: Sequence[Setting], keys: Sequence[str], by: Measure) -> 
         cells = [[at.get((str(x), str(y))) for x in xs] for y in ys]
         means = [[_mean(cell, by) for cell in row] for row in cells]
         texts = [["" if cell is None else cell.text(by) for cell in row] for row in cells]
+        short = [["" if mean is None else by.form(mean) for mean in row] for row in means]
         figure.add_heatmap(
-            x=[str(x) for x in xs], y=[str(y) for y in ys], z=means, text=texts,
-            texttemplate="%{text}" if len(xs) * len(ys) <= 64 else None,
-            hovertemplate=f"{across} %{{x}}, {up} %{{y}}: %{{text}}<extra></extra>",
+            x=[str(x) for x in xs], y=[str(y) for y in ys], z=means, text=short,
+            texttemplate="%{text}" if len(xs) * len(labels) <= _MOST_TEXTS else None,
+            customdata=texts,
+            hovertemplate=f"{across} %{{x}}, {up} %{{y}}: %{{customdata}}<extra></extra>",
             colorscale="Cividis", reversescale=by.better == "lower", coloraxis="coloraxis",
             row=1, col=column,
         )  # fmt: skip
@@ -97,6 +100,19 @@ def heat_maps(settings: Sequence[Setting], keys: Sequence[str], by: Measure) -> 
     figure.update_yaxes(type="category")
     figure.update_yaxes(title_text=up, col=1)
     return figure
+
+
+def _axis(values: Sequence[float]) -> dict[str, Any]:
+    """Options of an axis of these settings: each has its tick where they are few, and where they
+    span a wide range of numbers above 0 they are as far apart as their ratios are.
+    """
+    found = sorted(set(values))
+    axis: dict[str, Any] = {}
+    if found[0] > 0 and found[-1] >= _WIDE * found[0]:
+        axis["type"] = "log"
+    if len(found) <= _MOST_TEXTS:
+        axis |= {"tickvals": found, "ticktext": [figures(each) for each in found]}
+    return axis
 
 
 def _lines(

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from kvsim.plumbing.toml import to_toml
+from kvsim.report import numbers
 from kvsim.report.measures import MEASURES, Measure
 from kvsim.report.numbers import count, plural
 from kvsim.whatif import page
@@ -75,18 +76,37 @@ def words(settings: Sequence[Setting], frame: "pd.DataFrame", by: Measure) -> li
             setting = top.setting
             name = ", ".join([setting.label, *(f"{k} = {v}" for k, v in setting.settings.items())])
             said.append(f"Best in {by.title.lower()}: {name}: {setting.text(by)}.")
-        num = sum(bool(setting.saturated) for setting in settings)
-        if num:
-            said.append(
-                f"{num} of {plural(len(settings), 'setting')} could not keep up with the arrivals "
-                "(saturated): their waits grow with the length of the run."
-            )
+        said += _load_words(settings)
         if len(settings[0].seeds) > 1 and not seeds_matter(settings):
             said.append(
                 "The seed changes nothing in this scenario, so repeating it says nothing more."
             )
         elif len(settings[0].seeds) == 1:
             said.append("One seed: no intervals. Give --repeat for them.")
+    return said
+
+
+def _load_words(settings: Sequence[Setting]) -> list[str]:
+    """Which settings cannot be taken at their word: saturated ones, and those that refuse."""
+    said = []
+    always = sum(setting.saturated == len(setting.seeds) for setting in settings)
+    sometimes = sum(bool(setting.saturated) for setting in settings) - always
+    if always or sometimes:
+        parts = [f"{count(always)} at every seed" if len(settings[0].seeds) > 1 else count(always)]
+        parts += [f"{count(sometimes)} at some"] if sometimes else []
+        said.append(
+            f"Of {plural(len(settings), 'setting')} {numbers.listed(parts)} could not keep up with "
+            "the arrivals (saturated): their waits grow with the length of the run."
+        )
+    least = min(setting.refused for setting in settings)
+    more = sum(setting.refused > least for setting in settings)
+    if least:
+        said.append(f"Every setting refuses requests, {count(least)} of them at least.")
+    if more:
+        said.append(
+            f"{plural(more, 'setting')} refuse more requests than others, and stand behind those: "
+            "whoever serves fewer is quicker."
+        )
     return said
 
 
@@ -121,12 +141,17 @@ def pareto_table(settings: Sequence[Setting], keys: Sequence[str], latency: Meas
     """The settings that no other beats at once in memory, latency and throughput."""
     measures = (TAKEN, latency, MEASURES["tokens_per_s"])
     rows = tuple(
-        (*_named(setting, keys), *(setting.text(measure) for measure in measures), setting.load)
-        for setting in pareto(settings, latency)
+        (
+            *_named(setting, keys),
+            *(setting.text(measure) for measure in measures),
+            ", ".join(filter(None, [setting.load, f"and {alike} more alike" if alike else ""])),
+        )
+        for setting, alike in pareto(settings, latency)
     )
     return page.Cells(
         "What nothing beats",
-        "Each of these takes less memory, waits less or serves more than any other (means).",
+        "Each of these takes less memory, waits less, serves more or refuses fewer than any other "
+        "(means); of those that do all alike the first stands here.",
         ("", *short_names(keys), *(measure.short for measure in measures), ""),
         rows,
     )

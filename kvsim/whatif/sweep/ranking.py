@@ -53,12 +53,22 @@ class Setting:
         return said(measure, self.interval(measure))
 
     @property
+    def refused(self) -> int:
+        """Requests, over all seeds."""
+        return sum(int(row["requests"]["rejected"]) for row in self.rows)
+
+    @property
     def load(self) -> str:
-        """What the table says of its load: nothing, `saturated`, or for how many of the seeds."""
-        if not self.saturated:
-            return ""
-        all_of_them = self.saturated == len(self.seeds)
-        return "saturated" if all_of_them else f"saturated in {self.saturated} of {len(self.seeds)}"
+        """What the table says of its load: `saturated`, or for how many of the seeds, and whether
+        requests are refused; nothing where neither is so.
+        """
+        said = []
+        if self.saturated:
+            some = f" in {self.saturated} of {len(self.seeds)}"
+            said.append("saturated" + ("" if self.saturated == len(self.seeds) else some))
+        if self.refused:
+            said.append(f"refuses {numbers.count(self.refused)}")
+        return ", ".join(said)
 
 
 def said(measure: Measure, interval: Interval | None) -> str:
@@ -133,14 +143,16 @@ class Ranked:
 
 
 def best(settings: Sequence[Setting], measure: Measure, count: int) -> list[Ranked]:
-    """The `count` settings with the best mean, each compared with the first of them."""
+    """The `count` settings with the best mean, each compared with the first of them; those that
+    refuse more requests than others come after these, for whoever serves fewer is quicker.
+    """
     sign = 1 if measure.better == "lower" else -1
     means = [(setting.interval(measure), setting) for setting in settings]
     order = sorted(
-        ((interval.mean * sign, at) for at, (interval, _) in enumerate(means) if interval),
-        key=lambda pair: pair[0],
-    )
-    ranked = [means[at][1] for _, at in order]
+        ((other.refused, interval.mean * sign, at)
+         for at, (interval, other) in enumerate(means) if interval),
+    )  # fmt: skip
+    ranked = [means[at][1] for *_, at in order]
     return [
         Ranked(setting, _behind(ranked[0], setting, measure) if at else "the best")
         for at, setting in enumerate(ranked[:count])
@@ -161,9 +173,9 @@ def _behind(top: Setting, other: Setting, measure: Measure) -> str:
     return "worse" if share is None else f"{100 * share:+.3g} %"
 
 
-def pareto(settings: Sequence[Setting], latency: Measure) -> list[Setting]:
-    """The settings that no other beats in memory, latency and throughput at once, by their means;
-    least memory first.
+def pareto(settings: Sequence[Setting], latency: Measure) -> list[tuple[Setting, int]]:
+    """The settings that no other beats in memory, latency, throughput and refusals at once, by
+    their means; least memory first. Of those that are alike in all four, one and how many more.
     """
     measures = (TAKEN, latency, MEASURES["tokens_per_s"])
     costs = []
@@ -171,13 +183,12 @@ def pareto(settings: Sequence[Setting], latency: Measure) -> list[Setting]:
         intervals = [setting.interval(measure) for measure in measures]
         if all(interval is not None for interval in intervals):
             memory, wait, rate = (interval.mean for interval in intervals if interval is not None)
-            costs.append(((memory, wait, -rate), setting))
-    kept = [
-        (cost, setting)
-        for cost, setting in costs
-        if not any(_dominates(other, cost) for other, _ in costs)
-    ]
-    return [setting for _, setting in sorted(kept, key=lambda pair: pair[0])]
+            costs.append(((memory, wait, -rate, float(setting.refused)), setting))
+    alike: dict[tuple[float, ...], list[Setting]] = {}
+    for cost, setting in costs:
+        if not any(_dominates(other, cost) for other, _ in costs):
+            alike.setdefault(cost, []).append(setting)
+    return [(alike[cost][0], len(alike[cost]) - 1) for cost in sorted(alike)]
 
 
 def _dominates(one: tuple[float, ...], other: tuple[float, ...]) -> bool:

@@ -1,6 +1,8 @@
 """Capacity's answers, held against queueing theory and against runs on both sides of them."""
 
 import json
+import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from kvsim.whatif.capacity.load import with_rate
 from kvsim.whatif.capacity.objectives import complete, kept, parse_objective
 from kvsim.whatif.capacity.questions import QUESTIONS
 from kvsim.whatif.capacity.search import Runner
+from kvsim.whatif.capacity.words import pool_sentence, rate_sentence
 from kvsim.whatif.sweep.backends import BACKENDS
 from kvsim.whatif.sweep.point import make_task, run_task
 
@@ -146,6 +149,43 @@ def test_the_smallest_pool_grows_with_the_rate(busy: dict[str, Any]) -> None:
     assert tokens == pytest.approx(max(largest.values), abs=1)
 
 
+def test_where_no_pool_helps_it_is_said_what_does(busy: dict[str, Any]) -> None:
+    table = {**busy, "allocator": [{"kind": "paged"}]}
+    table["workload"]["num_requests"] = 400
+    capacity = asked(table, "ttft_s.p99=0.5")
+    answers = capacity.find(QUESTIONS["pool"], [1.0, 40.0])
+    most = capacity.with_any_pool(answers)
+    holds, fails = (
+        pool_sentence(answer, capacity.objectives, most.get("paged"), "requests/s")
+        for answer in answers
+    )
+    assert holds.startswith("paged at 1.00 requests/s: a pool of ")
+    assert "it is not memory that is short" in fails
+    # The rate it names is confirmed as any other: with that pool, just below and just above.
+    (edge,) = most["paged"].edges
+    kept_rate, lost_rate = edge.bracket
+    assert kept_rate is not None
+    assert lost_rate is not None
+    assert f"this rate takes {math.ceil(40 / kept_rate)} replicas" in fails
+    there = most["paged"].subject.table
+    assert keeps(there, 0, "rate", kept_rate, "ttft_s.p99=0.5")
+    assert not keeps(there, 0, "rate", lost_rate, "ttft_s.p99=0.5")
+
+
+def test_allocators_are_compared_on_the_same_seeds(busy: dict[str, Any]) -> None:
+    """One allocator against itself under another name shows no difference; the other does."""
+    same = [{"kind": "paged"}, {"kind": "paged", "label": "again"}, {"kind": "max-buffer"}]
+    answers = asked({**busy, "allocator": same}, "ttft_s.p99=2", repeat=3).find(
+        QUESTIONS["rate"], [None]
+    )
+    said = rate_sentence(answers, "requests/s")
+    assert said is not None
+    assert said.startswith("paged holds out most, ")
+    assert "again no difference seen" in said
+    assert re.search(r"max-buffer -[\d.]+ %", said)
+    assert rate_sentence(answers[:1], "requests/s") is None
+
+
 def test_the_longest_sequence_must_fit_the_pool(busy: dict[str, Any]) -> None:
     """At a low rate nothing else bounds max_model_len: 128 blocks of 16, one of them the null
     block, and a last token that needs no slot.
@@ -237,7 +277,9 @@ def test_three_rates_and_the_pool_for_each_in_one_command(tmp_path: Path) -> Non
     ]  # fmt: skip
     done = CliRunner().invoke(app, arguments, catch_exceptions=False)
     assert done.exit_code == 0
-    answers = json.loads(done.stdout)["answers"]
+    answers, said = (json.loads(done.stdout)[key] for key in ("answers", "sentences"))
+    assert all("gpu_memory_utilization" in sentence for sentence in said)
+    assert len(said) == 3
     assert [answer["rate_per_s"] for answer in answers] == [0.5, 2.0, 5.0]
     assert all(answer["mean"] > 0 for answer in answers)
     assert all(0 < answer["gpu_memory_utilization"] < 1 for answer in answers)

@@ -16,11 +16,14 @@ from typer.testing import CliRunner
 import kvsim
 from kvsim.cli import app
 from kvsim.plumbing.errors import InputError
+from kvsim.report.measures import MEASURES
 from kvsim.simulation import Simulation
 from kvsim.whatif.sweep.axes import parse_axis
 from kvsim.whatif.sweep.backends import BACKENDS
 from kvsim.whatif.sweep.journal import JOURNAL, Journal
+from kvsim.whatif.sweep.page import words
 from kvsim.whatif.sweep.point import Outcome, flat, make_task, run_task
+from kvsim.whatif.sweep.ranking import best, pareto, settings_of
 from kvsim.whatif.sweep.sweep import Sweep
 
 AXES = [parse_axis("scheduler.max_num_seqs=4,16"), parse_axis("memory.kv_cache_tokens=1500,4000")]
@@ -277,6 +280,33 @@ def test_the_command_answers_in_json_and_writes_its_page(scenario: Path, tmp_pat
     page = (out / "sweep.html").read_text()
     assert "What nothing beats" in page
     assert "https://" not in page.split("<script>")[0]
+
+
+def test_a_setting_that_refuses_requests_is_not_called_the_best(
+    table: dict[str, Any], tmp_path: Path
+) -> None:
+    """Short requests alone are served sooner: by their times the setting that refuses would win."""
+    table["workload"] |= {"clip_to": None}
+    table["allocator"] = [{"kind": "paged"}]
+    sweep = Sweep(table, tmp_path, [parse_axis("model.max_model_len=150,1024")])
+    with Journal(tmp_path / "out") as journal:
+        frame = sweep.run(journal, BACKENDS.get("processes")(jobs=1))
+    settings = settings_of(frame, sweep.keys)
+    quick, whole = settings
+    by = MEASURES["e2e_p50"]
+    assert quick.refused > 0 == whole.refused
+    assert quick.values(by) < whole.values(by)  # type: ignore[operator]
+    assert [each.setting for each in best(settings, by, 2)] == [whole, quick]
+    assert f"refuses {quick.refused}" in quick.load
+    assert any("refuse more requests" in line for line in words(settings, frame, by))
+
+
+def test_settings_that_do_all_alike_stand_once(table: dict[str, Any], tmp_path: Path) -> None:
+    sweep = Sweep(table, tmp_path, [parse_axis("scheduler.max_num_seqs=64,128,256")])
+    with Journal(tmp_path / "out") as journal:
+        frame = sweep.run(journal, BACKENDS.get("processes")(jobs=1))
+    settings = [s for s in settings_of(frame, sweep.keys) if s.label == "paged"]
+    assert pareto(settings, MEASURES["e2e_p50"]) == [(settings[0], 2)]
 
 
 def test_without_any_point_the_first_error_is_told(scenario: Path, tmp_path: Path) -> None:

@@ -1,0 +1,69 @@
+"""The answers in sentences: what keeps the objectives, and what is short where nothing does."""
+
+import math
+from collections.abc import Sequence
+
+from kvsim.report.numbers import count, figures, plural
+from kvsim.whatif.capacity.answers import Answer
+from kvsim.whatif.capacity.objectives import Objective, broken
+from kvsim.whatif.capacity.tables import with_width
+from kvsim.whatif.intervals import paired
+
+
+def pool_sentence(
+    answer: Answer, objectives: Sequence[Objective], most: Answer | None, unit: str
+) -> str:
+    """Of one allocator at one rate. most: the rate it holds out with any pool, where no pool keeps
+    the objectives.
+    """
+    rate = answer.rate_per_s
+    at = answer.subject.label + ("" if rate is None else f" at {figures(rate)} {unit}")
+    if answer.interval is None:
+        return f"{at}: no pool keeps them. {_not_memory(answer, objectives, most, unit)}"
+    tokens = with_width(answer.interval, whole=True)
+    if answer.utilization is not None:
+        share = math.ceil(1000 * answer.utilization) / 1000
+        said = f"gpu_memory_utilization {share:g} leaves what the neediest seed takes"
+    else:
+        said = "more than this device has beside the model: it takes a larger one, or several"
+    return f"{at}: a pool of {tokens} tokens keeps them; {said}."
+
+
+def rate_sentence(answers: Sequence[Answer], unit: str) -> str | None:
+    """Which allocator holds out most, and the others against it, seed by seed; None where fewer
+    than two hold out any rate.
+    """
+    known = [answer for answer in answers if answer.interval is not None]
+    if len(known) < 2:
+        return None
+    top = max(known, key=lambda answer: answer.interval.mean if answer.interval else 0.0)
+    others = []
+    for answer in known:
+        if answer is not top:
+            difference = paired(top.values or [], answer.values or [])
+            share = f"{100 * (difference.relative or 0.0):+.3g} %"
+            others.append(
+                f"{answer.subject.label} {share if difference.seen else 'no difference seen'}"
+            )
+    assert top.interval is not None
+    return (
+        f"{top.subject.label} holds out most, {with_width(top.interval)} {unit}; against it, on "
+        f"the same seeds: {', '.join(others)}."
+    )
+
+
+def _not_memory(
+    answer: Answer, objectives: Sequence[Objective], most: Answer | None, unit: str
+) -> str:
+    edge = answer.edges[0]
+    tried = ""
+    if edge.outside is not None and edge.bracket.lost is not None:
+        why = ", ".join(broken(edge.outside, objectives))
+        tried = f"With {count(edge.bracket.lost)} tokens, {why}: it is not memory that is short. "
+    if most is None or most.interval is None or answer.rate_per_s is None:
+        return tried + "Nor does any lower rate keep them with as large a pool."
+    num = math.ceil(answer.rate_per_s / most.interval.mean)
+    return (
+        f"{tried}One replica holds out {with_width(most.interval)} {unit} with as large a pool, so "
+        f"this rate takes {plural(num, 'replica')} at least."
+    )
