@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 from kvsim.report.classes import run_line
 from kvsim.report.figure import plain, style
 from kvsim.report.measures import MEASURES, Measure
-from kvsim.report.numbers import figures
 from kvsim.report.panels import panels
 from kvsim.whatif.sweep.ranking import Setting, best
 
@@ -111,7 +110,7 @@ def _axis(values: Sequence[float]) -> dict[str, Any]:
     if found[0] > 0 and found[-1] >= _WIDE * found[0]:
         axis["type"] = "log"
     if len(found) <= _MOST_TEXTS:
-        axis |= {"tickvals": found, "ticktext": [figures(each) for each in found]}
+        axis |= {"tickvals": found, "ticktext": [f"{each:g}" for each in found]}
     return axis
 
 
