@@ -116,16 +116,33 @@ def lives(mutant: Mutant, tests: tuple[str, ...], seconds: float) -> bool:
         for folder in ("workloads", "calibration", "pyproject.toml", "docs", "README.md"):
             os.symlink(ROOT / folder, Path(name) / folder)
         (Path(name) / mutant.path.relative_to(ROOT)).write_text(mutated(mutant))
-        # -P: the mutant is imported, not what lies in the current folder.
-        command = [sys.executable, "-P", "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider"]
-        try:
-            done = subprocess.run(
-                [*command, *tests], cwd=ROOT, capture_output=True, timeout=seconds, check=False,
-                env=os.environ | {"PYTHONPATH": f"{name}:{ROOT / 'tests'}"},
-            )  # fmt: skip
-        except subprocess.TimeoutExpired:
-            return False
-        return done.returncode == 0
+        return all(
+            _pass(stage, name, seconds) for stage in (own_tests(mutant.path), tests) if stage
+        )
+
+
+def own_tests(path: Path) -> tuple[str, ...]:
+    """The tests of the room that a file stands in: they are few, and notice most."""
+    place = path.relative_to(ROOT / "kvsim").parent
+    while len(place.parts) > 1:
+        if (ROOT / "tests" / place).is_dir():
+            return (str(Path("tests") / place),)
+        place = place.parent
+    return ()
+
+
+def _pass(tests: tuple[str, ...], package: str, seconds: float) -> bool:
+    """Whether the tests pass with the package in this folder."""
+    # -P: the mutant is imported, not what lies in the current folder.
+    command = [sys.executable, "-P", "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider"]
+    try:
+        done = subprocess.run(
+            [*command, *tests], cwd=ROOT, capture_output=True, timeout=seconds, check=False,
+            env=os.environ | {"PYTHONPATH": f"{package}:{ROOT / 'tests'}"},
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        return False
+    return done.returncode == 0
 
 
 def main() -> int:
