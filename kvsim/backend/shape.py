@@ -1,12 +1,12 @@
 """The shape of a Llama-like decoder: all that its memory and its step times depend on."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
 
 from kvsim.plumbing.errors import InputError
+from kvsim.plumbing.reading.json_text import read_object
 
 DTYPE_BYTES = {"float64": 8, "float32": 4, "bfloat16": 2, "float16": 2}
 
@@ -66,19 +66,18 @@ class Shape:
         where = "config.json"
         if isinstance(config, str | Path):
             where = str(config)
-            config = _read_json(Path(config))
+            config = read_object(Path(config))
         for key, what in _NOT_LLAMA.items():
             if config.get(key):
                 raise InputError(
                     f"{what} is no Llama-shaped decoder", where=f"{where}: {key}", value=config[key]
                 )
 
-        def need(key: str) -> int:
-            if not isinstance(config.get(key), int):
-                raise InputError(
-                    "a whole number is required", where=f"{where}: {key}", value=config.get(key)
-                )
-            return int(config[key])
+        def need(key: str, default: int | None = None) -> int:
+            value = config.get(key) or default
+            if type(value) is not int or value < 1:
+                raise InputError("a whole number is required", where=f"{where}: {key}", value=value)
+            return value
 
         heads = need("num_attention_heads")
         hidden = need("hidden_size")
@@ -86,11 +85,11 @@ class Shape:
             layers=need("num_hidden_layers"),
             hidden=hidden,
             heads=heads,
-            kv_heads=int(config.get("num_key_value_heads") or heads),
-            head_dim=int(config.get("head_dim") or hidden // heads),
+            kv_heads=need("num_key_value_heads", heads),
+            head_dim=need("head_dim", hidden // heads),
             intermediate=need("intermediate_size"),
             vocab=need("vocab_size"),
-            dtype=dtype or config.get("dtype") or config.get("torch_dtype") or "float32",
+            dtype=dtype or str(config.get("dtype") or config.get("torch_dtype") or "float32"),
         )
 
     @property
@@ -117,13 +116,3 @@ class Shape:
     def as_dict(self) -> dict[str, int | str]:
         """The fields, and the KV bytes per token, for a file."""
         return {**asdict(self), "kv_bytes_per_token": self.kv_bytes_per_token}
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise InputError(f"cannot be read as JSON: {error}", where=str(path)) from None
-    if not isinstance(found, dict):
-        raise InputError("a JSON object is required", where=str(path))
-    return found

@@ -55,11 +55,12 @@ class Served(NamedTuple):
         decoding = self.last_token - self.first_token
         span = float(self.last_token.max() - self.arrival.min())
         gaps = latency.tpot(self.first_token, self.last_token, self.output_tokens)
-        held = ((self.prompt_tokens + self.output_tokens / 2) * decoding).sum() / span
+        held = (self.prompt_tokens + self.output_tokens / 2) * decoding
         found = {
             "ttft_s": float(latency.ttft(self.arrival, self.first_token).mean()),
             "e2e_s": float(latency.e2e(self.arrival, self.last_token).mean()),
             "makespan_s": span,
-            "resident_tokens": float(held),
         }
+        if span > 0:
+            found["resident_tokens"] = float(held.sum() / span)
         return found | ({"tpot_s": float(gaps.mean())} if len(gaps) else {})

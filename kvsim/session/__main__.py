@@ -33,9 +33,13 @@ def main(arguments: list[str] | None = None) -> int:
     plan: SessionPlan = PLANS[given.device]
     given.out.mkdir(parents=True, exist_ok=True)
     end_s = time.monotonic() + 60 * given.minutes
-    if given.stage:
-        return _run_one(plan, given.out, given.stage, end_s)
-    return Runner(plan, given.device, given.out, end_s).run()
+    try:
+        if given.stage:
+            return _run_one(plan, given.out, given.stage, end_s)
+        return Runner(plan, given.device, given.out, end_s).run()
+    except InputError as error:  # a journal that is none
+        _say(f"error: {error}")
+        return 2
 
 
 @dataclass(slots=True)

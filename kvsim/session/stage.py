@@ -7,6 +7,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+from kvsim.plumbing.errors import InputError
+from kvsim.plumbing.reading.json_text import read_object
 from kvsim.plumbing.writing import write_text
 from kvsim.session.plan import SessionPlan
 
@@ -57,7 +59,10 @@ class Journal:
     def open(cls, out: Path) -> "Journal":
         """The journal of a folder; empty if it has none."""
         path = out / "session.json"
-        entries = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        entries = read_object(path) if path.exists() else {}
+        for name, entry in entries.items():
+            if not isinstance(entry, dict) or not isinstance(entry.get("status"), str):
+                raise InputError("no entry of a session", where=f"{path}.{name}", value=entry)
         return cls(path, entries)
 
     def done(self, name: str) -> bool:

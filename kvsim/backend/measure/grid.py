@@ -1,14 +1,15 @@
 """Which steps to measure: a designed grid, both edges of the tiles that GEMMs work in."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from kvsim.plumbing.errors import InputError
+from kvsim.plumbing.reading.json_text import loads
 
 TILE = 64
+MOST_TOKENS = 10**9  # of one sequence, in a file of steps
 
 
 class StepPlan(NamedTuple):
@@ -44,12 +45,12 @@ class StepPlan(NamedTuple):
         """From {"chunks": [[new, prior], ...], "contexts": [...], "source"?}; ValueError if that
         is no step.
         """
-        chunks = tuple((int(new), int(prior)) for new, prior in record.get("chunks", ()))
-        contexts = tuple(int(context) for context in record.get("contexts", ()))
+        chunks = tuple(
+            (_tokens(new, 1), _tokens(prior, 0)) for new, prior in record.get("chunks", ())
+        )
+        contexts = tuple(_tokens(context, 1) for context in record.get("contexts", ()))
         if not (chunks or contexts):
             raise ValueError("a step without a token")
-        if any(new < 1 or prior < 0 for new, prior in chunks) or min(contexts, default=1) < 1:
-            raise ValueError("counts of tokens must be positive")
         return cls(chunks, contexts, str(record.get("source", "held-out")))
 
 
@@ -84,6 +85,13 @@ DESIGNS = {
 }
 
 
+def _tokens(value: object, least: int) -> int:
+    """A count of tokens; ValueError for what is none."""
+    if type(value) is not int or not least <= value <= MOST_TOKENS:
+        raise ValueError(f"counts of tokens are whole numbers from {least} to {MOST_TOKENS:,}")
+    return value
+
+
 def read_plans(path: Path) -> list[StepPlan]:
     """Plans from JSON lines as `StepPlan.from_record` takes them; InputError names a bad line."""
     try:
@@ -93,7 +101,7 @@ def read_plans(path: Path) -> list[StepPlan]:
     plans = []
     for number, line in enumerate(lines, 1):
         try:
-            plans.append(StepPlan.from_record(json.loads(line)))
+            plans.append(StepPlan.from_record(loads(line)))
         except (ValueError, TypeError, AttributeError) as error:
             raise InputError(
                 "no step to measure",

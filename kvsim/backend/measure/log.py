@@ -7,6 +7,8 @@ from typing import Any, NamedTuple, Self
 from kvsim.backend.measure.grid import StepPlan
 from kvsim.backend.measure.timing import Timing
 from kvsim.plumbing.errors import InputError
+from kvsim.plumbing.reading.files import read_string
+from kvsim.plumbing.reading.json_text import loads
 
 
 class Row(NamedTuple):
@@ -39,14 +41,14 @@ class Log:
             path.parent.mkdir(parents=True, exist_ok=True)
             log._append({"setup": setup})
             return log
-        lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+        lines = read_string(path).splitlines(keepends=True)
         whole = [line for line in lines if line.endswith("\n")]
         if whole != lines:  # it was stopped in the middle of a line
             path.write_text("".join(whole), encoding="utf-8")
         for number, line in enumerate(whole, 1):
             try:
-                log._take(json.loads(line), setup, number)
-            except (ValueError, KeyError, TypeError) as error:
+                log._take(loads(line), setup, number)
+            except (ValueError, KeyError, TypeError, AttributeError) as error:
                 raise InputError(
                     f"no line of a measurement's log: {error!r}", where=f"{path}:{number}"
                 ) from None
@@ -92,15 +94,23 @@ class Log:
                     remedy="give another file, or remove this one",
                 )
         elif "ceilings" in entry:
-            self.ceilings = entry["ceilings"]
+            self.ceilings = dict(entry["ceilings"])
         elif "sentinel" in entry:
-            self.sentinels.append(Timing(**entry["sentinel"]))
+            self.sentinels.append(_timing(entry["sentinel"]))
         elif "dropped" in entry:
             self.dropped[StepPlan.from_record(entry["dropped"])] = str(entry["why"])
         else:
             plan = StepPlan.from_record(entry["plan"])
-            self.rows.append(Row(int(entry["round"]), plan, Timing(**entry["timing"])))
+            self.rows.append(Row(int(entry["round"]), plan, _timing(entry["timing"])))
 
     def _append(self, entry: dict[str, Any]) -> None:
         with self.path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(entry) + "\n")
+
+
+def _timing(record: dict[str, float]) -> Timing:
+    """ValueError for what is no timing."""
+    timing = Timing(**record)
+    if not all(type(value) in (int, float) and value >= 0 for value in timing):
+        raise ValueError("a timing is made of numbers")
+    return timing

@@ -11,14 +11,17 @@ from pathlib import Path
 from kvsim.interchange.collections.collection import (
     Collection,
     Row,
+    count,
     head_of,
     number,
     read_rows,
     request,
+    text,
 )
 from kvsim.model import named_model
 from kvsim.observed.trial import Trial
 from kvsim.observed.vllm_meta import VllmMeta
+from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.units import GIB
 
 SETTINGS = {
@@ -47,41 +50,47 @@ class AllAtOnce(Collection):
 
 
 def _trial(row: Row, path: Path) -> Trial:
-    def cell(column: str) -> float:
-        return number(row, column, f"{path}, {row['id']}")
+    name = text(row, "id", path)
+    where = f"{path}, {name}"
 
-    tp = round(cell("tp"))
-    gpu, _, place = row["gpu"].partition(", ")
+    def cell(column: str) -> float:
+        return number(row, column, where)
+
+    tp = round(number(row, "tp", where, least=1.0))
+    model, place = text(row, "model", where), text(row, "gpu", where)
+    gpu, _, beside = place.partition(", ")
     meta = VllmMeta.parse(
         {
             **SETTINGS,
-            "model": row["model"],
+            "model": model,
             "gpu": gpu,
             "tensor_parallel_size": tp,
-            "num_gpu_blocks": _pool_tokens(row, tp, path) // 16,
+            "num_gpu_blocks": _pool_tokens(row, model, tp, where) // 16,
         },
-        f"{path}, {row['id']}",
+        where,
     )
-    count = round(cell("num_prompts"))
-    prompt, output = cell("total_input_tokens") / count, cell("total_output_tokens") / count
+    requests = count(row, "num_prompts", where)
+    prompt, output = cell("total_input_tokens") / requests, cell("total_output_tokens") / requests
     recorded = {"makespan_s": cell("duration_s")}
     for name in ("ttft", "tpot"):
         recorded[f"{name}_s"] = cell(f"{name}_mean_ms") / 1e3
     assumed = ["lengths: all as long as the mean", "no prompt of an earlier run is in the cache"]
-    beyond = "" if place in ("", "one node") else f"{place}, and the network between them"
+    beyond = "" if beside in ("", "one node") else f"{beside}, and the network between them"
     return Trial(
-        f"{row['id']} {row['model']} x{tp} on {row['gpu']}, {count} of {prompt:.0f}+{output:.0f}",
+        f"{name} {model} x{tp} on {place}, {requests} of {prompt:.0f}+{output:.0f}",
         meta,
-        tuple(request(f"r{at}", 0.0, prompt, output) for at in range(count)),
+        tuple(request(f"r{at}", 0.0, prompt, output) for at in range(requests)),
         recorded,
         assumed=(*meta.assumptions, *assumed),
         beyond=beyond,
     )
 
 
-def _pool_tokens(row: Row, tp: int, path: Path) -> int:
+def _pool_tokens(row: Row, model: str, tp: int, where: str) -> int:
     """As logged; else what its GiB hold of the model's KV cache."""
-    if row["kv_cache_tokens"]:
-        return round(number(row, "kv_cache_tokens", path))
-    layout = named_model(row["model"], f"{path}, {row['id']}").kv_layout(tensor_parallel_size=tp)
-    return round(number(row, "available_kv_gib", path) * GIB) // layout.bytes_per_token
+    if "kv_cache_tokens" in row:
+        return round(number(row, "kv_cache_tokens", where))
+    layout = named_model(model, where).kv_layout(tensor_parallel_size=tp)
+    if not layout.bytes_per_token:
+        raise InputError("no kv_cache_tokens, and a model whose tokens take none", where=where)
+    return round(number(row, "available_kv_gib", where) * GIB) // layout.bytes_per_token

@@ -18,8 +18,9 @@ from kvsim.interchange.collections.collection import (
     read_json,
     read_rows,
     request,
+    served,
 )
-from kvsim.observed.trial import Served, Trial
+from kvsim.observed.trial import Trial
 from kvsim.observed.vllm_meta import VllmMeta
 from kvsim.plumbing.errors import InputError
 from kvsim.request import TokenRuns
@@ -47,8 +48,7 @@ class BlisTraining(Collection):
     @classmethod
     def trials(cls, folder: Path) -> Iterator[Trial]:
         for run in read_json(folder / "runs.json"):
-            path = folder / run["file"]
-            yield _trial(path, run)
+            yield _trial(folder / str(run["file"]), run)
 
 
 def _trial(path: Path, run: dict[str, Any]) -> Trial:
@@ -61,6 +61,8 @@ def _trial(path: Path, run: dict[str, Any]) -> Trial:
         asked = int(shared["output_len"])
     except (KeyError, TypeError, ValueError) as error:
         raise InputError("no such data.shared_prefix", where=where, value=error) from None
+    if groups < 1 or not 0 <= common <= _ROOM or not 1 <= asked <= _ROOM:
+        raise InputError("data.shared_prefix is out of range", where=where, value=shared)
     rows = read_rows(path)
     columns = ("arrival_s", "prompt_tokens", "output_tokens", "ttft_s", "e2e_s", "failed")
     arrival, prompt, output, ttft, e2e, failed = (
@@ -70,14 +72,16 @@ def _trial(path: Path, run: dict[str, Any]) -> Trial:
     if lost.all():
         raise InputError("every request failed", where=str(path))
     prompt[lost] = np.median(prompt[~lost])
+    if prompt.max() > _ROOM:
+        raise InputError("too long a prompt", where=str(path), value=prompt.max(), limit=_ROOM)
     if run.get("ignore_eos"):  # what is short took as long as what is not: its text was counted
         output[:] = asked
     else:
         output[lost] = asked
     until = float((arrival[lost] + PATIENCE_S).min()) if lost.any() else np.inf
-    served = ~lost & (arrival + e2e <= until)
+    answered = ~lost & (arrival + e2e <= until)
     came = np.flatnonzero(arrival < until)
-    counted = np.flatnonzero(served[came])
+    counted = np.flatnonzero(answered[came])
     kept = came[counted]
     requests = tuple(
         request(
@@ -85,12 +89,13 @@ def _trial(path: Path, run: dict[str, Any]) -> Trial:
         )
         for at in came.tolist()
     )
-    figures = Served(
+    figures = served(
         arrival[kept],
         arrival[kept] + ttft[kept],
         arrival[kept] + e2e[kept],
-        prompt[kept].astype(int),
-        output[kept].astype(int),
+        prompt[kept],
+        output[kept],
+        path,
     ).figures()
     assumed = [
         f"vllm_version = {VERSION}: a build of February 2026",

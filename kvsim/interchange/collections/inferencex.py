@@ -10,13 +10,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from kvsim.interchange.collections.collection import (
+    MOST,
     Collection,
     Row,
+    count,
     head_of,
     number,
     read_json,
     read_rows,
     request,
+    text,
 )
 from kvsim.observed.trial import Trial
 from kvsim.observed.vllm_meta import VllmMeta
@@ -49,7 +52,7 @@ class InferenceX(Collection):
         path = folder / "runs.csv"
         repeats: dict[str, list[Row]] = {}
         for row in read_rows(path):
-            repeats.setdefault(re.sub(r"_r\d+$", "", row["label"]), []).append(row)
+            repeats.setdefault(re.sub(r"_r\d+$", "", text(row, "label", path)), []).append(row)
         lengths = _lengths(folder)
         meta = VllmMeta.parse(SETTINGS, str(path))
         for label, rows in repeats.items():
@@ -65,6 +68,8 @@ def _lengths(folder: Path) -> list[tuple[int, int]]:
             pairs = list(zip(table["input_lens"], table["output_lens"], strict=True))
         except (KeyError, TypeError, ValueError):
             raise InputError("no input_lens and output_lens", where=str(path)) from None
+        if not all(type(each) is int and 0 <= each <= MOST for pair in pairs for each in pair):
+            raise InputError("input_lens and output_lens are no tokens", where=str(path))
         longest = max(longest, pairs, key=len)
     if not longest:
         raise InputError("no gt_cN.json.gz tells lengths", where=str(folder))
@@ -74,23 +79,23 @@ def _lengths(folder: Path) -> list[tuple[int, int]]:
 def _trial(
     label: str, rows: list[Row], lengths: list[tuple[int, int]], meta: VllmMeta, path: Path
 ) -> Trial:
-    def mean(column: str) -> float:
-        return sum(number(row, column, path) for row in rows) / len(rows)
+    def mean(column: str, least: float = 0.0) -> float:
+        return sum(number(row, column, path, least=least) for row in rows) / len(rows)
 
-    concurrency, count = round(mean("concurrency")), round(mean("num_prompts"))
-    pairs = [lengths[at % len(lengths)] for at in range(count)]
+    requests = round(sum(count(row, "num_prompts", path) for row in rows) / len(rows))
+    pairs = [lengths[at % len(lengths)] for at in range(requests)]
     recorded = {name: mean(column) / 1e3 for name, column in _LATENCIES.items()}
     recorded |= {
         "kv_cache_usage": mean("kv_mean") / 100,
         "running": mean("running_mean"),
         "preemptions": mean("preemptions"),
-        "makespan_s": count / mean("req_tput"),
+        "makespan_s": requests / mean("req_tput", 1e-6),
     }
     return Trial(
         label,
         meta,
         tuple(request(f"r{at}", 0.0, *pair) for at, pair in enumerate(pairs)),
         recorded,
-        max_in_flight=concurrency,
+        max_in_flight=round(mean("concurrency", 1.0)),
         assumed=(*meta.assumptions, "lengths: those of the longest run that tells them"),
     )

@@ -15,11 +15,13 @@ from numpy.random import PCG64, Generator
 from kvsim.interchange.collections.collection import (
     Collection,
     Row,
+    count,
     head_of,
     number,
     read_json,
     read_rows,
     request,
+    text,
 )
 from kvsim.observed.trial import Trial
 from kvsim.observed.vllm_meta import VllmMeta
@@ -47,8 +49,9 @@ class RateStages(Collection):
         servers = read_json(folder / "servers.json")
         path = folder / "stages.csv"
         for row in read_rows(path):
-            if "v0_engine" not in row["variant"]:  # another engine, whose settings vLLM's V1 lacks
-                yield _trial(row, _meta(servers, row["variant"], folder / "servers.json"), path)
+            variant = text(row, "variant", path)
+            if "v0_engine" not in variant:  # another engine, whose settings vLLM's V1 lacks
+                yield _trial(row, variant, _meta(servers, variant, folder / "servers.json"), path)
 
 
 def _meta(servers: Any, variant: str, path: Path) -> VllmMeta:
@@ -72,18 +75,21 @@ def _meta(servers: Any, variant: str, path: Path) -> VllmMeta:
     return VllmMeta.parse(table, str(path))
 
 
-def _trial(row: Row, meta: VllmMeta, path: Path) -> Trial:
-    def cell(column: str) -> float:
-        return number(row, column, path)
+def _trial(row: Row, variant: str, meta: VllmMeta, path: Path) -> Trial:
+    def cell(column: str, least: float = 0.0) -> float:
+        return number(row, column, path, least=least)
 
-    count, rate = round(cell("requests")), cell("requested_rate")
-    gaps = Generator(PCG64(0)).exponential(1 / rate, size=count)
+    rate = cell("requested_rate", 1e-3)
+    gaps = Generator(PCG64(0)).exponential(1 / rate, size=count(row, "requests", path))
     arrivals = (gaps.cumsum() - gaps[0]).tolist()
     prompt, output = cell("prompt_tokens_mean"), cell("output_tokens_mean")
     recorded = {name: cell(f"{name[:-2]}_mean_s") for name in ("ttft_s", "e2e_s")}
-    recorded["tpot_s"] = (recorded["e2e_s"] - recorded["ttft_s"]) / (output - 1)
+    if recorded["e2e_s"] < recorded["ttft_s"]:
+        raise InputError("an answer ends before it begins", where=str(path), value=recorded)
+    if output > 1:
+        recorded["tpot_s"] = (recorded["e2e_s"] - recorded["ttft_s"]) / (output - 1)
     return Trial(
-        f"{row['variant']} at {rate:g}/s",
+        f"{variant} at {rate:g}/s",
         meta,
         tuple(request(f"r{at}", when, prompt, output) for at, when in enumerate(arrivals)),
         recorded | {"preemptions": cell("server_preemptions")},

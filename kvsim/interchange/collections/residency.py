@@ -17,8 +17,9 @@ from kvsim.interchange.collections.collection import (
     read_json,
     read_rows,
     request,
+    served,
 )
-from kvsim.observed.trial import Served, Trial
+from kvsim.observed.trial import Trial
 from kvsim.observed.vllm_meta import VllmMeta
 
 IN_FLIGHT = 256  # the client's, as its README says
@@ -44,7 +45,7 @@ class Residency(Collection):
         table = read_json(path)
         seqs = str(table.get("max_num_seqs", "")).split(" ")[0]  # "256 by experiment_specs.md"
         settings = table | {
-            "max_num_seqs": int(seqs) if seqs.isdigit() else None,
+            "max_num_seqs": int(seqs) if seqs.isdecimal() else None,
             "source": "github.com/inference-sim/residency-vllm",
         }
         meta = VllmMeta.parse(settings, str(path))
@@ -61,7 +62,6 @@ def _trial(path: Path, meta: VllmMeta) -> Trial:
     meant, sent, prompt, output, first, last = (
         np.array([number(row, column, path) for row in rows]) for column in columns
     )
-    served = Served(sent, first, last, prompt.astype(int), output.astype(int))
     requests = tuple(
         request(f"r{at}", meant[at], prompt[at], output[at]) for at in range(len(rows))
     )
@@ -69,7 +69,7 @@ def _trial(path: Path, meta: VllmMeta) -> Trial:
         path.name.removesuffix(".csv.gz"),
         meta,
         requests,
-        served.figures(),
+        served(sent, first, last, prompt, output, path).figures(),
         max_in_flight=IN_FLIGHT,
         assumed=(*meta.assumptions, "no two prompts begin alike"),
     )

@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 import traceback
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
@@ -90,6 +91,7 @@ def main() -> int:
     parser.add_argument("--keep", type=Path, help="a folder for files that failed, and counts")
     arguments = parser.parse_args()
     resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
+    warnings.simplefilter("error")
     names = arguments.only or [*TARGETS, SCENARIOS]
     tries = {name: _scenarios if name == SCENARIOS else _files(name) for name in names}
     counts = Counts(arguments.keep)

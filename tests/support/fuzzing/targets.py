@@ -2,12 +2,14 @@
 
 import io
 import json
+import math
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from kvsim.plumbing.errors import InputError
+from kvsim.plumbing.reading.files import read_bytes
 
 ROOT = Path(__file__).parents[3]
 
@@ -243,6 +245,16 @@ def _beside_case(folder: Path) -> None:
     (folder / "case.expected.json").write_text(json.dumps(ROWS))
 
 
+DRAFTED = ("76_states_uncached_drafts", "72_all_sliding_drafts")
+OF_SGLANG = ("R06_declared_among_stoppers", "S11_edges", "S05_chunked_long")
+
+
+def _recorded(folder: str, *names: str) -> Callable[[], list[bytes]]:
+    """Cases that were recorded of engines."""
+    place = ROOT / "tests" / "validate" / "schedule" / folder
+    return lambda: [(place / f"{name}.json").read_bytes() for name in names]
+
+
 def _scenario(path: Path) -> None:
     """Read and made ready; what it asks for is made only where it is small."""
     from kvsim.plumbing.toml import to_toml
@@ -474,6 +486,42 @@ def _import_targets() -> dict[str, "Target"]:
     return found
 
 
+def _trials(path: Path) -> None:
+    from kvsim.validate.runs.compare import read_trials
+
+    for _, trial in read_trials([path.parent]):
+        assert trial.requests
+        assert all(math.isfinite(value) for value in trial.recorded.values())
+
+
+@cache
+def _collection(name: str) -> dict[str, bytes]:
+    """The files of a collection's sample, unpacked."""
+    import tempfile
+
+    from support.collection_samples import MAKERS
+
+    with tempfile.TemporaryDirectory() as folder:
+        MAKERS[name](Path(folder))
+        return {path.name: read_bytes(path) for path in sorted(Path(folder).iterdir())}
+
+
+def _collection_targets() -> dict[str, "Target"]:
+    from support.collection_samples import MAKERS
+
+    return {
+        f"collection-{name}-{file.partition('.')[0]}": Target(
+            "json" if ".json" in file else "csv",
+            file,
+            lambda name=name, file=file: [_collection(name)[file]],
+            _trials,
+            MAKERS[name],
+        )
+        for name in MAKERS
+        for file in _collection(name)
+    }
+
+
 def _logs(path: Path) -> None:
     from kvsim.validate.logs.row import read_rows
 
@@ -506,6 +554,45 @@ JOURNAL = (
 )
 
 
+def _steps(path: Path) -> None:
+    from kvsim.backend.measure.grid import read_plans
+
+    for plan in read_plans(path):
+        assert plan.chunks or plan.contexts
+
+
+STEPS = b'{"chunks": [[64, 0], [5, 32]], "contexts": [9, 100]}\n{"contexts": [1, 7]}\n'
+SETUP = {"device": "cpu", "shape": [1, 2]}
+LOG = (
+    json.dumps({"setup": SETUP}).encode() + b'\n{"ceilings": {"flops": 1.5}}\n{"sentinel": '
+    b'{"seconds": 0.5, "min_s": 0.4, "p90_s": 0.6, "n": 3}}\n{"dropped": {"contexts": [5]}, '
+    b'"why": "no memory"}\n{"timing": {"seconds": 0.5, "min_s": 0.4, "p90_s": 0.6, "n": 3}, '
+    b'"round": 0, "plan": {"chunks": [], "contexts": [4, 4], "source": "grid"}}\n'
+)
+
+
+def _log(path: Path) -> None:
+    from kvsim.backend.measure.log import Log
+
+    for row in Log.open(path, SETUP).rows:
+        assert row.timing.seconds >= 0
+
+
+def _session(path: Path) -> None:
+    from kvsim.session.stage import Journal
+
+    Journal.open(path.parent).done("prove")
+
+
+SESSION = b'{"prove": {"status": "done", "seconds": 3.5}, "measure": {"status": "skipped"}}'
+
+
+def _shape(path: Path) -> None:
+    from kvsim.backend.shape import Shape
+
+    assert Shape.from_hf(path).kv_bytes_per_token > 0
+
+
 def _of(content: bytes | str) -> Callable[[], list[bytes]]:
     data = content.encode() if isinstance(content, str) else content
     return lambda: [data]
@@ -533,6 +620,12 @@ TARGETS: dict[str, Target] = {
     "samples-csv": Target("csv", "steps.csv", _of(SAMPLES_CSV), _samples),
     "samples-jsonl": Target("jsonl", "steps.jsonl", _of(SAMPLES_JSONL), _samples),
     "schedule": Target("json", "case.json", _of(json.dumps(CASE)), _schedule, _beside_case),
+    "schedule-drafts": Target(
+        "json", "case.json", _recorded("served", *DRAFTED), _schedule, _beside_case
+    ),
+    "schedule-sglang": Target(
+        "json", "case.json", _recorded("schedules_sglang", *OF_SGLANG), _schedule, _beside_case
+    ),
     "schedule-rows": Target(
         "json", "case.expected.json", _of(json.dumps(ROWS)), _expectation, _beside_case
     ),
@@ -565,6 +658,11 @@ TARGETS: dict[str, Target] = {
         _beside_observed,
     ),
     **_import_targets(),
+    **_collection_targets(),
+    "backend-steps": Target("jsonl", "steps.jsonl", _of(STEPS), _steps),
+    "backend-log": Target("jsonl", "log.jsonl", _of(LOG), _log),
+    "backend-shape": Target("json", "config.json", lambda: _configs()[:1], _shape),
+    "session-journal": Target("json", "session.json", _of(SESSION), _session),
     "sweep-journal": Target("jsonl", "journal.jsonl", _of(JOURNAL), _journal),
     "startup-logs": Target("csv", "logs.csv", _log_rows, _logs),
     "torch-snapshot": Target("binary", "snapshot.pickle", _snapshots, _snapshot),

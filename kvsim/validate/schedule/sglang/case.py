@@ -38,14 +38,17 @@ class SglangEngine(Options):
         """The engine that these settings make, one step at a time; a token is one byte."""
         return ReplicaSpec(
             Radix(page_size=self.page_size, disable_radix_cache=not self.radix_cache),
-            Sglang(
-                max_running_requests=self.max_running_requests,
-                max_prefill_tokens=self.max_prefill_tokens,
-                chunked_prefill_size=self.chunked_prefill_size,
-                schedule_policy=self.schedule_policy,
-                schedule_conservativeness=self.schedule_conservativeness,
-                enable_mixed_chunk=self.mixed_chunk,
-                disable_overlap_schedule=not self.overlap,
+            Sglang.parse(
+                {
+                    "max_running_requests": self.max_running_requests,
+                    "max_prefill_tokens": self.max_prefill_tokens,
+                    "chunked_prefill_size": self.chunked_prefill_size,
+                    "schedule_policy": self.schedule_policy,
+                    "schedule_conservativeness": self.schedule_conservativeness,
+                    "enable_mixed_chunk": self.mixed_chunk,
+                    "disable_overlap_schedule": not self.overlap,
+                },
+                "engine",
             ),
             capacity_bytes=self.max_total_tokens,
             layout=KVLayout((KVGroup("full", 1, 1),)),
