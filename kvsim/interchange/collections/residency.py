@@ -45,7 +45,7 @@ class Residency(Collection):
         table = read_json(path)
         seqs = str(table.get("max_num_seqs", "")).split(" ")[0]  # "256 by experiment_specs.md"
         settings = table | {
-            "max_num_seqs": int(seqs) if seqs.isdecimal() else None,
+            "max_num_seqs": seqs if seqs.isdecimal() else None,
             "source": "github.com/inference-sim/residency-vllm",
         }
         meta = VllmMeta.parse(settings, str(path))
