@@ -45,7 +45,11 @@ print(sorted(name for name in tops if name not in ('torch', 'numpy')), sorted(ow
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
     )
     plain = [
-        f"kvsim.{name}" for name in ("plumbing", "plumbing.errors", "plumbing.writing", "version")
+        f"kvsim.{name}"
+        for name in (
+            *("plumbing", "plumbing.errors", "plumbing.reading", "plumbing.reading.files"),
+            *("plumbing.reading.json_text", "plumbing.writing", "version"),
+        )
     ]
     assert done.stdout.strip() == f"[] {plain}"
 
