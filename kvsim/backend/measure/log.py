@@ -108,7 +108,7 @@ class Log:
             file.write(json.dumps(entry) + "\n")
 
 
-def _timing(record: dict[str, float]) -> Timing:
+def _timing(record: dict[str, Any]) -> Timing:
     """ValueError for what is no timing."""
     timing = Timing(**record)
     if not all(type(value) in (int, float) and value >= 0 for value in timing):
