@@ -131,9 +131,12 @@ class Simulation:
     def replica_spec(self, options: AllocatorOptions) -> ReplicaSpec:
         """What a replica under one allocator is made of."""
         own, drafts = options.scheduler, self.scenario.speculative_config
+        scheduler = own if isinstance(own, SchedulerOptions) else self.scenario.scheduler
+        if drafts is not None and drafts.disable_lookahead_block_hashes:
+            scheduler.check_looks_ahead()
         return ReplicaSpec(
             options,
-            own if isinstance(own, SchedulerOptions) else self.scenario.scheduler,
+            scheduler,
             capacity_bytes=self.pool.capacity_bytes,
             layout=self.layout,
             max_model_len=self.max_model_len,

@@ -20,13 +20,19 @@ class Speculation(NamedTuple):
 
     hashes_ahead: the hash of a block covers the next token too (0.33's default); without, a hit of
     the drafter's groups loses its last block. modules: MTP layers that draft one after the other,
-    each from what the one before it read and one token more.
+    each from what the one before it read and one token more. counts_inputs: what a drafter reads
+    beside the tokens counts against the step (not before vLLM 0.33).
     """
 
     method: str
     tokens: int
     hashes_ahead: bool = True
     modules: int = 1
+    counts_inputs: bool = True
+
+    def without_lookahead(self) -> "Speculation":
+        """The same in an engine that neither hashes nor reads ahead."""
+        return self._replace(hashes_ahead=False, modules=1, counts_inputs=False)
 
     def check(self) -> None:
         """Raise InputError on a method that is none, or no tokens."""
@@ -81,4 +87,4 @@ class Speculation(NamedTuple):
     @property
     def draft_input_slots(self) -> int:
         """Input positions a request takes beside its tokens."""
-        return int(self.method == "draft_model")
+        return int(self.method == "draft_model" and self.counts_inputs)

@@ -61,18 +61,24 @@ class ReplicaSpec:
             hash_lag=scheduler.depth - 1,
             rules=scheduler.block_rules,
             max_in_flight_tokens=scheduler.max_in_flight_tokens,
-            speculation=self.speculation,
+            speculation=self._speculation,
             anonymous=self.anonymous,
         )
+
+    @property
+    def _speculation(self) -> Speculation | None:
+        """How tokens are drafted ahead under this scheduler's version."""
+        return None if self.speculation is None else self.scheduler.drafting(self.speculation)
 
     def build(self) -> Scheduler:
         """A fresh allocator on an empty pool, and the scheduler over it, nothing running;
         InputError for what does not fit the pool or cannot be combined.
         """
-        if self.speculation is None or self.acceptance is None:
+        speculation = self._speculation
+        if speculation is None or self.acceptance is None:
             allocator = self.allocator.build(self.memory_spec())
             return self.scheduler.build(allocator, self.max_model_len)
-        self.speculation.check()
+        speculation.check()
         if not self.allocator.speculates:
             raise InputError(
                 "this allocator has no slots for tokens drafted ahead",
@@ -81,7 +87,7 @@ class ReplicaSpec:
                 remedy='kind = "paged", or leave speculative_config out',
             )
         allocator = self.allocator.build(self.memory_spec())
-        verifier = Verifier(self.speculation, self.acceptance, self.max_model_len)
+        verifier = Verifier(speculation, self.acceptance, self.max_model_len)
         return self.scheduler.speculating(allocator, self.max_model_len, verifier)
 
     def host_link(self) -> Link:

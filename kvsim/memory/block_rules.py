@@ -30,8 +30,14 @@ class BlockRules:
     request with the same prompt can use it; else at the last block's end, be that the prompt's.
     cuts_at_blocks: chunks end at blocks' ends whatever they begin with; else they are whole blocks
     long, up to the last state's place.
-    matches_inside: hits of a model with states can end inside blocks (prefix_match_unit), and its
-    prefill kernel may write states out within a chunk.
+    retires_behind_gaps: states that nobody needs any more go back whatever lies between them; else
+    those behind positions without one stay, but for the state of the allocation before.
+    matches_inside: hits of a model with states can end inside blocks (prefix_match_unit).
+    writes_inside: a prefill kernel may write states out within a chunk.
+    names_returned: blocks that accepted drafts fill are known when their step returns; else, where
+    steps do not overlap, when the sequence is scheduled next.
+    counts_drops: where hits lose their last unit for a drafter, they are looked for a unit further,
+    and what a resent prompt needs is kept a unit lower; else chunks alone end a block lower.
     """
 
     name: str
@@ -49,7 +55,11 @@ class BlockRules:
     plants_junctions: bool = True
     counts_last_token: bool = True
     cuts_at_blocks: bool = True
+    retires_behind_gaps: bool = True
     matches_inside: bool = True
+    writes_inside: bool = True
+    names_returned: bool = True
+    counts_drops: bool = True
 
 
 VLLM_0_33 = BlockRules("vllm-0.33")
@@ -57,7 +67,10 @@ VLLM_0_27 = BlockRules(
     "vllm-0.27",
     default_retention=None,
     counts_last_token=False,
-    matches_inside=False,
+    retires_behind_gaps=False,
+    writes_inside=False,
+    names_returned=False,
+    counts_drops=False,
 )
 VLLM_0_22 = BlockRules(
     "vllm-0.22",
@@ -67,7 +80,11 @@ VLLM_0_22 = BlockRules(
     plants_junctions=False,
     counts_last_token=False,
     cuts_at_blocks=False,
+    retires_behind_gaps=False,
     matches_inside=False,
+    writes_inside=False,
+    names_returned=False,
+    counts_drops=False,
 )
 VLLM_0_11 = BlockRules(
     "vllm-0.11",
@@ -77,6 +94,9 @@ VLLM_0_11 = BlockRules(
     default_retention=None,
     keeps_states=False,
     matches_inside=False,
+    writes_inside=False,
+    names_returned=False,
+    counts_drops=False,
 )
 # Kwon et al., SOSP 2023, artifact.
 VLLM_V0 = BlockRules(
@@ -92,4 +112,7 @@ VLLM_V0 = BlockRules(
     default_retention=None,
     keeps_states=False,
     matches_inside=False,
+    writes_inside=False,
+    names_returned=False,
+    counts_drops=False,
 )

@@ -20,11 +20,14 @@ SCHEDULERS: list[dict[str, Any]] = [
     {"kind": "continuous", "long_prefill_token_threshold": 3, "max_num_batched_tokens": 40},
     {"kind": "continuous", "enable_chunked_prefill": False, "max_num_batched_tokens": 1024},
     {"kind": "continuous", "scheduler_reserve_full_isl": False, "victim": {"kind": "latest"}},
+    {"kind": "continuous", "semantics": "vllm-0.27", "max_num_batched_tokens": 48},
 ]  # fmt: skip
 
 
 def suits(config: dict[str, Any], scheduler: dict[str, Any]) -> bool:
-    """Whether the scheduler knows the drafts in time."""
+    """Whether the scheduler knows the drafts in time, and of their hashes."""
+    if "semantics" in scheduler and "disable_lookahead_block_hashes" in config:
+        return False
     return config["method"] != "ngram" or not scheduler.get("async_scheduling")
 
 

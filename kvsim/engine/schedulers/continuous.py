@@ -209,9 +209,12 @@ class ContinuousScheduler(Scheduler):
             cached, left = self._cached(seq), budget - slots
             new_tokens, drafts = seq.num_tokens - cached.tokens, 0
             if verifier is not None and new_tokens == 1:
-                drafts = verifier.padding(cached.tokens, prefills=prefills, runs=runs)
-                if 1 + drafts > left:
+                alone = self._version.pads_alone
+                pads = verifier.padding if alone else verifier.padding_beside
+                padding = pads(cached.tokens, prefills=prefills, runs=runs)
+                if padding is None or 1 + padding > left:
                     break
+                drafts = padding
                 new_tokens += drafts
             if 0 < threshold < new_tokens:
                 new_tokens = threshold

@@ -12,6 +12,7 @@ from kvsim.engine.speculation.verifier import Verifier
 from kvsim.memory.allocator import Allocator
 from kvsim.memory.block_rules import BlockRules
 from kvsim.plumbing.errors import InputError
+from kvsim.speculation import Speculation
 
 
 class Continuous(SchedulerOptions):
@@ -62,6 +63,18 @@ class Continuous(SchedulerOptions):
     def max_in_flight_tokens(self) -> int:
         return self.depth * self.max_num_batched_tokens
 
+    def drafting(self, speculation: Speculation) -> Speculation:
+        return speculation if self._version.looks_ahead else speculation.without_lookahead()
+
+    def check_looks_ahead(self) -> None:
+        if not self._version.looks_ahead:
+            raise InputError(
+                f"{self.semantics} knows no other hashes: hits lose their last block in any case",
+                where="speculative_config.disable_lookahead_block_hashes",
+                value=True,
+                remedy="leave it out",
+            )
+
     def speculating(
         self, allocator: Allocator, max_model_len: int, verifier: Verifier
     ) -> ContinuousScheduler:
@@ -70,7 +83,7 @@ class Continuous(SchedulerOptions):
                 "it drafts tokens by other rules, which are not simulated",
                 where="scheduler.semantics",
                 value=self.semantics,
-                remedy="vllm-0.33, or leave speculative_config out",
+                remedy="vllm-0.27 or vllm-0.33, or leave speculative_config out",
             )
         if self.preemption_mode == "swap":
             raise InputError(

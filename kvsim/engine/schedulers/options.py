@@ -19,6 +19,7 @@ from kvsim.plumbing.choice import OneOf
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.options import Options
 from kvsim.plumbing.units import GIB
+from kvsim.speculation import Speculation
 
 DEFAULT_SWAP_GIB = 4.0  # vLLM v0's
 AnyVictim = Annotated[Victim, OneOf(VICTIMS, "scheduler.victim")]
@@ -65,6 +66,13 @@ class SchedulerOptions(Options):
     def block_rules(self) -> BlockRules:
         """Whose version's rules for blocks go with this scheduler."""
         return VLLM_0_33
+
+    def drafting(self, speculation: Speculation) -> Speculation:
+        """A way of drafting as the engine's version has it."""
+        return speculation
+
+    def check_looks_ahead(self) -> None:
+        """Raise InputError where no hash of a block covers tokens behind it in any case."""
 
     @property
     def max_in_flight_tokens(self) -> int | None:

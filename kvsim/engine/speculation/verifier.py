@@ -78,6 +78,15 @@ class Verifier:
         pads = not prefills and (runs or cached_tokens > 0) and fits
         return self.most_tokens - 1 if pads else 0
 
+    def padding_beside(self, cached_tokens: int, *, prefills: bool, runs: bool) -> int | None:
+        """The same as vLLM 0.27 has it: beside what decodes alone; None: there is no room for them
+        below the longest sequence, and the admission waits.
+        """
+        if prefills or not runs:
+            return 0
+        fits = cached_tokens + self.most_tokens <= self._max_model_len
+        return self.most_tokens - 1 if fits else None
+
     def clear_of_end(self, seq: Sequence, computed: int, new_tokens: int) -> int:
         """What of a chunk leaves the modules of the drafter enough of the prompt to read ahead: it
         ends at what is known or well before.

@@ -95,6 +95,7 @@ class PagedAllocator(Allocator):
             lag=memory.hash_lag,
             host=host,
             speculation=memory.speculation,
+            names_returned=memory.rules.names_returned or memory.hash_lag > 0,
         )
         self._forks = None
         if forks:

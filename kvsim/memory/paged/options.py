@@ -6,6 +6,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from kvsim.memory.allocator import Allocator
+from kvsim.memory.block_rules import BlockRules
 from kvsim.memory.options import AllocatorOptions, MemorySpec, Removal, StoreKind
 from kvsim.memory.paged.allocator import PagedAllocator
 from kvsim.memory.paged.counted.allocator import CountedAllocator, counts_suffice
@@ -90,8 +91,7 @@ class Paged(AllocatorOptions):
         windows = not self.disable_hybrid_kv_cache_manager
         if memory.rules.several_tables and not is_uniform(memory.layout, windows=windows):
             self._refuse_several_tables(memory)
-            if not (memory.rules.matches_inside and self._keeps_states(memory)):
-                self._refuse_without_states(known=memory.rules.matches_inside)
+            self._refuse_without_states(memory.rules, kept=self._keeps_states(memory))
             return GroupsAllocator(
                 memory,
                 self.block_size,
@@ -102,7 +102,7 @@ class Paged(AllocatorOptions):
                 eviction=self.eviction_policy,
                 match_unit=self.prefix_match_unit,
             )
-        self._refuse_without_states(known=True)
+        self._refuse_without_states(memory.rules, kept=False)
         self._refuse_retention(memory)
         rules, host_gib = memory.rules, self.host_cache_gib
         forks = self.sharing == "copy-on-write"
@@ -172,9 +172,15 @@ class Paged(AllocatorOptions):
                 remedy="leave it out",
             )
 
-    def _refuse_without_states(self, *, known: bool) -> None:
-        """InputError for what goes with kept states where there are none. known: to the version."""
-        for key in ("prefill_checkpoint_alignment", "prefix_match_unit"):
+    def _refuse_without_states(self, rules: BlockRules, *, kept: bool) -> None:
+        """InputError for what goes with kept states where there are none, or of another version."""
+        known_to = {
+            "prefill_checkpoint_alignment": rules.writes_inside,
+            "prefix_match_unit": rules.matches_inside,
+        }
+        for key, known in known_to.items():
+            if kept and known:
+                continue
             value = getattr(self, key)
             if value is not None:
                 raise InputError(
@@ -188,6 +194,15 @@ class Paged(AllocatorOptions):
         """InputError for what is not done where tokens are drafted ahead."""
         if memory.speculation is None:
             return
+        drafts, one_kind = memory.speculation, len(memory.layout.groups) == 1
+        if drafts.drops_last_block and drafts.redrafted_tokens and not one_kind:
+            raise InputError(
+                "chained modules whose hits lose a block, beside several kinds of layers: each "
+                "kind would know another part of a prompt, which is not simulated",
+                where="speculative_config.disable_lookahead_block_hashes",
+                value=True,
+                remedy="leave it out",
+            )
         if memory.speculation.drops_last_block and self.prefill_checkpoint_alignment is not None:
             raise InputError(
                 "a state written out within a chunk lies a block too far for hits that lose one",

@@ -66,7 +66,9 @@ class PrefixCache(Generic[Hits]):
     unit_tokens: of content under one key, a divisor of block_size; None: a whole block.
     lag: tokens by which generated content becomes known late. host: a second tier for what is
     evicted. speculation: with tokens drafted ahead, who says what is known (`cover`); the hash of a
-    block may cover tokens behind it, and none covers what chained modules may yet write again.
+    block may cover tokens behind it. holds_back: what chained modules may yet write again is not
+    known before. names_returned: what accepted drafts fill is known when their step returns; else
+    when their sequence is scheduled next.
     Of live sequences it changes `memory.registered`, `memory.covered` and `memory.keys` alone.
     """
 
@@ -81,6 +83,8 @@ class PrefixCache(Generic[Hits]):
         unit_tokens: int | None = None,
         host: HostTier | None = None,
         speculation: Speculation | None = None,
+        holds_back: bool = True,
+        names_returned: bool = True,
     ) -> None:
         self.enabled = enabled
         self.lag = lag
@@ -89,12 +93,15 @@ class PrefixCache(Generic[Hits]):
         self._size = block_size
         self._speculation = speculation
         self._lookahead = 0 if speculation is None else speculation.hash_lookahead
-        self._redrafted = 0 if speculation is None else speculation.redrafted_tokens
+        again = 0 if speculation is None else speculation.redrafted_tokens
+        self._redrafted = again if holds_back else 0
+        self._names_returned = names_returned
         self._unit = unit_tokens or block_size
         self._units = block_size // self._unit  # of a block
         self._content = ContentKeys(self._unit, self._lookahead)
         self._host = host
         self._filling = Cohorts(block_size)  # decoders whose next full blocks have keys
+        self._early: dict[Sequence, None] = {}  # of them, whose next slot is known with its step
         self._memo: tuple[Sequence, int, Hits] | None = None  # of `hits`: for whom, pool's version
         self._query_tokens = 0
         self._hit_tokens = 0
@@ -210,6 +217,8 @@ class PrefixCache(Generic[Hits]):
         if not self.enabled:
             table.cover_at = NEVER
             return
+        if not (in_step or self._names_returned):
+            return
         full = min(tokens - self._redrafted, known_tokens - self._lookahead) // self._size
         table.cover_at = (max(full, table.covered) + 1) * self._size
         if full > table.covered:
@@ -221,6 +230,9 @@ class PrefixCache(Generic[Hits]):
         """`seq` decodes: blocks that it fills take their keys."""
         if table.registered < self._most_registered(table):
             self._filling.join(seq, table.base)
+            # It was passed over, so its newest token has returned.
+            if self.lag and table.returned > table.joined and not table.returned % self._size:
+                self._early[seq] = None
 
     def _most_registered(self, table: Table) -> int:
         """How many blocks of a decoder take their keys as they fill."""
@@ -230,11 +242,16 @@ class PrefixCache(Generic[Hits]):
     def leave(self, seq: Sequence, table: Table) -> None:
         """`seq` decodes no more."""
         self._filling.leave(seq, table.base)
+        self._early.pop(seq, None)
 
     def advanced(self, clock: int, steps: int = 1) -> None:
         """Decoders took `steps` slots each from `clock` on: register the blocks filled by them."""
         if not self._filling.num:
             return
+        if self._early:
+            self._register_early(clock, None)
+            self._early.clear()
+            steps, clock = steps - 1, clock + 1
         known = clock - self.lag
         for t in range(1, steps + 1):
             for seq in sorted(self._filling.at(known + t), key=by_order):
@@ -244,10 +261,24 @@ class PrefixCache(Generic[Hits]):
         """Decoders before `order` have had their turn in the step that begins at `clock`."""
         if not self._filling.num:
             return
+        if self._early:
+            self._register_early(clock, order)
+            return
         known = clock - self.lag + 1
         for seq in sorted(self._filling.at(known), key=by_order):
             if seq.order < order:
                 self._register_next(seq, known)
+
+    def _register_early(self, clock: int, order: int | None) -> None:
+        """Register what the step that begins at `clock` makes known, of those before `order`, where
+        some have been passed over.
+        """
+        known = clock - self.lag + 1
+        found = dict.fromkeys(self._filling.at(known), known)
+        found |= dict.fromkeys(self._early, clock + 1)
+        for seq in sorted(found, key=by_order):
+            if order is None or seq.order < order:
+                self._register_next(seq, found[seq])
 
     def _register_next(self, seq: Sequence, clock: int) -> None:
         """Register the block of `seq` whose content is known from `clock` on, unless it was."""

@@ -167,6 +167,12 @@ def test_who_does_not_draft_says_so_before_anything_runs(
         Simulation(Scenario.from_table(made(tables, config, **parts)), [Request("a", 0, 10, 4)])
 
 
+def test_a_version_without_hashes_that_look_ahead_has_none_to_leave_out(tables: Any) -> None:
+    scheduler = {"kind": "continuous", "semantics": "vllm-0.27"}
+    with pytest.raises(InputError, match="disable_lookahead_block_hashes"):
+        kvsim.simulate(made(tables, METHODS[1], scheduler=scheduler), [Request("a", 0, 10, 4)])
+
+
 def test_a_state_within_a_chunk_is_no_use_where_hits_lose_a_block(tables: Any) -> None:
     config = METHODS[1]
     allocator = [{"kind": "paged", "prefill_checkpoint_alignment": 16}]

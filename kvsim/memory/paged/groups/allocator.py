@@ -111,6 +111,7 @@ class GroupsAllocator(Allocator):
             self._shape.block_bytes,
             self._names,
             states_kept=caching,
+            retires_behind_gaps=rules.retires_behind_gaps,
             speculation=drafter,
         )
         self._drafts = drafts = Lookahead.of(memory)
@@ -140,9 +141,12 @@ class GroupsAllocator(Allocator):
             lag=self._lag,
             unit_tokens=unit,
             speculation=drafter,
+            names_returned=rules.names_returned or self._lag > 0,
+            holds_back=len(groups) == 1,  # as vLLM's coordinator of several groups does not
         )
         self._live: dict[Sequence, None] = {}
         self._steps = 0  # scheduled so far; a run of them counts as two at most
+        self._copying: dict[Sequence, None] = {}  # decoders whose next step begins with a copy
         self._put_off = False  # the head of the queue waits for a state that a step is making
         self._counts = SlotCounts()  # of them the slots that will never be filled
 
@@ -204,6 +208,7 @@ class GroupsAllocator(Allocator):
         if count > table.count and count * size > final:
             self._counts.over += count * size - max(final, table.count * size)
         self._tables.grow(table, count, states, checkpoint=checkpoint)
+        self._copying.pop(seq, None)
 
     def extend(self, seq: Sequence, num_tokens: int, *, turns_before: int = 0) -> Growth | None:
         """As promised, but blocks below a window go back even if there is no room."""
@@ -289,18 +294,21 @@ class GroupsAllocator(Allocator):
         self._decoders.join(seq, table, num_tokens)
         self._cache.join(seq, table)
         self._windows.join(seq, table.base, self._decoders.clock, table.skipped)
+        if table.copied:
+            self._copying[seq] = None
 
     def leave(self, seq: Sequence) -> None:
         table: GroupTable = seq.memory
+        table.processed = self._computed(table, self._decoders.clock)
+        self._copying.pop(seq, None)
         self._cache.leave(seq, table)
         self._decoders.leave(seq, table)
         self._windows.leave(seq, table.base)
-        table.processed = table.tokens - self._lag
 
     def must_extend(self) -> list[Sequence]:
         """Who takes a block or gives one: both happen in running order."""
         decoders = self._decoders
-        movers = decoders.at(decoders.clock) | self._windows.givers(decoders.clock)
+        movers = decoders.at(decoders.clock) | self._windows.givers(decoders.clock) | self._copying
         return sorted(movers.keys() - decoders.extended, key=by_order)
 
     def _takes(self, table: GroupTable, clock: int) -> bool:
@@ -308,6 +316,10 @@ class GroupsAllocator(Allocator):
         return (table.base + clock) % self.block_size == 0
 
     def steps_that_fit(self, limit: int) -> int:
+        if self._copying:
+            copies = sum(len(seq.memory.copied) for seq in self._copying)
+            need = self._tables.new_blocks(1) * self._decoders.num + copies
+            return int(need <= self.pool.num_free)
         return self._forecast.steps_that_fit(limit)
 
     def steps_alike(self, head: Sequence, limit: int, *, busy: bool) -> int:
@@ -315,7 +327,7 @@ class GroupsAllocator(Allocator):
         there is room in all but not for every chunk, only until the next block moves.
         """
         hits = self._cache.hits(head)
-        if self._put_off or self._cache.may_gain(head, hits.num_blocks):
+        if self._put_off or self._copying or self._cache.may_gain(head, hits.num_blocks):
             return 0
         most = self._need(head, hits, head.num_tokens, whole=False, busy=busy)
         spare = self.pool.num_free - self._head_need(head, hits, busy=busy)
@@ -343,7 +355,7 @@ class GroupsAllocator(Allocator):
     def _move(self, clock: int) -> bool:
         """The step at `clock`: whose turn it is gives, then takes. Returns whether anybody did."""
         decoders = self._decoders
-        members = decoders.at(clock) | self._windows.givers(clock)
+        members = decoders.at(clock) | self._windows.givers(clock) | self._copying
         if clock == decoders.clock:
             members = {seq: None for seq in members if seq not in decoders.extended}
             decoders.extended.clear()
@@ -352,6 +364,8 @@ class GroupsAllocator(Allocator):
             self._tables.give_back_below(table, self._computed(table, clock))
             if self._takes(table, clock):
                 self._grow(seq, table, table.count + 1, table.states + 1)
+            elif table.copied:
+                self._grow(seq, table, table.count, table.states)
         self._windows.passed(clock)
         return bool(members)
 

@@ -39,7 +39,7 @@ def inner_unit(asked: int | None, groups: Sequence[BlockGroup], block_size: int)
 class InnerHits:
     """Looks prefixes up unit by unit. states: which groups of layers hold recurrent states, the
     others being full attention. drops: full attention loses the last unit it knows, which may lie
-    behind the prefix (see hits.py). units: of a block.
+    behind the prefix (see hits.py) if beyond. units: of a block.
     """
 
     def __init__(
@@ -50,8 +50,10 @@ class InnerHits:
         units: int,
         *,
         drops: bool = False,
+        beyond: bool = True,
     ) -> None:
         self._pool, self._num, self._drops = pool, len(states), drops
+        self._beyond = drops and beyond
         self._full = [g for g, state in enumerate(states) if not state]
         self._recurrent = [g for g, state in enumerate(states) if state]
         self._unit, self._units = unit_tokens, units
@@ -62,7 +64,7 @@ class InnerHits:
         """
         known, whole, end = most, 0, most
         if self._full:
-            within = keys[: min(most + self._drops, len(keys))]
+            within = keys[: min(most + self._beyond, len(keys))]
             whole = self._whole_blocks(within)
             end = self._inside(within, whole * self._units)
             known = max(0, end - self._drops)

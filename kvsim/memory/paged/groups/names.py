@@ -50,7 +50,13 @@ class GroupNames:
         self._state_places = places
         self._drops = _dropping(groups, self._state_places.drops)
         self._retention = {
-            g: Retention(window, block_size, retention_tokens, drops=self._drops[g])
+            g: Retention(
+                window,
+                block_size,
+                retention_tokens,
+                drops=self._drops[g],
+                below_junctions=places.counts_drops,
+            )
             for g, window in enumerate(self._windows)
             if window is not None
         }
@@ -67,12 +73,13 @@ class GroupNames:
         if unit_tokens is not None:
             states = [bool(group.state_bytes) for group in groups]
             units, drops = block_size // unit_tokens, any(self._drops)
-            self._inner = InnerHits(pool, states, unit_tokens, units, drops=drops)
+            beyond = drops and places.counts_drops
+            self._inner = InnerHits(pool, states, unit_tokens, units, drops=drops, beyond=beyond)
 
     def boundaries(self, prompt_tokens: int) -> tuple[int, ...]:
         """After how many blocks others, with the same prompt or a longer one, can go on from it."""
         last = (prompt_tokens - 1) // self._size
-        if not any(self._drops):
+        if not any(self._drops) or not self._state_places.counts_drops:
             return (last,)
         return max(0, last - 1), max(0, prompt_tokens // self._size - 1)
 
@@ -84,7 +91,8 @@ class GroupNames:
         """The longest prefix, at most the first `most` keys, that every group can continue from."""
         if self._inner is not None:
             return self._inner.find(keys, most)
-        return longest_hit(self._pool, self._windows, keys, most, self._size, self._drops)
+        limit = len(keys) if self._state_places.counts_drops else most
+        return longest_hit(self._pool, self._windows, keys[:limit], most, self._size, self._drops)
 
     def may_move(self, keys: Sequence[int]) -> bool:
         """Never asked: while the head of the queue has hits, runs end when a block moves."""
@@ -137,11 +145,11 @@ class GroupNames:
         if self._inner is None:
             return
         self._name_tail(table, table.tokens)
-        last = self._state_places.last(table.prompt_tokens, self._unit)
+        last = self._state_places.tail(table.prompt_tokens, self._unit)
         for g in self._states:
             if checkpoint:
                 self._name_checkpoint(table, g, last)
-            elif table.tokens == last:
+            elif table.tokens == last and (last % self._size or self._state_places.behind):
                 block = self._block(table, g, ceil_div(last, self._size) - 1)
                 if self._name_state(table, g, block, last) and last % self._size:
                     table.copied[g] = block
@@ -162,12 +170,17 @@ class GroupNames:
     def _name_tail(self, table: GroupTable, known_tokens: int) -> None:
         """Full attention is known to the last unit of the prompt, wherever in a block it ends."""
         for g in self._placed:
-            limit = table.prompt_tokens - (not self._drops[g])
+            limit = self._tail_limit(table.prompt_tokens, g)
             tail = limit // self._unit * self._unit
             known = min(known_tokens, len(table.keys) * self._unit)
             if g not in self._states and tail % self._size and tail <= known:
                 block = self._block(table, g, tail // self._size)
                 self._pool.add_key(block, self._unit_key(table, g, tail))
+
+    def _tail_limit(self, prompt_tokens: int, g: int) -> int:
+        """Tokens of a prompt that group g may be known to: all, where a hit loses its last unit."""
+        places = self._state_places
+        return prompt_tokens - (places.counts_drops and not self._drops[g])
 
     def _name_checkpoint(self, table: GroupTable, g: int, last: int) -> None:
         """The block before the running state's holds the state at the last place in the chunk; it

@@ -14,7 +14,8 @@ from kvsim.plumbing.units import ceil_div
 
 class Retention:
     """For groups with a window of `window_tokens` tokens in blocks of `block_size`. drops: hits
-    lose their last block there, so that each place needs one more behind it.
+    lose their last block there, so that each place needs one more behind it; below_junctions: a
+    place a block lower is kept for whoever parts there.
     """
 
     def __init__(
@@ -24,8 +25,10 @@ class Retention:
         interval_tokens: int | None,
         *,
         drops: bool = False,
+        below_junctions: bool = True,
     ) -> None:
         self._behind = int(drops)
+        self._below = self._behind if below_junctions else 0
         self._need = ceil_div(window_tokens - 1, block_size) + drops
         self._segment = None  # blocks between places to continue from, if there are such at all
         if interval_tokens is None:
@@ -46,7 +49,7 @@ class Retention:
             places = range(max(start, behind), end)
             found.update(i for i in places if (i - behind) % segment >= segment - need)
         if junction:  # who parts there cannot use the block behind it
-            boundaries = (*boundaries, junction, junction - behind)
+            boundaries = (*boundaries, junction, junction - self._below)
         for boundary in boundaries:
             last = boundary + behind
             found.update(range(max(start, last - need), min(end, last)))

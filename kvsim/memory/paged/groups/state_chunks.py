@@ -79,8 +79,8 @@ class StateChunks:
         whole = start + new_tokens
         if whole < prefill_end or not self._leaves(start, whole, prefill_end):
             stops.append(self._places.last(seq.num_tokens, size))
-            tail = self._places.last(seq.prompt_tokens, self._unit)
-            if self._inner and stops[0] < tail:
+            tail = self._places.tail(seq.prompt_tokens, self._unit)
+            if self._inner and stops[0] < tail < seq.prompt_tokens:
                 stops.append(tail)
             if start % size:
                 stops.append((start // size + 1) * size)

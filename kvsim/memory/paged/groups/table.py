@@ -13,6 +13,7 @@ class GroupTable(Table):
     returned at the clock `since`, when it began to decode. boundaries: after so many blocks others
     can continue from it, whatever the retention. junction_tokens: after so many others part from
     it, 0: nowhere. prompt_tokens: of its request. scheduled: the step in which its last chunk was.
+    last_state: position of the state of the allocation before, -1 without one.
     copied: by group, the block whose content, or whose keys, the next block taken is a copy of.
     """
 
@@ -23,6 +24,7 @@ class GroupTable(Table):
         "count",
         "drafts",
         "junction_tokens",
+        "last_state",
         "lists",
         "processed",
         "prompt_tokens",
@@ -41,6 +43,7 @@ class GroupTable(Table):
         self.copied: dict[int, int] = {}
         self.begun = False
         self.count = self.states = 0
+        self.last_state = -1
         self.drafts = 0
         self.processed = self.scheduled = 0
         self.since = 0

@@ -39,8 +39,10 @@ class GroupTables:
         names: GroupNames,
         *,
         states_kept: bool,
+        retires_behind_gaps: bool = True,
         speculation: Speculation | None = None,
     ) -> None:
+        self._behind_gaps = retires_behind_gaps
         self.groups, self._names = groups, names
         self._scratch = 0 if speculation is None else speculation.tokens
         self._extra = 0 if speculation is None else speculation.redrafted_tokens
@@ -138,6 +140,8 @@ class GroupTables:
             elif count > table.count:
                 table.lists[g] += self._pool.take(count - table.count)
                 self._book(g, count - table.count, 0)
+        if states > table.states:
+            table.last_state = table.states - 1 - (self._scratch if table.begun else 0)
         table.count, table.states = max(count, table.count), max(states, table.states)
         table.begun = True
 
@@ -204,7 +208,9 @@ class GroupTables:
                 window += self._extra
             skip = skipped_blocks(window, computed, self._size)
             more = min(skip, length) - table.skipped[g]
-            if more > 0:
+            if more > 0 and g in self._states and not self._behind_gaps:
+                self._retire(table, g, more)
+            elif more > 0:
                 self._give_back(g, table, table.lists[g][:more], more * self._size)
                 del table.lists[g][:more]
                 table.skipped[g] += more
@@ -231,9 +237,34 @@ class GroupTables:
             del lists[g][:more]
             skipped[g] += more
 
-    def _give_back(self, g: int, table: GroupTable, blocks: list[int], slots: int) -> None:
-        """Group g returns the first blocks of a table, with `slots` valid slots."""
-        places: Sequence[int] = range(table.skipped[g], table.skipped[g] + len(blocks))
+    def _retire(self, table: GroupTable, g: int, more: int) -> None:
+        """Of the first `more` entries of a table of states, the last ones up to a gap go back, and
+        the state of the allocation before.
+        """
+        held = table.lists[g]
+        start = more
+        while start and held[start - 1] != NULL_BLOCK:
+            start -= 1
+        for first, end in (start, more), self._before(table, g, more):
+            self._give_back(g, table, held[first:end], 0, first)
+            held[first:end] = [NULL_BLOCK] * (end - first)
+        gap = next((at for at, block in enumerate(held[:more]) if block != NULL_BLOCK), more)
+        del held[:gap]
+        table.skipped[g] += gap
+
+    def _before(self, table: GroupTable, g: int, more: int) -> tuple[int, int]:
+        """The state of the allocation before, as a range of the table's first `more` entries."""
+        at = table.last_state - table.skipped[g]
+        if 0 <= at < more and table.lists[g][at] != NULL_BLOCK:
+            return at, at + 1
+        return 0, 0
+
+    def _give_back(
+        self, g: int, table: GroupTable, blocks: list[int], slots: int, first: int = 0
+    ) -> None:
+        """Group g returns blocks of a table from its `first` entry on, with `slots` valid slots."""
+        start = table.skipped[g] + first
+        places: Sequence[int] = range(start, start + len(blocks))
         if g in self._states:
             places = [at for at, block in zip(places, blocks, strict=True) if block != NULL_BLOCK]
             blocks = [block for block in blocks if block != NULL_BLOCK]

@@ -57,12 +57,14 @@ class VllmSpeculation(Options):
     drop_last_block: bool
     draft_input_slots: int
 
-    def speculation(self) -> Speculation:
+    def speculation(self, semantics: VersionName) -> Speculation:
         """The same as a noun; InputError where an engine would not do what the keys say."""
         modules = max(1, self.prefill_lookahead)
         hashes_ahead = not self.drop_last_block
         found = Speculation(self.method, self.tokens, hashes_ahead, modules)
         found.check()
+        if not VERSIONS[semantics].looks_ahead:
+            found = found.without_lookahead()
         for key, follows in (
             ("lookahead_slots", found.lookahead_slots),
             ("hash_lookahead", found.hash_lookahead),
@@ -173,7 +175,7 @@ class VllmEngine(Options):
             copy_bytes_per_s=1,
             host_bytes_per_s=1,
             max_steps=1,
-            speculation=self.speculative.speculation() if self.speculative else None,
+            speculation=self.speculative.speculation(self.semantics) if self.speculative else None,
             acceptance=acceptance,
         )
 
