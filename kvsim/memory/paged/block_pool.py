@@ -186,6 +186,12 @@ class BlockPool:
         self._give_back((), blocks)
         return True
 
+    def give_back_parts(self, cached: Sequence[int], blank: Sequence[int]) -> int:
+        """The same where some of the blocks, in the order of the table, hold known content. Where
+        an eviction policy chooses, it would have to be told of them.
+        """
+        return self._give_back(cached, blank)
+
     def _give_back(self, cached: Sequence[int], blank: Sequence[int]) -> int:
         back, extra_refs, shared = self._back, self._extra_refs, 0
         num_blocks, num_cached = len(cached) + len(blank), len(cached)

@@ -29,8 +29,9 @@ class Tables(Protocol[Hits]):
     """The block tables whose content is cached.
 
     names_private: content that nobody else can name gets keys at once, since blocks return to the
-    pool while their sequence runs; else when it is preempted. names_late: decoders register such
-    content when its blocks return, before which nobody looks for it.
+    pool while their sequence runs; else when it is preempted. names_late: such content gets them
+    when its blocks return, before which nobody looks for it, and none if its sequence has
+    finished, after which nobody does.
     """
 
     @property
@@ -206,7 +207,7 @@ class PrefixCache(Generic[Hits]):
         if self._speculation is not None:
             self.cover(table, table.tokens, seq.num_tokens)
             return
-        full = min(self.known(table) // self._size, len(table.keys) // self._units)
+        full = min(self.known(table) // self._size, self._most_registered(table))
         if full > table.registered:
             self._tables.register(table, full, in_step=True)
 
@@ -235,7 +236,7 @@ class PrefixCache(Generic[Hits]):
                 self._early[seq] = None
 
     def _most_registered(self, table: Table) -> int:
-        """How many blocks of a decoder take their keys as they fill."""
+        """How many blocks take their keys as they fill."""
         keys = table.num_shareable if self._tables.names_late else len(table.keys)
         return keys // self._units
 
@@ -303,7 +304,10 @@ class PrefixCache(Generic[Hits]):
                 full = table.covered
             if not seq.finished:
                 table.keys = [*table.keys, *self._private_keys(seq, table.keys)]
-            if (named := min(full, len(table.keys) // self._units)) > table.registered:
+            named = len(table.keys) // self._units
+            if seq.finished and self._tables.names_late:
+                named = self._most_registered(table)
+            if (named := min(full, named)) > table.registered:
                 self._tables.register(table, named, in_step=False)
         seq.memory = None if seq.finished else self._fresh(seq, table.keys, table.num_shareable)
         self._memo = None

@@ -394,8 +394,8 @@ class GroupsAllocator(Allocator):
     def release(self, seq: Sequence) -> None:
         table: GroupTable = seq.memory
         del self._live[seq]
-        self._cache.released(seq, table)
-        self._tables.close(table)
+        known = self._cache.released(seq, table)
+        self._tables.close(table, known if seq.finished else 0)
         self._counts.drafts -= table.drafts
         self._counts.over -= max(0, table.count * self.block_size - seq.final_tokens)
 

@@ -105,7 +105,7 @@ class GroupNames:
         assert isinstance(table, GroupTable)
         if full <= table.registered:
             return
-        places = [self._places(table, g, full) for g in self._kinds]
+        places = [self.places(table, g, full) for g in self._kinds]
         for g, kind in self._kind_of:
             if places[kind]:
                 self._register_in(table, g, places[kind], in_step=in_step)
@@ -113,7 +113,7 @@ class GroupNames:
         if self._inner is not None:
             self._name_tail(table, full * self._size)
 
-    def _places(self, table: GroupTable, g: int, full: int) -> Sequence[int]:
+    def places(self, table: GroupTable, g: int, full: int) -> Sequence[int]:
         """Which of the first `full` positions of group g get keys now."""
         start = max(table.registered, table.skipped[g])
         if g not in self._retention:

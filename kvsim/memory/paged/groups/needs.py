@@ -1,5 +1,6 @@
 """How many blocks a sequence needs at once, all groups of layers together."""
 
+from collections import Counter
 from collections.abc import Sequence as Row
 
 from kvsim.memory.options import MemorySpec
@@ -30,6 +31,10 @@ class Needs:
         self._most_tokens = memory.max_in_flight_tokens
         self._pool, self._groups, self._size = pool, groups, block_size
         self._most_states, self._scratch, self._extra = most_states, scratch, extra
+        # Groups that need as many blocks, and how many there are of each.
+        kinds = Counter((group.window_tokens, group.state_bytes > 0) for group in groups)
+        first = {(group.window_tokens, group.state_bytes > 0): group for group in groups}
+        self._alike = [(first[kind], times) for kind, times in kinds.items()]
 
     def of_alone(self, tokens: int) -> int:
         """Blocks of a sequence that computes `tokens` tokens chunk by chunk and hits nothing."""
@@ -53,6 +58,8 @@ class Needs:
         whole: asked for all it will compute, chunk by chunk, so windows give back meanwhile.
         lookahead: slots that drafts take behind the tokens; they take no states.
         """
+        if not hits.num_blocks and not self._scratch:
+            return self._of_fresh(tokens, states, whole=whole, lookahead=lookahead)
         need = 0
         for group, blocks in zip(self._groups, hits.blocks, strict=True):
             most = ceil_div(tokens + lookahead, self._size)
@@ -62,4 +69,17 @@ class Needs:
                 most = self._most_blocks(group, tokens)
             need += max(most - hits.num_blocks, 0) + self._pool.num_free_of(blocks)
             need += hits.tokens % self._size > 0  # a copy of the last
+        return need
+
+    def _of_fresh(self, tokens: int, states: int, *, whole: bool, lookahead: int) -> int:
+        """The same without hits."""
+        need = 0
+        for group, times in self._alike:
+            if group.state_bytes:
+                most = min(ceil_div(tokens, self._size), states)
+            elif whole:
+                most = self._most_blocks(group, tokens)
+            else:
+                most = ceil_div(tokens + lookahead, self._size)
+            need += most * times
         return need

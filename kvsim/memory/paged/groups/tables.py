@@ -65,6 +65,11 @@ class GroupTables:
             for window, members in groupby(range(len(groups)), key=self.windows.__getitem__):
                 if window is not None:
                     self._alike.append((window + self._extra, list(members)))
+        # Of neighbours, by the first: padding of a block of each, and a slot of each.
+        self._weights = {
+            alike[0]: (sum(self._pads[g] for g in alike), sum(groups[g].slot_bytes for g in alike))
+            for _, alike in self._alike
+        }
         self._all_pads = sum(self._pads)
 
     @property
@@ -225,8 +230,10 @@ class GroupTables:
             blocks = [lists[g].pop(0) for g in members]
             if self._pool.give_back_blank(blocks):
                 for g in members:
-                    self._book(g, -1, -size)
                     skipped[g] += 1
+                pads, slots = self._weights[members[0]]
+                self.pad_bytes -= pads
+                self.used_bytes -= slots * size
                 return
             for g, block in zip(members, blocks, strict=True):
                 self._give_back(g, table, [block], size)
@@ -273,13 +280,34 @@ class GroupTables:
             shared -= self.copies.num_alone(blocks)
         self._book(g, shared - len(blocks), shared * self._size - slots)
 
-    def close(self, table: GroupTable) -> None:
-        """All blocks of a table return to the pool."""
+    def close(self, table: GroupTable, known: int) -> None:
+        """All blocks of a table return to the pool. known: of a sequence that has finished, so many
+        of its blocks hold known content, whether or not that has got its keys.
+        """
+        late = self._names.names_late
         for g in range(len(self.groups)):
             slots = table.tokens - table.skipped[g] * self._size
-            self._give_back(g, table, table.lists[g], slots)
+            if late and known > table.registered:
+                self._give_back_nameless(g, table, slots, known)
+            else:
+                self._give_back(g, table, table.lists[g], slots)
         for g in self._states:
             self._book_scratch(g, -1)
+
+    def _give_back_nameless(self, g: int, table: GroupTable, slots: int, known: int) -> None:
+        """Group g returns all its blocks; what would have got a key is cached without it."""
+        pool, held, skipped = self._pool, table.lists[g], table.skipped[g]
+        if self.windows[g] is None:
+            shared = pool.give_back(held, known)
+        elif places := self._names.places(table, g, known):
+            kept = {held[place - skipped] for place in places}
+            kept.update(block for block in held if pool.key_of(block) is not None)
+            cached = [block for block in held if block in kept]
+            shared = pool.give_back_parts(cached, [block for block in held if block not in kept])
+        else:
+            self._give_back(g, table, held, slots)
+            return
+        self._book(g, shared - len(held), shared * self._size - slots)
 
     def decided(self) -> None:
         """A step has been scheduled: what it makes can be hit in the next."""
