@@ -109,7 +109,7 @@ class Simulation:
         fraction = self.scenario.memory.mem_fraction_static
         if fraction is not None:
             schedulers = [each.scheduler for each in allocators if each.scheduler is not None]
-            settings = settings_of(fraction, (*schedulers, scheduler, *allocators))
+            settings = settings_of(self.scenario.memory, (*schedulers, scheduler, *allocators))
             if self.drafter is not None:
                 raise InputError(
                     "SGLang's pool with a drafter's cache in it is not followed",
@@ -139,6 +139,7 @@ class Simulation:
             scheduler,
             capacity_bytes=self.pool.capacity_bytes,
             layout=self.layout,
+            states=self.pool.states,
             max_model_len=self.max_model_len,
             copy_bytes_per_s=self.device.bandwidth_bytes_per_s,
             host_bytes_per_s=self.device.host_bytes_per_s,

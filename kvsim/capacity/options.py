@@ -13,6 +13,7 @@ WAYS = (
     "mem_fraction_static",
 )
 Share = Annotated[float, Field(gt=0, lt=1)]
+SGLANG = ("mem_fraction_static", "mamba_full_memory_ratio")
 RESERVES = ("weights_gib", "activation_gib", "other_gib")
 
 
@@ -20,6 +21,7 @@ class MemoryOptions(Options):
     """At most one of gpu_memory_utilization (default 0.92, and 0.9 before 0.20), kv_cache_bytes,
     kv_cache_tokens, num_gpu_blocks (blocks of the allocator's block_size tokens) and
     mem_fraction_static (the pool as SGLang 0.5.23 sizes it; "auto": its default).
+    mamba_full_memory_ratio: bytes of recurrent states for each byte of KV (SGLang's; default 0.9).
 
     weights_gib, activation_gib, other_gib: what vLLM's log says of one GPU, instead of the
     estimates; they belong to gpu_memory_utilization, and other_gib is all that is neither weights
@@ -35,6 +37,7 @@ class MemoryOptions(Options):
     kv_cache_tokens: int | None = Field(default=None, gt=0)
     num_gpu_blocks: int | None = Field(default=None, gt=0)
     mem_fraction_static: Share | Literal["auto"] | None = None
+    mamba_full_memory_ratio: float | None = Field(default=None, gt=0)
     weights_gib: float | None = Field(default=None, ge=0)
     activation_gib: float | None = Field(default=None, ge=0)
     other_gib: float | None = Field(default=None, ge=0)
@@ -69,9 +72,13 @@ class MemoryOptions(Options):
     @model_validator(mode="after")
     def _engines_apart(self) -> Self:
         if self.mem_fraction_static is None:
+            if self.mamba_full_memory_ratio is not None:
+                raise ValueError(
+                    "mamba_full_memory_ratio is SGLang's: give mem_fraction_static too"
+                )
             return self
         for name, field in type(self).model_fields.items():
-            if name != "mem_fraction_static" and getattr(self, name) != field.default:
+            if name not in SGLANG and getattr(self, name) != field.default:
                 raise ValueError(f"{name} is vLLM's: SGLang's pool (mem_fraction_static) has none")
         return self
 

@@ -16,7 +16,8 @@ class Pool(NamedTuple):
     are 0 and the capacity is what was given, whether the device has it or not.
     block_size: tokens a block; num_gpu_blocks: whole blocks in the capacity. The engine_ figures,
     kv_cache_size_tokens and max_concurrency are those that the engine of `engine_version` would
-    set and log, its blocks' padding included.
+    set and log, its blocks' padding included. states: of recurrent layers, where they have a pool
+    of their own, which is none of the capacity: as many sequences hold memory at once.
     """
 
     sized_by: str
@@ -35,6 +36,7 @@ class Pool(NamedTuple):
     engine_num_gpu_blocks: int
     kv_cache_size_tokens: int
     max_concurrency: float
+    states: int | None = None
 
 
 class Sized(NamedTuple):

@@ -35,7 +35,7 @@ class ReplicaSpec:
     copy_bytes_per_s: of copies within the device; host_bytes_per_s: of the link to host memory.
     max_steps: most steps taken at once; 1 gives the step-by-step run.
     speculation: how tokens are drafted ahead, and acceptance: how many of them prove right; None:
-    they are not. anonymous: see `MemorySpec`.
+    they are not. anonymous, states: see `MemorySpec`.
     """
 
     allocator: AllocatorOptions
@@ -49,6 +49,7 @@ class ReplicaSpec:
     speculation: Speculation | None = None
     acceptance: Acceptance | None = None
     anonymous: bool = False
+    states: int | None = None
 
     def memory_spec(self) -> MemorySpec:
         """The pool as the allocator is built on it."""
@@ -63,6 +64,7 @@ class ReplicaSpec:
             max_in_flight_tokens=scheduler.max_in_flight_tokens,
             speculation=self._speculation,
             anonymous=self.anonymous,
+            states=self.states,
         )
 
     @property

@@ -107,6 +107,7 @@ class Allocator(ABC):
     page_tokens: slots are granted in multiples of it. keeps_prefixes: content is kept for others.
     keeps_last_token: a sequence that was scheduled once more than it had output gets a slot for it.
     verifying: where sequences can verify drafts in step with each other, their tables.
+    max_sequences: that hold memory at once, whatever is free; None: no limit of that kind.
     """
 
     capacity_bytes: int
@@ -117,6 +118,7 @@ class Allocator(ABC):
     keeps_prefixes: bool = False
     keeps_last_token: bool = False
     verifying: Verifying | None = None
+    max_sequences: int | None = None
 
     # --- requests and admission ----------------------------------------------------------------
 

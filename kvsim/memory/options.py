@@ -26,6 +26,7 @@ class MemorySpec(NamedTuple):
         scheduler computes prompts in chunks; None: prompts are computed whole.
     anonymous: no request can name another's content, each is one sequence, and nobody watches which
         block is whose: an allocator may count where it would otherwise keep tables.
+    states: of recurrent layers, in a pool of their own beside this one; None: they have none.
     """
 
     capacity_bytes: int
@@ -37,6 +38,7 @@ class MemorySpec(NamedTuple):
     max_in_flight_tokens: int | None = None
     speculation: Speculation | None = None
     anonymous: bool = False
+    states: int | None = None
 
 
 StoreKind = Literal["blocks", "slots", "buffers"]

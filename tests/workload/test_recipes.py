@@ -20,6 +20,8 @@ WANTED = {
     "vllm-or-sglang",
     "vllm-or-sglang-agents",
     "vllm-or-sglang-mooncake",
+    "vllm-or-sglang-thrash",
+    "states-or-tokens",
 }
 
 

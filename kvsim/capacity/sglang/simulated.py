@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
+from kvsim.capacity.options import MemoryOptions
 from kvsim.capacity.pool import Pool
 from kvsim.capacity.sglang.settings import SGLANG_VERSION, SglangSettings
 from kvsim.capacity.sglang.sizing import size_sglang
@@ -11,11 +12,14 @@ from kvsim.model import Model, ModelOptions
 from kvsim.plumbing.errors import InputError
 
 
-def settings_of(fraction: float | str, tables: Iterable[Any]) -> SglangSettings:
-    """The flags that `tables`, options of schedulers and allocators, have; the first that has one
-    decides. fraction: "auto" for SGLang's default.
+def settings_of(memory: MemoryOptions, tables: Iterable[Any]) -> SglangSettings:
+    """The flags that `memory` and `tables`, options of schedulers and allocators, have; the first
+    table that has one decides.
     """
+    fraction, ratio = memory.mem_fraction_static, memory.mamba_full_memory_ratio
     flags: dict[str, Any] = {} if fraction == "auto" else {"mem_fraction_static": fraction}
+    if ratio is not None:
+        flags["mamba_full_memory_ratio"] = ratio
     for table in tables:
         for name in SglangSettings.model_fields:
             if hasattr(table, name):
@@ -26,25 +30,28 @@ def settings_of(fraction: float | str, tables: Iterable[Any]) -> SglangSettings:
 def sglang_pool(
     model: Model, device: Device, options: ModelOptions, settings: SglangSettings, block_size: int
 ) -> Pool:
-    """The pool; what a page does not fill stays unused. InputError for a model whose windows or
-    states have pools of their own.
+    """The pool; what a page does not fill stays unused. States of recurrent layers have a pool
+    beside it, one for each running request. InputError for a model whose windows have a pool of
+    their own, or whose states are cached.
     """
     found = size_sglang(model, device, options, settings)
     pools, page = found.pools, found.page_size
-    if pools.window_tokens is not None or pools.states is not None:
+    cached = pools.states is not None and not settings.disable_radix_cache
+    if pools.window_tokens is not None or cached:
         raise InputError(
-            "a simulation keeps one pool, and SGLang would make two for this model",
+            "a simulation caches in one pool, and SGLang would make two for this model",
             where="memory.mem_fraction_static",
             value=model.name,
-            remedy="give kv_cache_bytes; kvsim memory --mem-fraction-static sizes the two",
+            remedy=("set disable_radix_cache = true of the allocator, or " if cached else "")
+            + "give kv_cache_bytes; kvsim memory --mem-fraction-static sizes the two",
         )
     return Pool(
         sized_by="mem_fraction_static",
         total_bytes=found.total_bytes,
-        unused_bytes=found.headroom_bytes + found.budget_bytes - pools.kv_bytes,
+        unused_bytes=found.headroom_bytes + found.budget_bytes - pools.kv_bytes - pools.state_bytes,
         weights_bytes=found.weights_bytes,
         activation_bytes=0,
-        other_bytes=found.set_up_bytes,
+        other_bytes=found.set_up_bytes + pools.state_bytes,
         capacity_bytes=pools.kv_bytes,
         block_size=block_size,
         num_gpu_blocks=pools.tokens // block_size,
@@ -55,4 +62,5 @@ def sglang_pool(
         engine_num_gpu_blocks=pools.tokens // page,
         kv_cache_size_tokens=pools.tokens,
         max_concurrency=pools.tokens / found.max_model_len,
+        states=pools.states,
     )

@@ -53,12 +53,19 @@ class RadixAllocator(Allocator):
     keeps_last_token = True
 
     def __init__(
-        self, capacity_bytes: int, token_bytes: int, page_size: int, *, caching: bool
+        self,
+        capacity_bytes: int,
+        token_bytes: int,
+        page_size: int,
+        *,
+        caching: bool,
+        max_sequences: int | None = None,
     ) -> None:
         self.capacity_bytes = capacity_bytes
         self.token_bytes = token_bytes
         self.page_tokens = page_size
         self.keeps_prefixes = caching
+        self.max_sequences = max_sequences
         self.pool_tokens = capacity_bytes // (page_size * token_bytes) * page_size
         self.free = self.pool_tokens
         self.tree = RadixTree(page_size)
@@ -121,6 +128,8 @@ class RadixAllocator(Allocator):
 
     def admit(self, seq: Sequence, demand: Demand) -> Admission | None:
         holds = self._holds
+        if len(self._live) == self.max_sequences:
+            return None
         if self._missing(holds.hit(seq), demand.fit_tokens) > self.available_tokens():
             return None
         if seq not in holds.pinned:

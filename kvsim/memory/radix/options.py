@@ -20,6 +20,8 @@ class Radix(AllocatorOptions):
 
     def build(self, memory: MemorySpec) -> RadixAllocator:
         odd = {group.kind for group in memory.layout.groups} - {"full", "mla"}
+        if memory.states is not None and self.disable_radix_cache:
+            odd.discard("recurrent")  # each sequence has a state in the pool beside this one
         if odd:
             raise InputError(
                 "the radix tree holds tokens that every layer keeps",
@@ -41,6 +43,7 @@ class Radix(AllocatorOptions):
             token_bytes,
             self.page_size,
             caching=not self.disable_radix_cache,
+            max_sequences=memory.states,
         )
 
     def removals(self) -> Iterator[Removal]:

@@ -10,12 +10,15 @@ FEWEST_RUNNING, MOST_RUNNING = 2048, 4096
 
 
 class Limits:
-    """pool: tokens of the pool. context: the longest sequence. page: tokens of a page."""
+    """pool: tokens of the pool. context: the longest sequence. page: tokens of a page. states: of
+    recurrent layers, one a request; None: there are none.
+    """
 
-    def __init__(self, pool: int, context: int, page: int) -> None:
+    def __init__(self, pool: int, context: int, page: int, states: int | None = None) -> None:
         self._pool = pool
         self._context = context
         self._page = page
+        self._states = states
 
     def max_running(self, given: int | None) -> int:
         """Most requests that run at once."""
@@ -23,6 +26,8 @@ class Limits:
         if most is None:
             by_pool = int(self._pool / self._context * 512)
             most = min(max(by_pool, FEWEST_RUNNING), MOST_RUNNING)
+        if self._states is not None:
+            most = min(most, self._states)
         return max(1, min(most, self._pool // 2))
 
     def max_new_tokens(self, request: Request) -> int:

@@ -50,7 +50,12 @@ class SglangScheduler(Scheduler):
     ) -> None:
         super().__init__(allocator, max_model_len, policies)
         self._queue = queue
-        self._limits = Limits(allocator.available_tokens(), max_model_len, allocator.page_tokens)
+        self._limits = Limits(
+            allocator.available_tokens(),
+            max_model_len,
+            allocator.page_tokens,
+            allocator.max_sequences,
+        )
         self._max_running = self._limits.max_running(max_running_requests)
         self._max_prefill_tokens = max_prefill_tokens
         self._max_prefills = prefill_max_requests
