@@ -7,7 +7,6 @@ the next campaign that keeps there goes on behind the last case; those that cost
 
 import argparse
 import contextlib
-import gc
 import json
 import resource
 import signal
@@ -90,14 +89,11 @@ def main() -> int:
     parser.add_argument("--only", action="append", help="a target; may be repeated")
     parser.add_argument("--keep", type=Path, help="a folder for files that failed, and counts")
     arguments = parser.parse_args()
-    resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
-    warnings.simplefilter("error")
     names = arguments.only or [*TARGETS, SCENARIOS]
     tries = {name: _scenarios if name == SCENARIOS else _files(name) for name in names}
     counts = Counts(arguments.keep)
     if arguments.up_to is not None:
         names = sorted(names, key=lambda name: _cost(tries[name]))
-    gc.freeze()
     ends = time.monotonic() + arguments.seconds
     failed = 0
     for place, name in enumerate(names):
@@ -206,4 +202,6 @@ def _tell(name: str, number: int, error: Exception, keep: Path | None) -> None:
 
 
 if __name__ == "__main__":
+    resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
+    warnings.simplefilter("error")
     sys.exit(main())
