@@ -9,6 +9,7 @@ import random
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import tomllib
 from collections.abc import Iterator
@@ -225,11 +226,26 @@ def test_a_full_disk_is_seen_where_a_folder_would_be_made(tmp_path: Path) -> Non
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_a_read_only_folder_is_seen_before_the_work(tmp_path: Path) -> None:
-    tmp_path.chmod(0o500)
-    with pytest.raises(InputError, match="Permission denied"):
-        check_writable(tmp_path / "out")
+AS_NOBODY = """
+import os, sys
+from pathlib import Path
+from kvsim.plumbing.writing import check_writable
+if os.geteuid() == 0:  # root may write everywhere
+    os.setuid(65534)
+check_writable(Path(sys.argv[1]) / "out")
+"""
+
+
+def test_a_read_only_folder_is_seen_before_the_work() -> None:
+    with tempfile.TemporaryDirectory() as folder:  # pytest's own lies where nobody may look
+        Path(folder).chmod(0o555)
+        done = subprocess.run(
+            command(AS_NOBODY, folder), capture_output=True, text=True, check=False
+        )
+        assert f"{folder}/out: cannot write; got Permission denied" in done.stderr
+        assert not list(Path(folder).iterdir())
+        Path(folder).chmod(0o777)
+        subprocess.run(command(AS_NOBODY, folder), capture_output=True, check=True)
 
 
 def test_what_is_no_folder_is_seen_before_the_work(tmp_path: Path) -> None:
