@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from kvsim.plumbing.errors import InputError
+from kvsim.plumbing.wording import value_error
 
 LARGEST_WHOLE = (1 << 63) - 1  # what TOML, the tables and numpy hold
 LARGEST, SMALLEST = 1e30, 1e-30  # of fractions: their products and quotients stay finite
@@ -67,7 +68,7 @@ def input_error(error: ValidationError, where: str, owner: type[BaseModel]) -> I
             value=told["found"],
             limit=told["limit"],
         )
-    return InputError(fault["msg"].removeprefix("Value error, "), where=key, value=fault["input"])
+    return value_error(fault, key)
 
 
 def _unknown_key(key: str, owner: type[BaseModel]) -> InputError:

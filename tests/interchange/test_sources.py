@@ -142,7 +142,7 @@ def test_command_lines(words: str, expected: dict[str, object]) -> None:
         ("vllm serve m --block-size ten", "not a count"),
         ("vllm serve m --max-num-seqs $SEQS", "shell variable"),
         ("vllm serve m --block-size 'x", "not a command line"),
-        ("vllm serve m --gpu-memory-utilization 1.5", "less than or equal to 1"),
+        ("vllm serve m --gpu-memory-utilization 1.5", "too large; got 1.5; limit at most 1"),
     ],
 )
 def test_a_command_line_that_cannot_be(words: str, fault: str) -> None:

@@ -207,7 +207,7 @@ def segment(address=0, size=10, blocks=None, **fields):
         (b"\x80\x05\x96" + b"\xff" * 8 + b"xx.", "not a torch memory snapshot"),
         (pickle.dumps({"segments": bytearray(5)}, protocol=5), "holds a buffer"),
         (pickle.dumps({"segments": []})[:-3], "not a torch memory snapshot"),
-        (pickle.dumps(7), "valid dictionary"),
+        (pickle.dumps(7), "not a table"),
         (pickle.dumps({"device_traces": []}), "segments: required key is missing"),
         (pickle.dumps([segment(size="10")]), r"segments.0.total_size: .* got 10"),
         (pickle.dumps([segment(blocks=[block(9)])]), "do not fill it; got 9; limit 10"),

@@ -1,5 +1,7 @@
 """Faults of options: the one that explains most, at its full name, with the keys of its table."""
 
+from typing import Any, Literal
+
 import pytest
 from pydantic import Field
 
@@ -15,6 +17,10 @@ class Inner(Options):
 class Outer(Options):
     name: str
     count: int = 1
+    seats: int = Field(4, ge=1, le=10_000)
+    share: float = Field(0.5, gt=0, lt=1)
+    policy: Literal["fcfs", "lpm"] = "fcfs"
+    on: bool = True
     rate: float = 1.0
     inner: Inner = Inner()
     more: tuple[Inner, ...] = ()
@@ -66,3 +72,25 @@ def test_numbers_that_64_bits_or_arithmetic_cannot_hold(
 def test_numbers_within_bounds_are_as_they_were() -> None:
     table = {"name": "a", "count": (1 << 63) - 1, "rate": 1e-30, "inner": {"rates": [0.0, 1e30]}}
     assert Outer.parse(table, "").model_dump(exclude_defaults=True)["count"] == (1 << 63) - 1
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [
+        ("seats", 0, "too small; got 0; limit at least 1"),
+        ("seats", 20_000, "too large; got 20000; limit at most 10,000"),
+        ("seats", 1.5, "not a whole number; got 1.5"),
+        ("seats", "none", "not a whole number; got none"),
+        ("share", 0, "too small; got 0; limit more than 0.0"),
+        ("share", 1, "too large; got 1; limit less than 1.0"),
+        ("share", "half", "not a number; got half"),
+        ("policy", "lifo", "not one of the known values; got lifo; limit 'fcfs' or 'lpm'"),
+        ("on", "perhaps", "neither true nor false; got perhaps"),
+        ("name", 5, "not text; got 5"),
+        ("inner", 5, "not a table; got 5"),
+        ("more", 5, "not a list; got 5"),
+        ("facts", 5, "not a table; got 5"),
+    ],
+)
+def test_a_wrong_value_is_told_in_plain_words(key: str, value: Any, said: str) -> None:
+    assert fault({"name": "a", key: value}) == f"top.{key}: {said}"

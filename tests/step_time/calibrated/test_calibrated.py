@@ -194,7 +194,10 @@ def test_a_constant_that_would_end_steps_before_they_begin_is_refused(path: Path
     ("edit", "fault"),
     [
         (lambda table: table.pop("fit"), "fit: required key is missing"),
-        (lambda table: table.update(format="kvsim-calibration/9"), "format: Input should be"),
+        (
+            lambda table: table.update(format="kvsim-calibration/9"),
+            "format: not one of the known values",
+        ),
         (lambda table: table.update(extra=1), "extra: unknown key"),
         (
             lambda table: table["fit"]["formula"]["token_cost"].update(kind="spline"),
@@ -202,7 +205,7 @@ def test_a_constant_that_would_end_steps_before_they_begin_is_refused(path: Path
         ),
         (
             lambda table: table["fit"]["formula"]["terms"].update(context_token_ps=-1),
-            "context_token_ps: Input should be greater than or equal to 0",
+            "context_token_ps: too small; got -1; limit at least 0",
         ),
     ],
 )

@@ -41,8 +41,8 @@ def test_json_lines_may_have_several_chunks(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("row", "fault"),
     [
-        ("decode,0,0,4,400,0", "steps.csv:2.seconds: Input should be greater than 0"),
-        ("decode,0,0,4,400,nan", "steps.csv:2.seconds: Input should be"),
+        ("decode,0,0,4,400,0", "steps.csv:2.seconds: too small; got 0"),
+        ("decode,0,0,4,400,nan", "steps.csv:2.seconds: not a finite number"),
         ("decode,0,0,4.5,400,1", "steps.csv:2.decode_seqs"),
         ("decode,0,0,-4,400,1", "steps.csv:2.decode_seqs"),
         ("decode,0,0,4,3,1", "decode_context_tokens 3 does not fit decode_seqs 4"),

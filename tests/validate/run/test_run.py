@@ -353,7 +353,7 @@ def edit_csv(column: str, value: str) -> Callable[[str], str]:
             lambda text: text.replace('"gpu"', '"gpus"'),
             "meta.json.gpu: required key is missing",
         ),
-        ("requests.csv", edit_csv("arrival_s", "-1"), "requests.csv:3.arrival_s: Input should be"),
+        ("requests.csv", edit_csv("arrival_s", "-1"), "requests.csv:3.arrival_s: too small"),
         ("requests.csv", edit_csv("first_token_s", "0"), "answered before it came; got r1"),
         ("requests.csv", edit_csv("prompt_tokens", "7"), "lengths differ from those in requests"),
         ("requests.csv", lambda text: text.split("\n")[0] + "\n", "requests.csv: no rows"),

@@ -1,0 +1,47 @@
+"""What pydantic finds wrong with a value, in kvsim's words."""
+
+from pydantic_core import ErrorDetails
+
+from kvsim.plumbing.errors import InputError
+
+_BOUNDS = {  # kind of fault: (what it says, the key of the bound, how the bound is told)
+    "greater_than_equal": ("too small", "ge", "at least"),
+    "greater_than": ("too small", "gt", "more than"),
+    "less_than_equal": ("too large", "le", "at most"),
+    "less_than": ("too large", "lt", "less than"),
+}
+_KINDS = {
+    "int_type": "not a whole number",
+    "int_parsing": "not a whole number",
+    "int_from_float": "not a whole number",
+    "int_parsing_size": "not a whole number of 64 bits",
+    "float_type": "not a number",
+    "float_parsing": "not a number",
+    "finite_number": "not a finite number",
+    "bool_type": "neither true nor false",
+    "bool_parsing": "neither true nor false",
+    "string_type": "not text",
+    "list_type": "not a list",
+    "tuple_type": "not a list",
+    "dict_type": "not a table",
+    "model_type": "not a table",
+}
+
+
+def value_error(fault: ErrorDetails, where: str) -> InputError:
+    """The fault of one value: what is wrong, and what would be right; in pydantic's own words where
+    it is rare.
+    """
+    kind, told, limit = fault["type"], fault.get("ctx", {}), None
+    if kind in _BOUNDS:
+        what, key, bound = _BOUNDS[kind]
+        limit = f"{bound} {_number(told[key])}"
+    elif kind == "literal_error":
+        what, limit = "not one of the known values", str(told["expected"])
+    else:
+        what = _KINDS.get(kind, fault["msg"].removeprefix("Value error, "))
+    return InputError(what, where=where, value=fault["input"], limit=limit)
+
+
+def _number(bound: object) -> str:
+    return f"{bound:,}" if isinstance(bound, int) else str(bound)
