@@ -424,7 +424,7 @@ def test_a_stored_result_exports_as_the_run_it_was(tmp_path: Path) -> None:
     [
         (["--to", "perfeto"], "did you mean 'perfetto'"),
         (["--to", "perfetto", "--every", "2"], "every_s"),
-        (["--to", "openmetrics", "--every", "0"], "too small; got 0; limit more than 0"),
+        (["--to", "openmetrics", "--every", "0"], "too small; got 0.0; limit more than 0"),
         (["--to", "perfetto", "--at", "2"], "of the whole run"),
         (["--every", "2"], "every_s"),
         (["--to", "perfetto", "--allocator", "pagd"], "no such allocator"),
