@@ -223,6 +223,8 @@ class Simulation:
             "outside_domain_steps": recorder.outside_steps,
             "wall_s": time.perf_counter() - began,
         }
+        if scheduler.engine_faults:
+            summary["engine_faults"] = scheduler.engine_faults
         if scheduler.verifier is not None:
             summary["speculation"] = metrics.speculation(recorder, scheduler.verifier)
         return Run.recorded(label, kind, summary, recorder, self.scenario.window)

@@ -11,6 +11,7 @@ def notes_on(summary: dict[str, Any], recorder: Recorder) -> list[dict[str, str]
 
     refused: requests were turned away, and why. saturated: the queue grew as long as requests came.
     prefix-cache: it was on and found nothing. step-time: steps beyond what was measured.
+    engine: a fault of the engine that was not followed.
     """
     found = []
     requests, steps = summary["requests"], summary["steps"]
@@ -34,6 +35,13 @@ def notes_on(summary: dict[str, Any], recorder: Recorder) -> list[dict[str, str]
             "prefix-cache",
             f"The prefix cache was asked for {cache['query_tokens']:,} prompt tokens and held none "
             "of them: no prompt of this workload is known to begin like an earlier one",
+        ))  # fmt: skip
+    faults = summary.get("engine_faults", 0)
+    if faults:
+        found.append((
+            "engine",
+            f"{faults:,} times SGLang 0.5.23 would have cut a second prompt in one pass, and then "
+            "taken the first for whole; here the second waits for the next pass",
         ))  # fmt: skip
     outside = summary["outside_domain_steps"]
     if outside:

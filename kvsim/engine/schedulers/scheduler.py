@@ -40,6 +40,8 @@ class Scheduler(ABC):
     resumed, all they had). Running sequences in neither `prefilling` nor the batch wait for their
     last output to return. verifier: where tokens are drafted ahead, who knows what becomes of them;
     no sequence is in the batch then, and every step of one is a chunk of its plan.
+    engine_faults: steps in which the engine that is simulated would have damaged a prompt, and this
+    scheduler let it wait.
     """
 
     def __init__(self, allocator: Allocator, max_model_len: int, policies: Policies) -> None:
@@ -51,6 +53,7 @@ class Scheduler(ABC):
         self.batch = DecodeBatch()
         self.num_preemptions = 0
         self.recomputed_tokens = 0
+        self.engine_faults = 0
         self._orders = 0
         self._stepped = False  # the decoders of this step have taken their slots
 

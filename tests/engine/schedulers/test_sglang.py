@@ -157,6 +157,8 @@ def test_one_prompt_of_a_pass_is_cut(tables: Any) -> None:
     (run,) = kvsim.simulate(made, requests).runs
     assert run.summary["requests"]["finished"] == 2
     assert run.summary["prefix_cache"]["query_tokens"] == 0
+    assert run.summary["engine_faults"] == 1
+    assert [note["about"] for note in run.summary["notes"]] == ["engine"]
 
 
 def test_benchmarks_without_a_cache_never_retract(tables: Any) -> None:

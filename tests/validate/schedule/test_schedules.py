@@ -54,3 +54,22 @@ def test_a_difference_in_the_last_bit_of_the_ratio_is_found() -> None:
 def test_a_case_of_no_known_engine_is_refused_by_name() -> None:
     with pytest.raises(InputError, match="num_gpu_blocks, max_total_tokens"):
         parse_case({"name": "x", "engine": {"blocks": 4}}, "x.json")
+
+
+def test_a_case_in_which_the_engine_damages_a_prompt_is_refused() -> None:
+    """SGLang 0.5.23 computes 16 of the first prompt's 40 tokens and decodes from there."""
+    engine = {"page_size": 4, "chunked_prefill_size": 17, "radix_cache": False, "overlap": False}
+    request = {"arrival": 0, "prompt_len": 40, "out": 4}
+    case = {
+        "name": "two cuts",
+        "engine": {"max_total_tokens": 400, "context_length": 200, **engine},
+        "cost": {"a": 10, "b": 1, "c": 1},
+        "requests": [
+            {"id": "stops", **request, "max_tokens": 9},
+            {"id": "asks for all", **request, "max_tokens": 4, "ignore_eos": True},
+        ],
+    }
+    with pytest.raises(InputError, match=r"cuts a second prompt.*step 0"):
+        simulate_rows(parse_case(case, "two cuts"))
+    del case["requests"][1]["ignore_eos"]  # type: ignore[index]
+    assert simulate_rows(parse_case(case, "one cut"))

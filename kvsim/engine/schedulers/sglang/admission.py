@@ -26,7 +26,7 @@ class Admission:
     is taken to put out. running: the spans of those that run already.
 
     taken: who goes in. stop: why a pass ended before the queue did, if memory or tokens were why;
-    no_place: or because as many run as may.
+    no_place: or because as many run as may. cut_twice: SGLang would cut a second prompt too.
     """
 
     def __init__(
@@ -47,6 +47,7 @@ class Admission:
         self.taken: list[Newcomer] = []
         self.stop: Stop | None = None
         self.no_place = False
+        self.cut_twice = False
 
     def choose(self, queue: Iterable[Sequence], places: int, most: int, *, alone: bool) -> None:
         """Take from the front of `queue`, `places` at most, and `most` in one pass. alone: no
@@ -108,8 +109,11 @@ class Admission:
     def _charge(self, seq: Sequence, now: int, new_tokens: int) -> tuple[int, Stop | None]:
         """`now` of its `new_tokens` are computed in this pass; one prompt at most is cut."""
         cut = now < new_tokens
-        if now <= 0 or (cut and self._cut):
-            return 0, Stop.OTHER  # SGLang cuts the second too, and takes the first for whole
+        if now <= 0:
+            return 0, Stop.OTHER
+        if cut and self._cut:  # SGLang cuts the second too, takes the first for whole, and goes on
+            self.cut_twice = True  # from what of it was computed: nothing to be reproduced
+            return 0, Stop.OTHER
         self._cut = cut
         self._budget.charge(now, 0 if cut else self.weight(seq))
         return now, self._budget.stop()

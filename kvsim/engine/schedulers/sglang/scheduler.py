@@ -163,6 +163,7 @@ class SglangScheduler(Scheduler):
         most = self._max_prefills - goes_on
         admission.choose(self._queue, places, most, alone=not goes_on)
         taken = admission.taken
+        self.engine_faults += admission.cut_twice
         short = admission.stop is Stop.MEMORY
         if short:
             self._full = bool(taken or chunked is not None or self.decoders)

@@ -7,6 +7,7 @@ from kvsim.engine.plan import Plan
 from kvsim.engine.schedulers.scheduler import Scheduler
 from kvsim.engine.schedulers.sglang.scheduler import SglangScheduler
 from kvsim.memory.radix.allocator import RadixAllocator
+from kvsim.plumbing.errors import InputError
 from kvsim.request import Request
 from kvsim.sequence import Sequence
 from kvsim.validate.schedule.rows import Row, Rows
@@ -25,6 +26,14 @@ class SglangRows(Rows):
 
     def planned(self, scheduler: Scheduler, plan: Plan, now_ps: int) -> None:
         self._retracted += [seq.id for seq in plan.preempted]
+        if scheduler.engine_faults:
+            raise InputError(
+                "SGLang 0.5.23 cuts a second prompt in one pass here, and then takes the first for "
+                "whole: a fault that is not followed",
+                where="engine.chunked_prefill_size",
+                value=f"step {self.step}",
+                remedy="take chunks of whole pages, not mixed, or ignore_eos for all or none",
+            )
         if plan.empty:
             return
         assert isinstance(scheduler, SglangScheduler)
