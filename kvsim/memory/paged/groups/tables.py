@@ -90,7 +90,7 @@ class GroupTables:
                 kept = blocks[:-1]
                 table.copied[g] = blocks[-1]
                 self._pool.share(blocks[-1:])
-            revived = len(kept) - self._pool.share(kept)
+            revived = len(kept) + self.copies.num_alone(kept) - self._pool.share(kept)
             self._book(g, revived, revived * self._size)
             table.lists[g] = kept.copy()
             table.skipped[g] = hits.first[g]
