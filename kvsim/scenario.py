@@ -107,9 +107,24 @@ class Scenario(Options):
         plain.pop("provenance", None)  # written beside results; says how, changes nothing
         if isinstance(plain.get("allocator"), Mapping | str):
             plain["allocator"] = [plain["allocator"]]
-        scenario = cls.parse(plain, "")
+        scenario = cls.parse(plain, "")._of_its_engine()
         scenario._folder = folder or Path()
         return scenario
+
+    def _of_its_engine(self) -> Self:
+        """The same with its pool sized as the scheduler's version of vLLM does, if none is given;
+        where allocators have schedulers of their own, the first's.
+        """
+        memory = self.memory
+        if "engine_version" in memory.model_fields_set or memory.mem_fraction_static is not None:
+            return self
+        own = self.allocator[0].scheduler
+        scheduler = own if isinstance(own, SchedulerOptions) else self.scheduler
+        version = scheduler.engine_version
+        if version is None or version == memory.engine_version:
+            return self
+        sized = memory.model_copy(update={"engine_version": version})
+        return self.model_copy(update={"memory": sized})
 
     @classmethod
     def load(cls, source: str | Path, overrides: Iterable[str] = ()) -> Self:

@@ -241,12 +241,21 @@ class Simulation:
             "kvsim": VERSION,
             "requests": len(self.stream.requests),
             "pool": self.pool._asdict(),
+            **self._engine_defaults(),
             "source": dict(self.stream.source),
             "notes": [*self.stream.notes, *self._assumptions()],
         }
         if self.drafter is not None:
             tables["provenance"]["drafter"] = self._drafter_cost(self.drafter)
         return tables
+
+    def _engine_defaults(self) -> dict[str, Any]:
+        """What was not given of the pool, and whose default it is."""
+        memory = self.scenario.memory
+        if self.pool.sized_by != "gpu_memory_utilization" or memory.gpu_memory_utilization:
+            return {}
+        said = f"{memory.utilization:g}, the default of vLLM {memory.engine_version}"
+        return {"defaults": {"gpu_memory_utilization": said}}
 
     def _drafter_cost(self, drafter: Drafter) -> dict[str, Any]:
         """What drafting takes of memory, as `kvsim memory` says it."""

@@ -26,9 +26,10 @@ class MemoryOptions(Options):
     weights_gib, activation_gib, other_gib: what vLLM's log says of one GPU, instead of the
     estimates; they belong to gpu_memory_utilization, and other_gib is all that is neither weights
     nor activations. engine_version: of vLLM, such as "0.19" or "V0"; it decides how the pool is
-    sized. enforce_eager: without CUDA graphs; max_cudagraph_capture_size: tokens of the largest one
-    (default: the engine's). enable_prefix_caching: for the engine's own plan of
-    blocks (default: the version's). drafter: "mtp", or a model that drafts num_speculative_tokens
+    sized; not given: the version that the scheduler's semantics name. enforce_eager: without CUDA
+    graphs; max_cudagraph_capture_size: tokens of the largest one (default: the engine's).
+    enable_prefix_caching: for the engine's own plan of blocks (default: the version's). drafter:
+    "mtp", or a model that drafts num_speculative_tokens
     ahead. max_loras, max_lora_rank: adapters that room is kept for.
     """
 

@@ -1,15 +1,20 @@
 """The pool against vLLM's logs, its items, and the ways to give it."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from kvsim.capacity.engine_version import engine_version
 from kvsim.capacity.options import MemoryOptions
 from kvsim.capacity.sizing import size_pool
 from kvsim.device import named_device
 from kvsim.model import ModelOptions
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.units import GIB
+from kvsim.request import Request
+from kvsim.scenario import Scenario
+from kvsim.simulation import Simulation
 
 
 def pool(model, device, seqs=256, tokens=2048, tp=1, block_size=16, **memory):
@@ -122,3 +127,33 @@ def test_weights_that_do_not_fit_are_refused_in_one_line():
     assert "131.42 GiB of weights" in line
     assert "limit 72.82 GiB" in line
     assert "tensor_parallel_size" in line
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "version", "utilization"),
+    [
+        ({"kind": "continuous"}, "0.33", 0.92),
+        ({"kind": "continuous", "semantics": "vllm-0.22"}, "0.22", 0.92),
+        ({"kind": "continuous", "semantics": "vllm-0.11"}, "0.11", 0.9),
+        ({"kind": "vllm-v0"}, "V0", 0.9),
+        ({"kind": "sglang"}, "0.33", 0.92),
+    ],
+)
+def test_the_pool_is_sized_as_the_schedulers_version_does(
+    tables: Any, scheduler: dict[str, Any], version: str, utilization: float
+) -> None:
+    """0.92 from 0.20 on and 0.9 before, by the wheels' config/cache.py; a given one stays."""
+    parts = {"scheduler": scheduler, "model": {"name": "opt-13b"}, "device": {"name": "h100"}}
+    asked = tables(memory={}, allocator="paged", **parts)
+    resolved = Simulation(Scenario.from_table(asked), [Request("a", 0, 10, 4)]).resolved()
+    memory, said = resolved["memory"], resolved["provenance"]["defaults"]
+    assert (memory["engine_version"], memory["gpu_memory_utilization"]) == (version, utilization)
+    assert said == {"gpu_memory_utilization": f"{utilization:g}, the default of vLLM {version}"}
+    again = Scenario.from_table(resolved)
+    assert (again.memory.version.name, again.memory.utilization) == (
+        engine_version(version).name,
+        utilization,
+    )
+    given = {"gpu_memory_utilization": 0.8, "engine_version": "0.19"}
+    memory = Scenario.from_table(tables(memory=given, allocator="paged", **parts)).memory
+    assert (memory.engine_version, memory.utilization) == ("0.19", 0.8)

@@ -63,6 +63,10 @@ class Continuous(SchedulerOptions):
     def max_in_flight_tokens(self) -> int:
         return self.depth * self.max_num_batched_tokens
 
+    @property
+    def engine_version(self) -> str:
+        return self.semantics.removeprefix("vllm-")
+
     def drafting(self, speculation: Speculation) -> Speculation:
         return speculation if self._version.looks_ahead else speculation.without_lookahead()
 

@@ -67,6 +67,11 @@ class SchedulerOptions(Options):
         """Whose version's rules for blocks go with this scheduler."""
         return VLLM_0_33
 
+    @property
+    def engine_version(self) -> str | None:
+        """The version of vLLM that it schedules as, such as "0.22"; None: of another engine."""
+        return None
+
     def drafting(self, speculation: Speculation) -> Speculation:
         """A way of drafting as the engine's version has it."""
         return speculation

@@ -28,6 +28,10 @@ class VllmV0(SchedulerOptions):
     def block_rules(self) -> BlockRules:
         return VLLM_V0
 
+    @property
+    def engine_version(self) -> str:
+        return "V0"
+
     def make(
         self, allocator: Allocator, max_model_len: int, policies: Policies
     ) -> "VllmV0Scheduler":
