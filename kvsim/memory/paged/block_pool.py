@@ -177,13 +177,17 @@ class BlockPool:
         """As one by one, in order, if nobody else holds any of them and none has a key; else False,
         and nothing has changed.
         """
-        if not (
-            self._key_of.keys().isdisjoint(blocks) and self._extra_refs.keys().isdisjoint(blocks)
-        ):
+        if self.eviction is not None or not self.blank_first:
             return False
-        if not self.blank_first or self.eviction is not None:
+        if not self._key_of.keys().isdisjoint(blocks):
             return False
-        self._give_back((), blocks)
+        if self._extra_refs and not self._extra_refs.keys().isdisjoint(blocks):
+            return False
+        self._blank.extend(blocks)
+        self.version += 1
+        self.num_free += len(blocks)
+        if self.listener is not None:
+            self.listener.freed((), blocks)
         return True
 
     def give_back_parts(self, cached: Sequence[int], blank: Sequence[int]) -> int:

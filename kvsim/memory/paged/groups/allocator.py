@@ -39,6 +39,7 @@ from kvsim.memory.paged.groups.places import Places
 from kvsim.memory.paged.groups.state_chunks import StateChunks
 from kvsim.memory.paged.groups.table import GroupTable
 from kvsim.memory.paged.groups.tables import GroupTables
+from kvsim.memory.paged.groups.window_tables import WindowTables
 from kvsim.memory.paged.groups.windows import Windows
 from kvsim.memory.paged.lookahead import Lookahead
 from kvsim.memory.paged.prefix_cache import PrefixCache
@@ -104,7 +105,8 @@ class GroupsAllocator(Allocator):
             places=places,
             late=eviction is None and drafter is None,
         )
-        self._tables = GroupTables(
+        tables = GroupTables if any(group.state_bytes for group in groups) else WindowTables
+        self._tables = tables(
             self.pool,
             groups,
             size,
@@ -311,10 +313,6 @@ class GroupsAllocator(Allocator):
         movers = decoders.at(decoders.clock) | self._windows.givers(decoders.clock) | self._copying
         return sorted(movers.keys() - decoders.extended, key=by_order)
 
-    def _takes(self, table: GroupTable, clock: int) -> bool:
-        """Whether the step that begins at `clock` starts a new block."""
-        return (table.base + clock) % self.block_size == 0
-
     def steps_that_fit(self, limit: int) -> int:
         if self._copying:
             copies = sum(len(seq.memory.copied) for seq in self._copying)
@@ -359,10 +357,11 @@ class GroupsAllocator(Allocator):
         if clock == decoders.clock:
             members = {seq: None for seq in members if seq not in decoders.extended}
             decoders.extended.clear()
-        for seq in sorted(members, key=by_order):
+        give_back_below, size = self._tables.give_back_below, self.block_size
+        for seq in sorted(members, key=by_order) if len(members) > 1 else members:
             table: GroupTable = seq.memory
-            self._tables.give_back_below(table, self._computed(table, clock))
-            if self._takes(table, clock):
+            give_back_below(table, self._computed(table, clock))
+            if (table.base + clock) % size == 0:  # the step starts a new block
                 self._grow(seq, table, table.count + 1, table.states + 1)
             elif table.copied:
                 self._grow(seq, table, table.count, table.states)

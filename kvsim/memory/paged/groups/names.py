@@ -113,6 +113,15 @@ class GroupNames:
         if self._inner is not None:
             self._name_tail(table, full * self._size)
 
+    def register_returning(self, table: GroupTable, groups: Sequence[int], full: int) -> None:
+        """The same for these groups alone, which give these blocks back: they look as far back as
+        each other, and all of the blocks that they have given back before have been named.
+        """
+        places = self.places(table, groups[0], min(full, len(table.keys)))
+        if places:
+            for g in groups:
+                self._register_in(table, g, places, in_step=True)
+
     def places(self, table: GroupTable, g: int, full: int) -> Sequence[int]:
         """Which of the first `full` positions of group g get keys now."""
         start = max(table.registered, table.skipped[g])

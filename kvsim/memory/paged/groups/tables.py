@@ -7,7 +7,6 @@ the positions between are null.
 """
 
 from collections.abc import Iterable, Sequence
-from itertools import groupby
 
 from kvsim.memory.paged.block_pool import NULL_BLOCK, BlockPool
 from kvsim.memory.paged.groups.copies import Copies, End
@@ -59,18 +58,11 @@ class GroupTables:
         self._pads = [
             block_bytes - (group.state_bytes or group.slot_bytes * block_size) for group in groups
         ]
-        # Where no group has states: by window, neighbours that give their blocks back together.
-        self._alike: list[tuple[int, list[int]]] = []
-        if not self._states:
-            for window, members in groupby(range(len(groups)), key=self.windows.__getitem__):
-                if window is not None:
-                    self._alike.append((window + self._extra, list(members)))
-        # Of neighbours, by the first: padding of a block of each, and a slot of each.
-        self._weights = {
-            alike[0]: (sum(self._pads[g] for g in alike), sum(groups[g].slot_bytes for g in alike))
-            for _, alike in self._alike
-        }
-        self._all_pads = sum(self._pads)
+        self._arrange()
+
+    def _arrange(self) -> None:
+        """What a subclass keeps besides."""
+        return
 
     @property
     def has_states(self) -> bool:
@@ -134,9 +126,6 @@ class GroupTables:
         """Take blocks: for what is to be copied, and until every placed group has so many
         positions; none gives any back.
         """
-        if not self._states and not table.copied:
-            self._grow_alike(table, count)
-            return
         for g in self.placed:
             if g in table.copied:
                 self._copy(table, g)
@@ -148,22 +137,6 @@ class GroupTables:
         if states > table.states:
             table.last_state = table.states - 1 - (self._scratch if table.begun else 0)
         table.count, table.states = max(count, table.count), max(states, table.states)
-        table.begun = True
-
-    def _grow_alike(self, table: GroupTable, count: int) -> None:
-        """The same where all groups take as many blocks."""
-        more, lists = count - table.count, table.lists
-        if more == 1:
-            for held, block in zip(lists, self._pool.take(len(lists)), strict=True):
-                held.append(block)
-        elif more > 0:
-            blocks = self._pool.take(more * len(lists))
-            for g, held in enumerate(lists):
-                held += blocks[g * more : (g + 1) * more]
-        if more > 0:
-            self.pad_bytes += more * self._all_pads
-            table.count = count
-        table.states = max(count, table.states)
         table.begun = True
 
     def _copy(self, table: GroupTable, g: int) -> None:
@@ -198,13 +171,6 @@ class GroupTables:
 
     def give_back_below(self, table: GroupTable, computed: int) -> None:
         """Blocks that no token after the first `computed` ones attends to return to the pool."""
-        if not self._states:
-            for looks_back_tokens, members in self._alike:
-                skip = skipped_blocks(looks_back_tokens, computed, self._size)
-                more = min(skip, table.count) - table.skipped[members[0]]
-                if more > 0:
-                    self._give_back_alike(table, members, more)
-            return
         for g in self.placed:
             window, length = self.windows[g], table.count
             if g in self._states:
@@ -219,30 +185,6 @@ class GroupTables:
                 self._give_back(g, table, table.lists[g][:more], more * self._size)
                 del table.lists[g][:more]
                 table.skipped[g] += more
-
-    def _give_back_alike(self, table: GroupTable, members: list[int], more: int) -> None:
-        """These groups, which have the same positions, return the first `more` blocks of each."""
-        lists, skipped, size = table.lists, table.skipped, self._size
-        known = skipped[members[0]] + more
-        if self._names.names_late and known > table.registered:
-            self._names.register(table, min(known, len(table.keys)), in_step=True)
-        if more == 1:
-            blocks = [lists[g].pop(0) for g in members]
-            if self._pool.give_back_blank(blocks):
-                for g in members:
-                    skipped[g] += 1
-                pads, slots = self._weights[members[0]]
-                self.pad_bytes -= pads
-                self.used_bytes -= slots * size
-                return
-            for g, block in zip(members, blocks, strict=True):
-                self._give_back(g, table, [block], size)
-                skipped[g] += 1
-            return
-        for g in members:
-            self._give_back(g, table, lists[g][:more], more * size)
-            del lists[g][:more]
-            skipped[g] += more
 
     def _retire(self, table: GroupTable, g: int, more: int) -> None:
         """Of the first `more` entries of a table of states, the last ones up to a gap go back, and
@@ -284,30 +226,11 @@ class GroupTables:
         """All blocks of a table return to the pool. known: of a sequence that has finished, so many
         of its blocks hold known content, whether or not that has got its keys.
         """
-        late = self._names.names_late
         for g in range(len(self.groups)):
             slots = table.tokens - table.skipped[g] * self._size
-            if late and known > table.registered:
-                self._give_back_nameless(g, table, slots, known)
-            else:
-                self._give_back(g, table, table.lists[g], slots)
+            self._give_back(g, table, table.lists[g], slots)
         for g in self._states:
             self._book_scratch(g, -1)
-
-    def _give_back_nameless(self, g: int, table: GroupTable, slots: int, known: int) -> None:
-        """Group g returns all its blocks; what would have got a key is cached without it."""
-        pool, held, skipped = self._pool, table.lists[g], table.skipped[g]
-        if self.windows[g] is None:
-            shared = pool.give_back(held, known)
-        elif places := self._names.places(table, g, known):
-            kept = {held[place - skipped] for place in places}
-            kept.update(block for block in held if pool.key_of(block) is not None)
-            cached = [block for block in held if block in kept]
-            shared = pool.give_back_parts(cached, [block for block in held if block not in kept])
-        else:
-            self._give_back(g, table, held, slots)
-            return
-        self._book(g, shared - len(held), shared * self._size - slots)
 
     def decided(self) -> None:
         """A step has been scheduled: what it makes can be hit in the next."""
