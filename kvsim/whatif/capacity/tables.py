@@ -52,6 +52,9 @@ def value_text(answer: Answer, question: Question) -> str:
     """The answer's value as people read it."""
     interval = answer.interval
     if interval is None:
+        held = sum(edge.bracket.kept is not None for edge in answer.edges)
+        if held:
+            return f"{held} of {len(answer.edges)} seeds keep them"
         return "none found" if question.name == "pool" else "keeps them at none"
     text = with_width(interval, whole=question.unit == "tokens")
     return f"{text} and beyond" if answer.open else text

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -88,6 +89,18 @@ def test_the_table_is_the_same_however_it_is_run(
     one = swept(table, tmp_path / "one")
     two = swept(table, tmp_path / "two", backend, jobs=2)
     pd.testing.assert_frame_equal(one, two, check_exact=True)
+
+
+@pytest.mark.parametrize(("backend", "package"), [("dask", "distributed"), ("ray", "ray")])
+def test_a_cluster_that_does_not_answer_is_told(
+    table: dict[str, Any], tmp_path: Path, backend: str, package: str
+) -> None:
+    pytest.importorskip(package, reason=f"{package} is not installed")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]  # nobody has it once the server is gone
+    scheme = "tcp://" if backend == "dask" else ""
+    with pytest.raises(InputError, match="cluster answers"):
+        swept(table, tmp_path, backend, address=f"{scheme}127.0.0.1:{port}")
 
 
 def test_the_same_requests_at_every_setting(table: dict[str, Any], tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """What every backend promises: each task is run, wherever, and its outcome comes back once."""
 
+import socket
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 
@@ -9,6 +10,7 @@ from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.options import Options
 from kvsim.whatif.sweep.point import Outcome, Task
 
+ANSWERS_WITHIN_S = 5.0
 ATTEMPTS = 3  # a task that has taken its worker down so often is recorded as failed
 
 
@@ -39,3 +41,18 @@ def missing(package: str, extra: str) -> InputError:
         where="--backend",
         remedy=f"pip install {package}, or use --backend processes",
     )
+
+
+def check_reachable(cluster: str, address: str | None) -> None:
+    """InputError where nobody listens at [SCHEME://]HOST:PORT: a cluster's client itself tries for
+    half a minute and more.
+    """
+    host, colon, port = (address or "").rpartition("://")[2].rpartition(":")
+    if not colon or not port.isdecimal():
+        return  # a name that the client resolves, such as `auto`
+    try:
+        socket.create_connection((host, int(port)), timeout=ANSWERS_WITHIN_S).close()
+    except (OSError, OverflowError) as error:
+        raise InputError(
+            f"no {cluster} cluster answers", where="--address", value=address, remedy=str(error)
+        ) from None

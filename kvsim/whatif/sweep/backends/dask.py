@@ -10,7 +10,13 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from kvsim.plumbing.errors import InputError
-from kvsim.whatif.sweep.backends.backend import ATTEMPTS, BackendOptions, died, missing
+from kvsim.whatif.sweep.backends.backend import (
+    ATTEMPTS,
+    BackendOptions,
+    check_reachable,
+    died,
+    missing,
+)
 from kvsim.whatif.sweep.point import Outcome, Task, run_task
 
 
@@ -24,6 +30,7 @@ class Dask(BackendOptions):
         except ImportError:
             raise missing("dask", "dask") from None
 
+        check_reachable("Dask", self.address)
         with dask.config.set({"distributed.scheduler.allowed-failures": ATTEMPTS - 1}):
             cluster: Any = None
             if self.address is None:

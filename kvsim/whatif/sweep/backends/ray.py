@@ -10,7 +10,13 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from kvsim.plumbing.errors import InputError
-from kvsim.whatif.sweep.backends.backend import ATTEMPTS, BackendOptions, died, missing
+from kvsim.whatif.sweep.backends.backend import (
+    ATTEMPTS,
+    BackendOptions,
+    check_reachable,
+    died,
+    missing,
+)
 from kvsim.whatif.sweep.point import Outcome, Task, run_task
 
 
@@ -23,6 +29,7 @@ class Ray(BackendOptions):
         except ImportError:
             raise missing("ray", "ray") from None
 
+        check_reachable("Ray", self.address)
         jobs = None if self.address else self.jobs or os.cpu_count() or 1
         try:
             ray.init(
