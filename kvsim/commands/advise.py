@@ -124,6 +124,7 @@ def _answer(advice: "Advice", today: str, best: str, runs: int) -> dict[str, Any
         ],
         "not_tried": dict(advice.not_tried),
         "standing": _standing(advice.standing),
+        "notes": advice.notes,
         "taken": {each.knob.key: each.value for each in advice.taken},
         "reported": ratio(advice.reported),
         "also": {name: ratio(of) for name, of in advice.reported_also.items()},

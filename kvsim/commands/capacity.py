@@ -116,6 +116,7 @@ def capacity(
                 ]
             elif asks_rate and (sentence := words.rate_sentence(answers, noun)) is not None:
                 said = [sentence]
+            said += words.notes_on(answers)
             cells.append(tables.answers_table(question, answers, objectives, noun))
             if asks_rate and rate:
                 replicas = [(each, asked.replicas(each, rate)) for each in answers]

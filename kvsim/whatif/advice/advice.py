@@ -29,6 +29,7 @@ from kvsim.whatif.advice.survey import Survey
 from kvsim.whatif.capacity.search import Runner
 from kvsim.whatif.intervals import Ratio
 from kvsim.whatif.limits import pinned
+from kvsim.whatif.notes import noted
 from kvsim.whatif.pairs import Trials, more_refused, ratios
 from kvsim.whatif.replicates import Replicate, replicates
 from kvsim.whatif.tables import Table, paged_alone, with_value
@@ -78,6 +79,7 @@ class Advisor:
             reported,
             also,
             Survey(self.trials, self.replicates, self.folder, self.goal).of(self.table, best),
+            tuple(noted(rows)),
         )
 
     def _candidates(

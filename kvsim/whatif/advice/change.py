@@ -62,7 +62,7 @@ class Advice:
     they were added. base: the goal's mean in the search, as the scenario is; saturated: in how many
     of those runs. reported: the best setting against today's on replicates that the search has not
     seen, None where nothing helped. also: of the other numbers, likewise. standing: how it stands
-    as it is.
+    as it is. notes: on its runs in the search.
     """
 
     goal: Goal
@@ -78,6 +78,7 @@ class Advice:
     reported: Ratio | None
     reported_also: Mapping[str, Ratio]
     standing: Standing
+    notes: tuple[str, ...]
 
 
 def goal_named(name: str) -> Goal:

@@ -52,7 +52,7 @@ def sentences(advice: Advice) -> list[str]:
             for each in advice.taken
             if each.knob.caution
         ]
-    return said_
+    return [*said_, *advice.notes]
 
 
 def changes_table(advice: Advice, most: int = MOST_ROWS, also: Sequence[str] = ()) -> page.Cells:

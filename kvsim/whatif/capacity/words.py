@@ -8,6 +8,7 @@ from kvsim.whatif.capacity.answers import Answer
 from kvsim.whatif.capacity.objectives import Objective, broken
 from kvsim.whatif.capacity.tables import with_width
 from kvsim.whatif.intervals import paired
+from kvsim.whatif.notes import noted
 
 
 def pool_sentence(
@@ -50,6 +51,12 @@ def rate_sentence(answers: Sequence[Answer], unit: str) -> str | None:
         f"{top.subject.label} holds out most, {with_width(top.interval)} {unit}; against it, on "
         f"the same seeds: {', '.join(others)}."
     )
+
+
+def notes_on(answers: Sequence[Answer]) -> list[str]:
+    """On the runs just inside the edges."""
+    edges = [edge for answer in answers for edge in answer.edges]
+    return noted([edge.inside for edge in edges if edge.inside is not None])
 
 
 def _not_memory(

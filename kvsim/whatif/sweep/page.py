@@ -8,6 +8,7 @@ from kvsim.report import numbers
 from kvsim.report.measures import MEASURES, Measure
 from kvsim.report.numbers import count, plural
 from kvsim.whatif import page
+from kvsim.whatif.notes import noted
 from kvsim.whatif.sweep import figures
 from kvsim.whatif.sweep.ranking import (
     SHOWN,
@@ -18,7 +19,7 @@ from kvsim.whatif.sweep.ranking import (
     seeds_matter,
     settings_of,
 )
-from kvsim.whatif.sweep.sweep import FAILED, STATUS, Sweep
+from kvsim.whatif.sweep.sweep import DONE, FAILED, STATUS, Sweep
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -83,6 +84,10 @@ def words(settings: Sequence[Setting], frame: "pd.DataFrame", by: Measure) -> li
             )
         elif len(settings[0].seeds) == 1:
             said.append("One seed: no intervals. Give --repeat for them.")
+        done = frame.loc[frame[STATUS] == DONE]
+        said += noted(
+            [{str(key): cell for key, cell in row.items()} for row in done.to_dict("records")]
+        )
     return said
 
 

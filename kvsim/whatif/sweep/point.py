@@ -23,6 +23,7 @@ from kvsim.results.recorder import Recorder
 from kvsim.scenario import Scenario
 from kvsim.simulation import PATH_KEYS, Simulation
 from kvsim.version import VERSION
+from kvsim.whatif.notes import WORKLOAD
 from kvsim.whatif.watch import Watch
 from kvsim.workload.options import WorkloadOptions
 
@@ -93,6 +94,7 @@ def _rows(task: Task) -> list[Row]:
         summary = {name: value for name, value in run.summary.items() if name != "wall_s"}
         assert run.recorder is not None  # it has just been simulated
         row = {**flat(summary), "saturated": queue_grew(run.recorder) is not None}
+        row[WORKLOAD] = json.dumps(simulation.stream.notes)
         if task.limits_s:
             row["within"] = share_within(run.recorder, task.limits_s)
         if watch is not None:

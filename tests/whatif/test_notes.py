@@ -1,0 +1,39 @@
+"""What must be known of single runs is not lost where many are summed up."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from support.chats import chats
+
+from kvsim.whatif.notes import noted
+from kvsim.whatif.sweep.point import make_task, run_task
+
+
+def test_notes_of_one_kind_are_told_once_and_counted() -> None:
+    def row(*texts: str) -> dict[str, Any]:
+        return {"notes": json.dumps([{"about": "step-time", "text": text} for text in texts])}
+
+    said = noted([row("3 of 9 steps."), row("1,004 of 2,000 steps."), row("Other.")])
+    assert said == [
+        "In 2 of 3 runs, the first of them: 3 of 9 steps.",
+        "In 1 of 3 runs, the first of them: Other.",
+    ]
+    assert noted([{"notes": None}, {}]) == []
+
+
+def test_what_a_workload_left_out_and_a_cache_that_finds_nothing_are_told(tables: Any) -> None:
+    table = chats(tables)
+    rows = [run_task(make_task({**table, "seed": seed}, Path())).rows[0] for seed in range(2)]
+    said = noted(rows)
+    assert any("held none of them" in line for line in said)
+    assert all(line.startswith("In all 2 runs, the first of them: ") for line in said)
+    sessions = {
+        "kind": "sessions", "num_sessions": 4, "max_context": 300,
+        "arrivals": {"kind": "poisson", "rate_per_s": 1.0},
+        "turns": {"kind": "fixed", "tokens": 6}, "prompt": {"kind": "fixed", "tokens": 90},
+        "output": {"kind": "fixed", "tokens": 30}, "think": {"kind": "exponential", "mean_s": 1.0},
+    }  # fmt: skip
+    task = make_task({**table, "workload": sessions}, Path())
+    (line,) = [line for line in noted(run_task(task).rows) if line.startswith("Requests: ")]
+    assert "left out" in line
