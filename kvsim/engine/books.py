@@ -65,7 +65,7 @@ class Books:
         start_ps = plan.start_ps
         for step in range(steps):
             if step:
-                scheduler.repeat(plan, 1)
+                scheduler.repeat_once(plan)
                 self._usage = allocator.usage(self._head, busy=True)
                 self._draft_bytes = allocator.draft_bytes
             end_ps = plan.start_ps + plan.ends_ps[step]
@@ -137,5 +137,6 @@ def _not_yet_valid(usage: Usage, ahead_bytes: int) -> Usage:
     """The ledger with slots of a step that has not begun counted as reserved. A slot that several
     sequences share is computed by each: no more than there are.
     """
-    ahead_bytes = min(ahead_bytes, usage.used)
-    return usage._replace(used=usage.used - ahead_bytes, reserved=usage.reserved + ahead_bytes)
+    used, reserved, *others = usage
+    ahead_bytes = min(ahead_bytes, used)
+    return Usage(used - ahead_bytes, reserved + ahead_bytes, *others)

@@ -119,12 +119,13 @@ class Plan:
     @property
     def new_slots(self) -> int:
         """Slots the first step fills with what is valid once it has returned."""
-        return self.num_decode + sum(chunk.new_slots for chunk in self.chunks)
+        chunks = self.chunks
+        return self.num_decode + (sum(chunk.new_slots for chunk in chunks) if chunks else 0)
 
     @property
     def stall_ps(self) -> int:
         """How long its copies take."""
-        return sum(ps for ps, _ in self.stalls)
+        return sum(ps for ps, _ in self.stalls) if self.stalls else 0
 
     def duration_ps(self, steps: int) -> int:
         """How long the first `steps` steps take."""

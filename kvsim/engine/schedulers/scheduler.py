@@ -274,11 +274,20 @@ class Scheduler(ABC):
     def repeat(self, plan: Plan, steps: int) -> Course:
         """`steps` more steps like `plan` have been scheduled; returns how the ledger moved."""
         course = self.allocator.advance(steps)
+        self._repeated(plan, steps)
+        return course
+
+    def repeat_once(self, plan: Plan) -> None:
+        """`repeat(plan, 1)`, where nobody asks how the ledger moved."""
+        self.allocator.step()
+        self._repeated(plan, 1)
+
+    def _repeated(self, plan: Plan, steps: int) -> None:
+        """The allocator has taken so many more steps like `plan`."""
         self.allocator.step_decided()
         self.batch.advance(steps)
         plan.steps += steps
         self._complete(plan)
-        return course
 
     def finish(self, plan: Plan) -> list[Sequence]:
         """The outputs of the plan's last step returned: who is done leaves, in running order; the

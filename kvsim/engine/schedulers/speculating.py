@@ -257,6 +257,9 @@ class SpeculatingScheduler(ContinuousScheduler):
         self._complete(plan)
         return Course(NOTHING)
 
+    def repeat_once(self, plan: Plan) -> None:
+        self.repeat(plan, 1)
+
     def finish(self, plan: Plan) -> list[Sequence]:
         if self.together is None or not plan.num_drafts:
             return super().finish(plan)

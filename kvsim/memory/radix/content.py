@@ -20,6 +20,11 @@ class Content:
         self._starts = [start for start, _ in few]
         self._ends = list(accumulate(length for _, length in few))
 
+    def token(self, at: int) -> int:
+        """The token there."""
+        index = bisect_right(self._ends, at)
+        return self._starts[index] + at - (self._ends[index - 1] if index else 0)
+
     def pieces(self, begin: int, end: int) -> TokenRuns:
         """Tokens `begin` to `end` (exclusive) as runs."""
         starts, ends = self._starts, self._ends

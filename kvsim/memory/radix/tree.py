@@ -194,6 +194,8 @@ class RadixTree:
 
     def _first_page(self, content: Content, at: int) -> int | TokenRuns:
         """What tells the child apart that continues `content` at token `at`."""
+        if self._page == 1:
+            return content.token(at)
         return self._key(content.pieces(at, at + self._page))
 
     def _key(self, runs: TokenRuns) -> int | TokenRuns:

@@ -23,7 +23,7 @@ from kvsim.engine.schedulers.sglang.queue import SglangQueue
 from kvsim.engine.schedulers.sglang.ratio import RETRACT_STEPS, NewTokenRatio
 from kvsim.engine.schedulers.sglang.under_way import UnderWay
 from kvsim.memory.allocator import Allocator, Refusal
-from kvsim.memory.ledger import Course, Usage
+from kvsim.memory.ledger import Usage
 from kvsim.plumbing.errors import InvariantError
 from kvsim.request import Request
 from kvsim.sequence import Sequence
@@ -324,9 +324,9 @@ class SglangScheduler(Scheduler):
     def returns_quietly(self, plan: Plan) -> bool:
         return not plan.finishing  # who waits is not looked at: see `repeatable`
 
-    def repeat(self, plan: Plan, steps: int) -> Course:
+    def _repeated(self, plan: Plan, steps: int) -> None:
         self.ratio.decay(steps)
-        return super().repeat(plan, steps)
+        super()._repeated(plan, steps)
 
     def _complete(self, plan: Plan) -> None:
         super()._complete(plan)
