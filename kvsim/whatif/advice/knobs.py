@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 from kvsim.capacity.options import WAYS
 from kvsim.engine.policies.victims import VICTIMS
 from kvsim.memory.paged.eviction import EVICTION_POLICIES
+from kvsim.memory.paged.groups.grouping import group_layers, is_uniform
+from kvsim.memory.paged.options import Paged
 from kvsim.simulation import Simulation
 
 HOST_GIB = (16.0, 64.0)
@@ -70,6 +72,19 @@ def _evictions(simulation: Simulation) -> list[dict[str, str] | None]:
     return [None, *({"kind": name} for name in EVICTION_POLICIES if name != "lru")]
 
 
+def _retentions(simulation: Simulation) -> list[int | str]:
+    """Everything kept, the least, and something between; nothing where no layer could leave any of
+    a prompt out.
+    """
+    allocator = simulation.scenario.allocator[0]
+    if not isinstance(allocator, Paged) or not allocator.enable_prefix_caching:
+        return []
+    windows = not allocator.disable_hybrid_kv_cache_manager
+    if is_uniform(simulation.layout, windows=windows):
+        return []
+    return ["none", 0, 16 * group_layers(simulation.layout, allocator.block_size).block_size]
+
+
 def _shares(simulation: Simulation) -> list[float]:
     """Only where the device's share sizes the pool."""
     memory = simulation.scenario.memory
@@ -106,6 +121,11 @@ KNOBS = (
         "allocator.0.host_cache_gib",
         _host,
         lambda gib: "" if gib is None else f"--kv-offloading-size {gib:g}",
+    ),
+    Knob(
+        "allocator.0.prefix_cache_retention_interval",
+        _retentions,
+        lambda tokens: f"--prefix-cache-retention-interval {str(tokens).capitalize()}",
     ),
     Knob("allocator.0.eviction_policy", _evictions, None),
     Knob("allocator.0.watermark", lambda _: (0.0, 0.01, 0.05), None),

@@ -8,6 +8,7 @@ from kvsim.report.classes import run_line
 from kvsim.report.figure import plain, style
 from kvsim.whatif import page
 from kvsim.whatif.capacity.answers import Answer, Share
+from kvsim.whatif.error_bars import error_bars
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -51,11 +52,12 @@ def goodput(curves: Sequence[Curve], unit: str) -> "go.Figure":
         line={"color": "#b0b7bf", "width": 1},
     )  # fmt: skip
     for index, (answer, shares) in enumerate(curves):
+        served = [share.rate_per_s * share.within.mean for share in shares]
         widths = [share.rate_per_s * (share.within.half_width or 0.0) for share in shares]
         figure.add_scatter(
             x=[share.rate_per_s for share in shares],
-            y=[share.rate_per_s * share.within.mean for share in shares],
-            error_y={"array": widths, "thickness": 1} if any(widths) else None,
+            y=served,
+            error_y=error_bars(served, widths),
             name=plain(answer.subject.label), mode="lines+markers",
             line={**run_line(index), "width": 2},
             marker={"symbol": ["x" if share.saturated else "circle" for share in shares]},

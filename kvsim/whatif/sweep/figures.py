@@ -7,6 +7,7 @@ from kvsim.report.classes import run_line
 from kvsim.report.figure import plain, style
 from kvsim.report.measures import MEASURES, Measure
 from kvsim.report.panels import panels
+from kvsim.whatif.error_bars import error_bars
 from kvsim.whatif.sweep.ranking import Setting, best
 
 if TYPE_CHECKING:
@@ -44,11 +45,11 @@ def curves(settings: Sequence[Setting], keys: Sequence[str], by: Measure) -> "go
         for row, panel in enumerate(PANELS, start=1):
             found = [(each, each.interval(MEASURES[panel])) for each in members]
             shown = [(each, interval) for each, interval in found if interval is not None]
-            error = [interval.half_width or 0.0 for _, interval in shown]
+            means = [interval.mean for _, interval in shown]
+            widths = [interval.half_width or 0.0 for _, interval in shown]
             figure.add_scatter(
                 x=[each.settings[along] for each, _ in shown],
-                y=[interval.mean for _, interval in shown],
-                error_y={"array": error, "thickness": 1} if any(error) else None,
+                y=means, error_y=error_bars(means, widths),
                 text=[f"{each.text(MEASURES[panel])} {each.load}" for each, _ in shown],
                 hovertemplate="%{x}: %{text}",
                 name=plain(name), legendgroup=name, showlegend=row == 1,

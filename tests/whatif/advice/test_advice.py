@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from kvsim.cli import app
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.toml import to_toml
-from kvsim.scenario import Scenario
+from kvsim.scenario import Scenario, load_tables
 from kvsim.simulation import Simulation
 from kvsim.whatif.advice import serve
 from kvsim.whatif.advice.advice import Advisor
@@ -99,6 +99,20 @@ def test_eviction_policies_are_tried_where_a_cache_could_find_something(tables: 
     assert {"kind": "arc"} in tried(sessions(tables), True)
     assert not tried(sessions(tables), False)
     assert not tried(chats(tables), True)  # its content is nobody else's
+
+
+def test_retention_is_tried_where_a_layer_could_leave_something_out(tables: Any) -> None:
+    (knob,) = [each for each in KNOBS if each.key.endswith("retention_interval")]
+    windows = Simulation(Scenario.load("windows-round-robin", ["workload.num_sessions=8"]))
+    everything, least, between = knob.values(windows)
+    assert (everything, least) == ("none", 0)
+    assert between > 0
+    assert knob.flag is not None
+    assert knob.flag("none").endswith(" None")  # as vLLM writes it
+    table, folder = load_tables("windows-round-robin", ["workload.num_sessions=8"])
+    table["allocator"] = [{"kind": "paged", "prefix_cache_retention_interval": between}]
+    assert f"--prefix-cache-retention-interval {between}" in serve.command(table, folder)
+    assert not list(knob.values(Simulation(Scenario.from_table(sessions(tables)))))
 
 
 def test_a_change_that_refuses_requests_is_never_taken(tables: Any) -> None:

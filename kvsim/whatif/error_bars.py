@@ -1,0 +1,12 @@
+"""Intervals of numbers that are never below 0, as plotly draws them."""
+
+from collections.abc import Sequence
+from typing import Any
+
+
+def error_bars(means: Sequence[float], half_widths: Sequence[float]) -> dict[str, Any] | None:
+    """Options `error_y` of a trace; None where there is no interval."""
+    if not any(half_widths):
+        return None
+    below = [min(mean, half) for mean, half in zip(means, half_widths, strict=True)]
+    return {"array": list(half_widths), "arrayminus": below, "symmetric": False, "thickness": 1}
