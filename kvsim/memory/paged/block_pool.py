@@ -105,7 +105,7 @@ class BlockPool:
         if self.eviction is not None:
             for block in evicted:
                 self.eviction.forgotten(block, key_of.get(block))
-        for block in evicted:
+        for block in () if key_of.keys().isdisjoint(evicted) else evicted:
             key = key_of.pop(block, None)
             if key is None:
                 continue
@@ -173,21 +173,25 @@ class BlockPool:
             return self._give_back(blocks, ())
         return self._give_back(cached, [block for block in blocks if block not in key_of])
 
-    def give_back_blank(self, blocks: Sequence[int]) -> bool:
-        """As one by one, in order, if nobody else holds any of them and none has a key; else False,
-        and nothing has changed.
+    def give_back_alone(self, blank: Sequence[int], cached: Sequence[int] = ()) -> bool:
+        """As one by one, in order, if nobody else holds any of these blocks and the blank ones have
+        no keys; else False, and nothing has changed. cached: of the others, hold known content.
         """
         if self.eviction is not None or not self.blank_first:
             return False
-        if not self._key_of.keys().isdisjoint(blocks):
+        if not self._key_of.keys().isdisjoint(blank):
             return False
-        if self._extra_refs and not self._extra_refs.keys().isdisjoint(blocks):
+        shared = self._extra_refs.keys()
+        if shared and not (shared.isdisjoint(blank) and shared.isdisjoint(cached)):
             return False
-        self._blank.extend(blocks)
+        self._blank.extend(blank)
+        if cached:
+            self._back.update(dict.fromkeys(cached))
+            self.num_cached_free += len(cached)
         self.version += 1
-        self.num_free += len(blocks)
+        self.num_free += len(blank) + len(cached)
         if self.listener is not None:
-            self.listener.freed((), blocks)
+            self.listener.freed(cached, blank)
         return True
 
     def give_back_parts(self, cached: Sequence[int], blank: Sequence[int]) -> int:

@@ -4,6 +4,7 @@ blocks at the same positions, and take and give them together.
 In the order in which they would one by one, so that the pool cannot tell the difference.
 """
 
+from collections.abc import Sequence
 from itertools import groupby
 
 from kvsim.memory.paged.groups.table import GroupTable
@@ -60,7 +61,7 @@ class WindowTables(GroupTables):
             self._names.register_returning(table, members, known)
         if more == 1:
             blocks = [lists[g][0] for g in members]
-            if self._pool.give_back_blank(blocks):
+            if self._pool.give_back_alone(blocks):
                 for g in members:
                     del lists[g][0]
                     skipped[g] += 1
@@ -84,22 +85,35 @@ class WindowTables(GroupTables):
 
     def _close_nameless(self, table: GroupTable, known: int) -> None:
         """The same where no block has a key: what would have got one is cached without it."""
-        pool, lists, size = self._pool, table.lists, self._size
+        lists, size = table.lists, self._size
+        parts: list[tuple[list[int], list[int]]] = []  # of each group: cached and blank
+        used = pads = 0
         for members in self._neighbours:
-            skipped = table.skipped[members[0]]
-            places = self._names.places(table, members[0], known)
-            start = end = 0
-            if places:
-                start, end = places[0] - skipped, places[-1] + 1 - skipped
-            in_one_run = end - start == len(places)
-            slots = table.tokens - skipped * size
-            for g in members:
-                held = lists[g]
-                if in_one_run:
-                    cached, blank = held[start:end], held[:start] + held[end:]
-                else:
-                    kept = {held[place - skipped] for place in places}
-                    cached = [block for block in held if block in kept]
-                    blank = [block for block in held if block not in kept]
-                shared = pool.give_back_parts(cached, blank)
-                self._book(g, shared - len(held), shared * size - slots)
+            first = members[0]
+            skipped = table.skipped[first]
+            places = self._names.places(table, first, known)
+            parts.extend(_parted(lists[g], places, skipped) for g in members)
+            pad_bytes, slot_bytes = self._weights[first]
+            used += slot_bytes * (table.tokens - skipped * size)
+            pads += pad_bytes * len(lists[first])
+        blank = [block for _, rest in parts for block in rest]
+        # The end of a table goes before its beginning, table by table.
+        if self._pool.give_back_alone(blank, [b for kept, _ in parts for b in reversed(kept)]):
+            self.used_bytes -= used
+            self.pad_bytes -= pads
+            return
+        for g, (kept, rest) in enumerate(parts):
+            shared = self._pool.give_back_parts(kept, rest)
+            slots = table.tokens - table.skipped[g] * size
+            self._book(g, shared - len(lists[g]), shared * size - slots)
+
+
+def _parted(held: list[int], places: Sequence[int], skipped: int) -> tuple[list[int], list[int]]:
+    """Of a table from position `skipped` on: the blocks at these places, and the others."""
+    if not places:
+        return [], held
+    start, end = places[0] - skipped, places[-1] + 1 - skipped
+    if end - start == len(places):
+        return held[start:end], held[:start] + held[end:]
+    kept = {held[place - skipped] for place in places}
+    return [b for b in held if b in kept], [b for b in held if b not in kept]
