@@ -9,7 +9,7 @@
    helps beside those before it.
 4. Report: both settings on seeds that neither search nor test has seen.
 5. Survey: what binds in the scenario as it is, in the search and on those same unseen seeds, and
-   how much less of the pool would do. Where nothing binds, nothing that shares out memory helps.
+   how much less of the pool would do.
 
 A change that refuses a request which is served today is never advised.
 """

@@ -48,7 +48,11 @@ class Survey:
         return load_of(self.trials.rows(table, on, waits=True))
 
     def _twice(self, table: Table) -> Ratio | None:
-        return self._told(table, QUESTIONS["pool"].put(table, 2 * self._pool_tokens(table)))
+        there = QUESTIONS["pool"].put(table, 2 * self._pool_tokens(table))
+        try:
+            return self._told(table, there)
+        except InputError:
+            return None  # such a server cannot be
 
     def _headroom(self, table: Table) -> Headroom | None:
         """By bisection over rates, on all replicates of the search at once."""

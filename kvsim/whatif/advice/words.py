@@ -77,7 +77,7 @@ def _headroom(room: Headroom, rate_unit: str) -> str:
 def _twice(standing: Standing, goal: str) -> str:
     of = standing.twice
     if of is None:
-        return f"What twice the pool would buy cannot be told: {goal} is 0."
+        return f"What twice the pool would buy of {goal} cannot be told."
     if of == (0, 0, 0):
         return "With twice the pool and nothing else it does exactly the same."
     seen = "" if of.seen else ": no difference seen"
