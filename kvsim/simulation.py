@@ -209,7 +209,10 @@ class Simulation:
             "waiting_mean": recorder.waiting_sum / recorder.total_ps if recorder.total_ps else 0.0,
             **metrics.latencies(recorder),
             "memory": metrics.memory(
-                recorder, allocator.token_bytes, shares=allocator.saved_bytes is not None
+                recorder,
+                allocator.token_bytes,
+                shares=allocator.saved_bytes is not None,
+                pads_blocks=allocator.pads_blocks,
             ),
             "prefix_cache": {
                 "query_tokens": cache.query_tokens,

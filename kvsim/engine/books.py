@@ -15,7 +15,7 @@ class Books:
         self._scheduler = scheduler
         self._recorder = recorder
         self._usage = Usage()
-        self._saved_bytes = self._draft_bytes = 0
+        self._saved_bytes = self._draft_bytes = self._behind_bytes = 0
         self._num_waiting = 0
         self._pauses = Pauses()
         self._head: Sequence | None = None  # of the queue
@@ -39,6 +39,7 @@ class Books:
         self._head = self._scheduler.waiting.head
         self._saved_bytes = self._scheduler.allocator.saved_bytes or 0
         self._draft_bytes = self._scheduler.allocator.draft_bytes
+        self._behind_bytes = self._scheduler.allocator.left_behind_bytes
 
     def idled(self, start_ps: int, end_ps: int) -> None:
         """Nothing ran between the two."""
@@ -87,6 +88,7 @@ class Books:
         scheduler, now, ahead = self._scheduler, self._usage, self._ahead_bytes(plan)
         scheduler.repeat(plan, 1)
         self._saved_bytes = scheduler.allocator.saved_bytes or 0
+        self._behind_bytes = scheduler.allocator.left_behind_bytes
         next_usage = file_free(scheduler.allocator.usage(None, busy=True), now)
         self._usage = _not_yet_valid(next_usage, ahead)
         course = scheduler.repeat(plan, steps - 2).filed(now) if steps > 2 else None
@@ -107,7 +109,7 @@ class Books:
     ) -> None:
         """`plan` computed for `steps` steps from start_ps on, after its copies."""
         recorder, scheduler = self._recorder, self._scheduler
-        shares = self._saved_bytes, self._draft_bytes
+        shares = self._saved_bytes, self._draft_bytes, self._behind_bytes
         rest = len(scheduler.running), self._num_waiting, *shares
         self._tokens(plan, start_ps, steps, first_ps, growth_ps)
         for stall_ps, usage in plan.stalls:

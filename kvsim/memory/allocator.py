@@ -274,6 +274,11 @@ class Allocator(ABC):
         return 0
 
     @property
+    def pads_blocks(self) -> bool:
+        """Whether `rounding` is what states and groups of layers leave free in their blocks."""
+        return False
+
+    @property
     def left_behind_bytes(self) -> int:
         """Valid once, and of use to nobody since a window slid past: a part of `overprovisioned`,
         where layers with a window keep every token.

@@ -57,7 +57,8 @@ class Course(NamedTuple):
     Free bytes are booked under `idle`; `filed` moves them to the class they are in.
 
     used_rise, allocated_rise: how far used bytes, and all that somebody holds, rose above the
-    beginning on the way, where that is more than at the end.
+    beginning on the way, where that is more than at the end. behind: of the bytes that
+    over-provisioned ones gained, those that windows left behind, as the three sums.
     """
 
     slope: Usage
@@ -66,6 +67,7 @@ class Course(NamedTuple):
     second: Usage = NOTHING
     used_rise: int = 0
     allocated_rise: int = 0
+    behind: tuple[int, int, int] = (0, 0, 0)
 
     def filed(self, base: Usage) -> "Course":
         """The same with free bytes in the class that holds them in `base`, where it began."""

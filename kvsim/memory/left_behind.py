@@ -64,6 +64,7 @@ class LeftBehind:
             jumps=_left(course.jumps, jumps),
             first=_left(course.first, first),
             second=_left(course.second, second),
+            behind=(jumps, first, second),
         )
 
 

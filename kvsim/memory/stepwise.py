@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from kvsim.memory.allocator import ADMITTED, GROWN, Admission, Allocator, Demand, Growth, Refusal
 from kvsim.memory.ledger import NOTHING, Course, Usage, check_sum, split_free
+from kvsim.memory.left_behind import LeftBehind
 from kvsim.memory.options import MemorySpec
 from kvsim.plumbing.errors import InvariantError
 from kvsim.request import Request
@@ -27,13 +28,16 @@ class Grant(NamedTuple):
 
 
 class Holding:
-    """What one live sequence has: its grant, its valid slots, and whether they grow each step."""
+    """What one live sequence has: its grant, its valid slots, and whether they grow each step.
+    computed: slots it had before the step it was last in.
+    """
 
-    __slots__ = ("decoding", "grant", "tokens")
+    __slots__ = ("computed", "decoding", "grant", "tokens")
 
     def __init__(self, grant: Grant, tokens: int) -> None:
         self.grant = grant
         self.tokens = tokens
+        self.computed = 0
         self.decoding = False
 
 
@@ -50,6 +54,7 @@ class StepwiseAllocator(Allocator):
         self._metadata_bytes = metadata_bytes
         self._free_bytes = memory.capacity_bytes - metadata_bytes
         self._live: dict[Sequence, Holding] = {}
+        self._behind = LeftBehind(memory.layout)
 
     @abstractmethod
     def grant(self, tokens: int) -> Grant:
@@ -90,7 +95,7 @@ class StepwiseAllocator(Allocator):
             self._free_bytes -= more_bytes
             holding.grant = grant
         if not holding.decoding:
-            holding.tokens = num_tokens
+            holding.computed, holding.tokens = holding.tokens, num_tokens
         return GROWN
 
     def join(self, seq: Sequence, num_tokens: int) -> None:
@@ -115,21 +120,27 @@ class StepwiseAllocator(Allocator):
 
     def advance(self, steps: int) -> Course:
         jumps, first, second = NOTHING, NOTHING, NOTHING
-        before = self.usage(None, busy=True)
+        before, behind = self.usage(None, busy=True), (0, 0, 0)
+        left = self.left_behind_bytes
         for t in range(1, steps + 1):
             self._step()
             after = self.usage(None, busy=True)
             jump = Usage(*(b - a for a, b in zip(before, after, strict=True)))
+            more = self.left_behind_bytes - left
+            left += more
+            count, at, pairs = behind
+            behind = count + more, at + more * t, pairs + more * (t * (t - 1) // 2)
             before = after
             jumps, first, second = (
                 Usage(*(total + weight * j for total, j in zip(sums, jump, strict=True)))
                 for sums, weight in ((jumps, 1), (first, t), (second, t * (t - 1) // 2))
             )
-        return Course(NOTHING, jumps, first, second)
+        return Course(NOTHING, jumps, first, second, behind=behind)
 
     def _step(self) -> None:
         """Every decoder takes one slot."""
         for holding in self._decoding():
+            holding.computed = holding.tokens
             holding.tokens += 1
             if holding.tokens > holding.grant.slots:
                 raise InvariantError(f"a decoder fills slot {holding.tokens} of {holding.grant}")
@@ -157,17 +168,24 @@ class StepwiseAllocator(Allocator):
             asked += q
             granted += holding.grant.granted_bytes
         need = None if head is None else self.grant(head.num_tokens).granted_bytes
+        behind = self.left_behind_bytes
         external, short, idle = split_free(self._free_bytes, 0, need, placeable=True)
         return Usage(
-            used=used * self.token_bytes,
+            used=used * self.token_bytes - behind,
             reserved=reserved * self.token_bytes,
-            overprovisioned=over * self.token_bytes,
+            overprovisioned=over * self.token_bytes + behind,
             rounding=granted - asked * self.token_bytes,
             metadata=self._metadata_bytes,
             external=external,
             short=short,
             idle=idle,
         )
+
+    @property
+    def left_behind_bytes(self) -> int:
+        if not self._behind:
+            return 0
+        return sum(self._behind.bytes(each.computed) for each in self._live.values())
 
     def check(self) -> None:
         check_sum(self.usage(None, busy=False), self.capacity_bytes)

@@ -42,8 +42,8 @@ LOOKS: tuple[ClassLook, ...] = (
         "#e69f00",
         "#1a1a1a",
         "",
-        "Set aside for tokens that are still to be generated. It will be used, but until then "
-        "nobody else may have it.",
+        "Set aside for tokens that are still to be generated, or for drafts. It will be used, but "
+        "until then nobody else may have it.",
     ),
     ClassLook(
         "overprovisioned",
@@ -60,8 +60,9 @@ LOOKS: tuple[ClassLook, ...] = (
         "#f0e442",
         "#1a1a1a",
         "",
-        "Given beyond what was asked, because memory is handed out in fixed sizes (a power of two, "
-        "an aligned segment).",
+        "Given beyond what was asked, because memory is handed out in fixed sizes: a power of two, "
+        "an aligned segment, a block that a smaller group of layers or a recurrent state does not "
+        "fill.",
     ),
     ClassLook(
         "transient",
@@ -85,8 +86,9 @@ LOOKS: tuple[ClassLook, ...] = (
         "#7cc4ec",
         "#1b1b1b",
         "",
-        "Left behind by finished requests and kept in case a new prompt begins the same way. It is "
-        "given up as soon as somebody needs the room.",
+        "Left behind by finished requests, or by a window that slid past it, and kept in case a "
+        "new prompt begins the same way: blocks of tokens, and recurrent states. It is given up as "
+        "soon as somebody needs the room.",
     ),
     ClassLook(
         "external",
@@ -114,6 +116,13 @@ LOOKS: tuple[ClassLook, ...] = (
         "Free, and nobody is waiting for it.",
     ),
 )
+
+# Parts of classes that a run's summary tells by themselves (`memory.parts`), and in which class.
+PARTS = {
+    "draft_slots": ("reserved", "for drafts"),
+    "left_behind": ("overprovisioned", "left behind by windows"),
+    "block_padding": ("rounding", "padding of blocks"),
+}
 
 LOOK = {look.name: look for look in LOOKS}
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from kvsim.report.classes import LOOKS
+from kvsim.report.classes import LOOKS, PARTS
 from kvsim.report.columns import Cell, Row, tables
 from kvsim.report.measures import Summary, best, shown
 from kvsim.report.numbers import count, number, percent, seconds
@@ -81,16 +81,20 @@ def _window(runs: Sequence[Summary]) -> "_Part":
 
 
 def _memory(runs: Sequence[Summary]) -> "_Part":
-    """The ledger's time-mean in per cent of the pool: one row a class that occurs."""
+    """The ledger's time-mean in per cent of the pool: one row a class that occurs, and below it its
+    parts that are told by themselves.
+    """
     shares = [run["memory"]["time_mean"] for run in runs]
-    rows = [
-        Row(
-            Cell(f"\N{BLACK SQUARE} {look.name}", look.colour),
-            [Cell(percent(share[look.name])) for share in shares],
-        )
-        for look in LOOKS
-        if any(share[look.name] for share in shares)
-    ]
+    parts = [run["memory"].get("parts", {}) for run in runs]
+    rows = []
+    for look in LOOKS:
+        if any(share[look.name] for share in shares):
+            cells = [Cell(percent(share[look.name])) for share in shares]
+            rows.append(Row(Cell(f"\N{BLACK SQUARE} {look.name}", look.colour), cells))
+        for part, (owner, words) in PARTS.items():
+            if owner == look.name and any(part in each for each in parts):
+                cells = [Cell(percent(each.get(part, 0.0))) for each in parts]
+                rows.append(Row(Cell(f"  {words}"), cells))
     return _Part("mean of the pool", [run["label"] for run in runs], rows)
 
 

@@ -29,6 +29,19 @@ _WASTE = {
 }
 
 
+# The same where most of a class is a part with a name of its own (`memory.parts`): the class, the
+# part and its words.
+_PARTS = (
+    ("overprovisioned", "left_behind", "held tokens that a window had left behind"),
+    ("reserved", "draft_slots", "was set aside for drafts"),
+    (
+        "rounding",
+        "block_padding",
+        "was padding: blocks that a group of layers or a state fills in part",
+    ),
+)
+
+
 def paragraphs(result: Result) -> list[str]:
     """One to six paragraphs for a reader who has not seen a single number yet."""
     runs: Sequence[Summary] = [run.summary for run in result.runs]
@@ -193,10 +206,20 @@ def _waste(run: Summary) -> str:
     shares: dict[str, float] = run["memory"]["time_mean"]
     worst = max(_WASTE, key=lambda name: shares[name])
     if shares[worst] >= _NOTABLE:
-        return f"{numbers.percent(shares[worst])} of its memory {_WASTE[worst]}"
+        return f"{numbers.percent(shares[worst])} of its memory {_why(run, worst)}"
     if shares[worst] < 0.001:
         return "next to none of its memory was wasted"
     return f"no kind of waste took more than {numbers.percent(shares[worst])} of its memory"
+
+
+def _why(run: Summary, name: str) -> str:
+    """What a class of waste was for: a part with a name, if most of it is, or as a rule."""
+    memory = run["memory"]
+    share, parts = float(memory["time_mean"][name]), memory.get("parts", {})
+    for whole, part, words in _PARTS:
+        if whole == name and 2 * float(parts.get(part, 0.0)) >= share:
+            return words
+    return _WASTE[name]
 
 
 def _costs(runs: Sequence[Summary]) -> list[str]:

@@ -28,15 +28,27 @@ def latencies(recorder: Recorder) -> dict[str, dict[str, float | None]]:
             "e2e_s": done["e2e_s"], "queue_s": done["queue_s"]}  # fmt: skip
 
 
-def memory(recorder: Recorder, token_bytes: int, *, shares: bool) -> dict[str, Any]:
+def memory(
+    recorder: Recorder, token_bytes: int, *, shares: bool, pads_blocks: bool = False
+) -> dict[str, Any]:
     """The ledger's means as fractions of the capacity, and its peaks; what sharing saved, unless
-    the allocator did not follow it (shares).
+    the allocator did not follow it (shares). parts: of these means over time, what has a name of
+    its own: `left_behind` by windows (of overprovisioned), `draft_slots` (of reserved and
+    overprovisioned), `block_padding` (all of rounding, where `pads_blocks`).
     """
     capacity = recorder.capacity_bytes
+    whole = capacity * recorder.total_ps
+    rounding = recorder.time_sum[CLASSES.index("rounding")] if pads_blocks else 0
+    parts = {
+        "left_behind": recorder.behind_sum,
+        "draft_slots": recorder.draft_sum,
+        "block_padding": rounding,
+    }
     return {
         "capacity_bytes": capacity,
         "capacity_tokens": capacity // token_bytes,
         "time_mean": _shares(recorder.time_sum, capacity * recorder.total_ps),
+        "parts": {name: total / whole for name, total in parts.items() if total},
         "step_mean": _shares(recorder.step_sum, capacity * recorder.steps),
         "peak_used": recorder.peak_used / capacity,
         "peak_allocated": recorder.peak_allocated / capacity,

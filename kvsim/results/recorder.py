@@ -39,7 +39,8 @@ class Recorder:
     series: rows of SERIES_COLUMNS, flat. time_sum, step_sum: per class, bytes * ps and bytes *
     steps. running_sum, waiting_sum: sequences running, and waiting, * ps; the latter by the moments
     of arrival and admission, while a row of the series tells who waited at its beginning.
-    saved_sum: bytes saved by sharing * ps; draft_sum: bytes that drafts have a claim to * ps.
+    saved_sum: bytes saved by sharing * ps; draft_sum: bytes that drafts have a claim to * ps;
+    behind_sum: bytes that windows have left behind and somebody still holds * ps.
     outside_steps: steps whose time lies beyond what was measured.
     gaps: (sequences, steps, first_ps, growth_ps) of tokens that came step by step, flat;
     late_gaps: single gaps in ps.
@@ -57,7 +58,7 @@ class Recorder:
         self.running_sum = 0
         self.waiting_sum = 0
         self._queue = (0, 0)  # since when, how many
-        self.saved_sum = self.draft_sum = 0
+        self.saved_sum = self.draft_sum = self.behind_sum = 0
         self.steps = 0
         self.outside_steps = 0
         self.first_arrival_ps = -1
@@ -85,10 +86,12 @@ class Recorder:
         num_waiting: int,
         saved_bytes: int = 0,
         draft_bytes: int = 0,
+        behind_bytes: int = 0,
     ) -> None:
         """From start_ps on, `steps` steps lasted first_ps, first_ps + growth_ps, ...; the ledger
         stood at `usage` in the first and moved by `course`. steps = 0: first_ps without a step.
-        saved_bytes: by sharing, draft_bytes: for drafts, all the while.
+        saved_bytes: by sharing, draft_bytes: for drafts, all the while; behind_bytes: left behind
+        by windows, in the first.
         """
         check_sum(usage, self.capacity_bytes)
         pairs = steps * (steps - 1) // 2
@@ -121,6 +124,11 @@ class Recorder:
         if saved_bytes or draft_bytes:
             self.saved_sum += saved_bytes * duration_ps
             self.draft_sum += draft_bytes * duration_ps
+        if behind_bytes or (course is not None and course.behind[0]):
+            self.behind_sum += behind_bytes * duration_ps
+            if course is not None and steps > 1:
+                count, first, second = course.behind
+                self.behind_sum += count * duration_ps - first * first_ps - second * growth_ps
         end_ps = start_ps + duration_ps
         if steps:
             self.end_ps = end_ps

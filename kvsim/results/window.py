@@ -44,13 +44,14 @@ class WindowRecorder(Recorder):
         num_waiting: int,
         saved_bytes: int = 0,
         draft_bytes: int = 0,
+        behind_bytes: int = 0,
     ) -> None:
         last = start_ps + first_ps * (steps - 1) + growth_ps * ((steps - 1) * (steps - 2) // 2)
         inside = self.start_ps <= start_ps <= self.last_ps
         if start_ps < self.start_ps <= last or start_ps <= self.last_ps < last:
             raise InvariantError("a run of steps crosses the edge of a window")
         before = self.step_sum.copy() if inside else []
-        counts = num_running, num_waiting, saved_bytes, draft_bytes
+        counts = num_running, num_waiting, saved_bytes, draft_bytes, behind_bytes
         super().interval(start_ps, steps, first_ps, growth_ps, usage, course, *counts)
         if inside:
             self.window_steps += steps

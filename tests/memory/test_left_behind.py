@@ -1,5 +1,6 @@
 """What windows have left behind, where every layer keeps every token: in no case used."""
 
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -9,9 +10,12 @@ from support.auditor import Auditor
 from support.cases import streams
 
 import kvsim
+from kvsim.engine.replica import assemble
 from kvsim.layout import KVGroup, KVLayout
 from kvsim.memory.ledger import Course, Usage
 from kvsim.memory.left_behind import LeftBehind, Mover
+from kvsim.memory.options import AllocatorOptions, MemorySpec
+from kvsim.memory.stepwise import Grant, StepwiseAllocator
 from kvsim.request import Request
 from kvsim.scenario import Scenario
 from kvsim.simulation import Simulation
@@ -77,6 +81,48 @@ def test_runs_of_k_steps_leave_behind_what_single_steps_do(
     assert all(one == other for one, other in pairwise(found))
     made = scenario(allocator, scheduler, None)
     Simulation(made, requests).run(made.allocator[0], "audited", observer=Auditor())
+
+
+def test_what_is_left_behind_is_told_by_itself() -> None:
+    """A buffer as long as its sequence holds one slot more, that of the last token."""
+    requests = [Request(f"r{i}", 0, 300 + 90 * i, 80 + 50 * i) for i in range(3)]
+    made = scenario({"kind": "max-buffer", "reserve": "exact"}, SCHEDULERS[0], None)
+    (run,) = kvsim.simulate(made, requests).runs
+    memory = run.summary["memory"]
+    last = run.summary["running_mean"] / memory["capacity_tokens"]
+    left = pytest.approx(memory["time_mean"]["overprovisioned"] - last)
+    assert memory["parts"] == {"left_behind": left}
+
+
+class Exact(AllocatorOptions):
+    """As many slots as tokens."""
+
+    def build(self, memory: MemorySpec) -> "ExactAllocator":
+        return ExactAllocator(memory)
+
+
+class ExactAllocator(StepwiseAllocator):
+    def grant(self, tokens: int) -> Grant:
+        return Grant(tokens, tokens * self.token_bytes)
+
+
+@pytest.mark.parametrize("scheduler", SCHEDULERS, ids=["sync", "async"])
+@pytest.mark.parametrize("steps", [1, None])
+def test_an_allocator_that_says_what_it_grants_leaves_the_same_behind(
+    scheduler: dict[str, Any], steps: int | None
+) -> None:
+    requests = [Request(f"r{i}", 0, 300 + 90 * i, 80 + 50 * i) for i in range(3)]
+    made = scenario({"kind": "max-buffer", "reserve": "exact"}, scheduler, steps)
+    simulation = Simulation(made, requests)
+    spec, found = simulation.replica_spec(made.allocator[0]), []
+    for options in spec.allocator, Exact():
+        replica = assemble(
+            replace(spec, allocator=options), simulation.stream, simulation.step_time
+        )
+        replica.run()
+        used, behind = replica.recorder.time_sum[0], replica.recorder.behind_sum
+        found.append((used, behind))
+    assert found[0] == found[1]
 
 
 def test_the_sums_of_a_course_are_those_of_its_steps() -> None:

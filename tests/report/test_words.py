@@ -59,6 +59,21 @@ def test_the_difference_an_allocator_makes():
     ]
 
 
+@pytest.mark.parametrize(
+    ("name", "part", "words"),
+    [
+        ("overprovisioned", "left_behind", "held tokens that a window had left behind"),
+        ("reserved", "draft_slots", "was set aside for drafts"),
+        ("rounding", "block_padding", "was padding"),
+    ],
+)
+def test_waste_is_called_by_its_part_where_that_is_most_of_it(name, part, words):
+    mostly, hardly = (copy.deepcopy(run("one", 7.0, 10.0, {name: 0.4})) for _ in range(2))
+    mostly["memory"]["parts"], hardly["memory"]["parts"] = {part: 0.3}, {part: 0.1}
+    assert f"40 % of its memory {words}" in say(mostly)[1]
+    assert words not in say(hardly)[1]
+
+
 def test_one_allocator_alone():
     assert say(PAGED) == [
         "1,000 requests met a pool of 12.0 GiB, room for 15,728 tokens, under paged. "

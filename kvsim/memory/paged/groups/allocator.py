@@ -408,6 +408,10 @@ class GroupsAllocator(Allocator):
         return self._cache.totals
 
     @property
+    def pads_blocks(self) -> bool:
+        return True
+
+    @property
     def draft_bytes(self) -> int:
         return self._counts.drafts * self.token_bytes + self._tables.scratch_bytes
 
