@@ -5,6 +5,7 @@ where that is free. It stays that page while its content lives: first a sequence
 tree's, held or kept.
 """
 
+from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
@@ -171,7 +172,7 @@ class PageEye:
         for seq, runs in self._own.items():
             self._write(runs, HELD, seq.id)
         for drawn in self._nodes.values():
-            self._write(drawn.runs, drawn.kind, drawn.owner)
+            self._write(drawn.runs(), drawn.kind, drawn.owner)
 
     def _follow(self, since_ps: int, *, what_is_free: bool = False) -> None:
         """Give the sequences what they grew by, as far as it is free if that is all there is."""
@@ -223,24 +224,31 @@ class PageEye:
 
     def _part(self, upper: Node, lower: Node, pages: int) -> None:
         whole = self._nodes[lower]
-        head, tail = _parted(whole.runs, pages)
-        self._nodes[upper] = whole._replace(runs=head)
-        self._nodes[lower] = whole._replace(runs=tail)
+        head, tail = _parted(whole.runs(), pages)
+        self._nodes[upper] = _Drawn(head, whole.owner, whole.kind)
+        self._nodes[lower] = _Drawn(tail, whole.owner, whole.kind)
         self._turned[upper] = self._turned[lower] = None
 
     def _forget(self, node: Node) -> None:
         drawn = self._nodes.pop(node)
         self._turned.pop(node, None)
-        self._end(drawn.runs, drawn.kind, drawn.owner)
+        self._end(drawn.runs(), drawn.kind, drawn.owner)
 
     def _turn(self, node: Node) -> None:
         """A node is held or kept from now on, where it was drawn as the other till now."""
         drawn, kind = self._nodes[node], HELD if node.locks else KEPT
         if kind != drawn.kind:
-            self._write(drawn.runs, drawn.kind, drawn.owner)
-            now_ps = self._now_ps
-            runs = _joined([Run(first, num, now_ps) for first, num, _ in drawn.runs])
-            self._nodes[node] = drawn._replace(runs=runs, kind=kind)
+            if drawn.rows is None:
+                self._write(drawn.runs(), drawn.kind, drawn.owner)
+                drawn.begin_at_once(self._now_ps)
+                size = self._page * self._allocator.token_bytes
+                runs = _joined(sorted(drawn.runs()))
+                pieces = ((run.first * size, run.num * size) for run in runs)
+                drawn.rows = self._addresses.owned(pieces, drawn.owner)
+            else:
+                self._addresses.lay_again(drawn.rows, drawn.since_ps, self._now_ps, drawn.kind)
+                drawn.since_ps = self._now_ps
+            drawn.kind = kind
 
     def _end(self, runs: "Runs", kind: int, owner: str) -> None:
         self._write(runs, kind, owner)
@@ -257,12 +265,30 @@ class PageEye:
 Runs = list[Run]
 
 
-class _Drawn(NamedTuple):
-    """A node as it is drawn: its pages in the order of its tokens, whose content, held or kept."""
+class _Drawn:
+    """A node as it is drawn: its pages in the order of its tokens, whose content, held or kept.
 
-    runs: Runs
-    owner: str
-    kind: int
+    since_ps: since when it is that, where that is one time for all its pages; rows: then, what is
+    to be written down of them each time that it changes.
+    """
+
+    def __init__(self, runs: Runs, owner: str, kind: int) -> None:
+        self._runs = runs
+        self.owner = owner
+        self.kind = kind
+        self.since_ps = -1
+        self.rows: array[int] | None = None
+
+    def runs(self) -> Runs:
+        """Its pages, and since when they are what they are."""
+        if self.since_ps < 0:
+            return self._runs
+        return [Run(first, num, self.since_ps) for first, num, _ in self._runs]
+
+    def begin_at_once(self, now_ps: int) -> None:
+        """All its pages are something else from now on."""
+        self._runs = _joined([Run(first, num, now_ps) for first, num, _ in self._runs])
+        self.since_ps = now_ps
 
 
 def _count(runs: Runs) -> int:

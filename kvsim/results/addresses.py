@@ -1,6 +1,7 @@
 """Where every sequence's KV lay in the pool, and when; and what was counted on the way."""
 
 from array import array
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -46,6 +47,23 @@ class Addresses:
         if end_ps > start_ps:
             index = self._ids.setdefault(owner, len(self._ids))
             self._stays.extend((address, num_bytes, start_ps, end_ps, index, kind))
+
+    def owned(self, pieces: Iterable[tuple[int, int]], owner: str) -> "array[int]":
+        """Pieces (address, bytes) that `owner` has, as rows for `lay_again`."""
+        index = self._ids.setdefault(owner, len(self._ids))
+        rows = array("q")
+        for address, num_bytes in pieces:
+            rows.extend((address, num_bytes, 0, 0, index, 0))
+        return rows
+
+    def lay_again(self, rows: "array[int]", start_ps: int, end_ps: int, kind: int) -> None:
+        """All of `rows` lay there from start_ps to end_ps; no time is no stay."""
+        width = len(ADDRESS_COLUMNS)
+        number = len(rows) // width
+        if end_ps > start_ps:
+            for column, value in ((2, start_ps), (3, end_ps), (5, kind)):
+                rows[column::width] = array("q", [value]) * number
+            self._stays.extend(rows)
 
     @property
     def full(self) -> bool:
