@@ -5,8 +5,8 @@ from pydantic import Field, model_validator
 from kvsim.engine.policies.policies import Policies
 from kvsim.engine.policies.queue import Order
 from kvsim.engine.schedulers.continuous import ContinuousScheduler, Knobs
+from kvsim.engine.schedulers.in_step import InStepScheduler
 from kvsim.engine.schedulers.options import SchedulerOptions
-from kvsim.engine.schedulers.speculating import SpeculatingScheduler
 from kvsim.engine.schedulers.vllm_versions import VERSIONS, VersionName, VllmVersion
 from kvsim.engine.speculation.verifier import Verifier
 from kvsim.memory.allocator import Allocator
@@ -118,5 +118,5 @@ class Continuous(SchedulerOptions):
             by_priority=self.policy == "priority",
             fits_whole=asked and self._version.reserves_full_isl,
         )
-        kind = ContinuousScheduler if policies.verifier is None else SpeculatingScheduler
+        kind = ContinuousScheduler if policies.verifier is None else InStepScheduler
         return kind(allocator, max_model_len, policies, self._version, knobs)

@@ -1,0 +1,264 @@
+"""Drafts verified by all in step with each other: the same as in turns (speculating.py) while the
+budget reaches everybody. Then nobody is looked at who takes no block, and a run of steps is taken
+at once. `tests/engine/speculation/test_leaps.py` compares the two.
+"""
+
+from collections.abc import Callable, Mapping
+
+from kvsim.engine.plan import Plan
+from kvsim.engine.policies.policies import Policies
+from kvsim.engine.policies.victims.latest import Latest
+from kvsim.engine.schedulers.continuous import Knobs
+from kvsim.engine.schedulers.scheduler import by_order
+from kvsim.engine.schedulers.speculating import SpeculatingScheduler
+from kvsim.engine.schedulers.vllm_versions import VllmVersion
+from kvsim.engine.speculation.together import VerifyingBatch
+from kvsim.engine.speculation.verifier import Verifier
+from kvsim.memory.allocator import Allocator
+from kvsim.memory.ledger import NOTHING, Course
+from kvsim.memory.verifying import Verifying
+from kvsim.plumbing.errors import InvariantError
+from kvsim.sequence import Sequence
+from kvsim.step import StepShape
+
+LONGEST_RUN = 16  # steps, each of which is timed before it is known how many will be taken
+REST = 32  # steps in turns, once the budget was short, before anybody is in step again
+
+
+class InStepScheduler(SpeculatingScheduler):
+    """together: who verifies in step; None: nobody. A sequence that runs and is neither in it nor
+    `prefilling` takes its turn.
+    """
+
+    def __init__(
+        self,
+        allocator: Allocator,
+        max_model_len: int,
+        policies: Policies,
+        version: VllmVersion,
+        knobs: Knobs,
+    ) -> None:
+        super().__init__(allocator, max_model_len, policies, version, knobs)
+        assert self.verifier is not None
+        self._verify_tokens = self.verifier.most_tokens
+        self._cost_tokens = self._verify_tokens + self.verifier.input_slots
+        self.together: VerifyingBatch | None = None
+        self._rest = 0
+        self._parting: list[Sequence] = []  # who was in step until the last one
+        self._returning = (0, 0)  # members, drafts accepted, of the step that has not returned
+
+    def verify_together(self) -> None:
+        tables, threshold = self.allocator.verifying, self._knobs.long_prefill_token_threshold
+        latest = type(self.victim) is Latest and not self._knobs.by_priority
+        if tables is None or not latest or 0 < threshold < self._verify_tokens:
+            return
+        assert self.verifier is not None
+        drafts = self._verify_tokens - 1
+        behind = max(1, self.verifier.lookahead_slots)
+        last_start = self.max_model_len - self._verify_tokens - behind
+        self.together = VerifyingBatch(drafts, last_start)
+
+    @property
+    def _tables(self) -> Verifying:
+        tables = self.allocator.verifying
+        assert tables is not None
+        return tables
+
+    # --- running sequences ----------------------------------------------------------------------
+
+    def _run_drafted(self, verifier: Verifier, plan: Plan, budget: int, threshold: int) -> int:
+        batch = self.together
+        if batch is None or not batch.num:
+            self._rest = max(0, self._rest - 1)
+            return super()._run_drafted(verifier, plan, budget, threshold)
+        num_decoding = len(self.running) - len(self.prefilling)
+        if num_decoding * self._cost_tokens <= budget and self._prefills_are_latest():
+            return self._run_in_step(verifier, batch, plan, budget, threshold)
+        for seq in batch.members():
+            self._leave_step(batch, seq, returned=True)
+        self._rest = REST
+        return super()._run_drafted(verifier, plan, budget, threshold)
+
+    def _prefills_are_latest(self) -> bool:
+        """Whether every prefilling sequence was admitted after every decoding one."""
+        last = reversed(self.running)
+        return all(next(last) in self.prefilling for _ in self.prefilling)
+
+    def _run_in_step(
+        self, verifier: Verifier, batch: VerifyingBatch, plan: Plan, budget: int, threshold: int
+    ) -> int:
+        """The members take their step, whoever decodes beside them its turn, then prompts go on."""
+        tables, running, chunks = self._tables, self.running, plan.chunks
+        alone: list[Sequence] = []
+        if len(running) > batch.num + len(self.prefilling):
+            alone = [seq for seq in running if seq not in batch and seq not in self.prefilling]
+        going = True
+        for seq in sorted({*tables.movers(), *alone}, key=by_order):
+            if seq not in running:
+                continue
+            if seq in batch:
+                going = tables.take(seq) or self._preempt_until(_takes(tables, seq), seq, plan)
+            else:
+                step = verifier.next_step(seq, threshold or budget)
+                going = step is None or self._verify(verifier, step, plan)
+            if not going:
+                break
+        plan.passed_over = _passed_over(plan, alone, running)
+        self._step(batch, plan)
+        slots = verifier.input_slots
+        spent = plan.num_decode * self._cost_tokens + sum(c.new_tokens + slots for c in chunks)
+        for seq in list(self.prefilling) if going else ():
+            left = budget - spent - slots
+            if left <= 0 or not self._continue_prompt(seq, plan, left, threshold):
+                break
+            spent = plan.num_decode * self._cost_tokens
+            spent += sum(chunk.new_tokens + slots for chunk in chunks)
+        return budget - spent
+
+    def _step(self, batch: VerifyingBatch, plan: Plan) -> None:
+        """Who is in step has what its next one needs, and takes it."""
+        num = batch.num
+        plan.num_decode, plan.num_drafts = num, num * (self._verify_tokens - 1)
+        (shape,) = self._shapes(batch, 1)
+        plan.context_tokens = shape.context_tokens
+        plan.longest_context_tokens = shape.longest_context_tokens
+        self._advance(batch)
+
+    def _advance(self, batch: VerifyingBatch) -> None:
+        num = batch.num
+        new_slots, accepted = batch.advance()
+        self._tables.advance(new_slots)
+        self._returning = num, accepted
+
+    def _leave_step(self, batch: VerifyingBatch, seq: Sequence, *, returned: bool) -> None:
+        self._tables.leave(seq, returned=returned)
+        batch.leave(seq)
+
+    # --- who is in step -------------------------------------------------------------------------
+
+    def _join(self, seq: Sequence, num_tokens: int) -> None:
+        batch = self.together
+        if batch is None or self._rest or seq in batch:
+            return
+        slots = batch.join(seq)
+        if len(slots) > 1:
+            self._tables.join(seq, slots)
+
+    def _complete(self, plan: Plan) -> None:
+        batch = self.together
+        if batch is None:
+            return
+        for seq in batch.complete():
+            self._leave_step(batch, seq, returned=False)
+            if seq.num_outputs == seq.output_tokens:
+                plan.finishing.append(seq)
+            else:
+                self._parting.append(seq)
+
+    def _preempt(self, victim: Sequence, plan: Plan) -> None:
+        if self.together is not None and victim in self.together:
+            self._leave_step(self.together, victim, returned=True)
+        super()._preempt(victim, plan)
+
+    # --- the life of a plan ---------------------------------------------------------------------
+
+    def repeatable(self, plan: Plan, limit: int) -> int:
+        batch = self.together
+        if batch is None or not plan.num_drafts or len(self.running) != batch.num:
+            return 0
+        if plan.chunks or plan.passed_over or plan.preempted or plan.finishing or plan.stalls:
+            return 0
+        limit = min(limit, batch.steps_to_leave(), LONGEST_RUN)
+        limit = self._tables.steps_that_fit(limit)
+        head = self.waiting.head
+        if head is not None and limit:
+            assert self.verifier is not None
+            if self.verifier.reads_far_ahead:
+                return 0
+            limit = self._tables.steps_alike(head, limit)
+        return limit
+
+    def shapes_ahead(self, steps: int) -> list[StepShape]:
+        assert self.together is not None
+        return self._shapes(self.together, steps)
+
+    def _shapes(self, batch: VerifyingBatch, steps: int) -> list[StepShape]:
+        """Of the next steps of those in step."""
+        num, tokens = batch.num, self._verify_tokens
+        if not num:
+            return [StepShape((), 0, 0)] * steps
+        return [
+            StepShape(
+                (), num, context + num * tokens, batch.longest(later) + tokens, num * (tokens - 1)
+            )
+            for later, context in enumerate(batch.contexts(steps))
+        ]
+
+    def repeat(self, plan: Plan, steps: int) -> Course:
+        """As promised, but that the ledger moves otherwise in each step: one at a time."""
+        batch = self.together
+        assert batch is not None
+        assert steps == 1
+        self._return_step(batch, plan)
+        for seq in self._tables.movers():
+            if not self._tables.take(seq):
+                raise InvariantError(f"{seq} verifies drafts in slots it does not hold")
+        self._advance(batch)
+        self.allocator.step_decided()
+        plan.steps += 1
+        self._complete(plan)
+        return Course(NOTHING)
+
+    def repeat_once(self, plan: Plan) -> None:
+        self.repeat(plan, 1)
+
+    def finish(self, plan: Plan) -> list[Sequence]:
+        if self.together is None or not plan.num_drafts:
+            return super().finish(plan)
+        plan.finishing.sort(key=by_order)
+        self._return_step(self.together, plan)
+        return plan.finishing
+
+    def _return_step(self, batch: VerifyingBatch, plan: Plan) -> None:
+        """The last step of the plan has returned, to one after the other: what one makes known may
+        be what another has been.
+        """
+        verifier, tables = self.verifier, self._tables
+        assert verifier is not None
+        num, accepted = self._returning
+        verifier.returned_together(num, accepted)
+        chunks = {chunk.seq: chunk for chunk in plan.chunks}
+        finishing, parting = set(plan.finishing), self._parting
+        self._parting = []
+        actors = {*finishing, *parting, *tables.knowing(), *chunks}
+        for seq in sorted(actors, key=by_order) if len(actors) > 1 else actors:
+            chunk = chunks.get(seq)
+            if chunk is not None:
+                verifier.returned(chunk)
+            if seq in finishing:
+                self._leave(seq)
+            elif chunk is not None:
+                if chunk.samples and seq in self.running:
+                    self.allocator.checkpoint(seq, chunk.end_tokens)
+            elif seq in batch:
+                tables.returned(seq)
+            else:
+                self.allocator.checkpoint(seq, seq.num_computed)
+
+
+def _takes(tables: Verifying, seq: Sequence) -> Callable[[], bool]:
+    return lambda: tables.take(seq)
+
+
+def _passed_over(
+    plan: Plan, alone: list[Sequence], running: Mapping[Sequence, None]
+) -> list[Sequence]:
+    """Who of these decodes and has no step in this plan."""
+    if not alone:
+        return []
+    stepping = {chunk.seq for chunk in plan.chunks}
+    return [
+        seq
+        for seq in alone
+        if seq in running and seq not in stepping and seq.num_outputs < seq.output_tokens
+    ]
