@@ -230,7 +230,10 @@ class Simulation:
             summary["engine_faults"] = scheduler.engine_faults
         if scheduler.verifier is not None:
             summary["speculation"] = metrics.speculation(recorder, scheduler.verifier)
-        return Run.recorded(label, kind, summary, recorder, self.scenario.window)
+        shareable = not stream.anonymous
+        return Run.recorded(
+            label, kind, summary, recorder, self.scenario.window, shareable=shareable
+        )
 
     def resolved(self) -> dict[str, Any]:
         """The scenario with every default written out, and where its inputs came from."""

@@ -5,13 +5,22 @@ from typing import Any
 from kvsim.results.measurement import queue_grew
 from kvsim.results.recorder import Recorder
 
+_UNSHARED = "no prompt of this workload is known to begin like an earlier one"
+_SHARED = (
+    "what prompts of this workload could have in common fills no block, or was given up before "
+    "it was asked for (kvsim cache tells which)"
+)
 
-def notes_on(summary: dict[str, Any], recorder: Recorder) -> list[dict[str, str]]:
+
+def notes_on(
+    summary: dict[str, Any], recorder: Recorder, *, shareable: bool = False
+) -> list[dict[str, str]]:
     """The entry `notes` of a run's summary: {"about": one of the words below, "text": a sentence}.
 
     refused: requests were turned away, and why. saturated: the queue grew as long as requests came.
     prefix-cache: it was on and found nothing. step-time: steps beyond what was measured.
-    engine: a fault of the engine that was not followed.
+    engine: a fault of the engine that was not followed. shareable: requests name content that
+    others could hit.
     """
     found = []
     requests, steps = summary["requests"], summary["steps"]
@@ -34,7 +43,7 @@ def notes_on(summary: dict[str, Any], recorder: Recorder) -> list[dict[str, str]
         found.append((
             "prefix-cache",
             f"The prefix cache was asked for {cache['query_tokens']:,} prompt tokens and held none "
-            "of them: no prompt of this workload is known to begin like an earlier one",
+            f"of them: {_SHARED if shareable else _UNSHARED}",
         ))  # fmt: skip
     faults = summary.get("engine_faults", 0)
     if faults:

@@ -46,14 +46,16 @@ class Run:
         summary: dict[str, Any],
         recorder: Recorder,
         window: WindowOptions | None = None,
+        *,
+        shareable: bool = False,
     ) -> Self:
         """The run that `recorder` wrote down; `summary` with the numbers of `window`, and with
-        notes on what must be known to read it.
+        notes on what must be known to read it. shareable: see `notes_on`.
         """
         summary = {
             **summary,
             "window": measure_window(recorder, window or WindowOptions()),
-            "notes": notes_on(summary, recorder),
+            "notes": notes_on(summary, recorder, shareable=shareable),
         }
         tables = {name: partial(_frame, of, recorder) for name, of in COLUMNS.items()}
         return cls(label, kind, summary, tables, recorder)

@@ -37,3 +37,18 @@ def test_what_a_workload_left_out_and_a_cache_that_finds_nothing_are_told(tables
     task = make_task({**table, "workload": sessions}, Path())
     (line,) = [line for line in noted(run_task(task).rows) if line.startswith("Requests: ")]
     assert "left out" in line
+
+
+def test_a_cache_that_gives_up_what_prompts_have_in_common_is_not_said_to_have_had_nothing(
+    tables: Any,
+) -> None:
+    workload = {
+        "kind": "synthetic", "num_requests": 3, "prompt": {"kind": "fixed", "tokens": 20},
+        "output": {"kind": "fixed", "tokens": 4},
+        "arrivals": {"kind": "poisson", "rate_per_s": 1.0},
+        "prefixes": [{"tokens": {"kind": "fixed", "tokens": 100}}],
+    }  # fmt: skip
+    allocator = [{"kind": "paged", "block_size": 128}]
+    (row,) = run_task(make_task(tables(workload=workload, allocator=allocator), Path())).rows
+    (said,) = noted([row])
+    assert "fills no block, or was given up" in said
