@@ -1,6 +1,7 @@
 # make demo   install into .venv and run the main job      make test   the whole test suite
 # make check  lint, format, types                          make bench  speed, never a test: BENCH="--only 10k"
-# make fuzz   damaged files by the thousand, for FUZZ seconds; what fails is kept in out/fuzz
+# make fuzz   damaged files by the thousand, for FUZZ seconds or up to CASES a reader; what fails
+#             is kept in out/fuzz, and the next one goes on behind the last case
 # make mutants  one change at a time in memory/ and engine/: MUTANTS of them, and who notices
 # make soak   ten million requests and thousands of random scenarios: no drift, no leak
 # make lowest the tests of the simulator under the lowest versions that pyproject.toml declares
@@ -30,7 +31,7 @@ bench: .venv/.tests
 
 FUZZ ?= 300
 fuzz: .venv/.tests
-	PYTHONPATH=tests $(BIN)/python -m support.fuzzing.campaign --seconds $(FUZZ) --keep out/fuzz
+	PYTHONPATH=tests $(BIN)/python -m support.fuzzing.campaign --seconds $(FUZZ) --keep out/fuzz $(if $(CASES),--up-to $(CASES))
 
 MUTANTS ?= 30
 mutants: .venv/.tests

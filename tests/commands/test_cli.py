@@ -1,6 +1,7 @@
 """The command line as a user meets it: answers, one-line faults, exit codes, nothing half done."""
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -51,11 +52,19 @@ def without_wall(summary: dict) -> dict:  # type: ignore[type-arg]  # JSON of an
     return summary
 
 
-def test_run_keeps_the_contract(scenario: Path, tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    done = kvsim("run", scenario, "--out", out, "--json")
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
+    """What a run with a folder prints, and its folder."""
+    place = tmp_path_factory.mktemp("stored")
+    (place / "small.toml").write_text(SMALL)
+    done = kvsim("run", place / "small.toml", "--out", place / "out", "--json")
     assert done.returncode == 0, done.stderr
-    summary = json.loads(done.stdout)
+    return done.stdout, place / "out"
+
+
+def test_run_keeps_the_contract(stored: tuple[str, Path]) -> None:
+    printed, out = stored
+    summary = json.loads(printed)
     assert [run["allocator"] for run in summary["runs"]] == ["max-buffer", "doubling", "paged"]
     for run in summary["runs"]:
         assert run["requests"] == {"submitted": 40, "finished": 40, "rejected": 0}
@@ -70,9 +79,9 @@ def test_run_keeps_the_contract(scenario: Path, tmp_path: Path) -> None:
     assert json.loads((out / "summary.json").read_text()) == summary
 
 
-def test_a_run_without_its_page(scenario: Path, tmp_path: Path) -> None:
+def test_a_run_without_its_page(scenario: Path, stored: tuple[str, Path], tmp_path: Path) -> None:
     out = tmp_path / "out"
-    assert kvsim("run", scenario, "--out", out).returncode == 0
+    shutil.copytree(stored[1], out)
     ledger = (out / "memory.parquet").read_bytes()
     done = kvsim("run", scenario, "--out", out, "--no-page")
     assert done.stdout.splitlines()[-1] == str(out)
@@ -95,9 +104,9 @@ def test_single_steps_change_nothing_but_the_option(scenario: Path) -> None:
     assert without_wall(leaps)["runs"] == without_wall(steps)["runs"]
 
 
-def test_the_stored_scenario_runs_again(scenario: Path, tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    first = json.loads(kvsim("run", scenario, "--out", out, "--json").stdout)
+def test_the_stored_scenario_runs_again(stored: tuple[str, Path]) -> None:
+    printed, out = stored
+    first = json.loads(printed)
     again = json.loads(kvsim("run", out / "scenario.toml", "--json").stdout)
     assert without_wall(again) == without_wall(first)
 
