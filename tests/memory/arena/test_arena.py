@@ -8,7 +8,8 @@ from kvsim.layout import KVGroup, KVLayout
 from kvsim.memory.arena import PLACEMENTS
 from kvsim.memory.arena.best_fit import BestFitArena
 from kvsim.memory.arena.buddy import BuddyArena
-from kvsim.memory.arena.first_fit import FirstFitArena
+from kvsim.memory.arena.compacting import Compacting
+from kvsim.memory.arena.first_fit import FirstFit, FirstFitArena
 from kvsim.memory.arena.next_fit import NextFitArena
 from kvsim.memory.options import MemorySpec
 from kvsim.plumbing.errors import InputError, InvariantError
@@ -283,3 +284,16 @@ def test_options_that_do_not_fit_the_pool_are_refused(kind, options):
 def test_a_pool_below_one_torch_segment_is_refused():
     with pytest.raises(InputError, match="smaller than one segment"):
         PLACEMENTS.get("torch-caching")().build(spec(tokens=1))
+
+
+@pytest.mark.parametrize("rounded_as", [None, FirstFit()])
+def test_what_is_packed_takes_the_last_byte(rounded_as):
+    arena = Compacting(rounded_as=rounded_as).build(spec())
+    half = spec().capacity_bytes // 2
+    first, second = arena.allocate(half), arena.allocate(arena.free_bytes)
+    assert second is not None
+    assert arena.free_bytes == 0
+    assert arena.allocate(1) is None
+    arena.free(first.address)
+    assert arena.extend_in_place(second.address, second.granted + arena.free_bytes)
+    assert arena.free_bytes == 0
