@@ -6,15 +6,13 @@ tree's, held or kept.
 """
 
 from array import array
-from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from heapq import heapify, heappop, heappush
 from typing import NamedTuple, Protocol, runtime_checkable
 
+from kvsim.engine.free_pages import FreePages
 from kvsim.memory.radix.node import Node
 from kvsim.memory.radix.tree import RadixTree
-from kvsim.plumbing.errors import InvariantError
 from kvsim.results.addresses import HELD, KEPT, Addresses
 from kvsim.sequence import Sequence
 
@@ -38,69 +36,6 @@ class Run(NamedTuple):
     first: int
     num: int
     since_ps: int
-
-
-class FreePages:
-    """The free ones of a pool."""
-
-    def __init__(self, num: int) -> None:
-        self._runs: list[tuple[int, int]] = []  # first and end, in order, apart from each other
-        self._widest: list[tuple[int, int, int]] = []  # a heap by width, entries out of date in it
-        self.num = num
-        if num:
-            self._put(0, 0, num)
-
-    def take(self, num: int, after: int) -> list[tuple[int, int]]:
-        """So many pages as (first, how many): those from `after` on where they are free, else in
-        the middle of the widest gap, so that others can grow before it and these behind.
-        """
-        taken = []
-        self.num -= num
-        while num:
-            at = bisect_left(self._runs, (after, after))
-            if at == len(self._runs) or self._runs[at][0] != after:
-                at, after = self._gap(num)
-            first, end = self._runs.pop(at)
-            some = min(num, end - after)
-            for low, high in ((after + some, end), (first, after)):
-                if low < high:
-                    self._put(at, low, high)
-            taken.append((after, some))
-            num, after = num - some, after + some
-        return taken
-
-    def _put(self, at: int, first: int, end: int) -> None:
-        """A run of free pages, in its place among the others."""
-        self._runs.insert(at, (first, end))
-        heappush(self._widest, (first - end, first, end))
-        if len(self._widest) > 4 * len(self._runs) + 64:
-            self._widest = [(low - high, low, high) for low, high in self._runs]
-            heapify(self._widest)
-
-    def _gap(self, num: int) -> tuple[int, int]:
-        """The widest gap's place, and the page in it to begin with."""
-        if not self._runs:
-            raise InvariantError(f"{num} pages are taken beyond the pool")
-        while True:
-            _, first, end = self._widest[0]
-            at = bisect_left(self._runs, (first, end))
-            if at < len(self._runs) and self._runs[at] == (first, end):
-                break
-            heappop(self._widest)
-        middle = (first + end) // 2
-        return at, middle if first and end - middle >= num else first
-
-    def give(self, first: int, num: int) -> None:
-        """Pages come back."""
-        self.num += num
-        runs, end = self._runs, first + num
-        at = bisect_left(runs, (first, end))
-        if at < len(runs) and runs[at][0] == end:
-            end = runs.pop(at)[1]
-        if at and runs[at - 1][1] == first:
-            at -= 1
-            first = runs.pop(at)[0]
-        self._put(at, first, end)
 
 
 class PageEye:

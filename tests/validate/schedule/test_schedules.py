@@ -2,9 +2,9 @@
 
 vLLM 0.33.0 and 0.11.2: 01 to 19 cover rule after rule, 21 to 40 and 51 to 55 combine them under
 pressure, and 41 to 46, 56 and 57 are the smallest cases of corners that a simulator got wrong.
-SGLang 0.5.23: S01 to S12, and R01 to R06, random ones of many shapes (each the first of its kind
-that a generator made) and, R06, the smallest of a corner that a simulator got wrong; rows hold the
-new-token ratio, to the last bit.
+SGLang 0.5.23: S01 to S12, and R01 to R08, random ones of many shapes (each the first of its kind
+that a generator made) and, R06 and R07, the smallest of corners that a simulator got wrong; rows
+hold the new-token ratio, to the last bit.
 """
 
 from math import nextafter
@@ -35,7 +35,7 @@ def test_schedule_is_equal_row_for_row(path: Path) -> None:
 
 
 def test_all_recordings_are_there() -> None:
-    assert (len(CASES), len(SERVED), len(SGLANG)) == (49, 35, 18)
+    assert (len(CASES), len(SERVED), len(SGLANG)) == (49, 35, 20)
     for cases in CASES, SERVED, SGLANG:
         recorded = {path.name.removesuffix(".json") for path in cases}
         beside = {path.name for path in cases[0].parent.glob("*.expected.json.gz")}

@@ -3,7 +3,6 @@ benchmarks do. Their ends are known, so the pass walks through them in order
 (managers/schedule_policy.py, `add_one_req_ignore_eos`).
 """
 
-from bisect import bisect_left
 from collections.abc import Iterable
 from operator import itemgetter
 from typing import NamedTuple
@@ -37,13 +36,15 @@ class Ends:
         self._spans = sorted(spans, key=itemgetter(0))
 
     def add(self, candidate: Span) -> None:
-        """The next one to be weighed. The engine puts one that ends after all others before the
-        last of them.
+        """The next one to be weighed. The engine puts it before the first that does not end before
+        it, and one that ends after all others before the last of them; so they may be out of order.
         """
-        if candidate.to_come <= 0:
+        to_come = candidate.to_come
+        if to_come <= 0:
             return
-        place = bisect_left(self._spans, candidate.to_come, key=itemgetter(0))
-        self._spans.insert(min(place, max(0, len(self._spans) - 1)), candidate)
+        spans = self._spans
+        later = (index for index, span in enumerate(spans) if to_come <= span.to_come)
+        spans.insert(next(later, max(0, len(spans) - 1)), candidate)
 
     def fit(self, left: int) -> bool:
         """Whether `left` free tokens last until all have ended, nobody starting meanwhile."""
