@@ -1,1 +1,1 @@
-"""Damaged files for every reader: mutation.py spoils, targets.py reads, campaign.py goes on."""
+"""Damaged files for every reader: sound.py is spoilt by mutation.py and read by targets.py."""
