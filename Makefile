@@ -9,7 +9,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test check install bench fuzz mutants soak lowest gpu clean
+.PHONY: demo test check install compile bench fuzz mutants soak lowest gpu clean
 
 demo: .venv/.kvsim
 	$(BIN)/kvsim run chat --out out/demo
@@ -17,8 +17,17 @@ demo: .venv/.kvsim
 
 install: .venv/.kvsim
 
+# The sources first; then, where they were compiled, what is compiled.
 test: .venv/.tests
-	$(BIN)/python -m pytest -n 2 $(PYTEST)
+	KVSIM_COMPILED=0 $(BIN)/python -m pytest -n 2 $(PYTEST)
+	if $(BIN)/kvsim --version | grep -q compiled; then $(BIN)/python -m pytest -n 2 $(COMPILED); \
+	else echo "nothing is compiled, or its sources were edited since: make compile"; fi
+
+COMPILED ?= tests/test_compiled.py tests/engine tests/memory tests/contracts tests/validate/schedule
+
+# Again after an edit; edited sources run as they are.
+compile: .venv/.tests
+	KVSIM_COMPILE=1 $(BIN)/python setup.py --quiet build_ext --inplace
 
 check: .venv/.tests
 	$(BIN)/ruff check .
@@ -54,19 +63,21 @@ gpu:
 	$(GPU_PYTHON) -m kvsim.session --out out/gpu $(GPU)
 
 clean:
-	rm -rf .venv out build dist *.egg-info
+	rm -rf .venv out build dist *.egg-info kvsim/compiled.sha256
+	find . -name '*.so' -delete
 
 .venv/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "kvsim needs Python 3.11 or newer, this is " + sys.version.split()[0])'
 	$(PYTHON) -m venv .venv
 
-# The package is installed in place: edits take effect at once.
-.venv/.kvsim: .venv/bin/python pyproject.toml
+# The package is installed in place, and the rooms that run hot are compiled, a minute or two where
+# there is a C compiler (KVSIM_COMPILE=0 leaves it out). Edits take effect at once all the same.
+.venv/.kvsim: .venv/bin/python pyproject.toml setup.py kvsim/compiled.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
 	@touch $@
 
 # torch comes first and pinned: a looser request may pull gigabytes of CUDA packages.
 .venv/.tests: .venv/.kvsim
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test,check,sweep,dask,interchange]'
+	KVSIM_COMPILE=0 $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test,check,sweep,dask,interchange]'
 	@touch $@

@@ -6,7 +6,7 @@ result["paged"].memory        # the ledger over time, a pandas table
 
 from typing import TYPE_CHECKING, Any
 
-from kvsim import version
+from kvsim import compiled, version
 
 if TYPE_CHECKING:
     from kvsim.request import Request, Stream
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from kvsim.simulation import simulate
 
 __version__ = version.VERSION
+COMPILED = compiled.settle()
 _HOMES = {
     "Request": "kvsim.request",
     "Result": "kvsim.results.result",

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from kvsim import COMPILED
 from kvsim.commands import (
     advise,
     attribute,
@@ -70,7 +71,7 @@ app.add_typer(calibrate.app, name="calibrate")
 
 def _version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"kvsim {VERSION}")
+        typer.echo(f"kvsim {VERSION}{', compiled' if COMPILED else ''}")
         raise typer.Exit
 
 

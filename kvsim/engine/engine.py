@@ -9,59 +9,20 @@ from collections.abc import Callable, Generator
 from typing import cast
 
 import simpy
-from simpy.events import EventPriority
 
 from kvsim.engine.books import Books
 from kvsim.engine.intake import Intake
 from kvsim.engine.link import Link
 from kvsim.engine.observer import Observer
 from kvsim.engine.plan import UNBOUNDED, Plan
+from kvsim.engine.run_end import RunEnd
 from kvsim.engine.schedulers.scheduler import Scheduler
 from kvsim.plumbing.errors import InputError, InvariantError
 from kvsim.request import Request
 from kvsim.results.recorder import Recorder
 from kvsim.step_time.form import Measured, StepTime
 
-# What arrives at the instant a step ends is seen by the next one.
-AFTER_ARRIVALS = EventPriority(2)
 MOST_FRUITLESS = 10_000
-
-
-class RunEnd(simpy.Event):
-    """The end of a run of steps, later than every arrival at the same instant.
-
-    A run of `steps` steps, decided at now_ps, begins lead_ps later and ends after all of them but
-    `behind`, or, once it is cut, with the step under way. A cut run's end comes twice: the second
-    time nobody waits for it any more.
-    """
-
-    def __init__(
-        self,
-        env: simpy.Environment,
-        plan: Plan,
-        steps: int,
-        *,
-        now_ps: int,
-        lead_ps: int,
-        behind: int,
-    ) -> None:
-        super().__init__(env)
-        self._ok, self._value = True, None
-        self.steps = steps
-        self._plan, self._behind = plan, behind
-        self._begin_ps = now_ps + lead_ps
-        self._end_ps = self._begin_ps + plan.duration_ps(steps - behind)
-        env.schedule(self, AFTER_ARRIVALS, self._end_ps - now_ps)
-
-    def cut(self, now_ps: int) -> None:
-        """End with the step under way at now_ps, before the end."""
-        late_ps = max(0, now_ps - self._begin_ps)
-        plan, behind = self._plan, self._behind
-        self.steps = max(1, behind + plan.steps_by(late_ps, self.steps))
-        end_ps = self._begin_ps + plan.duration_ps(self.steps - behind)
-        if end_ps < self._end_ps:
-            self._end_ps = end_ps
-            self.env.schedule(self, AFTER_ARRIVALS, end_ps - now_ps)
 
 
 class Engine:

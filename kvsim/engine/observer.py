@@ -1,10 +1,13 @@
 """Who watches an engine step by step: recordings of schedules, replays on a real backend, logs."""
 
+from mypy_extensions import mypyc_attr
+
 from kvsim.engine.plan import Plan
 from kvsim.engine.schedulers.scheduler import Scheduler
 from kvsim.request import Request
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Observer:
     """Is told of every plan and may look at the scheduler then; it changes nothing. Subclasses
     override what they care for.

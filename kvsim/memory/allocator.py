@@ -9,7 +9,9 @@ A new allocator may begin on `kvsim.memory.stepwise`, which needs a handful of m
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
+
+from mypy_extensions import mypyc_attr
 
 from kvsim.memory.ledger import Course, Usage
 from kvsim.memory.verifying import Verifying
@@ -98,6 +100,7 @@ ADMITTED = Admission()
 GROWN = Growth()
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Allocator(ABC):
     """One pool and the way it is handed out. Units: slots (tokens) in calls, bytes in the ledger.
 
@@ -106,19 +109,22 @@ class Allocator(ABC):
     swappable: whether a sequence's slots can come back from elsewhere, all of them at once.
     page_tokens: slots are granted in multiples of it. keeps_prefixes: content is kept for others.
     keeps_last_token: a sequence that was scheduled once more than it had output gets a slot for it.
-    verifying: where sequences can verify drafts in step with each other, their tables.
     max_sequences: that hold memory at once, whatever is free; None: no limit of that kind.
     """
 
     capacity_bytes: int
     token_bytes: int
-    gives_back: bool = False
-    swappable: bool = True
+    gives_back: ClassVar[bool] = False
+    swappable: ClassVar[bool] = True
     page_tokens: int = 1
     keeps_prefixes: bool = False
-    keeps_last_token: bool = False
-    verifying: Verifying | None = None
+    keeps_last_token: ClassVar[bool] = False
     max_sequences: int | None = None
+
+    @property
+    def verifying(self) -> Verifying | None:
+        """The tables of sequences that verify drafts in step with each other; None: they cannot."""
+        return None
 
     # --- requests and admission ----------------------------------------------------------------
 

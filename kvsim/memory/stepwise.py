@@ -9,6 +9,8 @@ them; an allocator that is worth its speed outgrows this file.
 from abc import abstractmethod
 from typing import NamedTuple
 
+from mypy_extensions import mypyc_attr
+
 from kvsim.memory.allocator import ADMITTED, GROWN, Admission, Allocator, Demand, Growth, Refusal
 from kvsim.memory.ledger import NOTHING, Course, Usage, check_sum, split_free
 from kvsim.memory.left_behind import LeftBehind
@@ -41,6 +43,7 @@ class Holding:
         self.decoding = False
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class StepwiseAllocator(Allocator):
     """Sequences, each with a grant, on one pool. Grants grow without a copy; nothing is shared.
 

@@ -3,7 +3,13 @@
 import re
 from dataclasses import replace
 
-from kvsim.model.catalogue import check_understood, known_names, model_like, named_model
+from kvsim.model.catalogue import (
+    check_understood,
+    is_built_in,
+    known_names,
+    model_like,
+    named_model,
+)
 from kvsim.model.layers import Recurrence
 from kvsim.model.model import Model
 from kvsim.model.names import read_name
@@ -22,7 +28,7 @@ def find_model(name: str, where: str = "model.name", *, offline: bool = False) -
     that the name says it is a copy of, with the quantisation it names. The model's source says
     which. Raises InputError if none leads anywhere.
     """
-    if name.strip().lower() in known_names():
+    if is_built_in(name):
         return named_model(name, where)
     if _GGUF.search(name):
         raise InputError(

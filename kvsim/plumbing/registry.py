@@ -68,10 +68,11 @@ class Registry(Generic[T]):
     def name_of(self, options: Options) -> str:
         """The name under which the class of `options` is registered: the `kind` of its table."""
         target = f"{type(options).__module__}:{type(options).__qualname__}"
-        for entries in (self._own, self._entries()):
-            for name, entry in entries.items():
-                if entry == target:
-                    return name
+        # Other packages are asked last: to look through all that is installed takes its time.
+        entries = self._own if target in self._own.values() else self._entries()
+        for name, entry in entries.items():
+            if entry == target:
+                return name
         raise InvariantError(f"{target} is no registered {self.what}")
 
     def parse(self, table: Mapping[str, Any], where: str, default: str | None = None) -> T:

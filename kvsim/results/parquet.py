@@ -44,7 +44,7 @@ def table_writer(rows_of: "Mapping[str, Columns | pd.DataFrame]") -> Callable[[P
                     run = pa.DictionaryArray.from_arrays(
                         _whole(np.zeros(part.stop - part.start, dtype=np.int32)), _text([label])
                     )
-                    parts = [_part(columns[field.name], part).cast(field.type) for field in schema]
+                    parts = [_part(columns[field.name], part, field.type) for field in schema]
                     writer.write_table(pa.table([run, *parts], schema=whole))
 
     return save
@@ -69,11 +69,13 @@ def _type(column: Any) -> Any:
     return pa.from_numpy_dtype(column.dtype) if isinstance(column, np.ndarray) else column.type
 
 
-def _part(column: Any, rows: slice) -> Any:
-    return _whole(column[rows]) if isinstance(column, np.ndarray) else column[rows]
+def _part(column: Any, rows: slice, form: Any) -> Any:
+    part = _whole(column[rows]) if isinstance(column, np.ndarray) else column[rows]
+    return part if part.type == form else part.cast(form)
 
 
-# Arrow's own constructors import pandas, to see whether they have been given something of its.
+# Arrow's own constructors import pandas, to see whether they have been given something of its, and
+# to cast imports all it can compute.
 
 
 def _whole(numbers: NDArray[Any]) -> "pa.Array":

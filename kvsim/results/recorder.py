@@ -8,6 +8,8 @@ from array import array
 from collections.abc import Iterable
 from struct import Struct
 
+from mypy_extensions import mypyc_attr
+
 from kvsim.memory.ledger import CLASSES, NOTHING, Course, Usage, check_sum
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.units import seconds_from_ps
@@ -33,6 +35,7 @@ _gap_row = Struct("4q").pack
 LATEST_PS = (1 << 63) - 1  # 106 days of picoseconds, what the tables hold
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Recorder:
     """Books intervals, tokens and departures of one run.
 

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from kvsim.model import CompressedAttention, ModelOptions, model_names, named_model
+from kvsim.model.catalogue import is_built_in, known_names
 from kvsim.plumbing.errors import InputError
 
 
@@ -81,3 +82,11 @@ def test_a_length_beyond_the_positions_is_refused():
     options = ModelOptions(name="opt-13b", max_model_len=4096)
     with pytest.raises(InputError, match=r"got 4096; limit 2048"):
         options.model_len(options.build())
+
+
+def test_a_name_is_found_without_reading_every_family() -> None:
+    for name, short in known_names().items():
+        assert is_built_in(name)
+        assert named_model(name).name == short
+    assert not is_built_in("no-such-model")
+    assert not is_built_in("meta-llama/")

@@ -8,9 +8,12 @@ memory away starts when the copy out has ended, the step that it runs in again w
 
 from abc import ABC, abstractmethod
 
+from mypy_extensions import mypyc_attr
+
 from kvsim.sequence import Sequence
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Preemption(ABC):
     """What becomes of a preempted sequence's content. swapped_bytes: moved so far, both ways."""
 

@@ -5,6 +5,8 @@ option): one token budget a step, running sequences first, then the head of the 
 from collections.abc import Callable
 from typing import NamedTuple
 
+from mypy_extensions import mypyc_attr
+
 from kvsim.engine.plan import Plan
 from kvsim.engine.policies.policies import Policies
 from kvsim.engine.schedulers.scheduler import Scheduler
@@ -28,6 +30,7 @@ class Knobs(NamedTuple):
     fits_whole: bool
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class ContinuousScheduler(Scheduler):
     """Running first, in order of admission; then waiting, head of line only."""
 

@@ -11,6 +11,8 @@ from collections.abc import Reversible
 from operator import attrgetter
 from typing import NamedTuple
 
+from mypy_extensions import mypyc_attr
+
 from kvsim.engine.batch import DecodeBatch
 from kvsim.engine.plan import HostCopy, Plan, ScheduledChunk
 from kvsim.engine.policies.policies import Policies
@@ -33,6 +35,7 @@ class Cached(NamedTuple):
     swapped: bool
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Scheduler(ABC):
     """Waiting and running sequences over one allocator.
 

@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from mypy_extensions import mypyc_attr
+
 from kvsim.engine.plan import UNBOUNDED, Plan
 from kvsim.engine.policies.policies import Policies
 from kvsim.engine.schedulers.scheduler import Scheduler
@@ -18,6 +20,7 @@ class StepLimits(NamedTuple):
     max_num_batched_tokens: int = UNBOUNDED
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class WholePromptScheduler(Scheduler):
     """First come, first served; stops at the first of the queue that does not fit.
 

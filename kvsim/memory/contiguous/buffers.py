@@ -13,6 +13,8 @@ from abc import abstractmethod
 from collections.abc import Iterable
 from operator import attrgetter
 
+from mypy_extensions import mypyc_attr
+
 from kvsim.memory.allocator import (
     ADMITTED,
     GROWN,
@@ -36,6 +38,7 @@ from kvsim.sequence import Sequence
 _order = attrgetter("order")
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Contiguous(Allocator):
     """Buffers on an arena. A subclass says how many slots it asks for, and how a buffer grows.
 

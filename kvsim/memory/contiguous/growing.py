@@ -5,6 +5,8 @@ beside it. Where a sequence has a buffer for each layer they move one after the 
 buffer at a time is alive.
 """
 
+from mypy_extensions import mypyc_attr
+
 from kvsim.memory.allocator import Growth
 from kvsim.memory.arena.placement import Arena
 from kvsim.memory.contiguous.buffers import Contiguous
@@ -16,6 +18,7 @@ from kvsim.plumbing.units import PS_PER_S, ceil_div
 from kvsim.sequence import Sequence
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Growing(Contiguous):
     """A subclass says how many slots to ask for next.
 

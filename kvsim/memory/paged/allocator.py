@@ -10,6 +10,8 @@ blocks in the same steps.
 
 from collections.abc import Sequence as Row
 
+from mypy_extensions import mypyc_attr
+
 from kvsim.memory.allocator import (
     ADMITTED,
     GROWN,
@@ -45,6 +47,7 @@ from kvsim.request import Request
 from kvsim.sequence import Sequence
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class PagedAllocator(Allocator):
     """The pool, the tables and the parts. Needs: sequences released before they are admitted again.
 
@@ -53,8 +56,6 @@ class PagedAllocator(Allocator):
     host_cache_bytes: of host memory for content evicted from the device. eviction: which content
     is (None: the least recently used).
     """
-
-    verifying: VerifyingTables | None = None
 
     def __init__(
         self,
@@ -102,8 +103,9 @@ class PagedAllocator(Allocator):
             self._forks = Forks(self.pool, self._decoders, self._counts, shape.block_size)
         self._live: dict[Sequence, None] = {}
         self._behind = LeftBehind(memory.layout)
+        self._verifying: VerifyingTables | None = None
         if memory.speculation is not None and not self._behind:
-            self.verifying = VerifyingTables(
+            self._verifying = VerifyingTables(
                 self.pool,
                 self._cache,
                 self._counts,
@@ -111,6 +113,10 @@ class PagedAllocator(Allocator):
                 self._drafts,
                 memory.speculation,
             )
+
+    @property
+    def verifying(self) -> VerifyingTables | None:
+        return self._verifying
 
     # --- admission -----------------------------------------------------------------------------
 
@@ -345,8 +351,8 @@ class PagedAllocator(Allocator):
 
     def _slots(self, seq: Sequence) -> int:
         """Valid slots of a live sequence."""
-        if self.verifying is not None and seq in self.verifying:
-            return self.verifying.slots(seq)
+        if self._verifying is not None and seq in self._verifying:
+            return self._verifying.slots(seq)
         return self._decoders.slots(seq)
 
     def missing_tokens(self, seq: Sequence, tokens: int) -> int:
@@ -414,8 +420,8 @@ class PagedAllocator(Allocator):
         valid: dict[int, int] = {}
         over = drafts = 0
         for seq in self._live:
-            if self.verifying is not None and seq in self.verifying:
-                drafts += self.verifying.drafts_of(seq)
+            if self._verifying is not None and seq in self._verifying:
+                drafts += self._verifying.drafts_of(seq)
             else:
                 drafts += seq.memory.drafts
             slots = self._slots(seq)

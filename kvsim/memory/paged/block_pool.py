@@ -42,12 +42,11 @@ class BlockPool:
     each key that a block loses.
     """
 
-    on_evict: Callable[[int], None] | None = None
-    listener: Listener | None = None
-
     def __init__(
         self, num_blocks: int, *, blank_first: bool = True, eviction: Eviction | None = None
     ) -> None:
+        self.on_evict: Callable[[int], None] | None = None
+        self.listener: Listener | None = None
         self.num_blocks = num_blocks
         self.blank_first = blank_first or eviction is not None
         self.eviction = eviction

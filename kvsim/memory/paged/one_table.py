@@ -1,6 +1,7 @@
 """One block table a sequence, over one pool: what the prefix cache asks of it."""
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 from kvsim.memory.paged.block_pool import BlockPool
 from kvsim.memory.paged.table import BlockTable, Table
@@ -11,8 +12,8 @@ class OneTable:
     computed again.
     """
 
-    names_private = False
-    names_late = False
+    names_private: ClassVar[bool] = False
+    names_late: ClassVar[bool] = False
 
     def __init__(self, pool: BlockPool, *, drops: bool = False) -> None:
         self._pool = pool

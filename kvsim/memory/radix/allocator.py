@@ -9,7 +9,9 @@ Nothing is touched per sequence per step, and nothing costs by the token: conten
 """
 
 from collections.abc import Callable, Iterator
-from typing import Protocol
+from typing import ClassVar, Protocol
+
+from mypy_extensions import mypyc_attr
 
 from kvsim.memory.allocator import (
     ADMITTED,
@@ -43,6 +45,7 @@ class Keeper(Protocol):
         """What is left of its own is free."""
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class RadixAllocator(Allocator):
     """Counts of free, owned and cached tokens. caching: what sequences leave is kept for others.
 
@@ -50,7 +53,7 @@ class RadixAllocator(Allocator):
     keeper: who is told of pages that change hands.
     """
 
-    keeps_last_token = True
+    keeps_last_token: ClassVar[bool] = True
 
     def __init__(
         self,

@@ -38,9 +38,14 @@ def _refused() -> dict[str, dict[str, Any]]:
     return {name: table for table in every for name in _names(table["ids"])}
 
 
+@cache
+def _text(family: str) -> str:
+    return files("kvsim.model.catalogue").joinpath(f"{family}.toml").read_text(encoding="utf-8")
+
+
+@cache
 def _read(family: str) -> dict[str, Any]:
-    path = files("kvsim.model.catalogue").joinpath(f"{family}.toml")
-    return loads(path.read_text(encoding="utf-8"))
+    return loads(_text(family))
 
 
 def _names(ids: Iterable[str]) -> Iterator[str]:
@@ -54,12 +59,36 @@ def _names(ids: Iterable[str]) -> Iterator[str]:
 @cache
 def _by_id() -> dict[str, str]:
     """Lower-case names and ids (whole, and without their organisation) to names."""
+    return _index(_tables())
+
+
+def _index(tables: Mapping[str, dict[str, Any]]) -> dict[str, str]:
     found: dict[str, str] = {}
-    for name, table in _tables().items():
+    for name, table in tables.items():
         found[name.lower()] = name
         for other in _names(table["ids"]):
             found.setdefault(other, name)
     return found
+
+
+@cache
+def _named(name: str) -> tuple[str, dict[str, Any]] | None:
+    """The short name and table of a built-in model by any of its names; None: it is none.
+    Only families that mention it are parsed: to parse them all takes longer than a small run.
+    """
+    wanted = name.strip().lower()
+    part = wanted.rpartition("/")[2].replace("_", "-")
+    tables: dict[str, dict[str, Any]] = {}
+    for family in FAMILIES:
+        if part in _text(family).lower().replace("_", "-"):
+            tables |= _read(family)
+    short = _index(tables).get(wanted)
+    return None if short is None else (short, tables[short])
+
+
+def is_built_in(name: str) -> bool:
+    """Whether this is the short name or an id of a built-in model, in any case."""
+    return _named(name) is not None
 
 
 def model_names() -> tuple[str, ...]:
@@ -69,8 +98,8 @@ def model_names() -> tuple[str, ...]:
 
 def first_id(name: str) -> str:
     """The Hugging Face id of a built-in model, the name itself of any other."""
-    short = _by_id().get(name.strip().lower())
-    return name if short is None or "/" in name else str(_tables()[short]["ids"][0])
+    found = _named(name)
+    return name if found is None or "/" in name else str(found[1]["ids"][0])
 
 
 def known_names() -> Mapping[str, str]:
@@ -95,20 +124,22 @@ def named_model(name: str, where: str = "model.name") -> Model:
 
     Raises InputError listing close names if there is none.
     """
-    short = _by_id().get(name.strip().lower())
-    if short is None:
+    found = _named(name)
+    if found is None:
         raise InputError(
             "unknown model",
             where=where,
             value=repr(name),
             remedy=f"{model_like(name)} Or give the path of its config.json",
         )
-    return _built(short)
+    return _built(found[0])
 
 
 @cache
 def _built(short: str) -> Model:
-    table = dict(_tables()[short])
+    found = _named(short)
+    assert found is not None
+    table = dict(found[1])
     ids = table.pop("ids")
     return replace(Model.from_hf(table, short), source=f"config.json of {ids[0]} on Hugging Face")
 

@@ -11,6 +11,8 @@ that is thrown away by a retraction is computed again.
 from collections.abc import Iterator
 from itertools import count
 
+from mypy_extensions import mypyc_attr
+
 from kvsim.engine.plan import Plan, ScheduledChunk
 from kvsim.engine.policies.policies import Policies
 from kvsim.engine.schedulers.scheduler import Cached, Scheduler
@@ -29,6 +31,7 @@ from kvsim.request import Request
 from kvsim.sequence import Sequence
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class SglangScheduler(Scheduler):
     """running: requests with KV memory. decoders: SGLang's running batch, in its order, those
     among them whose last token is under way. ratio: the new-token ratio.

@@ -6,6 +6,8 @@ its own blocks; and of the pool only numbers can be seen. All numbers are those 
 which `tests/memory/paged/test_counted.py` shows.
 """
 
+from mypy_extensions import mypyc_attr
+
 from kvsim.memory.allocator import (
     ADMITTED,
     GROWN,
@@ -54,6 +56,7 @@ class CountedTable(Table):
         self.kept = kept
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class CountedAllocator(Allocator):
     """The counts. caching, watermark: as of `PagedAllocator`."""
 

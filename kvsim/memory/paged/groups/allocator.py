@@ -12,6 +12,10 @@ as its sequence runs; it is not kept, so such models have no prefix cache.
 When several sequences take and give in one step, each gives before it takes, in running order.
 """
 
+from typing import ClassVar
+
+from mypy_extensions import mypyc_attr
+
 from kvsim.memory.allocator import (
     ADMITTED,
     GROWN,
@@ -51,6 +55,7 @@ from kvsim.request import Request
 from kvsim.sequence import Sequence
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class GroupsAllocator(Allocator):
     """Several block tables a sequence on one pool.
 
@@ -60,8 +65,8 @@ class GroupsAllocator(Allocator):
     eviction: as in PagedAllocator.
     """
 
-    swappable = False  # windows would need blocks for what they gave back
-    gives_back = True
+    swappable: ClassVar[bool] = False  # windows would need blocks for what they gave back
+    gives_back: ClassVar[bool] = True
 
     def __init__(
         self,

@@ -7,6 +7,7 @@ those of full attention to the last unit of a prompt, a state to the end of a ch
 """
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 from kvsim.memory.paged.block_pool import NULL_BLOCK, BlockPool
 from kvsim.memory.paged.groups.grouping import BlockGroup
@@ -28,7 +29,8 @@ class GroupNames:
     else forbids.
     """
 
-    names_private = True  # what a window gives back while it runs must be found again
+    # What a window gives back while it runs must be found again.
+    names_private: ClassVar[bool] = True
 
     def __init__(
         self,

@@ -1,0 +1,71 @@
+"""Whether the compiled form of the rooms that run hot is in use, and when it is not.
+
+setup.py compiles the modules that compiled.txt lists and writes down what they were, in
+compiled.sha256. They count as long as every one of those files is still the same, and unless
+KVSIM_COMPILED is 0; else the sources run, all of them: the two do not mix. KVSIM_COMPILED=1 is for
+those who want to be sure: what is not compiled then is not run.
+"""
+
+import os
+import sys
+from collections.abc import Sequence
+from hashlib import sha256
+from importlib.abc import MetaPathFinder
+from importlib.machinery import FileFinder, ModuleSpec, SourceFileLoader
+from importlib.util import find_spec
+from pathlib import Path
+from types import ModuleType
+
+PACKAGE = Path(__file__).parent
+SWITCH = "KVSIM_COMPILED"
+
+
+class Sources(MetaPathFinder):
+    """Finds kvsim's modules as they are written."""
+
+    def __init__(self) -> None:
+        self._finders: dict[str, FileFinder] = {}
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if not fullname.startswith("kvsim.") or path is None:
+            return None
+        for folder in path:
+            if folder not in self._finders:
+                self._finders[folder] = FileFinder(folder, (SourceFileLoader, [".py"]))
+            spec = self._finders[folder].find_spec(fullname, target)
+            if spec is not None and spec.loader is not None:
+                return spec
+        return None
+
+
+def counts(digests: Path) -> bool:
+    """Whether the compiled form is wanted, is for this Python, and is that of these sources."""
+    if os.environ.get(SWITCH) == "0" or find_spec("kvsim__mypyc") is None:
+        return False
+    return all(
+        _digest(PACKAGE.parent / name) == digest
+        for digest, name in map(str.split, digests.read_text().splitlines())
+    )
+
+
+def _digest(path: Path) -> str:
+    try:
+        return sha256(path.read_bytes()).hexdigest()
+    except OSError:
+        return ""
+
+
+def settle() -> bool:
+    """Decide for this process, before any of the modules is imported; whether it is compiled."""
+    digests = PACKAGE / "compiled.sha256"
+    there = digests.exists()
+    if there and counts(digests):
+        return True
+    if os.environ.get(SWITCH) == "1":
+        was = "its sources have changed since" if there else "nothing is compiled"
+        raise ImportError(f"{SWITCH}=1, but {was}: install kvsim again, or leave {SWITCH} out")
+    if there:
+        sys.meta_path.insert(0, Sources())
+    return False

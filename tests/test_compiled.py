@@ -1,0 +1,154 @@
+"""What is compiled computes what the sources do, and stands back where it must."""
+
+import ast
+import contextlib
+import os
+import re
+import subprocess
+import sys
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kvsim import compiled
+
+ROOT = Path(__file__).parents[1]
+FILES = sorted((ROOT / "kvsim").rglob("*.py"))
+DIGESTS = ROOT / "kvsim" / "compiled.sha256"
+LIST = [
+    line.removeprefix("!")
+    for line in (ROOT / "kvsim" / "compiled.txt").read_text().splitlines()
+    if not line.startswith("#")
+]
+# One of each allocator and scheduler that is compiled, with requests enough to preempt.
+CASES = {
+    "paged": [],
+    "prefixes": [
+        "workload.prefixes="
+        "[{count = 5, tokens = {kind = 'uniform', min_tokens = 16, max_tokens = 512}}]"
+    ],
+    "preempting": ["memory.kv_cache_tokens=16384"],
+    "max-buffer": ["allocator.0.kind=max-buffer"],
+    "doubling": ["allocator.0.kind=doubling", "allocator.0.placement=best-fit"],
+    "windows": ["model.name=gemma-3-27b"],
+    "swapping": ["memory.kv_cache_tokens=16384", "scheduler.preemption_mode=swap"],
+    "asynchronous": ["scheduler.async_scheduling=true"],
+    "radix": [
+        "allocator.0.kind=radix",
+        "scheduler={kind = 'sglang'}",
+        "memory.kv_cache_tokens=40000",
+    ],
+    "single steps": ["max_steps=1", "workload.num_requests=60"],
+}
+
+
+@pytest.mark.parametrize("pattern", LIST)
+def test_every_line_of_the_list_means_some_file(pattern: str) -> None:
+    assert any(ROOT.glob(pattern))
+
+
+def test_an_edited_source_is_run_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(compiled.SWITCH, raising=False)
+    monkeypatch.setattr(compiled, "find_spec", lambda name: name)
+    name = "kvsim/sequence.py"
+    digest = sha256((ROOT / name).read_bytes()).hexdigest()
+    digests = tmp_path / "compiled.sha256"
+    digests.write_text(f"{digest}  {name}\n")
+    assert compiled.counts(digests)
+    for other in (f"{'0' * 64}  {name}\n", f"{digest}  kvsim/no_such_file.py\n"):
+        digests.write_text(f"{digest}  {name}\n{other}")
+        assert not compiled.counts(digests)
+    digests.write_text(f"{digest}  {name}\n")
+    monkeypatch.setenv(compiled.SWITCH, "0")
+    assert not compiled.counts(digests)
+
+
+def test_what_is_compiled_for_another_python_does_not_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(compiled.SWITCH, raising=False)
+    monkeypatch.setattr(compiled, "find_spec", lambda name: None)
+    (tmp_path / "compiled.sha256").write_text("")
+    assert not compiled.counts(tmp_path / "compiled.sha256")
+
+
+def test_sources_are_found_past_what_is_compiled(tmp_path: Path) -> None:
+    (tmp_path / "part.py").write_text("")
+    (tmp_path / "part.so").write_text("")
+    spec = compiled.Sources().find_spec("kvsim.part", [str(tmp_path)])
+    assert spec is not None
+    assert spec.origin == str(tmp_path / "part.py")
+    assert compiled.Sources().find_spec("other.part", [str(tmp_path)]) is None
+
+
+def test_whoever_insists_is_told_that_nothing_is_compiled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(compiled.SWITCH, "1")
+    monkeypatch.setattr(compiled, "PACKAGE", tmp_path)
+    with pytest.raises(ImportError, match="nothing is compiled"):
+        compiled.settle()
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_both_forms_write_the_same_bytes(
+    case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(compiled.SWITCH, raising=False)
+    if not (DIGESTS.exists() and compiled.counts(DIGESTS)):
+        pytest.skip("nothing is compiled, or its sources were edited since")
+    written = []
+    for switch in ("0", "1"):
+        out = tmp_path / switch
+        scenario = str(ROOT / "benchmarks" / "scenarios" / "sharegpt.toml")
+        command = [sys.executable, "-m", "kvsim.cli", "run", scenario, "--no-page", "--out", out]
+        for each in ("workload.num_requests=400", *CASES[case]):
+            command += ["--set", each]
+        environment = os.environ | {compiled.SWITCH: switch}
+        subprocess.run(command, check=True, capture_output=True, cwd=ROOT, env=environment)
+        files = {path.name: path.read_bytes() for path in out.iterdir()}
+        files["summary.json"] = re.sub(rb'"wall_s": [^,}]+', b"", files["summary.json"])
+        written.append(files)
+    assert len(written[0]) > 2
+    assert written[0] == written[1]
+
+
+def test_a_compiled_class_that_is_extended_in_a_plain_file_allows_it() -> None:
+    compiled_files = set(sources())
+    every = {path.relative_to(ROOT).as_posix(): ast.parse(path.read_text()) for path in FILES}
+    closed = {
+        node.name
+        for name in compiled_files
+        for node in every[name].body
+        if isinstance(node, ast.ClassDef)
+        and not any(ast.unparse(line).startswith("mypyc_attr") for line in node.decorator_list)
+    }
+    assert len(closed) > 50
+    for name in every.keys() - compiled_files:
+        imported = names_from_compiled(every[name], compiled_files) & closed
+        for node in ast.walk(every[name]):
+            if isinstance(node, ast.ClassDef):
+                assert not imported & set(map(ast.unparse, node.bases)), f"{name}: {node.name}"
+
+
+def names_from_compiled(tree: ast.Module, compiled_files: set[str]) -> set[str]:
+    """What a file imports from compiled ones."""
+    return {
+        alias.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom)
+        and f"{str(node.module).replace('.', '/')}.py" in compiled_files
+        for alias in node.names
+    }
+
+
+def sources() -> list[str]:
+    """What setup.py would compile."""
+    text = (ROOT / "setup.py").read_text().partition("\nclass BuildCompiled")[0]
+    names: dict[str, Any] = {}
+    with contextlib.chdir(ROOT):
+        exec(text, names)
+        found: list[str] = names["sources"]()
+    return found
