@@ -108,15 +108,27 @@ class Books:
         course: Course | None,
     ) -> None:
         """`plan` computed for `steps` steps from start_ps on, after its copies."""
-        recorder, scheduler = self._recorder, self._scheduler
-        shares = self._saved_bytes, self._draft_bytes, self._behind_bytes
-        rest = len(scheduler.running), self._num_waiting, *shares
+        recorder, running = self._recorder, len(self._scheduler.running)
         self._tokens(plan, start_ps, steps, first_ps, growth_ps)
-        for stall_ps, usage in plan.stalls:
-            recorder.interval(start_ps, 0, stall_ps, 0, usage, None, *rest)
-            start_ps += stall_ps
-            first_ps -= stall_ps
-        recorder.interval(start_ps, steps, first_ps, growth_ps, self._usage, course, *rest)
+        if plan.stalls:
+            rest = self._num_waiting, self._saved_bytes, self._draft_bytes, self._behind_bytes
+            for stall_ps, usage in plan.stalls:
+                recorder.interval(start_ps, 0, stall_ps, 0, usage, None, running, *rest)
+                start_ps += stall_ps
+                first_ps -= stall_ps
+        recorder.interval(
+            start_ps,
+            steps,
+            first_ps,
+            growth_ps,
+            self._usage,
+            course,
+            running,
+            self._num_waiting,
+            self._saved_bytes,
+            self._draft_bytes,
+            self._behind_bytes,
+        )
         if plan.outside:
             recorder.outside_steps += steps
 
