@@ -74,9 +74,14 @@ class Shape:
                 )
 
         def need(key: str, default: int | None = None) -> int:
-            value = config.get(key) or default
+            value = default if config.get(key) is None else config[key]
             if type(value) is not int or value < 1:
-                raise InputError("a whole number is required", where=f"{where}: {key}", value=value)
+                raise InputError(
+                    "a whole number is required",
+                    where=f"{where}: {key}",
+                    value=value,
+                    limit="at least 1",
+                )
             return value
 
         heads = need("num_attention_heads")

@@ -146,7 +146,7 @@ def test_what_cannot_be_is_said_in_a_line(opened: Any) -> None:
 
 def test_pinned_runs_stand_side_by_side_and_in_the_address(opened: Any) -> None:
     opened.find_element("id", "pin").click()
-    wait(opened, "return document.querySelectorAll('.pins button').length === 1")
+    wait(opened, "return document.querySelectorAll('.pins button').length === 1", 60)
     slide(opened, 9)
     wait(opened, "return document.querySelectorAll('#numbers thead th').length === 5", 60)
     wait(opened, "return document.querySelectorAll('#results iframe').length === 2")

@@ -47,7 +47,13 @@ print(sorted(name for name in tops if name not in ('torch', 'numpy')), sorted(ow
     plain = [
         f"kvsim.{name}"
         for name in (
-            *("plumbing", "plumbing.errors", "plumbing.reading", "plumbing.reading.files"),
+            *(
+                "compiled",
+                "plumbing",
+                "plumbing.errors",
+                "plumbing.reading",
+                "plumbing.reading.files",
+            ),
             *("plumbing.reading.json_text", "plumbing.writing", "version"),
         )
     ]
