@@ -132,3 +132,37 @@ def test_the_rules_choose_as_they_say() -> None:
         "least-computed": "b",
         "least-recomputed": "a",
     }
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize(
+    "scheduler",
+    [
+        {"kind": "continuous", "scheduler_reserve_full_isl": False},
+        {"kind": "trt-llm", "capacity_scheduler_policy": "max-utilization"},
+    ],
+    ids=lambda table: str(table["kind"]),
+)
+@pytest.mark.parametrize("free_blocks", range(1, 8))
+def test_who_gives_way_itself_ends_the_turns_of_those_behind_it(
+    tables: Any, scheduler: dict[str, Any], rule: str, free_blocks: int
+) -> None:
+    """All need a block in the same step, and the first of them has computed least."""
+    prompts = [16 * (n + 1) for n in range(8)]
+    requests = [
+        Request(str(n), arrival_ps=0, prompt_tokens=tokens, output_tokens=40, priority=n)
+        for n, tokens in enumerate(prompts)
+    ]
+    made = tables(
+        allocator=[{"kind": "paged", "block_size": 16, "watermark": 0.0}],
+        scheduler={**scheduler, "victim": {"kind": rule}},
+        memory={"kv_cache_tokens": sum(prompts) + 16 * (8 + free_blocks)},
+        model={"name": "opt-125m", "max_model_len": 1024},
+        step_time=STEP_TIME,
+    )
+    simulation = Simulation(Scenario.from_table(made), requests)
+    (options,) = simulation.scenario.allocator
+    summary = simulation.run(options, "run", observer=Auditor()).summary
+    assert summary["requests"]["finished"] == len(requests)
+    assert summary["preemptions"] > 0
+    assert {**simulation.run(options, "run").summary, "wall_s": 0} == {**summary, "wall_s": 0}

@@ -9,6 +9,7 @@ from mypy_extensions import mypyc_attr
 
 from kvsim.engine.plan import Plan
 from kvsim.engine.policies.policies import Policies
+from kvsim.engine.policies.victims.latest import Latest
 from kvsim.engine.schedulers.scheduler import Scheduler
 from kvsim.engine.schedulers.vllm_versions import VllmVersion
 from kvsim.engine.speculation.verifier import Verifier
@@ -71,7 +72,12 @@ class ContinuousScheduler(Scheduler):
         stops_midway = self._knobs.by_priority and not self._goes_on
         if self.verifier is not None:
             budget = self._run_drafted(self.verifier, plan, budget, threshold)
-        elif self._prefills_come_last() and self.batch.num <= budget and not stops_midway:
+        elif (
+            self._prefills_come_last()
+            and self.batch.num <= budget
+            and not stops_midway
+            and not self._may_be_anyone()
+        ):
             budget = self._run(plan, budget, threshold)
         else:
             budget = self._run_one_by_one(plan, budget, threshold)
@@ -87,6 +93,14 @@ class ContinuousScheduler(Scheduler):
             return True
         last = reversed(self.running)
         return all(next(last) in self.prefilling for _ in self.prefilling)
+
+    def _may_be_anyone(self) -> bool:
+        """Whether somebody must give way, by a rule that may choose whoever asks for room: nobody
+        behind that one gets a turn, as where priorities choose.
+        """
+        if isinstance(self.victim, Latest) or self._knobs.by_priority:
+            return False
+        return self.batch.num > 0 and not self.allocator.steps_that_fit(1)
 
     def _run(self, plan: Plan, budget: int, threshold: int) -> int:
         """The whole batch decodes, then prompts go on: only who needs memory is looked at."""
