@@ -11,13 +11,14 @@ import sys
 from collections.abc import Sequence
 from hashlib import sha256
 from importlib.abc import MetaPathFinder
-from importlib.machinery import FileFinder, ModuleSpec, SourceFileLoader
-from importlib.util import find_spec
+from importlib.machinery import EXTENSION_SUFFIXES, FileFinder, ModuleSpec, SourceFileLoader
+from importlib.util import spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 
 PACKAGE = Path(__file__).parent
 SWITCH = "KVSIM_COMPILED"
+LIBRARY = "kvsim__mypyc"
 
 
 class Sources(MetaPathFinder):
@@ -40,9 +41,29 @@ class Sources(MetaPathFinder):
         return None
 
 
+class Library(MetaPathFinder):
+    """Finds what all compiled modules are in, beside the package: an installation in place may not
+    know of it.
+    """
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        return library() if fullname == LIBRARY else None
+
+
+def library() -> ModuleSpec | None:
+    """The library for this Python; None: there is none."""
+    for suffix in EXTENSION_SUFFIXES:
+        place = PACKAGE.parent / f"{LIBRARY}{suffix}"
+        if place.exists():
+            return spec_from_file_location(LIBRARY, place)
+    return None
+
+
 def counts(digests: Path) -> bool:
     """Whether the compiled form is wanted, is for this Python, and is that of these sources."""
-    if os.environ.get(SWITCH) == "0" or find_spec("kvsim__mypyc") is None:
+    if os.environ.get(SWITCH) == "0" or library() is None:
         return False
     return all(
         _digest(PACKAGE.parent / name) == digest
@@ -62,6 +83,7 @@ def settle() -> bool:
     digests = PACKAGE / "compiled.sha256"
     there = digests.exists()
     if there and counts(digests):
+        sys.meta_path.append(Library())
         return True
     if os.environ.get(SWITCH) == "1":
         was = "its sources have changed since" if there else "nothing is compiled"

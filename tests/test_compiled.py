@@ -51,7 +51,7 @@ def test_every_line_of_the_list_means_some_file(pattern: str) -> None:
 
 def test_an_edited_source_is_run_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(compiled.SWITCH, raising=False)
-    monkeypatch.setattr(compiled, "find_spec", lambda name: name)
+    monkeypatch.setattr(compiled, "library", lambda: "there")
     name = "kvsim/sequence.py"
     digest = sha256((ROOT / name).read_bytes()).hexdigest()
     digests = tmp_path / "compiled.sha256"
@@ -69,7 +69,7 @@ def test_what_is_compiled_for_another_python_does_not_count(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv(compiled.SWITCH, raising=False)
-    monkeypatch.setattr(compiled, "find_spec", lambda name: None)
+    monkeypatch.setattr(compiled, "library", lambda: None)
     (tmp_path / "compiled.sha256").write_text("")
     assert not compiled.counts(tmp_path / "compiled.sha256")
 
