@@ -85,9 +85,11 @@ class PagedAllocator(Allocator):
         self._decoders = Decoders(shape.block_size)
         self._counts = SlotCounts()
         self._drafts = Lookahead.of(memory)
-        host = None if host_cache_bytes is None else HostTier(host_cache_bytes, shape.block_bytes)
+        host = None
+        if host_cache_bytes is not None:
+            host = HostTier(host_cache_bytes, shape.block_bytes)
+            self.pool.on_evict = host.offload
         self._cache: PrefixCache[list[int]] = PrefixCache(
-            self.pool,
             OneTable(
                 self.pool, drops=bool(memory.speculation and memory.speculation.drops_last_block)
             ),
@@ -285,7 +287,7 @@ class PagedAllocator(Allocator):
         spare = self.pool.num_free - self._blocks_needed(hits, head.num_tokens, busy=busy)
         if spare >= 0:
             limit = self._steps_within(spare, limit)
-        if self._cache.has_host and self._cache.table_of(head).keys:
+        if self._cache.has_host and len(self._cache.table_of(head).runs):
             return self._steps_within(0, limit)  # a block taken may push its content out of there
         return limit
 

@@ -5,6 +5,7 @@ content, without collisions. Tokens come as runs of consecutive ids (see request
 that lie in one run are named at once, by the run's name and their place in it.
 """
 
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 
 from kvsim.request import TokenRuns
@@ -13,6 +14,50 @@ from kvsim.token_runs import coalesced
 
 ROOT = 0
 LONGEST_RUN = 1 << 32  # blocks
+
+
+class KeyRuns:
+    """Keys of successive blocks, or of what part of a block has one, as runs of consecutive keys.
+
+    firsts: the first key of each run; ends: of how many keys it and those before it are.
+    """
+
+    __slots__ = ("ends", "firsts")
+
+    def __init__(self) -> None:
+        self.firsts: list[int] = []
+        self.ends: list[int] = []
+
+    def __len__(self) -> int:
+        return self.ends[-1] if self.ends else 0
+
+    def add(self, first: int, count: int) -> None:
+        """`count` > 0 more keys from `first` on."""
+        self.firsts.append(first)
+        self.ends.append(len(self) + count)
+
+    def at(self, index: int) -> int:
+        """One key."""
+        run = bisect_right(self.ends, index)
+        return self.firsts[run] + index - (self.ends[run - 1] if run else 0)
+
+    def between(self, start: int, end: int) -> list[tuple[int, int]]:
+        """Those at `start` and behind it, below `end`, as (first, how many)."""
+        end = min(end, len(self))
+        found: list[tuple[int, int]] = []
+        run = bisect_right(self.ends, start)
+        while start < end:
+            count = min(end, self.ends[run]) - start
+            found.append((self.at(start), count))
+            start, run = start + count, run + 1
+        return found
+
+    def listed(self, start: int, end: int) -> list[int]:
+        """The same one by one."""
+        keys: list[int] = []
+        for first, count in self.between(start, end):
+            keys.extend(range(first, first + count))
+        return keys
 
 
 class ContentKeys:
@@ -28,32 +73,28 @@ class ContentKeys:
         self._names: dict[tuple[int, int | TokenRuns], int] = {}
         self._num_names = 1
 
-    def of(self, seq: KVSequence) -> list[int]:
+    def of(self, seq: KVSequence) -> KeyRuns:
         """Keys of the full blocks of `seq` that another sequence can name: none if its prompt is
         private, those of the prompt if its output is, else all up to its last token.
         """
+        keys = KeyRuns()
         if seq.prompt_runs is None:
-            return []
+            return keys
         runs = seq.prompt_runs
         if seq.output_start is not None:
             runs = (*runs, (seq.output_start, seq.output_tokens))
-        keys: list[int] = []
         parent = ROOT
         for content, count in _stretches(runs, self._block_size, self._lookahead_tokens):
             link = (parent, content)
             name = self._names.get(link)
             if name is None:
-                name = self._names[link] = self._new_name()
-            keys.extend(range(name, name + count))
+                name = self._names[link] = self.private()
+            keys.add(name, count)
             parent = name + count - 1
         return keys
 
-    def private(self, count: int) -> Sequence[int]:
-        """`count` keys that nothing else will ever get."""
-        name = self._new_name()
-        return range(name, name + count)
-
-    def _new_name(self) -> int:
+    def private(self) -> int:
+        """The first of LONGEST_RUN keys that nothing else will ever get."""
         name = self._num_names * LONGEST_RUN
         self._num_names += 1
         return name

@@ -8,14 +8,11 @@ sequence runs; a preempted one gets keys under which it finds its own blocks aga
 The cache knows nothing of how tables are laid out: what it must do with them it asks of `Tables`.
 """
 
-from collections.abc import Sequence as Row
 from typing import Generic, Protocol, TypeVar
 
 from kvsim.memory.allocator import CacheTotals
-from kvsim.memory.cohorts import Cohorts
-from kvsim.memory.paged.block_pool import BlockPool
-from kvsim.memory.paged.content import ContentKeys
-from kvsim.memory.paged.decoders import by_order
+from kvsim.memory.paged.content import ContentKeys, KeyRuns
+from kvsim.memory.paged.filling import Filling
 from kvsim.memory.paged.host_tier import HostTier
 from kvsim.memory.paged.table import Table
 from kvsim.sequence import Sequence
@@ -40,18 +37,23 @@ class Tables(Protocol[Hits]):
     @property
     def names_late(self) -> bool: ...
 
-    def fresh(self, keys: list[int], num_shareable: int) -> Table:
+    @property
+    def version(self) -> int:
+        """Changes whenever `find` could answer differently."""
+        ...
+
+    def fresh(self, runs: KeyRuns, num_shareable: int) -> Table:
         """An empty table of this kind."""
         ...
 
-    def find(self, keys: Row[int], most: int) -> Hits:
-        """The longest prefix of what `keys` name, at most `most` of them, that a sequence can
-        continue from.
+    def find(self, table: Table, known: int, most: int) -> Hits:
+        """The longest prefix of what the first `known` keys of `table` name, at most `most` of
+        them, that a sequence can continue from.
         """
         ...
 
-    def may_move(self, keys: Row[int]) -> bool:
-        """Whether other blocks may be found for these keys, all held, once a free block goes."""
+    def may_move(self, table: Table, num_hits: int) -> bool:
+        """Whether other blocks may be found for the first keys, all held, once a free one goes."""
         ...
 
     def register(self, table: Table, full: int, *, in_step: bool) -> None:
@@ -70,12 +72,11 @@ class PrefixCache(Generic[Hits]):
     block may cover tokens behind it. holds_back: what chained modules may yet write again is not
     known before. names_returned: what accepted drafts fill is known when their step returns; else
     when their sequence is scheduled next.
-    Of live sequences it changes `memory.registered`, `memory.covered` and `memory.keys` alone.
+    Of live sequences it changes `memory.registered`, `memory.covered` and `memory.runs` alone.
     """
 
     def __init__(
         self,
-        pool: BlockPool,
         tables: Tables[Hits],
         block_size: int,
         *,
@@ -89,7 +90,6 @@ class PrefixCache(Generic[Hits]):
     ) -> None:
         self.enabled = enabled
         self.lag = lag
-        self._pool = pool
         self._tables = tables
         self._size = block_size
         self._speculation = speculation
@@ -101,13 +101,10 @@ class PrefixCache(Generic[Hits]):
         self._units = block_size // self._unit  # of a block
         self._content = ContentKeys(self._unit, self._lookahead)
         self._host = host
-        self._filling = Cohorts(block_size)  # decoders whose next full blocks have keys
-        self._early: dict[Sequence, None] = {}  # of them, whose next slot is known with its step
-        self._memo: tuple[Sequence, int, Hits] | None = None  # of `hits`: for whom, pool's version
+        self._filling = Filling(self._register_next, block_size, lag)
+        self._memo: tuple[Sequence, int, Hits] | None = None  # of `hits`: for whom, which version
         self._query_tokens = 0
         self._hit_tokens = 0
-        if host is not None:
-            pool.on_evict = host.offload
 
     @property
     def totals(self) -> CacheTotals:
@@ -122,39 +119,36 @@ class PrefixCache(Generic[Hits]):
     def table_of(self, seq: Sequence) -> Table:
         """The table of a sequence, made with its keys when it is first asked for."""
         if seq.memory is None:
-            keys: list[int] = []
-            num_shareable = 0
-            if self.enabled:
-                keys = self._content.of(seq)
-                num_shareable = len(keys)
-                if self._tables.names_private:
-                    keys.extend(self._private_keys(seq, keys))
-            seq.memory = self._fresh(seq, keys, num_shareable)
+            runs = self._content.of(seq) if self.enabled else KeyRuns()
+            seq.memory = self._fresh(seq, runs, len(runs))
+            if self.enabled and self._tables.names_private:
+                self._add_private(seq, seq.memory)
         table: Table = seq.memory
         return table
 
-    def _fresh(self, seq: Sequence, keys: list[int], num_shareable: int) -> Table:
-        table = self._tables.fresh(keys, num_shareable)
+    def _fresh(self, seq: Sequence, runs: KeyRuns, num_shareable: int) -> Table:
+        table = self._tables.fresh(runs, num_shareable)
         table.session = seq.request.session is not None
         return table
 
-    def _private_keys(self, seq: Sequence, keys: list[int]) -> Row[int]:
-        """Keys for what of `seq` lies behind that with keys, which nobody else gets."""
-        missing = seq.final_tokens // self._unit - len(keys)
-        return self._content.private(missing) if missing > 0 else ()
+    def _add_private(self, seq: Sequence, table: Table) -> None:
+        """What of `seq` lies behind that with keys gets some that nobody else gets."""
+        missing = seq.final_tokens // self._unit - len(table.runs)
+        if missing > 0:
+            table.add_keys(self._content.private(), missing)
 
     def hits(self, seq: Sequence) -> Hits:
         """What the cache holds for a waiting sequence: a run that ends before its last token."""
         memo = self._memo
-        if memo is not None and memo[0] is seq and memo[1] == self._pool.version:
+        if memo is not None and memo[0] is seq and memo[1] == self._tables.version:
             return memo[2]
         table = self.table_of(seq)
         most = known = 0
         if table.num_shareable or seq.num_preemptions:
             most = (seq.num_tokens - max(1, self._lookahead)) // self._unit
             known = (seq.num_tokens - self._lookahead) // self._unit
-        found = self._tables.find(table.keys[:known], most)
-        self._memo = (seq, self._pool.version, found)
+        found = self._tables.find(table, known, most)
+        self._memo = (seq, self._tables.version, found)
         return found
 
     def host_keys(self, seq: Sequence, num_blocks: int) -> list[int]:
@@ -162,7 +156,7 @@ class PrefixCache(Generic[Hits]):
         if self._host is None:
             return []
         most = (seq.num_tokens - 1) // self._size
-        return self._host.run_of(self.table_of(seq).keys[num_blocks:most])
+        return self._host.run_of(self.table_of(seq).runs.listed(num_blocks, most))
 
     @property
     def has_host(self) -> bool:
@@ -184,14 +178,12 @@ class PrefixCache(Generic[Hits]):
         cached block is being filled right now, or another block of the same content may stand in
         for one of its hits.
         """
-        keys = self.table_of(head).keys
-        if self._tables.may_move(keys[:num_hits]):
+        table = self.table_of(head)
+        if self._tables.may_move(table, num_hits):
             return True
-        shareable = self.table_of(head).num_shareable // self._units
+        shareable = table.num_shareable // self._units
         most = min(shareable, (head.num_tokens - 1) // self._size)
-        tables = (seq.memory for seq in self._filling)
-        ends = ((table, (table.registered + 1) * self._units - 1) for table in tables)
-        return any(table.keys[end] == keys[end] for table, end in ends if table.registered < most)
+        return self._filling.may_make(table.runs, most, self._units)
 
     # --- registering ---------------------------------------------------------------------------
 
@@ -224,71 +216,42 @@ class PrefixCache(Generic[Hits]):
         table.cover_at = (max(full, table.covered) + 1) * self._size
         if full > table.covered:
             table.covered = full
-            if (named := min(full, len(table.keys) // self._units)) > table.registered:
+            if (named := min(full, len(table.runs) // self._units)) > table.registered:
                 self._tables.register(table, named, in_step=in_step)
 
     def join(self, seq: Sequence, table: Table) -> None:
         """`seq` decodes: blocks that it fills take their keys."""
         if table.registered < self._most_registered(table):
-            self._filling.join(seq, table.base)
-            # It was passed over, so its newest token has returned.
-            if self.lag and table.returned > table.joined and not table.returned % self._size:
-                self._early[seq] = None
+            self._filling.join(seq, table)
 
     def _most_registered(self, table: Table) -> int:
         """How many blocks take their keys as they fill."""
-        keys = table.num_shareable if self._tables.names_late else len(table.keys)
+        keys = table.num_shareable if self._tables.names_late else len(table.runs)
         return keys // self._units
 
     def leave(self, seq: Sequence, table: Table) -> None:
         """`seq` decodes no more."""
-        self._filling.leave(seq, table.base)
-        self._early.pop(seq, None)
+        self._filling.leave(seq, table)
 
     def advanced(self, clock: int, steps: int = 1) -> None:
         """Decoders took `steps` slots each from `clock` on: register the blocks filled by them."""
-        if not self._filling.num:
-            return
-        if self._early:
-            self._register_early(clock, None)
-            self._early.clear()
-            steps, clock = steps - 1, clock + 1
-        known = clock - self.lag
-        for t in range(1, steps + 1):
-            for seq in sorted(self._filling.at(known + t), key=by_order):
-                self._register_next(seq, known + t)
+        if self._filling.num:
+            self._filling.advanced(clock, steps)
 
     def turns_before(self, order: int, clock: int) -> None:
         """Decoders before `order` have had their turn in the step that begins at `clock`."""
-        if not self._filling.num:
-            return
-        if self._early:
-            self._register_early(clock, order)
-            return
-        known = clock - self.lag + 1
-        for seq in sorted(self._filling.at(known), key=by_order):
-            if seq.order < order:
-                self._register_next(seq, known)
+        if self._filling.num:
+            self._filling.turns_before(order, clock)
 
-    def _register_early(self, clock: int, order: int | None) -> None:
-        """Register what the step that begins at `clock` makes known, of those before `order`, where
-        some have been passed over.
+    def _register_next(self, table: Table, clock: int) -> bool:
+        """Register the block of a decoder whose content is known from `clock` on, unless it was.
+        Returns whether that was the last one that has keys.
         """
-        known = clock - self.lag + 1
-        found = dict.fromkeys(self._filling.at(known), known)
-        found |= dict.fromkeys(self._early, clock + 1)
-        for seq in sorted(found, key=by_order):
-            if order is None or seq.order < order:
-                self._register_next(seq, found[seq])
-
-    def _register_next(self, seq: Sequence, clock: int) -> None:
-        """Register the block of `seq` whose content is known from `clock` on, unless it was."""
-        table: Table = seq.memory
         full = (table.base + clock) // self._size
-        if full == table.registered + 1:
-            self._tables.register(table, full, in_step=True)
-            if full == self._most_registered(table):
-                self._filling.leave(seq, table.base)
+        if full != table.registered + 1:
+            return False
+        self._tables.register(table, full, in_step=True)
+        return full == self._most_registered(table)
 
     def released(self, seq: Sequence, table: Table) -> int:
         """`seq`, still holding its blocks, is about to return them: returns how many of them, from
@@ -303,12 +266,12 @@ class PrefixCache(Generic[Hits]):
                     self.cover(table, seq.final_tokens, seq.num_tokens, in_step=False)
                 full = table.covered
             if not seq.finished:
-                table.keys = [*table.keys, *self._private_keys(seq, table.keys)]
-            named = len(table.keys) // self._units
+                self._add_private(seq, table)
+            named = len(table.runs) // self._units
             if seq.finished and self._tables.names_late:
                 named = self._most_registered(table)
             if (named := min(full, named)) > table.registered:
                 self._tables.register(table, named, in_step=False)
-        seq.memory = None if seq.finished else self._fresh(seq, table.keys, table.num_shareable)
+        seq.memory = None if seq.finished else self._fresh(seq, table.runs, table.num_shareable)
         self._memo = None
         return full

@@ -1,5 +1,7 @@
 """What a paged allocator keeps of one sequence."""
 
+from kvsim.memory.paged.content import KeyRuns
+
 
 class Table:
     """A sequence's slots, and what is known of their content; its blocks are a subclass's part.
@@ -7,7 +9,7 @@ class Table:
     tokens: slots it holds while it does not decode. base: slots minus the decoders' clock while it
     decodes. joined: slots it began to decode with. returned: slots of which the content was known
     then, or will be with its first step.
-    keys: content keys of its leading blocks, or of what part of a block has one. num_shareable: how
+    runs: content keys of its leading blocks, or of what part of a block has one. num_shareable: how
     many of them another sequence can have. registered: how many blocks carry theirs. covered: where
     tokens are drafted ahead, how many hold known content; cover_at: how many tokens must be known
     for one more. session: whether it belongs to one.
@@ -18,27 +20,45 @@ class Table:
         "cover_at",
         "covered",
         "joined",
-        "keys",
         "num_shareable",
         "registered",
         "returned",
+        "runs",
         "session",
         "tokens",
     )
 
-    def __init__(self, keys: list[int], num_shareable: int) -> None:
+    def __init__(self, runs: KeyRuns, num_shareable: int) -> None:
         self.tokens = 0
         self.base = 0
         self.joined = 0
         self.returned = 0
-        self.keys = keys
+        self.runs = runs
         self.num_shareable = num_shareable
         self.registered = 0
         self.covered = self.cover_at = 0
         self.session = False
 
+    def add_keys(self, first: int, count: int) -> None:
+        """Its next blocks get consecutive keys."""
+        self.runs.add(first, count)
 
-class BlockTable(Table):
+
+class KeyedTable(Table):
+    """One whose blocks are named one by one. keys: see `Table.runs`."""
+
+    __slots__ = ("keys",)
+
+    def __init__(self, runs: KeyRuns, num_shareable: int) -> None:
+        super().__init__(runs, num_shareable)
+        self.keys = runs.listed(0, len(runs))
+
+    def add_keys(self, first: int, count: int) -> None:
+        super().add_keys(first, count)
+        self.keys.extend(range(first, first + count))
+
+
+class BlockTable(KeyedTable):
     """One block table. blocks: which blocks of the pool hold its slots, in their order. drafts: of
     its slots, those asked for beyond what is valid when its last step has returned. computed: slots
     it had before the last step it was in, while it does not decode.
@@ -46,7 +66,7 @@ class BlockTable(Table):
 
     __slots__ = ("blocks", "computed", "drafts")
 
-    def __init__(self, keys: list[int], num_shareable: int) -> None:
-        super().__init__(keys, num_shareable)
+    def __init__(self, runs: KeyRuns, num_shareable: int) -> None:
+        super().__init__(runs, num_shareable)
         self.blocks: list[int] = []
         self.computed = self.drafts = 0

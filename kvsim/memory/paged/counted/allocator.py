@@ -21,6 +21,7 @@ from kvsim.memory.allocator import (
 from kvsim.memory.cohorts import Cohort
 from kvsim.memory.ledger import Course, Usage, split_free
 from kvsim.memory.options import MemorySpec
+from kvsim.memory.paged.content import KeyRuns
 from kvsim.memory.paged.counted.pool import CountedPool, Run, kept_in
 from kvsim.memory.paged.course import block_course
 from kvsim.memory.paged.decoders import Decoders
@@ -51,7 +52,7 @@ class CountedTable(Table):
     __slots__ = ("blocks", "kept")
 
     def __init__(self, kept: list[Run]) -> None:
-        super().__init__([], 0)
+        super().__init__(KeyRuns(), 0)
         self.blocks = 0
         self.kept = kept
 

@@ -141,7 +141,6 @@ class GroupsAllocator(Allocator):
         self._windows = Windows(self._tables.windows, size, self._lag)
         self._forecast = Forecast(self.pool, self._tables, self._decoders, self._windows, size)
         self._cache: PrefixCache[Hits] = PrefixCache(
-            self.pool,
             self._names,
             size,
             enabled=caching,

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from kvsim.memory.paged.block_pool import NULL_BLOCK, BlockPool
+from kvsim.memory.paged.content import KeyRuns
 from kvsim.memory.paged.groups.grouping import BlockGroup
 from kvsim.memory.paged.groups.hits import Hits, longest_hit, looks_back
 from kvsim.memory.paged.groups.inner_hits import InnerHits
@@ -85,18 +86,26 @@ class GroupNames:
             return (last,)
         return max(0, last - 1), max(0, prompt_tokens // self._size - 1)
 
-    def fresh(self, keys: list[int], num_shareable: int) -> GroupTable:
-        """An empty table."""
-        return GroupTable(keys, num_shareable, self._num)
+    @property
+    def version(self) -> int:
+        return self._pool.version
 
-    def find(self, keys: Sequence[int], most: int) -> Hits:
-        """The longest prefix, at most the first `most` keys, that every group can continue from."""
+    def fresh(self, runs: KeyRuns, num_shareable: int) -> GroupTable:
+        """An empty table."""
+        return GroupTable(runs, num_shareable, self._num)
+
+    def find(self, table: Table, known: int, most: int) -> Hits:
+        """The longest prefix, at most the first `most` keys, that every group can continue from;
+        `known` keys are of tokens that are there.
+        """
+        assert isinstance(table, GroupTable)
+        keys = table.keys[:known]
         if self._inner is not None:
             return self._inner.find(keys, most)
         limit = len(keys) if self._state_places.counts_drops else most
         return longest_hit(self._pool, self._windows, keys[:limit], most, self._size, self._drops)
 
-    def may_move(self, keys: Sequence[int]) -> bool:
+    def may_move(self, table: Table, num_hits: int) -> bool:
         """Never asked: while the head of the queue has hits, runs end when a block moves."""
         return False
 
@@ -207,7 +216,7 @@ class GroupNames:
         self.in_step.difference_update(lost)
         self._pool.num_evicted += bool(lost)
 
-    def _unit_key(self, table: Table, g: int, tokens: int) -> int:
+    def _unit_key(self, table: GroupTable, g: int, tokens: int) -> int:
         """Of what ends after so many tokens, a multiple of the unit."""
         return table.keys[tokens // self._unit - 1] * self._num + g
 

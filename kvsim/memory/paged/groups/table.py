@@ -1,9 +1,10 @@
 """What the allocator keeps of one sequence in several groups of layers."""
 
-from kvsim.memory.paged.table import Table
+from kvsim.memory.paged.content import KeyRuns
+from kvsim.memory.paged.table import KeyedTable
 
 
-class GroupTable(Table):
+class GroupTable(KeyedTable):
     """What the allocator keeps of one sequence.
 
     lists: each group's blocks, from position `skipped` of its table on, null ones among those of a
@@ -34,8 +35,8 @@ class GroupTable(Table):
         "states",
     )
 
-    def __init__(self, keys: list[int], num_shareable: int, num_groups: int) -> None:
-        super().__init__(keys, num_shareable)
+    def __init__(self, runs: KeyRuns, num_shareable: int, num_groups: int) -> None:
+        super().__init__(runs, num_shareable)
         self.lists: list[list[int]] = [[] for _ in range(num_groups)]
         self.skipped = [0] * num_groups
         self.boundaries: tuple[int, ...] = ()
