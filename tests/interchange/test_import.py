@@ -22,7 +22,9 @@ from kvsim.device import named_device
 from kvsim.interchange.becoming.server import server_of
 from kvsim.interchange.imported import Imported, import_sources, write_imported
 from kvsim.interchange.sources import SOURCES
+from kvsim.interchange.sources.fields import MOST_TOKENS
 from kvsim.interchange.sources.source import Sniffed
+from kvsim.interchange.sources.vllm_names import cache_settings
 from kvsim.model import ModelOptions
 from kvsim.observed.folder import ObservedRun
 from kvsim.plumbing.errors import InputError
@@ -323,6 +325,11 @@ def test_a_pool_given_in_bytes_is_the_same_in_the_log_and_in_the_metrics(
         assert table == {"num_gpu_blocks": said.num_gpu_blocks}
     else:
         assert table == {"kv_cache_bytes": said.num_gpu_blocks * plan.bytes_per_block}
+
+
+def test_a_concurrency_of_next_to_nothing_makes_no_length_without_end() -> None:
+    labels = {"kv_cache_size_tokens": "64000", "kv_cache_max_concurrency": "5e-324"}
+    assert cache_settings(labels, "test")["max_model_len"] == MOST_TOKENS
 
 
 @pytest.mark.skipif(not LOGS.is_dir(), reason="KVSIM_STARTUP_LOGS_DIR has no logs")

@@ -1,7 +1,10 @@
 """Whatever a file holds, a reader answers or says in one line why not; it never hangs or breaks."""
 
+import contextlib
 import gzip
 import os
+import threading
+import tracemalloc
 from decimal import Decimal
 from pathlib import Path
 
@@ -96,6 +99,37 @@ def test_only_files_are_read_and_only_so_large(tmp_path: Path) -> None:
     assert files.read_bytes(path, 5) == b"12345"
     with pytest.raises(InputError, match="too large; limit 4 bytes"):
         files.read_bytes(path, 4)
+
+
+def test_a_small_file_asks_for_little_memory(tmp_path: Path) -> None:
+    """Asked for up to gibibytes, `read` makes room for gibibytes first."""
+    small = tmp_path / "small"
+    small.write_bytes(b"two\n")
+    tracemalloc.start()
+    try:
+        assert files.read_bytes(small) == b"two\n"
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_what_does_not_say_how_long_it_is_is_read_to_its_end(tmp_path: Path) -> None:
+    pipe, sent = tmp_path / "pipe", bytes(3 * files.CHUNK_BYTES)
+    os.mkfifo(pipe)
+    for most, read in ((len(sent), True), (len(sent) - 1, False)):
+        writer = threading.Thread(target=_write, args=(pipe, sent))
+        writer.start()
+        if read:
+            assert files.read_bytes(pipe, most) == sent
+        else:
+            with pytest.raises(InputError, match="too large"):
+                files.read_bytes(pipe, most)
+        writer.join()
+
+
+def _write(pipe: Path, data: bytes) -> None:
+    with contextlib.suppress(BrokenPipeError):
+        pipe.write_bytes(data)
 
 
 def test_gzip_is_unpacked_up_to_the_limit(tmp_path: Path) -> None:

@@ -11,7 +11,8 @@ def schedule(
     cases: Annotated[
         list[Path],
         typer.Argument(
-            metavar="CASE.json...", help="Recorded cases; each with CASE.expected.json.gz beside."
+            metavar="CASE.json...",
+            help="Recorded cases, each with CASE.expected.json.gz beside, or folders of them.",
         ),
     ],
     as_json: Annotated[
@@ -22,10 +23,11 @@ def schedule(
     ] = False,
 ) -> None:
     """Replay recorded schedules and compare every row and field; exit 0 only if all are equal."""
+    from kvsim.validate.schedule.case import cases_in
     from kvsim.validate.schedule.verdict import validate_case
 
     verdicts = []
-    for path in cases:
+    for path in [case for each in cases for case in cases_in(each)]:
         verdict = validate_case(path)
         verdicts.append(verdict)
         if not as_json:

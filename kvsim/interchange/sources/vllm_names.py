@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from kvsim.interchange.description import Settings
+from kvsim.interchange.sources.fields import MOST_TOKENS
 from kvsim.interchange.sources.prometheus import Metric, finite
 from kvsim.interchange.sources.vllm_args import UNSAID, settings_of, whole
 
@@ -54,7 +55,8 @@ def cache_settings(labels: Mapping[str, str], where: str) -> dict[str, Any]:
         found["kv_cache_tokens"] = whole(tokens)
         if concurrency not in UNSAID and concurrency is not None and float(concurrency) > 0:
             # By definition: tokens = concurrency * max_model_len.
-            found["max_model_len"] = max(round(whole(tokens) / float(concurrency)), 1)
+            longest = whole(tokens) / float(concurrency)
+            found["max_model_len"] = max(round(min(longest, MOST_TOKENS)), 1)
     return found
 
 

@@ -3,11 +3,12 @@
 import stat
 import zlib
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 from kvsim.plumbing.errors import InputError
 
 MOST_BYTES = 4 << 30  # of a table, unpacked
+CHUNK_BYTES = 1 << 16  # of what does not say how long it is
 GZIP = b"\x1f\x8b"
 _GZIP_FORM = 31  # zlib's number for a window of 32 KiB in a gzip wrapper
 
@@ -30,7 +31,7 @@ def read_bytes(path: Path, most_bytes: int = MOST_BYTES) -> bytes:
         if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
             raise InputError("cannot read it: a device, where a file is meant", where=str(path))
         with path.open("rb") as file:
-            data = file.read(most_bytes + 1)
+            data = _up_to(most_bytes + 1, file, path.stat().st_size)
     except OSError as error:
         raise InputError(f"cannot read it: {error.strerror}", where=str(path)) from None
     except ValueError:  # a name with a zero byte in it
@@ -39,6 +40,18 @@ def read_bytes(path: Path, most_bytes: int = MOST_BYTES) -> bytes:
         return _unpacked(data, path, most_bytes)
     _check_size(len(data), path, most_bytes)
     return data
+
+
+def _up_to(most_bytes: int, file: BinaryIO, size: int) -> bytes:
+    """The first bytes of a file said to hold `size`. `read(n)` makes room for n bytes at once, so
+    no more is asked for than there seems to be; a pipe says nothing.
+    """
+    parts = [file.read(min(size + 1, most_bytes))]
+    missing = most_bytes - len(parts[0])
+    while missing and (more := file.read(min(CHUNK_BYTES, missing))):
+        parts.append(more)
+        missing -= len(more)
+    return b"".join(parts)
 
 
 def read_string(path: Path, most_bytes: int = MOST_BYTES) -> str:

@@ -22,6 +22,7 @@ from kvsim.validate.schedule.rows import Rows
 from kvsim.validate.schedule.ticks import TICK_PS, CaseCost
 
 LATEST = 10**12  # ticks: the last arrival
+EXPECTED = (".expected.json.gz", ".expected.json")
 MOST_TOKENS = 1 << 20  # of a prompt or a segment: 20 bits of a token's id are its place
 Length = Annotated[int, Field(ge=1, le=MOST_TOKENS)]
 TokenId = Annotated[int, Field(ge=0)]
@@ -119,9 +120,29 @@ class Case(Options):
         raise NotImplementedError(type(self).__name__)  # every registered kind overrides this
 
 
+def cases_in(path: Path) -> list[Path]:
+    """The case, or of a folder those that have their recorded rows beside them, by name."""
+    if not path.is_dir():
+        return [path]
+    names = {file.name for file in path.iterdir()}
+    cases = [
+        path / name
+        for name in sorted(names)
+        if name.endswith(".json")
+        and any(name.removesuffix(".json") + suffix in names for suffix in EXPECTED)
+    ]
+    if not cases:
+        raise InputError(
+            "no recorded case in this folder",
+            where=str(path),
+            limit=f"NAME.json, NAME{EXPECTED[0]}",
+        )
+    return cases
+
+
 def read_expectation(path: Path) -> list[dict[str, Any]]:
     """The recorded rows beside the case: NAME.expected.json.gz or NAME.expected.json."""
-    for suffix in (".expected.json.gz", ".expected.json"):
+    for suffix in EXPECTED:
         beside = path.with_name(path.name.removesuffix(".json") + suffix)
         if beside.exists():
             steps = read_object(beside).get("steps")

@@ -1,6 +1,7 @@
 """The answers as tables of text, for the terminal and the page."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from kvsim.report import numbers
 from kvsim.whatif.capacity.answers import Answer, Edge, Replicas, Tuning
@@ -24,6 +25,7 @@ def answers_table(
         "just inside",
         "just outside",
     )
+    value = numbers.count if question.unit == "tokens" else partial(numbers.figures, digits=4)
     rows = []
     for answer in answers:
         rate = "" if answer.rate_per_s is None else f"{numbers.figures(answer.rate_per_s)} {unit}"
@@ -36,8 +38,8 @@ def answers_table(
                 *([rate] if at_rates else []),
                 value_text(answer, question),
                 *([share] if pool else []),
-                _inside(first, objectives),
-                _outside(first, objectives),
+                _inside(first, objectives, value),
+                _outside(first, objectives, value),
             )
         )
     note = (
@@ -117,7 +119,7 @@ def with_width(interval: Interval, *, whole: bool = False) -> str:
     return form(interval.mean) + (f" ± {form(width)}" if width else "")
 
 
-def _inside(edge: Edge, objectives: Sequence[Objective]) -> str:
+def _inside(edge: Edge, objectives: Sequence[Objective], value: Callable[[float], str]) -> str:
     if edge.inside is None or edge.bracket.kept is None:
         return numbers.NOTHING
     row = edge.inside
@@ -126,11 +128,11 @@ def _inside(edge: Edge, objectives: Sequence[Objective]) -> str:
         for each in objectives
         if row.get(each.name) is not None and each.name != "requests.rejected"
     ]
-    return f"{numbers.figures(edge.bracket.kept, 4)}: {', '.join(said)}"
+    return f"{value(edge.bracket.kept)}: {', '.join(said)}"
 
 
-def _outside(edge: Edge, objectives: Sequence[Objective]) -> str:
+def _outside(edge: Edge, objectives: Sequence[Objective], value: Callable[[float], str]) -> str:
     if edge.bracket.lost is None:
         return numbers.NOTHING
     why = ["cannot be run"] if edge.outside is None else broken(edge.outside, objectives)
-    return f"{numbers.figures(edge.bracket.lost, 4)}: {', '.join(why)}"
+    return f"{value(edge.bracket.lost)}: {', '.join(why)}"

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from kvsim.plumbing.errors import InputError
-from kvsim.validate.schedule.case import read_expectation
+from kvsim.validate.schedule.case import cases_in, read_expectation
 from kvsim.validate.schedule.engines import parse_case, read_case
 from kvsim.validate.schedule.replay import simulate_rows
 from kvsim.validate.schedule.verdict import compare
@@ -40,6 +40,12 @@ def test_all_recordings_are_there() -> None:
         recorded = {path.name.removesuffix(".json") for path in cases}
         beside = {path.name for path in cases[0].parent.glob("*.expected.json.gz")}
         assert beside == {f"{name}.expected.json.gz" for name in recorded}
+
+
+def test_a_folder_stands_for_the_cases_in_it(tmp_path: Path) -> None:
+    assert cases_in(CASES[0].parent) == CASES
+    with pytest.raises(InputError, match="no recorded case in this folder"):
+        cases_in(tmp_path)
 
 
 def test_a_difference_in_the_last_bit_of_the_ratio_is_found() -> None:
