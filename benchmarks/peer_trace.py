@@ -25,7 +25,7 @@ def write_trace(case: Case, path: Path) -> dict[str, int]:
     with path.open("w") as file:
         for request in simulation.stream.requests:
             full = request.prompt_tokens // size
-            named = keys.of(Sequence(request, 0))[:full]
+            named = keys.of(Sequence(request, 0)).listed(0, full)
             hash_ids = [
                 ids[key] if key in ids else ids.setdefault(key, next(fresh)) for key in named
             ]

@@ -178,7 +178,7 @@ class Simulation:
         stream = self.stream
         spec = self.replica_spec(options)
         replica = assemble(
-            replace(spec, anonymous=observer is None and stream.anonymous),
+            replace(spec, unwatched=observer is None),
             stream,
             self.step_time,
             observer=observer,

@@ -35,7 +35,7 @@ class ReplicaSpec:
     copy_bytes_per_s: of copies within the device; host_bytes_per_s: of the link to host memory.
     max_steps: most steps taken at once; 1 gives the step-by-step run.
     speculation: how tokens are drafted ahead, and acceptance: how many of them prove right; None:
-    they are not. anonymous, states: see `MemorySpec`.
+    they are not. unwatched, states: see `MemorySpec`.
     """
 
     allocator: AllocatorOptions
@@ -48,7 +48,7 @@ class ReplicaSpec:
     max_steps: int | None = None
     speculation: Speculation | None = None
     acceptance: Acceptance | None = None
-    anonymous: bool = False
+    unwatched: bool = False
     states: int | None = None
 
     def memory_spec(self) -> MemorySpec:
@@ -63,7 +63,7 @@ class ReplicaSpec:
             rules=scheduler.block_rules,
             max_in_flight_tokens=scheduler.max_in_flight_tokens,
             speculation=self._speculation,
-            anonymous=self.anonymous,
+            unwatched=self.unwatched,
             states=self.states,
         )
 

@@ -24,8 +24,8 @@ class MemorySpec(NamedTuple):
     speculation: how tokens are drafted ahead; None: they are not.
     max_in_flight_tokens: most tokens scheduled at once whose step has not returned, where the
         scheduler computes prompts in chunks; None: prompts are computed whole.
-    anonymous: no request can name another's content, each is one sequence, and nobody watches which
-        block is whose: an allocator may count where it would otherwise keep tables.
+    unwatched: nobody asks which block is whose: an allocator may count where it would otherwise
+        keep tables.
     states: of recurrent layers, in a pool of their own beside this one; None: they have none.
     """
 
@@ -37,7 +37,7 @@ class MemorySpec(NamedTuple):
     rules: BlockRules = VLLM_0_33
     max_in_flight_tokens: int | None = None
     speculation: Speculation | None = None
-    anonymous: bool = False
+    unwatched: bool = False
     states: int | None = None
 
 

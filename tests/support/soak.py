@@ -28,11 +28,11 @@ from support.fuzzing.scenarios import check, scenario
 MOST_MORE_BLOCKS = 2000  # of the interpreter's memory; a request that stayed would be ten alone
 SHORT = {"kind": "uniform", "min_tokens": 1, "max_tokens": 48}
 PAGED = {"kind": "paged", "block_size": 16}
-# Each is other books: blocks counted, blocks handed out and hashed, buffers on an arena, a tree;
-# each at a rate just below what its pool bears.
+# Each is other books: blocks counted, blocks handed out and hashed, as if somebody watched them,
+# buffers on an arena, a tree; each at a rate just below what its pool bears.
 BOOKS: dict[str, dict[str, Any]] = {
-    "counted": {"rate": 250.0, "allocator": PAGED},
-    "hashed": {"rate": 240.0, "allocator": PAGED, "shared": True},
+    "counted": {"rate": 240.0, "allocator": PAGED, "shared": True},
+    "hashed": {"rate": 240.0, "allocator": PAGED, "shared": True, "watched": True},
     "buffers": {
         "rate": 220.0,
         "allocator": {
@@ -81,7 +81,7 @@ def part(books: str, seed: int, requests: int) -> dict[str, Any]:
     """One part of the soak: its numbers."""
     simulation = Simulation(Scenario.from_table(tables(books, seed, requests)))
     (options,) = simulation.scenario.allocator
-    spec = replace(simulation.replica_spec(options), anonymous=simulation.stream.anonymous)
+    spec = replace(simulation.replica_spec(options), unwatched="watched" not in BOOKS[books])
     replica = assemble(spec, simulation.stream, simulation.step_time)
     replica.run()
     scheduler, recorder = replica.scheduler, replica.recorder

@@ -24,17 +24,16 @@ class KeyRuns:
 
     __slots__ = ("ends", "firsts")
 
-    def __init__(self) -> None:
-        self.firsts: list[int] = []
-        self.ends: list[int] = []
+    def __init__(self, firsts: list[int], ends: list[int]) -> None:
+        self.firsts = firsts
+        self.ends = ends
 
     def __len__(self) -> int:
         return self.ends[-1] if self.ends else 0
 
-    def add(self, first: int, count: int) -> None:
-        """`count` > 0 more keys from `first` on."""
-        self.firsts.append(first)
-        self.ends.append(len(self) + count)
+    def plus(self, first: int, count: int) -> "KeyRuns":
+        """These, and `count` > 0 more from `first` on."""
+        return KeyRuns([*self.firsts, first], [*self.ends, len(self) + count])
 
     def at(self, index: int) -> int:
         """One key."""
@@ -45,11 +44,12 @@ class KeyRuns:
         """Those at `start` and behind it, below `end`, as (first, how many)."""
         end = min(end, len(self))
         found: list[tuple[int, int]] = []
-        run = bisect_right(self.ends, start)
+        run = bisect_right(self.ends, start) if start else 0
+        passed = start - self.ends[run - 1] if run else start  # keys of that run
         while start < end:
             count = min(end, self.ends[run]) - start
-            found.append((self.at(start), count))
-            start, run = start + count, run + 1
+            found.append((self.firsts[run] + passed, count))
+            start, run, passed = start + count, run + 1, 0
         return found
 
     def listed(self, start: int, end: int) -> list[int]:
@@ -58,6 +58,9 @@ class KeyRuns:
         for first, count in self.between(start, end):
             keys.extend(range(first, first + count))
         return keys
+
+
+NO_KEYS = KeyRuns([], [])
 
 
 class ContentKeys:
@@ -77,21 +80,24 @@ class ContentKeys:
         """Keys of the full blocks of `seq` that another sequence can name: none if its prompt is
         private, those of the prompt if its output is, else all up to its last token.
         """
-        keys = KeyRuns()
         if seq.prompt_runs is None:
-            return keys
+            return NO_KEYS
         runs = seq.prompt_runs
         if seq.output_start is not None:
             runs = (*runs, (seq.output_start, seq.output_tokens))
-        parent = ROOT
+        firsts: list[int] = []
+        ends: list[int] = []
+        parent, end = ROOT, 0
         for content, count in _stretches(runs, self._block_size, self._lookahead_tokens):
             link = (parent, content)
             name = self._names.get(link)
             if name is None:
                 name = self._names[link] = self.private()
-            keys.add(name, count)
+            firsts.append(name)
+            end += count
+            ends.append(end)
             parent = name + count - 1
-        return keys
+        return KeyRuns(firsts, ends)
 
     def private(self) -> int:
         """The first of LONGEST_RUN keys that nothing else will ever get."""

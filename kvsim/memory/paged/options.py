@@ -110,7 +110,8 @@ class Paged(AllocatorOptions):
             forks = rules.forks
         slot_bytes = memory.layout.bytes_per_token
         shape = BlockShape.of(memory, self.block_size, slot_bytes, rules.null_blocks)
-        if host_gib is None and self.eviction_policy is None and counts_suffice(memory):
+        plain = host_gib is None and self.eviction_policy is None and not forks
+        if plain and counts_suffice(memory):
             return CountedAllocator(
                 memory, shape, caching=self.enable_prefix_caching, watermark=self.watermark
             )

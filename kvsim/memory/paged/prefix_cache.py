@@ -11,7 +11,7 @@ The cache knows nothing of how tables are laid out: what it must do with them it
 from typing import Generic, Protocol, TypeVar
 
 from kvsim.memory.allocator import CacheTotals
-from kvsim.memory.paged.content import ContentKeys, KeyRuns
+from kvsim.memory.paged.content import NO_KEYS, ContentKeys, KeyRuns
 from kvsim.memory.paged.filling import Filling
 from kvsim.memory.paged.host_tier import HostTier
 from kvsim.memory.paged.table import Table
@@ -91,6 +91,7 @@ class PrefixCache(Generic[Hits]):
         self.enabled = enabled
         self.lag = lag
         self._tables = tables
+        self._names_late = tables.names_late
         self._size = block_size
         self._speculation = speculation
         self._lookahead = 0 if speculation is None else speculation.hash_lookahead
@@ -119,7 +120,7 @@ class PrefixCache(Generic[Hits]):
     def table_of(self, seq: Sequence) -> Table:
         """The table of a sequence, made with its keys when it is first asked for."""
         if seq.memory is None:
-            runs = self._content.of(seq) if self.enabled else KeyRuns()
+            runs = self._content.of(seq) if self.enabled else NO_KEYS
             seq.memory = self._fresh(seq, runs, len(runs))
             if self.enabled and self._tables.names_private:
                 self._add_private(seq, seq.memory)
@@ -179,8 +180,10 @@ class PrefixCache(Generic[Hits]):
         for one of its hits.
         """
         table = self.table_of(head)
-        if self._tables.may_move(table, num_hits):
+        if num_hits and self._tables.may_move(table, num_hits):
             return True
+        if not self._filling.num:
+            return False
         shareable = table.num_shareable // self._units
         most = min(shareable, (head.num_tokens - 1) // self._size)
         return self._filling.may_make(table.runs, most, self._units)
@@ -199,9 +202,10 @@ class PrefixCache(Generic[Hits]):
         if self._speculation is not None:
             self.cover(table, table.tokens, seq.num_tokens)
             return
-        full = min(self.known(table) // self._size, self._most_registered(table))
-        if full > table.registered:
-            self._tables.register(table, full, in_step=True)
+        if table.registered < (most := self._most_registered(table)):
+            full = min(self.known(table) // self._size, most)
+            if full > table.registered:
+                self._tables.register(table, full, in_step=True)
 
     def cover(self, table: Table, tokens: int, known_tokens: int, *, in_step: bool = True) -> None:
         """Of a sequence of which `known_tokens` tokens are known, the first `tokens` slots hold
@@ -226,7 +230,7 @@ class PrefixCache(Generic[Hits]):
 
     def _most_registered(self, table: Table) -> int:
         """How many blocks take their keys as they fill."""
-        keys = table.num_shareable if self._tables.names_late else len(table.runs)
+        keys = table.num_shareable if self._names_late else len(table.runs)
         return keys // self._units
 
     def leave(self, seq: Sequence, table: Table) -> None:
@@ -268,7 +272,7 @@ class PrefixCache(Generic[Hits]):
             if not seq.finished:
                 self._add_private(seq, table)
             named = len(table.runs) // self._units
-            if seq.finished and self._tables.names_late:
+            if seq.finished and self._names_late:
                 named = self._most_registered(table)
             if (named := min(full, named)) > table.registered:
                 self._tables.register(table, named, in_step=False)

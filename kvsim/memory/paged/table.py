@@ -41,7 +41,7 @@ class Table:
 
     def add_keys(self, first: int, count: int) -> None:
         """Its next blocks get consecutive keys."""
-        self.runs.add(first, count)
+        self.runs = self.runs.plus(first, count)
 
 
 class KeyedTable(Table):

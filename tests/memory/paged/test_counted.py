@@ -1,4 +1,4 @@
-"""Counting blocks gives what keeping block tables gives, wherever nobody can tell blocks apart."""
+"""Counting blocks gives what keeping block tables gives, wherever nobody asks which is whose."""
 
 from dataclasses import replace
 from typing import Any
@@ -50,11 +50,24 @@ def outcome(tables: dict[str, Any], requests: list[Request]) -> Any:
 @settings(
     max_examples=4, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
-@given(requests=streams(), tokens=st.sampled_from([1024, 1500, 2048]))
+@given(
+    requests=streams(),
+    tokens=st.sampled_from([1024, 1500, 2048]),
+    named=st.booleans(),
+    samples=st.sampled_from([1, 1, 3]),
+)
 def test_counts_equal_tables(
-    tables: Any, allocator: Any, scheduler: Any, requests: list[Request], tokens: int
+    tables: Any,
+    allocator: Any,
+    scheduler: Any,
+    requests: list[Request],
+    tokens: int,
+    named: bool,
+    samples: int,
 ) -> None:
-    nameless = [replace(each, prompt_runs=None, output_start=None) for each in requests]
+    if not named:
+        requests = [replace(each, prompt_runs=None, output_start=None) for each in requests]
+    requests = [replace(each, n=1 if each.after else samples) for each in requests]
     made = tables(
         allocator=[allocator],
         scheduler=scheduler,
@@ -66,23 +79,20 @@ def test_counts_equal_tables(
         patch.object(options, "CountedAllocator", Checked),
         patch.object(page_groups, "CountedAllocator", Checked),
     ):
-        counted = outcome(made, nameless)
+        counted = outcome(made, requests)
     with (
         patch.object(options, "counts_suffice", return_value=False),
         patch.object(page_groups, "counts_suffice", return_value=False),
     ):
-        assert outcome(made, nameless) == counted
+        assert outcome(made, requests) == counted
 
 
-def test_counts_are_kept_where_content_has_no_name(tables: Any) -> None:
+def test_counts_are_kept_where_they_suffice(tables: Any) -> None:
     request = Request(id="a", arrival_ps=0, prompt_tokens=40, output_tokens=3)
-    named = replace(request, prompt_runs=((0, 40),))
     made = tables(allocator=[ALLOCATORS[0]])
+    forked = tables(allocator=[{**ALLOCATORS[0], "sharing": "copy-on-write"}])
     with patch.object(options, "CountedAllocator", Checked):
-        Checked.asked = 0
-        kvsim.simulate(made, [named])
-        assert not Checked.asked
-        kvsim.simulate(made, [replace(request, n=2)])
-        assert not Checked.asked
-        kvsim.simulate(made, [request])
-        assert Checked.asked
+        for scenario, counted in (made, True), (forked, False):
+            Checked.asked = 0
+            kvsim.simulate(scenario, [replace(request, prompt_runs=((0, 40),), n=2)])
+            assert bool(Checked.asked) == counted

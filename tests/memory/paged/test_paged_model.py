@@ -1,7 +1,9 @@
-"""The paged allocator against a slow model of block pool and prefix cache, written from the rules:
-random operations, the same block tables, the same free queue, the same hits.
+"""The paged allocators against a slow model of block pool and prefix cache, written from the rules:
+random operations, the same block tables, the same free queue, the same hits; where blocks are
+counted, as many of them, and the same content in the same order.
 """
 
+from itertools import takewhile
 from random import Random
 from typing import Any
 
@@ -14,6 +16,8 @@ from kvsim.memory.allocator import Demand
 from kvsim.memory.block_rules import VLLM_0_11, VLLM_0_33, BlockRules
 from kvsim.memory.options import MemorySpec
 from kvsim.memory.paged.allocator import PagedAllocator
+from kvsim.memory.paged.counted.allocator import CountedAllocator
+from kvsim.memory.paged.counted.piece import BLANK, NAMELESS
 from kvsim.memory.paged.options import Paged
 from kvsim.plumbing.units import ceil_div
 from kvsim.request import Request
@@ -91,16 +95,19 @@ class Model:
 class Harness:
     """Does the same to both, and compares."""
 
-    def __init__(self, random: Random, *, caching: bool, lag: int, rules: BlockRules) -> None:
+    def __init__(
+        self, random: Random, *, caching: bool, lag: int, rules: BlockRules, counted: bool
+    ) -> None:
         self.random = random
         self.size = random.choice([1, 2, 4])
         num_blocks = random.randint(6, 24)
         layout = KVLayout((KVGroup("full", 1, 1),))
-        memory = MemorySpec(num_blocks * self.size, layout, 512, 1, hash_lag=lag, rules=rules)
+        memory = MemorySpec(num_blocks * self.size, layout, 512, 1, lag, rules, unwatched=counted)
         options = Paged(block_size=self.size, enable_prefix_caching=caching)
         allocator = options.build(memory)
-        assert isinstance(allocator, PagedAllocator)
-        self.real = allocator
+        assert isinstance(allocator, CountedAllocator if counted else PagedAllocator)
+        self.real: Any = allocator
+        self.compare_blocks = self.compare_counts if counted else self.compare_tables
         self.model = Model(
             num_blocks, self.size, caching=caching, lag=lag, v011=not rules.blank_first
         )
@@ -113,6 +120,8 @@ class Harness:
         self.content: dict[Sequence, Tokens] = {}
         self.orders = 0
         self.num = 0
+        self.named: dict[int, Tokens] = {}  # what each key was seen to name
+        self.shared: set[Tokens] = set()  # of it, what others could name as well
 
     def arrive(self) -> None:
         """A request whose prompt begins like others, follows on one, or is private."""
@@ -218,6 +227,7 @@ class Harness:
         seq.finished = finished
         if finished:  # its last tokens have returned
             self.model.name(seq, self.content[seq], self.slots[seq])
+        self.read_names(seq)
         self.real.release(seq)
         self.model.release(seq)
         if not finished:
@@ -225,10 +235,8 @@ class Harness:
             self.waiting.append(seq)
 
     def compare(self) -> None:
-        real: Any = self.real
-        for seq, table in self.model.tables.items():
-            assert seq.memory.blocks == table
-        assert real.pool.free_queue() == self.model.free
+        real = self.real
+        self.compare_blocks()
         cached = [block for block in self.model.free if block in self.model.content]
         assert real.pool.num_cached_free == len(cached)
         real.check()
@@ -237,17 +245,57 @@ class Harness:
         distinct = {block for table in self.model.tables.values() for block in table}
         assert usage.allocated == len(distinct) * self.size
 
+    def compare_tables(self) -> None:
+        for seq, table in self.model.tables.items():
+            assert seq.memory.blocks == table
+        assert self.real.pool.free_queue() == self.model.free
+
+    def compare_counts(self) -> None:
+        """A key names content, whoever has it; without one nobody will ask for it."""
+        real, model = self.real, self.model
+        for seq, table in model.tables.items():
+            assert real.granted_tokens(seq) == len(table) * self.size
+            leading = list(takewhile(lambda block: model.refs[block] > 1, table))
+            assert real.shared_tokens(seq) == len(leading) * self.size
+            carried = [
+                (owners, is_younger)
+                for piece in seq.memory.pieces()
+                for owners, is_younger in [(piece.owners, piece.is_younger)] * piece.num
+            ]
+            for block, (owners, is_younger) in zip(table, carried, strict=False):
+                assert model.refs[block] == owners
+                assert (model.holders[model.content[block]][0] != block) == is_younger
+        for seq in (*model.tables, *self.waiting):
+            self.read_names(seq)
+        queue = real.pool.free_queue()
+        assert len(queue) == len(model.free)
+        for key, block in zip(queue, model.free, strict=True):
+            content = model.content.get(block)
+            assert (key == BLANK) == (content is None)
+            assert key < 0 or self.named[key] == content
+            assert key != NAMELESS or content not in self.shared
+
+    def read_names(self, seq: Sequence) -> None:
+        """What the keys of `seq` name is always the same."""
+        table = seq.memory
+        for index, key in enumerate(table.runs.listed(0, 512) if table else ()):
+            content = self.content[seq][: (index + 1) * self.size]
+            assert self.named.setdefault(key, content) == content
+            if index < table.num_shareable:
+                self.shared.add(content)
+
 
 @pytest.mark.parametrize("rules", [VLLM_0_33, VLLM_0_11], ids=lambda rules: rules.name)
 @pytest.mark.parametrize("lag", [0, 1])
 @pytest.mark.parametrize("caching", [True, False])
-@settings(max_examples=40, deadline=None)
+@pytest.mark.parametrize("counted", [True, False])
+@settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 1 << 32))
 def test_random_operations_end_in_the_same_blocks(
-    rules: BlockRules, lag: int, caching: bool, seed: int
+    rules: BlockRules, lag: int, caching: bool, counted: bool, seed: int
 ) -> None:
     random = Random(seed)
-    harness = Harness(random, caching=caching, lag=lag, rules=rules)
+    harness = Harness(random, caching=caching, lag=lag, rules=rules, counted=counted)
     operations = [
         *[harness.arrive] * 2,
         *[harness.admit] * 4,

@@ -1,1 +1,1 @@
-"""Paged KV memory where blocks are counts: nobody can name content, nobody asks who has which."""
+"""Paged KV memory where nobody asks who has which block: blocks are counts, content is runs."""

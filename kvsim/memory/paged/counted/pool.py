@@ -1,45 +1,51 @@
 """The pool of blocks, counted: as many are taken, kept and forgotten as of `BlockPool`, in the same
 order, but no block has an id.
 
-What decides is how many free blocks hold nothing, and in which order the others go. So the free
-queue is a number of blank blocks in front, and behind it runs of blocks that came back together.
-Only a preempted sequence may find its own blocks again; its run knows which of its table they are.
+What decides is how many free blocks hold nothing, in which order the others go, and what these
+hold. So the free queue is a number of blank blocks in front, and behind it pieces: blocks that came
+back together, whose content, if somebody can name it, has successive keys. Nothing costs more than
+the pieces it touches, however many blocks they are.
 """
 
-from collections import deque
+from collections.abc import Iterable
+from typing import NamedTuple
 
+from kvsim.memory.paged.content import KeyRuns
+from kvsim.memory.paged.counted.known import KnownContent
+from kvsim.memory.paged.counted.piece import BLANK, NAMELESS, FreeQueue, Piece
+from kvsim.memory.paged.counted.table import CountedTable
 from kvsim.plumbing.errors import InvariantError
 
 
-class Run:
-    """Blocks that came back together. num: how many of them still wait. blank: they hold nothing.
-    places: where their owner, who may come back for them, had them in its table, in order.
-    """
+class Hits(NamedTuple):
+    """Leading blocks of a sequence that are known: so many in all, and of each piece."""
 
-    __slots__ = ("blank", "num", "places")
+    num_blocks: int
+    parts: list[tuple[Piece, int]]
 
-    def __init__(self, num: int, *, blank: bool = False, places: list[int] | None = None) -> None:
-        self.num = num
-        self.blank = blank
-        self.places = places
 
-    def drop(self, count: int) -> None:
-        """The next `count` blocks go: ends of tables first."""
-        self.num -= count
-        if self.places is not None:
-            del self.places[self.num :]
+NO_HITS = Hits(0, [])
 
 
 class CountedPool:
-    """So many blocks that sequences can have. See `BlockPool` for the order of the free queue."""
+    """So many blocks that sequences can have. See `BlockPool` for the order of the free queue.
+
+    num_shared: owners beyond the first, over all blocks. version: changes whenever `find` could
+    answer differently.
+    """
 
     def __init__(self, num_blocks: int, *, blank_first: bool) -> None:
         self.num_blocks = num_blocks
         self.num_free = num_blocks
         self.num_cached_free = 0
+        self.num_shared = 0
+        self.version = 0
         self._blank_first = blank_first
         self._front = num_blocks  # blank blocks before all others
-        self._back: deque[Run] = deque()
+        self._back = FreeQueue()
+        self._known = KnownContent()
+
+    # --- the free queue ------------------------------------------------------------------------
 
     def take(self, count: int) -> int:
         """`count` <= num_free blocks leave the front of the queue, what they held is forgotten.
@@ -53,82 +59,173 @@ class CountedPool:
             raise InvariantError(f"{count} blocks taken from {self.num_free + count} free ones")
         count -= self._front
         self._front = 0
-        back, evicted = self._back, 0
+        evicted = 0
         while count:
-            run = back[0]
-            gone = min(run.num, count)
-            run.drop(gone)
-            if not run.num:
-                back.popleft()
-            if not run.blank:
+            piece = self._back.first
+            assert piece is not None
+            gone = min(piece.num, count)
+            if gone == piece.num:
+                self._back.remove(piece)
+            if piece.key < 0:
+                piece.num -= gone
+            else:
+                self._known.forget(piece, gone)
+                self.version += 1
+            if piece.key != BLANK:
                 evicted += gone
             count -= gone
         self.num_cached_free -= evicted
         return evicted
 
-    def give_back(self, num_cached: int, num_blank: int) -> None:
-        """A sequence has gone for good; so many of its blocks hold known content."""
-        self._add_blank(num_blank)
-        if num_cached:
-            self._add(num_cached, blank=False)
-            self.num_cached_free += num_cached
-
-    def keep(self, num_cached: int, num_blank: int) -> Run:
-        """A sequence that will come back gives up its blocks; the first `num_cached` of its table
-        hold known content.
+    def give_back(self, table: CountedTable, num_known: int) -> int:
+        """A sequence returns its blocks, of which the first `num_known` hold known content, those
+        with keys among them. Returns how many stay with others, who hold them too.
         """
-        self._add_blank(num_blank)
-        run = Run(num_cached, places=list(range(num_cached)))
-        if num_cached:
-            self._back.append(run)
-            self.num_free += num_cached
-            self.num_cached_free += num_cached
-        return run
+        num_named = 0
+        for _, num in table.parts:
+            num_named += num
+        if num_known < num_named:
+            raise InvariantError(f"{num_named} blocks have keys, of {num_known} whose content is")
+        self._add_blank(table.blocks - num_known)
+        self._add_nameless(NAMELESS, num_known - num_named)
+        shared = 0
+        if num_named:
+            for piece in reversed(table.pieces()):
+                if piece.owners > 1:
+                    piece.owners -= 1
+                    shared += piece.num
+                else:
+                    self._add_named(piece)
+            self.num_shared -= shared
+            self.num_free += num_named - shared
+            self.version += 1
+        self.num_cached_free += num_known - shared
+        return shared
 
     def _add_blank(self, count: int) -> None:
         if self._blank_first:
             self._front += count
             self.num_free += count
-        elif count:
-            self._add(count, blank=True)
+        else:
+            self._add_nameless(BLANK, count)
 
-    def _add(self, count: int, *, blank: bool) -> None:
-        """Blocks that nobody comes back for go to the end of the queue."""
+    def _add_nameless(self, key: int, count: int) -> None:
+        if not count:
+            return
         self.num_free += count
-        last = self._back[-1] if self._back else None
-        if last is not None and last.places is None and last.blank == blank:
+        last = self._back.last
+        if last is not None and last.key == key:
             last.num += count
         else:
-            self._back.append(Run(count, blank=blank))
+            self._back.append(Piece(key, count))
 
-    def claim(self, runs: list[Run], count: int) -> None:
-        """The owner of `runs`, oldest first, has come back for the first `count` blocks of its
-        table: of each place it takes the oldest. All of them wait in the queue.
+    def _add_named(self, piece: Piece) -> None:
+        """The last owner gives `piece` up; what lies behind it in its run may have come before."""
+        piece.owners = 0
+        piece.after = None
+        last = self._back.last
+        if last is not None and last.key == piece.end and not (last.is_younger or piece.is_younger):
+            self._back.remove(last)
+            self._known.join(piece, last)
+        self._back.append(piece)
+
+    # --- content -------------------------------------------------------------------------------
+
+    def find(self, runs: KeyRuns, most: int) -> Hits:
+        """The oldest blocks that hold the first keys, at most `most`, up to one that none holds."""
+        num_blocks, parts = 0, list[tuple[Piece, int]]()
+        for first, count in runs.between(0, most):
+            known = self._known.find(first, count, parts)
+            num_blocks += known
+            if known < count:
+                break
+        return Hits(num_blocks, parts) if num_blocks else NO_HITS
+
+    def num_free_of(self, hits: Hits) -> int:
+        """How many of these blocks wait in the free queue."""
+        free = 0
+        for piece, num in hits.parts:
+            if not piece.owners:
+                free += num
+        return free
+
+    def has_spare(self, hits: Hits) -> bool:
+        """Whether some of these blocks are free while others, younger ones, hold the same."""
+        for piece, num in hits.parts:
+            if not piece.owners and self._known.is_known_twice(piece.key, num):
+                return True
+        return False
+
+    def share(self, table: CountedTable, hits: Hits) -> int:
+        """An empty table takes its hits over; free ones leave the queue. Returns how many of these
+        blocks others hold as well.
         """
-        wanted = set(range(count))
-        for run in runs:
-            assert run.places is not None
-            taken = wanted.intersection(run.places)
-            if taken:
-                wanted -= taken
-                run.places = [place for place in run.places if place not in taken]
-                run.num = len(run.places)
-        self.num_free -= count
-        self.num_cached_free -= count
+        in_use = 0
+        for piece, num in hits.parts:
+            if piece.num > num:
+                self._known.cut(piece, num)
+                self.version += 1
+            if piece.owners:
+                in_use += num
+            else:
+                self._back.remove(piece)
+                self.num_free -= num
+                self.num_cached_free -= num
+            piece.owners += 1
+            table.parts.append((piece, num))
+        self.num_shared += in_use
+        return in_use
 
-    def check(self, held: int) -> None:
-        """Raise InvariantError unless `held` blocks and the free ones are all there are."""
-        cached = sum(run.num for run in self._back if not run.blank)
-        free = self._front + sum(run.num for run in self._back)
+    def register(self, table: CountedTable, first: int, count: int) -> None:
+        """The next blocks of `table` hold content with successive keys from now on."""
+        self.version += 1
+        if table.parts:
+            last, num = table.parts[-1]
+            alone = last.owners == 1 and last.after is None
+            if alone and last.end == first and self._known.extend(last, count):
+                table.parts[-1] = last, num + count
+                return
+        for piece in self._known.add(first, count):
+            piece.owners = 1
+            table.parts.append((piece, piece.num))
+
+    def num_leading_shared(self, table: CountedTable) -> int:
+        """How many blocks of a table, up to the first without, have several owners."""
+        num = 0
+        for piece in table.pieces():
+            if piece.owners == 1:
+                break
+            num += piece.num
+        return num
+
+    def free_queue(self) -> list[int]:
+        """What the free blocks hold, in the order in which they go out: keys, NAMELESS or BLANK."""
+        keys = [BLANK] * self._front
+        for piece in self._back:
+            rising = range(piece.key, piece.end) if piece.key >= 0 else [piece.key] * piece.num
+            keys.extend(reversed(rising))
+        return keys
+
+    def check(self, tables: Iterable[CountedTable], held: int) -> None:
+        """Raise InvariantError unless `held` blocks, as tables count them, and the free ones are
+        all there are, and all content is somebody's or waits.
+        """
+        owners: dict[Piece, int] = {}
+        for table in tables:
+            for piece in table.pieces():
+                owners[piece] = owners.get(piece, 0) + 1
+        wrong = [piece.owners for piece, count in owners.items() if piece.owners != count]
+        shared = sum((count - 1) * piece.num for piece, count in owners.items())
+        if wrong or shared != self.num_shared:
+            raise InvariantError(f"{shared} blocks shared, counted {self.num_shared}: {wrong}")
+        cached = sum(piece.num for piece in self._back if piece.key != BLANK)
+        free = self._front + sum(piece.num for piece in self._back)
         if free != self.num_free or cached != self.num_cached_free:
             raise InvariantError(f"{free} free blocks, {cached} cached, miscounted")
-        if held + free != self.num_blocks:
-            raise InvariantError(f"{held} held + {free} free of {self.num_blocks} blocks")
-
-
-def kept_in(runs: list[Run], most: int) -> int:
-    """How many leading blocks of a table still wait in `runs`, at most `most`."""
-    places: set[int] = set()
-    for run in runs:
-        places.update(run.places or ())
-    return next((place for place in range(most) if place not in places), most)
+        if held - shared + free != self.num_blocks:
+            raise InvariantError(f"{held - shared} held + {free} free of {self.num_blocks} blocks")
+        named = [piece for piece in self._back if piece.key >= 0]
+        if any(piece.owners for piece in named) or any(map(owners.__contains__, named)):
+            raise InvariantError("a piece is held and free")
+        if self._known.check() != sum(piece.num for piece in (*named, *owners)):
+            raise InvariantError("what is known is not what is held or waits")
