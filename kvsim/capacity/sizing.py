@@ -36,7 +36,7 @@ def size_pool(
     drafter: Drafter | None = None,
 ) -> Pool:
     """The pool of a simulated engine; arguments as of `size`. InputError for parallelism that the
-    step times know nothing of, and for a drafter with blocks of another size.
+    step times know nothing of.
     """
     for key in ("pipeline_parallel_size", "data_parallel_size"):
         if getattr(model_options, key) > 1:
@@ -57,16 +57,7 @@ def size_pool(
     if model_options.layout(model).bytes_per_token == 0:
         raise InputError("the model keeps no KV cache", where="model", value=model.name)
     limits = max_num_seqs, max_num_batched_tokens
-    sized = size(model, device, memory, model_options, block_size, *limits, drafter)
-    sizes = {group.block_size for group in sized.plan.groups if group.kind != "recurrent"}
-    if drafter is not None and len(sizes) > 1:
-        raise InputError(
-            "its layers would get blocks of another size, which no allocator here hands out",
-            where="speculative_config.model",
-            value=" and ".join(f"{tokens:,}" for tokens in sorted(sizes)) + " tokens",
-            remedy="take a drafter with layers like the target's; kvsim memory sizes the pool",
-        )
-    return sized.pool
+    return size(model, device, memory, model_options, block_size, *limits, drafter).pool
 
 
 def size(

@@ -22,6 +22,8 @@ class BlockRules:
     own; else every layer keeps every token.
     commonest_sizes_groups: groups of layers are as large as the commonest kind, where that is less
     than 1.5 times the rarest, which spares the commonest a second, nearly empty group.
+    unequal_blocks: where a token takes fewer bytes in some layers, their blocks hold more tokens;
+    else they are padded.
     knows_retention: it knows prefix_cache_retention_interval; default_retention: what it takes
     where none is given, None for every full block of a window, and every state at a block's end.
     keeps_states: recurrent states are kept at the ends of blocks, for others to continue from.
@@ -49,6 +51,7 @@ class BlockRules:
     forks: bool = False
     several_tables: bool = True
     commonest_sizes_groups: bool = True
+    unequal_blocks: bool = True
     knows_retention: bool = True
     default_retention: int | None = 0
     keeps_states: bool = True
@@ -90,6 +93,7 @@ VLLM_0_11 = BlockRules(
     "vllm-0.11",
     blank_first=False,
     commonest_sizes_groups=False,
+    unequal_blocks=False,
     knows_retention=False,
     default_retention=None,
     keeps_states=False,
@@ -108,6 +112,7 @@ VLLM_V0 = BlockRules(
     forks=True,
     several_tables=False,
     commonest_sizes_groups=False,
+    unequal_blocks=False,
     knows_retention=False,
     default_retention=None,
     keeps_states=False,

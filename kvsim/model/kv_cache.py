@@ -43,7 +43,8 @@ class LayerCache(NamedTuple):
     window_tokens: of a sliding window. index_bytes: of bytes_per_token, those of an indexer's key.
     drafted_bytes: what a state grows by for each token drafted ahead. own_block: where the engine's
     block size does not count; bytes_per_token is then its share, rounded up. chunk_tokens: of local
-    attention, where blocks before the current chunk may be given back.
+    attention, where blocks before the current chunk may be given back. kv_heads: that share
+    bytes_per_token; layers with others are not grouped with these.
     """
 
     kind: GroupKind
@@ -54,6 +55,7 @@ class LayerCache(NamedTuple):
     drafted_bytes: int = 0
     own_block: OwnBlock | None = None
     chunk_tokens: int | None = None
+    kv_heads: int = 1
 
 
 def layer_caches(
@@ -88,12 +90,17 @@ def layer_caches(
 
 
 def grouped(caches: Sequence[LayerCache], drafter: Sequence[LayerCache] = ()) -> KVLayout:
-    """Layers that keep the same kind of state as one group, in the order of their first layer.
-    drafter: layers of a drafter, behind the others.
+    """Layers that keep the same kind of state as one group, in the order of their first layer; in
+    as many bytes and heads, where there are several kinds. drafter: layers of a drafter, behind the
+    others.
     """
-    groups: dict[tuple[GroupKind, int | None, OwnBlock | None], KVGroup] = {}
-    for index, cache in enumerate((*caches, *drafter)):
-        key = (cache.kind, cache.window_tokens, cache.own_block)
+    every = (*caches, *drafter)
+    kinds = {(cache.kind, cache.window_tokens, cache.own_block) for cache in every}
+    groups: dict[tuple[object, ...], KVGroup] = {}
+    for index, cache in enumerate(every):
+        key: tuple[object, ...] = (cache.kind, cache.window_tokens, cache.own_block)
+        if len(kinds) > 1:
+            key += cache.bytes_per_token, cache.state_bytes, cache.kv_heads
         before = groups.get(key, KVGroup(cache.kind, 0, 0, cache.window_tokens))
         groups[key] = KVGroup(
             cache.kind,
@@ -128,7 +135,8 @@ def _cache(mixer: Mixer, torch_dtype: str, storage: KVFormat | str, tp: int) -> 
     heads = mixer.kv_heads_on(tp)
     token = storage.num_bytes(mixer.head_dim, heads) + storage.num_bytes(mixer.value_dim, heads)
     kind: GroupKind = "full" if mixer.window_tokens is None else "sliding"
-    return LayerCache(kind, token, mixer.window_tokens, chunk_tokens=mixer.chunk_tokens)
+    window, chunk = mixer.window_tokens, mixer.chunk_tokens
+    return LayerCache(kind, token, window, chunk_tokens=chunk, kv_heads=heads)
 
 
 def _compressed(mixer: CompressedAttention, kv_cache_dtype: str) -> Iterator[LayerCache]:

@@ -30,7 +30,7 @@ class PlannedLayer(NamedTuple):
         """What layers of one group have in common."""
         cache = self.cache
         sees = cache.kind, cache.window_tokens, cache.chunk_tokens
-        return *sees, cache.state_bytes, self.block_size, self.page_bytes
+        return *sees, cache.state_bytes, cache.bytes_per_token, cache.kv_heads
 
 
 class CacheGroup(NamedTuple):
@@ -71,6 +71,8 @@ def plan_groups(
         *(_planned(cache, False, block_size, caches, serving) for cache in caches),
         *(_planned(cache, True, block_size, caches, serving) for cache in drafter),
     ]
+    if _pages_differ(layers):
+        layers = [layer._replace(cache=_without_window(layer.cache)) for layer in layers]
     if len({_type(layer) for layer in layers}) == 1:
         return (_group(layers, serving),)
     buckets: dict[tuple[object, ...], list[PlannedLayer]] = {}
@@ -120,7 +122,22 @@ def _planned(
 
 def _type(layer: PlannedLayer) -> tuple[object, ...]:
     cache = layer.cache
-    return cache.kind, cache.window_tokens, cache.chunk_tokens, cache.state_bytes
+    kind = "full" if cache.kind == "mla" else cache.kind
+    return kind, cache.window_tokens, cache.chunk_tokens, cache.state_bytes
+
+
+def _pages_differ(layers: Sequence[PlannedLayer]) -> bool:
+    """Whether pages cannot be made equal: those of MLA's latent cannot be padded. Layers with
+    windows then keep every token (`_try_get_full_allocation_fallback_groups`).
+    """
+    if any(layer.cache.kind == "recurrent" for layer in layers):
+        return False
+    largest = max(layer.page_bytes for layer in layers)
+    return any(layer.cache.kind == "mla" and largest % layer.page_bytes for layer in layers)
+
+
+def _without_window(cache: LayerCache) -> LayerCache:
+    return cache if cache.kind == "mla" else cache._replace(kind="full", window_tokens=None)
 
 
 def _equal_pages(layers: Sequence[PlannedLayer]) -> list[PlannedLayer]:

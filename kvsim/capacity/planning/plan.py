@@ -24,10 +24,12 @@ class CachePlan(NamedTuple):
 
     @property
     def block_size(self) -> int:
-        """Tokens in the smallest block that keeps every token; without any in a window's, else in a
-        state's.
+        """Tokens in the smallest block; of packed caches in the smallest that keeps every token,
+        without any in a window's.
         """
-        for kinds in (("full", "mla"), ("sliding",), ("recurrent",)):
+        if not self.packed:
+            return min(group.block_size for group in self.groups)
+        for kinds in (("full", "mla"), ("sliding",)):
             sizes = [group.block_size for group in self.groups if group.kind in kinds]
             if sizes:
                 return min(sizes)

@@ -40,15 +40,16 @@ class Paged(AllocatorOptions):
         request needs to continue there is kept: every N tokens; 0, nowhere but at the end of each
         prompt and where prefixes were seen to part; "none", everywhere (vLLM's null). Not given:
         0, as vLLM 0.33 serves; versions before keep all, and those before 0.23 know no other way.
-    prefix_match_unit: tokens after which prefixes are compared, a divisor of the block size. Where
-        recurrent states are kept, hits then end at multiples of it inside their long blocks; not
-        given: at blocks alone.
+    prefix_match_unit: tokens after which prefixes are compared, a divisor of every block's size.
+        Where recurrent states are kept, hits then end at multiples of it inside their long blocks;
+        not given: at blocks alone.
     prefill_checkpoint_alignment: the prefill kernel of recurrent layers can write a state out
         within a chunk, so many tokens or a multiple behind its start (FlashInfer's gated delta net
         on Hopper and Blackwell); not given: it cannot, and chunks are cut where a state is kept.
 
     Layers with a window or a recurrent state get block tables of their own. A block that must hold
-    a recurrent state grows to a multiple of block_size.
+    a recurrent state grows to a multiple of block_size; where a token takes fewer bytes than in
+    other layers, to a multiple that weighs as much as theirs.
     """
 
     block_size: int = Field(16, ge=1, le=1 << 20)
@@ -91,7 +92,8 @@ class Paged(AllocatorOptions):
         windows = not self.disable_hybrid_kv_cache_manager
         if memory.rules.several_tables and not is_uniform(memory.layout, windows=windows):
             self._refuse_several_tables(memory)
-            self._refuse_without_states(memory.rules, kept=self._keeps_states(memory))
+            kept, matched = self._keeps_states(memory), self._caches(memory)
+            self._refuse_without_states(memory.rules, kept=kept, matched=matched)
             return GroupsAllocator(
                 memory,
                 self.block_size,
@@ -102,7 +104,7 @@ class Paged(AllocatorOptions):
                 eviction=self.eviction_policy,
                 match_unit=self.prefix_match_unit,
             )
-        self._refuse_without_states(memory.rules, kept=False)
+        self._refuse_without_states(memory.rules, kept=False, matched=False)
         self._refuse_retention(memory)
         rules, host_gib = memory.rules, self.host_cache_gib
         forks = self.sharing == "copy-on-write"
@@ -153,15 +155,7 @@ class Paged(AllocatorOptions):
             return memory.rules.default_retention
         if given == "none":
             return None
-        tokens = given
-        if tokens % self.block_size:
-            raise InputError(
-                "not a multiple of the block size",
-                where="allocator.prefix_cache_retention_interval",
-                value=tokens,
-                limit=f"multiples of {self.block_size}",
-            )
-        return tokens
+        return given
 
     def _refuse_retention(self, memory: MemorySpec) -> None:
         """InputError for an interval where every layer keeps every token (0 and null are taken)."""
@@ -173,14 +167,16 @@ class Paged(AllocatorOptions):
                 remedy="leave it out",
             )
 
-    def _refuse_without_states(self, rules: BlockRules, *, kept: bool) -> None:
-        """InputError for what goes with kept states where there are none, or of another version."""
+    def _refuse_without_states(self, rules: BlockRules, *, kept: bool, matched: bool) -> None:
+        """InputError for what goes with kept states where there are none, with groups whose
+        prefixes are matched, or of another version.
+        """
         known_to = {
-            "prefill_checkpoint_alignment": rules.writes_inside,
-            "prefix_match_unit": rules.matches_inside,
+            "prefill_checkpoint_alignment": (rules.writes_inside, kept),
+            "prefix_match_unit": (rules.matches_inside, matched),
         }
-        for key, known in known_to.items():
-            if kept and known:
+        for key, (known, there) in known_to.items():
+            if there and known:
                 continue
             value = getattr(self, key)
             if value is not None:

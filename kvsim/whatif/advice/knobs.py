@@ -82,7 +82,7 @@ def _retentions(simulation: Simulation) -> list[int | str]:
     windows = not allocator.disable_hybrid_kv_cache_manager
     if is_uniform(simulation.layout, windows=windows):
         return []
-    return ["none", 0, 16 * group_layers(simulation.layout, allocator.block_size).block_size]
+    return ["none", 0, 16 * group_layers(simulation.layout, allocator.block_size).hit_tokens]
 
 
 def _shares(simulation: Simulation) -> list[float]:

@@ -20,13 +20,20 @@ class Matching(NamedTuple):
 
 def matching(simulation: Simulation, paged: Paged) -> Matching:
     """As `paged` plans the scenario's model."""
-    asked = block = paged.block_size
+    asked = block = end = paged.block_size
     rules = simulation.replica_spec(paged).scheduler.block_rules
     windows = not paged.disable_hybrid_kv_cache_manager
     if rules.several_tables and not is_uniform(simulation.layout, windows=windows):
-        sizes = rules.commonest_sizes_groups
-        block = group_layers(simulation.layout, asked, commonest_sizes_groups=sizes).block_size
-    return Matching(block, asked, paged.prefix_match_unit or block)
+        grouping = group_layers(
+            simulation.layout,
+            asked,
+            commonest_sizes_groups=rules.commonest_sizes_groups,
+            unequal_blocks=rules.unequal_blocks,
+        )
+        block, end = grouping.block_size, grouping.hit_tokens
+        if any(group.state_bytes for group in grouping.groups):
+            end = paged.prefix_match_unit or end
+    return Matching(block, asked, end)
 
 
 def why(found: Matching, whole: float, fine: float, fine_tokens: int) -> str:

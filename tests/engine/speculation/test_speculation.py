@@ -206,9 +206,11 @@ def test_what_it_costs_is_told(tables: Any) -> None:
         speculation_costs(Simulation(Scenario.from_table(made(tables, None)), requests))
 
 
+SUPPORT = Path(__file__).parents[2] / "support"
 HYBRIDS: dict[str, dict[str, Any]] = {
     "windows": {"name": "gpt-oss-20b"},
-    "states": {"hf_config": str(Path(__file__).parents[2] / "support" / "tiny_hybrid.json")},
+    "states": {"hf_config": str(SUPPORT / "tiny_hybrid.json")},
+    "blocks of two sizes": {"hf_config": str(SUPPORT / "tiny_sizes.json")},
 }
 KEPT: list[dict[str, Any]] = [
     {},

@@ -9,7 +9,7 @@ must be one in every group: the run of blocks that full attention knows, shorten
 of each window just below its end are known as well. A recurrent state takes one block for as long
 as its sequence runs; it is not kept, so such models have no prefix cache.
 
-When several sequences take and give in one step, each gives before it takes, in running order.
+Who decodes, and how they take and give, is the part of decoding.py.
 """
 
 from typing import ClassVar
@@ -30,26 +30,23 @@ from kvsim.memory.ledger import Course, Usage
 from kvsim.memory.options import MemorySpec
 from kvsim.memory.paged.block_pool import BlockPool
 from kvsim.memory.paged.books import block_usage
-from kvsim.memory.paged.decoders import Decoders, by_order
 from kvsim.memory.paged.eviction.policy import EvictionPolicy
-from kvsim.memory.paged.groups.course import GroupMoves
-from kvsim.memory.paged.groups.forecast import Forecast
+from kvsim.memory.paged.groups.cache import GroupsCache
+from kvsim.memory.paged.groups.decoding import Decoding
 from kvsim.memory.paged.groups.grouping import group_layers
-from kvsim.memory.paged.groups.hits import Hits
-from kvsim.memory.paged.groups.inner_hits import inner_unit
+from kvsim.memory.paged.groups.hits import Hits, kinds_of
 from kvsim.memory.paged.groups.names import GroupNames
 from kvsim.memory.paged.groups.needs import Needs
 from kvsim.memory.paged.groups.places import Places
+from kvsim.memory.paged.groups.retention import check_interval
+from kvsim.memory.paged.groups.rooms import Rooms
+from kvsim.memory.paged.groups.sizes import Sizes
 from kvsim.memory.paged.groups.state_chunks import StateChunks
 from kvsim.memory.paged.groups.table import GroupTable
 from kvsim.memory.paged.groups.tables import GroupTables
 from kvsim.memory.paged.groups.window_tables import WindowTables
-from kvsim.memory.paged.groups.windows import Windows
 from kvsim.memory.paged.lookahead import Lookahead
-from kvsim.memory.paged.prefix_cache import PrefixCache
 from kvsim.memory.paged.shape import BlockShape
-from kvsim.memory.paged.slot_counts import SlotCounts
-from kvsim.plumbing.errors import InvariantError
 from kvsim.plumbing.units import ceil_div
 from kvsim.request import Request
 from kvsim.sequence import Sequence
@@ -82,7 +79,10 @@ class GroupsAllocator(Allocator):
     ) -> None:
         rules = memory.rules
         grouping = group_layers(
-            memory.layout, block_size, commonest_sizes_groups=rules.commonest_sizes_groups
+            memory.layout,
+            block_size,
+            commonest_sizes_groups=rules.commonest_sizes_groups,
+            unequal_blocks=rules.unequal_blocks,
         )
         size = self.block_size = grouping.block_size
         self._shape = BlockShape.of(memory, size, grouping.slot_bytes, rules.null_blocks)
@@ -98,23 +98,28 @@ class GroupsAllocator(Allocator):
             eviction=None if eviction is None else eviction.build(self._shape.usable_blocks, size),
         )
         groups, drafter = grouping.groups, memory.speculation
-        unit = inner_unit(match_unit, groups, size)
         places = Places.of(rules, drafter)
+        sizes = self._sizes = Sizes.of(groups, match_unit if caching else None, caching=caching)
+        check_interval(retention_tokens, sizes.whole)
+        kinds = kinds_of(groups, states_kept=caching, drops=places.drops)
+        # What is known counts from hit to hit, but for drafts, with which some know more.
+        step = sizes.whole if drafter is None and not sizes.inner else sizes.unit
         self._names = GroupNames(
             self.pool,
-            groups,
-            size,
+            kinds,
+            sizes,
+            step,
             retention_tokens,
-            states_kept=caching,
-            unit_tokens=unit,
             places=places,
             late=eviction is None and drafter is None,
         )
-        tables = GroupTables if any(group.state_bytes for group in groups) else WindowTables
+        states = any(group.state_bytes for group in groups)
+        alike = sizes.unit == sizes.whole and not states
+        tables = WindowTables if alike else GroupTables
         self._tables = tables(
             self.pool,
             groups,
-            size,
+            sizes,
             self._shape.block_bytes,
             self._names,
             states_kept=caching,
@@ -123,38 +128,41 @@ class GroupsAllocator(Allocator):
         )
         self._drafts = drafts = Lookahead.of(memory)
         self._chunks = None
-        if caching and self._tables.has_states:
+        if caching and states:
             self._chunks = StateChunks(
-                size,
+                sizes,
                 places,
                 checkpoint_alignment,
                 every_chunk=retention_tokens != 0,
                 cuts_at_blocks=rules.cuts_at_blocks,
-                unit_tokens=unit,
             )
         # A kept state stays until the next is whole.
         most_states = (2 + (checkpoint_alignment is not None) if caching else 1) + drafts.tokens
-        self._needs = Needs(
-            memory, self.pool, groups, size, most_states, drafts.tokens, drafts.redrafted
-        )
-        self._decoders = Decoders(size)
-        self._windows = Windows(self._tables.windows, size, self._lag)
-        self._forecast = Forecast(self.pool, self._tables, self._decoders, self._windows, size)
-        self._cache: PrefixCache[Hits] = PrefixCache(
+        self._needs = Needs(memory, self.pool, groups, most_states, drafts.tokens, drafts.redrafted)
+        self._cache = GroupsCache(
             self._names,
-            size,
+            step,
+            sizes,
             enabled=caching,
             lag=self._lag,
-            unit_tokens=unit,
             speculation=drafter,
             names_returned=rules.names_returned or self._lag > 0,
             holds_back=len(groups) == 1,  # as vLLM's coordinator of several groups does not
         )
+        self._rooms = Rooms(groups, sizes)
+        self._decoding = Decoding(
+            self._shape,
+            self.pool,
+            self._tables,
+            self._rooms,
+            self._cache,
+            sizes,
+            lag=self._lag,
+            token_bytes=self.token_bytes,
+        )
         self._live: dict[Sequence, None] = {}
         self._steps = 0  # scheduled so far; a run of them counts as two at most
-        self._copying: dict[Sequence, None] = {}  # decoders whose next step begins with a copy
         self._put_off = False  # the head of the queue waits for a state that a step is making
-        self._counts = SlotCounts()  # of them the slots that will never be filled
 
     # --- admission -----------------------------------------------------------------------------
 
@@ -188,62 +196,42 @@ class GroupsAllocator(Allocator):
         table.junction_tokens = self._junction(hits)
         self._live[seq] = None
         self._tables.open(table, hits)
-        self._counts.over += max(0, table.count * self.block_size - seq.final_tokens)
+        self._rooms.grown(seq.final_tokens, 0, table.count)
         checkpoint = self._leaves_checkpoint(seq, table.tokens, demand.num_tokens)
-        self._grow(seq, table, *self._positions(demand.num_tokens), checkpoint=checkpoint)
+        self._decoding.grow(seq, table, *self._room(demand.num_tokens), checkpoint=checkpoint)
         self._filled(seq, table, demand.num_tokens, checkpoint=checkpoint)
         self._cache.admitted(seq, demand.cached_tokens, [])
         return ADMITTED
 
-    def _positions(self, num_tokens: int) -> tuple[int, int]:
-        """Of tables of tokens and of states, for a step up to `num_tokens` slots."""
-        size = self.block_size
-        states = ceil_div(num_tokens, size) + self._drafts.tokens
-        return ceil_div(self._drafts.room(num_tokens), size), states
-
-    def _grow(
-        self,
-        seq: Sequence,
-        table: GroupTable,
-        count: int,
-        states: int,
-        *,
-        checkpoint: bool = False,
-    ) -> None:
-        final, size = seq.final_tokens, self.block_size
-        if count > table.count and count * size > final:
-            self._counts.over += count * size - max(final, table.count * size)
-        self._tables.grow(table, count, states, checkpoint=checkpoint)
-        self._copying.pop(seq, None)
+    def _room(self, num_tokens: int) -> tuple[int, int]:
+        """Units of tables of tokens, and room of those of states, for a step up to
+        `num_tokens` slots.
+        """
+        units = ceil_div(self._drafts.room(num_tokens), self._sizes.unit)
+        return units, self._tables.states_for(num_tokens)
 
     def extend(self, seq: Sequence, num_tokens: int, *, turns_before: int = 0) -> Growth | None:
         """As promised, but blocks below a window go back even if there is no room."""
         table: GroupTable = seq.memory
-        decoding, clock = seq.decoding, self._decoders.clock
+        decoding, clock = seq.decoding, self._decoding.decoders.clock
         if turns_before:
             self._cache.turns_before(turns_before, clock)
-        computed = self._computed(table, clock) if decoding else table.tokens
+        computed = self._decoding.computed(table, clock) if decoding else table.tokens
         if self._lag and not decoding and table.scheduled == self._steps - 1:
             computed = table.processed
         self._tables.give_back_below(table, computed)
-        positions = self._positions(num_tokens)
+        room = self._room(num_tokens)
         checkpoint = not decoding and self._leaves_checkpoint(seq, table.tokens, num_tokens)
-        need = self._tables.missing(table, *positions, checkpoint=checkpoint)
+        need = self._tables.missing(table, *room, checkpoint=checkpoint)
         if need > self.pool.num_free:
             return None
-        self._grow(seq, table, *positions, checkpoint=checkpoint)
+        self._decoding.grow(seq, table, *room, checkpoint=checkpoint)
         if decoding:
-            self._decoders.extended.add(seq)
+            self._decoding.decoders.extended.add(seq)
         else:
             table.processed = table.tokens
             self._filled(seq, table, num_tokens, checkpoint=checkpoint)
         return GROWN
-
-    def _computed(self, table: GroupTable, clock: int) -> int:
-        """Slots of a decoder that have returned when the step at `clock` is scheduled."""
-        if self._lag and clock == table.since:
-            return table.processed
-        return table.base + clock - self._lag
 
     def _filled(
         self, seq: Sequence, table: GroupTable, num_tokens: int, *, checkpoint: bool
@@ -260,9 +248,7 @@ class GroupsAllocator(Allocator):
         """Of the slots up to `num_tokens` and those of the next drafts, so many are valid."""
         self._tables.used_bytes += (valid_tokens - table.tokens) * self.token_bytes
         table.tokens = valid_tokens
-        drafts = self._drafts.unused(num_tokens, valid_tokens)
-        self._counts.drafts += drafts - table.drafts
-        table.drafts = drafts
+        self._rooms.drafting(table, self._drafts.unused(num_tokens, valid_tokens))
 
     # --- drafts --------------------------------------------------------------------------------
 
@@ -277,10 +263,10 @@ class GroupsAllocator(Allocator):
         """As promised, but blocks below a window go back even if there is no room."""
         table: GroupTable = seq.memory
         self._tables.give_back_below(table, returned_tokens)
-        positions = self._positions(num_tokens)
-        if self._tables.missing(table, *positions, checkpoint=False) > self.pool.num_free:
+        room = self._room(num_tokens)
+        if self._tables.missing(table, *room, checkpoint=False) > self.pool.num_free:
             return False
-        self._grow(seq, table, *positions)
+        self._decoding.grow(seq, table, *room)
         self._valid(table, num_tokens, valid_tokens)
         if known_tokens >= table.cover_at:
             self._cache.cover(table, min(num_tokens, known_tokens), known_tokens)
@@ -293,43 +279,23 @@ class GroupsAllocator(Allocator):
     # --- decoding ------------------------------------------------------------------------------
 
     def join(self, seq: Sequence, num_tokens: int) -> None:
-        table: GroupTable = seq.memory
-        if table.joined:  # it was passed over, so all its tokens have returned
-            table.processed = num_tokens
-        table.since = self._decoders.clock
-        self._decoders.join(seq, table, num_tokens)
-        self._cache.join(seq, table)
-        self._windows.join(seq, table.base, self._decoders.clock, table.skipped)
-        if table.copied:
-            self._copying[seq] = None
+        self._decoding.join(seq, num_tokens)
 
     def leave(self, seq: Sequence) -> None:
-        table: GroupTable = seq.memory
-        table.processed = self._computed(table, self._decoders.clock)
-        self._copying.pop(seq, None)
-        self._cache.leave(seq, table)
-        self._decoders.leave(seq, table)
-        self._windows.leave(seq, table.base)
+        self._decoding.leave(seq)
 
     def must_extend(self) -> list[Sequence]:
-        """Who takes a block or gives one: both happen in running order."""
-        decoders = self._decoders
-        movers = decoders.at(decoders.clock) | self._windows.givers(decoders.clock) | self._copying
-        return sorted(movers.keys() - decoders.extended, key=by_order)
+        return self._decoding.must_extend()
 
     def steps_that_fit(self, limit: int) -> int:
-        if self._copying:
-            copies = sum(len(seq.memory.copied) for seq in self._copying)
-            need = self._tables.new_blocks(1) * self._decoders.num + copies
-            return int(need <= self.pool.num_free)
-        return self._forecast.steps_that_fit(limit)
+        return self._decoding.steps_that_fit(limit)
 
     def steps_alike(self, head: Sequence, limit: int, *, busy: bool) -> int:
         """As promised; while something of the head is known, which whoever takes could forget, or
         there is room in all but not for every chunk, only until the next block moves.
         """
         hits = self._cache.hits(head)
-        if self._put_off or self._copying or self._cache.may_gain(head, hits.num_blocks):
+        if self._put_off or self._decoding.copying or self._cache.may_gain(head, 0):
             return 0
         most = self._need(head, hits, head.num_tokens, whole=False, busy=busy)
         spare = self.pool.num_free - self._head_need(head, hits, busy=busy)
@@ -337,40 +303,10 @@ class GroupsAllocator(Allocator):
         # Where all that is free is cached, the ledger does not tell whose the next blank block is.
         untold = spare < 0 and self.pool.num_free == self.pool.num_cached_free
         delicate = known or untold or (spare >= 0 and most > self.pool.num_free)
-        return self._forecast.steps_alike(spare, limit, delicate=delicate)
+        return self._decoding.forecast.steps_alike(spare, limit, delicate=delicate)
 
     def advance(self, steps: int) -> Course:
-        decoders = self._decoders
-        slope_bytes = decoders.num * self.token_bytes
-        moves = GroupMoves(
-            self._shape, self.pool, self._tables, self._counts, self.token_bytes, slope_bytes
-        )
-        start = decoders.clock
-        for t, clock in enumerate(range(start, start + steps), start=1):
-            if self._move(clock):
-                moves.at(t)
-            self._cache.advanced(clock)
-        decoders.advance(steps)
-        self._tables.used_bytes += slope_bytes * steps
-        return moves.course()
-
-    def _move(self, clock: int) -> bool:
-        """The step at `clock`: whose turn it is gives, then takes. Returns whether anybody did."""
-        decoders = self._decoders
-        members = decoders.at(clock) | self._windows.givers(clock) | self._copying
-        if clock == decoders.clock:
-            members = {seq: None for seq in members if seq not in decoders.extended}
-            decoders.extended.clear()
-        give_back_below, size = self._tables.give_back_below, self.block_size
-        for seq in sorted(members, key=by_order) if len(members) > 1 else members:
-            table: GroupTable = seq.memory
-            give_back_below(table, self._computed(table, clock))
-            if (table.base + clock) % size == 0:  # the step starts a new block
-                self._grow(seq, table, table.count + 1, table.states + 1)
-            elif table.copied:
-                self._grow(seq, table, table.count, table.states)
-        self._windows.passed(clock)
-        return bool(members)
+        return self._decoding.advance(steps)
 
     def step_decided(self) -> None:
         self._steps += 1
@@ -399,8 +335,7 @@ class GroupsAllocator(Allocator):
         del self._live[seq]
         known = self._cache.released(seq, table)
         self._tables.close(table, known if seq.finished else 0)
-        self._counts.drafts -= table.drafts
-        self._counts.over -= max(0, table.count * self.block_size - seq.final_tokens)
+        self._rooms.closed(table, seq.final_tokens)
 
     # --- the ledger ----------------------------------------------------------------------------
 
@@ -417,10 +352,10 @@ class GroupsAllocator(Allocator):
 
     @property
     def draft_bytes(self) -> int:
-        return self._counts.drafts * self.token_bytes + self._tables.scratch_bytes
+        return self._rooms.drafts * self.token_bytes + self._tables.scratch_bytes
 
     def granted_tokens(self, seq: Sequence) -> int:
-        return seq.memory.count * self.block_size if seq.memory else 0
+        return seq.memory.count * self._sizes.unit if seq.memory else 0
 
     def held_blocks(self, seq: Sequence) -> list[int]:
         """How many blocks `seq` holds in each group."""
@@ -432,12 +367,12 @@ class GroupsAllocator(Allocator):
 
     def shared_tokens(self, seq: Sequence) -> int:
         """By the groups that keep every token; what windows and states need may be gone."""
-        shared = self._tables.num_leading_shared(seq.memory)
-        return min(shared * self.block_size, self._decoders.slots(seq))
+        shared = self._tables.leading_shared(seq.memory)
+        return min(shared, self._decoding.decoders.slots(seq))
 
     def missing_tokens(self, seq: Sequence, tokens: int) -> int:
-        blocks = ceil_div(tokens - self.granted_tokens(seq), self.block_size)
-        return max(0, blocks) * self.block_size
+        units = ceil_div(tokens - self.granted_tokens(seq), self._sizes.unit)
+        return max(0, units) * self._sizes.unit
 
     def _head_need(self, head: Sequence, hits: Hits, *, busy: bool) -> int:
         return self._need(head, hits, head.num_tokens, whole=True, busy=busy)
@@ -456,13 +391,10 @@ class GroupsAllocator(Allocator):
         need = None
         if head is not None:
             need = self._head_need(head, self._cache.hits(head), busy=busy)
-        tables, over = self._tables, self._counts.over * self.token_bytes
+        tables, over = self._tables, self._rooms.over_bytes
         return block_usage(self._shape, self.pool, tables.used_bytes, over, tables.pad_bytes, need)
 
     def check(self) -> None:
-        self._tables.check((self._decoders.slots(seq), seq.memory) for seq in self._live)
-        over = sum(
-            max(0, seq.memory.count * self.block_size - seq.final_tokens) for seq in self._live
-        )
-        if over != self._counts.over:
-            raise InvariantError(f"{over} over-provisioned slots, booked as {self._counts.over}")
+        slots = self._decoding.decoders.slots
+        self._tables.check((slots(seq), seq.memory) for seq in self._live)
+        self._rooms.check((seq.memory, seq.final_tokens) for seq in self._live)

@@ -2,18 +2,18 @@
 
 from kvsim.memory.ledger import Course, Usage
 from kvsim.memory.paged.block_pool import BlockPool
+from kvsim.memory.paged.groups.rooms import Rooms
 from kvsim.memory.paged.groups.tables import GroupTables
 from kvsim.memory.paged.shape import BlockShape
-from kvsim.memory.paged.slot_counts import SlotCounts
 
-# Free blocks, cached ones, used bytes, slots never to be filled, padding.
+# Free blocks, cached ones, used bytes, bytes of slots never to be filled, padding.
 Books = tuple[int, int, int, int, int]
 
 
 class GroupMoves:
     """Compares the books after each step of one `advance` in which blocks moved with those before.
 
-    slope_bytes: what decoders fill a step. token_bytes: what one slot costs, all layers together.
+    slope_bytes: what decoders fill a step.
     """
 
     def __init__(
@@ -21,12 +21,10 @@ class GroupMoves:
         shape: BlockShape,
         pool: BlockPool,
         tables: GroupTables,
-        counts: SlotCounts,
-        token_bytes: int,
+        rooms: Rooms,
         slope_bytes: int,
     ) -> None:
-        self._shape, self._pool, self._tables, self._counts = shape, pool, tables, counts
-        self._token_bytes = token_bytes
+        self._shape, self._pool, self._tables, self._rooms = shape, pool, tables, rooms
         self._slope_bytes = slope_bytes
         self._used_rise = self._allocated_rise = 0
         self._start = self._before = self._books()
@@ -59,15 +57,15 @@ class GroupMoves:
     def _books(self) -> Books:
         pool, tables = self._pool, self._tables
         free, cached = pool.num_free, pool.num_cached_free
-        return free, cached, tables.used_bytes, self._counts.over, tables.pad_bytes
+        return free, cached, tables.used_bytes, self._rooms.over_bytes, tables.pad_bytes
 
     def _jump(self, moved: Books) -> Usage:
         free, cached, used, over, pad = moved
-        block_bytes, over_bytes = self._shape.block_bytes, over * self._token_bytes
+        block_bytes = self._shape.block_bytes
         return Usage(
             used=used,
-            reserved=-free * block_bytes - used - over_bytes - pad,
-            overprovisioned=over_bytes,
+            reserved=-free * block_bytes - used - over - pad,
+            overprovisioned=over,
             rounding=pad,
             cached=cached * block_bytes,
             idle=(free - cached) * block_bytes,

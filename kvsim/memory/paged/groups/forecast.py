@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from kvsim.memory.paged.block_pool import BlockPool
 from kvsim.memory.paged.decoders import Decoders
+from kvsim.memory.paged.groups.sizes import Sizes
 from kvsim.memory.paged.groups.tables import GroupTables
 from kvsim.memory.paged.groups.windows import Windows
 from kvsim.plumbing.units import ceil_div
@@ -18,30 +19,35 @@ class Forecast:
         tables: GroupTables,
         decoders: Decoders,
         windows: Windows,
-        block_size: int,
+        sizes: Sizes,
     ) -> None:
         self._pool, self._tables = pool, tables
         self._decoders, self._windows = decoders, windows
-        self._size = block_size
+        self._sizes = sizes
 
     def _moves(self, limit: int) -> Iterator[tuple[int, int]]:
         """(taken, given): blocks of each step from now on, for at most `limit` steps and as long as
         the rhythm of giving stays. Of those given others may still hold some.
         """
-        clock, each = self._decoders.clock, self._tables.new_blocks(1)
+        clock, each = self._decoders.clock, self._tables.most_new_blocks
+        alike = self._sizes.unit == self._sizes.whole
         for later in range(clock, clock + min(limit, self._windows.steady_steps(clock))):
             members = self._decoders.at(later)
             given = self._windows.num_given(later)
             if later == clock and self._decoders.extended:
                 members = {s: None for s in members if s not in self._decoders.extended}
                 given = 0
-            yield each * len(members), given
+            if alike:
+                yield each * len(members), given
+            else:
+                new_blocks = self._tables.new_blocks
+                yield sum(new_blocks(seq.memory.base + later) for seq in members), given
 
     def steps_that_fit(self, limit: int) -> int:
         """Steps that are safe even if all take before anybody gives."""
-        starts = self._decoders.num * ceil_div(limit, self._size)
+        starts = self._decoders.num * ceil_div(limit, self._sizes.unit)
         spare = self._pool.num_free
-        if starts * self._tables.new_blocks(1) <= spare:
+        if starts * self._tables.most_new_blocks <= spare:
             return limit
         fitting = 0
         for taken, given in self._moves(limit):

@@ -3,13 +3,18 @@
 vLLM gives every group as many layers, so that one block size in bytes fits all of them (v1/core/
 kv_cache_planning.py). A group has as many layers as the rarest kind of the model; the layers of a
 kind are dealt out to as many groups as they need, and what a group lacks is padding in each of its
-blocks. A recurrent state takes one block of its own: the block size in tokens grows until it fits.
+blocks. Where a token takes more bytes in layers of one kind than of another, a block of the other
+holds so many times more tokens, or padding where that does not divide. A recurrent state takes one
+block of its own: the block size in tokens grows until it fits.
 """
 
+from math import lcm
 from typing import NamedTuple
 
 from kvsim.layout import GroupKind, KVGroup, KVLayout
 from kvsim.plumbing.units import ceil_div
+
+MLA_GRANULARITY = 128  # tokens in a block that must hold a state: multiples of these
 
 
 class BlockGroup(NamedTuple):
@@ -17,7 +22,8 @@ class BlockGroup(NamedTuple):
 
     layers: real ones. slot_bytes: what a token costs in them, 0 for a recurrent state.
     window_tokens: as in KVGroup. state_bytes: what a sequence's one block holds, else 0. drafts:
-    some of these layers, or of their like, are a drafter's.
+    some of these layers, or of their like, are a drafter's. block_size: tokens in a block. bucket:
+    which group of the layout its layers are of.
     """
 
     kind: GroupKind
@@ -26,18 +32,26 @@ class BlockGroup(NamedTuple):
     window_tokens: int | None = None
     state_bytes: int = 0
     drafts: bool = False
+    block_size: int = 1
+    bucket: int = 0
 
 
 class Grouping(NamedTuple):
     """groups: in the order of the model's layers. group_layers: layers of each, padding included.
 
-    A block is `block_size` slots of `slot_bytes` bytes, whatever group has it.
+    A block is `block_size` slots of `slot_bytes` bytes, whatever group has it: the slots of the
+    groups whose blocks hold fewest tokens.
     """
 
     groups: tuple[BlockGroup, ...]
     group_layers: int
     block_size: int
     slot_bytes: int
+
+    @property
+    def hit_tokens(self) -> int:
+        """Hits end at multiples of so many tokens, where they end with blocks."""
+        return lcm(*(group.block_size for group in self.groups))
 
     @property
     def padding_layers(self) -> int:
@@ -47,31 +61,48 @@ class Grouping(NamedTuple):
 
 def is_uniform(layout: KVLayout, *, windows: bool) -> bool:
     """Whether one block table does for all layers: all keep every token, or are made to, where
-    `windows` do not count.
+    `windows` do not count or blocks cannot be made to weigh the same (MLA's are never padded).
     """
-    several = ("sliding", "recurrent") if windows else ("recurrent",)
-    return not any(group.kind in several for group in layout.groups)
+    kinds = {group.kind for group in layout.groups}
+    if "recurrent" in kinds:
+        return False
+    slots = [ceil_div(group.bytes_per_token, group.layers) for group in layout.groups]
+    latent = [slot for slot, group in zip(slots, layout.groups, strict=True) if group.kind == "mla"]
+    return not windows or "sliding" not in kinds or any(max(slots) % slot for slot in latent)
 
 
 def group_layers(
-    layout: KVLayout, block_size: int, *, commonest_sizes_groups: bool = True
+    layout: KVLayout,
+    block_size: int,
+    *,
+    commonest_sizes_groups: bool = True,
+    unequal_blocks: bool = True,
 ) -> Grouping:
     """Deal the layers of `layout` (at least one group with KV) out to groups.
 
-    commonest_sizes_groups: see BlockRules.
+    commonest_sizes_groups, unequal_blocks: see BlockRules.
     """
     counts = [group.layers for group in layout.groups]
     size = min(counts)
     if commonest_sizes_groups and max(counts) < 1.5 * size:
         size = max(counts)
-    layer_slot = max(ceil_div(group.bytes_per_token, group.layers) for group in layout.groups)
+    slots = [ceil_div(group.bytes_per_token, group.layers) for group in layout.groups]
+    largest = max(slots)
+    # Layers of one kind are one group, whatever a token takes in each.
+    alone = layout.groups[0].bytes_per_token if len(slots) == 1 else 0
     layer_state = max(ceil_div(group.state_bytes, group.layers) for group in layout.groups)
-    block_size *= max(1, ceil_div(layer_state, layer_slot * block_size))
-    groups = tuple(part for group in layout.groups for part in _dealt(group, size))
-    return Grouping(groups, size, block_size, layer_slot * size)
+    if layer_state:
+        latent = any(group.kind == "mla" for group in layout.groups)
+        step = max(block_size, MLA_GRANULARITY) if latent else block_size
+        block_size = max(block_size, step * ceil_div(layer_state, largest * step))
+    groups: list[BlockGroup] = []
+    for bucket, (group, slot) in enumerate(zip(layout.groups, slots, strict=True)):
+        times = largest // slot if unequal_blocks and slot and largest % slot == 0 else 1
+        groups += _dealt(group, size, block_size * times, bucket)
+    return Grouping(tuple(groups), size, block_size, alone or largest * size)
 
 
-def _dealt(group: KVGroup, size: int) -> list[BlockGroup]:
+def _dealt(group: KVGroup, size: int, block_size: int, bucket: int) -> list[BlockGroup]:
     """`group` in as few parts of at most `size` layers as possible, as even as possible."""
     num_parts = ceil_div(group.layers, size)
     parts, before = [], 0
@@ -82,7 +113,9 @@ def _dealt(group: KVGroup, size: int) -> list[BlockGroup]:
             for total in (group.bytes_per_token, group.state_bytes)
         )
         drafts = group.draft_layers > 0
-        layers = after - before
-        parts.append(BlockGroup(group.kind, layers, slot, group.window_tokens, state, drafts))
+        layers, window = after - before, group.window_tokens
+        parts.append(
+            BlockGroup(group.kind, layers, slot, window, state, drafts, block_size, bucket)
+        )
         before = after
     return parts

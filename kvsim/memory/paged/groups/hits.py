@@ -1,8 +1,14 @@
 """What a prefix cache with several groups of layers can give a sequence.
 
-All groups must know the same prefix. Full attention needs all of it; a window needs the blocks that
-hold the last W - 1 tokens, so those below may be forgotten. Group g names a block by the content's
-key times the number of groups, plus g.
+All groups must know the same prefix. Full attention needs all of it; a window needs the blocks
+that hold the last W - 1 tokens, so those below may be forgotten; a recurrent state is all there is.
+Group g names a block by the key of the unit that it ends with, times the number of groups, plus g.
+
+Blocks that hold states are long (hundreds of tokens and more), so that a prefix shorter than a
+block would never be hit: where prefixes are matched in smaller units than these, hits may end
+inside blocks. Full attention is then known to the last whole block, and inside the next one
+wherever somebody's prompt ended; a state is known where a chunk ended. vLLM 0.33,
+v1/core/kv_cache_coordinator.py and v1/core/single_type_kv_cache_manager.py.
 """
 
 from collections.abc import Sequence
@@ -10,25 +16,43 @@ from typing import NamedTuple
 
 from kvsim.memory.paged.block_pool import BlockPool
 from kvsim.memory.paged.groups.grouping import BlockGroup
+from kvsim.memory.paged.groups.sizes import Sizes
 from kvsim.plumbing.units import ceil_div
 
 STATE_WINDOW = 2  # a state goes on from the one before it
 
 
 class Hits(NamedTuple):
-    """tokens: of the common prefix, which lies in num_blocks blocks and may end inside the last.
-    first, blocks: for each group the position of the first block it keeps, and the blocks from
-    there to the prefix's end.
+    """tokens: of the common prefix. first, blocks: for each group the position of the first block
+    it keeps, and the blocks from there to the prefix's end, inside the last of which that may lie.
 
     junction: tokens of the longest prefix that some group knew, where that is more; else 0. Others
     have shared so much before: whoever computes it now keeps what the other groups need there.
     """
 
     tokens: int
-    num_blocks: int
     first: tuple[int, ...]
     blocks: tuple[list[int], ...]
     junction: int = 0
+
+
+class Kind(NamedTuple):
+    """Groups that look as far back, in blocks of as many tokens, and are looked up together.
+
+    window_tokens: None for all. drops: they lose the last unit they know, since a drafter's layers
+    must see it computed again.
+    """
+
+    members: tuple[int, ...]
+    block_size: int
+    window_tokens: int | None
+    recurrent: bool
+    drops: bool
+
+    @property
+    def full(self) -> bool:
+        """Whether they need every token."""
+        return self.window_tokens is None
 
 
 def looks_back(groups: Sequence[BlockGroup], *, states_kept: bool) -> list[int | None]:
@@ -39,6 +63,25 @@ def looks_back(groups: Sequence[BlockGroup], *, states_kept: bool) -> list[int |
     ]
 
 
+def kinds_of(groups: Sequence[BlockGroup], *, states_kept: bool, drops: bool) -> list[Kind]:
+    """The groups that are cached, by kind. drops: hits of a drafter's layers lose their last unit:
+    of the kinds that have such layers; of all but states, if none is known to.
+    """
+    windows = looks_back(groups, states_kept=states_kept)
+    buckets: dict[int, list[int]] = {}
+    for g, group in enumerate(groups):
+        if states_kept or not group.state_bytes:
+            buckets.setdefault(group.bucket, []).append(g)
+    known = any(group.drafts for group in groups)
+    found = []
+    for members in buckets.values():
+        first, recurrent = groups[members[0]], groups[members[0]].state_bytes > 0
+        dropping = drops and not recurrent and (first.drafts or not known)
+        window = windows[members[0]]
+        found.append(Kind(tuple(members), first.block_size, window, recurrent, dropping))
+    return found
+
+
 def skipped_blocks(window_tokens: int | None, computed: int, block_size: int) -> int:
     """Leading blocks that no token after the first `computed` ones attends to."""
     if window_tokens is None:
@@ -46,72 +89,133 @@ def skipped_blocks(window_tokens: int | None, computed: int, block_size: int) ->
     return max(0, computed - window_tokens + 1) // block_size
 
 
-def longest_hit(
-    pool: BlockPool,
-    windows: Sequence[int | None],
-    keys: Sequence[int],
-    most: int,
-    block_size: int,
-    drops: Sequence[bool],
-) -> Hits:
-    """The longest prefix of the blocks named by `keys`, at most `most` of them, that every group
-    can continue from.
-
-    windows: how many tokens back each group looks, None for all. drops: which groups lose the last
-    block they know, since a drafter's layers must see it computed again; they may know one block
-    beyond the prefix (vLLM 0.33, `HybridKVCacheCoordinator.find_longest_cache_hit`).
+class Lookup:
+    """Finds what all groups know. beyond: what loses its last unit may know one unit more than the
+    prefix; so it is in vLLM 0.33, with several groups.
     """
-    num = len(windows)
-    if not keys:
-        return Hits(0, 0, (0,) * num, tuple([] for _ in windows))
-    alike: dict[int | None, list[int]] = {}
-    for g, window in enumerate(windows):
-        alike.setdefault(window, []).append(g)
-    dropping = {window for window, members in alike.items() if any(drops[g] for g in members)}
-    known, longest = most, 0  # of full attention; of any group
-    # With one group of layers nobody knows more than the prefix (`UnitaryKVCacheCoordinator`).
-    beyond = int(num > 1)
-    full = alike.pop(None, ())
-    if full:
-        top = min(most + beyond, len(keys)) if None in dropping else most
-        known = min(len(pool.find([key * num + g for key in keys[:top]])) for g in full)
-        known = longest = max(0, known - (None in dropping))
-    count, dropped = most, set[int | None]()
-    while True:
-        before, count = count, min(count, known)
-        for window, members in alike.items():
-            assert window is not None
-            drop = window in dropping and window not in dropped
-            top = min(count + drop * beyond, len(keys))
-            need = ceil_div(window - 1, block_size) + drop
-            found = max(0, _windowed(pool, members, num, keys, top, need) - drop)
-            if drop:
-                dropped.add(window)
-            elif found < count:
-                dropped.clear()
-            count = found
-            longest = max(longest, count)
-        if count >= before or (full and len(alike) == 1):
-            break
-    tokens = count * block_size
-    first = tuple(skipped_blocks(window, tokens, block_size) for window in windows)
-    blocks = tuple(
-        pool.find([key * num + g for key in keys[start:count]]) for g, start in enumerate(first)
-    )
-    junction = longest * block_size if longest > count and num > 1 else 0
-    return Hits(tokens, count, first, blocks, junction)
 
+    def __init__(
+        self, pool: BlockPool, kinds: Sequence[Kind], sizes: Sizes, *, beyond: bool
+    ) -> None:
+        self._pool, self._num, self._sizes = pool, len(sizes.blocks), sizes
+        # Full attention first: it alone is looked up from the left.
+        self._kinds = sorted(kinds, key=lambda kind: not kind.full)
+        self._beyond = beyond and self._num > 1
+        self._simple = len(kinds) == 2 and self._kinds[0].full
+        self._ends = dict[int, int]()  # of kinds of full attention: tokens up to the last hit block
 
-def _windowed(
-    pool: BlockPool, members: list[int], num: int, keys: Sequence[int], count: int, need: int
-) -> int:
-    """The longest prefix, at most `count` blocks, whose last `need` blocks all `members` know."""
-    run, end = 0, count
-    for index in range(count - 1, -1, -1):
-        if all(pool.find((keys[index] * num + g,)) for g in members):
+    def find(self, keys: Sequence[int], most: int) -> Hits:
+        """The longest prefix of the units named by `keys`, at most the first `most` of them, that
+        every group can continue from.
+        """
+        if not keys or most <= 0:
+            return Hits(0, (0,) * self._num, tuple([] for _ in range(self._num)))
+        tokens = known = most * self._sizes.match
+        longest, dropped = 0, set[int]()
+        lengths: dict[int, int] = {}  # of full attention, which is looked up once
+        while True:
+            for index, kind in enumerate(self._kinds):
+                if index in lengths:
+                    known = min(known, lengths[index])
+                    continue
+                drops = kind.drops and index not in dropped
+                found = self._length(index, kind, keys, known, drops=drops)
+                if drops:
+                    dropped.add(index)
+                elif found < known:
+                    dropped.clear()
+                known = found
+                if kind.full:
+                    lengths[index] = found
+                longest = max(longest, known)
+            if known >= tokens:
+                break
+            tokens = known
+            if self._simple:
+                break
+        return self._hits(keys, tokens, longest if longest > tokens and self._num > 1 else 0)
+
+    def _length(
+        self, index: int, kind: Kind, keys: Sequence[int], tokens: int, *, drops: bool
+    ) -> int:
+        """Tokens of the longest prefix, up to so many, that one kind can continue from."""
+        aligned, size = self._sizes.aligned, kind.block_size
+        if drops and self._beyond:
+            tokens = min(tokens + min(aligned, size), len(keys) * self._sizes.match)
+        if kind.recurrent:
+            return self._of_state(kind, keys, tokens)
+        if not kind.full:
+            return self._of_window(kind, keys, tokens, drops=drops)
+        found = self._of_full(index, kind, keys, tokens)
+        if drops and found:
+            found -= min(aligned, size)
+        return found - found % aligned
+
+    def _knows(self, kind: Kind, keys: Sequence[int], tokens: int) -> bool:
+        """Whether all its groups know what ends after so many tokens."""
+        key = keys[tokens // self._sizes.match - 1] * self._num
+        return all(self._pool.find((key + g,)) for g in kind.members)
+
+    def _of_full(self, index: int, kind: Kind, keys: Sequence[int], tokens: int) -> int:
+        """Whole blocks from the left and, where hits may end inside, some units of the next."""
+        size, unit = kind.block_size, self._sizes.match
+        ends = keys[size // unit - 1 : tokens // unit : size // unit]
+        runs = (len(self._pool.find([k * self._num + g for k in ends])) for g in kind.members)
+        whole = end = min(runs) * size
+        if self._sizes.aligned < size:
+            most = min(whole + size - unit, tokens // unit * unit, len(keys) * unit)
+            inside = range(most, whole, -unit)
+            end = next((at for at in inside if self._knows(kind, keys, at)), whole)
+        self._ends[index] = end
+        return end
+
+    def _of_window(self, kind: Kind, keys: Sequence[int], tokens: int, *, drops: bool) -> int:
+        """The last run of as many blocks as a window needs, one more of which may be lost; else the
+        run that the prefix begins with.
+        """
+        assert kind.window_tokens is not None
+        size, aligned = kind.block_size, self._sizes.aligned
+        need = ceil_div(kind.window_tokens - 1, size) + drops
+        run = end = 0
+        for at in range(tokens // size * size, 0, -size):
+            if not self._knows(kind, keys, at):
+                run = 0
+                continue
+            if not run:
+                if (at - drops * size) % aligned:
+                    continue
+                end = at
             run += 1
             if run >= need:
-                return end
+                break
         else:
-            run, end = 0, index
-    return run
+            end = run * size
+            end -= end % aligned
+        end -= drops * min(size, end)
+        return end - end % aligned
+
+    def _of_state(self, kind: Kind, keys: Sequence[int], tokens: int) -> int:
+        """The last place where a state is known."""
+        aligned, step = self._sizes.aligned, min(self._sizes.aligned, kind.block_size)
+        for at in range(tokens // step * step, 0, -step):
+            if at % aligned == 0 and self._knows(kind, keys, at):
+                return at
+        return 0
+
+    def _hits(self, keys: Sequence[int], tokens: int, junction: int) -> Hits:
+        first, blocks = [0] * self._num, [list[int]() for _ in range(self._num)]
+        unit = self._sizes.match
+        for index, kind in enumerate(self._kinds):
+            size = kind.block_size
+            start = skipped_blocks(kind.window_tokens, tokens, size)
+            step = size // unit
+            names = list(keys[(start + 1) * step - 1 : tokens // unit : step])
+            if tokens % size:  # inside a block, which may be known as a whole
+                end = ceil_div(tokens, size) * size
+                if kind.recurrent:
+                    end = tokens
+                names.append(keys[min(end, self._ends.get(index, end)) // unit - 1])
+            for g in kind.members:
+                first[g] = start
+                blocks[g] = self._pool.find([key * self._num + g for key in names])
+        return Hits(tokens, tuple(first), tuple(blocks), junction)

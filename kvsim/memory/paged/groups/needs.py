@@ -22,18 +22,17 @@ class Needs:
         memory: MemorySpec,
         pool: BlockPool,
         groups: Row[BlockGroup],
-        block_size: int,
         most_states: int,
         scratch: int = 0,
         extra: int = 0,
     ) -> None:
         self._max_model_len = memory.max_model_len
         self._most_tokens = memory.max_in_flight_tokens
-        self._pool, self._groups, self._size = pool, groups, block_size
+        self._pool, self._groups = pool, groups
         self._most_states, self._scratch, self._extra = most_states, scratch, extra
         # Groups that need as many blocks, and how many there are of each.
-        kinds = Counter((group.window_tokens, group.state_bytes > 0) for group in groups)
-        first = {(group.window_tokens, group.state_bytes > 0): group for group in groups}
+        kinds = Counter(group.bucket for group in groups)
+        first = {group.bucket: group for group in groups}
         self._alike = [(first[kind], times) for kind, times in kinds.items()]
 
     def of_alone(self, tokens: int) -> int:
@@ -42,14 +41,15 @@ class Needs:
 
     def _most_blocks(self, group: BlockGroup, tokens: int) -> int:
         """Blocks that a group needs at once for a sequence of `tokens` tokens, at most."""
-        blocks = ceil_div(tokens, self._size)
+        size = group.block_size
+        blocks = ceil_div(tokens, size)
         if group.state_bytes:
             return self._most_states
         if group.window_tokens is None or self._most_tokens is None:
             return blocks
         seen = group.window_tokens - 1 + self._extra + self._most_tokens
         kept = min(seen, self._max_model_len)
-        return min(blocks, ceil_div(kept, self._size) + 1)
+        return min(blocks, ceil_div(kept, size) + 1)
 
     def of(self, hits: Hits, tokens: int, states: int, *, whole: bool, lookahead: int = 0) -> int:
         """Free blocks that a sequence with these hits takes for its first `tokens` tokens, `states`
@@ -58,17 +58,18 @@ class Needs:
         whole: asked for all it will compute, chunk by chunk, so windows give back meanwhile.
         lookahead: slots that drafts take behind the tokens; they take no states.
         """
-        if not hits.num_blocks and not self._scratch:
+        if not hits.tokens and not self._scratch:
             return self._of_fresh(tokens, states, whole=whole, lookahead=lookahead)
         need = 0
         for group, blocks in zip(self._groups, hits.blocks, strict=True):
-            most = ceil_div(tokens + lookahead, self._size)
+            size, hit = group.block_size, ceil_div(hits.tokens, group.block_size)
+            most = ceil_div(tokens + lookahead, size)
             if group.state_bytes:  # however many it computes
-                most = min(ceil_div(tokens, self._size), hits.num_blocks + states) + self._scratch
+                most = min(ceil_div(tokens, size), hit + states) + self._scratch
             elif whole:
                 most = self._most_blocks(group, tokens)
-            need += max(most - hits.num_blocks, 0) + self._pool.num_free_of(blocks)
-            need += hits.tokens % self._size > 0  # a copy of the last
+            need += max(most - hit, 0) + self._pool.num_free_of(blocks)
+            need += hits.tokens % size > 0  # a copy of the last
         return need
 
     def _of_fresh(self, tokens: int, states: int, *, whole: bool, lookahead: int) -> int:
@@ -76,10 +77,10 @@ class Needs:
         need = 0
         for group, times in self._alike:
             if group.state_bytes:
-                most = min(ceil_div(tokens, self._size), states)
+                most = min(ceil_div(tokens, group.block_size), states)
             elif whole:
                 most = self._most_blocks(group, tokens)
             else:
-                most = ceil_div(tokens + lookahead, self._size)
+                most = ceil_div(tokens + lookahead, group.block_size)
             need += most * times
         return need

@@ -9,37 +9,37 @@ its prompt that a resent one can hit, and the junction with others that shared a
 
 from collections.abc import Iterable
 
+from kvsim.memory.paged.groups.hits import Kind
+from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.units import ceil_div
 
 
 class Retention:
-    """For groups with a window of `window_tokens` tokens in blocks of `block_size`. drops: hits
+    """For a kind of groups with a window, or with states. interval_tokens: as above. drops: hits
     lose their last block there, so that each place needs one more behind it; below_junctions: a
     place a block lower is kept for whoever parts there.
     """
 
     def __init__(
-        self,
-        window_tokens: int,
-        block_size: int,
-        interval_tokens: int | None,
-        *,
-        drops: bool = False,
-        below_junctions: bool = True,
+        self, kind: Kind, aligned: int, interval_tokens: int | None, *, below_junctions: bool = True
     ) -> None:
-        self._behind = int(drops)
-        self._below = self._behind if below_junctions else 0
-        self._need = ceil_div(window_tokens - 1, block_size) + drops
+        assert kind.window_tokens is not None
+        size = kind.block_size
+        self._size, self._aligned = size, aligned
+        self._behind = int(kind.drops)
+        self._below = size * self._behind if below_junctions else 0
+        self._need = ceil_div(kind.window_tokens - 1, size) + kind.drops
+        self._sparse = interval_tokens is not None
         self._segment = None  # blocks between places to continue from, if there are such at all
         if interval_tokens is None:
-            self._segment = 1
+            self._segment = 1 if kind.recurrent else max(1, aligned // size)
         elif interval_tokens:
-            self._segment = max(1, interval_tokens // block_size)
+            self._segment = max(1, interval_tokens // size)
 
     def kept(self, start: int, end: int, boundaries: Iterable[int], junction: int = 0) -> list[int]:
-        """Of the positions start .. end - 1 those whose blocks get keys. boundaries: numbers of
-        blocks after which the sequence itself is a place to continue from, and junction (0: none)
-        after which others part from it.
+        """Of the positions start .. end - 1 those whose blocks get keys. boundaries: tokens after
+        which the sequence itself is a place to continue from, and junction (0: none) after which
+        others part from it.
         """
         segment, need, behind = self._segment, self._need, self._behind
         if segment is not None and need >= segment:
@@ -48,9 +48,22 @@ class Retention:
         if segment is not None:
             places = range(max(start, behind), end)
             found.update(i for i in places if (i - behind) % segment >= segment - need)
+        if not self._sparse:
+            return sorted(found)
         if junction:  # who parts there cannot use the block behind it
             boundaries = (*boundaries, junction, junction - self._below)
         for boundary in boundaries:
-            last = boundary + behind
+            last = boundary // self._aligned * self._aligned // self._size + behind
             found.update(range(max(start, last - need), min(end, last)))
         return sorted(found)
+
+
+def check_interval(interval_tokens: int | None, whole: int) -> None:
+    """Raise InputError unless the interval ends where hits can: at multiples of `whole` tokens."""
+    if interval_tokens is not None and interval_tokens % whole:
+        raise InputError(
+            "not a multiple of the block size",
+            where="allocator.prefix_cache_retention_interval",
+            value=interval_tokens,
+            limit=f"multiples of {whole}",
+        )

@@ -6,33 +6,31 @@ decided by where its chunks end (vLLM 0.33, v1/core/sched/scheduler.py,
 """
 
 from kvsim.memory.paged.groups.places import Places
+from kvsim.memory.paged.groups.sizes import Sizes
 from kvsim.plumbing.units import ceil_div
 from kvsim.sequence import Sequence
 
 
 class StateChunks:
-    """For states in blocks of `block_size` tokens. checkpoint_alignment: the prefill kernel writes
+    """For states in blocks of `sizes.least` tokens. checkpoint_alignment: the prefill kernel writes
     a state out within a chunk, so many tokens or a multiple behind its start; None: it cannot.
     every_chunk: it does so in every chunk, not in a prompt's last alone. cuts_at_blocks: see
-    BlockRules. unit_tokens: prefixes are
-    matched in units of so many tokens; None: in blocks.
+    BlockRules.
     """
 
     def __init__(
         self,
-        block_size: int,
+        sizes: Sizes,
         places: Places,
         checkpoint_alignment: int | None,
         *,
         every_chunk: bool,
         cuts_at_blocks: bool = True,
-        unit_tokens: int | None = None,
     ) -> None:
-        self._size, self._places = block_size, places
+        self._size, self._places = sizes.least, places
         self._alignment, self._every_chunk = checkpoint_alignment, every_chunk
         self._at_blocks = cuts_at_blocks
-        self._inner = unit_tokens is not None
-        self._unit = unit_tokens or block_size
+        self._inner, self._unit, self._aligned = sizes.inner, sizes.match, sizes.aligned
 
     def leaves_checkpoint(self, seq: Sequence, start: int, end: int) -> bool:
         """Whether a chunk of these tokens leaves a state at the last unit's end inside it too:
@@ -46,7 +44,7 @@ class StateChunks:
         if self._alignment is None:
             return False
         size, unit = self._size, self._unit
-        at = self._places.last(known, unit)
+        at = self._places.last(known, self._aligned)
         return (
             start % unit == 0
             and ceil_div(end, size) - 2 > (start - 1) // size

@@ -8,8 +8,9 @@ class GroupTable(KeyedTable):
     """What the allocator keeps of one sequence.
 
     lists: each group's blocks, from position `skipped` of its table on, null ones among those of a
-    state. count: positions of the tables, the same in all groups that have them; states: those of
-    tables of states, scratch ones included; begun: these hold more than hits. drafts: slots asked
+    state. count: units of tokens (see sizes.py) that the tables have room for; states: positions of
+    tables of states, scratch ones included; named: of each kind of groups, of how many positions it
+    is decided whether they get keys; begun: these hold more than hits. drafts: slots asked
     for beyond what is valid when the last step has returned. processed: slots whose step had
     returned at the clock `since`, when it began to decode. boundaries: after so many blocks others
     can continue from it, whatever the retention. junction_tokens: after so many others part from
@@ -27,6 +28,7 @@ class GroupTable(KeyedTable):
         "junction_tokens",
         "last_state",
         "lists",
+        "named",
         "processed",
         "prompt_tokens",
         "scheduled",
@@ -35,10 +37,11 @@ class GroupTable(KeyedTable):
         "states",
     )
 
-    def __init__(self, runs: KeyRuns, num_shareable: int, num_groups: int) -> None:
+    def __init__(self, runs: KeyRuns, num_shareable: int, num_groups: int, num_kinds: int) -> None:
         super().__init__(runs, num_shareable)
         self.lists: list[list[int]] = [[] for _ in range(num_groups)]
         self.skipped = [0] * num_groups
+        self.named = [0] * num_kinds
         self.boundaries: tuple[int, ...] = ()
         self.junction_tokens = self.prompt_tokens = 0
         self.copied: dict[int, int] = {}

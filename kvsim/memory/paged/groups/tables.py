@@ -6,6 +6,7 @@ a window of two tokens; and a step that computes several blocks leaves a state a
 the positions between are null.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from kvsim.memory.paged.block_pool import NULL_BLOCK, BlockPool
@@ -13,8 +14,10 @@ from kvsim.memory.paged.groups.copies import Copies, End
 from kvsim.memory.paged.groups.grouping import BlockGroup
 from kvsim.memory.paged.groups.hits import Hits, looks_back, skipped_blocks
 from kvsim.memory.paged.groups.names import GroupNames
+from kvsim.memory.paged.groups.sizes import Sizes
 from kvsim.memory.paged.groups.table import GroupTable
 from kvsim.plumbing.errors import InvariantError
+from kvsim.plumbing.units import ceil_div
 from kvsim.speculation import Speculation
 
 
@@ -24,16 +27,17 @@ class GroupTables:
     states_kept: recurrent states are kept at block ends, for others to continue from; else a group
     of them has one block a sequence. placed: the groups whose tables have positions.
     windows: how many tokens back each group looks, None for all.
-    used_bytes: valid slots and states, shared ones once. pad_bytes: of held blocks, what no slot or
-    state of their group can fill. scratch_bytes: of states that drafts are tried on, the last
-    blocks of each table of states, as many as tokens are drafted; nobody else ever has them.
+    sizes: of each group's blocks. used_bytes: valid slots and states, shared ones once. pad_bytes:
+    of held blocks, what no slot or state of their group can fill. scratch_bytes: of states that
+    drafts are tried on, the last blocks of each table of states, as many as tokens are drafted;
+    nobody else ever has them.
     """
 
     def __init__(
         self,
         pool: BlockPool,
         groups: Sequence[BlockGroup],
-        block_size: int,
+        sizes: Sizes,
         block_bytes: int,
         names: GroupNames,
         *,
@@ -52,12 +56,18 @@ class GroupTables:
         self.scratch_bytes = 0
         self._pool = pool
         self.copies = Copies(pool)
-        self._size = block_size
+        self._sizes = sizes
         self._states = [g for g, group in enumerate(groups) if group.state_bytes]
         self._single = [] if states_kept else self._states
         self._pads = [
-            block_bytes - (group.state_bytes or group.slot_bytes * block_size) for group in groups
+            block_bytes - (group.state_bytes or group.slot_bytes * group.block_size)
+            for group in groups
         ]
+        attending = [g for g in self.placed if not groups[g].state_bytes]
+        # How many groups of tokens have blocks of so many units.
+        counts = Counter(groups[g].block_size // sizes.unit for g in attending)
+        self._spans = sorted(counts.items())
+        self._num_placed_states = len(self.placed) - len(attending)
         self._arrange()
 
     def _arrange(self) -> None:
@@ -73,17 +83,19 @@ class GroupTables:
 
     def open(self, table: GroupTable, hits: Hits) -> None:
         """An empty table takes over its hits, and a block for each state that is not placed."""
-        table.count = table.states = hits.num_blocks
-        table.registered = table.covered = hits.tokens // self._size
+        table.count = ceil_div(hits.tokens, self._sizes.unit)
         table.tokens = table.processed = hits.tokens
+        self._names.opened(table, hits.tokens)
         for g, blocks in enumerate(hits.blocks):
-            kept = blocks
-            if hits.tokens % self._size:
+            kept, size = blocks, self._sizes.blocks[g]
+            if g in self._states and g in self.placed:
+                table.states = ceil_div(hits.tokens, size)
+            if blocks and hits.tokens % size:
                 kept = blocks[:-1]
                 table.copied[g] = blocks[-1]
                 self._pool.share(blocks[-1:])
             revived = len(kept) + self.copies.num_alone(kept) - self._pool.share(kept)
-            self._book(g, revived, revived * self._size)
+            self._book(g, revived, revived * size)
             table.lists[g] = kept.copy()
             table.skipped[g] = hits.first[g]
         for g in self._single:
@@ -104,27 +116,41 @@ class GroupTables:
         self.used_bytes -= num_bytes
 
     def missing(self, table: GroupTable, count: int, states: int, *, checkpoint: bool) -> int:
-        """Blocks taken by a table that grows to so many positions, for copies too."""
-        num_states = len(self._states) - len(self._single)
+        """Blocks taken by a table that grows to so many units and positions of states, for copies
+        too.
+        """
         more = len(table.copied)
-        more += max(0, count - table.count) * (len(self.placed) - num_states)
-        if num_states and states > table.states:
+        if count > table.count:
+            for span, times in self._spans:
+                more += (ceil_div(count, span) - ceil_div(table.count, span)) * times
+        if self._num_placed_states and states > table.states:
             most = 1 + checkpoint + (0 if table.begun else self._scratch)
-            more += num_states * min(states - table.states, most)
+            more += self._num_placed_states * min(states - table.states, most)
         return more
 
-    def new_blocks(self, positions: int, *, checkpoint: bool = False) -> int:
-        """Blocks taken by a table that grows by so many positions: one for each state, or two where
-        a checkpoint is written out before the last position.
+    @property
+    def most_new_blocks(self) -> int:
+        """Blocks taken by a decoder in one step, at most, beside copies."""
+        return len(self.placed)
+
+    def new_blocks(self, slots: int) -> int:
+        """Blocks taken by a decoder with so many slots for one more, a number of units."""
+        units = slots // self._sizes.unit
+        more = sum(times for span, times in self._spans if units % span == 0)
+        return more + self._new_states(slots)
+
+    def _new_states(self, slots: int) -> int:
+        return sum(slots % self._sizes.blocks[g] == 0 for g in self._states if g in self.placed)
+
+    def states_for(self, num_tokens: int) -> int:
+        """Positions of a table of states of which the last is that after so many tokens, scratch
+        ones included.
         """
-        if positions <= 0:
-            return 0
-        num_states = len(self._states) - len(self._single)
-        return positions * (len(self.placed) - num_states) + num_states * (1 + checkpoint)
+        return ceil_div(num_tokens, self._sizes.least) + self._scratch
 
     def grow(self, table: GroupTable, count: int, states: int, *, checkpoint: bool = False) -> None:
-        """Take blocks: for what is to be copied, and until every placed group has so many
-        positions; none gives any back.
+        """Take blocks: for what is to be copied, and until every placed group has room for so many
+        units, and so many positions of states; none gives any back.
         """
         for g in self.placed:
             if g in table.copied:
@@ -132,8 +158,9 @@ class GroupTables:
             if g in self._states:
                 self._grow_states(table, g, states, checkpoint=checkpoint)
             elif count > table.count:
-                table.lists[g] += self._pool.take(count - table.count)
-                self._book(g, count - table.count, 0)
+                more = self._sizes.positions(g, count) - self._sizes.positions(g, table.count)
+                table.lists[g] += self._pool.take(more)
+                self._book(g, more, 0)
         if states > table.states:
             table.last_state = table.states - 1 - (self._scratch if table.begun else 0)
         table.count, table.states = max(count, table.count), max(states, table.states)
@@ -142,12 +169,13 @@ class GroupTables:
     def _copy(self, table: GroupTable, g: int) -> None:
         """A table goes on in a copy of what it hit, or leaves a copy of what others can hit."""
         block, held = table.copied.pop(g), table.lists[g]
-        end = End(block, table.tokens // self._size, table.session)
+        size = self._sizes.blocks[g]
+        end = End(block, table.tokens // size, table.session)
         if block in held:
             self._names.in_step.add(self.copies.of_maker(g, end))
         else:
             held.append(self.copies.of_hit(g, end))
-            self._book(g, 1, table.tokens % self._size)
+            self._book(g, 1, table.tokens % size)
 
     def _grow_states(self, table: GroupTable, g: int, states: int, *, checkpoint: bool) -> None:
         """The running state lies before the scratch ones; those that a long step leaves behind are
@@ -172,17 +200,18 @@ class GroupTables:
     def give_back_below(self, table: GroupTable, computed: int) -> None:
         """Blocks that no token after the first `computed` ones attends to return to the pool."""
         for g in self.placed:
-            window, length = self.windows[g], table.count
-            if g in self._states:
-                length = table.states
-            elif window is not None:
+            window = self.windows[g]
+            if window is None:
+                continue
+            if g not in self._states:
                 window += self._extra
-            skip = skipped_blocks(window, computed, self._size)
-            more = min(skip, length) - table.skipped[g]
+            size = self._sizes.blocks[g]
+            more = skipped_blocks(window, computed, size) - table.skipped[g]
+            more = min(more, len(table.lists[g]))
             if more > 0 and g in self._states and not self._behind_gaps:
                 self._retire(table, g, more)
             elif more > 0:
-                self._give_back(g, table, table.lists[g][:more], more * self._size)
+                self._give_back(g, table, table.lists[g][:more], more * size)
                 del table.lists[g][:more]
                 table.skipped[g] += more
 
@@ -220,14 +249,14 @@ class GroupTables:
         shared = self._pool.give_back_by_keys(blocks, places, session=table.session)
         if shared:
             shared -= self.copies.num_alone(blocks)
-        self._book(g, shared - len(blocks), shared * self._size - slots)
+        self._book(g, shared - len(blocks), shared * self._sizes.blocks[g] - slots)
 
     def close(self, table: GroupTable, known: int) -> None:
         """All blocks of a table return to the pool. known: of a sequence that has finished, so many
         of its blocks hold known content, whether or not that has got its keys.
         """
         for g in range(len(self.groups)):
-            slots = table.tokens - table.skipped[g] * self._size
+            slots = table.tokens - table.skipped[g] * self._sizes.blocks[g]
             self._give_back(g, table, table.lists[g], slots)
         for g in self._states:
             self._book_scratch(g, -1)
@@ -241,10 +270,11 @@ class GroupTables:
         """How many blocks a table holds in each group."""
         return [len(blocks) - blocks.count(NULL_BLOCK) for blocks in table.lists]
 
-    def num_leading_shared(self, table: GroupTable) -> int:
-        """Leading positions whose blocks other tables hold too, in all groups without a window."""
+    def leading_shared(self, table: GroupTable) -> int:
+        """Leading tokens whose blocks other tables hold too, in all groups without a window."""
+        shared = self._pool.num_leading_shared
         full = [g for g in self.placed if self.windows[g] is None]
-        return min((self._pool.num_leading_shared(table.lists[g]) for g in full), default=0)
+        return min((shared(table.lists[g]) * self._sizes.blocks[g] for g in full), default=0)
 
     def length(self, table: GroupTable) -> int:
         """Positions of the first group's table, given back and null ones counted."""
@@ -265,7 +295,7 @@ class GroupTables:
         for (tokens, table), lists in zip(tables, real, strict=True):
             for g, group in enumerate(self.groups):
                 blocks, start = lists[g], table.skipped[g]
-                end = table.states if g in self._states else table.count
+                end = table.states if g in self._states else self._sizes.positions(g, table.count)
                 if g in self.placed and len(table.lists[g]) != end - start:
                     raise InvariantError(f"{len(blocks)} blocks held from {start} to {end}")
                 shared = sum(block in seen for block in blocks)
@@ -273,7 +303,7 @@ class GroupTables:
                 pad += (len(blocks) - shared) * self._pads[g]
                 states = len(blocks) - shared - (self._scratch if group.state_bytes else 0)
                 used += states * group.state_bytes
-                used += (tokens - (start + shared) * self._size) * group.slot_bytes
+                used += (tokens - (start + shared) * group.block_size) * group.slot_bytes
         if (used, pad) != (self.used_bytes, self.pad_bytes):
             raise InvariantError(
                 f"used and padding bytes are {used}, {pad}, "

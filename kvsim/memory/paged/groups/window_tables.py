@@ -1,5 +1,6 @@
-"""Block tables where no group of layers holds states: neighbouring groups with one window have
-blocks at the same positions, and take and give them together.
+"""Block tables where no group of layers holds states and all blocks hold as many tokens:
+neighbouring groups with one window have blocks at the same positions, and take and give them
+together.
 
 In the order in which they would one by one, so that the pool cannot tell the difference.
 """
@@ -12,10 +13,10 @@ from kvsim.memory.paged.groups.tables import GroupTables
 
 
 class WindowTables(GroupTables):
-    """The same as `GroupTables`, for groups of which none has states."""
+    """The same as `GroupTables`, for groups of which none has states, in blocks of one size."""
 
     def _arrange(self) -> None:
-        groups = self.groups
+        groups, self._size = self.groups, self._sizes.whole
         neighbours = groupby(range(len(groups)), key=self.windows.__getitem__)
         self._neighbours = [list(members) for _, members in neighbours]
         self._sliding: list[tuple[int, list[int]]] = []

@@ -15,58 +15,59 @@ from kvsim.memory.paged.groups.hits import skipped_blocks
 from kvsim.sequence import Sequence
 
 Bucket = dict[Sequence, None]
+Slide = tuple[int, int]  # tokens of a window, and of a block there
 NEVER = 1 << 62
 
 
 class Windows:
     """Which decoders give at which clock; `base` is slots minus clock, as in paged.py."""
 
-    def __init__(self, windows: Iterable[int | None], block_size: int, lag: int) -> None:
-        self._size = block_size
+    def __init__(self, windows: Iterable[int | None], sizes: Iterable[int], lag: int) -> None:
         self._lag = lag
-        self._groups: dict[int, list[int]] = {}  # window: which groups have it
-        for g, window in enumerate(windows):
+        self._groups: dict[Slide, list[int]] = {}  # which groups slide so
+        for g, (window, size) in enumerate(zip(windows, sizes, strict=True)):
             if window is not None:
-                self._groups.setdefault(window, []).append(g)
-        self._rhythm: dict[int, list[Bucket]] = {
-            window: [{} for _ in range(block_size)] for window in self._groups
+                self._groups.setdefault((window, size), []).append(g)
+        self._rhythm: dict[Slide, list[Bucket]] = {
+            slide: [{} for _ in range(slide[1])] for slide in self._groups
         }
-        self._ripening: list[tuple[int, int, int, int, Sequence]] = []
+        self._ripening: list[tuple[int, int, Slide, int, Sequence]] = []
         self._once: dict[int, Bucket] = {}
 
     def join(self, seq: Sequence, base: int, clock: int, skipped: list[int]) -> None:
         """`seq` decodes from the step that starts at `clock` on; skipped: blocks it has given, by
         group.
         """
-        for window in self._groups:
-            ripe = window + self._lag - base
+        for slide in self._groups:
+            ripe = slide[0] + self._lag - base
             if ripe <= clock:
-                self._bucket(window, base)[seq] = None
+                self._bucket(slide, base)[seq] = None
             else:
-                heappush(self._ripening, (ripe, seq.order, window, base, seq))
+                heappush(self._ripening, (ripe, seq.order, slide, base, seq))
         if any(
-            skipped_blocks(window, base + clock, self._size) > skipped[members[0]]
-            for window, members in self._groups.items()
+            skipped_blocks(window, base + clock, size) > skipped[members[0]]
+            for (window, size), members in self._groups.items()
         ):
             for late in range(self._lag + 1):
                 self._once.setdefault(clock + late, {})[seq] = None
 
     def leave(self, seq: Sequence, base: int) -> None:
         """`seq` decodes no more."""
-        for window in self._groups:
-            self._bucket(window, base).pop(seq, None)
+        for slide in self._groups:
+            self._bucket(slide, base).pop(seq, None)
         for bucket in self._once.values():
             bucket.pop(seq, None)
 
-    def _bucket(self, window: int, base: int) -> Bucket:
-        return self._rhythm[window][(base - self._lag - window + 1) % self._size]
+    def _bucket(self, slide: Slide, base: int) -> Bucket:
+        window, size = slide
+        return self._rhythm[slide][(base - self._lag - window + 1) % size]
 
     def givers(self, clock: int) -> Bucket:
         """Who may give in the step that starts at `clock`."""
         self._ripen(clock)
         found: Bucket = dict(self._once.get(clock, ()))
         for buckets in self._rhythm.values():
-            found.update(buckets[-clock % self._size])
+            found.update(buckets[-clock % len(buckets)])
         return found
 
     def passed(self, clock: int) -> None:
@@ -76,8 +77,8 @@ class Windows:
     def num_given(self, clock: int) -> int:
         """Blocks given by rhythm in the step that starts at `clock`, if none is shared."""
         return sum(
-            len(buckets[-clock % self._size]) * len(self._groups[window])
-            for window, buckets in self._rhythm.items()
+            len(buckets[-clock % len(buckets)]) * len(self._groups[slide])
+            for slide, buckets in self._rhythm.items()
         )
 
     def irregular(self, clock: int) -> bool:
@@ -101,11 +102,11 @@ class Windows:
         while self._ripening and self._ripening[0][0] <= clock:
             entry = heappop(self._ripening)
             if _stands(entry):
-                _, _, window, base, seq = entry
-                self._bucket(window, base)[seq] = None
+                _, _, slide, base, seq = entry
+                self._bucket(slide, base)[seq] = None
 
 
-def _stands(entry: tuple[int, int, int, int, Sequence]) -> bool:
+def _stands(entry: tuple[int, int, Slide, int, Sequence]) -> bool:
     """Whether an entry still speaks of a decoder (it may have left and joined again)."""
     _, order, _, base, seq = entry
     return seq.decoding and seq.order == order and seq.memory.base == base

@@ -1,6 +1,7 @@
 """A schedule recorded from vLLM as input: engine settings and requests."""
 
 from collections import deque
+from math import gcd, lcm
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
@@ -122,14 +123,33 @@ class VllmEngine(Options):
             raise ValueError("one kind of kv_groups must have groups = 1: the rarest layers")
         return self
 
+    @model_validator(mode="after")
+    def _blocks_share_pages(self) -> "VllmEngine":
+        sizes = [group.block_size or self.block_size for group in self._attending]
+        if sizes and (min(sizes) != self.block_size or any(s % self.block_size for s in sizes)):
+            raise ValueError(
+                "a block of kv_groups holds block_size tokens or a multiple, in one group at least "
+                "as many"
+            )
+        return self
+
+    @property
+    def _attending(self) -> list[VllmGroup]:
+        return [group for group in self.kv_groups if group.kind != "recurrent"]
+
     def layout(self) -> KVLayout:
-        """One layer a block table, so that a block is block_size bytes."""
+        """One layer a block table, so that a block weighs as much whatever group has it: as few
+        bytes as slots can share evenly in each.
+        """
+        page = self._block_bytes
         return KVLayout(
             tuple(
                 KVGroup(
                     group.kind,
                     group.groups,
-                    group.groups if group.kind != "recurrent" else 0,
+                    0
+                    if group.kind == "recurrent"
+                    else group.groups * (page // (group.block_size or self.block_size)),
                     group.window_tokens,
                     group.groups if group.kind == "recurrent" else 0,
                     group.groups if group.drops else 0,
@@ -139,10 +159,18 @@ class VllmEngine(Options):
         )
 
     @property
+    def _block_bytes(self) -> int:
+        sizes = (group.block_size or self.block_size for group in self._attending)
+        return lcm(self.block_size, *sizes)
+
+    @property
     def _match_unit(self) -> int | None:
-        """Tokens after which hits can end inside a block; None: they end at blocks."""
-        unit, alignment = self.prefix_match_unit, self.hit_alignment
-        return unit if unit == alignment and unit != self.block_size else None
+        """Tokens that a key covers, where several groups are compared; None: as the blocks say."""
+        sizes = [group.block_size or self.block_size for group in self.kv_groups]
+        several = sum(group.groups for group in self.kv_groups) > 1
+        if not (several and self.prefix_caching) or self.prefix_match_unit == gcd(*sizes):
+            return None
+        return self.prefix_match_unit
 
     def replica_spec(self, acceptance: RecordedAcceptance) -> ReplicaSpec:
         """The engine that these settings make, one step at a time."""
@@ -169,7 +197,7 @@ class VllmEngine(Options):
                 async_scheduling=self.async_scheduling,
                 semantics=self.semantics,
             ),
-            capacity_bytes=self.num_gpu_blocks * self.block_size,
+            capacity_bytes=self.num_gpu_blocks * self._block_bytes,
             layout=self.layout(),
             max_model_len=self.max_model_len,
             copy_bytes_per_s=1,

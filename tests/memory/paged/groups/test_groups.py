@@ -159,7 +159,7 @@ def test_a_prefix_cache_for_recurrent_models_is_refused_where_no_state_is_kept()
     ("model", "asked", "semantics", "said"),
     [
         ("llama-3.1-8b", {"prefix_match_unit": 8}, "vllm-0.33", "no recurrent state is kept"),
-        ("gemma-3-1b", {"prefix_match_unit": 8}, "vllm-0.33", "no recurrent state is kept"),
+        ("gemma-3-1b", {"prefix_match_unit": 7}, "vllm-0.33", "not a divisor of the block size"),
         ("jamba-v0.1", {"prefix_match_unit": 8}, "vllm-0.11", "not of the scheduler's version"),
         ("jamba-v0.1", {"prefix_match_unit": 7}, "vllm-0.33", "not a divisor of the block size"),
     ],

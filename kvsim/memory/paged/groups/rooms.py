@@ -1,0 +1,57 @@
+"""The room of tables beyond what their sequences will ever fill, and what of it drafts hold."""
+
+from collections.abc import Iterable, Sequence
+
+from kvsim.memory.paged.groups.grouping import BlockGroup
+from kvsim.memory.paged.groups.sizes import Sizes
+from kvsim.memory.paged.groups.table import GroupTable
+from kvsim.plumbing.errors import InvariantError
+from kvsim.plumbing.units import ceil_div
+
+
+class Rooms:
+    """over_bytes: slots of last blocks that will never be filled, window by window and group by
+    group. drafts: slots not valid that drafts were, or may be, written to.
+    """
+
+    def __init__(self, groups: Sequence[BlockGroup], sizes: Sizes) -> None:
+        self.over_bytes = 0
+        self.drafts = 0
+        self._unit = sizes.unit
+        slots: dict[int, int] = {}  # bytes of a token in groups with blocks of so many units
+        for group in groups:
+            if group.slot_bytes:
+                span = group.block_size // sizes.unit
+                slots[span] = slots.get(span, 0) + group.slot_bytes
+        self._slots = sorted(slots.items())
+
+    def _over(self, count: int, final_tokens: int) -> int:
+        """Of a table with room for `count` units whose sequence will hold so many slots."""
+        unit, total = self._unit, 0
+        for span, slot_bytes in self._slots:
+            room = ceil_div(count, span) * span * unit
+            if room > final_tokens:
+                total += (room - final_tokens) * slot_bytes
+        return total
+
+    def grown(self, final_tokens: int, before: int, after: int) -> None:
+        """A table of a sequence that will hold so many slots had `before` units and has `after`."""
+        more = self._over(after, final_tokens)
+        if more:
+            self.over_bytes += more - self._over(before, final_tokens)
+
+    def closed(self, table: GroupTable, final_tokens: int) -> None:
+        """A table returns its blocks."""
+        self.drafts -= table.drafts
+        self.over_bytes -= self._over(table.count, final_tokens)
+
+    def drafting(self, table: GroupTable, drafts: int) -> None:
+        """So many slots of a table are drafts' from now on."""
+        self.drafts += drafts - table.drafts
+        table.drafts = drafts
+
+    def check(self, live: Iterable[tuple[GroupTable, int]]) -> None:
+        """Raise InvariantError unless the books agree with these tables and final slots."""
+        over = sum(self._over(table.count, final) for table, final in live)
+        if over != self.over_bytes:
+            raise InvariantError(f"{over} over-provisioned bytes, booked as {self.over_bytes}")
