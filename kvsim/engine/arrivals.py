@@ -30,18 +30,29 @@ class Arrivals:
         for request in stream.requests:
             if request.after is not None:
                 self._followers.setdefault(request.after, []).append(request)
-        env.process(self._submit_roots())
+        self._num_come = 0  # of the roots
+        env.process(self._begin())
 
     @property
     def missing(self) -> int:
         """Requests that have not left."""
         return self._total - self._num_left
 
-    def _submit_roots(self) -> Generator[simpy.Event, None, None]:
-        env = self._env
-        for request in self._roots:
-            if request.arrival_ps > env.now:
-                yield env.timeout(request.arrival_ps - env.now)
+    def _begin(self) -> Generator[simpy.Event, None, None]:
+        """Who is there from the start comes before the engine plans."""
+        self._submit_due(None)
+        yield from ()
+
+    def _submit_due(self, _: simpy.Event | None) -> None:
+        """Submit the roots that are due, and come again when the next one is."""
+        env, roots = self._env, self._roots
+        now = env.now
+        while self._num_come < len(roots):
+            request = roots[self._num_come]
+            if request.arrival_ps > now:
+                env.timeout(request.arrival_ps - now).callbacks.append(self._submit_due)
+                return
+            self._num_come += 1
             self.submit(request)
 
     def left(self, request: Request) -> None:

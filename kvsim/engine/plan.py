@@ -1,6 +1,6 @@
 """A plan: one engine step as the scheduler decided it, which may then repeat."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from kvsim.memory.ledger import Usage
@@ -10,7 +10,6 @@ from kvsim.step import Chunk, StepShape
 UNBOUNDED = 1 << 62  # steps, or tokens
 
 
-@dataclass(slots=True)
 class ScheduledChunk:
     """Tokens of one sequence that is not in the decode batch, computed in this step.
 
@@ -21,15 +20,27 @@ class ScheduledChunk:
     drafts: all but the first of its tokens, where these may prove wrong; so many are accepted.
     """
 
-    seq: Sequence
-    new_tokens: int
-    prior_tokens: int
-    samples: bool
-    is_decode: bool
-    start_tokens: int
-    end_tokens: int
-    drafts: int = 0
-    accepted: int = 0
+    def __init__(
+        self,
+        seq: Sequence,
+        new_tokens: int,
+        prior_tokens: int,
+        samples: bool,
+        is_decode: bool,
+        start_tokens: int,
+        end_tokens: int,
+        drafts: int = 0,
+        accepted: int = 0,
+    ) -> None:
+        self.seq = seq
+        self.new_tokens = new_tokens
+        self.prior_tokens = prior_tokens
+        self.samples = samples
+        self.is_decode = is_decode
+        self.start_tokens = start_tokens
+        self.end_tokens = end_tokens
+        self.drafts = drafts
+        self.accepted = accepted
 
     @property
     def new_slots(self) -> int:
@@ -60,7 +71,6 @@ class PausedBatch:
     apart: set[Sequence]
 
 
-@dataclass(slots=True)
 class Plan:
     """What one step does; with `steps` > 1 it does so that many times, only decoding.
 
@@ -81,30 +91,31 @@ class Plan:
     finishing: sequences whose last token this plan's last step samples.
     """
 
-    chunks: list[ScheduledChunk] = field(default_factory=list)
-    num_decode: int = 0
-    context_tokens: int = 0
-    longest_context_tokens: int = 0
-    num_drafts: int = 0
-    num_verifying: int = 0
-    admitted: list[tuple[Sequence, int, bool]] = field(default_factory=list)
-    preempted: list[Sequence] = field(default_factory=list)
-    passed_over: list[Sequence] = field(default_factory=list)
-    num_paused: int = 0
-    late: dict[Sequence, int] = field(default_factory=dict)
-    late_batch: PausedBatch | None = None
-    num_late: int = 0
-    lost: dict[Sequence, int] = field(default_factory=dict)
-    copies: list[HostCopy] = field(default_factory=list)
-    stalls: list[tuple[int, Usage]] = field(default_factory=list)
-    finishing: list[Sequence] = field(default_factory=list)
-    steps: int = 1
-    start_ps: int = 0
-    first_ps: int = 0
-    growth_ps: int = 0
-    affine_steps: int = 1
-    ends_ps: list[int] = field(default_factory=list)
-    outside: bool = False
+    def __init__(self) -> None:
+        self.chunks: list[ScheduledChunk] = []
+        self.num_decode = 0
+        self.context_tokens = 0
+        self.longest_context_tokens = 0
+        self.num_drafts = 0
+        self.num_verifying = 0
+        self.admitted: list[tuple[Sequence, int, bool]] = []
+        self.preempted: list[Sequence] = []
+        self.passed_over: list[Sequence] = []
+        self.num_paused = 0
+        self.late: dict[Sequence, int] = {}
+        self.late_batch: PausedBatch | None = None
+        self.num_late = 0
+        self.lost: dict[Sequence, int] = {}
+        self.copies: list[HostCopy] = []
+        self.stalls: list[tuple[int, Usage]] = []
+        self.finishing: list[Sequence] = []
+        self.steps = 1
+        self.start_ps = 0
+        self.first_ps = 0
+        self.growth_ps = 0
+        self.affine_steps = 1
+        self.ends_ps: list[int] = []
+        self.outside = False
 
     @property
     def empty(self) -> bool:

@@ -27,7 +27,8 @@ class RunEnd(simpy.Event):
         lead_ps: int,
         behind: int,
     ) -> None:
-        super().__init__(env)
+        # All that simpy.Event sets, and that it will happen.
+        self.env, self.callbacks = env, []
         self._ok, self._value = True, None
         self.steps = steps
         self._plan, self._behind = plan, behind

@@ -5,6 +5,7 @@ first_ps + growth_ps * t for t < steps, each `sequences` times.
 """
 
 from array import array
+from collections.abc import Iterable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,36 +19,51 @@ class Gaps:
 
     def __init__(self, stretches: "array[int]", singles: "array[int]") -> None:
         rows = np.frombuffer(stretches, dtype=np.int64).reshape(-1, 4)
-        self._count, self._steps, self._first, self._growth = rows.T
-        self._singles = np.sort(np.frombuffer(singles, dtype=np.int64))
-        self.num = int((self._count * self._steps).sum()) + len(self._singles)
+        alone = np.frombuffer(singles, dtype=np.int64)
+        ones = np.ones_like(alone)
+        columns = zip(rows.T, (ones, ones, alone, np.zeros_like(alone)), strict=True)
+        self._rows = np.stack([np.concatenate(column) for column in columns])
+        count, steps, first, growth = self._rows
+        self._numbers = count * steps
+        self._last = first + growth * (steps - 1)
+        self.num = int(self._numbers.sum())
 
     def mean_ps(self) -> float:
         """The mean gap; exact sums, one division."""
-        pairs = self._steps * (self._steps - 1) // 2
-        total = exact_dot(self._count * self._steps, self._first)
-        total += exact_dot(self._count * pairs, self._growth)
-        return (total + int(self._singles.sum())) / self.num
+        count, steps, first, growth = self._rows
+        pairs = steps * (steps - 1) // 2
+        total = exact_dot(self._numbers, first) + exact_dot(count * pairs, growth)
+        return total / self.num
 
-    def quantile_ps(self, share: float) -> float:
-        """The quantile, linear between neighbours as numpy's default."""
-        rank = share * (self.num - 1)
-        low = int(rank)
-        below = self._at(low)
-        above = self._at(low + 1) if rank > low else below
-        return below + (above - below) * (rank - low)
+    def quantiles_ps(self, shares: Iterable[float]) -> list[float]:
+        """The quantiles, linear between neighbours as numpy's default."""
+        # No gap of a stretch lies further from its middle than half of the longest stretch, and so
+        # no gap in sorted order further from the middle in its place.
+        middles = (self._rows[2] + self._last) // 2
+        order = np.argsort(middles)
+        reached = np.cumsum(self._numbers[order])
+        spread = int((self._last - middles).max())
+        found = []
+        for share in shares:
+            rank = share * (self.num - 1)
+            index = int(rank)
+            middle = int(middles[order[np.searchsorted(reached, index, side="right")]])
+            below = self._at(index, middle - spread, middle + spread)
+            above = self._next(below, index) if rank > index else below
+            found.append(below + (above - below) * (rank - index))
+        return found
 
-    def _at(self, index: int) -> int:
-        """The gap that `index` others come before in sorted order: the least value that more
-        than `index` gaps do not exceed. Stretches all below the values in question are counted
-        once, those all above them not at all.
+    def _at(self, index: int, low: int, high: int) -> int:
+        """The gap, from `low` to `high`, that `index` others come before in sorted order: the least
+        value that more than `index` gaps do not exceed. Stretches all below the values in question
+        are counted once, those all above them not at all.
         """
-        rows = np.stack((self._count, self._steps, self._first, self._growth))
-        low, high = 0, self._largest()
-        below = 0
+        over = self._last < low
+        below = int(self._numbers[over].sum())
+        rows = self._rows[:, ~over & (self._rows[2] <= high)]
         while low < high:
             middle = (low + high) // 2
-            if below + self._not_above(middle, rows) > index:
+            if below + _not_above(middle, rows) > index:
                 high = middle
                 rows = rows[:, rows[2] <= high]
             else:
@@ -57,23 +73,24 @@ class Gaps:
                 rows = rows[:, ~over]
         return low
 
-    def _largest(self) -> int:
-        last = self._first + self._growth * (self._steps - 1)
-        return max(
-            int(last.max()) if len(last) else 0,
-            int(self._singles[-1]) if len(self._singles) else 0,
-        )
+    def _next(self, gap_ps: int, index: int) -> int:
+        """The gap after the one at `index`, which is `gap_ps`, in sorted order."""
+        if _not_above(gap_ps, self._rows) > index + 1:
+            return gap_ps
+        _, _, first, growth = self._rows[:, self._last > gap_ps]
+        passed = np.maximum((gap_ps - first) // np.maximum(growth, 1) + 1, 0)
+        return int((first + growth * passed).min())
 
-    def _not_above(self, gap_ps: int, rows: NDArray[np.int64]) -> int:
-        """How many gaps of the stretches `rows` (4, n), and of the single ones, are <= gap_ps."""
-        count, steps, first, growth = rows
-        reached = np.where(
-            growth > 0,
-            np.clip((gap_ps - first) // np.maximum(growth, 1) + 1, 0, steps),
-            np.where(first <= gap_ps, steps, 0),
-        )
-        singles = int(np.searchsorted(self._singles, gap_ps, side="right"))
-        return int((reached * count).sum()) + singles
+
+def _not_above(gap_ps: int, rows: NDArray[np.int64]) -> int:
+    """How many gaps of the stretches `rows` (4, n) are <= gap_ps."""
+    count, steps, first, growth = rows
+    reached = np.where(
+        growth > 0,
+        np.clip((gap_ps - first) // np.maximum(growth, 1) + 1, 0, steps),
+        np.where(first <= gap_ps, steps, 0),
+    )
+    return int((reached * count).sum())
 
 
 def exact_dot(a: NDArray[np.int64], b: NDArray[np.int64]) -> int:

@@ -17,13 +17,10 @@ def latencies(recorder: Recorder) -> dict[str, dict[str, float | None]]:
     """
     done = Departures.of(recorder).latencies()
     gaps = Gaps(recorder.gaps, recorder.late_gaps)
-    itl = {
-        "mean": gaps.mean_ps() / PS_PER_S if gaps.num else None,
-        **{
-            name: gaps.quantile_ps(share) / PS_PER_S if gaps.num else None
-            for name, share in QUANTILES.items()
-        },
-    }
+    itl: dict[str, float | None] = dict.fromkeys(("mean", *QUANTILES))
+    if gaps.num:
+        found = [gaps.mean_ps(), *gaps.quantiles_ps(QUANTILES.values())]
+        itl = {name: gap_ps / PS_PER_S for name, gap_ps in zip(itl, found, strict=True)}
     return {"ttft_s": done["ttft_s"], "tpot_s": done["tpot_s"], "itl_s": itl,
             "e2e_s": done["e2e_s"], "queue_s": done["queue_s"]}  # fmt: skip
 

@@ -35,8 +35,12 @@ def table_writer(rows_of: "Mapping[str, Columns | pd.DataFrame]") -> Callable[[P
     schema = pa.unify_schemas(schemas, promote_options="permissive")
     whole = schema.insert(0, pa.field("run", pa.dictionary(pa.int32(), pa.large_string())))
 
+    # Numbers hardly repeat: a dictionary of them takes time and room.
+    texts = [field.name for field in whole if not pa.types.is_integer(field.type)]
+
     def save(path: Path) -> None:
-        with pq.ParquetWriter(path, whole, compression="zstd") as writer:
+        form = {"compression": "zstd", "use_dictionary": texts}
+        with pq.ParquetWriter(path, whole, **form) as writer:
             for label, columns in tables.items():
                 count = len(next(iter(columns.values())))
                 for first in range(0, count, ROWS_AT_ONCE):

@@ -61,7 +61,7 @@ class Synthetic(WorkloadOptions):
         count, notes = self.num_requests, list[str]()
         ids = TokenIds()
         prefixes = draw_prefixes(self.prefixes, count, seed, base, ids)
-        before = np.array([length_of(runs) for runs in prefixes], dtype=np.int64)
+        before = np.array([length_of(runs) if runs else 0 for runs in prefixes], dtype=np.int64)
         prompts, outputs = self._lengths(before, seed, base, max_model_len, notes)
         schedule = self.arrivals.schedule(count, generator(seed, "arrivals"))
         clients = Clients(self, count, seed)
