@@ -74,6 +74,7 @@ clean:
 # there is a C compiler (KVSIM_COMPILE=0 leaves it out). Edits take effect at once all the same.
 .venv/.kvsim: .venv/bin/python pyproject.toml setup.py kvsim/compiled.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	$(BIN)/python -m compileall -q kvsim # as pip does for what it does not install in place
 	@touch $@
 
 # torch comes first and pinned: a looser request may pull gigabytes of CUDA packages.

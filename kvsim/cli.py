@@ -91,6 +91,8 @@ def main() -> None:
     # numpy's library for matrices, of which there are none worth sharing out, keeps a thread for
     # each core that at first does nothing but turn: a tenth of a small run's time.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    # pydantic looks through all that is installed for plugins, of which kvsim has none.
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):  # a name may hold what the terminal cannot show
             stream.reconfigure(errors="backslashreplace")

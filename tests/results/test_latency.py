@@ -2,6 +2,8 @@
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from kvsim import simulate
 from kvsim.report.latency import e2e_s, queue_s, tpot_s, ttft_s
@@ -41,3 +43,16 @@ def test_the_pages_figures_are_those_of_the_summary(name, shown):
     assert latency.spread(np.sort(shown(run.requests))) == pytest.approx(
         run.summary[name], rel=1e-12
     )
+
+
+@settings(deadline=None)
+@given(
+    values=st.lists(st.integers(0, 1 << 52), min_size=1, max_size=40),
+    shares=st.lists(st.floats(0, 1), min_size=1, max_size=4),
+    scale=st.sampled_from([1, 1e-12]),
+)
+def test_quantiles_are_numpys_to_the_last_bit(
+    values: list[int], shares: list[float], scale: float
+) -> None:
+    array = np.array(values) * scale
+    assert latency.quantiles_of(array, shares) == np.quantile(array, shares).tolist()
