@@ -41,6 +41,18 @@ class Usage(NamedTuple):
         return self.used + self.reserved + self.overprovisioned + self.rounding + self.transient
 
 
+def usage_of(values: tuple[int, int, int, int, int, int, int, int, int, int]) -> Usage:
+    """The ledger of these bytes in the order of the classes, for where many are made: a named
+    tuple's own constructor is interpreted, whatever is compiled.
+    """
+    return tuple.__new__(Usage, values)
+
+
+def filling(num_bytes: int) -> Usage:
+    """How the ledger moves where so many reserved bytes become used ones."""
+    return usage_of((num_bytes, -num_bytes, 0, 0, 0, 0, 0, 0, 0, 0))
+
+
 CLASSES: tuple[str, ...] = Usage._fields
 NOTHING = Usage()
 

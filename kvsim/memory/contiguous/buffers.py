@@ -28,7 +28,7 @@ from kvsim.memory.allocator import (
 from kvsim.memory.arena.placement import Arena
 from kvsim.memory.contiguous.full_buffers import Buffer, FullBuffers
 from kvsim.memory.contiguous.shape import BufferShape
-from kvsim.memory.ledger import Course, Usage, check_sum, split_free
+from kvsim.memory.ledger import Course, Usage, check_sum, filling, split_free
 from kvsim.memory.left_behind import LeftBehind, Mover
 from kvsim.memory.options import MemorySpec
 from kvsim.plumbing.errors import InvariantError
@@ -188,7 +188,7 @@ class Contiguous(Allocator):
 
     def advance(self, steps: int) -> Course:
         slope = self._num_decoding * self.token_bytes
-        course = Course(Usage(used=slope, reserved=-slope))
+        course = Course(filling(slope))
         if self._behind:
             decoders = (self._mover(seq.memory) for seq in self._live if seq.memory.ticket >= 0)
             course = self._behind.during(course, decoders, steps)

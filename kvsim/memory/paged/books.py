@@ -1,6 +1,6 @@
 """The ledger of a pool cut into blocks, by what its tables say they hold."""
 
-from kvsim.memory.ledger import Usage, split_free
+from kvsim.memory.ledger import Usage, split_free, usage_of
 from kvsim.memory.paged.block_pool import BlockPool
 from kvsim.memory.paged.shape import BlockShape
 
@@ -18,14 +18,6 @@ def block_usage(
     need = None if head_blocks is None else head_blocks * block_bytes
     free = pool.num_free * block_bytes - cached
     external, short, idle = split_free(free, cached, need, placeable=True)
-    return Usage(
-        used=used,
-        reserved=held - used - over - pad,
-        overprovisioned=over,
-        rounding=pad,
-        cached=cached,
-        metadata=shape.metadata_bytes,
-        external=external,
-        short=short,
-        idle=idle,
-    )
+    reserved = held - used - over - pad
+    metadata = shape.metadata_bytes
+    return usage_of((used, reserved, over, pad, cached, 0, metadata, external, short, idle))

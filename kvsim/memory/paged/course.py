@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Protocol
 
-from kvsim.memory.ledger import Course, Usage
+from kvsim.memory.ledger import Course, Usage, usage_of
 from kvsim.memory.paged.shape import BlockShape
 from kvsim.memory.paged.slot_counts import SlotCounts
 
@@ -74,4 +74,4 @@ def _taken(shape: BlockShape, taken: int, evicted: int, over: int) -> Usage:
     over_bytes, pad_bytes = over * shape.slot_bytes, taken * shape.pad_bytes
     reserved = taken * block_bytes - over_bytes - pad_bytes
     gone, idle = -evicted * block_bytes, (evicted - taken) * block_bytes
-    return Usage(0, reserved, over_bytes, pad_bytes, gone, 0, 0, 0, 0, idle)
+    return usage_of((0, reserved, over_bytes, pad_bytes, gone, 0, 0, 0, 0, idle))

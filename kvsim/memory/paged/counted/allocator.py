@@ -19,7 +19,7 @@ from kvsim.memory.allocator import (
     Refusal,
 )
 from kvsim.memory.cohorts import Cohort
-from kvsim.memory.ledger import Course, Usage, split_free
+from kvsim.memory.ledger import Course, Usage, filling, split_free, usage_of
 from kvsim.memory.options import MemorySpec
 from kvsim.memory.paged.counted.pool import CountedPool, Hits
 from kvsim.memory.paged.counted.table import CountedTable
@@ -200,7 +200,7 @@ class CountedAllocator(Allocator):
         num = self._decoders.num
         self._counts.used += num * steps
         slope = num * self.token_bytes
-        return block_course(self._shape, Usage(slope, -slope), moments)
+        return block_course(self._shape, filling(slope), moments)
 
     def step(self) -> None:
         decoders = self._decoders
@@ -267,7 +267,7 @@ class CountedAllocator(Allocator):
             need = self._blocks_needed(hits, head.num_tokens, busy=busy) * block_bytes
         free = split_free(num_free * block_bytes - cached, cached, need, placeable=True)
         reserved = held * block_bytes - used - over - pad
-        return Usage(used, reserved, over, pad, cached, 0, shape.metadata_bytes, *free)
+        return usage_of((used, reserved, over, pad, cached, 0, shape.metadata_bytes, *free))
 
     def check(self) -> None:
         size, pool = self.block_size, self.pool
