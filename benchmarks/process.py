@@ -6,6 +6,7 @@ FOLDER takes summary and tables (no page). Only what older commits have too is c
 they can be measured by it.
 """
 
+import contextlib
 import json
 import os
 import sys
@@ -21,6 +22,10 @@ def main() -> None:
     folder, scenario, *assignments = sys.argv[1:]
     parts = {"python": cpu_s()}
     began = cpu_s()
+    with contextlib.suppress(ImportError):
+        from kvsim.plumbing.process import lean
+
+        lean()
 
     def part(name: str) -> None:
         nonlocal began

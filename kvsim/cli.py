@@ -1,8 +1,5 @@
 """The command line. Faults of the input are one line and exit 2; faults of kvsim exit 1."""
 
-import atexit
-import gc
-import os
 import sys
 from io import TextIOWrapper
 from typing import Annotated
@@ -37,6 +34,7 @@ from kvsim.commands import (
     validate,
 )
 from kvsim.plumbing.errors import InputError, InvariantError
+from kvsim.plumbing.process import lean
 from kvsim.version import VERSION
 
 app = typer.Typer(
@@ -90,15 +88,7 @@ def root(
 
 def main() -> None:
     """Run the command line; the exit code says whose fault a fault was."""
-    # numpy's library for matrices, of which there are none worth sharing out, keeps a thread for
-    # each core that at first does nothing but turn: a tenth of a small run's time.
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    # Next to nothing that reading and importing makes is garbage: look for it less often, and not
-    # at all when everything ends.
-    gc.set_threshold(200_000, 20, 20)
-    atexit.register(gc.freeze)
-    # pydantic looks through all that is installed for plugins, of which kvsim has none.
-    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
+    lean()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):  # a name may hold what the terminal cannot show
             stream.reconfigure(errors="backslashreplace")
