@@ -41,8 +41,8 @@ class Usage(NamedTuple):
         return self.used + self.reserved + self.overprovisioned + self.rounding + self.transient
 
 
-def usage_of(values: tuple[int, int, int, int, int, int, int, int, int, int]) -> Usage:
-    """The ledger of these bytes in the order of the classes, for where many are made: a named
+def usage_of(values: tuple[int, ...]) -> Usage:
+    """The ledger of these bytes, one a class in their order, for where many are made: a named
     tuple's own constructor is interpreted, whatever is compiled.
     """
     return tuple.__new__(Usage, values)

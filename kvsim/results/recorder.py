@@ -10,7 +10,7 @@ from struct import Struct
 
 from mypy_extensions import mypyc_attr
 
-from kvsim.memory.ledger import CLASSES, NOTHING, Course, Usage, check_sum
+from kvsim.memory.ledger import CLASSES, NOTHING, Course, Usage, check_sum, usage_of
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.units import seconds_from_ps
 from kvsim.request import Request
@@ -162,7 +162,7 @@ class Recorder:
                     time_sum[i] += count * duration_ps - first * first_ps - second * growth_ps
                     step_sum[i] += count * steps - first
                     moved[i] += count
-        end = Usage._make(moved)
+        end = usage_of(tuple(moved))
         check_sum(end, self.capacity_bytes)
         self.peak_used = max(self.peak_used, usage.used + course.used_rise)
         self.peak_allocated = max(self.peak_allocated, usage.allocated + course.allocated_rise)
