@@ -228,7 +228,7 @@ class CountedAllocator(Allocator):
         table: CountedTable = seq.memory
         del self._live[seq]
         known = self._cache.released(seq, table)
-        shared = self.pool.give_back(table, known)
+        shared = self.pool.give_back(table, known, table.num_shareable if seq.finished else known)
         self._counts.used += shared * self.block_size - table.tokens
         slots = table.blocks * self.block_size
         if slots >= seq.final_tokens:

@@ -92,7 +92,7 @@ class KnownContent:
         piece.num += rest.num
 
     def forget(self, piece: Piece, count: int) -> None:
-        """The last `count` blocks of a free piece have lost their content."""
+        """The last `count` blocks of a piece, of which nobody else holds any, lose their names."""
         name, end = piece.key // LONGEST_RUN, piece.end
         piece.num -= count
         if piece.is_younger:

@@ -77,20 +77,26 @@ class CountedPool:
         self.num_cached_free -= evicted
         return evicted
 
-    def give_back(self, table: CountedTable, num_known: int) -> int:
+    def give_back(self, table: CountedTable, num_known: int, num_wanted: int) -> int:
         """A sequence returns its blocks, of which the first `num_known` hold known content, those
-        with keys among them. Returns how many stay with others, who hold them too.
+        with keys among them; behind the first `num_wanted` nobody will ever look for it. Returns
+        how many stay with others, who hold them too.
         """
+        pieces = table.pieces() if table.parts else []
         num_named = 0
-        for _, num in table.parts:
-            num_named += num
+        for piece in pieces:
+            num_named += piece.num
         if num_known < num_named:
             raise InvariantError(f"{num_named} blocks have keys, of {num_known} whose content is")
+        while num_named > num_wanted:
+            piece = pieces.pop()
+            num_named -= piece.num
+            self._known.forget(piece, piece.num)
         self._add_blank(table.blocks - num_known)
         self._add_nameless(NAMELESS, num_known - num_named)
         shared = 0
         if num_named:
-            for piece in reversed(table.pieces()):
+            for piece in reversed(pieces):
                 if piece.owners > 1:
                     piece.owners -= 1
                     shared += piece.num
