@@ -4,6 +4,8 @@ from typing import Annotated
 
 import typer
 
+from kvsim.plumbing.counts import whole
+
 ScenarioName = Annotated[
     str, typer.Argument(metavar="SCENARIO", help="A TOML file, or the name of a recipe.")
 ]
@@ -13,3 +15,14 @@ Changes = Annotated[
 ]
 Jobs = Annotated[int | None, typer.Option(min=1, help="Processes (default: one a processor).")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the answer as JSON, and nothing else.")]
+
+
+def count_of(text: str) -> int:
+    """A count of one or more, as people write it: `65536`, `64K`, `1M`."""
+    try:
+        count = whole(text)
+    except ValueError:
+        count = 0
+    if count < 1:
+        raise typer.BadParameter(f"{text!r} is no count of one or more, as 65536 or 64K (of 1,024)")
+    return count

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kvsim.commands.arguments import AsJson, Changes, ScenarioName
+from kvsim.commands.arguments import AsJson, Changes, ScenarioName, count_of
 
 if TYPE_CHECKING:
     from kvsim.simulation import Simulation
@@ -22,7 +22,11 @@ def cache(
     ] = None,
     at: Annotated[
         list[int] | None,
-        typer.Option(min=1, metavar="TOKENS", help="A size of the cache; may be repeated."),
+        typer.Option(
+            parser=count_of,
+            metavar="TOKENS",
+            help="A size of the cache, as 65536 or 64K; may be repeated.",
+        ),
     ] = None,
     outputs: Annotated[
         bool, typer.Option(help="What is generated is kept too, and takes room.")

@@ -14,8 +14,8 @@ from kvsim.interchange.sources.vllm_args import (
     kv_dtype,
     text,
     truth,
-    whole,
 )
+from kvsim.plumbing.counts import whole
 from kvsim.plumbing.errors import InputError
 
 _POLICIES = ("fcfs", "lpm")  # that kvsim has

@@ -6,7 +6,7 @@ from typing import Any
 
 from kvsim.interchange.description import Description, Settings
 from kvsim.interchange.sources.source import ENGINE_ITSELF, Sniffed, Source
-from kvsim.interchange.sources.vllm_args import whole
+from kvsim.plumbing.counts import whole
 
 _POLICIES = {
     "GUARANTEED_NO_EVICT": "guaranteed-no-evict",

@@ -1,17 +1,14 @@
 """vLLM's arguments, by its names, as settings: of a command line and of a log alike."""
 
-import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from kvsim.interchange.description import Settings
+from kvsim.plumbing.counts import whole
 from kvsim.plumbing.errors import InputError
 
 # Of values that only say "as you think best".
 UNSAID = (None, "", "auto", "None", "none", "-1", -1)
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)([kKmMgGtT]?)")
-_SCALE = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
-_BINARY = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 KV_DTYPES = {
     "bfloat16": "bf16",
     "float16": "fp16",
@@ -24,16 +21,6 @@ KV_DTYPES = {
 }
 # Quantisation that the server does itself; any other is the checkpoint's, which its config tells.
 ONLINE_QUANTIZATIONS = {"fp8": "fp8", "fp8_per_tensor": "fp8", "fp8_per_block": "fp8"}
-
-
-def whole(value: Any) -> int:
-    """A count, as vLLM takes it: `8192`, `32k` (thousands), `32K` (times 1,024)."""
-    match = _SIZE.fullmatch(str(value).replace(",", "").replace("_", "").strip())
-    if match is None or len(match[1]) > 18:
-        raise ValueError("not a count")
-    scale = _BINARY.get(match[2]) or _SCALE[match[2]]
-    count = float(match[1]) * scale if "." in match[1] else int(match[1]) * scale
-    return int(count)
 
 
 def fraction(value: Any) -> float:

@@ -11,7 +11,8 @@ from kvsim.interchange.description import Curve, Description, Settings
 from kvsim.interchange.sources.log_curve import gauge_lines
 from kvsim.interchange.sources.python_text import pairs_of
 from kvsim.interchange.sources.source import ENGINE_ITSELF, Sniffed, Source
-from kvsim.interchange.sources.vllm_args import KNOWN, settings_of, whole
+from kvsim.interchange.sources.vllm_args import KNOWN, settings_of
+from kvsim.plumbing.counts import whole
 
 _NUMBER = r"([\d,]+(?:\.\d+)?)"
 _VERSION = re.compile(r"(?:engine \(v|API server version |\bversion )(\d+\.\d+(?:\.\d+)?[\w.+]*)")

@@ -6,7 +6,8 @@ from typing import Any
 from kvsim.interchange.description import Settings
 from kvsim.interchange.sources.fields import MOST_TOKENS
 from kvsim.interchange.sources.prometheus import Metric, finite
-from kvsim.interchange.sources.vllm_args import UNSAID, settings_of, whole
+from kvsim.interchange.sources.vllm_args import UNSAID, settings_of
+from kvsim.plumbing.counts import whole
 
 PREFIX = "vllm:"
 INFO = "cache_config_info"

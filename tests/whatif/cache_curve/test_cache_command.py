@@ -111,3 +111,12 @@ def test_it_says_why_a_short_prefix_is_never_found(tmp_path: Path) -> None:
     assert "prefix_match_unit = 32" in answer["why"]
     finer = ["cache", str(path), "--json", "--block-tokens", "16"]
     assert json.loads(CliRunner().invoke(app, finer).stdout)["unlimited"] > 0.5
+
+
+def test_a_size_is_written_as_people_write_it() -> None:
+    answer = CliRunner().invoke(app, [*QA, "--json", "--at", "64K", "--at", "1_000"])
+    assert [each["tokens"] for each in json.loads(answer.stdout)["sizes"]] == [1000, 65536]
+    for wrong in ("0", "-4", "many"):
+        refused = CliRunner().invoke(app, [*QA, f"--at={wrong}"])
+        assert refused.exit_code == 2
+        assert "no count of one or more" in refused.output
