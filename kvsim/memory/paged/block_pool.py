@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import takewhile
 from typing import Protocol
 
+from kvsim.memory.paged.block_names import BlockNames
 from kvsim.memory.paged.eviction.policy import Eviction, FreeContent
 from kvsim.plumbing.errors import InvariantError
 
@@ -59,10 +60,7 @@ class BlockPool:
         self._fresh = NULL_BLOCK + 1
         self._back: FreeContent = OrderedDict() if eviction is None else eviction
         self._blank_back: set[int] = set()  # of _back, where blank blocks go there too
-        self._key_of: dict[int, int] = {}
-        self._oldest: dict[int, int] = {}
-        self._younger: dict[int, list[int]] = {}  # other blocks with the same key, by age
-        self._more_keys: dict[int, list[int]] = {}  # of blocks with several
+        self._names = BlockNames()
         self._extra_refs: dict[int, int] = {}
 
     def take(self, count: int) -> list[int]:
@@ -95,7 +93,7 @@ class BlockPool:
 
     def _evict(self, count: int) -> list[int]:
         """Take `count` blocks off the back part of the queue, their content forgotten."""
-        pop, key_of, oldest = self._back.popitem, self._key_of, self._oldest
+        pop = self._back.popitem
         blocks = [pop(last=False)[0] for _ in range(count)]
         evicted = blocks
         if self._blank_back:
@@ -103,48 +101,13 @@ class BlockPool:
             self._blank_back.difference_update(blocks)
         if self.eviction is not None:
             for block in evicted:
-                self.eviction.forgotten(block, key_of.get(block))
-        for block in () if key_of.keys().isdisjoint(evicted) else evicted:
-            key = key_of.pop(block, None)
-            if key is None:
-                continue
-            if self.on_evict is not None:
-                self.on_evict(key)
-            younger = self._younger.get(key)
-            if younger is None:
-                del oldest[key]
-            else:
-                self._forget_one_of(key, block, younger)
-            if self._more_keys:
-                self._forget_more(block)
+                self.eviction.forgotten(block, self._names.key_of.get(block))
+        self._names.forget_all(evicted, self.on_evict)
         if evicted:
             self.num_cached_free -= len(evicted)
             self.num_evicted += len(evicted)
             self.version += 1
         return blocks
-
-    def _forget_more(self, block: int) -> list[int]:
-        """`block`, which has lost its first key, loses the others; returns them."""
-        keys = self._more_keys.pop(block, [])
-        for key in keys:
-            self._forget_key(key, block)
-        return keys
-
-    def _forget_key(self, key: int, block: int) -> None:
-        younger = self._younger.get(key)
-        if younger is None:
-            del self._oldest[key]
-        else:
-            self._forget_one_of(key, block, younger)
-
-    def _forget_one_of(self, key: int, block: int, younger: list[int]) -> None:
-        """`block` no longer holds `key`, which `younger` blocks hold as well."""
-        if self._oldest[key] == block:
-            self._oldest[key] = younger.pop(0)
-        else:
-            younger.remove(block)
-        if not younger:
-            del self._younger[key]
 
     def give_back(self, blocks: Sequence[int], num_cached: int, *, session: bool = False) -> int:
         """One owner, which belongs to a `session` or not, returns its table; the first `num_cached`
@@ -163,7 +126,7 @@ class BlockPool:
         """The same where the blocks with keys, and no others, hold known content. places: of each
         in its table.
         """
-        key_of = self._key_of
+        key_of = self._names.key_of
         cached = [block for block in blocks if block in key_of]
         if self.eviction is not None:
             kept = [place for block, place in zip(blocks, places, strict=True) if block in key_of]
@@ -178,7 +141,7 @@ class BlockPool:
         """
         if self.eviction is not None or not self.blank_first:
             return False
-        if not self._key_of.keys().isdisjoint(blank):
+        if not self._names.key_of.keys().isdisjoint(blank):
             return False
         shared = self._extra_refs.keys()
         if shared and not (shared.isdisjoint(blank) and shared.isdisjoint(cached)):
@@ -259,7 +222,7 @@ class BlockPool:
 
     def key_of(self, block: int) -> int | None:
         """The key of what `block` holds; None if nobody can name it."""
-        return self._key_of.get(block)
+        return self._names.key_of.get(block)
 
     def is_shared(self, block: int) -> bool:
         """Whether `block` has several owners."""
@@ -275,13 +238,7 @@ class BlockPool:
 
     def register(self, blocks: Sequence[int], keys: Sequence[int]) -> None:
         """Each block holds the content of its key from now on. Equal blocks are not merged."""
-        self._key_of.update(zip(blocks, keys, strict=True))
-        if self._oldest.keys().isdisjoint(keys):
-            self._oldest.update(zip(keys, blocks, strict=True))
-        else:
-            for block, key in zip(blocks, keys, strict=True):
-                if self._oldest.setdefault(key, block) != block:
-                    self._younger.setdefault(key, []).append(block)
+        self._names.register(blocks, keys)
         if self.eviction is not None:
             for block, key in zip(blocks, keys, strict=True):
                 self.eviction.registered(block, key)
@@ -289,26 +246,17 @@ class BlockPool:
 
     def add_key(self, block: int, key: int) -> None:
         """`block` can be found by `key` too, unless it could already."""
-        first = self._key_of.get(block)
-        if first is None:
+        if block not in self._names.key_of:
             self.register((block,), (key,))
-            return
-        more = self._more_keys.get(block, ())
-        if key == first or key in more:
-            return
-        self._more_keys[block] = [*more, key]
-        if self._oldest.setdefault(key, block) != block:
-            self._younger.setdefault(key, []).append(block)
-        self.version += 1
+        elif self._names.add(block, key):
+            self.version += 1
 
     def forget(self, block: int) -> list[int]:
         """A block that somebody holds is found by no key any more; returns those it had."""
-        first = self._key_of.pop(block, None)
-        if first is None:
-            return []
-        self._forget_key(first, block)
-        self.version += 1
-        return [first, *self._forget_more(block)]
+        keys = self._names.forget(block)
+        if keys:
+            self.version += 1
+        return keys
 
     def move_keys(self, block: int, other: int) -> int:
         """What `block` was found by, `other`, which has no key, is found by from now on. Returns
@@ -321,19 +269,11 @@ class BlockPool:
 
     def find(self, keys: Iterable[int]) -> list[int]:
         """The oldest blocks that hold `keys`, up to the first key that none holds."""
-        blocks: list[int] = []
-        found = self._oldest.get
-        for key in keys:
-            block = found(key)
-            if block is None:
-                break
-            blocks.append(block)
-        return blocks
+        return self._names.find(keys)
 
     def has_spare(self, keys: Sequence[int]) -> bool:
         """Whether some of these keys, all held, may be found in use once a free block goes."""
-        younger = self._younger.keys() & keys if self._younger else ()
-        return any(self._oldest[key] in self._back for key in younger)
+        return any(block in self._back for block in self._names.with_younger(keys))
 
     def num_free_of(self, blocks: Sequence[int]) -> int:
         """How many of these blocks, which hold content, wait in the free queue."""
