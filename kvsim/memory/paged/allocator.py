@@ -25,8 +25,8 @@ from kvsim.memory.allocator import (
 )
 from kvsim.memory.cohorts import Cohort
 from kvsim.memory.ledger import Course, Usage
-from kvsim.memory.left_behind import LeftBehind, Mover
 from kvsim.memory.options import MemorySpec
+from kvsim.memory.paged.behind import BehindInBlocks
 from kvsim.memory.paged.block_pool import BlockPool
 from kvsim.memory.paged.books import block_usage
 from kvsim.memory.paged.course import BlockStarts
@@ -38,7 +38,7 @@ from kvsim.memory.paged.lookahead import Lookahead
 from kvsim.memory.paged.one_table import OneTable
 from kvsim.memory.paged.prefix_cache import PrefixCache
 from kvsim.memory.paged.shape import BlockShape
-from kvsim.memory.paged.slot_counts import SlotCounts
+from kvsim.memory.paged.slot_counts import SlotCounts, distinct_slots
 from kvsim.memory.paged.table import BlockTable
 from kvsim.memory.paged.verifying import VerifyingTables
 from kvsim.plumbing.errors import InvariantError
@@ -104,7 +104,7 @@ class PagedAllocator(Allocator):
         if forks:
             self._forks = Forks(self.pool, self._decoders, self._counts, shape.block_size)
         self._live: dict[Sequence, None] = {}
-        self._behind = LeftBehind(memory.layout)
+        self._behind = BehindInBlocks(memory.layout, self.pool, self._decoders, shape.block_size)
         self._verifying: VerifyingTables | None = None
         if memory.speculation is not None and not self._behind:
             self._verifying = VerifyingTables(
@@ -295,8 +295,7 @@ class PagedAllocator(Allocator):
         if self._forks is not None:
             self._forks.advance()
         decoders, counts = self._decoders, self._counts
-        decoding = (seq for seq in self._live if seq.decoding) if self._behind else ()
-        movers = [self._mover(seq) for seq in decoding]
+        movers = self._behind.movers(self._live)
         starts = BlockStarts(self._shape, self.pool, counts)
         told = 0  # steps whose filled blocks are known content
         for t, cohort in decoders.block_starts(steps):
@@ -401,37 +400,20 @@ class PagedAllocator(Allocator):
 
     @property
     def left_behind_bytes(self) -> int:
-        if not self._behind:
-            return 0
-        movers = map(self._mover, self._live)
-        return sum(self._behind.bytes(computed, shared) for computed, _, shared in movers)
-
-    def _mover(self, seq: Sequence) -> Mover:
-        """Where a live sequence stands, for what windows leave behind."""
-        table: BlockTable = seq.memory
-        slots, computed, shared = self._decoders.slots(seq), table.computed, 0
-        if seq.decoding and slots > table.joined:
-            computed = slots - 1
-        if self._behind and self.pool.num_shared:
-            shared = self.pool.num_leading_shared(table.blocks) * self.block_size
-        return Mover(computed, slots, shared)
+        return self._behind.bytes(self._live)
 
     def check(self) -> None:
-        size, forks = self.block_size, self._forks
         self.pool.check(seq.memory.blocks for seq in self._live)
-        valid: dict[int, int] = {}
+        size, forks = self.block_size, self._forks
         over = drafts = 0
         for seq in self._live:
             if self._verifying is not None and seq in self._verifying:
                 drafts += self._verifying.drafts_of(seq)
             else:
                 drafts += seq.memory.drafts
-            slots = self._slots(seq)
-            blocks = seq.memory.blocks
-            for index, block in enumerate(blocks):
-                valid[block] = max(min(size, slots - index * size), valid.get(block, 0))
             if forks is None or seq not in forks:
-                over += max(0, len(blocks) * size - seq.final_tokens)
-        found, counted = SlotCounts(sum(valid.values()), over, drafts), self._counts
+                over += max(0, len(seq.memory.blocks) * size - seq.final_tokens)
+        tables = ((seq.memory.blocks, self._slots(seq)) for seq in self._live)
+        found, counted = SlotCounts(distinct_slots(tables, size), over, drafts), self._counts
         if found != counted:
             raise InvariantError(f"slots of live sequences are {found}, counted as {counted}")
