@@ -95,7 +95,7 @@ def cache(
     said = None
     if planned is not None and block_tokens is None and block > BLOCK_SIZE:
         fine = lru_curve(requests, BLOCK_SIZE, outputs=outputs, partial=partial).unlimited
-        if fine > curve.unlimited:
+        if planned.is_to_blame(curve.unlimited, fine):
             said = why(planned, curve.unlimited, fine, BLOCK_SIZE)
     largest = (len(curve.hit_tokens) - 1) * block
     sizes = sorted(set(at or ())) or _sizes(block, pool, largest)

@@ -6,21 +6,33 @@ from kvsim.memory.paged.groups.grouping import group_layers, is_uniform
 from kvsim.memory.paged.options import Paged
 from kvsim.report.numbers import percent
 from kvsim.simulation import Simulation
+from kvsim.whatif.watch import SUBSTANTIAL
 
 
 class Matching(NamedTuple):
-    """block_tokens: of a block as planned. asked_tokens: of one as asked for; a block that must
-    hold a recurrent state grows. unit_tokens: after which a hit may end.
+    """block_tokens: after which the blocks of all groups of layers end, as planned. asked_tokens:
+    of a block as asked for; one that must hold a recurrent state (`states`) grows, and groups can
+    have blocks of different sizes. unit_tokens: after which a hit may end.
     """
 
     block_tokens: int
     asked_tokens: int
     unit_tokens: int
+    states: bool = False
+
+    def is_to_blame(self, whole: float, fine: float) -> bool:
+        """Whether it is worth a word that so much of the prompts could be found in these blocks,
+        and so much in finer ones. Blocks of different sizes always cost the end of some hits,
+        which alone is not.
+        """
+        apart = self.block_tokens > self.asked_tokens and not self.states
+        return fine - whole > (SUBSTANTIAL if apart else 0.0)
 
 
 def matching(simulation: Simulation, paged: Paged) -> Matching:
     """As `paged` plans the scenario's model."""
     asked = block = end = paged.block_size
+    states = False
     rules = simulation.replica_spec(paged).scheduler.block_rules
     windows = not paged.disable_hybrid_kv_cache_manager
     if rules.several_tables and not is_uniform(simulation.layout, windows=windows):
@@ -30,10 +42,11 @@ def matching(simulation: Simulation, paged: Paged) -> Matching:
             commonest_sizes_groups=rules.commonest_sizes_groups,
             unequal_blocks=rules.unequal_blocks,
         )
-        block, end = grouping.block_size, grouping.hit_tokens
-        if any(group.state_bytes for group in grouping.groups):
+        block = end = grouping.hit_tokens
+        states = any(group.state_bytes for group in grouping.groups)
+        if states:
             end = paged.prefix_match_unit or end
-    return Matching(block, asked, end)
+    return Matching(block, asked, end, states)
 
 
 def why(found: Matching, whole: float, fine: float, fine_tokens: int) -> str:
@@ -42,6 +55,12 @@ def why(found: Matching, whole: float, fine: float, fine_tokens: int) -> str:
     """
     grown = ""
     if found.block_tokens > found.asked_tokens:
+        if not found.states:
+            return (
+                f"The blocks of all groups of layers end together every {found.block_tokens:,} "
+                f"tokens, where alone a hit can end: {percent(whole)} of the prompt tokens could "
+                f"ever be found where blocks of {fine_tokens} tokens would find {percent(fine)}."
+            )
         grown = ", since it must hold a recurrent state,"
     cure = "smaller blocks find more."
     if found.unit_tokens < found.block_tokens:

@@ -97,11 +97,13 @@ class Case:
 
     @property
     def block_tokens(self) -> int:
-        """Tokens in a block as the allocator makes it; the usual size where it has none."""
+        """Tokens after which a block ends in every group of layers, as the allocator makes them;
+        the usual size where it has none.
+        """
         given: int = self.option(self.allocator, "block_size") or BLOCK_SIZE
         if not self.several_tables:
             return given
-        return group_layers(self.simulation.layout, given).block_size
+        return group_layers(self.simulation.layout, given).hit_tokens
 
     # --- the queue ------------------------------------------------------------------------------
 

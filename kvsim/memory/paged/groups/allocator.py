@@ -112,10 +112,10 @@ class GroupsAllocator(Allocator):
             retention_tokens,
             places=places,
             late=eviction is None and drafter is None,
+            drafts=drafter is not None,
         )
         states = any(group.state_bytes for group in groups)
-        alike = sizes.unit == sizes.whole and not states
-        tables = WindowTables if alike else GroupTables
+        tables = GroupTables if states else WindowTables
         self._tables = tables(
             self.pool,
             groups,

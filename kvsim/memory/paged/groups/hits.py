@@ -90,8 +90,8 @@ def skipped_blocks(window_tokens: int | None, computed: int, block_size: int) ->
 
 
 class Lookup:
-    """Finds what all groups know. beyond: what loses its last unit may know one unit more than the
-    prefix; so it is in vLLM 0.33, with several groups.
+    """Finds what all groups know. Of several groups, those whose hits lose their last unit may know
+    one unit more than the prefix; beyond: even one that a resent prompt could not use itself.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class Lookup:
         self._pool, self._num, self._sizes = pool, len(sizes.blocks), sizes
         # Full attention first: it alone is looked up from the left.
         self._kinds = sorted(kinds, key=lambda kind: not kind.full)
-        self._beyond = beyond and self._num > 1
+        self._beyond = beyond
         self._simple = len(kinds) == 2 and self._kinds[0].full
         self._ends = dict[int, int]()  # of kinds of full attention: tokens up to the last hit block
 
@@ -111,6 +111,7 @@ class Lookup:
         if not keys or most <= 0:
             return Hits(0, (0,) * self._num, tuple([] for _ in range(self._num)))
         tokens = known = most * self._sizes.match
+        limit = len(keys) if self._beyond else most
         longest, dropped = 0, set[int]()
         lengths: dict[int, int] = {}  # of full attention, which is looked up once
         while True:
@@ -119,7 +120,7 @@ class Lookup:
                     known = min(known, lengths[index])
                     continue
                 drops = kind.drops and index not in dropped
-                found = self._length(index, kind, keys, known, drops=drops)
+                found = self._length(index, kind, keys[:limit], known, drops=drops)
                 if drops:
                     dropped.add(index)
                 elif found < known:
@@ -140,7 +141,7 @@ class Lookup:
     ) -> int:
         """Tokens of the longest prefix, up to so many, that one kind can continue from."""
         aligned, size = self._sizes.aligned, kind.block_size
-        if drops and self._beyond:
+        if drops and self._num > 1:
             tokens = min(tokens + min(aligned, size), len(keys) * self._sizes.match)
         if kind.recurrent:
             return self._of_state(kind, keys, tokens)

@@ -17,7 +17,11 @@ from kvsim.plumbing.units import ceil_div
 
 
 class Inside:
-    """Beside `GroupNames`, with its kinds of groups and their retention. in_step: as there."""
+    """Beside `GroupNames`, with its kinds of groups and their retention. in_step, drafts: as there.
+
+    Where hits end with blocks, a name inside one is never looked up: it only keeps, for drafts,
+    what lies behind the last token with a key.
+    """
 
     def __init__(
         self,
@@ -27,10 +31,16 @@ class Inside:
         places: Places,
         retention: Sequence[Retention | None],
         in_step: set[int],
+        *,
+        drafts: bool,
     ) -> None:
         self._pool, self._sizes, self._places = pool, sizes, places
         self._num, self._in_step = len(sizes.blocks), in_step
-        self._tails = [kind for kind in kinds if kind.full and kind.block_size > sizes.match]
+        self._tails = [
+            kind
+            for kind in kinds
+            if kind.full and kind.block_size > sizes.match and (sizes.inner or drafts)
+        ]
         self._states = [
             (g, retained)
             for kind, retained in zip(kinds, retention, strict=True)

@@ -26,7 +26,7 @@ class GroupNames:
 
     kinds: of the groups that are cached. step: tokens of what `register` counts. in_step: keys of
     states that the step being scheduled is still to make. late: see `names_late`, which nothing
-    else forbids.
+    else forbids. drafts: tokens are drafted ahead.
     """
 
     # What a window gives back while it runs must be found again.
@@ -42,6 +42,7 @@ class GroupNames:
         *,
         places: Places,
         late: bool,
+        drafts: bool,
     ) -> None:
         self.in_step: set[int] = set()
         self._pool, self._sizes, self._step = pool, sizes, step
@@ -64,7 +65,9 @@ class GroupNames:
         )
         self._inside: Inside | None = None
         if not sizes.same:
-            self._inside = Inside(pool, kinds, sizes, places, self._retention, self.in_step)
+            self._inside = Inside(
+                pool, kinds, sizes, places, self._retention, self.in_step, drafts=drafts
+            )
 
     def boundaries(self, prompt_tokens: int) -> tuple[int, ...]:
         """After how many tokens others, with the same prompt or a longer one, can go on from it."""

@@ -1,6 +1,5 @@
-"""Block tables where no group of layers holds states and all blocks hold as many tokens:
-neighbouring groups with one window have blocks at the same positions, and take and give them
-together.
+"""Block tables where no group of layers holds states: neighbouring groups with one window, in
+blocks of one size, have blocks at the same positions, and take and give them together.
 
 In the order in which they would one by one, so that the pool cannot tell the difference.
 """
@@ -13,12 +12,15 @@ from kvsim.memory.paged.groups.tables import GroupTables
 
 
 class WindowTables(GroupTables):
-    """The same as `GroupTables`, for groups of which none has states, in blocks of one size."""
+    """The same as `GroupTables`, for groups of which none has states."""
 
     def _arrange(self) -> None:
-        groups, self._size = self.groups, self._sizes.whole
-        neighbours = groupby(range(len(groups)), key=self.windows.__getitem__)
+        groups, sizes = self.groups, self._sizes
+        kinds = [*zip(self.windows, sizes.blocks, strict=True)]
+        neighbours = groupby(range(len(groups)), key=kinds.__getitem__)
         self._neighbours = [list(members) for _, members in neighbours]
+        self._even = sizes.unit == sizes.whole
+        self._size = sizes.whole
         self._sliding: list[tuple[int, list[int]]] = []
         for members in self._neighbours:
             window = self.windows[members[0]]
@@ -33,7 +35,10 @@ class WindowTables(GroupTables):
 
     def grow(self, table: GroupTable, count: int, states: int, *, checkpoint: bool = False) -> None:
         more, lists = count - table.count, table.lists
-        if more == 1:
+        if not self._even:
+            if more > 0:
+                self._grow_apart(table, count)
+        elif more == 1:
             for held, block in zip(lists, self._pool.take(len(lists)), strict=True):
                 held.append(block)
         elif more > 0:
@@ -41,22 +46,36 @@ class WindowTables(GroupTables):
             for g, held in enumerate(lists):
                 held += blocks[g * more : (g + 1) * more]
         if more > 0:
-            self.pad_bytes += more * self._all_pads
+            if self._even:
+                self.pad_bytes += more * self._all_pads
             table.count = count
         table.states = max(table.states, states)
         table.begun = True
 
+    def _grow_apart(self, table: GroupTable, count: int) -> None:
+        """Take blocks until every group has room for so many units, where that is not as many."""
+        positions, lists = self._sizes.positions, table.lists
+        for members in self._neighbours:
+            first = members[0]
+            more = positions(first, count) - table.skipped[first] - len(lists[first])
+            if more > 0:
+                blocks = self._pool.take(more * len(members))
+                for at, g in enumerate(members):
+                    lists[g] += blocks[at * more : (at + 1) * more]
+                self.pad_bytes += more * self._weights[first][0]
+
     def give_back_below(self, table: GroupTable, computed: int) -> None:
         for looks_back_tokens, members in self._sliding:
-            skip = (computed - looks_back_tokens + 1) // self._size
-            if skip > table.skipped[members[0]]:
-                more = min(skip, table.count) - table.skipped[members[0]]
+            first = members[0]
+            skip = (computed - looks_back_tokens + 1) // self._sizes.blocks[first]
+            if skip > table.skipped[first]:
+                more = min(skip - table.skipped[first], len(table.lists[first]))
                 if more > 0:
                     self._give_back_first(table, members, more)
 
     def _give_back_first(self, table: GroupTable, members: list[int], more: int) -> None:
         """These groups return the first `more` blocks of each."""
-        lists, skipped, size = table.lists, table.skipped, self._size
+        lists, skipped, size = table.lists, table.skipped, self._sizes.blocks[members[0]]
         known = skipped[members[0]] + more
         if self._names.names_late and known > table.registered:
             self._names.register_returning(table, members, known)

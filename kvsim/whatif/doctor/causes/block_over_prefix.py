@@ -30,7 +30,13 @@ class BlockOverPrefix(Cause):
             f"{100 * now:.1f} % could be found, in blocks of {BLOCK_SIZE} {100 * fine:.1f} %; "
             f"{100 * case.hit_share:.1f} % were"
         ]
-        if block > given:
+        states = any(group.state_bytes for group in case.simulation.layout.groups)
+        if block > given and not states:
+            evidence.append(
+                f"the blocks of all groups of layers end together every {block:,} tokens, those "
+                f"of some have {given}"
+            )
+        elif block > given:
             evidence.append(
                 f"blocks have grown from {given} tokens until one holds a recurrent state, as the "
                 f"engine makes them: prompts find each other from {block:,} shared tokens on"

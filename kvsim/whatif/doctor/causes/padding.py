@@ -24,12 +24,13 @@ class Padding(Cause):
         given = case.option(case.allocator, "block_size")
         grouping = group_layers(case.simulation.layout, given)
         layers = grouping.group_layers * len(grouping.groups)
+        sizes = " or ".join(f"{n:,}" for n in sorted({g.block_size for g in grouping.groups}))
         evidence = [
             f"{100 * idle:.0f} % of the pool was held and empty, against "
             f"{100 * case.share('used'):.0f} % at work",
             f"{len(grouping.groups)} groups of {grouping.group_layers} layers, "
             f"{grouping.padding_layers} of {layers} of them padding; each sequence has a last "
-            f"block of {grouping.block_size:,} tokens in every group",
+            f"block of {sizes} tokens in every group",
         ]
         cures = []
         if not any(group.state_bytes for group in grouping.groups):
