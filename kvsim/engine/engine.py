@@ -194,6 +194,7 @@ class Engine:
 
     def _commit(self, plan: Plan, steps: int) -> None:
         """What the wait was for has happened: book it, and process the outputs that returned."""
+        now = self.now_ps
         if self._behind:
             done = self._in_flight.popleft()
             self._books.close_returned(done, plan)
@@ -205,8 +206,8 @@ class Engine:
         else:
             done = plan
             self._books.close(plan, steps)
-            self._return(done, self.now_ps)
-        self._observer.finished(self.scheduler, done, self.now_ps)
+            self._return(done, now)
+        self._observer.finished(self.scheduler, done, now)
 
     def _return(self, plan: Plan, now_ps: int) -> None:
         """The outputs of the plan's last step are there."""

@@ -36,16 +36,30 @@ class WaitingQueue(Protocol):
         ...
 
 
-class FcfsQueue(deque[Sequence]):
+class FcfsQueue:
     """In order of arrival; a preempted sequence goes back to the front."""
 
-    add = deque.append
-    put_back = deque.appendleft
-    pop = deque.popleft  # a queue gives up its head
+    def __init__(self) -> None:
+        self._waiting: deque[Sequence] = deque()
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def add(self, seq: Sequence) -> None:
+        self._waiting.append(seq)
+
+    def put_back(self, seq: Sequence) -> None:
+        self._waiting.appendleft(seq)
 
     @property
     def head(self) -> Sequence | None:
-        return self[0] if self else None
+        return self._waiting[0] if self._waiting else None
+
+    def pop(self) -> Sequence:
+        return self._waiting.popleft()
+
+    def remove(self, seq: Sequence) -> None:
+        self._waiting.remove(seq)
 
 
 class PriorityQueue:
@@ -60,7 +74,8 @@ class PriorityQueue:
     def add(self, seq: Sequence) -> None:
         heappush(self._heap, (seq.priority, seq.arrival_ps, seq.id, seq))
 
-    put_back = add
+    def put_back(self, seq: Sequence) -> None:
+        self.add(seq)
 
     @property
     def head(self) -> Sequence | None:
