@@ -188,11 +188,16 @@ class _BlockEye:
             num_taken = sum(len(taken) for taken, *_ in self._heard)
             gap_ps, at = now_ps - self._now_ps, 0
             for taken, revived, cached, blank in self._heard:
-                for block in taken:
-                    at += 1
-                    self._begin((block,), self._now_ps + gap_ps * at // (num_taken + 1))
-                self._begin(revived, now_ps)
-                self._end(cached, blank, now_ps)
+                if gap_ps:
+                    for block in taken:
+                        at += 1
+                        self._begin((block,), self._now_ps + gap_ps * at // (num_taken + 1))
+                elif taken:
+                    self._begin(taken, now_ps)
+                if revived:
+                    self._begin(revived, now_ps)
+                if cached or blank:
+                    self._end(cached, blank, now_ps)
             self._heard.clear()
             self._name(running)
         self._now_ps = now_ps

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.outcomes import STEP_TIME, outcome
 
 import kvsim
 from kvsim.engine.schedulers.sglang.all_to_the_end import Ends, Span, span
@@ -13,6 +14,7 @@ from kvsim.engine.schedulers.sglang.limits import Limits
 from kvsim.engine.schedulers.sglang.ratio import NewTokenRatio
 from kvsim.plumbing.errors import InputError
 from kvsim.request import Request
+from kvsim.results.gaps import Gaps
 from kvsim.sequence import Sequence
 
 
@@ -234,3 +236,23 @@ def test_what_is_held_back_is_summed_only_where_it_decides(
         eager += tokens + 1 + most
     assert lazy.total == eager
     assert len(summed) == 1
+
+
+def test_who_finds_no_place_lets_the_others_decode(tables: Any) -> None:
+    """A third request comes whose buffer fits nowhere: the two that decode go on, step by step."""
+    lengths = (0, 213, 85, 85), (100_000_000_000, 1, 69, 69), (600_000_000_000, 129, 1, 2)
+    requests = [Request(f"r{at}", at, *rest) for at, *rest in lengths]
+    made = tables(
+        allocator=[{"kind": "doubling", "initial_tokens": 32, "placement": "first-fit"}],
+        scheduler={"kind": "sglang", "max_running_requests": 8, "schedule_conservativeness": 0.1},
+        memory={"kv_cache_tokens": 1024},
+        model={"name": "opt-125m", "max_model_len": 1024},
+        step_time=STEP_TIME,
+    )
+    (run,) = kvsim.simulate(made, requests).runs
+    assert run.summary["requests"]["finished"] == 3
+    gaps = Gaps(run.recorder.gaps, run.recorder.late_gaps)
+    assert gaps.num == 84 + 68
+    # One step of the second prompt and one of the third are what the decoders wait for at most.
+    assert gaps.quantiles_ps([1.0])[0] < 25e9
+    assert outcome(made, requests, None) == outcome(made, requests, 1)

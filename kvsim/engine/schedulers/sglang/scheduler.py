@@ -209,7 +209,8 @@ class SglangScheduler(Scheduler):
             chunk.is_decode = False
             if not chunk.samples:
                 self._chunked = chunk.seq
-        self._batch_up(plan)
+        if plan.chunks or plan.preempted:  # else nobody found a place, and the others go on
+            self._batch_up(plan)
 
     def _batch_up(self, plan: Plan) -> None:
         """The prompts of `plan` are a batch; those that decode ride along or sit out."""
