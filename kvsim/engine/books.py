@@ -4,7 +4,6 @@ from kvsim.engine.pauses import Pauses
 from kvsim.engine.plan import Plan
 from kvsim.engine.schedulers.scheduler import Scheduler
 from kvsim.memory.ledger import Course, Usage, file_free
-from kvsim.plumbing.errors import InvariantError
 from kvsim.results.recorder import Recorder
 from kvsim.sequence import Sequence
 
@@ -141,8 +140,6 @@ class Books:
             if plan.late_batch is not None:
                 since_ps, alike = plan.late_batch.since_ps, plan.late_batch.num
                 recorder.gaps_alike(start_ps + first_ps - since_ps, alike)
-            if num < plan.num_late:
-                raise InvariantError(f"{plan.num_late} tokens after a pause, of {num} in all")
             recorder.tokens(num - plan.num_late, 1, first_ps, 0)
             plan.late, plan.late_batch, plan.num_late = {}, None, 0
             steps, first_ps = steps - 1, first_ps + growth_ps
