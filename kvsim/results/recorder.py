@@ -202,7 +202,8 @@ class Recorder:
 
     def gaps_alike(self, gap_ps: int, number: int) -> None:
         """So many single tokens came, all that long after those before them."""
-        self.late_gaps.extend(array("q", [gap_ps]) * number)
+        if number:
+            self.gaps.frombytes(_gap_row(number, 1, gap_ps, 0))
 
     def left(self, seq: Sequence, now_ps: int) -> None:
         """`seq` has all its tokens."""
