@@ -139,7 +139,7 @@ class Books:
             recorder.gaps_until(start_ps + first_ps, plan.late.values())
             if plan.late_batch is not None:
                 since_ps, alike = plan.late_batch.since_ps, plan.late_batch.num
-                recorder.gaps_alike(start_ps + first_ps - since_ps, alike)
+                recorder.tokens(alike, 1, start_ps + first_ps - since_ps, 0)
             recorder.tokens(num - plan.num_late, 1, first_ps, 0)
             plan.late, plan.late_batch, plan.num_late = {}, None, 0
             steps, first_ps = steps - 1, first_ps + growth_ps

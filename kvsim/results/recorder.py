@@ -45,8 +45,8 @@ class Recorder:
     saved_sum: bytes saved by sharing * ps; draft_sum: bytes that drafts have a claim to * ps;
     behind_sum: bytes that windows have left behind and somebody still holds * ps.
     outside_steps: steps whose time lies beyond what was measured.
-    gaps: (sequences, steps, first_ps, growth_ps) of tokens that came step by step, flat;
-    late_gaps: single gaps in ps.
+    gaps: (sequences, steps, first_ps, growth_ps) of tokens that came step by step, or all at once
+    after a pause, flat; late_gaps: single gaps in ps.
     marks: (moment, sequences running from then on, ps booked before it), flat, of moments that come
     out the same however many steps were taken at once: where that number changed, or one had left.
     mark_sums: time_sum at each.
@@ -199,11 +199,6 @@ class Recorder:
     def gaps_until(self, now_ps: int, since_ps: Iterable[int]) -> None:
         """Single tokens came now, those before them at since_ps."""
         self.late_gaps.extend(now_ps - moment for moment in since_ps)
-
-    def gaps_alike(self, gap_ps: int, number: int) -> None:
-        """So many single tokens came, all that long after those before them."""
-        if number:
-            self.gaps.frombytes(_gap_row(number, 1, gap_ps, 0))
 
     def left(self, seq: Sequence, now_ps: int) -> None:
         """`seq` has all its tokens."""

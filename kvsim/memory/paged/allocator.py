@@ -24,7 +24,7 @@ from kvsim.memory.allocator import (
     Refusal,
 )
 from kvsim.memory.cohorts import Cohort
-from kvsim.memory.ledger import Course, Usage
+from kvsim.memory.ledger import Course, Usage, filling
 from kvsim.memory.options import MemorySpec
 from kvsim.memory.paged.behind import BehindInBlocks
 from kvsim.memory.paged.block_pool import BlockPool
@@ -307,7 +307,7 @@ class PagedAllocator(Allocator):
         decoders.advance(steps)
         counts.used += decoders.num * steps
         slope = decoders.num * self.token_bytes
-        course = starts.course(Usage(used=slope, reserved=-slope))
+        course = starts.course(filling(slope))
         return self._behind.during(course, movers, steps) if movers else course
 
     def _start_blocks(self, t: int, cohort: Cohort) -> int:

@@ -1,6 +1,6 @@
 """How the ledger of several block tables moves while decoders take blocks and give them back."""
 
-from kvsim.memory.ledger import Course, Usage
+from kvsim.memory.ledger import Course, Usage, filling
 from kvsim.memory.paged.block_pool import BlockPool
 from kvsim.memory.paged.groups.rooms import Rooms
 from kvsim.memory.paged.groups.tables import GroupTables
@@ -46,7 +46,7 @@ class GroupMoves:
 
     def course(self) -> Course:
         """How the ledger moved."""
-        slope = Usage(used=self._slope_bytes, reserved=-self._slope_bytes)
+        slope = filling(self._slope_bytes)
         if self._before == self._start and not any(self._second) and not any(self._first):
             return Course(slope, used_rise=self._used_rise, allocated_rise=self._allocated_rise)
         jumps = _plus(self._before, self._start, -1)
