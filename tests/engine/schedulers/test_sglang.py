@@ -256,3 +256,22 @@ def test_who_finds_no_place_lets_the_others_decode(tables: Any) -> None:
     # One step of the second prompt and one of the third are what the decoders wait for at most.
     assert gaps.quantiles_ps([1.0])[0] < 25e9
     assert outcome(made, requests, None) == outcome(made, requests, 1)
+
+
+def test_who_lost_what_it_would_have_hit_is_weighed_anew(tables: Any) -> None:
+    """Blocks that vLLM's pool has handed out cannot be pinned before: the first of a pass may take
+    what the next two counted on. Each would have been left with the same part of its prompt, and
+    one prompt at a time goes on.
+    """
+    made = tables(
+        memory={"kv_cache_tokens": 1104},
+        allocator=[{"kind": "paged"}],
+        scheduler={"kind": "sglang", "schedule_conservativeness": 0.1},
+    )
+    known = [((1 + i << 40, 17),) for i in range(2)]
+    first = [Request(f"first{i}", 0, 17, 1, 1, prompt_runs=known[i]) for i in range(2)]
+    again = [Request(f"again{i}", 10**12, 17, 1, 1, prompt_runs=known[i]) for i in range(2)]
+    large = [Request(f"large{i}", (1 + i) * 5 * 10**11, 992, 1, 1) for i in range(2)]
+    (run,) = kvsim.simulate(made, [*first, *large, *again]).runs
+    assert run.summary["requests"]["finished"] == 6
+    assert run.summary["prefix_cache"]["hit_tokens"] == 0

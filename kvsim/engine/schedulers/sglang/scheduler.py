@@ -196,11 +196,15 @@ class SglangScheduler(Scheduler):
                     self._outputs.by_retraction(self.decoders)[-1], plan
                 )  # the engine would end in an error
             self._compute(chunked, plan, more)
-        for index, (seq, _, new_tokens) in enumerate(taken):
+        for index, (seq, weighed, new_tokens) in enumerate(taken):
             cached = allocator.cached_tokens(seq)
             whole = new_tokens + cached >= seq.num_tokens
             new = seq.num_tokens - cached if whole else new_tokens
-            if not self._admit_first(plan, Cached(cached, False), new, cached + new):
+            # Where nothing can be pinned, those before it may have taken what it would have hit:
+            # it is weighed anew, as only one prompt of a pass may be cut.
+            if cached < weighed or not self._admit_first(
+                plan, Cached(cached, False), new, cached + new
+            ):
                 for other, _, _ in taken[index:]:
                     allocator.unpin(other)
                 break
