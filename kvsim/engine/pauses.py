@@ -34,9 +34,10 @@ class Pauses:
 
     def _end(self, seq: Sequence, token_ps: int) -> int:
         """`seq` is preempted; returns when its last token came."""
-        if self._batch is not None and seq not in self._batch.apart:
-            self._batch.num -= 1
-            return self._batch.since_ps
+        batch = self._batch
+        if batch is not None and seq not in batch.apart and seq not in self._newcomers:
+            batch.num -= 1
+            return batch.since_ps
         return self._passed_over.pop(seq, token_ps)
 
     def _pause_batch(self, plan: Plan, token_ps: int) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.outcomes import STEP_TIME, outcome
+from support.outcomes import STEP_TIME, check_gaps, outcome
 
 import kvsim
 from kvsim.engine.schedulers.sglang.all_to_the_end import Ends, Span, span
@@ -201,17 +201,8 @@ def test_every_token_but_the_first_follows_a_gap(
     requests = [Request(f"r{i}", i * 10**10, 20, n, n + i % 2) for i, n in enumerate(lengths)]
     (run,) = kvsim.simulate(made, requests).runs
     assert run.summary["preemptions"] > 5
-    recorder = run.recorder
-    assert recorder is not None
-    gaps = [recorder.gaps[i : i + 4] for i in range(0, len(recorder.gaps), 4)]
-    count = sum(sequences * steps for sequences, steps, _, _ in gaps) + len(recorder.late_gaps)
-    assert count == sum(request.output_tokens - 1 for request in requests)
-    summed = sum(n * (k * first + growth * (k * (k - 1) // 2)) for n, k, first, growth in gaps)
-    spans = sum(
-        end_ps - seq.first_token_ps
-        for seq, end_ps in zip(recorder.finished, recorder.finish_ps, strict=True)
-    )
-    assert summed + sum(recorder.late_gaps) == spans
+    assert run.recorder is not None
+    check_gaps(run.recorder)
 
 
 @given(
@@ -275,3 +266,17 @@ def test_who_lost_what_it_would_have_hit_is_weighed_anew(tables: Any) -> None:
     (run,) = kvsim.simulate(made, [*first, *large, *again]).runs
     assert run.summary["requests"]["finished"] == 6
     assert run.summary["prefix_cache"]["hit_tokens"] == 0
+
+
+def test_who_is_retracted_at_once_was_none_of_those_who_sat_out(tables: Any) -> None:
+    """Its prompt ended in the step that the others sat out: they are as many as before."""
+    made = tables(
+        memory={"kv_cache_tokens": 1400},
+        allocator=[{"kind": "concatenation"}],
+        scheduler={"kind": "sglang", "schedule_conservativeness": 0.1},
+    )
+    requests = [Request("waits", 0, 90, 83, 83), Request("retracted", 0, 375, 82, 82)]
+    (run,) = kvsim.simulate(made, requests).runs
+    assert run.summary["preemptions"] > 1
+    assert run.recorder is not None
+    check_gaps(run.recorder)
