@@ -1,10 +1,19 @@
-"""What of a run must not depend on how many steps were taken at once."""
+"""What of a run must not depend on how many steps were taken at once, and what of it must agree
+with the rest.
+"""
 
 from typing import Any
 
+import numpy as np
+
 import kvsim
+from kvsim.memory.ledger import CLASSES
 from kvsim.request import Request
-from kvsim.results.recorder import Recorder
+from kvsim.results.departures import Departures
+from kvsim.results.recorder import SERIES_COLUMNS, Recorder
+from kvsim.results.result import Result, Run
+from kvsim.simulation import Simulation
+from support.token_times import TokenTimes
 
 # A step that grows with the context: the second moments of a run count, and so do its ends.
 STEP_TIME = {
@@ -20,14 +29,39 @@ def outcome(tables: dict[str, Any], requests: list[Request], max_steps: int | No
     """The summary but for the time it took, the exact sums, and the requests' table."""
     scenario = dict(tables) if max_steps is None else {**tables, "max_steps": max_steps}
     result = kvsim.simulate(scenario, requests)
+    check_books(result)
     (run,) = result.runs
     summary = {key: value for key, value in run.summary.items() if key != "wall_s"}
     recorder = run.recorder
     assert recorder is not None
-    static = scenario.get("scheduler", {}).get("kind") == "static"
-    check_gaps(recorder, to_the_end=not static, single="speculation" not in run.summary)
     sums = (recorder.time_sum, recorder.step_sum, recorder.running_sum, recorder.waiting_sum)
     return summary, sums, run.requests.to_dict("records")
+
+
+def check_books(result: Result) -> None:
+    """What runs just simulated wrote down must agree: each gap with the moments of the sequences,
+    who waited and ran with when they did, the series with the sums.
+    """
+    for run, allocator in zip(result.runs, result.scenario["allocator"], strict=True):
+        scheduler = allocator.get("scheduler", result.scenario["scheduler"])
+        _check_moments(run, batches_leave_together=scheduler["kind"] == "static")
+        assert run.recorder is not None
+        _check_series(run.recorder)
+
+
+def _check_moments(run: Run, *, batches_leave_together: bool) -> None:
+    recorder = run.recorder
+    assert recorder is not None
+    arrival, scheduled, first, finish, _ = Departures.of(recorder)
+    assert ((arrival >= 0) & (arrival <= scheduled) & (scheduled < first)).all(), run.label
+    assert (first <= finish).all(), run.label
+    assert finish.max(initial=0) <= recorder.end_ps, run.label
+    single = "speculation" not in run.summary
+    check_gaps(recorder, to_the_end=not batches_leave_together, single=single)
+    waited, ran = int((scheduled - arrival).sum()), int((finish - scheduled).sum())
+    assert recorder.waiting_sum + recorder.running_sum == waited + ran, run.label
+    again = recorder.waiting_sum - waited  # who was preempted waited once more
+    assert again == 0 or (again > 0 and run.summary["preemptions"]), (run.label, again)
 
 
 def check_gaps(recorder: Recorder, *, to_the_end: bool = True, single: bool = True) -> None:
@@ -35,8 +69,7 @@ def check_gaps(recorder: Recorder, *, to_the_end: bool = True, single: bool = Tr
     its first token to its last. to_the_end: which is when it leaves; static batches leave together.
     single: tokens come one by one, not several after one gap, as where drafts are accepted.
     """
-    columns = [recorder.gaps[column::4] for column in range(4)]
-    rows, alone = list(zip(*columns, strict=True)), recorder.late_gaps
+    rows, alone = _gap_rows(recorder), recorder.late_gaps
     num = sum(seqs * steps for seqs, steps, _, _ in rows) + len(alone)
     most = sum(seq.output_tokens - 1 for seq in recorder.finished)
     assert num == most if single else num <= most
@@ -44,3 +77,42 @@ def check_gaps(recorder: Recorder, *, to_the_end: bool = True, single: bool = Tr
     ends = zip(recorder.finished, recorder.finish_ps, strict=True)
     if to_the_end:
         assert summed + sum(alone) == sum(end_ps - seq.first_token_ps for seq, end_ps in ends)
+
+
+def _check_series(recorder: Recorder) -> None:
+    rows = np.frombuffer(recorder.series, dtype=np.int64).reshape(-1, len(SERIES_COLUMNS))
+    starts, ends, steps = rows[:, 0], rows[:, 1], rows[:, 2]
+    assert (starts[1:] == ends[:-1]).all()
+    assert (ends - starts).sum() == recorder.total_ps
+    assert steps.sum() == recorder.steps
+    for first in (-2 * len(CLASSES), -len(CLASSES)):
+        classes = rows[:, first : first + len(CLASSES) or None]
+        assert (classes.sum(axis=1) == recorder.capacity_bytes).all()
+
+
+def check_tokens(simulation: Simulation) -> list[Run]:
+    """Runs of a scenario that takes one step at a time, each token followed by itself: the gaps
+    told must be those between them.
+    """
+    runs = []
+    for options, label in zip(simulation.scenario.allocator, simulation.labels, strict=True):
+        times = TokenTimes()
+        run = simulation.run(options, label, observer=times)
+        assert not times.wrong, (label, times.wrong[:3])
+        assert run.recorder is not None
+        assert _each_gap(run.recorder) == times.gaps_ps(), label
+        runs.append(run)
+    return runs
+
+
+def _each_gap(recorder: Recorder) -> list[int]:
+    gaps = list(recorder.late_gaps)
+    for count, steps, first, growth in _gap_rows(recorder):
+        for step in range(steps):
+            gaps += [first + growth * step] * count
+    return sorted(gaps)
+
+
+def _gap_rows(recorder: Recorder) -> list[tuple[int, ...]]:
+    """(sequences, steps, first_ps, growth_ps) of each stretch."""
+    return list(zip(*(recorder.gaps[column::4] for column in range(4)), strict=True))

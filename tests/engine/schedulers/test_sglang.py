@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.outcomes import STEP_TIME, check_gaps, outcome
+from support.outcomes import STEP_TIME, check_gaps, check_tokens, outcome
 
 import kvsim
 from kvsim.engine.schedulers.sglang.all_to_the_end import Ends, Span, span
@@ -15,7 +15,9 @@ from kvsim.engine.schedulers.sglang.ratio import NewTokenRatio
 from kvsim.plumbing.errors import InputError
 from kvsim.request import Request
 from kvsim.results.gaps import Gaps
+from kvsim.scenario import Scenario
 from kvsim.sequence import Sequence
+from kvsim.simulation import Simulation
 
 
 @pytest.mark.parametrize(
@@ -280,3 +282,21 @@ def test_who_is_retracted_at_once_was_none_of_those_who_sat_out(tables: Any) -> 
     assert run.summary["preemptions"] > 1
     assert run.recorder is not None
     check_gaps(run.recorder)
+
+
+def test_who_is_retracted_right_after_its_prompt_is_none_of_those_who_waited(tables: Any) -> None:
+    """The first sequence waits while the second computes its prompt, and goes on without it: the
+    gap is the first one's, and the second has lost no token but its newest.
+    """
+    made = tables(
+        allocator=[{"kind": "doubling", "initial_tokens": 32, "placement": "first-fit"}],
+        scheduler={"kind": "sglang", "max_running_requests": 8, "schedule_conservativeness": 0.1},
+        memory={"kv_cache_tokens": 128},
+        model={"name": "opt-125m", "max_model_len": 1024},
+        step_time=STEP_TIME,
+        max_steps=1,
+    )
+    requests = [Request("r0", 0, 49, 17, 17), Request("r1", 0, 1, 18, 18)]
+    (run,) = check_tokens(Simulation(Scenario.from_table(made), requests))
+    assert run.summary["preemptions"]
+    assert outcome(made, requests, None) == outcome(made, requests, 1)

@@ -2,12 +2,14 @@
 option, allocator or arrival process is tried without a line here.
 
 What a scenario must keep, whatever it asks for: every request leaves, the ledger's classes sum to
-one, steps at once and one by one give the same bits, and what was resolved runs again to the same.
+one, moments and gaps and queues agree, steps at once and one by one give the same bits, and what
+was resolved runs again to the same.
 """
 
 import json
 import tomllib
 import types
+from collections.abc import Iterable
 from random import Random
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
@@ -21,10 +23,12 @@ from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.options import Options
 from kvsim.plumbing.registry import Registry
 from kvsim.plumbing.toml import to_toml
+from kvsim.results.result import Run
 from kvsim.scenario import Scenario
 from kvsim.simulation import Simulation
 from kvsim.step_time import STEP_TIMES
 from kvsim.workload import WORKLOADS
+from support.outcomes import check_books, check_tokens
 
 MODELS = ("opt-125m", "opt-1.3b", "qwen2.5-0.5b", "gemma-3-1b", "llama-3.2-1b")
 DEVICES = ("a100-40gb", "h100", "rtx-4090", "l4")
@@ -124,22 +128,23 @@ def check(table: dict[str, Any]) -> bool:
         if "\n" in str(error):
             raise AssertionError("more than one line") from error
         return False
+    check_books(result)
     for run in result.runs:
         counts = run.summary["requests"]
         assert counts["finished"] + counts["rejected"] == counts["submitted"], counts
         for mean in ("time_mean", "step_mean"):
             total = sum(run.summary["memory"][mean].values())
             assert abs(total - 1) < 1e-9, (mean, total)
-    singles = Simulation(Scenario.from_table({**table, "max_steps": 1})).result()
-    _equal(result, singles, "steps at once and one by one")
+    singles = Simulation(Scenario.from_table({**table, "max_steps": 1}))
+    _equal(result.runs, check_tokens(singles), "steps at once, and one by one with each token seen")
     resolved = tomllib.loads(to_toml(json.loads(json.dumps(result.scenario))))
-    again = Simulation(Scenario.from_table(resolved)).result()
-    _equal(result, again, "the resolved scenario")
+    again = Simulation(Scenario.from_table({**resolved, "max_steps": 1})).result()
+    _equal(result.runs, again.runs, "the resolved scenario, one by one")
     return True
 
 
-def _equal(result: Any, other: Any, what: str) -> None:
-    for run, same in zip(result.runs, other.runs, strict=True):
+def _equal(runs: Iterable[Run], others: Iterable[Run], what: str) -> None:
+    for run, same in zip(runs, others, strict=True):
         for key, value in run.summary.items():
             if key != "wall_s":
                 assert value == same.summary[key], (what, run.label, key)

@@ -1,0 +1,36 @@
+"""Each gap between tokens that is told is one: each token followed by itself, for every allocator,
+placement and scheduler.
+"""
+
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from support.cases import ALLOCATOR_TABLES, SCHEDULERS, streams
+from support.outcomes import STEP_TIME, check_tokens
+
+from kvsim.request import Request
+from kvsim.scenario import Scenario
+from kvsim.simulation import Simulation
+
+
+@pytest.mark.parametrize(
+    "scheduler", SCHEDULERS, ids=lambda table: "-".join(map(str, table.values()))
+)
+@settings(
+    max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(requests=streams(), allocator=st.sampled_from(ALLOCATOR_TABLES))
+def test_gaps_are_those_between_tokens(
+    tables: Any, scheduler: Any, allocator: Any, requests: list[Request]
+) -> None:
+    made = tables(
+        allocator=[allocator],
+        scheduler=scheduler,
+        memory={"kv_cache_tokens": 1024},
+        model={"name": "opt-125m", "max_model_len": 1024},
+        step_time=STEP_TIME,
+        max_steps=1,
+    )
+    check_tokens(Simulation(Scenario.from_table(made), requests))
