@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated
 
 import numpy as np
-from pydantic import Field, NonNegativeFloat, PositiveInt
+from pydantic import Field, NonNegativeFloat
 
 from kvsim.plumbing.choice import OneOf
 from kvsim.plumbing.options import Options
@@ -16,6 +16,8 @@ from kvsim.request import TokenRuns
 from kvsim.workload.content import TokenIds
 from kvsim.workload.lengths import LENGTHS, LengthOptions
 from kvsim.workload.random import generator
+
+MOST_TEXTS = 10_000_000  # a gigabyte or two, and some ten seconds
 
 
 class PrefixPool(Options):
@@ -25,7 +27,7 @@ class PrefixPool(Options):
     """
 
     tokens: Annotated[LengthOptions, OneOf(LENGTHS, "workload.prefixes.tokens")]
-    count: PositiveInt = 1
+    count: Annotated[int, Field(ge=1, le=MOST_TEXTS)] = 1
     share: Annotated[float, Field(ge=0, le=1)] = 1.0
     zipf: NonNegativeFloat = 0.0
 

@@ -65,7 +65,7 @@ def _tokens(request: Request) -> Iterator[Request]:
             output_start=None,
             after=before,
             think_ps=0 if index else request.think_ps,
-            session=request.session or request.id,
+            session=request.id if request.session is None else request.session,
         )
         before = token.id
         yield token

@@ -82,14 +82,17 @@ def _served(
             row.output_tokens,
             prompt_runs=prompt_runs(row, block_tokens, private),
         )
-        observed = ObservedRequest(
-            id=name,
-            arrival_s=arrival,
-            prompt_tokens=row.prompt_tokens,
-            output_tokens=row.output_tokens,
-            first_token_s=first,
-            last_token_s=last,
-            cached_tokens=row.cached_tokens,
+        observed = ObservedRequest.parse(
+            {
+                "id": name,
+                "arrival_s": arrival,
+                "prompt_tokens": row.prompt_tokens,
+                "output_tokens": row.output_tokens,
+                "first_token_s": first,
+                "last_token_s": last,
+                "cached_tokens": row.cached_tokens,
+            },
+            f"request {name}",
         )
         served.append((observed, request))
     return served

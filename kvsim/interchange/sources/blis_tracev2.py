@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from kvsim.interchange.description import Description, Requests, Settings, SourceRequest
+from kvsim.interchange.sources import fields
 from kvsim.interchange.sources.source import CLIENT, MOST_BYTES, Sniffed, Source
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.reading.csv_rows import columns, has_columns, numbered_rows
-from kvsim.plumbing.reading.files import Text, read_bytes, read_text, row_error
+from kvsim.plumbing.reading.files import Text, read_bytes, read_text
 
 _NEEDED = ("request_id", "input_tokens", "output_tokens", "arrival_time_us", "status")
 _TIMES = ("send_time_us", "first_chunk_time_us", "last_chunk_time_us")
@@ -96,9 +97,11 @@ def _requests(text: Text, notes: list[str]) -> Requests | None:
 
         def whole(name: str, cells: list[str] = cells, line: int = line) -> int:
             value = cells[places[name] if name in places else optional[name]]
-            if not value.lstrip("-").isdigit() or len(value) > 19:
-                raise row_error(text.name, line, f"{name} is not a whole number", value)
-            return int(value)
+            number = fields.whole(value, where := f"{text.name}, line {line}: {name}")
+            if name.endswith("_tokens"):
+                number = fields.tokens(number, where)
+            assert number is not None
+            return number
 
         if cells[places["status"]] not in ("ok", ""):
             failed += 1

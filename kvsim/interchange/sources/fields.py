@@ -1,15 +1,18 @@
 """Values out of a JSON object of unknown make: typed, bounded, every fault one line."""
 
 import math
+import re
 from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
 from kvsim.interchange.description import NS_PER_S
 from kvsim.plumbing.errors import InputError
+from kvsim.plumbing.options import LARGEST_WHOLE
 
 MOST_SECONDS = 1e10  # some 300 years: what a clock since 1970 may show
 MOST_TOKENS = 1 << 40
+_WHOLE = re.compile("-?[0-9]{1,20}")
 
 
 def number(table: Mapping[str, Any], key: str, where: str) -> float | None:
@@ -20,6 +23,19 @@ def number(table: Mapping[str, Any], key: str, where: str) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         raise InputError("not a number", where=f"{where}: {key}", value=value)
     return float(value)
+
+
+def whole(value: Any, where: str) -> int | None:
+    """A whole number of 64 bits, or one as text; None for null."""
+    if value is None:
+        return None
+    if isinstance(value, str) and _WHOLE.fullmatch(value):
+        value = int(value)
+    if type(value) is not int:
+        raise InputError("not a whole number", where=where, value=value)
+    if abs(value) > LARGEST_WHOLE:
+        raise InputError("not a number of 64 bits", where=where, value=value, limit=LARGEST_WHOLE)
+    return value
 
 
 def tokens(value: Any, where: str) -> int | None:

@@ -77,11 +77,16 @@ def _request(span: dict[str, Any], told: dict[str, Any], where: str) -> SourceRe
     prompt, output = (
         next((told[name] for name in names if name in told), None) for names in (_PROMPT, _OUTPUT)
     )
-    start, end = (_whole(span.get(key), where) for key in ("startTimeUnixNano", "endTimeUnixNano"))
+    start, end = (
+        fields.whole(span.get(key), f"{where}: {key}")  # OTLP's JSON writes 64-bit numbers as text
+        for key in ("startTimeUnixNano", "endTimeUnixNano")
+    )
     if prompt is None or output is None or start is None:
         return None
     ttft, e2e = (fields.nanoseconds(told.get(name), f"{where}: {name}") for name in (_TTFT, _E2E))
-    prompt_tokens, output_tokens = _whole(prompt, where), _whole(output, where)
+    prompt_tokens, output_tokens = (
+        fields.tokens(fields.whole(each, where), where) for each in (prompt, output)
+    )
     if not prompt_tokens or not output_tokens:
         return None
     name = told.get("gen_ai.request.id") or span.get("spanId")
@@ -93,14 +98,3 @@ def _request(span: dict[str, Any], told: dict[str, Any], where: str) -> SourceRe
         None if ttft is None else start + ttft,
         end if e2e is None else start + e2e,
     )
-
-
-def _whole(value: Any, where: str) -> int | None:
-    """OTLP's JSON writes 64-bit numbers as text."""
-    if value is None:
-        return None
-    if isinstance(value, str) and value.isdigit() and len(value) < 20:
-        return int(value)
-    if type(value) is int:
-        return value
-    raise InputError("not a whole number", where=where, value=value)

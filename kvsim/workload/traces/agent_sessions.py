@@ -53,7 +53,8 @@ class AgentSessions(HashedFormat):
         """A line for each session, in order of their first rows."""
         sessions: dict[str, list[TraceRow]] = {}
         for index, row in enumerate(trace.rows):
-            sessions.setdefault(row.session or f"{trace.name}/{index}", []).append(row)
+            name = f"{trace.name}/{index}" if row.session is None else row.session
+            sessions.setdefault(name, []).append(row)
         block = trace.hash_block_tokens or self.hash_block_tokens
         for name, rows in sessions.items():
             head = f'"id": {json.dumps(name)}, "block_size": {block}, "hash_id_scope": "global"'
