@@ -10,11 +10,10 @@ ones in an order of its own; blank ones then leave first in every version.
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
-from itertools import takewhile
 from typing import Protocol
 
-from kvsim.memory.paged.block_names import BlockNames
 from kvsim.memory.paged.eviction.policy import Eviction, FreeContent
+from kvsim.memory.paged.pool import Pool
 from kvsim.plumbing.errors import InvariantError
 
 NULL_BLOCK = 0
@@ -33,11 +32,10 @@ class Listener(Protocol):
         """The last owner of these has gone; the first ones keep their content for now."""
 
 
-class BlockPool:
+class BlockPool(Pool):
     """Blocks 0 .. num_blocks - 1, block 0 set aside as the null block.
 
-    A block's content is an integer key (see content.py); equal content, equal key. A block may hold
-    content without a key: known, so cached, but nameable by nobody yet.
+    A block may hold content without a key: known, so cached, but nameable by nobody yet.
 
     eviction: the order of the cached ones (None: least recently used first). on_evict: called with
     each key that a block loses.
@@ -46,22 +44,15 @@ class BlockPool:
     def __init__(
         self, num_blocks: int, *, blank_first: bool = True, eviction: Eviction | None = None
     ) -> None:
+        back: FreeContent = OrderedDict() if eviction is None else eviction
+        super().__init__(num_blocks, back)
         self.on_evict: Callable[[int], None] | None = None
         self.listener: Listener | None = None
-        self.num_blocks = num_blocks
         self.blank_first = blank_first or eviction is not None
         self.eviction = eviction
-        self.num_free = num_blocks - 1
-        self.num_cached_free = 0
-        self.num_evicted = 0
-        self.num_shared = 0  # owners beyond the first, over all blocks
-        self.version = 0  # changes whenever a lookup could answer differently
         self._blank: list[int] = []
         self._fresh = NULL_BLOCK + 1
-        self._back: FreeContent = OrderedDict() if eviction is None else eviction
         self._blank_back: set[int] = set()  # of _back, where blank blocks go there too
-        self._names = BlockNames()
-        self._extra_refs: dict[int, int] = {}
 
     def take(self, count: int) -> list[int]:
         """Take `count` <= num_free blocks from the front of the queue, forgetting their content."""
@@ -186,77 +177,22 @@ class BlockPool:
             self.listener.freed(cached, blank)
         return shared
 
-    def drop(self, block: int) -> bool:
-        """One of several owners gives `block` up; False if there is but one, who keeps it."""
-        others = self._extra_refs.get(block, 0)
-        if not others:
-            return False
-        self.num_shared -= 1
-        if others == 1:
-            del self._extra_refs[block]
-        else:
-            self._extra_refs[block] = others - 1
-        return True
-
     def share(self, blocks: Iterable[int]) -> int:
-        """One more owner for each block; free ones leave the queue. Returns how many had one."""
-        in_use = 0
-        revived = []
         if self.eviction is not None:
             blocks = list(blocks)
             for block in blocks:
                 self.eviction.found(block)
-        for block in blocks:
-            if block in self._back:
-                del self._back[block]
-                self.num_free -= 1
-                self.num_cached_free -= 1
-                revived.append(block)
-            else:
-                self._extra_refs[block] = self._extra_refs.get(block, 0) + 1
-                in_use += 1
-        self.num_shared += in_use
+        return super().share(blocks)
+
+    def _revived(self, blocks: Sequence[int]) -> None:
         if self.listener is not None:
-            self.listener.revived(revived)
-        return in_use
-
-    def key_of(self, block: int) -> int | None:
-        """The key of what `block` holds; None if nobody can name it."""
-        return self._names.key_of.get(block)
-
-    def is_shared(self, block: int) -> bool:
-        """Whether `block` has several owners."""
-        return block in self._extra_refs
-
-    def num_owners(self, block: int) -> int:
-        """Of a block that is not free."""
-        return 1 + self._extra_refs.get(block, 0)
-
-    def num_leading_shared(self, blocks: Iterable[int]) -> int:
-        """How many of these blocks, up to the first without, have several owners."""
-        return sum(1 for _ in takewhile(self._extra_refs.__contains__, blocks))
+            self.listener.revived(blocks)
 
     def register(self, blocks: Sequence[int], keys: Sequence[int]) -> None:
-        """Each block holds the content of its key from now on. Equal blocks are not merged."""
-        self._names.register(blocks, keys)
+        super().register(blocks, keys)
         if self.eviction is not None:
             for block, key in zip(blocks, keys, strict=True):
                 self.eviction.registered(block, key)
-        self.version += 1
-
-    def add_key(self, block: int, key: int) -> None:
-        """`block` can be found by `key` too, unless it could already."""
-        if block not in self._names.key_of:
-            self.register((block,), (key,))
-        elif self._names.add(block, key):
-            self.version += 1
-
-    def forget(self, block: int) -> list[int]:
-        """A block that somebody holds is found by no key any more; returns those it had."""
-        keys = self._names.forget(block)
-        if keys:
-            self.version += 1
-        return keys
 
     def move_keys(self, block: int, other: int) -> int:
         """What `block` was found by, `other`, which has no key, is found by from now on. Returns
@@ -267,17 +203,9 @@ class BlockPool:
             self.add_key(other, key)
         return keys[0]
 
-    def find(self, keys: Iterable[int]) -> list[int]:
-        """The oldest blocks that hold `keys`, up to the first key that none holds."""
-        return self._names.find(keys)
-
     def has_spare(self, keys: Sequence[int]) -> bool:
         """Whether some of these keys, all held, may be found in use once a free block goes."""
         return any(block in self._back for block in self._names.with_younger(keys))
-
-    def num_free_of(self, blocks: Sequence[int]) -> int:
-        """How many of these blocks, which hold content, wait in the free queue."""
-        return len(self._back.keys() & blocks) if blocks else 0
 
     def is_cached(self, block: int) -> bool:
         """Whether `block` is free and its content may still be hit."""

@@ -1,12 +1,12 @@
 """The ledger of a pool cut into blocks, by what its tables say they hold."""
 
 from kvsim.memory.ledger import Usage, split_free, usage_of
-from kvsim.memory.paged.block_pool import BlockPool
+from kvsim.memory.paged.pool import Pool
 from kvsim.memory.paged.shape import BlockShape
 
 
 def block_usage(
-    shape: BlockShape, pool: BlockPool, used: int, over: int, pad: int, head_blocks: int | None
+    shape: BlockShape, pool: Pool, used: int, over: int, pad: int, head_blocks: int | None
 ) -> Usage:
     """The ledger now. used, over, pad: bytes in held blocks that are valid, that will never be
     filled, and that no slot can fill. head_blocks: what the head of the queue asks to be free;

@@ -13,6 +13,7 @@ from kvsim.memory.paged.counted.allocator import CountedAllocator, counts_suffic
 from kvsim.memory.paged.eviction import EVICTION_POLICIES
 from kvsim.memory.paged.eviction.policy import EvictionPolicy
 from kvsim.memory.paged.groups.allocator import GroupsAllocator
+from kvsim.memory.paged.groups.counted.tables import groups_can_be_counted
 from kvsim.memory.paged.groups.grouping import is_uniform
 from kvsim.memory.paged.shape import BlockShape
 from kvsim.plumbing.choice import OneOf
@@ -103,6 +104,7 @@ class Paged(AllocatorOptions):
                 checkpoint_alignment=self.prefill_checkpoint_alignment,
                 eviction=self.eviction_policy,
                 match_unit=self.prefix_match_unit,
+                counted=groups_can_be_counted(memory),
             )
         self._refuse_without_states(memory.rules, kept=False, matched=False)
         self._refuse_retention(memory)

@@ -32,9 +32,13 @@ from kvsim.memory.paged.block_pool import BlockPool
 from kvsim.memory.paged.books import block_usage
 from kvsim.memory.paged.eviction.policy import EvictionPolicy
 from kvsim.memory.paged.groups.cache import GroupsCache
+from kvsim.memory.paged.groups.counted.names import CountedNames
+from kvsim.memory.paged.groups.counted.pool import CountedPool
+from kvsim.memory.paged.groups.counted.tables import CountedTables
 from kvsim.memory.paged.groups.decoding import Decoding
 from kvsim.memory.paged.groups.grouping import group_layers
 from kvsim.memory.paged.groups.hits import Hits, kinds_of
+from kvsim.memory.paged.groups.list_tables import ListTables
 from kvsim.memory.paged.groups.names import GroupNames
 from kvsim.memory.paged.groups.needs import Needs
 from kvsim.memory.paged.groups.places import Places
@@ -46,6 +50,7 @@ from kvsim.memory.paged.groups.table import GroupTable
 from kvsim.memory.paged.groups.tables import GroupTables
 from kvsim.memory.paged.groups.window_tables import WindowTables
 from kvsim.memory.paged.lookahead import Lookahead
+from kvsim.memory.paged.pool import Pool
 from kvsim.memory.paged.shape import BlockShape
 from kvsim.plumbing.units import ceil_div
 from kvsim.request import Request
@@ -59,7 +64,8 @@ class GroupsAllocator(Allocator):
     block_size: tokens a block holds at least. caching, watermark: as in PagedAllocator.
     retention_tokens: prefix_cache_retention_interval (see retention.py). checkpoint_alignment: the
     prefill kernel writes states out within a chunk, so many tokens or a multiple behind its start.
-    eviction: as in PagedAllocator.
+    eviction: as in PagedAllocator. counted: nobody can tell blocks without names apart, so those
+    are counted where no hit ends inside a block (see counted/).
     """
 
     swappable: ClassVar[bool] = False  # windows would need blocks for what they gave back
@@ -76,6 +82,7 @@ class GroupsAllocator(Allocator):
         checkpoint_alignment: int | None = None,
         eviction: EvictionPolicy | None = None,
         match_unit: int | None = None,
+        counted: bool = False,
     ) -> None:
         rules = memory.rules
         grouping = group_layers(
@@ -92,11 +99,6 @@ class GroupsAllocator(Allocator):
         self._watermark_blocks = int(share * self._shape.num_blocks)
         self._lag = memory.hash_lag
         self._plants = rules.plants_junctions
-        self.pool = BlockPool(
-            self._shape.usable_blocks + 1,
-            blank_first=rules.blank_first,
-            eviction=None if eviction is None else eviction.build(self._shape.usable_blocks, size),
-        )
         groups, drafter = grouping.groups, memory.speculation
         places = Places.of(rules, drafter)
         sizes = self._sizes = Sizes.of(groups, match_unit if caching else None, caching=caching)
@@ -104,28 +106,42 @@ class GroupsAllocator(Allocator):
         kinds = kinds_of(groups, states_kept=caching, drops=places.drops)
         # What is known counts from hit to hit, but for drafts, with which some know more.
         step = sizes.whole if drafter is None and not sizes.inner else sizes.unit
-        self._names = GroupNames(
-            self.pool,
-            kinds,
-            sizes,
-            step,
-            retention_tokens,
-            places=places,
-            late=eviction is None and drafter is None,
-            drafts=drafter is not None,
-        )
         states = any(group.state_bytes for group in groups)
-        tables = GroupTables if states else WindowTables
-        self._tables = tables(
-            self.pool,
-            groups,
-            sizes,
-            self._shape.block_bytes,
-            self._names,
-            states_kept=caching,
-            retires_behind_gaps=rules.retires_behind_gaps,
-            speculation=drafter,
-        )
+        self.pool: Pool
+        self._names: GroupNames
+        self._tables: GroupTables
+        inside = sizes.inner or (states and not sizes.same) or checkpoint_alignment is not None
+        if counted and not inside and eviction is None:
+            self.pool = pool = CountedPool(self._shape.usable_blocks + 1)
+            self._names = names = CountedNames(pool, kinds, sizes, retention_tokens, places=places)
+            self._tables = CountedTables(
+                pool, groups, sizes, self._shape.block_bytes, names, states_kept=caching
+            )
+        else:
+            order = None if eviction is None else eviction.build(self._shape.usable_blocks, size)
+            self.pool = blocks = BlockPool(
+                self._shape.usable_blocks + 1, blank_first=rules.blank_first, eviction=order
+            )
+            self._names = GroupNames(
+                blocks,
+                kinds,
+                sizes,
+                step,
+                retention_tokens,
+                places=places,
+                late=eviction is None and drafter is None and sizes.same and not states,
+                drafts=drafter is not None,
+            )
+            self._tables = (ListTables if states else WindowTables)(
+                blocks,
+                groups,
+                sizes,
+                self._shape.block_bytes,
+                self._names,
+                states_kept=caching,
+                retires_behind_gaps=rules.retires_behind_gaps,
+                speculation=drafter,
+            )
         self._drafts = drafts = Lookahead.of(memory)
         self._chunks = None
         if caching and states:
@@ -384,8 +400,7 @@ class GroupsAllocator(Allocator):
 
     def blocks_of(self, seq: Sequence) -> list[int]:
         """The blocks of a running sequence, group by group."""
-        table: GroupTable = seq.memory
-        return [block for blocks in table.lists for block in blocks]
+        return self._tables.blocks_of(seq.memory)
 
     def usage(self, head: Sequence | None, *, busy: bool) -> Usage:
         need = None

@@ -1,9 +1,9 @@
 """How the ledger of several block tables moves while decoders take blocks and give them back."""
 
 from kvsim.memory.ledger import Course, Usage, filling
-from kvsim.memory.paged.block_pool import BlockPool
 from kvsim.memory.paged.groups.rooms import Rooms
 from kvsim.memory.paged.groups.tables import GroupTables
+from kvsim.memory.paged.pool import Pool
 from kvsim.memory.paged.shape import BlockShape
 
 # Free blocks, cached ones, used bytes, bytes of slots never to be filled, padding.
@@ -19,7 +19,7 @@ class GroupMoves:
     def __init__(
         self,
         shape: BlockShape,
-        pool: BlockPool,
+        pool: Pool,
         tables: GroupTables,
         rooms: Rooms,
         slope_bytes: int,

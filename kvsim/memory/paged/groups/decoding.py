@@ -5,7 +5,6 @@ When several sequences take and give in one step, each gives before it takes, in
 """
 
 from kvsim.memory.ledger import Course
-from kvsim.memory.paged.block_pool import BlockPool
 from kvsim.memory.paged.decoders import Decoders, by_order
 from kvsim.memory.paged.groups.course import GroupMoves
 from kvsim.memory.paged.groups.forecast import Forecast
@@ -15,6 +14,7 @@ from kvsim.memory.paged.groups.sizes import Sizes
 from kvsim.memory.paged.groups.table import GroupTable
 from kvsim.memory.paged.groups.tables import GroupTables
 from kvsim.memory.paged.groups.windows import Windows
+from kvsim.memory.paged.pool import Pool
 from kvsim.memory.paged.prefix_cache import PrefixCache
 from kvsim.memory.paged.shape import BlockShape
 from kvsim.sequence import Sequence
@@ -28,7 +28,7 @@ class Decoding:
     def __init__(
         self,
         shape: BlockShape,
-        pool: BlockPool,
+        pool: Pool,
         tables: GroupTables,
         rooms: Rooms,
         cache: PrefixCache[Hits],

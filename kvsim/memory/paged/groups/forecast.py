@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 
-from kvsim.memory.paged.block_pool import BlockPool
 from kvsim.memory.paged.decoders import Decoders
 from kvsim.memory.paged.groups.sizes import Sizes
 from kvsim.memory.paged.groups.tables import GroupTables
 from kvsim.memory.paged.groups.windows import Windows
+from kvsim.memory.paged.pool import Pool
 from kvsim.plumbing.units import ceil_div
 
 
@@ -15,7 +15,7 @@ class Forecast:
 
     def __init__(
         self,
-        pool: BlockPool,
+        pool: Pool,
         tables: GroupTables,
         decoders: Decoders,
         windows: Windows,

@@ -14,9 +14,9 @@ v1/core/kv_cache_coordinator.py and v1/core/single_type_kv_cache_manager.py.
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from kvsim.memory.paged.block_pool import BlockPool
 from kvsim.memory.paged.groups.grouping import BlockGroup
 from kvsim.memory.paged.groups.sizes import Sizes
+from kvsim.memory.paged.pool import Pool
 from kvsim.plumbing.units import ceil_div
 
 STATE_WINDOW = 2  # a state goes on from the one before it
@@ -94,9 +94,7 @@ class Lookup:
     one unit more than the prefix; beyond: even one that a resent prompt could not use itself.
     """
 
-    def __init__(
-        self, pool: BlockPool, kinds: Sequence[Kind], sizes: Sizes, *, beyond: bool
-    ) -> None:
+    def __init__(self, pool: Pool, kinds: Sequence[Kind], sizes: Sizes, *, beyond: bool) -> None:
         self._pool, self._num, self._sizes = pool, len(sizes.blocks), sizes
         # Full attention first: it alone is looked up from the left.
         self._kinds = sorted(kinds, key=lambda kind: not kind.full)

@@ -7,12 +7,13 @@ v1/core/single_type_kv_cache_manager.py, `_cache_partial_tail_block`.
 
 from collections.abc import Sequence
 
-from kvsim.memory.paged.block_pool import NULL_BLOCK, BlockPool
+from kvsim.memory.paged.block_pool import NULL_BLOCK
 from kvsim.memory.paged.groups.hits import Kind
 from kvsim.memory.paged.groups.places import Places
 from kvsim.memory.paged.groups.retention import Retention
 from kvsim.memory.paged.groups.sizes import Sizes
 from kvsim.memory.paged.groups.table import GroupTable
+from kvsim.memory.paged.pool import Pool
 from kvsim.plumbing.units import ceil_div
 
 
@@ -25,7 +26,7 @@ class Inside:
 
     def __init__(
         self,
-        pool: BlockPool,
+        pool: Pool,
         kinds: Sequence[Kind],
         sizes: Sizes,
         places: Places,

@@ -10,7 +10,7 @@ inside too (see inside.py).
 from collections.abc import Sequence
 from typing import ClassVar
 
-from kvsim.memory.paged.block_pool import NULL_BLOCK, BlockPool
+from kvsim.memory.paged.block_pool import NULL_BLOCK
 from kvsim.memory.paged.content import KeyRuns
 from kvsim.memory.paged.groups.hits import Hits, Kind, Lookup
 from kvsim.memory.paged.groups.inside import Inside
@@ -18,6 +18,7 @@ from kvsim.memory.paged.groups.places import Places
 from kvsim.memory.paged.groups.retention import Retention
 from kvsim.memory.paged.groups.sizes import Sizes
 from kvsim.memory.paged.groups.table import GroupTable
+from kvsim.memory.paged.pool import Pool
 from kvsim.memory.paged.table import Table
 
 
@@ -25,8 +26,8 @@ class GroupNames:
     """Names blocks of tables and looks them up. See `prefix_cache.Tables`.
 
     kinds: of the groups that are cached. step: tokens of what `register` counts. in_step: keys of
-    states that the step being scheduled is still to make. late: see `names_late`, which nothing
-    else forbids. drafts: tokens are drafted ahead.
+    states that the step being scheduled is still to make. late: the tables can do with
+    `names_late`. drafts: tokens are drafted ahead.
     """
 
     # What a window gives back while it runs must be found again.
@@ -34,7 +35,7 @@ class GroupNames:
 
     def __init__(
         self,
-        pool: BlockPool,
+        pool: Pool,
         kinds: Sequence[Kind],
         sizes: Sizes,
         step: int,
@@ -42,7 +43,7 @@ class GroupNames:
         *,
         places: Places,
         late: bool,
-        drafts: bool,
+        drafts: bool = False,
     ) -> None:
         self.in_step: set[int] = set()
         self._pool, self._sizes, self._step = pool, sizes, step
@@ -58,11 +59,10 @@ class GroupNames:
         self._kind_of = {g: k for k, kind in enumerate(kinds) for g in kind.members}
         self._states = [g for kind in kinds if kind.recurrent for g in kind.members]
         self._drops = any(kind.drops for kind in kinds)
-        looks = [kind.window_tokens for kind in kinds if kind.window_tokens is not None]
+        windows = [kind for kind in kinds if not kind.recurrent]
+        looks = [kind.window_tokens for kind in windows if kind.window_tokens is not None]
         # A window shorter than a block could give back what is not known yet.
-        self.names_late = (
-            late and sizes.same and not self._states and min(looks, default=0) >= sizes.whole
-        )
+        self.names_late = late and min(looks, default=sizes.whole) >= sizes.whole
         self._inside: Inside | None = None
         if not sizes.same:
             self._inside = Inside(
@@ -130,7 +130,8 @@ class GroupNames:
         """`register` for these groups alone, which give these blocks back: they look as far back as
         each other, and all of the blocks that they have given back before have been named.
         """
-        places = self.places(table, groups[0], min(full, len(table.keys)))
+        most = len(table.keys) * self._sizes.match // self._sizes.blocks[groups[0]]
+        places = self.places(table, groups[0], min(full, most))
         if places:
             for g in groups:
                 self._name_in(table, g, places, in_step=True)
@@ -150,14 +151,18 @@ class GroupNames:
         if g in self._states:
             places = [place for place in places if held[place - skipped] != NULL_BLOCK]
         blocks = [held[place - skipped] for place in places]
-        units, num, names = self._sizes.blocks[g] // self._sizes.match, self._num, table.keys
-        keys = [names[(place + 1) * units - 1] * num + g for place in places]
+        keys = self._keys(table, g, places)
         if g in self._states and in_step:
             self.in_step.update(keys)
         if self._inside is not None:
             for block in blocks:
                 self._pool.forget(block)  # it was known to a point inside
         self._pool.register(blocks, keys)
+
+    def _keys(self, table: GroupTable, g: int, places: Sequence[int]) -> list[int]:
+        """Of what the blocks at these positions in group g hold."""
+        units, num, names = self._sizes.blocks[g] // self._sizes.match, self._num, table.keys
+        return [names[(place + 1) * units - 1] * num + g for place in places]
 
     def name_inside(self, table: GroupTable, *, checkpoint: bool) -> None:
         """A chunk that ends with the table's last slot makes known what ends inside a block.

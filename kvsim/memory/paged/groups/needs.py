@@ -4,9 +4,9 @@ from collections import Counter
 from collections.abc import Sequence as Row
 
 from kvsim.memory.options import MemorySpec
-from kvsim.memory.paged.block_pool import BlockPool
 from kvsim.memory.paged.groups.grouping import BlockGroup
 from kvsim.memory.paged.groups.hits import Hits
+from kvsim.memory.paged.pool import Pool
 from kvsim.plumbing.units import ceil_div
 
 
@@ -20,7 +20,7 @@ class Needs:
     def __init__(
         self,
         memory: MemorySpec,
-        pool: BlockPool,
+        pool: Pool,
         groups: Row[BlockGroup],
         most_states: int,
         scratch: int = 0,

@@ -13,6 +13,8 @@ from kvsim.memory.paged.groups.hits import Kind
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.units import ceil_div
 
+NEVER = 1 << 62  # position
+
 
 class Retention:
     """For a kind of groups with a window, or with states. interval_tokens: as above. drops: hits
@@ -56,6 +58,15 @@ class Retention:
             last = boundary // self._aligned * self._aligned // self._size + behind
             found.update(range(max(start, last - need), min(end, last)))
         return sorted(found)
+
+    def kept_until(self, boundaries: Iterable[int], junction: int) -> int:
+        """The position from which on `kept` leaves all out."""
+        if self._segment is not None:
+            return NEVER
+        if junction:
+            boundaries = (*boundaries, junction)
+        aligned = (boundary // self._aligned * self._aligned for boundary in boundaries)
+        return max((tokens // self._size for tokens in aligned), default=0) + self._behind
 
 
 def check_interval(interval_tokens: int | None, whole: int) -> None:

@@ -7,12 +7,12 @@ In the order in which they would one by one, so that the pool cannot tell the di
 from collections.abc import Sequence
 from itertools import groupby
 
+from kvsim.memory.paged.groups.list_tables import ListTables
 from kvsim.memory.paged.groups.table import GroupTable
-from kvsim.memory.paged.groups.tables import GroupTables
 
 
-class WindowTables(GroupTables):
-    """The same as `GroupTables`, for groups of which none has states."""
+class WindowTables(ListTables):
+    """The same as `ListTables`, for groups of which none has states."""
 
     def _arrange(self) -> None:
         groups, sizes = self.groups, self._sizes
