@@ -1,5 +1,6 @@
 """Counting blocks of several groups gives what keeping their block tables gives."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,13 @@ from support.cases import SCHEDULERS, streams
 from support.outcomes import STEP_TIME
 
 import kvsim
+from kvsim.memory.options import MemorySpec
 from kvsim.memory.paged import options
 from kvsim.memory.paged.groups.allocator import GroupsAllocator
+from kvsim.memory.paged.groups.counted.tables import groups_can_be_counted
 from kvsim.request import Request
 from kvsim.scenario import Scenario
+from kvsim.validate.schedule.verdict import validate_case
 
 SUPPORT = Path(__file__).parents[3] / "support"
 # Windows of 128 tokens in one group, of 1,024 in six; states in blocks of 80 tokens, and
@@ -28,10 +32,17 @@ MODELS: dict[str, dict[str, Any]] = {
     "sizes": {"hf_config": str(SUPPORT / "tiny_sizes.json")},
 }
 # vLLM v0 has no groups, what groups keep is not swapped, and 0.11 puts blank blocks behind others.
-RULES = [
-    table
-    for table in SCHEDULERS
-    if table["kind"] != "vllm-v0" and "preemption_mode" not in table and "semantics" not in table
+# Who decodes alone beside SGLang's mixed chunks may be retracted with its last token under way, and
+# leave twice, counted or not.
+APART = {"preemption_mode", "semantics", "enable_mixed_chunk"}
+RULES = [table for table in SCHEDULERS if table["kind"] != "vllm-v0" and not APART & table.keys()]
+# What vLLM's scheduler did with several groups of layers and no drafts, recorded.
+RECORDED = [
+    case
+    for folder in (Path(__file__).parent, Path(__file__).parents[3] / "validate" / "schedule")
+    for case in sorted(folder.glob("*/*.json"))
+    if re.search('"(serve|kv_groups)":', text := case.read_text())
+    and '"speculative_config":' not in text
 ]
 
 
@@ -88,7 +99,24 @@ def test_counts_equal_tables(
             "step_time": STEP_TIME,
         }
     )
+    Checked.asked = 0
     with patch.object(options, "GroupsAllocator", Checked):
         counted = outcome(made, requests)
+    assert Checked.asked
     with patch.object(options, "groups_can_be_counted", return_value=False):
         assert outcome(made, requests) == counted
+
+
+@pytest.mark.parametrize("case", RECORDED, ids=lambda case: case.stem)
+def test_recorded_schedules_come_out_where_blocks_are_counted(case: Path) -> None:
+    asked: list[bool] = []
+
+    def counted(memory: MemorySpec) -> bool:
+        asked.append(groups_can_be_counted(memory._replace(unwatched=True)))
+        return asked[-1]
+
+    with patch.object(options, "groups_can_be_counted", counted):
+        answer = validate_case(case)
+    if not any(asked):
+        pytest.skip("its blocks are not counted")
+    assert answer.equal, answer.text()
