@@ -3,7 +3,7 @@
 from kvsim.engine.pauses import Pauses
 from kvsim.engine.plan import Plan
 from kvsim.engine.schedulers.scheduler import Scheduler
-from kvsim.memory.ledger import Course, Usage, file_free
+from kvsim.memory.ledger import Course, Usage, file_free, filed
 from kvsim.results.recorder import Recorder
 from kvsim.sequence import Sequence
 
@@ -91,7 +91,7 @@ class Books:
         self._behind_bytes = scheduler.allocator.left_behind_bytes
         next_usage = file_free(scheduler.allocator.usage(None, busy=True), now)
         self._usage = _not_yet_valid(next_usage, ahead)
-        course = scheduler.repeat(plan, steps - 2).filed(now) if steps > 2 else None
+        course = filed(scheduler.repeat(plan, steps - 2), now) if steps > 2 else None
         self._book(plan, plan.start_ps, steps - 1, plan.first_ps, plan.growth_ps, course)
 
     def _ahead_bytes(self, plan: Plan) -> int:

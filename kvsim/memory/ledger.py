@@ -38,7 +38,7 @@ class Usage(NamedTuple):
     @property
     def allocated(self) -> int:
         """What live requests hold, whatever they do with it."""
-        return self.used + self.reserved + self.overprovisioned + self.rounding + self.transient
+        return allocated(self)
 
 
 def usage_of(values: tuple[int, ...]) -> Usage:
@@ -46,6 +46,11 @@ def usage_of(values: tuple[int, ...]) -> Usage:
     tuple's own constructor is interpreted, whatever is compiled.
     """
     return tuple.__new__(Usage, values)
+
+
+def allocated(usage: Usage) -> int:
+    """Its property of that name, compiled where this module is."""
+    return usage.used + usage.reserved + usage.overprovisioned + usage.rounding + usage.transient
 
 
 def filling(num_bytes: int) -> Usage:
@@ -66,7 +71,7 @@ class Course(NamedTuple):
 
         jumps = sum J_i    first = sum J_i * t_i    second = sum J_i * t_i * (t_i - 1) / 2
 
-    Free bytes are booked under `idle`; `filed` moves them to the class they are in.
+    Free bytes are booked under `idle`; `filed` (below) moves them to the class they are in.
 
     used_rise, allocated_rise: how far used bytes, and all that somebody holds, rose above the
     beginning on the way, where that is more than at the end. behind: of the bytes that
@@ -81,16 +86,17 @@ class Course(NamedTuple):
     allocated_rise: int = 0
     behind: tuple[int, int, int] = (0, 0, 0)
 
-    def filed(self, base: Usage) -> "Course":
-        """The same with free bytes in the class that holds them in `base`, where it began."""
-        if base.idle or not (base.short or base.external):
-            return self
-        return self._replace(
-            slope=file_free(self.slope, base),
-            jumps=file_free(self.jumps, base),
-            first=file_free(self.first, base),
-            second=file_free(self.second, base),
-        )
+
+def filed(course: Course, base: Usage) -> Course:
+    """The same with free bytes in the class that holds them in `base`, where it began."""
+    if base.idle or not (base.short or base.external):
+        return course
+    return course._replace(
+        slope=file_free(course.slope, base),
+        jumps=file_free(course.jumps, base),
+        first=file_free(course.first, base),
+        second=file_free(course.second, base),
+    )
 
 
 def file_free(usage: Usage, base: Usage) -> Usage:
@@ -116,7 +122,13 @@ def split_free(free: int, cached: int, need: int | None, placeable: bool) -> tup
 
 def check_sum(usage: Usage, capacity_bytes: int) -> None:
     """Raise InvariantError unless the classes are all >= 0 and sum to the capacity."""
-    if sum(usage) != capacity_bytes or min(usage) < 0:
+    total = 0
+    for held in usage:  # of what is asked most often: sum() and min() are not compiled
+        if held < 0:
+            total = -1
+            break
+        total += held
+    if total != capacity_bytes:
         raise InvariantError(
             f"ledger sums to {sum(usage)} of {capacity_bytes} bytes: {usage._asdict()}"
         )

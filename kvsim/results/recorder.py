@@ -10,7 +10,16 @@ from struct import Struct
 
 from mypy_extensions import mypyc_attr
 
-from kvsim.memory.ledger import CLASSES, NOTHING, Course, Usage, check_sum, usage_of
+from kvsim.memory.ledger import (
+    CLASSES,
+    NOTHING,
+    Course,
+    Usage,
+    allocated,
+    check_sum,
+    filed,
+    usage_of,
+)
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.units import seconds_from_ps
 from kvsim.request import Request
@@ -31,6 +40,7 @@ SERIES_COLUMNS: tuple[str, ...] = (
 _series_row = Struct(f"{len(SERIES_COLUMNS)}q").pack
 _mark_row = Struct("3q").pack
 _gap_row = Struct("4q").pack
+_sums_row = Struct(f"{len(CLASSES)}d").pack
 
 LATEST_PS = (1 << 63) - 1  # 106 days of picoseconds, what the tables hold
 
@@ -120,7 +130,7 @@ class Recorder:
                 step_sum[i] += held * steps
         end = usage
         if course is not None and steps > 1:
-            end = self._integrate(usage, course.filed(usage), steps, first_ps, growth_ps)
+            end = self._integrate(usage, filed(course, usage), steps, first_ps, growth_ps)
         self.steps += steps
         self.total_ps += duration_ps
         self.running_sum += num_running * duration_ps
@@ -136,7 +146,7 @@ class Recorder:
         if steps:
             self.end_ps = end_ps
         self.peak_used = max(self.peak_used, end.used)
-        self.peak_allocated = max(self.peak_allocated, end.allocated)
+        self.peak_allocated = max(self.peak_allocated, allocated(end))
         row = start_ps, end_ps, steps, num_running, num_waiting
         self.series.frombytes(_series_row(*row, *usage, *end))
 
@@ -155,9 +165,9 @@ class Recorder:
                 step_sum[i] += slope * pairs
                 moved[i] += slope * (steps - 1)
         if course.first is not NOTHING:
-            for i, (count, first, second) in enumerate(
-                zip(course.jumps, course.first, course.second, strict=True)
-            ):
+            jumps, firsts, seconds = course.jumps, course.first, course.second
+            for i in range(len(moved)):
+                count, first, second = jumps[i], firsts[i], seconds[i]
                 if count or first or second:
                     time_sum[i] += count * duration_ps - first * first_ps - second * growth_ps
                     step_sum[i] += count * steps - first
@@ -165,13 +175,13 @@ class Recorder:
         end = usage_of(tuple(moved))
         check_sum(end, self.capacity_bytes)
         self.peak_used = max(self.peak_used, usage.used + course.used_rise)
-        self.peak_allocated = max(self.peak_allocated, usage.allocated + course.allocated_rise)
+        self.peak_allocated = max(self.peak_allocated, allocated(usage) + course.allocated_rise)
         return end
 
     def _mark(self, now_ps: int, num_running: int) -> None:
         self._marked_running = num_running
         self.marks.frombytes(_mark_row(now_ps, num_running, self.total_ps))
-        self.mark_sums.extend(self.time_sum)
+        self.mark_sums.frombytes(_sums_row(*self.time_sum))
 
     def queue(self, now_ps: int, num_waiting: int) -> None:
         """So many sequences wait from now on."""
