@@ -1,73 +1,76 @@
 """The command line. Faults of the input are one line and exit 2; faults of kvsim exit 1."""
 
 import sys
+from collections.abc import Iterable
+from importlib import import_module
 from io import TextIOWrapper
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from kvsim import COMPILED
-from kvsim.commands import (
-    advise,
-    attribute,
-    cache,
-    calibrate,
-    capacity,
-    compare,
-    convert,
-    devices,
-    doctor,
-    explore,
-    export,
-    import_,
-    memory,
-    models,
-    observe,
-    options,
-    recipes,
-    report,
-    run,
-    snapshot,
-    speculation,
-    sweep,
-    traces,
-    validate,
-)
 from kvsim.plumbing.errors import InputError, InvariantError
 from kvsim.plumbing.process import lean
 from kvsim.version import VERSION
 
-app = typer.Typer(
-    help="What is my KV memory doing, and what would another allocator do?",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    add_completion=True,
-)
+if TYPE_CHECKING:
+    app: typer.Typer
 
-app.command("run")(run.run)
-app.command("memory")(memory.memory)
-app.command("recipes")(recipes.recipes)
-app.command("models")(models.models)
-app.command("devices")(devices.devices)
-app.command("options")(options.options)
-app.add_typer(traces.app, name="traces")
-app.command("convert")(convert.convert)
-app.command("snapshot")(snapshot.snapshot)
-app.command("observe")(observe.observe)
-app.command("export")(export.export)
-app.command("import")(import_.import_)
-app.command("report")(report.report)
-app.command("compare")(compare.compare)
-app.command("attribute")(attribute.attribute)
-app.command("speculation")(speculation.speculation)
-app.command("sweep")(sweep.sweep)
-app.command("capacity")(capacity.capacity)
-app.command("advise")(advise.advise)
-app.command("doctor")(doctor.doctor)
-app.command("cache")(cache.cache)
-app.command("explore")(explore.explore)
-app.add_typer(validate.app, name="validate")
-app.add_typer(calibrate.app, name="calibrate")
+# A command's name, and the module of kvsim.commands that has it: as a function, or as an
+# application, of the names that stand here. Only the one that is asked for is imported.
+COMMANDS: dict[str, str] = {
+    "run": "run:run",
+    "memory": "memory:memory",
+    "recipes": "recipes:recipes",
+    "models": "models:models",
+    "devices": "devices:devices",
+    "options": "options:options",
+    "traces": "traces:app",
+    "convert": "convert:convert",
+    "snapshot": "snapshot:snapshot",
+    "observe": "observe:observe",
+    "export": "export:export",
+    "import": "import_:import_",
+    "report": "report:report",
+    "compare": "compare:compare",
+    "attribute": "attribute:attribute",
+    "speculation": "speculation:speculation",
+    "sweep": "sweep:sweep",
+    "capacity": "capacity:capacity",
+    "advise": "advise:advise",
+    "doctor": "doctor:doctor",
+    "cache": "cache:cache",
+    "explore": "explore:explore",
+    "validate": "validate:app",
+    "calibrate": "calibrate:app",
+}
+
+
+def make_app(names: Iterable[str] = COMMANDS) -> typer.Typer:
+    """The command line with these commands."""
+    made = typer.Typer(
+        help="What is my KV memory doing, and what would another allocator do?",
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        add_completion=True,
+    )
+    made.callback()(root)
+    for name in names:
+        module, attribute = COMMANDS[name].split(":")
+        command = getattr(import_module(f"kvsim.commands.{module}"), attribute)
+        if isinstance(command, typer.Typer):
+            made.add_typer(command, name=name)
+        else:
+            made.command(name)(command)
+    return made
+
+
+def __getattr__(name: str) -> Any:
+    """`app`, with all commands, for whoever imports it."""
+    if name != "app":
+        raise AttributeError(f"module {__name__} has no attribute {name}")
+    globals()[name] = make_app()
+    return globals()[name]
 
 
 def _version(wanted: bool) -> None:
@@ -76,7 +79,6 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def root(
     version: Annotated[
         bool,
@@ -93,7 +95,8 @@ def main() -> None:
         if isinstance(stream, TextIOWrapper):  # a name may hold what the terminal cannot show
             stream.reconfigure(errors="backslashreplace")
     try:
-        app()
+        first = sys.argv[1] if len(sys.argv) > 1 else ""
+        make_app([first] if first in COMMANDS else COMMANDS)()
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)
