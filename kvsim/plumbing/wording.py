@@ -1,5 +1,7 @@
 """What pydantic finds wrong with a value, in kvsim's words."""
 
+from collections.abc import Mapping
+
 from pydantic_core import ErrorDetails
 
 from kvsim.plumbing.errors import InputError
@@ -33,6 +35,7 @@ def value_error(fault: ErrorDetails, where: str) -> InputError:
     it is rare.
     """
     kind, told, limit = fault["type"], fault.get("ctx", {}), None
+    value = fault["input"]
     if kind in _BOUNDS:
         what, key, bound = _BOUNDS[kind]
         limit = f"{bound} {_number(told[key])}"
@@ -40,7 +43,9 @@ def value_error(fault: ErrorDetails, where: str) -> InputError:
         what, limit = "not one of the known values", str(told["expected"])
     else:
         what = _KINDS.get(kind, fault["msg"].removeprefix("Value error, "))
-    return InputError(what, where=where, value=fault["input"], limit=limit)
+    if kind == "value_error" and isinstance(value, Mapping):
+        value = None  # keys of a table that do not go together: what says which
+    return InputError(what, where=where, value=value, limit=limit)
 
 
 def _number(bound: object) -> str:

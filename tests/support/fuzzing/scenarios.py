@@ -31,6 +31,7 @@ from kvsim.workload import WORKLOADS
 from support.outcomes import check_books, check_tokens
 
 MODELS = ("opt-125m", "opt-1.3b", "qwen2.5-0.5b", "gemma-3-1b", "llama-3.2-1b")
+SEVERAL_KINDS = ("gemma-3-1b", "gemma-4-e2b", "gpt-oss-20b", "granite-4.0-h-tiny", "qwen3.5-4b")
 DEVICES = ("a100-40gb", "h100", "rtx-4090", "l4")
 # Where any number would do: some that bite at this size.
 WHOLE = (1, 2, 3, 5, 8, 16, 24, 64, 100, 256, 700, 2048)
@@ -65,6 +66,7 @@ OURS: dict[str, tuple[Any, ...]] = {  # counts that decide how long a case takes
     "quantiles": ([1.0, 9.0, 120.0],),
     "name": ("sharegpt-opt.output_tokens",),
 }
+KEPT = {"kind", "allocator", "scheduler", "workload", "memory", "model", "device", "tokens"}
 SKIPPED = ("label", "path", "column", "lengths", "hash_block_tokens", "format", "file")
 
 
@@ -87,10 +89,45 @@ def scenario(random: Random) -> dict[str, Any]:
         "step_time": _kind(random, STEP_TIMES, ("linear", "roofline")),
         "workload": _kind(random, WORKLOADS, kinds),
     }
+    if random.random() < 0.4:
+        _more(random, table)
     _mended(random, table)
+    if random.random() < 0.8:
+        _accepted(table)
     for index, allocator in enumerate(table["allocator"]):
         allocator["label"] = f"{allocator['kind']} {index}"
     return table
+
+
+def _more(random: Random, table: dict[str, Any]) -> None:
+    """What is seldom: layers of several kinds, drafts, a scheduler for one allocator."""
+    table["model"]["name"] = random.choice(SEVERAL_KINDS if random.random() < 0.5 else MODELS)
+    if random.random() < 0.5:
+        tokens = random.choice((1, 2, 5))
+        method = random.choice(("eagle", "eagle3", "mtp", "ngram", "draft_model"))
+        drafts: dict[str, Any] = {"method": method, "num_speculative_tokens": tokens}
+        drafts |= random.choice(
+            (
+                {"acceptance_rate": random.choice((0.0, 0.7, 1.0))},
+                {"synthetic_acceptance_length": random.choice((1.0, 1.5, tokens + 1))},
+                {"acceptance_pattern": [random.randrange(tokens + 1) for _ in range(3)]},
+            )
+        )
+        if method == "draft_model":
+            drafts["model"] = random.choice(MODELS)
+        elif method != "ngram" and random.random() < 0.3:
+            drafts["disable_lookahead_block_hashes"] = True
+        table["speculative_config"] = drafts
+        table["allocator"] = [_kind(random, ALLOCATORS, ("paged",)) for _ in table["allocator"]]
+        table["scheduler"] = _kind(random, SCHEDULERS, ("continuous",))
+    elif random.random() < 0.5:
+        random.choice(table["allocator"])["scheduler"] = _kind(random, SCHEDULERS)
+    if random.random() < 0.3:
+        table["model"]["kv_cache_dtype"] = random.choice(("fp8", "int4", "fp32", "nvfp4"))
+    if random.random() < 0.3:
+        table["model"]["tensor_parallel_size"] = 2
+    if random.random() < 0.2:
+        table["window"] = {"from_s": random.choice((0.0, 0.3, 5.0)), "to_s": 20.0}
 
 
 def _mended(random: Random, table: dict[str, Any]) -> None:
@@ -117,6 +154,33 @@ def _mended(random: Random, table: dict[str, Any]) -> None:
         workload["n"] = 1
     if workload["kind"] == "synthetic" and "redraw_over" in workload:
         workload.pop("clip_to", None)
+
+
+def _accepted(table: dict[str, Any]) -> None:
+    """Take out what a scenario is refused for, a key at a time, where that may help."""
+    for _ in range(6):
+        try:
+            Simulation(Scenario.from_table(table))
+        except InputError as error:
+            named = {(error.where or "").rpartition(".")[2], error.what.partition(" ")[0]}
+            if not _without(table, named - KEPT):
+                return
+        else:
+            return
+
+
+def _without(table: dict[str, Any], names: set[str]) -> bool:
+    """Remove keys of these names wherever they are; whether there were any."""
+    found = [name for name in names if name in table]
+    for name in found:
+        del table[name]
+    inner = [each for value in table.values() for each in _tables(value)]
+    return any([bool(found), *(_without(each, names) for each in inner)])
+
+
+def _tables(value: Any) -> list[dict[str, Any]]:
+    values = value if isinstance(value, list) else [value]
+    return [each for each in values if isinstance(each, dict)]
 
 
 def check(table: dict[str, Any]) -> bool:
