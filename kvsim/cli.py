@@ -4,6 +4,7 @@ import sys
 from collections.abc import Iterable
 from importlib import import_module
 from io import TextIOWrapper
+from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -88,6 +89,15 @@ def root(
     """A discrete-event simulator of GPU KV-cache memory for LLM serving."""
 
 
+def _check_arguments(arguments: list[str]) -> None:
+    """An empty one is a variable that nobody set: as a path it would mean the folder at hand."""
+    for before, argument in pairwise(["kvsim", *arguments]):
+        if not argument.strip():
+            raise InputError("an argument is empty", where=f"after {before}")
+        if argument.startswith("--") and argument.endswith("=") and argument.count("=") == 1:
+            raise InputError("an argument is empty", where=argument)
+
+
 def main() -> None:
     """Run the command line; the exit code says whose fault a fault was."""
     lean()
@@ -95,6 +105,7 @@ def main() -> None:
         if isinstance(stream, TextIOWrapper):  # a name may hold what the terminal cannot show
             stream.reconfigure(errors="backslashreplace")
     try:
+        _check_arguments(sys.argv[1:])
         first = sys.argv[1] if len(sys.argv) > 1 else ""
         make_app([first] if first in COMMANDS else COMMANDS)()
     except InputError as error:

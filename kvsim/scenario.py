@@ -175,7 +175,13 @@ def _short(value: object) -> str:
 def load_tables(source: str | Path, overrides: Iterable[str] = ()) -> tuple[dict[str, Any], Path]:
     """The tables of a scenario file or recipe, `overrides` put in, and its folder; unchecked."""
     path = find_scenario(source)
-    table = read_table(path)
+    try:
+        table = read_table(path)
+    except InputError as error:
+        if path.suffix in (".toml", ""):
+            raise
+        remedy = f'requests go into a scenario: [workload] kind = "trace", path = "{path.name}"'
+        raise InputError(error.what, where=error.where, remedy=remedy) from None
     for override in overrides:
         put(table, *assignment(override, "--set"), "--set")
     return table, path.parent

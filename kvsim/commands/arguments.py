@@ -13,7 +13,10 @@ Changes = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="A.B=VALUE", help="Change one key; may be repeated."),
 ]
-Jobs = Annotated[int | None, typer.Option(min=1, help="Processes (default: one a processor).")]
+Jobs = Annotated[
+    int | None,
+    typer.Option(min=1, help="Processes (default: one a processor; without joblib, one)."),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the answer as JSON, and nothing else.")]
 
 

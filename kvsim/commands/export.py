@@ -59,10 +59,12 @@ def export(
         return
     from kvsim.interchange.exports import EXPORTS
     from kvsim.plumbing.errors import InputError
+    from kvsim.plumbing.writing import check_file_writable, check_writable
 
     if at_s is not None:
         raise InputError(f"the {to} format is of the whole run", where="--at", value=at_s)
     form = EXPORTS.get(to, "--to").parse(options, f"--to {to}")
+    (check_writable if form.folder else check_file_writable)(out)
     exported = _exported(scenario, allocator, set_ or [])
     _write(form, exported, out)
     typer.echo(f"{out}: {exported.run.label} as {to}")
@@ -78,6 +80,7 @@ def _torch(
 ) -> None:
     from kvsim.interchange.torch_snapshot.export import write_torch_snapshot
     from kvsim.plumbing.errors import InputError
+    from kvsim.plumbing.writing import check_file_writable
     from kvsim.scenario import Scenario
     from kvsim.simulation import Simulation
 
@@ -85,6 +88,7 @@ def _torch(
         raise InputError(
             "unknown key", where=f"--to {TORCH}.{next(iter(options))}", remedy="known keys: --at"
         )
+    check_file_writable(out)
     simulation = Simulation(Scenario.load(scenario, overrides))
     label = allocator or simulation.labels[0]
     at_s = write_torch_snapshot(simulation, label, out, at_s)

@@ -34,7 +34,9 @@ def options(
         names = {
             name for entry in reference.entries() for name in (entry.table, entry.kind) if name
         }
-        raise InputError("no such table or kind", value=table, remedy=", ".join(sorted(names)))
+        raise InputError(
+            "no such table or kind", value=table, remedy=f"known: {', '.join(sorted(names))}"
+        )
     console = Console()
     for entry in chosen:
         title = entry.table if entry.kind is None else f"{entry.table}: kind = {entry.kind}"

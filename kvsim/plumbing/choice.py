@@ -6,6 +6,7 @@ from typing import Any
 from pydantic import GetCoreSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 
+from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.options import Options
 from kvsim.plumbing.registry import Registry
 
@@ -37,6 +38,9 @@ class OneOf:
             return self.registry.parse({"kind": value}, self.where)
         if isinstance(value, Mapping):
             return self.registry.parse(value, self.where, self.default)
+        if not isinstance(value, Options):
+            remedy = "give a table, or the name of a kind"
+            raise InputError("not a table", where=self.where, value=value, remedy=remedy)
         return value
 
     def _write(self, value: Options) -> dict[str, Any]:

@@ -13,7 +13,12 @@ def assignment(text: str, where: str) -> tuple[str, Any]:
     key, equals, value = text.partition("=")
     if not equals or not all(key.strip().split(".")):
         raise InputError("not of the form a.b=value", where=where, value=text)
-    return key.strip(), value_of(value)
+    found = value_of(value)
+    if isinstance(found, str) and value.strip()[:1] in ("{", "[") and found == value.strip():
+        raise InputError(
+            "not a value as TOML has them", where=f"{where} {key.strip()}", value=found
+        )
+    return key.strip(), found
 
 
 def put(table: dict[str, Any], key: str, value: Any, where: str) -> None:

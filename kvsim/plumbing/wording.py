@@ -39,6 +39,8 @@ def value_error(fault: ErrorDetails, where: str) -> InputError:
     if kind in _BOUNDS:
         what, key, bound = _BOUNDS[kind]
         limit = f"{bound} {_number(told[key])}"
+    elif kind == "too_short":
+        what, limit = "too few items", f"at least {told['min_length']}"
     elif kind == "literal_error":
         what, limit = "not one of the known values", str(told["expected"])
     else:

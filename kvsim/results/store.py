@@ -133,6 +133,8 @@ def read_summary(folder: Path) -> dict[str, Any]:
     from kvsim.results.stored import StoredSummary
 
     path = folder / SUMMARY
+    if folder.is_file():
+        raise InputError("a file, where the folder of a result is meant", where=str(folder))
     if not path.exists():
         raise InputError(
             f"no stored result here ({SUMMARY} is missing)",

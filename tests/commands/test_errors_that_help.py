@@ -4,9 +4,12 @@ from pathlib import Path
 
 import pytest
 
+from kvsim.cli import main
+from kvsim.commands.export import export
 from kvsim.commands.reference import markdown
 from kvsim.commands.torch_device import check_device
 from kvsim.plumbing.errors import InputError
+from kvsim.results.store import read_summary
 from kvsim.scenario import Scenario, find_scenario
 from kvsim.simulation import Simulation
 
@@ -104,6 +107,51 @@ def test_a_folder_is_a_result_or_said_to_be_none(path: Path, tmp_path: Path) -> 
 
 def test_a_recipe_misspelt_is_guessed() -> None:
     assert "did you mean 'chat'?" in fault("chta")
+
+
+@pytest.mark.parametrize(
+    ("override", "said"),
+    [
+        ("step_time=3", "step_time: not a table; got 3; give a table, or the name of a kind"),
+        ("allocator=[]", "allocator: too few items; got []; limit at least 1"),
+        ('workload={kind="trace"', "--set workload: not a value as TOML has them; got {kind="),
+        ("memory.num_gpu_blocks=9", "not gpu_memory_utilization and num_gpu_blocks"),
+    ],
+)
+def test_no_word_of_it_is_python(path: Path, override: str, said: str) -> None:
+    message = fault(path, override)
+    assert said in message
+    assert "'" not in message.partition("got")[0]
+
+
+def test_a_trace_is_no_scenario(tmp_path: Path) -> None:
+    (tmp_path / "mine.csv").write_text("arrived_at,num_prefill_tokens,num_decode_tokens\n")
+    assert '[workload] kind = "trace", path = "mine.csv"' in fault(tmp_path / "mine.csv")
+
+
+@pytest.mark.parametrize("arguments", [("run", "x.toml", "--out", ""), ("compare", "--by=")])
+def test_a_variable_that_nobody_set_is_no_folder(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["kvsim", *arguments])
+    monkeypatch.setattr("kvsim.cli.lean", lambda: None)  # it changes the whole process
+    with pytest.raises(SystemExit, match="2"):
+        main()
+    assert "an argument is empty" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("form", ["perfetto", "torch-snapshot"])
+def test_where_an_export_goes_is_looked_at_before_the_run(
+    path: Path, tmp_path: Path, form: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Simulation, "run", lambda *_: pytest.fail("it ran"))
+    with pytest.raises(InputError, match="a folder, where a file is meant"):
+        export(str(path), to=form, out=tmp_path)
+
+
+def test_a_result_is_a_folder(path: Path, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="a file, where the folder of a result is meant"):
+        read_summary(path)
 
 
 def test_advice_can_be_followed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -193,7 +193,7 @@ def test_what_stands_beside_the_model_takes_room():
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("llama-3-8b",), r"--device: which GPU"),
+        (("llama-3-8b",), r"--device: no GPU is named"),
         (("llama-3-8b", "--device", "h100", "--pipeline-parallel-size", "99"), "needs a layer"),
         (("llama-3-8b", "--device", "h100", "--decode-context-parallel-size", "2"), "divide"),
         (("llama-9", "--device", "h100"), r"unknown model"),

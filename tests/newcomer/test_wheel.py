@@ -100,6 +100,34 @@ def test_the_readme_from_its_first_line_to_an_own_trace(fresh: Path, tmp_path: P
     assert "same 2 requests" in " ".join(told[-1].split())
 
 
+def test_the_cookbook_from_top_to_bottom(fresh: Path, tmp_path: Path) -> None:
+    """Each whole command, and each option of one; runs with fewer requests."""
+    rows = README.partition("### Cookbook")[2].partition("\n\n")[2].partition("\n\n")[0]
+    cells = [row.split(" | ", 1)[1] for row in rows.splitlines()[2:]]
+    told = [part for cell in cells for part in re.findall(r"`([^`]+)`", cell)]
+    assert len(told) > 12
+    for line in told:
+        if line.startswith("--set workload.rate_scale"):
+            continue  # of a trace
+        if line.startswith("--"):
+            line = f"kvsim run mine.toml {line}"
+        if not line.startswith("kvsim"):
+            continue  # a key
+        if " run " in line:
+            line = line.replace(" run ", " run --set workload.num_requests=30 ", 1)
+        if line.endswith("compare out/a out/b"):
+            for name, seed in (("a", 1), ("b", 2)):
+                made = f"kvsim run mine.toml --set workload.num_requests=30 --set seed={seed}"
+                assert not shell(f"{made} --out out/{name}", tmp_path, fresh).returncode
+        if line in ("kvsim sweep", "kvsim capacity", "kvsim advise", "kvsim doctor"):
+            line += " --help"
+        if "out/chat" in line:
+            made = "kvsim run chat --set workload.num_requests=30 --out out/chat"
+            assert not shell(made, tmp_path, fresh).returncode
+        done = shell(line, tmp_path, fresh)
+        assert done.returncode == 0, (line, done.stderr)
+
+
 def test_in_the_first_scenario_memory_binds(fresh: Path, tmp_path: Path) -> None:
     (scenario,) = blocks("toml")
     (tmp_path / "first.toml").write_text(scenario)

@@ -211,7 +211,7 @@ def _device(name: str | None, memory_gib: float | None) -> "Device":
         return sized_device(name or "device", memory_gib)
     if name is None:
         raise InputError(
-            "which GPU?", where="--device", remedy="give --device NAME or --device-memory GIB"
+            "no GPU is named", where="--device", remedy="give --device NAME or --device-memory GIB"
         )
     return named_device(name, "--device")
 

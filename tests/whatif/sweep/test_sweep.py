@@ -20,7 +20,7 @@ from kvsim.plumbing.errors import InputError
 from kvsim.report.measures import MEASURES
 from kvsim.simulation import Simulation
 from kvsim.whatif.sweep.axes import parse_axis
-from kvsim.whatif.sweep.backends import BACKENDS
+from kvsim.whatif.sweep.backends import BACKENDS, processes
 from kvsim.whatif.sweep.journal import JOURNAL, Journal
 from kvsim.whatif.sweep.page import words
 from kvsim.whatif.sweep.point import Outcome, flat, make_task, run_task
@@ -89,6 +89,18 @@ def test_the_table_is_the_same_however_it_is_run(
     one = swept(table, tmp_path / "one")
     two = swept(table, tmp_path / "two", backend, jobs=2)
     pd.testing.assert_frame_equal(one, two, check_exact=True)
+
+
+def test_without_joblib_one_process_does_it(
+    table: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_it = swept(table, tmp_path / "one")
+    monkeypatch.setattr(processes, "find_spec", lambda name: None)
+    monkeypatch.setitem(sys.modules, "joblib", None)
+    without = swept(table, tmp_path / "none", jobs=None)
+    pd.testing.assert_frame_equal(with_it, without, check_exact=True)
+    with pytest.raises(InputError, match="--jobs: joblib is not installed; pip install joblib, or"):
+        swept(table, tmp_path / "two", jobs=2)
 
 
 @pytest.mark.parametrize(("backend", "package"), [("dask", "distributed"), ("ray", "ray")])

@@ -15,7 +15,9 @@ ATTEMPTS = 3  # a task that has taken its worker down so often is recorded as fa
 
 
 class BackendOptions(Options):
-    """jobs: worker processes (default: one a processor). address: of a running cluster."""
+    """jobs: worker processes (default: one a processor; one without joblib). address: of a running
+    cluster.
+    """
 
     jobs: int | None = Field(None, ge=1)
     address: str | None = None
@@ -34,7 +36,7 @@ def died(task: Task, how: object) -> Outcome:
     return Outcome(task.key, (), f"its worker died {ATTEMPTS} times: {how}", False, 0.0)
 
 
-def missing(package: str, extra: str) -> InputError:
+def missing(package: str) -> InputError:
     """The error for a backend whose package is not installed."""
     return InputError(
         f"{package} is not installed",

@@ -28,7 +28,7 @@ class Dask(BackendOptions):
             import dask
             from distributed import Client, KilledWorker, LocalCluster, as_completed
         except ImportError:
-            raise missing("dask", "dask") from None
+            raise missing("dask") from None
 
         check_reachable("Dask", self.address)
         with dask.config.set({"distributed.scheduler.allowed-failures": ATTEMPTS - 1}):

@@ -3,16 +3,19 @@
 import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from importlib.util import find_spec
 
 from kvsim.plumbing.errors import InputError
-from kvsim.whatif.sweep.backends.backend import ATTEMPTS, BackendOptions, died, missing
+from kvsim.whatif.sweep.backends.backend import ATTEMPTS, BackendOptions, died
 from kvsim.whatif.sweep.point import Outcome, Task, run_task
 
 IDLE_S = 5  # after which a worker that nobody feeds ends, were its sweep killed
 
 
 class Processes(BackendOptions):
-    """`--backend processes`, the default; with `--jobs 1` all is done in this very process."""
+    """`--backend processes`, the default; with `--jobs 1`, and without joblib, all is done in this
+    very process.
+    """
 
     def run(self, tasks: Sequence[Task]) -> Iterator[Outcome]:
         if self.address is not None:
@@ -22,8 +25,13 @@ class Processes(BackendOptions):
                 value=self.address,
                 remedy="leave it out, or give --backend dask or ray",
             )
-        jobs = min(self.jobs or os.cpu_count() or 1, max(1, len(tasks)))
+        jobs = min(self.jobs or most_jobs(), max(1, len(tasks)))
         return map(run_task, tasks) if jobs == 1 else _pooled(tasks, jobs)
+
+
+def most_jobs() -> int:
+    """Processes where nobody says how many: one a processor, or one where joblib is missing."""
+    return os.cpu_count() or 1 if find_spec("joblib") else 1
 
 
 def _pooled(tasks: Sequence[Task], jobs: int) -> Iterator[Outcome]:
@@ -37,7 +45,8 @@ def _pooled(tasks: Sequence[Task], jobs: int) -> Iterator[Outcome]:
         from joblib.externals.loky import get_reusable_executor
         from joblib.externals.loky.process_executor import TerminatedWorkerError
     except ImportError:
-        raise missing("joblib", "sweep") from None
+        remedy = "pip install joblib, or --jobs 1"
+        raise InputError("joblib is not installed", where="--jobs", remedy=remedy) from None
 
     left = {task.key: task for task in tasks}
     attempts: Counter[str] = Counter()

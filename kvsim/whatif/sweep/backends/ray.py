@@ -27,7 +27,7 @@ class Ray(BackendOptions):
         try:
             import ray
         except ImportError:
-            raise missing("ray", "ray") from None
+            raise missing("ray") from None
 
         check_reachable("Ray", self.address)
         jobs = None if self.address else self.jobs or os.cpu_count() or 1
