@@ -73,6 +73,12 @@ def test_cross_attention_gives_itself_away():
         model("llama", cross_attention_layers=[3])
 
 
+@pytest.mark.parametrize("key", ["hidden_size", "num_attention_heads", "vocab_size"])
+def test_a_list_is_a_number_only_where_layers_have_their_own(key):
+    with pytest.raises(InputError, match=f"{key}: not a whole number >= 1; got \\[64, 64\\]"):
+        model("llama", **{key: [64, 64]})
+
+
 def test_layers_that_share_a_cache_keep_none():
     found = model("gemma3n_text", num_kv_shared_layers=2)
     assert [layer.mixer.shares_cache for layer in found.layers] == [False, False, True, True]

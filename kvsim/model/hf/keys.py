@@ -35,14 +35,12 @@ class Keys(NamedTuple):
         )
 
     def integer(
-        self, *names: str, default: int | None = None, index: int = 0, most: int = MOST
+        self, *names: str, default: int | None = None, index: int | None = None, most: int = MOST
     ) -> int:
-        """The first of `names` as a whole number from 1 to `most`; of a list, the one of layer
-        `index`.
+        """The first of `names` as a whole number from 1 to `most`; index: of the layer, where each
+        may have a number of its own.
         """
-        value = self.get(*names, default=REQUIRED if default is None else default)
-        if isinstance(value, list) and index < len(value):
-            value = value[index]
+        value = _of_layer(self.get(*names, default=REQUIRED if default is None else default), index)
         where = f"{self.where}: {names[0]}"
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise InputError("not a whole number >= 1", where=where, value=value)
@@ -50,11 +48,9 @@ class Keys(NamedTuple):
             raise InputError("too large", where=where, value=value, limit=most)
         return value
 
-    def count(self, *names: str, index: int = 0) -> int:
+    def count(self, *names: str, index: int | None = None) -> int:
         """The same, but 0 where none of `names` has a value, or 0 stands there."""
-        value = self.get(*names, default=0)
-        if isinstance(value, list) and index < len(value):
-            value = value[index]
+        value = _of_layer(self.get(*names, default=0), index)
         return 0 if value in (0, False) else self.integer(*names, index=index)
 
     def flag(self, *names: str, default: bool = False) -> bool:
@@ -76,3 +72,10 @@ class Keys(NamedTuple):
     def heads(self) -> int:
         """Query heads."""
         return self.integer("num_attention_heads", "n_head", "n_heads")
+
+
+def _of_layer(value: Any, index: int | None) -> Any:
+    """The number of layer `index`, where the value is a list of one a layer."""
+    if index is not None and isinstance(value, list) and index < len(value):
+        return value[index]
+    return value
