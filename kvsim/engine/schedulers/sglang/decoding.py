@@ -1,0 +1,120 @@
+"""Who decodes under SGLang's rules, and who gives way when memory ends.
+
+All that decode take a token together. Where memory does not suffice, those with the fewest outputs
+are retracted, until it does, and go to the end of the queue.
+"""
+
+from itertools import count
+
+from mypy_extensions import mypyc_attr
+
+from kvsim.engine.plan import Plan, ScheduledChunk
+from kvsim.engine.policies.policies import Policies
+from kvsim.engine.schedulers.scheduler import Scheduler
+from kvsim.engine.schedulers.sglang.outputs import Outputs
+from kvsim.engine.schedulers.sglang.ratio import RETRACT_STEPS, NewTokenRatio
+from kvsim.engine.schedulers.sglang.under_way import UnderWay
+from kvsim.memory.allocator import Allocator
+from kvsim.sequence import Sequence
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Decoding(Scheduler):
+    """decoders: SGLang's running batch, in its order, those among them whose last token is under
+    way. ratio: the new-token ratio.
+    """
+
+    def __init__(
+        self, allocator: Allocator, max_model_len: int, policies: Policies, ratio: NewTokenRatio
+    ) -> None:
+        super().__init__(allocator, max_model_len, policies)
+        self.ratio = ratio
+        self.decoders: dict[Sequence, int] = {}  # with numbers that grow in that order
+        self._entered = 0
+        self._full = False  # nobody goes in
+        self._under_way = UnderWay()
+        self._outputs = Outputs(self.batch, self._under_way)
+
+    def _enter(self, seqs: list[Sequence]) -> None:
+        """These decode too, after all others."""
+        self.decoders.update(zip(seqs, count(self._entered), strict=False))
+        self._entered += len(seqs)
+
+    def _drop_who_ends(self) -> bool:
+        """Who ends by length with the token under way decodes no more. Returns whether one did."""
+        ending = list(
+            filter(self._outputs.end_by_length, self._under_way.last_tokens(self.decoders))
+        )
+        for seq in ending:
+            del self.decoders[seq]
+            self._full = False
+        return bool(ending)
+
+    def _decode(self, plan: Plan) -> None:
+        """All that decode take a token; if memory does not suffice some are retracted before."""
+        dropped = self._drop_who_ends()
+        if not self.decoders:
+            return
+        if self._make_room_for_decoders(plan):
+            self.ratio.decay()
+        elif dropped:
+            plan.num_paused = self.batch.num
+            return
+        else:
+            self._retract_until_it_fits(plan)
+        self._step_decoders(plan, [])
+
+    def _make_room_for_decoders(self, plan: Plan) -> bool:
+        """Memory for the next token of each; False: not enough, nothing taken."""
+        allocator, batch = self.allocator, self.batch
+        # Those whose token under way is their last, which nobody knows, decode once more.
+        stopping = self._under_way.last_tokens(self.decoders)
+        last = int(allocator.keeps_last_token)
+        if stopping or not allocator.steps_that_fit(1):
+            need = allocator.missing_for_step(batch.slots)
+            need += sum(allocator.missing_tokens(seq, seq.num_computed + last) for seq in stopping)
+            allocator.make_room(need)
+            if need > allocator.available_tokens():
+                return False
+            allocator.make_room((batch.num + len(stopping)) * allocator.page_tokens)
+            for seq in stopping if last else ():
+                if not self._extend(seq, plan, seq.num_computed + last):
+                    return False
+            if not allocator.steps_that_fit(1):
+                for seq in allocator.must_extend():
+                    if not self._extend(seq, plan, batch.slots(seq) + 1):
+                        return False
+        for seq in stopping:
+            start = seq.num_computed
+            plan.chunks.append(ScheduledChunk(seq, last, start, False, True, start, start + last))
+            seq.num_computed += last
+        return True
+
+    def _retract_until_it_fits(self, plan: Plan) -> None:
+        """Retract one, and more until the next token of those left fits. They stay in the order in
+        which they would have followed.
+        """
+        order = self._outputs.by_retraction(self.decoders)
+        self.decoders = {}
+        self._enter(order)
+        while self.decoders:
+            self._retract(next(reversed(self.decoders)), plan)
+            self.allocator.make_room(RETRACT_STEPS * len(self.decoders))
+            if self._make_room_for_decoders(plan):
+                break
+        outputs = sum(map(self._outputs.of, self.decoders))
+        declared = sum(self._outputs.wishes[seq] for seq in self.decoders)
+        self.ratio.retracted(outputs, declared, len(self.decoders))
+
+    def _retract(self, seq: Sequence, plan: Plan) -> None:
+        """Take its memory from `seq`, but for what the cache has of it; its token under way, if
+        there is one, is lost, unless `seq` was the last to decode.
+        """
+        # A lone sequence goes only where its buffer has to grow in place and cannot (SGLang has no
+        # such memory). It keeps its token: without it it would come back no longer, for ever.
+        lost = self._under_way.has_token_of(seq) and len(self.decoders) > 1
+        del self.decoders[seq]
+        self._preempt(seq, plan)
+        self._full = False
+        if lost:
+            self._under_way.lose_token(seq, plan)
