@@ -213,6 +213,7 @@ class Simulation:
                 allocator.token_bytes,
                 shares=allocator.saved_bytes is not None,
                 pads_blocks=allocator.pads_blocks,
+                tells_cached=allocator.tells_cached,
             ),
             "prefix_cache": {
                 "query_tokens": cache.query_tokens,

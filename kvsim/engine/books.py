@@ -4,6 +4,7 @@ from kvsim.engine.pauses import Pauses
 from kvsim.engine.plan import Plan
 from kvsim.engine.schedulers.scheduler import Scheduler
 from kvsim.memory.ledger import Course, Usage, file_free, filed
+from kvsim.memory.parts import NO_PARTS
 from kvsim.results.recorder import Recorder
 from kvsim.sequence import Sequence
 
@@ -15,7 +16,8 @@ class Books:
         self._scheduler = scheduler
         self._recorder = recorder
         self._usage = Usage()
-        self._saved_bytes = self._draft_bytes = self._behind_bytes = 0
+        self._saved_bytes = 0
+        self._parts = NO_PARTS
         self._num_waiting = 0
         self._pauses = Pauses()
         self._head: Sequence | None = None  # of the queue
@@ -38,13 +40,12 @@ class Books:
         self._num_waiting = len(self._scheduler.waiting)
         self._head = self._scheduler.waiting.head
         self._saved_bytes = self._scheduler.allocator.saved_bytes or 0
-        self._draft_bytes = self._scheduler.allocator.draft_bytes
-        self._behind_bytes = self._scheduler.allocator.left_behind_bytes
+        self._parts = self._scheduler.allocator.parts
 
     def idled(self, start_ps: int, end_ps: int) -> None:
         """Nothing ran between the two."""
-        queue = 0, self._num_waiting
-        self._recorder.interval(start_ps, 0, end_ps - start_ps, 0, self._usage, None, *queue)
+        rest = 0, self._num_waiting, 0, self._parts
+        self._recorder.interval(start_ps, 0, end_ps - start_ps, 0, self._usage, None, *rest)
 
     def queue(self, now_ps: int) -> None:
         """The queue may have changed now."""
@@ -68,7 +69,7 @@ class Books:
             if step:
                 scheduler.repeat_once(plan)
                 self._usage = allocator.usage(self._head, busy=True)
-                self._draft_bytes = allocator.draft_bytes
+                self._parts = allocator.parts
             end_ps = plan.start_ps + plan.ends_ps[step]
             self._book(plan, start_ps, 1, end_ps - start_ps, 0, None)
             start_ps = end_ps
@@ -88,7 +89,7 @@ class Books:
         scheduler, now, ahead = self._scheduler, self._usage, self._ahead_bytes(plan)
         scheduler.repeat(plan, 1)
         self._saved_bytes = scheduler.allocator.saved_bytes or 0
-        self._behind_bytes = scheduler.allocator.left_behind_bytes
+        self._parts = scheduler.allocator.parts
         next_usage = file_free(scheduler.allocator.usage(None, busy=True), now)
         self._usage = _not_yet_valid(next_usage, ahead)
         course = filed(scheduler.repeat(plan, steps - 2), now) if steps > 2 else None
@@ -111,7 +112,7 @@ class Books:
         recorder, running = self._recorder, len(self._scheduler.running)
         self._tokens(plan, start_ps, steps, first_ps, growth_ps)
         if plan.stalls:
-            rest = self._num_waiting, self._saved_bytes, self._draft_bytes, self._behind_bytes
+            rest = self._num_waiting, self._saved_bytes, self._parts
             for stall_ps, usage in plan.stalls:
                 recorder.interval(start_ps, 0, stall_ps, 0, usage, None, running, *rest)
                 start_ps += stall_ps
@@ -126,8 +127,7 @@ class Books:
             running,
             self._num_waiting,
             self._saved_bytes,
-            self._draft_bytes,
-            self._behind_bytes,
+            self._parts,
         )
         if plan.outside:
             recorder.outside_steps += steps

@@ -14,6 +14,7 @@ from typing import ClassVar, NamedTuple
 from mypy_extensions import mypyc_attr
 
 from kvsim.memory.ledger import Course, Usage
+from kvsim.memory.parts import NO_PARTS, Parts
 from kvsim.memory.verifying import Verifying
 from kvsim.plumbing.errors import InvariantError
 from kvsim.request import Request
@@ -285,16 +286,14 @@ class Allocator(ABC):
         return False
 
     @property
-    def left_behind_bytes(self) -> int:
-        """Valid once, and of use to nobody since a window slid past: a part of `overprovisioned`,
-        where layers with a window keep every token.
-        """
-        return 0
+    def tells_cached(self) -> bool:
+        """Whether `parts` says why content is cached."""
+        return False
 
     @property
-    def draft_bytes(self) -> int:
-        """Of what live requests hold but do not use, what drafts may be, or were, written to."""
-        return 0
+    def parts(self) -> Parts:
+        """What of the ledger now has a name of its own (see parts.py)."""
+        return NO_PARTS
 
     @property
     def copied_bytes(self) -> int:

@@ -14,10 +14,13 @@ granted and F the slots it will hold at its end:
     external         free, enough for the head of the queue, and no place for it
     short            free, and with the cached blocks still not enough for the head of the queue
     idle             free, the rest
+
+Parts of these classes that are told by themselves stand in parts.py.
 """
 
 from typing import NamedTuple
 
+from kvsim.memory.parts import PartMove
 from kvsim.plumbing.errors import InvariantError
 
 
@@ -74,8 +77,8 @@ class Course(NamedTuple):
     Free bytes are booked under `idle`; `filed` (below) moves them to the class they are in.
 
     used_rise, allocated_rise: how far used bytes, and all that somebody holds, rose above the
-    beginning on the way, where that is more than at the end. behind: of the bytes that
-    over-provisioned ones gained, those that windows left behind, as the three sums.
+    beginning on the way, where that is more than at the end. parts: how those of the classes that
+    have names of their own moved (see parts.py), as far as any did.
     """
 
     slope: Usage
@@ -84,7 +87,7 @@ class Course(NamedTuple):
     second: Usage = NOTHING
     used_rise: int = 0
     allocated_rise: int = 0
-    behind: tuple[int, int, int] = (0, 0, 0)
+    parts: tuple[PartMove, ...] = ()
 
 
 def filed(course: Course, base: Usage) -> Course:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from kvsim.layout import KVLayout
 from kvsim.memory.ledger import Course, Usage
+from kvsim.memory.parts import LEFT_BEHIND
 
 
 class Mover(NamedTuple):
@@ -64,7 +65,7 @@ class LeftBehind:
             jumps=_left(course.jumps, jumps),
             first=_left(course.first, first),
             second=_left(course.second, second),
-            behind=(jumps, first, second),
+            parts=(*course.parts, (LEFT_BEHIND, jumps, first, second)),
         )
 
 

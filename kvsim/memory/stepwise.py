@@ -15,6 +15,7 @@ from kvsim.memory.allocator import ADMITTED, GROWN, Admission, Allocator, Demand
 from kvsim.memory.ledger import NOTHING, Course, Usage, check_sum, split_free
 from kvsim.memory.left_behind import LeftBehind
 from kvsim.memory.options import MemorySpec
+from kvsim.memory.parts import LEFT_BEHIND, NO_PARTS, Parts
 from kvsim.plumbing.errors import InvariantError
 from kvsim.request import Request
 from kvsim.sequence import Sequence
@@ -124,12 +125,12 @@ class StepwiseAllocator(Allocator):
     def advance(self, steps: int) -> Course:
         jumps, first, second = NOTHING, NOTHING, NOTHING
         before, behind = self.usage(None, busy=True), (0, 0, 0)
-        left = self.left_behind_bytes
+        left = self._left_bytes()
         for t in range(1, steps + 1):
             self._step()
             after = self.usage(None, busy=True)
             jump = Usage(*(b - a for a, b in zip(before, after, strict=True)))
-            more = self.left_behind_bytes - left
+            more = self._left_bytes() - left
             left += more
             count, at, pairs = behind
             behind = count + more, at + more * t, pairs + more * (t * (t - 1) // 2)
@@ -138,7 +139,7 @@ class StepwiseAllocator(Allocator):
                 Usage(*(total + weight * j for total, j in zip(sums, jump, strict=True)))
                 for sums, weight in ((jumps, 1), (first, t), (second, t * (t - 1) // 2))
             )
-        return Course(NOTHING, jumps, first, second, behind=behind)
+        return Course(NOTHING, jumps, first, second, parts=((LEFT_BEHIND, *behind),))
 
     def _step(self) -> None:
         """Every decoder takes one slot."""
@@ -171,7 +172,7 @@ class StepwiseAllocator(Allocator):
             asked += q
             granted += holding.grant.granted_bytes
         need = None if head is None else self.grant(head.num_tokens).granted_bytes
-        behind = self.left_behind_bytes
+        behind = self._left_bytes()
         external, short, idle = split_free(self._free_bytes, 0, need, placeable=True)
         return Usage(
             used=used * self.token_bytes - behind,
@@ -185,7 +186,12 @@ class StepwiseAllocator(Allocator):
         )
 
     @property
-    def left_behind_bytes(self) -> int:
+    def parts(self) -> Parts:
+        left = self._left_bytes()
+        return Parts(left_behind=left) if left else NO_PARTS
+
+    def _left_bytes(self) -> int:
+        """What windows have left behind."""
         if not self._behind:
             return 0
         return sum(self._behind.bytes(each.computed) for each in self._live.values())

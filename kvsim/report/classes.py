@@ -117,13 +117,6 @@ LOOKS: tuple[ClassLook, ...] = (
     ),
 )
 
-# Parts of classes that a run's summary tells by themselves (`memory.parts`), and in which class.
-PARTS = {
-    "draft_slots": ("reserved", "for drafts"),
-    "left_behind": ("overprovisioned", "left behind by windows"),
-    "block_padding": ("rounding", "padding of blocks"),
-}
-
 LOOK = {look.name: look for look in LOOKS}
 
 # What a dark page shows instead: free memory recedes, what is held stands out.

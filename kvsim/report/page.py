@@ -15,6 +15,7 @@ from kvsim.report.figures import FIGURES
 from kvsim.report.measures import MEASURES, best, shown
 from kvsim.report.names import called
 from kvsim.report.numbers import count, listed, size
+from kvsim.report.parts import part_rows
 from kvsim.report.request_list import request_list
 from kvsim.report.template import inert, plotly_js, rendered
 from kvsim.report.windows import window_rows, window_title
@@ -71,6 +72,7 @@ def contents(result: Result) -> dict[str, Any]:
         "cards": cards(result),
         "labels": labels,
         "table": _table(runs),
+        "parts": part_rows(runs),
         "windows": window_rows(runs),
         "window_title": window_title(runs),
         "maps": [(at, label) for at, label in enumerate(labels) if maps[at] is not None],

@@ -3,10 +3,11 @@
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from kvsim.report.classes import LOOKS, PARTS
+from kvsim.report.classes import LOOKS
 from kvsim.report.columns import Cell, Row, tables
 from kvsim.report.measures import Summary, best, shown
 from kvsim.report.numbers import count, number, percent, seconds
+from kvsim.report.parts import part_rows
 from kvsim.report.words import paragraphs, remarks
 from kvsim.results.result import Result
 
@@ -85,16 +86,13 @@ def _memory(runs: Sequence[Summary]) -> "_Part":
     parts that are told by themselves.
     """
     shares = [run["memory"]["time_mean"] for run in runs]
-    parts = [run["memory"].get("parts", {}) for run in runs]
     rows = []
     for look in LOOKS:
         if any(share[look.name] for share in shares):
             cells = [Cell(percent(share[look.name])) for share in shares]
             rows.append(Row(Cell(f"\N{BLACK SQUARE} {look.name}", look.colour), cells))
-        for part, (owner, words) in PARTS.items():
-            if owner == look.name and any(part in each for each in parts):
-                cells = [Cell(percent(each.get(part, 0.0))) for each in parts]
-                rows.append(Row(Cell(f"  {words}"), cells))
+        for part, texts in part_rows(runs, look.name):
+            rows.append(Row(Cell(f"  {part.words}"), [Cell(text) for text in texts]))
     return _Part("mean of the pool", [run["label"] for run in runs], rows)
 
 

@@ -3,6 +3,7 @@
 from typing import Any, Protocol
 
 from kvsim.memory.ledger import CLASSES
+from kvsim.memory.parts import PARTS
 from kvsim.plumbing.units import PS_PER_S
 from kvsim.results.departures import Departures
 from kvsim.results.gaps import Gaps
@@ -26,21 +27,27 @@ def latencies(recorder: Recorder) -> dict[str, dict[str, float | None]]:
 
 
 def memory(
-    recorder: Recorder, token_bytes: int, *, shares: bool, pads_blocks: bool = False
+    recorder: Recorder,
+    token_bytes: int,
+    *,
+    shares: bool,
+    pads_blocks: bool = False,
+    tells_cached: bool = False,
 ) -> dict[str, Any]:
     """The ledger's means as fractions of the capacity, and its peaks; what sharing saved, unless
     the allocator did not follow it (shares). parts: of these means over time, what has a name of
-    its own: `left_behind` by windows (of overprovisioned), `draft_slots` (of reserved and
-    overprovisioned), `block_padding` (all of rounding, where `pads_blocks`).
+    its own (see kvsim.memory.parts), and `block_padding`, all of rounding where `pads_blocks`, and
+    `cached_prompts`, the rest of what is cached where the allocator tells why it is.
     """
     capacity = recorder.capacity_bytes
     whole = capacity * recorder.total_ps
-    rounding = recorder.time_sum[CLASSES.index("rounding")] if pads_blocks else 0
-    parts = {
-        "left_behind": recorder.behind_sum,
-        "draft_slots": recorder.draft_sum,
-        "block_padding": rounding,
-    }
+    sums = dict(zip(CLASSES, recorder.time_sum, strict=True))
+    parts = dict(zip(PARTS, recorder.part_sums, strict=True))
+    if pads_blocks:
+        parts["block_padding"] = sums["rounding"]
+    if tells_cached:
+        others = (total for name, total in parts.items() if name.startswith("cached_"))
+        parts["cached_prompts"] = sums["cached"] - sum(others)
     return {
         "capacity_bytes": capacity,
         "capacity_tokens": capacity // token_bytes,
@@ -76,7 +83,7 @@ def speculation(recorder: Recorder, verified: Verified) -> dict[str, Any]:
         "accepted_tokens": verified.num_accepted,
         "acceptance_rate": verified.num_accepted / drafts if drafts else None,
         "mean_acceptance_length": 1 + verified.num_accepted / count if count else None,
-        "draft_slots": recorder.draft_sum / whole if whole else 0.0,
+        "draft_slots": recorder.part_sums[PARTS.index("draft_slots")] / whole if whole else 0.0,
     }
 
 

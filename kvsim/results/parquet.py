@@ -1,4 +1,6 @@
-"""The tables of several runs as one Parquet file, some rows at a time."""
+"""The tables of several runs as one Parquet file, some rows at a time. What a run has no column
+for stays without a value there.
+"""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -48,7 +50,13 @@ def table_writer(rows_of: "Mapping[str, Columns | pd.DataFrame]") -> Callable[[P
                     run = pa.DictionaryArray.from_arrays(
                         _whole(np.zeros(part.stop - part.start, dtype=np.int32)), _text([label])
                     )
-                    parts = [_part(columns[field.name], part, field.type) for field in schema]
+                    num = part.stop - part.start
+                    parts = [
+                        _part(columns[field.name], part, field.type)
+                        if field.name in columns
+                        else pa.nulls(num, field.type)
+                        for field in schema
+                    ]
                     writer.write_table(pa.table([run, *parts], schema=whole))
 
     return save

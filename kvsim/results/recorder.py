@@ -20,6 +20,7 @@ from kvsim.memory.ledger import (
     filed,
     usage_of,
 )
+from kvsim.memory.parts import NO_PARTS, PARTS, Parts
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.units import seconds_from_ps
 from kvsim.request import Request
@@ -52,8 +53,9 @@ class Recorder:
     series: rows of SERIES_COLUMNS, flat. time_sum, step_sum: per class, bytes * ps and bytes *
     steps. running_sum, waiting_sum: sequences running, and waiting, * ps; the latter by the moments
     of arrival and admission, while a row of the series tells who waited at its beginning.
-    saved_sum: bytes saved by sharing * ps; draft_sum: bytes that drafts have a claim to * ps;
-    behind_sum: bytes that windows have left behind and somebody still holds * ps.
+    saved_sum: bytes saved by sharing * ps; part_sums: of the parts of classes with names of their
+    own, bytes * ps; part_series: of those that were ever there, bytes in the first step of each
+    row.
     outside_steps: steps whose time lies beyond what was measured.
     gaps: (sequences, steps, first_ps, growth_ps) of tokens that came step by step, or all at once
     after a pause, flat; late_gaps: single gaps in ps.
@@ -71,7 +73,10 @@ class Recorder:
         self.running_sum = 0
         self.waiting_sum = 0
         self._queue = (0, 0)  # since when, how many
-        self.saved_sum = self.draft_sum = self.behind_sum = 0
+        self.saved_sum = 0
+        self.part_sums = [0] * len(PARTS)
+        self.part_series: dict[str, array[int]] = {}
+        self._part_rows: list[array[int] | None] = [None] * len(PARTS)  # the same, by place
         self.steps = 0
         self.outside_steps = 0
         self.first_arrival_ps = -1
@@ -98,13 +103,11 @@ class Recorder:
         num_running: int,
         num_waiting: int,
         saved_bytes: int = 0,
-        draft_bytes: int = 0,
-        behind_bytes: int = 0,
+        parts: Parts = NO_PARTS,
     ) -> None:
         """From start_ps on, `steps` steps lasted first_ps, first_ps + growth_ps, ...; the ledger
         stood at `usage` in the first and moved by `course`. steps = 0: first_ps without a step.
-        saved_bytes: by sharing, draft_bytes: for drafts, all the while; behind_bytes: left behind
-        by windows, in the first.
+        saved_bytes: by sharing, all the while; parts: of the ledger, in the first.
         """
         check_sum(usage, self.capacity_bytes)
         pairs = steps * (steps - 1) // 2
@@ -134,14 +137,14 @@ class Recorder:
         self.steps += steps
         self.total_ps += duration_ps
         self.running_sum += num_running * duration_ps
-        if saved_bytes or draft_bytes:
+        if saved_bytes:
             self.saved_sum += saved_bytes * duration_ps
-            self.draft_sum += draft_bytes * duration_ps
-        if behind_bytes or (course is not None and course.behind[0]):
-            self.behind_sum += behind_bytes * duration_ps
-            if course is not None and steps > 1:
-                count, first, second = course.behind
-                self.behind_sum += count * duration_ps - first * first_ps - second * growth_ps
+        if parts is not NO_PARTS or self.part_series:
+            self._book_parts(parts, duration_ps)
+        if course is not None and course.parts and steps > 1:
+            for place, count, first, second in course.parts:
+                moved_ps = count * duration_ps - first * first_ps - second * growth_ps
+                self.part_sums[place] += moved_ps
         end_ps = start_ps + duration_ps
         if steps:
             self.end_ps = end_ps
@@ -149,6 +152,18 @@ class Recorder:
         self.peak_allocated = max(self.peak_allocated, allocated(end))
         row = start_ps, end_ps, steps, num_running, num_waiting
         self.series.frombytes(_series_row(*row, *usage, *end))
+
+    def _book_parts(self, parts: Parts, duration_ps: int) -> None:
+        """Parts as they stood in the first step of the row that is written next."""
+        for i, rows in enumerate(self._part_rows):
+            held = parts[i]
+            if held:
+                self.part_sums[i] += held * duration_ps
+                if rows is None:
+                    before = bytes(8 * (len(self.series) // len(SERIES_COLUMNS)))
+                    rows = self._part_rows[i] = self.part_series[PARTS[i]] = array("q", before)
+            if rows is not None:
+                rows.append(held)
 
     def _integrate(
         self, usage: Usage, course: Course, steps: int, first_ps: int, growth_ps: int

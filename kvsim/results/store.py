@@ -23,6 +23,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kvsim.memory.parts import PARTS
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.reading.json_text import read_object
 from kvsim.plumbing.reading.parquet import Kind, read_columns
@@ -108,7 +109,12 @@ def read(folder: Path) -> Result:
     labels = [run["label"] for run in contents["runs"]]
     tables = {
         "requests": _split(folder / REQUESTS, labels, _REQUEST_KINDS),
-        "memory": _split(folder / MEMORY, labels, dict.fromkeys(SERIES_COLUMNS, "whole")),
+        "memory": _split(
+            folder / MEMORY,
+            labels,
+            dict.fromkeys(SERIES_COLUMNS, "whole"),
+            {f"{name}_bytes": "whole or nothing" for name in PARTS},
+        ),
     }
     for name, columns in TRACES.items():
         if (folder / _file(name)).exists():
@@ -149,13 +155,31 @@ def read_summary(folder: Path) -> dict[str, Any]:
     return contents
 
 
-def _split(path: Path, labels: Iterable[str], columns: Mapping[str, Kind]) -> list[Table]:
-    """The rows of each run, in order, without the column `run`."""
+def _split(
+    path: Path,
+    labels: Iterable[str],
+    columns: Mapping[str, Kind],
+    optional: Mapping[str, Kind] | None = None,
+) -> list[Table]:
+    """The rows of each run, in order, without the column `run`, and without those that the run has
+    nothing in; a column of numbers has one in each row of a run or in none.
+    """
     import pandas as pd
 
-    frame: pd.DataFrame = read_columns(path, {"run": "text", **columns}).to_pandas()
+    frame: pd.DataFrame = read_columns(path, {"run": "text", **columns}, optional).to_pandas()
+    partial_columns = [name for name in optional or () if name in frame]
 
     def of_run(label: str) -> pd.DataFrame:
-        return frame.loc[frame["run"] == label].drop(columns="run").reset_index(drop=True)
+        rows = frame.loc[frame["run"] == label].drop(columns="run").reset_index(drop=True)
+        for name in partial_columns:
+            missing = int(rows[name].isna().sum())
+            if missing == len(rows):
+                rows = rows.drop(columns=name)
+            elif missing:
+                where = f"{path}: {name}"
+                raise InputError("a column has rows without a value", where=where, value=missing)
+            else:
+                rows[name] = rows[name].astype("int64")
+        return rows
 
     return [partial(of_run, label) for label in labels]

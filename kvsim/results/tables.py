@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kvsim.memory.parts import PARTS
 from kvsim.results.recorder import SERIES_COLUMNS, Recorder
 
 REQUEST_COLUMNS = (
@@ -54,10 +55,16 @@ def request_columns(recorder: Recorder) -> Columns:
 
 def memory_columns(recorder: Recorder) -> Columns:
     """The ledger over time, one row a stretch of equal steps: the ten classes in bytes in its
-    first step (`CLASS_bytes`) and in its last (`CLASS_end_bytes`).
+    first step (`CLASS_bytes`) and in its last (`CLASS_end_bytes`), and parts of them that were ever
+    there in its first (see kvsim.memory.parts).
     """
     rows = np.frombuffer(recorder.series, dtype=np.int64).reshape(-1, len(SERIES_COLUMNS))
-    return dict(zip(SERIES_COLUMNS, rows.T, strict=True))
+    parts = {
+        f"{name}_bytes": np.frombuffer(recorder.part_series[name], dtype=np.int64)
+        for name in PARTS
+        if name in recorder.part_series
+    }
+    return dict(zip(SERIES_COLUMNS, rows.T, strict=True)) | parts
 
 
 COLUMNS = {"requests": request_columns, "memory": memory_columns}

@@ -1,6 +1,7 @@
 """Means over the steps that start within a window of time, exact at both edges."""
 
 from kvsim.memory.ledger import CLASSES, Course, Usage
+from kvsim.memory.parts import NO_PARTS, Parts
 from kvsim.plumbing.errors import InvariantError
 from kvsim.results.recorder import SERIES_COLUMNS, Recorder
 
@@ -43,15 +44,14 @@ class WindowRecorder(Recorder):
         num_running: int,
         num_waiting: int,
         saved_bytes: int = 0,
-        draft_bytes: int = 0,
-        behind_bytes: int = 0,
+        parts: Parts = NO_PARTS,
     ) -> None:
         last = start_ps + first_ps * (steps - 1) + growth_ps * ((steps - 1) * (steps - 2) // 2)
         inside = self.start_ps <= start_ps <= self.last_ps
         if start_ps < self.start_ps <= last or start_ps <= self.last_ps < last:
             raise InvariantError("a run of steps crosses the edge of a window")
         before = self.step_sum.copy() if inside else []
-        counts = num_running, num_waiting, saved_bytes, draft_bytes, behind_bytes
+        counts = num_running, num_waiting, saved_bytes, parts
         super().interval(start_ps, steps, first_ps, growth_ps, usage, course, *counts)
         if inside:
             self.window_steps += steps

@@ -120,7 +120,7 @@ def test_an_allocator_that_says_what_it_grants_leaves_the_same_behind(
             replace(spec, allocator=options), simulation.stream, simulation.step_time
         )
         replica.run()
-        used, behind = replica.recorder.time_sum[0], replica.recorder.behind_sum
+        used, behind = replica.recorder.time_sum[0], replica.recorder.part_sums
         found.append((used, behind))
     assert found[0] == found[1]
 

@@ -3,14 +3,20 @@ import math
 import tomllib
 
 import pandas as pd
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import kvsim
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.toml import to_toml
 from kvsim.plumbing.writing import replace_files, write_text
+from kvsim.report.numbers import NOTHING
+from kvsim.report.parts import part_rows
+from kvsim.request import Request
 from kvsim.results import store
+from kvsim.results.recorder import SERIES_COLUMNS
 
 FILES = [store.SCENARIO, store.SUMMARY, store.REQUESTS, store.MEMORY, store.REPORT]
 
@@ -33,6 +39,36 @@ def test_a_result_comes_back_as_it_was(tmp_path, odd_result):
         )
         for name in ("arrival_ps", "finish_ps", "prompt_tokens"):
             assert now.requests[name].dtype == "int64"
+
+
+def test_parts_of_classes_come_back_for_the_runs_that_have_them(tmp_path, tables):
+    """A pool that says why it caches beside one that does not cache, and one that does not say."""
+    kinds = [{"kind": "paged", "label": "p"}, {"kind": "radix", "label": "r"}]
+    kinds.append({"kind": "max-buffer", "label": "m"})
+    requests = [Request(f"r{i}", 0, 100, 60, prompt_runs=((i << 20, 100),)) for i in range(9)]
+    result = kvsim.simulate(tables(allocator=kinds, memory={"kv_cache_tokens": 640}), requests)
+    store.write(tmp_path, result, None)
+    runs = zip(result.runs, store.read(tmp_path).runs, strict=True)
+    told = {}
+    for was, now in runs:
+        pd.testing.assert_frame_equal(now.memory, was.memory)
+        told[was.label] = set(now.memory) - set(SERIES_COLUMNS)
+    assert told == {"p": {"cached_outputs_bytes"}, "r": set(), "m": set()}
+    memory, shares = result.runs[0].memory, result.runs[0].summary["memory"]
+    assert (memory.cached_outputs_bytes <= memory.cached_bytes).all()
+    assert shares["parts"].keys() == {"cached_prompts", "cached_outputs"}
+    texts = {row.look.name: row.texts for row in part_rows([run.summary for run in result.runs])}
+    assert [text == NOTHING for text in texts["cached_outputs"]] == [False, True, False]
+    assert texts["cached_prompts"][2] == "0 %"
+
+    path = tmp_path / store.MEMORY
+    table = pq.read_table(path)
+    column = table.column("cached_outputs_bytes").to_pylist()
+    column[0] = None
+    place = table.column_names.index("cached_outputs_bytes")
+    pq.write_table(table.set_column(place, "cached_outputs_bytes", [column]), path)
+    with pytest.raises(InputError, match="rows without a value"):
+        _ = store.read(tmp_path).runs[0].memory
 
 
 def test_the_folder_holds_five_files_and_the_scenario_reads_back(tmp_path, result):

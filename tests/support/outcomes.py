@@ -34,8 +34,9 @@ def outcome(tables: dict[str, Any], requests: list[Request], max_steps: int | No
     summary = {key: value for key, value in run.summary.items() if key != "wall_s"}
     recorder = run.recorder
     assert recorder is not None
-    sums = (recorder.time_sum, recorder.step_sum, recorder.running_sum, recorder.waiting_sum)
-    return summary, sums, run.requests.to_dict("records")
+    sums = recorder.time_sum, recorder.step_sum, recorder.part_sums
+    queues = recorder.running_sum, recorder.waiting_sum
+    return summary, sums, queues, run.requests.to_dict("records")
 
 
 def check_books(result: Result) -> None:

@@ -31,6 +31,7 @@ from kvsim.memory.contiguous.shape import BufferShape
 from kvsim.memory.ledger import Course, Usage, check_sum, filling, split_free
 from kvsim.memory.left_behind import LeftBehind, Mover
 from kvsim.memory.options import MemorySpec
+from kvsim.memory.parts import NO_PARTS, Parts
 from kvsim.plumbing.errors import InvariantError
 from kvsim.request import Request
 from kvsim.sequence import Sequence
@@ -247,7 +248,7 @@ class Contiguous(Allocator):
         states = len(self._live) * state
         used = self._resting + self._bases + self._num_decoding * self._clock
         asked = (self._wanted + self._over) * token + states
-        behind = self.left_behind_bytes
+        behind = self._left_bytes()
         return Usage(
             used=used * token + states - behind,
             reserved=(self._wanted - used) * token,
@@ -261,7 +262,12 @@ class Contiguous(Allocator):
         )
 
     @property
-    def left_behind_bytes(self) -> int:
+    def parts(self) -> Parts:
+        left, states = self._left_bytes(), len(self._live) * self._whole.state_bytes
+        return Parts(left_behind=left, states=states) if left or states else NO_PARTS
+
+    def _left_bytes(self) -> int:
+        """What windows have left behind."""
         if not self._behind:
             return 0
         movers = (self._mover(seq.memory) for seq in self._live)

@@ -28,7 +28,7 @@ from kvsim.memory.ledger import Course, Usage, filling
 from kvsim.memory.options import MemorySpec
 from kvsim.memory.paged.behind import BehindInBlocks
 from kvsim.memory.paged.block_pool import BlockPool
-from kvsim.memory.paged.books import block_usage
+from kvsim.memory.paged.books import block_parts, block_usage
 from kvsim.memory.paged.course import BlockStarts
 from kvsim.memory.paged.decoders import Decoders, by_order
 from kvsim.memory.paged.eviction.policy import EvictionPolicy
@@ -41,6 +41,7 @@ from kvsim.memory.paged.shape import BlockShape
 from kvsim.memory.paged.slot_counts import SlotCounts, distinct_slots
 from kvsim.memory.paged.table import BlockTable
 from kvsim.memory.paged.verifying import VerifyingTables
+from kvsim.memory.parts import Parts
 from kvsim.plumbing.errors import InvariantError
 from kvsim.plumbing.units import ceil_div
 from kvsim.request import Request
@@ -334,7 +335,8 @@ class PagedAllocator(Allocator):
         table: BlockTable = seq.memory
         del self._live[seq]
         full = self._cache.released(seq, table)
-        shared = self.pool.give_back(table.blocks, full, session=table.session)
+        num_prompt = seq.prompt_tokens // self.block_size
+        shared = self.pool.give_back(table.blocks, full, num_prompt, session=table.session)
         self._counts.used += shared * self.block_size - table.tokens - unused
         self._counts.drafts -= table.drafts
         slots = len(table.blocks) * self.block_size
@@ -368,8 +370,13 @@ class PagedAllocator(Allocator):
         return self.pool.num_shared * self._shape.block_bytes
 
     @property
-    def draft_bytes(self) -> int:
-        return self._counts.drafts * self.token_bytes
+    def tells_cached(self) -> bool:
+        return True
+
+    @property
+    def parts(self) -> Parts:
+        drafts = self._counts.drafts * self.token_bytes
+        return block_parts(self._shape, self.pool, drafts, behind=self._left_bytes())
 
     @property
     def copied_bytes(self) -> int:
@@ -395,11 +402,11 @@ class PagedAllocator(Allocator):
         shape, pool, counts = self._shape, self.pool, self._counts
         pad = (shape.usable_blocks - pool.num_free) * shape.pad_bytes
         used, over = counts.used * self.token_bytes, counts.over * self.token_bytes
-        behind = self.left_behind_bytes
+        behind = self._left_bytes()
         return block_usage(shape, pool, used - behind, over + behind, pad, need)
 
-    @property
-    def left_behind_bytes(self) -> int:
+    def _left_bytes(self) -> int:
+        """What windows have left behind."""
         return self._behind.bytes(self._live)
 
     def check(self) -> None:

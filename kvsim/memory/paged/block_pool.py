@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from kvsim.memory.paged.eviction.policy import Eviction, FreeContent
+from kvsim.memory.paged.kept import OUTPUT
 from kvsim.memory.paged.pool import Pool
 from kvsim.plumbing.errors import InvariantError
 
@@ -95,27 +96,36 @@ class BlockPool(Pool):
                 self.eviction.forgotten(block, self._names.key_of.get(block))
         self._names.forget_all(evicted, self.on_evict)
         if evicted:
+            self.kept.remove(evicted)
             self.num_cached_free -= len(evicted)
             self.num_evicted += len(evicted)
             self.version += 1
         return blocks
 
-    def give_back(self, blocks: Sequence[int], num_cached: int, *, session: bool = False) -> int:
+    def give_back(
+        self, blocks: Sequence[int], num_cached: int, num_prompt: int, *, session: bool = False
+    ) -> int:
         """One owner, which belongs to a `session` or not, returns its table; the first `num_cached`
-        blocks hold known content.
+        blocks hold known content, the first `num_prompt` lie in its prompt.
 
         Blocks others still hold stay with them. Returns how many these are.
         """
         cached = blocks[:num_cached]
         if self.eviction is not None:
             self.eviction.returning(cached, range(len(cached)), session=session)
-        return self._give_back(cached, blocks[num_cached:])
+        return self.give_back_parts(cached, blocks[num_cached:], OUTPUT, num_prompt)
 
     def give_back_by_keys(
-        self, blocks: Sequence[int], places: Sequence[int], *, session: bool = False
+        self,
+        blocks: Sequence[int],
+        places: Sequence[int],
+        why: int,
+        num_prompt: int = 0,
+        *,
+        session: bool = False,
     ) -> int:
         """The same where the blocks with keys, and no others, hold known content. places: of each
-        in its table.
+        in its table. why: what they are cached for, but for the first `num_prompt`.
         """
         key_of = self._names.key_of
         cached = [block for block in blocks if block in key_of]
@@ -123,12 +133,16 @@ class BlockPool(Pool):
             kept = [place for block, place in zip(blocks, places, strict=True) if block in key_of]
             self.eviction.returning(cached, kept, session=session)
         if len(cached) == len(blocks):
-            return self._give_back(blocks, ())
-        return self._give_back(cached, [block for block in blocks if block not in key_of])
+            return self.give_back_parts(blocks, (), why, num_prompt)
+        if num_prompt:
+            num_prompt = sum(block in key_of for block in blocks[:num_prompt])
+        blank = [block for block in blocks if block not in key_of]
+        return self.give_back_parts(cached, blank, why, num_prompt)
 
     def give_back_alone(self, blank: Sequence[int], cached: Sequence[int] = ()) -> bool:
         """As one by one, in order, if nobody else holds any of these blocks and the blank ones have
-        no keys; else False, and nothing has changed. cached: of the others, hold known content.
+        no keys; else False, and nothing has changed. cached: of the others, hold known content;
+        whoever gives them back tells `kept` why.
         """
         if self.eviction is not None or not self.blank_first:
             return False
@@ -147,13 +161,13 @@ class BlockPool(Pool):
             self.listener.freed(cached, blank)
         return True
 
-    def give_back_parts(self, cached: Sequence[int], blank: Sequence[int]) -> int:
-        """The same where some of the blocks, in the order of the table, hold known content. Where
-        an eviction policy chooses, it would have to be told of them.
+    def give_back_parts(
+        self, cached: Sequence[int], blank: Sequence[int], why: int, num_prompt: int = 0
+    ) -> int:
+        """The same where some of the blocks, in the order of the table, hold known content, kept
+        for `why` but for the first `num_prompt`. Where an eviction policy chooses, it has been told
+        of them.
         """
-        return self._give_back(cached, blank)
-
-    def _give_back(self, cached: Sequence[int], blank: Sequence[int]) -> int:
         back, extra_refs, shared = self._back, self._extra_refs, 0
         num_blocks, num_cached = len(cached) + len(blank), len(cached)
         if extra_refs and not extra_refs.keys().isdisjoint(blank):
@@ -164,12 +178,15 @@ class BlockPool(Pool):
         else:
             back.update(dict.fromkeys(reversed(blank)))
             self._blank_back.update(blank)
+        others = cached[num_prompt:] if num_prompt else cached
         if extra_refs.keys().isdisjoint(cached):
             back.update(dict.fromkeys(reversed(cached)))
         else:
             cached = [block for block in reversed(cached) if not self.drop(block)]
             back.update(dict.fromkeys(cached))
             shared += num_cached - len(cached)
+            others = [block for block in others if block in back]
+        self.kept.add(others, why)
         self.version += 1
         self.num_cached_free += len(cached)
         self.num_free += num_blocks - shared
@@ -236,3 +253,4 @@ class BlockPool(Pool):
             raise InvariantError(f"reference counts differ from owners: {wrong}")
         if len(self._back) - len(self._blank_back) != self.num_cached_free:
             raise InvariantError(f"cached free blocks miscounted as {self.num_cached_free}")
+        self.kept.check({block for block in free if self.is_cached(block)})

@@ -1,8 +1,10 @@
 """The ledger of a pool cut into blocks, by what its tables say they hold."""
 
 from kvsim.memory.ledger import Usage, split_free, usage_of
+from kvsim.memory.paged.kept import OUTPUT, STATE, WINDOW
 from kvsim.memory.paged.pool import Pool
 from kvsim.memory.paged.shape import BlockShape
+from kvsim.memory.parts import Parts, parts_of
 
 
 def block_usage(
@@ -21,3 +23,14 @@ def block_usage(
     reserved = held - used - over - pad
     metadata = shape.metadata_bytes
     return usage_of((used, reserved, over, pad, cached, 0, metadata, external, short, idle))
+
+
+def block_parts(
+    shape: BlockShape, pool: Pool, drafts: int = 0, *, behind: int = 0, states: int = 0
+) -> Parts:
+    """What of it has a name of its own. drafts, behind, states: bytes for drafts, that windows have
+    left behind, and of states that somebody holds.
+    """
+    block_bytes, kept = shape.block_bytes, pool.kept.nums
+    cached = kept[OUTPUT] * block_bytes, kept[WINDOW] * block_bytes, kept[STATE] * block_bytes
+    return parts_of((behind, drafts, states, *cached))

@@ -4,17 +4,21 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from kvsim.memory.ledger import Course, Usage, usage_of
+from kvsim.memory.paged.kept import OUTPUT, Kept
 from kvsim.memory.paged.shape import BlockShape
 from kvsim.memory.paged.slot_counts import SlotCounts
+from kvsim.memory.parts import CACHED_OUTPUTS
 
 
 class Evicting(Protocol):
     """A pool that counts the blocks taken from it that had held content."""
 
     num_evicted: int
+    kept: Kept
 
 
-Moment = tuple[int, int, int, int]  # t, blocks taken, evicted for it, slots of them never filled
+# t, blocks taken, evicted for it, of these those of outputs, slots of them never filled
+Moment = tuple[int, int, int, int, int]
 
 
 class BlockStarts:
@@ -23,16 +27,17 @@ class BlockStarts:
     def __init__(self, shape: BlockShape, pool: Evicting, counts: SlotCounts) -> None:
         self._shape, self._pool, self._counts = shape, pool, counts
         self._evicted_before = pool.num_evicted
+        self._outputs_before = pool.kept.nums[OUTPUT]
         self._over_before = counts.over
         self._moments: list[Moment] = []
 
     def at(self, t: int, num_taken: int) -> None:
         """At step t so many blocks were taken."""
         evicted, over = self._pool.num_evicted, self._counts.over
-        self._moments.append(
-            (t, num_taken, evicted - self._evicted_before, over - self._over_before)
-        )
-        self._evicted_before, self._over_before = evicted, over
+        outputs = self._pool.kept.nums[OUTPUT]
+        gone, gone_outputs = evicted - self._evicted_before, self._outputs_before - outputs
+        self._moments.append((t, num_taken, gone, gone_outputs, over - self._over_before))
+        self._evicted_before, self._outputs_before, self._over_before = evicted, outputs, over
 
     def course(self, slope: Usage) -> Course:
         """How the ledger moved, `slope` a step beside the blocks taken."""
@@ -45,7 +50,8 @@ def block_course(shape: BlockShape, slope: Usage, moments: Iterable[Moment]) -> 
     stay empty.
     """
     taken0 = taken1 = taken2 = gone0 = gone1 = gone2 = over0 = over1 = over2 = 0
-    for t, taken, evicted, over in moments:
+    outputs0 = outputs1 = outputs2 = 0
+    for t, taken, evicted, outputs, over in moments:
         pairs = t * (t - 1) // 2
         taken0 += taken
         taken1 += taken * t
@@ -54,18 +60,27 @@ def block_course(shape: BlockShape, slope: Usage, moments: Iterable[Moment]) -> 
             gone0 += evicted
             gone1 += evicted * t
             gone2 += evicted * pairs
+            if outputs:
+                outputs0 += outputs
+                outputs1 += outputs * t
+                outputs2 += outputs * pairs
         if over:
             over0 += over
             over1 += over * t
             over2 += over * pairs
     if not taken0:
         return Course(slope)
-    return Course(
+    course = (
         slope,
         _taken(shape, taken0, gone0, over0),
         _taken(shape, taken1, gone1, over1),
         _taken(shape, taken2, gone2, over2),
     )
+    if not outputs0:
+        return Course(*course)
+    size = -shape.block_bytes
+    moved = CACHED_OUTPUTS, outputs0 * size, outputs1 * size, outputs2 * size
+    return Course(*course, 0, 0, (moved,))
 
 
 def _taken(shape: BlockShape, taken: int, evicted: int, over: int) -> Usage:

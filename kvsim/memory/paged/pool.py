@@ -8,6 +8,7 @@ from itertools import takewhile
 
 from kvsim.memory.paged.block_names import BlockNames
 from kvsim.memory.paged.eviction.policy import FreeContent
+from kvsim.memory.paged.kept import Kept
 
 
 class Pool:
@@ -16,13 +17,15 @@ class Pool:
     A block's content is an integer key (see content.py); equal content, equal key.
 
     num_shared: owners beyond the first, over all blocks. version: changes whenever a lookup could
-    answer differently. back: the free blocks that are found by keys, and what goes out among them.
+    answer differently. kept: why blocks are cached. back: the free blocks that are found by keys,
+    and what goes out among them.
     """
 
     def __init__(self, num_blocks: int, back: FreeContent) -> None:
         self.num_blocks = num_blocks
         self.num_free = num_blocks - 1
         self.num_cached_free = 0
+        self.kept = Kept()
         self.num_evicted = 0
         self.num_shared = 0
         self.version = 0
@@ -58,6 +61,7 @@ class Pool:
         self.num_free -= len(revived)
         self.num_cached_free -= len(revived)
         self.num_shared += in_use
+        self.kept.remove(revived)
         self._revived(revived)
         return in_use
 

@@ -9,12 +9,14 @@ from kvsim.plumbing.errors import InputError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-Kind = Literal["text", "text or nothing", "whole"]
+Kind = Literal["text", "text or nothing", "whole", "whole or nothing"]
 
 
-def read_columns(path: Path, columns: Mapping[str, Kind]) -> "pa.Table":
-    """The table in a Parquet file; InputError if it is none or lacks one of `columns`, or if one
-    holds something else. Whole numbers are int64.
+def read_columns(
+    path: Path, columns: Mapping[str, Kind], optional: Mapping[str, Kind] | None = None
+) -> "pa.Table":
+    """The table in a Parquet file; InputError if it is none or lacks one of `columns`, or if one,
+    or one of those that it may have, holds something else. Whole numbers are int64.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -32,18 +34,19 @@ def read_columns(path: Path, columns: Mapping[str, Kind]) -> "pa.Table":
         raise InputError("columns are missing", where=str(path), value=", ".join(missing))
     if len(set(rows.column_names)) < len(rows.column_names):
         raise InputError("a column is there twice", where=str(path))
-    for name, kind in columns.items():
-        _check(rows.column(name), kind, f"{path}: {name}")
+    for name, kind in {**(optional or {}), **columns}.items():
+        if name in rows.column_names:
+            _check(rows.column(name), kind, f"{path}: {name}")
     return rows
 
 
 def _check(column: "pa.ChunkedArray", kind: Kind, where: str) -> None:
     import pyarrow as pa
 
-    if column.null_count and kind != "text or nothing":
+    if column.null_count and not kind.endswith("or nothing"):
         raise InputError("a column has rows without a value", where=where, value=column.null_count)
     held = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
-    if kind == "whole":
+    if kind.startswith("whole"):
         right = pa.types.is_int64(held)
     else:
         right = pa.types.is_string(held) or pa.types.is_large_string(held)

@@ -9,6 +9,7 @@ from kvsim.report.form import Form
 from kvsim.report.measures import MEASURES, best, shown
 from kvsim.report.names import named
 from kvsim.report.numbers import percent
+from kvsim.report.parts import part_rows
 from kvsim.report.words import paragraphs, remarks
 from kvsim.results.result import Result
 
@@ -26,11 +27,14 @@ class Markdown(Form):
                               for at, run in enumerate(runs))]
             for measure in measures
         ]  # fmt: skip
-        shares = [
-            [look.name, *(percent(run["memory"]["time_mean"][look.name]) for run in runs)]
-            for look in LOOKS
-            if any(run["memory"]["time_mean"][look.name] for run in runs)
-        ]
+        shares = []
+        for look in LOOKS:
+            means = [run["memory"]["time_mean"][look.name] for run in runs]
+            if any(means):
+                shares.append([look.name, *map(percent, means)])
+            shares += [
+                [f"{look.name}: {part.words}", *texts] for part, texts in part_rows(runs, look.name)
+            ]
         parts = [
             "# Where the KV memory went",
             *(_text(paragraph) for paragraph in paragraphs(result)),

@@ -38,7 +38,9 @@ class Checked(CountedAllocator):
 def outcome(tables: dict[str, Any], requests: list[Request]) -> Any:
     (run,) = kvsim.simulate(tables, requests).runs
     summary = {key: value for key, value in run.summary.items() if key != "wall_s"}
-    return summary, run.recorder.series, run.requests.to_dict("records")
+    recorder = run.recorder
+    parts = recorder.part_sums, recorder.part_series
+    return summary, parts, recorder.series, run.requests.to_dict("records")
 
 
 @pytest.mark.parametrize(

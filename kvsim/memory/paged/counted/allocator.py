@@ -29,6 +29,7 @@ from kvsim.memory.paged.decoders import Decoders
 from kvsim.memory.paged.prefix_cache import PrefixCache
 from kvsim.memory.paged.shape import BlockShape
 from kvsim.memory.paged.slot_counts import SlotCounts
+from kvsim.memory.parts import NO_PARTS, Parts, parts_of
 from kvsim.plumbing.errors import InvariantError
 from kvsim.plumbing.units import ceil_div
 from kvsim.request import Request
@@ -211,16 +212,19 @@ class CountedAllocator(Allocator):
         decoders.advance(1)
         self._counts.used += decoders.num
 
-    def _start_blocks(self, t: int, cohort: Cohort) -> tuple[int, int, int]:
+    def _start_blocks(self, t: int, cohort: Cohort) -> tuple[int, int, int, int]:
         """Every sequence of `cohort` takes its next block at step t. Returns how many did, how many
-        of these blocks held content, and how many of their slots will never be filled.
+        of these blocks held content, how many of these an output's, and how many of their slots
+        will never be filled.
         """
         decoders, count = self._decoders, len(cohort)
         if t == 1 and decoders.extended:
             count = sum(seq not in decoders.extended for seq in cohort)
         over = self._last_blocks.pop(decoders.clock + t - 1, 0)
         self._counts.over += over
-        return count, self.pool.take(count), over
+        outputs = self.pool.num_outputs
+        evicted = self.pool.take(count)
+        return count, evicted, outputs - self.pool.num_outputs, over
 
     # --- release -------------------------------------------------------------------------------
 
@@ -228,7 +232,8 @@ class CountedAllocator(Allocator):
         table: CountedTable = seq.memory
         del self._live[seq]
         known = self._cache.released(seq, table)
-        shared = self.pool.give_back(table, known, table.num_shareable if seq.finished else known)
+        wanted = table.num_shareable if seq.finished else known
+        shared = self.pool.give_back(table, known, wanted, seq.prompt_tokens // self.block_size)
         self._counts.used += shared * self.block_size - table.tokens
         slots = table.blocks * self.block_size
         if slots >= seq.final_tokens:
@@ -253,6 +258,17 @@ class CountedAllocator(Allocator):
     @property
     def saved_bytes(self) -> int | None:
         return self.pool.num_shared * self._shape.block_bytes
+
+    @property
+    def tells_cached(self) -> bool:
+        return True
+
+    @property
+    def parts(self) -> Parts:
+        outputs = self.pool.num_outputs
+        if not outputs:
+            return NO_PARTS
+        return parts_of((0, 0, 0, outputs * self._shape.block_bytes, 0, 0))
 
     def usage(self, head: Sequence | None, *, busy: bool) -> Usage:
         shape, pool = self._shape, self.pool

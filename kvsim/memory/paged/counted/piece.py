@@ -12,14 +12,16 @@ class Piece:
     key: of what the first of them holds, those behind it counting up; or NAMELESS, or BLANK. num:
     how many there are. owners: how many sequences hold them; 0: they are free. is_younger: others,
     older ones, are found by their keys. after: what was cut off behind them while somebody held
-    both.
+    both. num_prompt: of free ones, how many lay in the prompt of who held them last, from the first
+    on.
     """
 
-    __slots__ = ("after", "is_younger", "key", "later", "num", "owners", "sooner")
+    __slots__ = ("after", "is_younger", "key", "later", "num", "num_prompt", "owners", "sooner")
 
     def __init__(self, key: int, num: int) -> None:
         self.key = key
         self.num = num
+        self.num_prompt = 0
         self.owners = 0
         self.is_younger = False
         self.after: Piece | None = None
@@ -37,6 +39,8 @@ class Piece:
         """
         rest = Piece(self.key + num, self.num - num)
         self.num = num
+        if self.num_prompt > num:
+            rest.num_prompt, self.num_prompt = self.num_prompt - num, num
         rest.owners, rest.is_younger = self.owners, self.is_younger
         if self.owners:
             rest.after, self.after = self.after, rest

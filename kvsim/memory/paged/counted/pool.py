@@ -30,7 +30,8 @@ NO_HITS = Hits(0, [])
 class CountedPool:
     """So many blocks that sequences can have. See `BlockPool` for the order of the free queue.
 
-    num_shared: owners beyond the first, over all blocks. version: changes whenever `find` could
+    num_shared: owners beyond the first, over all blocks. num_outputs: of the cached blocks, those
+    that do not lie in the prompt of who held them last. version: changes whenever `find` could
     answer differently.
     """
 
@@ -38,6 +39,7 @@ class CountedPool:
         self.num_blocks = num_blocks
         self.num_free = num_blocks
         self.num_cached_free = 0
+        self.num_outputs = 0
         self.num_shared = 0
         self.version = 0
         self._blank_first = blank_first
@@ -64,6 +66,11 @@ class CountedPool:
             piece = self._back.first
             assert piece is not None
             gone = min(piece.num, count)
+            if piece.key != BLANK:
+                evicted += gone
+                left = max(piece.num - gone, piece.num_prompt)
+                self.num_outputs -= piece.num - left
+                piece.num_prompt = min(piece.num_prompt, piece.num - gone)
             if gone == piece.num:
                 self._back.remove(piece)
             if piece.key < 0:
@@ -71,16 +78,17 @@ class CountedPool:
             else:
                 self._known.forget(piece, gone)
                 self.version += 1
-            if piece.key != BLANK:
-                evicted += gone
             count -= gone
         self.num_cached_free -= evicted
         return evicted
 
-    def give_back(self, table: CountedTable, num_known: int, num_wanted: int) -> int:
+    def give_back(
+        self, table: CountedTable, num_known: int, num_wanted: int, num_prompt: int
+    ) -> int:
         """A sequence returns its blocks, of which the first `num_known` hold known content, those
-        with keys among them; behind the first `num_wanted` nobody will ever look for it. Returns
-        how many stay with others, who hold them too.
+        with keys among them; behind the first `num_wanted` nobody will ever look for it, and behind
+        the first `num_prompt` lies no prompt of its own. Returns how many stay with others, who
+        hold them too.
         """
         pieces = table.pieces() if table.parts else []
         num_named = 0
@@ -93,15 +101,18 @@ class CountedPool:
             num_named -= piece.num
             self._known.forget(piece, piece.num)
         self._add_blank(table.blocks - num_known)
-        self._add_nameless(NAMELESS, num_known - num_named)
+        nameless_prompt = min(num_known, num_prompt) - num_named
+        self._add_nameless(NAMELESS, num_known - num_named, max(nameless_prompt, 0))
         shared = 0
         if num_named:
+            end = num_named
             for piece in reversed(pieces):
+                end -= piece.num
                 if piece.owners > 1:
                     piece.owners -= 1
                     shared += piece.num
                 else:
-                    self._add_named(piece)
+                    self._add_named(piece, max(num_prompt - end, 0))
             self.num_shared -= shared
             self.num_free += num_named - shared
             self.version += 1
@@ -113,26 +124,41 @@ class CountedPool:
             self._front += count
             self.num_free += count
         else:
-            self._add_nameless(BLANK, count)
+            self._add_nameless(BLANK, count, count)
 
-    def _add_nameless(self, key: int, count: int) -> None:
+    def _add_nameless(self, key: int, count: int, num_prompt: int) -> None:
         if not count:
             return
         self.num_free += count
+        self.num_outputs += count - num_prompt
         last = self._back.last
         if last is not None and last.key == key:
-            last.num += count
-        else:
-            self._back.append(Piece(key, count))
+            # Of a piece the last blocks go first: outputs, and then a prompt.
+            if num_prompt == count:
+                last.num += count
+                last.num_prompt += count
+                return
+            if not last.num_prompt:
+                last.num += count
+                last.num_prompt = num_prompt
+                return
+        piece = Piece(key, count)
+        piece.num_prompt = num_prompt
+        self._back.append(piece)
 
-    def _add_named(self, piece: Piece) -> None:
+    def _add_named(self, piece: Piece, num_prompt: int) -> None:
         """The last owner gives `piece` up; what lies behind it in its run may have come before."""
         piece.owners = 0
         piece.after = None
+        piece.num_prompt = min(num_prompt, piece.num)
+        self.num_outputs += piece.num - piece.num_prompt
         last = self._back.last
         if last is not None and last.key == piece.end and not (last.is_younger or piece.is_younger):
-            self._back.remove(last)
-            self._known.join(piece, last)
+            whole = piece.num_prompt == piece.num
+            if whole or not last.num_prompt:
+                self._back.remove(last)
+                piece.num_prompt += last.num_prompt
+                self._known.join(piece, last)
         self._back.append(piece)
 
     # --- content -------------------------------------------------------------------------------
@@ -177,6 +203,7 @@ class CountedPool:
                 self._back.remove(piece)
                 self.num_free -= num
                 self.num_cached_free -= num
+                self.num_outputs -= num - piece.num_prompt
             piece.owners += 1
             table.parts.append((piece, num))
         self.num_shared += in_use
@@ -228,6 +255,10 @@ class CountedPool:
         free = self._front + sum(piece.num for piece in self._back)
         if free != self.num_free or cached != self.num_cached_free:
             raise InvariantError(f"{free} free blocks, {cached} cached, miscounted")
+        parted = [piece for piece in self._back if piece.key != BLANK]
+        outputs = sum(piece.num - piece.num_prompt for piece in parted)
+        if outputs != self.num_outputs or any(p.num < p.num_prompt for p in parted):
+            raise InvariantError(f"{outputs} outputs cached, counted {self.num_outputs}")
         if held - shared + free != self.num_blocks:
             raise InvariantError(f"{held - shared} held + {free} free of {self.num_blocks} blocks")
         named = [piece for piece in self._back if piece.key >= 0]

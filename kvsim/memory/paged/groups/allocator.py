@@ -29,7 +29,7 @@ from kvsim.memory.allocator import (
 from kvsim.memory.ledger import Course, Usage
 from kvsim.memory.options import MemorySpec
 from kvsim.memory.paged.block_pool import BlockPool
-from kvsim.memory.paged.books import block_usage
+from kvsim.memory.paged.books import block_parts, block_usage
 from kvsim.memory.paged.eviction.policy import EvictionPolicy
 from kvsim.memory.paged.groups.cache import GroupsCache
 from kvsim.memory.paged.groups.counted.names import CountedNames
@@ -52,6 +52,7 @@ from kvsim.memory.paged.groups.window_tables import WindowTables
 from kvsim.memory.paged.lookahead import Lookahead
 from kvsim.memory.paged.pool import Pool
 from kvsim.memory.paged.shape import BlockShape
+from kvsim.memory.parts import Parts
 from kvsim.plumbing.units import ceil_div
 from kvsim.request import Request
 from kvsim.sequence import Sequence
@@ -367,8 +368,13 @@ class GroupsAllocator(Allocator):
         return True
 
     @property
-    def draft_bytes(self) -> int:
-        return self._rooms.drafts * self.token_bytes + self._tables.scratch_bytes
+    def tells_cached(self) -> bool:
+        return True
+
+    @property
+    def parts(self) -> Parts:
+        drafts = self._rooms.drafts * self.token_bytes + self._tables.scratch_bytes
+        return block_parts(self._shape, self.pool, drafts, states=self._tables.state_bytes)
 
     def granted_tokens(self, seq: Sequence) -> int:
         return seq.memory.count * self._sizes.unit if seq.memory else 0

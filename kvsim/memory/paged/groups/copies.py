@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from kvsim.memory.paged.block_pool import BlockPool
+from kvsim.memory.paged.kept import OUTPUT
 
 
 class End(NamedTuple):
@@ -21,10 +22,12 @@ class End(NamedTuple):
 
 
 class Copies:
-    """The copies of the step that is being scheduled."""
+    """The copies of the step that is being scheduled. why: what the blocks of each group of layers
+    are kept for (see kept.py), but for prompts.
+    """
 
-    def __init__(self, pool: BlockPool) -> None:
-        self._pool = pool
+    def __init__(self, pool: BlockPool, why: Sequence[int]) -> None:
+        self._pool, self._why = pool, why
         self._ends: dict[int, list[End]] = {}  # by group of layers, in the order they were made
 
     def of_hit(self, g: int, end: End) -> int:
@@ -57,5 +60,7 @@ class Copies:
         """The copies run with the step: their ends return to the pool."""
         for g in sorted(self._ends):
             for block, place, session in self._ends[g]:
-                self._pool.give_back_by_keys((block,), (place,), session=session)
+                # What is known inside a block is the end of a prompt.
+                num_prompt, why = int(self._why[g] == OUTPUT), self._why[g]
+                self._pool.give_back_by_keys((block,), (place,), why, num_prompt, session=session)
         self._ends.clear()

@@ -1,13 +1,18 @@
 """How the ledger of several block tables moves while decoders take blocks and give them back."""
 
-from kvsim.memory.ledger import Course, Usage, filling
+from kvsim.memory.ledger import NOTHING, Course, Usage, filling
 from kvsim.memory.paged.groups.rooms import Rooms
 from kvsim.memory.paged.groups.tables import GroupTables
+from kvsim.memory.paged.kept import OUTPUT, STATE, WINDOW
 from kvsim.memory.paged.pool import Pool
 from kvsim.memory.paged.shape import BlockShape
+from kvsim.memory.parts import CACHED_OUTPUTS, CACHED_STATES, CACHED_WINDOWS, STATES, PartMove
 
 # Free blocks, cached ones, used bytes, bytes of slots never to be filled, padding.
 Books = tuple[int, int, int, int, int]
+# Bytes of states, cached blocks of outputs, of windows and of states.
+Named = tuple[int, int, int, int]
+_PLACES = (STATES, CACHED_OUTPUTS, CACHED_WINDOWS, CACHED_STATES)
 
 
 class GroupMoves:
@@ -30,6 +35,8 @@ class GroupMoves:
         self._start = self._before = self._books()
         # Sums of the jumps, weighted by t and by t * (t - 1) / 2.
         self._first = self._second = (0, 0, 0, 0, 0)
+        self._named_start = self._named_before = self._named()
+        self._named_first = self._named_second = (0, 0, 0, 0)
 
     def at(self, t: int) -> None:
         """Blocks moved at step t."""
@@ -43,21 +50,43 @@ class GroupMoves:
         jump = now[0] - free, now[1] - cached, now[2] - used, now[3] - over, now[4] - pad
         self._first = _plus(self._first, jump, t)
         self._second = _plus(self._second, jump, t * (t - 1) // 2)
+        named, was = self._named(), self._named_before
+        if named != was:
+            moved = named[0] - was[0], named[1] - was[1], named[2] - was[2], named[3] - was[3]
+            self._named_first = _more(self._named_first, moved, t)
+            self._named_second = _more(self._named_second, moved, t * (t - 1) // 2)
+            self._named_before = named
 
     def course(self) -> Course:
         """How the ledger moved."""
         slope = filling(self._slope_bytes)
+        rest = self._used_rise, self._allocated_rise, self._parts()
         if self._before == self._start and not any(self._second) and not any(self._first):
-            return Course(slope, used_rise=self._used_rise, allocated_rise=self._allocated_rise)
+            return Course(slope, NOTHING, NOTHING, NOTHING, *rest)
         jumps = _plus(self._before, self._start, -1)
         first, second = self._jump(self._first), self._jump(self._second)
-        rises = self._used_rise, self._allocated_rise
-        return Course(slope, self._jump(jumps), first, second, *rises)
+        return Course(slope, self._jump(jumps), first, second, *rest)
 
     def _books(self) -> Books:
         pool, tables = self._pool, self._tables
         free, cached = pool.num_free, pool.num_cached_free
         return free, cached, tables.used_bytes, self._rooms.over_bytes, tables.pad_bytes
+
+    def _named(self) -> Named:
+        kept = self._pool.kept.nums
+        return self._tables.state_bytes, kept[OUTPUT], kept[WINDOW], kept[STATE]
+
+    def _parts(self) -> tuple[PartMove, ...]:
+        if not any(self._named_first) and not any(self._named_second):
+            return ()
+        jumps = _more(self._named_before, self._named_start, -1)
+        sums = zip(_PLACES, jumps, self._named_first, self._named_second, strict=True)
+        size, found = self._shape.block_bytes, []
+        for place, *moved in sums:
+            if any(moved):
+                each = 1 if place == STATES else size
+                found.append((place, moved[0] * each, moved[1] * each, moved[2] * each))
+        return tuple(found)
 
     def _jump(self, moved: Books) -> Usage:
         free, cached, used, over, pad = moved
@@ -80,4 +109,14 @@ def _plus(total: Books, jump: Books, times: int) -> Books:
         used + jump[2] * times,
         over + jump[3] * times,
         pad + jump[4] * times,
+    )
+
+
+def _more(total: Named, moved: Named, times: int) -> Named:
+    states, outputs, windows, checkpoints = total
+    return (
+        states + moved[0] * times,
+        outputs + moved[1] * times,
+        windows + moved[2] * times,
+        checkpoints + moved[3] * times,
     )

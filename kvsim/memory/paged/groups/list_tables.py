@@ -13,6 +13,7 @@ from kvsim.memory.paged.groups.names import GroupNames
 from kvsim.memory.paged.groups.sizes import Sizes
 from kvsim.memory.paged.groups.table import GroupTable
 from kvsim.memory.paged.groups.tables import GroupTables
+from kvsim.memory.paged.kept import OUTPUT
 from kvsim.plumbing.errors import InvariantError
 from kvsim.plumbing.units import ceil_div
 from kvsim.speculation import Speculation
@@ -38,7 +39,7 @@ class ListTables(GroupTables):
         )
         self._behind_gaps = retires_behind_gaps
         self._pool = pool
-        self.copies = Copies(pool)
+        self.copies = Copies(pool, self._why)
         self._arrange()
 
     def _arrange(self) -> None:
@@ -71,6 +72,7 @@ class ListTables(GroupTables):
         num_bytes = tables * self._scratch * self.groups[g].state_bytes
         self.scratch_bytes += num_bytes
         self.used_bytes -= num_bytes
+        self.state_bytes -= num_bytes
 
     def grow(self, table: GroupTable, count: int, states: int, *, checkpoint: bool = False) -> None:
         for g in self.placed:
@@ -166,7 +168,10 @@ class ListTables(GroupTables):
         if g in self._states:
             places = [at for at, block in zip(places, blocks, strict=True) if block != NULL_BLOCK]
             blocks = [block for block in blocks if block != NULL_BLOCK]
-        shared = self._pool.give_back_by_keys(blocks, places, session=table.session)
+        num_prompt = self._num_prompt(g, table, start) if self._why[g] == OUTPUT else 0
+        shared = self._pool.give_back_by_keys(
+            blocks, places, self._why[g], num_prompt, session=table.session
+        )
         if shared:
             shared -= self.copies.num_alone(blocks)
         self._book(g, shared - len(blocks), shared * self._sizes.blocks[g] - slots)
@@ -203,7 +208,7 @@ class ListTables(GroupTables):
             for _, table in tables
         ]
         self._pool.check([*(blocks for lists in real for blocks in lists), self.copies.ends])
-        used = pad = 0
+        used = pad = held_states = 0
         seen: set[int] = set()
         for (tokens, table), lists in zip(tables, real, strict=True):
             for g, group in enumerate(self.groups):
@@ -215,10 +220,6 @@ class ListTables(GroupTables):
                 seen.update(blocks)
                 pad += (len(blocks) - shared) * self._pads[g]
                 states = len(blocks) - shared - (self._scratch if group.state_bytes else 0)
-                used += states * group.state_bytes
+                held_states += states * group.state_bytes
                 used += (tokens - (start + shared) * group.block_size) * group.slot_bytes
-        if (used, pad) != (self.used_bytes, self.pad_bytes):
-            raise InvariantError(
-                f"used and padding bytes are {used}, {pad}, "
-                f"booked as {self.used_bytes}, {self.pad_bytes}"
-            )
+        self._check_bytes(used, held_states, pad)

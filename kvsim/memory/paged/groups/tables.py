@@ -17,6 +17,8 @@ from kvsim.memory.paged.groups.hits import Hits, looks_back
 from kvsim.memory.paged.groups.names import GroupNames
 from kvsim.memory.paged.groups.sizes import Sizes
 from kvsim.memory.paged.groups.table import GroupTable
+from kvsim.memory.paged.kept import OUTPUT, STATE, WINDOW
+from kvsim.plumbing.errors import InvariantError
 from kvsim.plumbing.units import ceil_div
 from kvsim.speculation import Speculation
 
@@ -28,10 +30,10 @@ class GroupTables:
     states_kept: recurrent states are kept at block ends, for others to continue from; else a group
     of them has one block a sequence. placed: the groups whose tables have positions.
     windows: how many tokens back each group looks, None for all.
-    sizes: of each group's blocks. used_bytes: valid slots and states, shared ones once. pad_bytes:
-    of held blocks, what no slot or state of their group can fill. scratch_bytes: of states that
-    drafts are tried on, the last blocks of each table of states, as many as tokens are drafted;
-    nobody else ever has them.
+    sizes: of each group's blocks. used_bytes: valid slots and states, shared ones once; of them
+    state_bytes: states. pad_bytes: of held blocks, what no slot or state of their group can fill.
+    scratch_bytes: of states that drafts are tried on, the last blocks of each table of states, as
+    many as tokens are drafted; nobody else ever has them.
     """
 
     def __init__(
@@ -50,10 +52,16 @@ class GroupTables:
         self.placed = [g for g, group in enumerate(groups) if states_kept or not group.state_bytes]
         self.windows = looks_back(groups, states_kept=states_kept)
         self.used_bytes = 0
+        self.state_bytes = 0
         self.pad_bytes = 0
         self.scratch_bytes = 0
         self._states = [g for g, group in enumerate(groups) if group.state_bytes]
         self._single = [] if states_kept else self._states
+        # Why blocks are kept, but for full attention's of prompts.
+        self._why = [
+            STATE if group.state_bytes else OUTPUT if window is None else WINDOW
+            for group, window in zip(groups, self.windows, strict=True)
+        ]
         self._pads = [
             block_bytes - (group.state_bytes or group.slot_bytes * group.block_size)
             for group in groups
@@ -98,8 +106,20 @@ class GroupTables:
     def _book(self, g: int, blocks: int, slots: int) -> None:
         """Group g holds so many more distinct blocks, and valid slots in them (negative: less)."""
         group = self.groups[g]
+        states = blocks * group.state_bytes
         self.pad_bytes += blocks * self._pads[g]
-        self.used_bytes += slots * group.slot_bytes + blocks * group.state_bytes
+        self.used_bytes += slots * group.slot_bytes + states
+        self.state_bytes += states
+
+    def _num_prompt(self, g: int, table: GroupTable, start: int) -> int:
+        """How many blocks of group g's table, from position `start` on, lie in its prompt; one that
+        is not full is known by the prompt's end alone.
+        """
+        size = self._sizes.blocks[g]
+        end = table.prompt_tokens // size
+        if table.tokens < (end + 1) * size:
+            end += 1
+        return max(end - start, 0)
 
     # --- what is needed ------------------------------------------------------------------------
 
@@ -159,3 +179,10 @@ class GroupTables:
         valid slots each.
         """
         raise NotImplementedError
+
+    def _check_bytes(self, slots: int, states: int, padding: int) -> None:
+        """The same of bytes: of valid slots, of states that are held, and of padding."""
+        found = slots + states, states, padding
+        booked = self.used_bytes, self.state_bytes, self.pad_bytes
+        if found != booked:
+            raise InvariantError(f"used, states and padding are {found} bytes, booked as {booked}")

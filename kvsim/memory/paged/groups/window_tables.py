@@ -106,24 +106,31 @@ class WindowTables(ListTables):
     def _close_nameless(self, table: GroupTable, known: int) -> None:
         """The same where no block has a key: what would have got one is cached without it."""
         lists, size = table.lists, self._size
-        parts: list[tuple[list[int], list[int]]] = []  # of each group: cached and blank
+        parts: list[tuple[list[int], list[int], int]] = []  # cached, blank, a prompt's: by group
         used = pads = 0
         for members in self._neighbours:
             first = members[0]
             skipped = table.skipped[first]
             places = self._names.places(table, first, known)
-            parts.extend(_parted(lists[g], places, skipped) for g in members)
+            num_prompt = 0
+            if self.windows[first] is None:
+                num_prompt = self._num_prompt(first, table, skipped)
+            for g in members:
+                kept, rest = _parted(lists[g], places, skipped)
+                parts.append((kept, rest, num_prompt))
             pad_bytes, slot_bytes = self._weights[first]
             used += slot_bytes * (table.tokens - skipped * size)
             pads += pad_bytes * len(lists[first])
-        blank = [block for _, rest in parts for block in rest]
+        blank = [block for _, rest, _ in parts for block in rest]
         # The end of a table goes before its beginning, table by table.
-        if self._pool.give_back_alone(blank, [b for kept, _ in parts for b in reversed(kept)]):
+        if self._pool.give_back_alone(blank, [b for kept, *_ in parts for b in reversed(kept)]):
+            for (kept, _, num_prompt), why in zip(parts, self._why, strict=True):
+                self._pool.kept.add(kept[num_prompt:], why)
             self.used_bytes -= used
             self.pad_bytes -= pads
             return
-        for g, (kept, rest) in enumerate(parts):
-            shared = self._pool.give_back_parts(kept, rest)
+        for g, (kept, rest, num_prompt) in enumerate(parts):
+            shared = self._pool.give_back_parts(kept, rest, self._why[g], num_prompt)
             slots = table.tokens - table.skipped[g] * size
             self._book(g, shared - len(lists[g]), shared * size - slots)
 

@@ -63,7 +63,8 @@ def outcome(made: Scenario, requests: list[Request]) -> Any:
     (run,) = kvsim.simulate(made, requests).runs
     recorder = run.recorder
     summary = {key: value for key, value in run.summary.items() if key != "wall_s"}
-    return summary, recorder.time_sum, recorder.step_sum, run.requests.to_dict("records")
+    sums = recorder.time_sum, recorder.step_sum, recorder.part_sums
+    return summary, sums, run.requests.to_dict("records")
 
 
 @pytest.mark.parametrize("scheduler", RULES, ids=lambda table: "-".join(map(str, table.values())))

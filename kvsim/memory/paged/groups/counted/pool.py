@@ -2,12 +2,14 @@
 
 As many are taken, kept and forgotten as of `BlockPool`, in the same order. The free queue is a
 number of blank blocks in front; behind them blocks with names, each by its number, and heaps of
-those whose content was known and that nobody can name, which are told by negative numbers.
+those whose content was known and that nobody can name, kept for one reason, which are told by
+negative numbers.
 """
 
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 
+from kvsim.memory.paged.kept import PROMPT
 from kvsim.memory.paged.pool import Pool
 from kvsim.plumbing.errors import InvariantError
 
@@ -22,7 +24,9 @@ class CountedPool(Pool):
         super().__init__(num_blocks, self._queue)
         self._front = self.num_free  # blank ones
         self._opened = 0  # of the heap that goes out next
-        self._heaps: dict[int, int] = {}  # how many blocks lie in each that is still whole
+        self._opened_why = PROMPT
+        # How many blocks lie in each that is still whole, and why they do.
+        self._heaps: dict[int, tuple[int, int]] = {}
         self._last = NOBODY  # the heap at the end of the queue
         self._num_heaps = self._num_named = 0
 
@@ -42,12 +46,15 @@ class CountedPool(Pool):
         self.num_evicted += count
         if count <= self._opened:
             self._opened -= count
+            self.kept.count(self._opened_why, -count)
         else:
             self._forget(count)
 
     def _forget(self, count: int) -> None:
         """Take `count` blocks that hold something off the queue, more than the open heap has."""
+        kept = self.kept
         count -= self._opened
+        kept.count(self._opened_why, -self._opened)
         self._opened = 0
         named: list[int] = []
         while count:
@@ -56,36 +63,45 @@ class CountedPool(Pool):
                 named.append(block)
                 count -= 1
                 continue
-            heap = self._heaps.pop(block)
+            heap, why = self._heaps.pop(block)
             if block == self._last:
                 self._last = NOBODY
             if heap > count:
-                self._opened = heap - count
+                self._opened, self._opened_why = heap - count, why
+                kept.count(why, -count)
                 break
+            kept.count(why, -heap)
             count -= heap
         if named:
             self._names.forget_all(named, None)
+            kept.remove(named)
             self.version += 1
 
-    def give_back(self, num_blank: int, num_nameless: int = 0) -> None:
-        """Blocks of one owner, of which nobody else has any: so many hold nothing, and so many what
-        nobody can name.
-        """
+    def give_back(self, num_blank: int) -> None:
+        """So many blocks that hold nothing, of one owner, nobody else having any of them."""
         self._front += num_blank
-        self.num_free += num_blank + num_nameless
-        if num_nameless:
-            self.num_cached_free += num_nameless
-            if self._last:
-                self._heaps[self._last] += num_nameless
-            else:
-                self._num_heaps += 1
-                self._last = -self._num_heaps
-                self._heaps[self._last] = num_nameless
-                self._queue[self._last] = None
+        self.num_free += num_blank
 
-    def give_back_named(self, blocks: Sequence[int]) -> int:
-        """One owner returns these blocks, who come first go first. Those others still hold stay
-        with them; returns how many these are.
+    def give_back_nameless(self, count: int, why: int) -> None:
+        """The same of so many that hold what nobody can name, kept for `why`."""
+        if not count:
+            return
+        self.num_free += count
+        self.num_cached_free += count
+        self.kept.count(why, count)
+        if self._last:
+            before, last_why = self._heaps[self._last]
+            if last_why == why:
+                self._heaps[self._last] = before + count, why
+                return
+        self._num_heaps += 1
+        self._last = -self._num_heaps
+        self._heaps[self._last] = count, why
+        self._queue[self._last] = None
+
+    def give_back_named(self, blocks: Sequence[int], why: int, num_prompt: int) -> int:
+        """One owner returns these blocks, who come first go first; they are kept for `why`, but for
+        the last `num_prompt`. Those others still hold stay with them; returns how many these are.
         """
         alone = blocks
         if self._extra_refs:
@@ -95,6 +111,10 @@ class CountedPool(Pool):
             self._last = NOBODY
             self.num_free += len(alone)
             self.num_cached_free += len(alone)
+            others = blocks[: len(blocks) - num_prompt]
+            if len(alone) < len(blocks):
+                others = [block for block in others if block in self._queue]
+            self.kept.add(others, why)
         return len(blocks) - len(alone)
 
     def numbered(self, count: int) -> range:
@@ -124,10 +144,12 @@ class CountedPool(Pool):
         free = [block for block in self._queue if block > 0]
         if owners.keys() & set(free) or owners.keys() | set(free) != self._names.key_of.keys():
             raise InvariantError("a block is held and free, or its name is lost")
-        cached = len(free) + self._opened + sum(self._heaps.values())
+        heaps = [*self._heaps.values(), (self._opened, self._opened_why)]
+        cached = len(free) + sum(num for num, _ in heaps)
         if cached != self.num_cached_free or cached + self._front != self.num_free:
             raise InvariantError(f"{cached} cached and {self._front} blank blocks miscounted")
         if len(free) + len(self._heaps) != len(self._queue):
             raise InvariantError("a heap is lost")
+        self.kept.check(set(free), heaps)
         if held - shared + self.num_free != self.num_blocks - 1:
             raise InvariantError(f"{held - shared} held + {self.num_free} free blocks")

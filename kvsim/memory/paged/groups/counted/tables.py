@@ -17,7 +17,7 @@ from kvsim.memory.paged.groups.hits import Hits
 from kvsim.memory.paged.groups.sizes import Sizes
 from kvsim.memory.paged.groups.table import GroupTable
 from kvsim.memory.paged.groups.tables import GroupTables
-from kvsim.plumbing.errors import InvariantError
+from kvsim.memory.paged.kept import OUTPUT, PROMPT
 from kvsim.plumbing.units import ceil_div
 
 
@@ -146,6 +146,7 @@ class CountedTables(GroupTables):
                     new += each.num
                     self.pad_bytes += each.pad_bytes
                     self.used_bytes += each.state_bytes
+                    self.state_bytes += each.state_bytes
         if new:
             self._pool.take(new)
 
@@ -189,22 +190,28 @@ class CountedTables(GroupTables):
         """Each of these groups returns so many blocks, and so many valid slots in them."""
         self.pad_bytes -= held * each.pad_bytes
         self.used_bytes -= held * each.state_bytes + slots * each.slot_bytes
+        self.state_bytes -= held * each.state_bytes
 
     def _give_named(self, table: CountedTable, g: int, start: int, end: int) -> int:
         """Group g returns its blocks with names from position `start` to `end`; returns how many
         they are.
         """
         named = table.blocks[g]
-        gone = [named.pop(at) for at in range(end - 1, start - 1, -1) if at in named]
+        places = [at for at in range(end - 1, start - 1, -1) if at in named]
+        gone = [named.pop(at) for at in places]
         if gone:
-            shared = self._pool.give_back_named(gone)
+            num_prompt = 0
+            if self._why[g] == OUTPUT:
+                end = start + self._num_prompt(g, table, start)
+                num_prompt = sum(at < end for at in places)
+            shared = self._pool.give_back_named(gone, self._why[g], num_prompt)
             if shared:
                 self._book(g, shared, shared * self._sizes.blocks[g])
         return len(gone)
 
     def close(self, table: GroupTable, known: int) -> None:
         assert isinstance(table, CountedTable)
-        blank = nameless = 0
+        blank = 0
         for each in self._alikes:
             start, end = table.skipped[each.members[0]], self._end(table, each)
             held, slots = end - start, table.tokens - start * each.block_size
@@ -212,18 +219,19 @@ class CountedTables(GroupTables):
                 held, slots = len(self._states_from(table, start)), 0
             kept = self._num_kept(table, each, known) if known else 0
             self._return(each, held, slots)
-            if not table.blocks:
-                nameless += kept * each.num
-                blank += (held - kept) * each.num
-                continue
+            outputs = self._num_outputs(table, each, kept, known) if kept else 0
             for g in each.members:
                 # The end of a table goes before its beginning.
-                self._pool.give_back(0, kept)
-                blank += held - kept - self._give_named(table, g, start, end)
+                if kept:
+                    self._pool.give_back_nameless(outputs, self._why[g])
+                    self._pool.give_back_nameless(kept - outputs, PROMPT)
+                blank += held - kept
+                if table.blocks:
+                    blank -= self._give_named(table, g, start, end)
         for g in self._single:
             blank += 1
             self._book(g, -1, 0)
-        self._pool.give_back(blank, nameless)
+        self._pool.give_back(blank)
 
     def _num_kept(self, table: CountedTable, each: Alike, known: int) -> int:
         """How many blocks of each of these groups hold content that goes without the name it would
@@ -234,6 +242,15 @@ class CountedTables(GroupTables):
         if each.states:
             return sum(at in table.held_states for at in places)
         return len(places)
+
+    def _num_outputs(self, table: CountedTable, each: Alike, kept: int, known: int) -> int:
+        """Of these, how many do not lie in the prompt; of windows and states all count."""
+        first = each.members[0]
+        if self._why[first] != OUTPUT:
+            return kept
+        end = self._num_prompt(first, table, 0)
+        places = self._names.places(table, first, self._counted.known_blocks(known, first))
+        return sum(at >= end for at in places)
 
     # --- what is held --------------------------------------------------------------------------
 
@@ -269,7 +286,7 @@ class CountedTables(GroupTables):
         return next((self._end(table, each) for each in self._alikes if 0 in each.members), 1)
 
     def check(self, live: Iterable[tuple[int, GroupTable]]) -> None:
-        used = pad = num_blocks = 0
+        used = states = pad = num_blocks = 0
         seen: set[int] = set()
         named: list[list[int]] = []
         for tokens, table in live:
@@ -282,12 +299,8 @@ class CountedTables(GroupTables):
                 shared = sum(block in seen for block in blocks)
                 seen.update(blocks)
                 pad += (held[g] - shared) * self._pads[g]
-                used += (held[g] - shared) * group.state_bytes
+                states += (held[g] - shared) * group.state_bytes
                 start = table.skipped[g] + shared
                 used += (tokens - start * group.block_size) * group.slot_bytes
         self._pool.check(named, num_blocks)
-        if (used, pad) != (self.used_bytes, self.pad_bytes):
-            raise InvariantError(
-                f"used and padding bytes are {used}, {pad}, "
-                f"booked as {self.used_bytes}, {self.pad_bytes}"
-            )
+        self._check_bytes(used, states, pad)

@@ -1,0 +1,108 @@
+"""Parts of the ledger's classes that a run's summary tells by themselves (`memory.parts`)."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from kvsim.report.measures import Summary
+from kvsim.report.numbers import percent
+
+
+class PartLook(NamedTuple):
+    """How one part is called and explained.
+
+    name: the summary's. owner: the class it is a part of. words: a few, for a narrow table.
+    meaning: one sentence for a student.
+    """
+
+    name: str
+    owner: str
+    words: str
+    meaning: str
+
+
+PART_LOOKS: tuple[PartLook, ...] = (
+    PartLook(
+        "states",
+        "used",
+        "recurrent states",
+        "States that running requests hold, as large after a thousand tokens as after ten; for a "
+        "moment one more, until a new one is whole.",
+    ),
+    PartLook(
+        "draft_slots",
+        "reserved",
+        "for drafts",
+        "Slots that drafts may be written to and states that they are tried on, but for what was "
+        "accepted: what speculation takes of the pool.",
+    ),
+    PartLook(
+        "left_behind",
+        "overprovisioned",
+        "left behind by windows",
+        "Tokens that a window slid past, where every layer keeps every token: nobody reads them.",
+    ),
+    PartLook(
+        "block_padding",
+        "rounding",
+        "padding of blocks",
+        "What no token can fill: the rest of a block that must hold a state, and the layers that a "
+        "short group lacks, since all blocks weigh the same.",
+    ),
+    PartLook(
+        "cached_prompts",
+        "cached",
+        "prompts",
+        "Full attention's blocks that lay in the prompt of who held them last: found by whoever "
+        "begins alike.",
+    ),
+    PartLook(
+        "cached_outputs",
+        "cached",
+        "outputs",
+        "Full attention's blocks with generated tokens: found only by a conversation that goes on.",
+    ),
+    PartLook(
+        "cached_windows",
+        "cached",
+        "windows",
+        "Blocks of layers with a window. A hit needs those just before its end; what else is kept "
+        "of them takes the room of what could be found.",
+    ),
+    PartLook(
+        "cached_states",
+        "cached",
+        "checkpoints of states",
+        "Recurrent states that a hit may go on from: each one is all that its layers know of the "
+        "tokens before it, and of use at that place alone.",
+    ),
+)
+
+
+class PartRow(NamedTuple):
+    """One part, and its share of the pool in each run as a text."""
+
+    look: PartLook
+    texts: list[str]
+
+
+def part_rows(runs: Sequence[Summary], owner: str | None = None) -> list[PartRow]:
+    """The parts, of one class or of all, that some run has."""
+    return [
+        PartRow(look, [percent(_share(look, run)) for run in runs])
+        for look in PART_LOOKS
+        if owner in (None, look.owner) and any(look.name in _parts(run) for run in runs)
+    ]
+
+
+def _share(look: PartLook, run: Summary) -> float | None:
+    """Of the pool; None where the run does not tell the parts of that class."""
+    parts, memory = _parts(run), run["memory"]
+    if look.name in parts:
+        return float(parts[look.name])
+    told = any(each.name in parts for each in PART_LOOKS if each.owner == look.owner)
+    return None if look.owner == "cached" and memory["time_mean"]["cached"] and not told else 0.0
+
+
+def _parts(run: Summary) -> dict[str, float]:
+    found: dict[str, float] = run["memory"].get("parts", {})
+    return found

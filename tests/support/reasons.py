@@ -1,0 +1,86 @@
+"""An observer that recounts why blocks are cached, from who was seen to hold them last."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from kvsim.engine.schedulers.scheduler import Scheduler
+from kvsim.memory.paged.allocator import PagedAllocator
+from kvsim.memory.paged.block_pool import NULL_BLOCK
+from kvsim.memory.paged.groups.allocator import GroupsAllocator
+from kvsim.memory.parts import Parts
+from support.auditor import Auditor
+
+
+class ReasonAuditor(Auditor):
+    """Of a run that takes single steps, so that every block is seen in the table that holds it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: Counter[str] = Counter()  # events at which some block was cached for this
+        self._last: dict[int, str] = {}
+
+    def taken(self, blocks: Sequence[int]) -> None:
+        """Who holds them is seen at the next event; nobody does where they are a state's copy."""
+        for block in blocks:
+            self._last.pop(block, None)
+
+    def revived(self, blocks: Sequence[int]) -> None:
+        """Somebody has these in its prompt, for as long as it takes to copy them at least."""
+        for block in blocks:
+            if self._last.get(block) == "cached_outputs":
+                self._last[block] = "prompt"
+
+    def freed(self, cached: Sequence[int], blank: Sequence[int]) -> None:
+        """Who held them has been seen before."""
+
+    def _audit(self, scheduler: Scheduler) -> None:
+        super()._audit(scheduler)
+        allocator = scheduler.allocator
+        assert isinstance(allocator, PagedAllocator | GroupsAllocator)
+        states = self._look(allocator)
+        pool = allocator.pool
+        pool.listener = self
+        cached = Counter(
+            self._last.get(block, "cached_states")  # a copy of a state was in no table yet
+            for block in pool.free_queue()
+            if pool.is_cached(block)
+        )
+        self.seen.update(cached.keys())
+        parts: dict[str, int] = allocator.parts._asdict()
+        size = allocator.block_bytes
+        others = {name: cached[name] * size for name in Parts._fields if name.startswith("cached")}
+        found = {name: parts[name] for name in (*others, "states")}
+        assert found == {**others, "states": states}
+        assert sum(cached.values()) == pool.num_cached_free
+
+    def _look(self, allocator: PagedAllocator | GroupsAllocator) -> int:
+        """Note who holds which block for what; returns the bytes of states that are held."""
+        if isinstance(allocator, PagedAllocator):
+            for seq in allocator._live:
+                prompt = seq.prompt_tokens // allocator.block_size
+                for place, block in enumerate(seq.memory.blocks):
+                    self._last[block] = "prompt" if place < prompt else "cached_outputs"
+            return 0
+        tables, state_bytes = allocator._tables, 0
+        slots = allocator._decoding.decoders.slots
+        for g, group in enumerate(tables.groups):
+            states: set[int] = set()
+            for seq in allocator._live:
+                tokens, start = slots(seq), seq.memory.skipped[g]
+                held = seq.memory.lists[g]
+                for place, block in enumerate(held, start=start):
+                    if block == NULL_BLOCK:
+                        continue
+                    if group.kind == "recurrent":
+                        why = "cached_states"
+                        states.add(block)
+                    elif group.window_tokens is not None:
+                        why = "cached_windows"
+                    else:
+                        end, size = seq.prompt_tokens, group.block_size
+                        partly = place * size < end and tokens < (place + 1) * size
+                        whole = (place + 1) * size <= end
+                        why = "prompt" if whole or partly else "cached_outputs"
+                    self._last[block] = why
+            state_bytes += len(states) * group.state_bytes
+        return state_bytes
