@@ -106,6 +106,7 @@ class Simulation:
         allocators = self.scenario.allocator
         sizes = (getattr(options, "block_size", None) for options in allocators)
         block_size = next(filter(None, sizes), BLOCK_SIZE)
+        exports = any(getattr(options, "exports_states", False) for options in allocators)
         fraction = self.scenario.memory.mem_fraction_static
         if fraction is not None:
             schedulers = [each.scheduler for each in allocators if each.scheduler is not None]
@@ -125,6 +126,7 @@ class Simulation:
             self.scenario.model,
             block_size,
             drafter=self.drafter,
+            exports_states=exports,
             **limits,
         )
 

@@ -38,7 +38,8 @@ class EngineVersion:
     too. schedules_ahead: asynchronous scheduling by default (github.com/vllm-project/vllm/
     pull/27614). heeds_kv_cache_dtype: of a quantised checkpoint. packs_by_place: caches of
     different sizes, a place for each. frees_chunks: of local attention (VLLM_ALLOW_CHUNKED_LOCAL_
-    ATTN_WITH_HYBRID_KV_CACHE).
+    ATTN_WITH_HYBRID_KV_CACHE). exports_states: prefill kernels may write recurrent states out
+    within a chunk.
     large_batch_bytes: devices of so much memory take 16,384 tokens a step by default; small_tier:
     devices of 70 GiB that have the defaults of smaller ones.
     """
@@ -67,6 +68,7 @@ class EngineVersion:
     heeds_kv_cache_dtype: bool = False
     packs_by_place: bool = True
     frees_chunks: bool = False
+    exports_states: bool = False
 
     def on_second_runner(self, kind: str, sparse: bool, quantized: bool) -> bool:
         """Whether a model of this model_type, with experts or not, runs on the second runner."""
@@ -142,7 +144,7 @@ LARGE_BATCH = replace(
 )
 ALL = replace(LARGE_BATCH, name="0.29", since=(0, 29), runner="all", runner_estimates_graphs=True)
 # The sampler's second pass, with every parameter set, is profiled as well.
-WARMED = replace(ALL, name="0.33", since=(0, 33), runner_bytes_per_logit=14.0)
+WARMED = replace(ALL, name="0.33", since=(0, 33), runner_bytes_per_logit=14.0, exports_states=True)
 ENGINE_VERSIONS = (
     *(V0, EARLY_V1, V1, SORTING, WORKSPACE, AHEAD, TRITON, LARGER, GRAPHS),
     *(CONCURRENCY, QWEN3, LISTED, DENSE, IN_FLIGHT, LARGE_BATCH, ALL, WARMED),

@@ -34,6 +34,8 @@ def size_pool(
     max_num_seqs: int = 256,
     max_num_batched_tokens: int = 2048,
     drafter: Drafter | None = None,
+    *,
+    exports_states: bool = False,
 ) -> Pool:
     """The pool of a simulated engine; arguments as of `size`. InputError for parallelism that the
     step times know nothing of.
@@ -57,7 +59,17 @@ def size_pool(
     if model_options.layout(model).bytes_per_token == 0:
         raise InputError("the model keeps no KV cache", where="model", value=model.name)
     limits = max_num_seqs, max_num_batched_tokens
-    return size(model, device, memory, model_options, block_size, *limits, drafter).pool
+    sized = size(
+        model,
+        device,
+        memory,
+        model_options,
+        block_size,
+        *limits,
+        drafter,
+        exports_states=exports_states,
+    )
+    return sized.pool
 
 
 def size(
@@ -69,13 +81,15 @@ def size(
     max_num_seqs: int = 256,
     max_num_batched_tokens: int = 2048,
     drafter: Drafter | None = None,
+    *,
+    exports_states: bool = False,
 ) -> Sized:
     """The pool and the engine's plan of it.
 
     block_size: tokens in a block; the default one is left to the engine. max_num_seqs and
     max_num_batched_tokens are the scheduler's limits, which size the profiling run. drafter: if it
-    is not one of the options in `memory`. Raises
-    InputError if nothing is left after the weights and reserves.
+    is not one of the options in `memory`. exports_states: see Serving. Raises InputError if nothing
+    is left after the weights and reserves.
     """
     model.check_tensor_parallel(model_options.tensor_parallel_size)
     if model_options.pipeline_parallel_size > model.num_layers:
@@ -101,7 +115,7 @@ def size(
     every = stages(model.layers, model_options.pipeline_parallel_size)
     caches = [_caches(deployment, stage) for stage in every]
     sized = [
-        _size_stage(deployment, stage, kept, memory, block_size)
+        _size_stage(deployment, stage, kept, memory, block_size, exports_states)
         for stage, kept in zip(every, caches, strict=True)
         if kept  # a stage that keeps nothing holds any number of blocks
     ]
@@ -128,13 +142,14 @@ def _size_stage(
     caches: tuple[LayerCache, ...],
     memory: MemoryOptions,
     block_size: int,
+    exports_states: bool,
 ) -> Sized:
     drafter, drafted = deployment.drafter, _drafted(deployment, stage)
     layout, device = grouped(caches), deployment.device
     if drafter is not None:
         layout = grouped(drafter.widened(caches), drafted)
     items = _as_given(memory, estimate(deployment, stage))
-    plan = _plan(deployment, caches, drafted, memory, block_size)
+    plan = _plan(deployment, caches, drafted, memory, block_size, exports_states)
     packed = plan.packed
     if packed:
         check_packed(memory)
@@ -186,6 +201,7 @@ def _plan(
     drafted: tuple[LayerCache, ...],
     memory: MemoryOptions,
     block_size: int,
+    exports_states: bool,
 ) -> CachePlan:
     version, options, drafter = deployment.version, deployment.options, deployment.drafter
     recurrent = any(cache.kind == "recurrent" for cache in caches)
@@ -199,6 +215,7 @@ def _plan(
         enable_prefix_caching=attending
         and ((version.caches_hybrid_prefixes or not recurrent) if caching is None else caching),
         batches_in_flight=version.batches_in_flight,
+        exports_states=exports_states,
         decode_context_parallel_size=options.decode_context_parallel_size,
         speculation=None if drafter is None else drafter.speculation,
         packs_by_place=version.packs_by_place,

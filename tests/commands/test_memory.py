@@ -8,16 +8,25 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from kvsim.capacity.fits import fit, paged_bytes
+import kvsim
+from kvsim.capacity.fits import fit
+from kvsim.capacity.options import MemoryOptions
+from kvsim.capacity.planning import Serving, plan_cache
+from kvsim.capacity.sizing import size
 from kvsim.commands.memory import memory
-from kvsim.layout import KVGroup, KVLayout
+from kvsim.device import named_device
+from kvsim.engine.replica import assemble
 from kvsim.memory import ALLOCATORS
 from kvsim.memory.allocator import Demand
 from kvsim.memory.options import MemorySpec
+from kvsim.model import ModelOptions
+from kvsim.model.kv_cache import LayerCache, grouped
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.units import GIB, MIB
 from kvsim.request import Request
+from kvsim.scenario import Scenario
 from kvsim.sequence import Sequence
+from kvsim.simulation import Simulation
 
 app = typer.Typer()
 app.command()(memory)
@@ -139,7 +148,7 @@ def test_a_model_of_states_alone(tmp_path):
     assert found["groups"][0]["state_bytes"] == state
     assert found["engine"]["max_concurrency"] == 10**9 // state
     assert found["pool_tokens"] == 10**9 // state * 4096
-    assert {row["paged"] for row in found["sequences"]} == {10**9 // state}
+    assert {row["paged"] for row in found["sequences"]} == {10**9 // state - 1}  # the null block
     assert "GPU KV cache size" in ask(*given)
     with pytest.raises(InputError, match="states do not grow with tokens"):
         ask(tmp_path, "--device", "l4", "--kv-cache-tokens", 1000)
@@ -219,7 +228,8 @@ def test_refusals(words, message):
 def test_the_closed_forms_are_what_the_allocators_admit(
     kind, tokens, capacity, block_size, initial
 ):
-    layout = KVLayout((KVGroup("full", 1, 10),))
+    caches = [LayerCache("full", 10)]
+    layout = grouped(caches)
     table = {"kind": kind}
     if kind == "doubling":
         table["initial_tokens"] = initial
@@ -231,29 +241,122 @@ def test_the_closed_forms_are_what_the_allocators_admit(
     demand = Demand(tokens, tokens)
     while allocator.admit(Sequence(Request(str(admitted), 0, tokens, 1), 0), demand):
         admitted += 1
-    counts = fit(
-        layout,
-        capacity * 10,
-        tokens,
-        max_model_len=64,
-        block_size=block_size,
-        initial_tokens=initial,
-    )
+    plan = plan_cache(caches, Serving(64, 64, block_size))
+    counts = fit(layout, plan, capacity * 10, tokens, max_model_len=64, initial_tokens=initial)
     assert admitted == getattr(counts, kind.replace("-", "_"))
 
 
 @given(st.integers(1, 5000), st.sampled_from([1, 16, 64]), st.integers(1, 600))
 def test_blocks_of_a_window_hold_it_wherever_it_begins(tokens, block_size, window):
-    layout = KVLayout((KVGroup("sliding", 1, 1, window),))
-    held = paged_bytes(layout, tokens, block_size)
+    caches = [LayerCache("sliding", 1, window)]
+    plan = plan_cache(caches, Serving(5000, 64, block_size, batches_in_flight=1))
+    held = plan.held_blocks(tokens)
     first_needed = max(0, tokens - window)
     spanned = (tokens - 1) // block_size - first_needed // block_size + 1
-    assert spanned * block_size <= held
-    assert held <= layout.sequence_bytes(tokens) + 2 * block_size
+    assert spanned <= held
+    assert held * block_size <= grouped(caches).sequence_bytes(tokens) + 2 * block_size
 
 
 def test_states_are_paid_once_a_sequence():
-    layout = KVLayout((KVGroup("recurrent", 3, 0, None, MIB), KVGroup("full", 1, 1024)))
-    counts = fit(layout, 100 * MIB, 1024, max_model_len=1024, block_size=16, initial_tokens=1024)
-    assert counts.max_buffer == counts.doubling == 50
-    assert counts.paged == (100 * MIB - 16 * 1024) // (2 * MIB)
+    caches = [*[LayerCache("recurrent", 0, state_bytes=1 << 20)] * 3, LayerCache("full", 1024)]
+    layout = grouped(caches)
+    plan = plan_cache(caches, Serving(1024, 1024, enable_prefix_caching=False))
+    counts = fit(layout, plan, 100 * MIB, 1024, max_model_len=1024, initial_tokens=1024)
+    assert counts.max_buffer == counts.doubling == 25
+    assert counts.paged == (100 - 1) // 4  # a block is as large as a state
+
+
+# A model, a drafter, what is drafted, and at how many tokens all groups hold the most at once: one
+# behind the end of all their blocks.
+FILLED = [
+    ("llama-3.2-1b", None, 513),
+    ("gpt-oss-20b", None, 513),
+    ("gemma-4-31b", None, 1537),
+    ("gemma-3-27b", "gemma-3-1b", 1537),
+    ("qwen3.5-4b", None, 1057),
+    ("qwen3.5-4b", "mtp", 1057),
+]
+
+
+@pytest.mark.parametrize(("model", "drafter", "tokens"), FILLED)
+def test_what_is_said_to_fit_fills_a_simulated_pool(model, drafter, tokens):
+    """Three sequences that grow to `tokens` tokens at the same time run to their ends in a pool
+    that holds three; in one with a block less, somebody gives way.
+    """
+    memory = {"drafter": drafter, "num_speculative_tokens": 2} if drafter else {}
+    options = ModelOptions(name=model, max_model_len=4096)
+    sized = size(
+        options.build(),
+        named_device("h200"),
+        MemoryOptions(**memory, kv_cache_bytes=10**10),
+        options,
+        16,
+    )
+    plan = sized.plan
+    blocks = 1 + 3 * plan.held_blocks(tokens)
+    for less in 0, 1:
+        capacity = (blocks - less) * plan.bytes_per_block
+        counts = fit(sized.layout, plan, capacity, tokens, max_model_len=4096, initial_tokens=64)
+        assert counts.paged == 3 - less
+        table = {
+            "model": {"name": model, "max_model_len": 4096},
+            "device": {"name": "h200"},
+            "memory": {"kv_cache_bytes": capacity},
+            "allocator": [{"kind": "paged"}],
+            "scheduler": {
+                "kind": "continuous",
+                "async_scheduling": True,
+                "max_num_batched_tokens": 64,
+            },
+        }
+        if drafter:
+            table["speculative_config"] = {
+                "method": "mtp" if drafter == "mtp" else "draft_model",
+                "num_speculative_tokens": 2,
+                **({} if drafter == "mtp" else {"model": drafter}),
+                "acceptance_rate": 0.0,
+            }
+        requests = [Request(f"r{index}", 0, 16, tokens - 15) for index in range(3)]
+        (run,) = kvsim.simulate(table, requests).runs
+        assert run.summary["requests"]["finished"] == 3
+        assert bool(run.summary["preemptions"]) == bool(less)
+
+
+@pytest.mark.parametrize(("alignment", "block"), [(None, 1056), (1088, 1088)])
+def test_a_run_has_the_blocks_that_are_printed(alignment, block):
+    """States that prefill writes out within chunks make blocks multiples of 64 tokens."""
+    key = "prefill_checkpoint_alignment"
+    tables = {
+        "model": {"name": "qwen3.5-35b-a3b", "max_model_len": 65536},
+        "device": {"name": "h200"},
+        "allocator": [{"kind": "paged"} | ({} if alignment is None else {key: alignment})],
+        "scheduler": {"kind": "continuous", "max_num_seqs": 64, "max_num_batched_tokens": 2048},
+    }
+    simulation = Simulation(Scenario.from_table(tables), [Request("r", 0, 3000, 4)])
+    spec = simulation.replica_spec(simulation.scenario.allocator[0])
+    replica = assemble(spec, simulation.stream, simulation.step_time)
+    allocator, pool = replica.scheduler.allocator, simulation.pool
+    given = ("qwen3.5-35b-a3b", "--device", "h200", "--max-model-len", 65536)
+    given += ("--max-num-seqs", 64, "--max-num-batched-tokens", 2048)
+    if alignment is not None:
+        given += ("--prefill-checkpoint-alignment", alignment)
+    engine = answer(*given)["engine"]
+    assert allocator.block_size == pool.engine_block_size == engine["block_size"] == block
+    assert allocator.block_bytes == engine["bytes_per_block"]
+    assert pool.engine_num_gpu_blocks == engine["num_gpu_blocks"]
+    assert f"blocks of {block:,} tokens" in ask(*given)
+
+
+@pytest.mark.parametrize(
+    ("model", "version", "told"),
+    [
+        ("llama-3-8b", "0.33", "no recurrent state is kept"),
+        ("qwen3.5-35b-a3b", "0.28", "not of this version"),
+    ],
+)
+def test_what_cannot_write_states_out_is_refused(model, version, told):
+    with pytest.raises(InputError, match=told):
+        ask(
+            *(model, "--device", "h200", "--engine-version", version, "--max-model-len", 8192),
+            *("--prefill-checkpoint-alignment", 64),
+        )

@@ -51,6 +51,33 @@ class CachePlan(NamedTuple):
         seen = group.window_tokens - 1 + self.serving.max_in_flight_tokens
         return ceil_div(min(seen, tokens), group.block_size) + 1
 
+    def held_blocks(self, tokens: int) -> int:
+        """Blocks, over all groups, that a request with `tokens` tokens holds at most as it decodes
+        and drafts, its prompt computed: what its windows and states needed for that has gone back.
+        """
+        serving, speculation = self.serving, self.serving.speculation
+        drafts = again = 0
+        if speculation is not None:
+            drafts = serving.drafted_tokens * serving.batches_in_flight
+            drafts += speculation.lookahead_slots
+            again = speculation.redrafted_tokens
+        slots = min(tokens + drafts, max(tokens, serving.max_model_len))
+        ahead = serving.batches_in_flight - 1 + drafts + again
+        return sum(self._held_in(group, slots, ahead) for group in self.groups)
+
+    def _held_in(self, group: CacheGroup, slots: int, ahead: int) -> int:
+        """Of one group. ahead: tokens that it holds besides those of a window and the newest."""
+        if group.kind == "recurrent":
+            return (2 if self.mamba_cache_mode == "align" else 1) + group.speculative_blocks
+        size = group.block_size
+        if group.kind == "sliding":
+            assert group.window_tokens is not None
+            # Wherever it begins.
+            return min(ceil_div(slots, size), ceil_div(group.window_tokens - 1 + ahead, size) + 1)
+        if group.chunk_tokens is not None:
+            return ceil_div(min(slots, group.chunk_tokens + ahead), size)
+        return ceil_div(slots, size * self.serving.decode_context_parallel_size)
+
     def blocks_of(self, tokens: int) -> int:
         """Blocks, over all groups, that a request of `tokens` tokens holds at most."""
         return sum(self._blocks_in(group, tokens) for group in self.groups)

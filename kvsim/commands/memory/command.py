@@ -10,6 +10,8 @@ import typer
 from kvsim.commands.arguments import AsJson
 
 if TYPE_CHECKING:
+    from kvsim.capacity.engine_version import EngineVersion
+    from kvsim.capacity.planning import CachePlan
     from kvsim.device import Device
 
 SHORTEST_TOKENS = 512
@@ -74,6 +76,14 @@ def memory(
     max_loras: Annotated[int, typer.Option(min=0, help="Adapters to keep room for.")] = 0,
     max_lora_rank: Annotated[int, typer.Option(min=1, help="Of each.")] = 16,
     block_size: Annotated[int, typer.Option(min=1, help="Tokens in a block (paged).")] = 16,
+    prefill_checkpoint_alignment: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Prefill writes states out within chunks (FlashInfer's gated delta net).",
+            show_default="it cannot",
+        ),
+    ] = None,
     initial_tokens: Annotated[int, typer.Option(min=1, help="First buffer (doubling).")] = 256,
     mem_fraction_static: Annotated[
         str | None,
@@ -177,15 +187,18 @@ def memory(
         block_size,
         max_num_seqs or seqs,
         max_num_batched_tokens or tokens,
+        exports_states=prefill_checkpoint_alignment is not None,
     )
+    if prefill_checkpoint_alignment is not None:
+        _check_exports(prefill_checkpoint_alignment, reserve.version, sized.plan)
     longest = options.model_len(built)
     fits = [
         fit(
             sized.layout,
+            sized.plan,
             sized.pool.capacity_bytes,
             length,
             max_model_len=longest,
-            block_size=block_size,
             initial_tokens=initial_tokens,
         )
         for length in _lengths(num_tokens, longest)
@@ -200,6 +213,20 @@ def memory(
         from kvsim.commands.memory.tables import print_answer
 
         print_answer(answer, Console())
+
+
+def _check_exports(alignment: int, version: "EngineVersion", plan: "CachePlan") -> None:
+    """InputError where no state could be written out, as a scenario has it."""
+    from kvsim.plumbing.errors import InputError
+
+    kept = any(group.checkpoint_blocks for group in plan.groups)
+    if not (kept and version.exports_states):
+        raise InputError(
+            "not of this version" if kept else "no recurrent state is kept",
+            where="--prefill-checkpoint-alignment",
+            value=alignment,
+            remedy="leave it out",
+        )
 
 
 def _device(name: str | None, memory_gib: float | None) -> "Device":

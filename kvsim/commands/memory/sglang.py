@@ -23,6 +23,7 @@ VLLM_ONLY = (
     *("num_gpu_blocks", "max_num_seqs", "max_num_batched_tokens", "enforce_eager"),
     *("enable_prefix_caching", "drafter", "num_speculative_tokens", "max_loras"),
     *("max_lora_rank", "block_size", "initial_tokens", "num_tokens", "enable_expert_parallel"),
+    "prefill_checkpoint_alignment",
 )
 
 

@@ -46,7 +46,8 @@ class Paged(AllocatorOptions):
         not given: at blocks alone.
     prefill_checkpoint_alignment: the prefill kernel of recurrent layers can write a state out
         within a chunk, so many tokens or a multiple behind its start (FlashInfer's gated delta net
-        on Hopper and Blackwell); not given: it cannot, and chunks are cut where a state is kept.
+        on Hopper and Blackwell), which makes blocks multiples of 64 tokens; not given: it cannot,
+        and chunks are cut where a state is kept.
 
     Layers with a window or a recurrent state get block tables of their own. A block that must hold
     a recurrent state grows to a multiple of block_size; where a token takes fewer bytes than in
@@ -87,6 +88,11 @@ class Paged(AllocatorOptions):
     @property
     def speculates(self) -> bool:
         return True
+
+    @property
+    def exports_states(self) -> bool:
+        """Whether prefill writes states out within chunks, which the engine plans blocks for."""
+        return self.prefill_checkpoint_alignment is not None
 
     def build(self, memory: MemorySpec) -> Allocator:
         self._refuse_drafts(memory)

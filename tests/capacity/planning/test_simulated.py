@@ -15,7 +15,7 @@ def check(plan, layout):
         assert len(plan.groups) == 1
         assert plan.bytes_per_block == plan.block_size * layout.bytes_per_token
         return
-    found = group_layers(layout, 16)
+    found = group_layers(layout, 16, exports_states=plan.serving.exports_states)
     assert [(group.kind, group.layers, group.block_size) for group in found.groups] == [
         (group.kind, group.layers, group.block_size) for group in plan.groups
     ]
@@ -37,6 +37,19 @@ def test_every_model_of_the_catalogue():
             check(plan_cache(caches, SERVING), grouped(caches))
             seen += 1
     assert seen > 100
+
+
+def test_states_that_prefill_writes_out_within_chunks():
+    """Blocks are multiples of 64 tokens then, in the plan, in a run and in what both print."""
+    seen = 0
+    for name in model_names():
+        caches = ModelOptions(name=name).build().kv_caches("auto")
+        if any(cache.own_block for cache in caches) or not any(c.bytes_per_token for c in caches):
+            continue
+        if any(cache.state_bytes for cache in caches):
+            check(plan_cache(caches, SERVING._replace(exports_states=True)), grouped(caches))
+            seen += 1
+    assert seen > 10
 
 
 def test_drafters_with_pages_of_their_own():

@@ -14,7 +14,10 @@ from typing import NamedTuple
 from kvsim.layout import GroupKind, KVGroup, KVLayout
 from kvsim.plumbing.units import ceil_div
 
-MLA_GRANULARITY = 128  # tokens in a block that must hold a state: multiples of these
+# Tokens in a block that must hold a state: multiples of these, beside MLA, and where a prefill
+# kernel writes states out within a chunk (vLLM 0.33, platforms/interface.py).
+MLA_GRANULARITY = 128
+EXPORT_GRANULARITY = 64
 
 
 class BlockGroup(NamedTuple):
@@ -77,10 +80,12 @@ def group_layers(
     *,
     commonest_sizes_groups: bool = True,
     unequal_blocks: bool = True,
+    exports_states: bool = False,
 ) -> Grouping:
     """Deal the layers of `layout` (at least one group with KV) out to groups.
 
-    commonest_sizes_groups, unequal_blocks: see BlockRules.
+    commonest_sizes_groups, unequal_blocks: see BlockRules. exports_states: kept states are written
+    out within chunks.
     """
     counts = [group.layers for group in layout.groups]
     size = min(counts)
@@ -94,6 +99,8 @@ def group_layers(
     if layer_state:
         latent = any(group.kind == "mla" for group in layout.groups)
         step = max(block_size, MLA_GRANULARITY) if latent else block_size
+        if exports_states:
+            step = lcm(step, EXPORT_GRANULARITY)
         block_size = max(block_size, step * ceil_div(layer_state, largest * step))
     groups: list[BlockGroup] = []
     for bucket, (group, slot) in enumerate(zip(layout.groups, slots, strict=True)):
