@@ -27,6 +27,7 @@ class MemorySpec(NamedTuple):
     unwatched: nobody asks which block is whose: an allocator may count where it would otherwise
         keep tables.
     states: of recurrent layers, in a pool of their own beside this one; None: they have none.
+    given_blocks: the block size is what an engine has planned already, not what it was asked for.
     """
 
     capacity_bytes: int
@@ -39,6 +40,7 @@ class MemorySpec(NamedTuple):
     speculation: Speculation | None = None
     unwatched: bool = False
     states: int | None = None
+    given_blocks: bool = False
 
 
 StoreKind = Literal["blocks", "slots", "buffers"]

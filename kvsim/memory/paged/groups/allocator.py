@@ -91,7 +91,7 @@ class GroupsAllocator(Allocator):
             block_size,
             commonest_sizes_groups=rules.commonest_sizes_groups,
             unequal_blocks=rules.unequal_blocks,
-            exports_states=caching and checkpoint_alignment is not None,
+            exports_states=caching and not memory.given_blocks and checkpoint_alignment is not None,
         )
         size = self.block_size = grouping.block_size
         self._shape = BlockShape.of(memory, size, grouping.slot_bytes, rules.null_blocks)

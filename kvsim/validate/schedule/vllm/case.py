@@ -205,6 +205,7 @@ class VllmEngine(Options):
             max_steps=1,
             speculation=self.speculative.speculation(self.semantics) if self.speculative else None,
             acceptance=acceptance,
+            given_blocks=True,
         )
 
 

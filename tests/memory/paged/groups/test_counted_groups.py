@@ -60,7 +60,9 @@ class Checked(GroupsAllocator):
 def outcome(made: Scenario, requests: list[Request]) -> Any:
     (run,) = kvsim.simulate(made, requests).runs
     summary = {key: value for key, value in run.summary.items() if key != "wall_s"}
-    return summary, run.recorder.series, run.requests.to_dict("records")
+    recorder = run.recorder
+    parts = recorder.part_sums, recorder.part_series
+    return summary, parts, recorder.series, run.requests.to_dict("records")
 
 
 @pytest.mark.parametrize("scheduler", RULES, ids=lambda table: "-".join(map(str, table.values())))

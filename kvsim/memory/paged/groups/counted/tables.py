@@ -217,9 +217,10 @@ class CountedTables(GroupTables):
             held, slots = end - start, table.tokens - start * each.block_size
             if each.states:
                 held, slots = len(self._states_from(table, start)), 0
-            kept = self._num_kept(table, each, known) if known else 0
+            kept = outputs = 0
+            if known:
+                kept, outputs = self._num_kept(table, each, known)
             self._return(each, held, slots)
-            outputs = self._num_outputs(table, each, kept, known) if kept else 0
             for g in each.members:
                 # The end of a table goes before its beginning.
                 if kept:
@@ -233,24 +234,19 @@ class CountedTables(GroupTables):
             self._book(g, -1, 0)
         self._pool.give_back(blank)
 
-    def _num_kept(self, table: CountedTable, each: Alike, known: int) -> int:
+    def _num_kept(self, table: CountedTable, each: Alike, known: int) -> tuple[int, int]:
         """How many blocks of each of these groups hold content that goes without the name it would
-        have, as its sequence has finished.
+        have, as its sequence has finished; and how many of these not as a prompt.
         """
         first = each.members[0]
         places = self._names.places(table, first, self._counted.known_blocks(known, first))
         if each.states:
-            return sum(at in table.held_states for at in places)
-        return len(places)
-
-    def _num_outputs(self, table: CountedTable, each: Alike, kept: int, known: int) -> int:
-        """Of these, how many do not lie in the prompt; of windows and states all count."""
-        first = each.members[0]
-        if self._why[first] != OUTPUT:
-            return kept
-        end = self._num_prompt(first, table, 0)
-        places = self._names.places(table, first, self._counted.known_blocks(known, first))
-        return sum(at >= end for at in places)
+            kept = sum(at in table.held_states for at in places)
+            return kept, kept
+        if not places or self._why[first] != OUTPUT:
+            return len(places), len(places)
+        end = self._num_prompt(first, table, 0)  # full attention keeps all in a row
+        return len(places), min(len(places), max(0, places[-1] + 1 - end))
 
     # --- what is held --------------------------------------------------------------------------
 
