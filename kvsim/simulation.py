@@ -233,10 +233,20 @@ class Simulation:
             summary["engine_faults"] = scheduler.engine_faults
         if scheduler.verifier is not None:
             summary["speculation"] = metrics.speculation(recorder, scheduler.verifier)
+        chunks = self._chunks_given_back()
+        if chunks and kind == "paged":
+            summary["kept_chunks"] = {"layers": len(chunks), "chunk_tokens": chunks[0]}
         shareable = not stream.anonymous
         return Run.recorded(
             label, kind, summary, recorder, self.scenario.window, shareable=shareable
         )
+
+    def _chunks_given_back(self) -> list[int]:
+        """Tokens of a chunk, of each layer with local attention of which vLLM gives some back."""
+        if not self.scenario.memory.version.frees_chunks:
+            return []
+        chunks = [cache.chunk_tokens for cache in self.scenario.model.caches(self.model)]
+        return [tokens for tokens in chunks if tokens and tokens < self.max_model_len]
 
     def resolved(self) -> dict[str, Any]:
         """The scenario with every default written out, and where its inputs came from."""

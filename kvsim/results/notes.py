@@ -19,8 +19,8 @@ def notes_on(
 
     refused: requests were turned away, and why. saturated: the queue grew as long as requests came.
     prefix-cache: it was on and found nothing. step-time: steps beyond what was measured.
-    engine: a fault of the engine that was not followed. shareable: requests name content that
-    others could hit.
+    engine: a fault of the engine that was not followed. local-attention: what the engine would give
+    back is kept. shareable: requests name content that others could hit.
     """
     found = []
     requests, steps = summary["requests"], summary["steps"]
@@ -51,6 +51,14 @@ def notes_on(
             "engine",
             f"{faults:,} times SGLang 0.5.23 would have cut a second prompt in one pass, and then "
             "taken the first for whole; here the second waits for the next pass",
+        ))  # fmt: skip
+    kept = summary.get("kept_chunks")
+    if kept is not None:
+        found.append((
+            "local-attention",
+            f"{kept['layers']} layers attend within chunks of {kept['chunk_tokens']:,} tokens: "
+            "vLLM gives back those before the current one (kvsim memory counts so), here every "
+            "token is kept",
         ))  # fmt: skip
     outside = summary["outside_domain_steps"]
     if outside:

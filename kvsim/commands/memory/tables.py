@@ -1,6 +1,6 @@
 """What `kvsim memory` prints: tables of the cache, the pool and the sequences that fit."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from kvsim.commands.memory.answer import pool_tokens
@@ -29,6 +29,8 @@ def print_answer(answer: "Answer", console: "Console") -> None:
 
 def _print_engine(answer: "Answer", console: "Console") -> None:
     pool, plan = answer.sized.pool, answer.sized.plan
+    for line in _not_simulated(answer):
+        console.print(line, highlight=False)
     if answer.sized.drafter is not None:
         console.print(answer.sized.drafter.text(), highlight=False)
     groups = "" if len(plan.groups) == 1 else f" in {len(plan.groups)} groups of layers"
@@ -39,6 +41,23 @@ def _print_engine(answer: "Answer", console: "Console") -> None:
     )
     for line in answer.sized.start_up.lines():
         console.print(line, highlight=False)
+
+
+def _not_simulated(answer: "Answer") -> Iterator[str]:
+    """What `kvsim run` does otherwise, or not at all."""
+    plan = answer.sized.plan
+    if plan.packed:
+        yield (
+            "How many sequences fit is not counted, and kvsim run refuses the model: its caches "
+            "come in blocks of their own sizes."
+        )
+    local = [group for group in plan.groups if group.chunk_tokens is not None]
+    if local:
+        yield (
+            f"{sum(group.layers for group in local)} layers attend within chunks of "
+            f"{local[0].chunk_tokens:,} tokens and give back those before the current one, as "
+            "counted here; kvsim run keeps every token of them."
+        )
 
 
 def _is_sparse(model: "Model") -> bool:
