@@ -134,10 +134,11 @@ def cache(
         for row in rows
     )
     unlimited = _percent(curve.unlimited)
-    last = (f"unlimited ({largest:,} do)", unlimited, *([unlimited] if belady else []))
+    enough = f"unlimited ({largest:,} do)" if largest else "unlimited"
+    last = (enough, unlimited, *([unlimited] if belady else []))
     console = stdout()
     console.print(printed(Cells("Prompt tokens found", "", heads, (*cells, last))))
-    console.print(f"Of {count(curve.query_tokens)} prompt tokens, in blocks of {block}.")
+    console.print(f"Of {count(curve.query_tokens)} prompt tokens, in blocks of {block:,}.")
     if said is not None:
         console.print(said, highlight=False)
     if retained:
@@ -182,14 +183,16 @@ def _retention_cells(runs: "list[RetentionRun]") -> "Cells":
         (
             str(run.interval),
             _percent(run.ratio),
-            _percent(run.summary["memory"]["time_mean"]["cached"]),
+            _percent(run.cached),
+            _percent(run.left),
             f"{run.summary['preemptions']:,}",
             numbers.figures(run.summary["ttft_s"]["mean"], 3),
             numbers.figures(run.summary["requests_per_s"], 3),
         )
         for run in runs
     )
-    heads = ("retention", "found", "pool cached", "preempted", "mean TTFT, s", "requests/s")
+    cached = "pool cached", "of it windows, states"
+    heads = ("retention", "found", *cached, "preempted", "mean TTFT, s", "requests/s")
     return Cells("What is kept of windows and states", "", heads, rows)
 
 

@@ -51,10 +51,12 @@ def sentence(cost: "SpeculationCost") -> str:
             f"the pool holds {count(drafted.pool_tokens)} tokens where it would hold "
             f"{count(plain.pool_tokens)}"
         )
-    parts = [
-        f"{cost.method} with {cost.tokens} drafts costs {size(cost.weights_bytes)} of weights and "
-        f"{percent(more)} more KV per token; {holds}"
-    ]
+    price = "neither weights nor KV of its own"
+    if cost.weights_bytes or more:
+        price = f"{size(cost.weights_bytes)} of weights and {percent(more)} more KV per token"
+    if cost.state_bytes:
+        price += f", and {size(cost.state_bytes)} more of recurrent states a sequence"
+    parts = [f"{cost.method} with {cost.tokens} drafts costs {price}; {holds}"]
     drafts = drafted.drafts or {}
     parts.append(f"{percent(drafts['draft_slots'])} of it is held for drafts and not used")
     if drafted.hit_share is not None and plain.hit_share is not None:

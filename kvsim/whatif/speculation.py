@@ -57,12 +57,15 @@ class Side:
 
 @dataclass(frozen=True)
 class SpeculationCost:
-    """One allocator of the scenario, with drafts and without. weights_bytes: of the drafter."""
+    """One allocator of the scenario, with drafts and without. weights_bytes: of the drafter.
+    state_bytes: that drafts add to each sequence's recurrent states.
+    """
 
     label: str
     method: str
     tokens: int
     weights_bytes: int
+    state_bytes: int
     drafted: Side
     plain: Side
 
@@ -73,6 +76,7 @@ class SpeculationCost:
             "method": self.method,
             "num_speculative_tokens": self.tokens,
             "drafter_weights_bytes": self.weights_bytes,
+            "state_bytes": self.state_bytes,
             "with": self.drafted.as_dict(),
             "without": self.plain.as_dict(),
         }
@@ -91,13 +95,14 @@ def speculation_costs(simulation: Simulation) -> tuple[SpeculationCost, ...]:
         )
     without = scenario.model_copy(update={"speculative_config": None})
     plain = Simulation(without, simulation.stream)
-    weights_bytes = simulation.resolved()["provenance"]["drafter"]["weights_bytes"]
+    drafter = simulation.resolved()["provenance"]["drafter"]
     return tuple(
         SpeculationCost(
             label,
             config.method,
             config.num_speculative_tokens,
-            weights_bytes,
+            drafter["weights_bytes"],
+            drafter["state_bytes"],
             _side(simulation, options, label),
             _side(plain, options, label),
         )

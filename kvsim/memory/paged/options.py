@@ -5,8 +5,9 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
+from kvsim.layout import KVLayout
 from kvsim.memory.allocator import Allocator
-from kvsim.memory.block_rules import BlockRules
+from kvsim.memory.block_rules import VLLM_0_33, BlockRules
 from kvsim.memory.options import AllocatorOptions, MemorySpec, Removal, StoreKind
 from kvsim.memory.paged.allocator import PagedAllocator
 from kvsim.memory.paged.counted.allocator import CountedAllocator, counts_suffice
@@ -14,7 +15,7 @@ from kvsim.memory.paged.eviction import EVICTION_POLICIES
 from kvsim.memory.paged.eviction.policy import EvictionPolicy
 from kvsim.memory.paged.groups.allocator import GroupsAllocator
 from kvsim.memory.paged.groups.counted.tables import groups_can_be_counted
-from kvsim.memory.paged.groups.grouping import is_uniform
+from kvsim.memory.paged.groups.grouping import Grouping, group_layers, is_uniform
 from kvsim.memory.paged.shape import BlockShape
 from kvsim.plumbing.choice import OneOf
 from kvsim.plumbing.errors import InputError
@@ -94,6 +95,20 @@ class Paged(AllocatorOptions):
         """Whether prefill writes states out within chunks, which the engine plans blocks for."""
         return self.prefill_checkpoint_alignment is not None
 
+    def grouping(
+        self, layout: KVLayout, rules: BlockRules = VLLM_0_33, *, given_blocks: bool = False
+    ) -> Grouping:
+        """How it deals the layers of a layout out to groups, where they have tables of their own.
+        given_blocks: as in MemorySpec.
+        """
+        return group_layers(
+            layout,
+            self.block_size,
+            commonest_sizes_groups=rules.commonest_sizes_groups,
+            unequal_blocks=rules.unequal_blocks,
+            exports_states=self.exports_states and not given_blocks,
+        )
+
     def build(self, memory: MemorySpec) -> Allocator:
         self._refuse_drafts(memory)
         windows = not self.disable_hybrid_kv_cache_manager
@@ -103,7 +118,7 @@ class Paged(AllocatorOptions):
             self._refuse_without_states(memory.rules, kept=kept, matched=matched)
             return GroupsAllocator(
                 memory,
-                self.block_size,
+                self.grouping(memory.layout, memory.rules, given_blocks=memory.given_blocks),
                 caching=self._caches(memory),
                 watermark=self.watermark,
                 retention_tokens=self._retention(memory),

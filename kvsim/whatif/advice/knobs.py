@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from kvsim.capacity.options import WAYS
 from kvsim.engine.policies.victims import VICTIMS
 from kvsim.memory.paged.eviction import EVICTION_POLICIES
-from kvsim.memory.paged.groups.grouping import group_layers, is_uniform
+from kvsim.memory.paged.groups.grouping import is_uniform
 from kvsim.memory.paged.options import Paged
 from kvsim.simulation import Simulation
 
@@ -82,7 +82,7 @@ def _retentions(simulation: Simulation) -> list[int | str]:
     windows = not allocator.disable_hybrid_kv_cache_manager
     if is_uniform(simulation.layout, windows=windows):
         return []
-    return ["none", 0, 16 * group_layers(simulation.layout, allocator.block_size).hit_tokens]
+    return ["none", 0, 16 * allocator.grouping(simulation.layout).hit_tokens]
 
 
 def _shares(simulation: Simulation) -> list[float]:

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from kvsim.memory.paged.groups.grouping import group_layers, is_uniform
+from kvsim.memory.paged.groups.grouping import is_uniform
 from kvsim.memory.paged.options import Paged
 from kvsim.report.numbers import percent
 from kvsim.simulation import Simulation
@@ -36,12 +36,7 @@ def matching(simulation: Simulation, paged: Paged) -> Matching:
     rules = simulation.replica_spec(paged).scheduler.block_rules
     windows = not paged.disable_hybrid_kv_cache_manager
     if rules.several_tables and not is_uniform(simulation.layout, windows=windows):
-        grouping = group_layers(
-            simulation.layout,
-            asked,
-            commonest_sizes_groups=rules.commonest_sizes_groups,
-            unequal_blocks=rules.unequal_blocks,
-        )
+        grouping = paged.grouping(simulation.layout, rules)
         block = end = grouping.hit_tokens
         states = any(group.state_bytes for group in grouping.groups)
         if states:

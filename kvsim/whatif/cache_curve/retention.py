@@ -25,14 +25,25 @@ class RetentionRun(NamedTuple):
         cache = self.summary["prefix_cache"]
         return float(cache["hit_tokens"] / cache["query_tokens"]) if cache["query_tokens"] else 0.0
 
+    @property
+    def cached(self) -> float:
+        """The share of the pool that is cached, the mean over time."""
+        return float(self.summary["memory"]["time_mean"]["cached"])
+
+    @property
+    def left(self) -> float:
+        """Of the pool, what windows and states left behind of that."""
+        parts = self.summary["memory"]["parts"]
+        return float(parts.get("cached_windows", 0.0) + parts.get("cached_states", 0.0))
+
     def as_dict(self) -> dict[str, Any]:
         """The entry of the JSON answer."""
         names = ("preemptions", "requests_per_s", "ttft_s", "e2e_s")
-        cached = self.summary["memory"]["time_mean"]["cached"]
         return {
             "interval": self.interval,
             "found": self.ratio,
-            "cached": cached,
+            "cached": self.cached,
+            "cached_of_windows_and_states": self.left,
             **{name: self.summary[name] for name in names},
         }
 
@@ -60,9 +71,12 @@ def bought(runs: list[RetentionRun]) -> str:
     ttft = [run.summary["ttft_s"]["mean"] for run in (dense, least)]
     verb = "buys" if least.ratio >= dense.ratio else "costs"
     points = 100 * abs(least.ratio - dense.ratio)
+    if not (dense.ratio or least.ratio):
+        return "Retention buys nothing here: nothing is found, whatever is kept."
     return (
         f"Retention {verb} {points:.1f} points of hits: everything kept, "
         f"{percent(dense.ratio)} of the prompt tokens are found; with only what a resent prompt "
-        f"and places where prompts part need, {percent(least.ratio)}. "
-        f"Mean TTFT {figures(ttft[1], 3)} s against {figures(ttft[0], 3)} s."
+        f"and places where prompts part need, {percent(least.ratio)}. What windows and states left "
+        f"behind takes {percent(least.left)} of the pool then, and {percent(dense.left)} where "
+        f"everything is kept. Mean TTFT {figures(ttft[1], 3)} s against {figures(ttft[0], 3)} s."
     )

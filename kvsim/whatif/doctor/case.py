@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kvsim.memory.ledger import CLASSES
-from kvsim.memory.paged.groups.grouping import group_layers, is_uniform
+from kvsim.memory.paged.groups.grouping import is_uniform
+from kvsim.memory.paged.options import Paged
 from kvsim.plumbing.options import Options
 from kvsim.plumbing.units import PS_PER_S
 from kvsim.results.recorder import SERIES_COLUMNS, Recorder
@@ -100,10 +101,10 @@ class Case:
         """Tokens after which a block ends in every group of layers, as the allocator makes them;
         the usual size where it has none.
         """
+        if self.several_tables and isinstance(self.allocator, Paged):
+            return self.allocator.grouping(self.simulation.layout).hit_tokens
         given: int = self.option(self.allocator, "block_size") or BLOCK_SIZE
-        if not self.several_tables:
-            return given
-        return group_layers(self.simulation.layout, given).hit_tokens
+        return given
 
     # --- the queue ------------------------------------------------------------------------------
 

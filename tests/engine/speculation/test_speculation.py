@@ -1,5 +1,6 @@
 """Tokens drafted ahead: what is drawn, what follows from it, and what it may not change."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -202,6 +203,9 @@ def test_what_it_costs_is_told(tables: Any) -> None:
     said = sentence(cost)
     for words in ("eagle with 2 drafts costs", "more KV per token", "held for drafts", "it buys"):
         assert words in said
+    same = replace(cost.plain, drafts=cost.drafted.drafts)
+    lookup = replace(cost, method="ngram", weights_bytes=0, state_bytes=1 << 20, drafted=same)
+    assert "costs neither weights nor KV of its own, and 1.00 MiB more of rec" in sentence(lookup)
     with pytest.raises(InputError, match="drafts nothing"):
         speculation_costs(Simulation(Scenario.from_table(made(tables, None)), requests))
 

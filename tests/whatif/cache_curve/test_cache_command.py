@@ -98,6 +98,9 @@ def test_retention_cures_the_collapse_of_a_pool_that_keeps_all_of_its_windows() 
     assert dense["found"] < 0.1 < 0.6 < least["found"]
     assert dense["ttft_s"]["mean"] > 5 * least["ttft_s"]["mean"]
     assert answer["retention_buys"].startswith("Retention buys ")
+    left = [run["cached_of_windows_and_states"] for run in (dense, least)]
+    assert 0.5 < left[1] < left[0] < dense["cached"]
+    assert "of the pool then" in answer["retention_buys"]
     assert "why" not in answer
 
 

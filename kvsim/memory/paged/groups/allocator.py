@@ -36,7 +36,7 @@ from kvsim.memory.paged.groups.counted.names import CountedNames
 from kvsim.memory.paged.groups.counted.pool import CountedPool
 from kvsim.memory.paged.groups.counted.tables import CountedTables
 from kvsim.memory.paged.groups.decoding import Decoding
-from kvsim.memory.paged.groups.grouping import group_layers
+from kvsim.memory.paged.groups.grouping import Grouping
 from kvsim.memory.paged.groups.hits import Hits, kinds_of
 from kvsim.memory.paged.groups.list_tables import ListTables
 from kvsim.memory.paged.groups.names import GroupNames
@@ -62,7 +62,7 @@ from kvsim.sequence import Sequence
 class GroupsAllocator(Allocator):
     """Several block tables a sequence on one pool.
 
-    block_size: tokens a block holds at least. caching, watermark: as in PagedAllocator.
+    grouping: of its layers. caching, watermark: as in PagedAllocator.
     retention_tokens: prefix_cache_retention_interval (see retention.py). checkpoint_alignment: the
     prefill kernel writes states out within a chunk, so many tokens or a multiple behind its start.
     eviction: as in PagedAllocator. counted: nobody can tell blocks without names apart, so those
@@ -75,7 +75,7 @@ class GroupsAllocator(Allocator):
     def __init__(
         self,
         memory: MemorySpec,
-        block_size: int,
+        grouping: Grouping,
         *,
         caching: bool,
         watermark: float | None = None,
@@ -86,13 +86,6 @@ class GroupsAllocator(Allocator):
         counted: bool = False,
     ) -> None:
         rules = memory.rules
-        grouping = group_layers(
-            memory.layout,
-            block_size,
-            commonest_sizes_groups=rules.commonest_sizes_groups,
-            unequal_blocks=rules.unequal_blocks,
-            exports_states=caching and not memory.given_blocks and checkpoint_alignment is not None,
-        )
         size = self.block_size = grouping.block_size
         self._shape = BlockShape.of(memory, size, grouping.slot_bytes, rules.null_blocks)
         self.capacity_bytes = memory.capacity_bytes

@@ -2,7 +2,7 @@
 
 from typing import ClassVar
 
-from kvsim.memory.paged.groups.grouping import group_layers
+from kvsim.memory.paged.options import Paged
 from kvsim.whatif.doctor.case import Case
 from kvsim.whatif.doctor.causes.cause import Cause, Cure, Suspicion
 from kvsim.whatif.watch import SUBSTANTIAL
@@ -16,13 +16,13 @@ class Padding(Cause):
     title: ClassVar[str] = "padding in the blocks of groups of layers"
 
     def suspect(self, case: Case) -> Suspicion | None:
-        if not case.several_tables:
+        paged = case.allocator
+        if not case.several_tables or not isinstance(paged, Paged):
             return None
         idle = sum(case.share(name) for name in ("reserved", "overprovisioned", "rounding"))
         if idle < SUBSTANTIAL or not case.memory_binds:
             return None
-        given = case.option(case.allocator, "block_size")
-        grouping = group_layers(case.simulation.layout, given)
+        grouping = paged.grouping(case.simulation.layout)
         layers = grouping.group_layers * len(grouping.groups)
         sizes = " or ".join(f"{n:,}" for n in sorted({g.block_size for g in grouping.groups}))
         evidence = [
@@ -36,7 +36,7 @@ class Padding(Cause):
         if not any(group.state_bytes for group in grouping.groups):
             changes = {"allocator.0.disable_hybrid_kv_cache_manager": True}
             cures.append(Cure(changes, "--disable-hybrid-kv-cache-manager"))
-        if given > _SMALL:
+        if paged.block_size > _SMALL:
             cures.append(Cure({"allocator.0.block_size": _SMALL}, f"--block-size {_SMALL}"))
         return Suspicion(tuple(evidence), tuple(cures))
 
