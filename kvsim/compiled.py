@@ -88,6 +88,6 @@ def settle() -> bool:
     if os.environ.get(SWITCH) == "1":
         was = "its sources have changed since" if there else "nothing is compiled"
         raise ImportError(f"{SWITCH}=1, but {was}: install kvsim again, or leave {SWITCH} out")
-    if there:
+    if there or library() is not None:  # without digests: what a broken compilation left behind
         sys.meta_path.insert(0, Sources())
     return False

@@ -32,9 +32,15 @@ class BlockRules:
     request with the same prompt can use it; else at the last block's end, be that the prompt's.
     cuts_at_blocks: chunks end at blocks' ends whatever they begin with; else they are whole blocks
     long, up to the last state's place.
+    stops_at_hits: a chunk stops at the last unit of its prompt only where hits may end inside
+    blocks; else wherever a unit is smaller than what hits are counted in.
     retires_behind_gaps: states that nobody needs any more go back whatever lies between them; else
     those behind positions without one stay, but for the state of the allocation before.
     matches_inside: hits of a model with states can end inside blocks (prefix_match_unit).
+    parts_inside: where blocks of windows are no units, hits end with blocks; else such a model with
+    states in longer blocks fails at its first look-up.
+    trims_every_kind: hits of all kinds of full attention are cut to what is common to all groups;
+    else only those of the first kind.
     writes_inside: a prefill kernel may write states out within a chunk.
     names_returned: blocks that accepted drafts fill are known when their step returns; else, where
     steps do not overlap, when the sequence is scheduled next.
@@ -58,8 +64,11 @@ class BlockRules:
     plants_junctions: bool = True
     counts_last_token: bool = True
     cuts_at_blocks: bool = True
+    stops_at_hits: bool = True
     retires_behind_gaps: bool = True
     matches_inside: bool = True
+    parts_inside: bool = True
+    trims_every_kind: bool = True
     writes_inside: bool = True
     names_returned: bool = True
     counts_drops: bool = True
@@ -70,7 +79,10 @@ VLLM_0_27 = BlockRules(
     "vllm-0.27",
     default_retention=None,
     counts_last_token=False,
+    stops_at_hits=False,
     retires_behind_gaps=False,
+    parts_inside=False,
+    trims_every_kind=False,
     writes_inside=False,
     names_returned=False,
     counts_drops=False,
@@ -85,6 +97,7 @@ VLLM_0_22 = BlockRules(
     cuts_at_blocks=False,
     retires_behind_gaps=False,
     matches_inside=False,
+    trims_every_kind=False,
     writes_inside=False,
     names_returned=False,
     counts_drops=False,

@@ -3,6 +3,7 @@ option): one token budget a step, running sequences first, then the head of the 
 """
 
 from collections.abc import Callable
+from collections.abc import Sequence as Row
 from typing import NamedTuple
 
 from mypy_extensions import mypyc_attr
@@ -127,11 +128,17 @@ class ContinuousScheduler(Scheduler):
             chunks = sum(chunk.new_tokens for chunk in plan.chunks)
             return budget - chunks - sum(seq in self.running for seq in scheduled)
 
+        turned: set[Sequence] = set()
+        lost = 0
         for seq in list(self.running):
             if left() <= 0:
                 break
             if seq not in self.running:
                 continue
+            if lost:
+                lost -= 1
+                continue
+            num_victims = len(plan.preempted)
             if seq.decoding:
                 room = seq not in waiting_for_room or self._make_room(
                     seq, plan, self.batch.slots(seq) + 1
@@ -145,9 +152,19 @@ class ContinuousScheduler(Scheduler):
                 )
             if not going:
                 break
+            if len(plan.preempted) > num_victims:
+                lost = self._turns_lost(seq, plan.preempted[num_victims:], turned)
+            if seq in scheduled or (plan.chunks and plan.chunks[-1].seq is seq):
+                turned.add(seq)
         passed_over = [seq for seq in self.running if seq.decoding and seq not in scheduled]
         self._step_decoders(plan, passed_over)
         return left()
+
+    def _turns_lost(self, seq: Sequence, victims: Row[Sequence], turned: set[Sequence]) -> int:
+        """How many behind `seq` go without a turn, as these gave way to it; turned: who had one."""
+        if not (self._knobs.by_priority and self._version.loses_turns):
+            return 0
+        return sum(victim.order < seq.order and victim not in turned for victim in victims)
 
     def _continue_prompt(self, seq: Sequence, plan: Plan, budget: int, threshold: int) -> bool:
         """The next chunk of a running prompt; False ends the loop over running sequences."""

@@ -6,6 +6,7 @@ comes to the same at less cost.
 from kvsim.engine.plan import Plan
 from kvsim.engine.schedulers.continuous import ContinuousScheduler
 from kvsim.engine.speculation.verifier import NextStep, Verifier
+from kvsim.sequence import Sequence
 
 
 class SpeculatingScheduler(ContinuousScheduler):
@@ -15,11 +16,16 @@ class SpeculatingScheduler(ContinuousScheduler):
         """Each in its turn: a prompt goes on, or the drafts of a decoding sequence are verified."""
         slots, spent = verifier.input_slots, 0
         running, prefilling, chunks = self.running, self.prefilling, plan.chunks
+        turned: set[Sequence] = set()
+        lost = 0
         for seq in list(running):
             left = budget - spent - slots
             if left <= 0:
                 break
             if plan.preempted and seq not in running:
+                continue
+            if lost:
+                lost -= 1
                 continue
             num_chunks, num_victims = len(chunks), len(plan.preempted)
             if prefilling and seq in prefilling:
@@ -27,7 +33,10 @@ class SpeculatingScheduler(ContinuousScheduler):
             else:
                 step = verifier.next_step(seq, min(left, threshold or left))
                 going = step is None or self._verify(verifier, step, plan)
+            if chunks and chunks[-1].seq is seq:
+                turned.add(seq)
             if len(plan.preempted) > num_victims:
+                lost = self._turns_lost(seq, plan.preempted[num_victims:], turned)
                 spent = sum(chunk.new_tokens + slots for chunk in chunks)
             elif len(chunks) > num_chunks:
                 spent += chunks[-1].new_tokens + slots

@@ -19,6 +19,8 @@ class VllmVersion:
     reserves_full_isl: it knows scheduler_reserve_full_isl. lone_ignores_threshold: a request that
     has the engine for itself is not held to long_prefill_token_threshold. goes_on: under
     policy = "priority", the step goes on with others after one that preempted itself.
+    loses_turns: under policy = "priority", where somebody earlier without a turn of its own in this
+    step gave way, the next one goes without its turn.
     passes_over: without chunked prefill, the queue's next ones are tried behind one that is too
     long for what is left of the step. speculates: how it schedules drafted tokens is known;
     looks_ahead: the hash of a block can cover the tokens behind it, and what a drafter reads counts
@@ -30,6 +32,7 @@ class VllmVersion:
     reserves_full_isl: bool = True
     lone_ignores_threshold: bool = True
     goes_on: bool = True
+    loses_turns: bool = False
     passes_over: bool = False
     speculates: bool = True
     looks_ahead: bool = True
@@ -42,11 +45,16 @@ VERSIONS: dict[VersionName, VllmVersion] = {
         VLLM_0_27,
         lone_ignores_threshold=False,
         goes_on=False,
+        loses_turns=True,
         looks_ahead=False,
         pads_alone=False,
     ),
     "vllm-0.22": VllmVersion(
-        VLLM_0_22, lone_ignores_threshold=False, goes_on=False, speculates=False
+        VLLM_0_22,
+        lone_ignores_threshold=False,
+        goes_on=False,
+        loses_turns=True,
+        speculates=False,
     ),
     "vllm-0.11": VllmVersion(
         VLLM_0_11,

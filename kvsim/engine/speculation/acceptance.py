@@ -7,10 +7,12 @@ a step depends on the sequence alone, never on how it was scheduled.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Protocol
 from zlib import crc32
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kvsim.sequence import Sequence as KVSequence
 
@@ -51,6 +53,9 @@ class DrawnAcceptance:
         """One number for each verification it can have: each puts out a token at least."""
         name = crc32(f"acceptance of {seq.id}".encode())
         draws = np.random.Generator(np.random.PCG64([self.seed, name])).random(seq.output_tokens)
-        rising = np.array(self.rates[::-1])
-        accepted = len(rising) - np.searchsorted(rising, draws, side="right")
+        accepted = len(self.rates) - self._rising.searchsorted(draws, side="right")
         return accepted.tolist()  # type: ignore[no-any-return]  # numpy types it so
+
+    @cached_property
+    def _rising(self) -> NDArray[np.float64]:
+        return np.array(self.rates[::-1])

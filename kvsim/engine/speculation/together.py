@@ -9,7 +9,6 @@ clock; so a step costs as much with one member as with hundreds.
 from heapq import heappop, heappush
 from itertools import pairwise
 from operator import add, attrgetter, sub
-from typing import NamedTuple
 
 from kvsim.engine.speculation.verifier import Drafting
 from kvsim.sequence import Sequence
@@ -18,20 +17,20 @@ LONGEST_PAST = 4096  # steps, whose sums are kept
 _order = attrgetter("order")
 
 
-class Member(NamedTuple):
+class Member:
     """since: the clock it joined at. num_verified: its verifications before. slots: valid before
     each of its steps, and after the last that brings all drafts. accepted: drafts, in each.
+    last_clock: when it has no such step left.
     """
 
-    since: int
-    num_verified: int
-    slots: list[int]
-    accepted: list[int]
+    __slots__ = ("accepted", "last_clock", "num_verified", "since", "slots")
 
-    @property
-    def last_clock(self) -> int:
-        """When it has no such step left."""
-        return self.since + len(self.accepted)
+    def __init__(
+        self, since: int, num_verified: int, slots: list[int], accepted: list[int]
+    ) -> None:
+        self.since, self.num_verified = since, num_verified
+        self.slots, self.accepted = slots, accepted
+        self.last_clock = since + len(accepted)
 
 
 class VerifyingBatch:
@@ -150,9 +149,12 @@ class VerifyingBatch:
 
     def longest(self, later: int = 0) -> int:
         """Slots of the member that has most before the step so much later; 0 without members."""
-        clock = self.clock + later
-        slots = (member.slots[clock - member.since] for member in self._members.values())
-        return max(slots, default=0)
+        clock, most = self.clock + later, 0
+        for member in self._members.values():
+            slots = member.slots[clock - member.since]
+            if slots > most:
+                most = slots
+        return most
 
     def _stands(self, entry: tuple[int, int, Sequence]) -> bool:
         """Whether an entry still speaks of a member (it may have left and joined again)."""

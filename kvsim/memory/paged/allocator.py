@@ -227,7 +227,7 @@ class PagedAllocator(Allocator):
 
     def checkpoint(self, seq: Sequence, num_tokens: int) -> None:
         if self._drafts.speculates and num_tokens >= seq.memory.cover_at - 1:
-            self._cache.cover(seq.memory, num_tokens, num_tokens + 1)
+            self._cache.cover(seq.memory, num_tokens, num_tokens + 1, in_step=False)
 
     def _filled(self, seq: Sequence, table: BlockTable, num_tokens: int) -> None:
         """The first `num_tokens` slots, as far as tokens are known, are valid; their full blocks

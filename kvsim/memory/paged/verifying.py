@@ -6,7 +6,6 @@ takes blocks: each is found by bisection then, and nobody is touched in any othe
 """
 
 from bisect import bisect_left, bisect_right
-from typing import NamedTuple
 
 from kvsim.memory.paged.block_pool import BlockPool
 from kvsim.memory.paged.decoders import by_order
@@ -19,11 +18,13 @@ from kvsim.sequence import Sequence
 from kvsim.speculation import Speculation
 
 
-class Member(NamedTuple):
+class Member:
     """since: the clock it joined at. slots: see `Verifying.join`."""
 
-    since: int
-    slots: list[int]
+    __slots__ = ("since", "slots")
+
+    def __init__(self, since: int, slots: list[int]) -> None:
+        self.since, self.slots = since, slots
 
 
 class VerifyingTables:
@@ -70,7 +71,7 @@ class VerifyingTables:
 
     def _take_clocks(self, member: Member, held: int) -> list[int]:
         """The clock of each block that a member with so many blocks will yet take."""
-        since, slots = member
+        since, slots = member.since, member.slots
         most = (slots[-2] + self._ahead - 1) // self._size + 1
         ends = range(held * self._size - self._ahead, most * self._size - self._ahead, self._size)
         return [since + bisect_right(slots, end) for end in ends]
@@ -79,7 +80,7 @@ class VerifyingTables:
         self, member: Member, table: BlockTable
     ) -> list[tuple[dict[int, dict[Sequence, None]], int]]:
         """When blocks of a member that have keys become known, at the latest."""
-        since, slots = member
+        since, slots = member.since, member.slots
         ahead, found = self._hash_lookahead, []
         for blocks in range(table.registered + 1, len(table.keys) + 1):
             end = blocks * self._size
@@ -111,7 +112,7 @@ class VerifyingTables:
             known = member.slots[done - 1] + 1
             self._cache.cover(table, known, known)
             if returned:
-                self._cache.cover(table, table.tokens, table.tokens + 1)
+                self._cache.cover(table, table.tokens, table.tokens + 1, in_step=False)
 
     def _drafts_of(self, member: Member, table: BlockTable) -> int:
         """Slots of a member that drafts have a claim to."""
@@ -161,7 +162,7 @@ class VerifyingTables:
 
     def returned(self, seq: Sequence) -> None:
         tokens = self.slots(seq)
-        self._cache.cover(seq.memory, tokens, tokens + 1)
+        self._cache.cover(seq.memory, tokens, tokens + 1, in_step=False)
 
     def steps_that_fit(self, limit: int) -> int:
         return self._steps_within(self._pool.num_free, limit)

@@ -96,7 +96,8 @@ class GroupsAllocator(Allocator):
         self._plants = rules.plants_junctions
         groups, drafter = grouping.groups, memory.speculation
         places = Places.of(rules, drafter)
-        sizes = self._sizes = Sizes.of(groups, match_unit if caching else None, caching=caching)
+        unit = match_unit if caching else None
+        sizes = self._sizes = Sizes.of(groups, unit, caching=caching, rules=rules)
         check_interval(retention_tokens, sizes.whole)
         kinds = kinds_of(groups, states_kept=caching, drops=places.drops)
         # What is known counts from hit to hit, but for drafts, with which some know more.
@@ -146,6 +147,7 @@ class GroupsAllocator(Allocator):
                 checkpoint_alignment,
                 every_chunk=retention_tokens != 0,
                 cuts_at_blocks=rules.cuts_at_blocks,
+                stops_at_hits=rules.stops_at_hits,
             )
         # A kept state stays until the next is whole.
         most_states = (2 + (checkpoint_alignment is not None) if caching else 1) + drafts.tokens

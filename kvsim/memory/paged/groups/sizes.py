@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from math import gcd, lcm
 from typing import NamedTuple, Self
 
+from kvsim.memory.block_rules import VLLM_0_33, BlockRules
 from kvsim.memory.paged.groups.grouping import BlockGroup
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.units import ceil_div
@@ -28,9 +29,17 @@ class Sizes(NamedTuple):
     aligned: int
 
     @classmethod
-    def of(cls, groups: Sequence[BlockGroup], match_unit: int | None, *, caching: bool) -> Self:
+    def of(
+        cls,
+        groups: Sequence[BlockGroup],
+        match_unit: int | None,
+        *,
+        caching: bool,
+        rules: BlockRules = VLLM_0_33,
+    ) -> Self:
         """As an engine finds them; states count where they are kept in blocks (`caching`).
-        InputError for a match unit that does not divide every block.
+        InputError for a match unit that does not divide every block, and for sizes that the
+        engine's version does not bear.
         """
         blocks = tuple(group.block_size for group in groups)
         counted = [group.block_size for group in groups if caching or not group.state_bytes]
@@ -44,7 +53,10 @@ class Sizes(NamedTuple):
                 limit=f"of {unit}",
             )
         inner = caching and any(group.state_bytes and group.block_size > match for group in groups)
-        inner &= all(group.kind != "sliding" or group.block_size == match for group in groups)
+        windows = all(group.kind != "sliding" or group.block_size == match for group in groups)
+        if caching:
+            _refuse(groups, rules, match, fails=inner and not windows)
+        inner &= windows
         return cls(blocks, min(blocks), unit, whole, match, match if inner else whole)
 
     @property
@@ -69,3 +81,27 @@ class Sizes(NamedTuple):
             return tokens
         known = tokens // self.whole * self.whole
         return min(tokens, known + block_size) if drops and known else known
+
+
+def _refuse(groups: Sequence[BlockGroup], rules: BlockRules, match: int, *, fails: bool) -> None:
+    """InputError for what the version does not bear. fails: units inside blocks of states are no
+    blocks of some windows.
+    """
+    if fails and not rules.parts_inside:
+        raise InputError(
+            f"{rules.name} matches prefixes inside blocks of states, and fails beside windows in"
+            " other blocks",
+            where="allocator.prefix_match_unit",
+            value=match,
+            remedy="leave it out, or take another version",
+        )
+    full = {group.block_size for group in groups if group.kind in ("full", "mla")}
+    if len(full) > 1 and not rules.trims_every_kind:
+        raise InputError(
+            f"{rules.name} takes over more of the second kind of full attention than it has hit,"
+            " and writes over it: that is not simulated",
+            where="allocator.enable_prefix_caching",
+            value=True,
+            limit=f"not with blocks of {' and '.join(map(str, sorted(full)))} tokens",
+            remedy="set it to false, or take another version",
+        )

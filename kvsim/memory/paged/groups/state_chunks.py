@@ -14,8 +14,8 @@ from kvsim.sequence import Sequence
 class StateChunks:
     """For states in blocks of `sizes.least` tokens. checkpoint_alignment: the prefill kernel writes
     a state out within a chunk, so many tokens or a multiple behind its start; None: it cannot.
-    every_chunk: it does so in every chunk, not in a prompt's last alone. cuts_at_blocks: see
-    BlockRules.
+    every_chunk: it does so in every chunk, not in a prompt's last alone. cuts_at_blocks,
+    stops_at_hits: see BlockRules.
     """
 
     def __init__(
@@ -26,11 +26,13 @@ class StateChunks:
         *,
         every_chunk: bool,
         cuts_at_blocks: bool = True,
+        stops_at_hits: bool = True,
     ) -> None:
         self._size, self._places = sizes.least, places
         self._alignment, self._every_chunk = checkpoint_alignment, every_chunk
         self._at_blocks = cuts_at_blocks
-        self._inner, self._unit, self._aligned = sizes.inner, sizes.match, sizes.aligned
+        self._stops = sizes.inner if stops_at_hits else sizes.match < sizes.whole
+        self._unit, self._aligned = sizes.match, sizes.aligned
 
     def leaves_checkpoint(self, seq: Sequence, start: int, end: int) -> bool:
         """Whether a chunk of these tokens leaves a state at the last unit's end inside it too:
@@ -78,7 +80,7 @@ class StateChunks:
         if whole < prefill_end or not self._leaves(start, whole, prefill_end):
             stops.append(self._places.last(seq.num_tokens, size))
             tail = self._places.tail(seq.prompt_tokens, self._unit)
-            if self._inner and stops[0] < tail < seq.prompt_tokens:
+            if self._stops and stops[0] < tail < seq.prompt_tokens:
                 stops.append(tail)
             if start % size:
                 stops.append((start // size + 1) * size)
