@@ -24,10 +24,13 @@ def painted(
     cells = np.full((columns, rows), NOBODY, dtype=np.int64)
     left, right = (_first_middle(at * columns, columns) for at in (start, end))
     bottom, top = (_first_middle(at * rows, rows) for at in (low, high))
-    single = top - bottom == 1
-    for step in range(int((right - left)[single].max(initial=0))):
-        here = single & (left + step < right)
-        cells[left[here] + step, bottom[here]] = colour[here]
+    single = (top - bottom == 1) & (right > left)
+    column, past, row, shown = left[single], right[single], bottom[single], colour[single]
+    while len(column):  # one column after the other, of those that go on
+        cells[column, row] = shown
+        column = column + 1
+        on = column < past
+        column, past, row, shown = column[on], past[on], row[on], shown[on]
     for at in np.flatnonzero((top - bottom > 1) & (right > left)):
         cells[left[at] : right[at], bottom[at] : top[at]] = colour[at]
     small = np.flatnonzero(((top <= bottom) | (right <= left)) & (start < 1))

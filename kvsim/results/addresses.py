@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -45,12 +46,22 @@ class Addresses:
     ) -> None:
         """`owner` had these bytes from start_ps to end_ps; no time is no stay."""
         if end_ps > start_ps:
-            index = self._ids.setdefault(owner, len(self._ids))
-            self._stays.extend((address, num_bytes, start_ps, end_ps, index, kind))
+            row = address, num_bytes, start_ps, end_ps, self.index(owner), kind
+            self._stays.extend(row)
+
+    def index(self, owner: str) -> int:
+        """What `owner` is called in rows."""
+        return self._ids.setdefault(owner, len(self._ids))
+
+    def lay_rows(self, rows: NDArray[np.int64]) -> None:
+        """Stays as rows (n, 6) of ADDRESS_COLUMNS, request and kind as numbers; no time is no
+        stay.
+        """
+        self._stays.frombytes(rows[rows[:, 3] > rows[:, 2]].tobytes())
 
     def owned(self, pieces: Iterable[tuple[int, int]], owner: str) -> "array[int]":
         """Pieces (address, bytes) that `owner` has, as rows for `lay_again`."""
-        index = self._ids.setdefault(owner, len(self._ids))
+        index = self.index(owner)
         rows = array("q")
         for address, num_bytes in pieces:
             rows.extend((address, num_bytes, 0, 0, index, 0))

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from support.cases import ALLOCATOR_TABLES, SCHEDULERS, streams
 
-from kvsim.engine.address_log import AddressLog, InBlocks, InBuffers
+from kvsim.engine.address_log import AddressLog, InBuffers
+from kvsim.engine.block_log import InBlocks
 from kvsim.engine.page_log import InPages
 from kvsim.request import Request
 from kvsim.results import addresses
