@@ -90,6 +90,13 @@ class Course(NamedTuple):
     parts: tuple[PartMove, ...] = ()
 
 
+def course_of(
+    slope: Usage, jumps: Usage, first: Usage, second: Usage, parts: tuple[PartMove, ...]
+) -> Course:
+    """A course without rises on the way, made as `usage_of` makes a ledger."""
+    return tuple.__new__(Course, (slope, jumps, first, second, 0, 0, parts))
+
+
 def filed(course: Course, base: Usage) -> Course:
     """The same with free bytes in the class that holds them in `base`, where it began."""
     if base.idle or not (base.short or base.external):

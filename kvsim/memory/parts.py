@@ -12,36 +12,29 @@
 What is cached beside these are blocks that lay in the prompt of who held them last.
 """
 
-from typing import Final, NamedTuple
+from typing import Final
 
-
-class Parts(NamedTuple):
-    """Of the ledger at one instant, in bytes; 0 where an allocator has no such thing."""
-
-    left_behind: int = 0
-    draft_slots: int = 0
-    states: int = 0
-    cached_outputs: int = 0
-    cached_windows: int = 0
-    cached_states: int = 0
-
-
-PARTS: tuple[str, ...] = Parts._fields
-NO_PARTS = Parts()
-
-
-def parts_of(values: tuple[int, ...]) -> Parts:
-    """The parts of these bytes, in their order, for where many are made: see `usage_of`."""
-    return tuple.__new__(Parts, values)
-
-
-# The places of parts among the others.
+PARTS: tuple[str, ...] = (
+    *("left_behind", "draft_slots", "states"),
+    *("cached_outputs", "cached_windows", "cached_states"),
+)
+# Their places among these.
 LEFT_BEHIND: Final = 0
+DRAFT_SLOTS: Final = 1
 STATES: Final = 2
 CACHED_OUTPUTS: Final = 3
 CACHED_WINDOWS: Final = 4
 CACHED_STATES: Final = 5
 
+# Of the ledger at one instant: (place, bytes) of the parts that are there.
+Parts = tuple[tuple[int, int], ...]
+NO_PARTS: Parts = ()
+
 # How a part moved, as a `Course` tells of a class: its place, and its jumps J_i at steps t_i summed
 # with weights 1, t_i and t_i * (t_i - 1) / 2.
 PartMove = tuple[int, int, int, int]
+
+
+def bytes_by_name(parts: Parts) -> dict[str, int]:
+    """Of every part, 0 for those that are not there."""
+    return dict.fromkeys(PARTS, 0) | {PARTS[place]: held for place, held in parts}

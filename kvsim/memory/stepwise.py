@@ -188,7 +188,7 @@ class StepwiseAllocator(Allocator):
     @property
     def parts(self) -> Parts:
         left = self._left_bytes()
-        return Parts(left_behind=left) if left else NO_PARTS
+        return ((LEFT_BEHIND, left),) if left else NO_PARTS
 
     def _left_bytes(self) -> int:
         """What windows have left behind."""

@@ -55,7 +55,7 @@ class Recorder:
     of arrival and admission, while a row of the series tells who waited at its beginning.
     saved_sum: bytes saved by sharing * ps; part_sums: of the parts of classes with names of their
     own, bytes * ps; part_series: of those that were ever there, bytes in the first step of each
-    row.
+    row, up to the last where they were.
     outside_steps: steps whose time lies beyond what was measured.
     gaps: (sequences, steps, first_ps, growth_ps) of tokens that came step by step, or all at once
     after a pause, flat; late_gaps: single gaps in ps.
@@ -139,7 +139,7 @@ class Recorder:
         self.running_sum += num_running * duration_ps
         if saved_bytes:
             self.saved_sum += saved_bytes * duration_ps
-        if parts is not NO_PARTS or self.part_series:
+        if parts:
             self._book_parts(parts, duration_ps)
         if course is not None and course.parts and steps > 1:
             for place, count, first, second in course.parts:
@@ -155,15 +155,16 @@ class Recorder:
 
     def _book_parts(self, parts: Parts, duration_ps: int) -> None:
         """Parts as they stood in the first step of the row that is written next."""
-        for i, rows in enumerate(self._part_rows):
-            held = parts[i]
-            if held:
-                self.part_sums[i] += held * duration_ps
-                if rows is None:
-                    before = bytes(8 * (len(self.series) // len(SERIES_COLUMNS)))
-                    rows = self._part_rows[i] = self.part_series[PARTS[i]] = array("q", before)
-            if rows is not None:
-                rows.append(held)
+        row = len(self.series) // len(SERIES_COLUMNS)
+        for place, held in parts:
+            self.part_sums[place] += held * duration_ps
+            rows = self._part_rows[place]
+            if rows is None:
+                rows = self._part_rows[place] = self.part_series[PARTS[place]] = array("q")
+            missing = row - len(rows)
+            if missing:
+                rows.frombytes(bytes(8 * missing))
+            rows.append(held)
 
     def _integrate(
         self, usage: Usage, course: Course, steps: int, first_ps: int, growth_ps: int

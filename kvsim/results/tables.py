@@ -59,11 +59,11 @@ def memory_columns(recorder: Recorder) -> Columns:
     there in its first (see kvsim.memory.parts).
     """
     rows = np.frombuffer(recorder.series, dtype=np.int64).reshape(-1, len(SERIES_COLUMNS))
-    parts = {
-        f"{name}_bytes": np.frombuffer(recorder.part_series[name], dtype=np.int64)
-        for name in PARTS
-        if name in recorder.part_series
-    }
+    parts: Columns = {}
+    for name in PARTS:
+        if name in recorder.part_series:
+            held = np.frombuffer(recorder.part_series[name], dtype=np.int64)
+            parts[f"{name}_bytes"] = np.pad(held, (0, len(rows) - len(held)))
     return dict(zip(SERIES_COLUMNS, rows.T, strict=True)) | parts
 
 

@@ -7,7 +7,7 @@ from kvsim.engine.schedulers.scheduler import Scheduler
 from kvsim.memory.paged.allocator import PagedAllocator
 from kvsim.memory.paged.block_pool import NULL_BLOCK
 from kvsim.memory.paged.groups.allocator import GroupsAllocator
-from kvsim.memory.parts import Parts
+from kvsim.memory.parts import PARTS, bytes_by_name
 from support.auditor import Auditor
 
 
@@ -46,9 +46,9 @@ class ReasonAuditor(Auditor):
             if pool.is_cached(block)
         )
         self.seen.update(cached.keys())
-        parts: dict[str, int] = allocator.parts._asdict()
+        parts = bytes_by_name(allocator.parts)
         size = allocator.block_bytes
-        others = {name: cached[name] * size for name in Parts._fields if name.startswith("cached")}
+        others = {name: cached[name] * size for name in PARTS if name.startswith("cached")}
         found = {name: parts[name] for name in (*others, "states")}
         assert found == {**others, "states": states}
         assert sum(cached.values()) == pool.num_cached_free

@@ -31,7 +31,7 @@ from kvsim.memory.contiguous.shape import BufferShape
 from kvsim.memory.ledger import Course, Usage, check_sum, filling, split_free
 from kvsim.memory.left_behind import LeftBehind, Mover
 from kvsim.memory.options import MemorySpec
-from kvsim.memory.parts import NO_PARTS, Parts
+from kvsim.memory.parts import LEFT_BEHIND, NO_PARTS, STATES, Parts
 from kvsim.plumbing.errors import InvariantError
 from kvsim.request import Request
 from kvsim.sequence import Sequence
@@ -264,7 +264,8 @@ class Contiguous(Allocator):
     @property
     def parts(self) -> Parts:
         left, states = self._left_bytes(), len(self._live) * self._whole.state_bytes
-        return Parts(left_behind=left, states=states) if left or states else NO_PARTS
+        both = (LEFT_BEHIND, left), (STATES, states)
+        return tuple([each for each in both if each[1]]) if left or states else NO_PARTS
 
     def _left_bytes(self) -> int:
         """What windows have left behind."""

@@ -4,7 +4,16 @@ from kvsim.memory.ledger import Usage, split_free, usage_of
 from kvsim.memory.paged.kept import OUTPUT, STATE, WINDOW
 from kvsim.memory.paged.pool import Pool
 from kvsim.memory.paged.shape import BlockShape
-from kvsim.memory.parts import Parts, parts_of
+from kvsim.memory.parts import (
+    CACHED_OUTPUTS,
+    CACHED_STATES,
+    CACHED_WINDOWS,
+    DRAFT_SLOTS,
+    LEFT_BEHIND,
+    NO_PARTS,
+    STATES,
+    Parts,
+)
 
 
 def block_usage(
@@ -32,5 +41,14 @@ def block_parts(
     left behind, and of states that somebody holds.
     """
     block_bytes, kept = shape.block_bytes, pool.kept.nums
-    cached = kept[OUTPUT] * block_bytes, kept[WINDOW] * block_bytes, kept[STATE] * block_bytes
-    return parts_of((behind, drafts, states, *cached))
+    if not (behind or drafts or states or any(kept)):
+        return NO_PARTS
+    every = (
+        (LEFT_BEHIND, behind),
+        (DRAFT_SLOTS, drafts),
+        (STATES, states),
+        (CACHED_OUTPUTS, kept[OUTPUT] * block_bytes),
+        (CACHED_WINDOWS, kept[WINDOW] * block_bytes),
+        (CACHED_STATES, kept[STATE] * block_bytes),
+    )
+    return tuple([each for each in every if each[1]])

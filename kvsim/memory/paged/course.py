@@ -3,11 +3,11 @@
 from collections.abc import Iterable
 from typing import Protocol
 
-from kvsim.memory.ledger import Course, Usage, usage_of
+from kvsim.memory.ledger import Course, Usage, course_of, usage_of
 from kvsim.memory.paged.kept import OUTPUT, Kept
 from kvsim.memory.paged.shape import BlockShape
 from kvsim.memory.paged.slot_counts import SlotCounts
-from kvsim.memory.parts import CACHED_OUTPUTS
+from kvsim.memory.parts import CACHED_OUTPUTS, PartMove
 
 
 class Evicting(Protocol):
@@ -70,17 +70,13 @@ def block_course(shape: BlockShape, slope: Usage, moments: Iterable[Moment]) -> 
             over2 += over * pairs
     if not taken0:
         return Course(slope)
-    course = (
-        slope,
-        _taken(shape, taken0, gone0, over0),
-        _taken(shape, taken1, gone1, over1),
-        _taken(shape, taken2, gone2, over2),
-    )
-    if not outputs0:
-        return Course(*course)
-    size = -shape.block_bytes
-    moved = CACHED_OUTPUTS, outputs0 * size, outputs1 * size, outputs2 * size
-    return Course(*course, 0, 0, (moved,))
+    parts: tuple[PartMove, ...] = ()
+    if outputs0:
+        size = -shape.block_bytes
+        parts = ((CACHED_OUTPUTS, outputs0 * size, outputs1 * size, outputs2 * size),)
+    jumps = _taken(shape, taken0, gone0, over0)
+    first, second = _taken(shape, taken1, gone1, over1), _taken(shape, taken2, gone2, over2)
+    return course_of(slope, jumps, first, second, parts)
 
 
 def _taken(shape: BlockShape, taken: int, evicted: int, over: int) -> Usage:

@@ -29,7 +29,7 @@ from kvsim.memory.paged.decoders import Decoders
 from kvsim.memory.paged.prefix_cache import PrefixCache
 from kvsim.memory.paged.shape import BlockShape
 from kvsim.memory.paged.slot_counts import SlotCounts
-from kvsim.memory.parts import NO_PARTS, Parts, parts_of
+from kvsim.memory.parts import CACHED_OUTPUTS, NO_PARTS, Parts
 from kvsim.plumbing.errors import InvariantError
 from kvsim.plumbing.units import ceil_div
 from kvsim.request import Request
@@ -268,7 +268,7 @@ class CountedAllocator(Allocator):
         outputs = self.pool.num_outputs
         if not outputs:
             return NO_PARTS
-        return parts_of((0, 0, 0, outputs * self._shape.block_bytes, 0, 0))
+        return ((CACHED_OUTPUTS, outputs * self._shape.block_bytes),)
 
     def usage(self, head: Sequence | None, *, busy: bool) -> Usage:
         shape, pool = self._shape, self.pool
