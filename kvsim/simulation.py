@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from kvsim.capacity.drafter import Drafter
+from kvsim.capacity.local_attention import freed_chunks
 from kvsim.capacity.pool import Pool
 from kvsim.capacity.sglang.simulated import settings_of, sglang_pool
 from kvsim.capacity.sizing import size_pool
@@ -233,20 +234,14 @@ class Simulation:
             summary["engine_faults"] = scheduler.engine_faults
         if scheduler.verifier is not None:
             summary["speculation"] = metrics.speculation(recorder, scheduler.verifier)
-        chunks = self._chunks_given_back()
+        caches, version = self.scenario.model.caches(self.model), self.scenario.memory.version
+        chunks = freed_chunks(caches, version, self.max_model_len)
         if chunks and kind == "paged":
             summary["kept_chunks"] = {"layers": len(chunks), "chunk_tokens": chunks[0]}
         shareable = not stream.anonymous
         return Run.recorded(
             label, kind, summary, recorder, self.scenario.window, shareable=shareable
         )
-
-    def _chunks_given_back(self) -> list[int]:
-        """Tokens of a chunk, of each layer with local attention of which vLLM gives some back."""
-        if not self.scenario.memory.version.frees_chunks:
-            return []
-        chunks = [cache.chunk_tokens for cache in self.scenario.model.caches(self.model)]
-        return [tokens for tokens in chunks if tokens and tokens < self.max_model_len]
 
     def resolved(self) -> dict[str, Any]:
         """The scenario with every default written out, and where its inputs came from."""
