@@ -26,6 +26,7 @@ from kvsim.simulation import Simulation
         {"preemption_mode": "swap"},
         {"victim": "least-computed"},
         {"chunked_prefill_size": 0},
+        {"chunked_prefill_size": -2},
         {"chunked_prefill_size": -1, "enable_mixed_chunk": True},
     ],
     ids=str,
@@ -229,6 +230,21 @@ def test_what_is_held_back_is_summed_only_where_it_decides(
         eager += tokens + 1 + most
     assert lazy.total == eager
     assert len(summed) == 1
+
+
+def test_who_rides_along_takes_of_what_prompts_may_compute() -> None:
+    """rem_input_tokens and rem_chunk_tokens of PrefillAdder, less mixed_with_decode_tokens."""
+    budget = Budget(lambda: 1000, 1, 100, 50, lambda: 7.0, 7, mixed_tokens=8)
+    assert (budget.input, budget.chunk, budget.current, budget.total) == (92, 42, 8, 15.0)
+    assert budget.first_chunk(0, 60) == 42
+
+
+def test_who_may_put_out_nothing_is_turned_away() -> None:
+    """Pages round the prompt up: one token more of pool, and one token may come."""
+    request = Request("r", 0, 40, 4, 4)
+    assert Limits(65, 100, 16).max_new_tokens(request) == 0
+    assert Limits(65, 100, 16).refusal(request) is not None
+    assert Limits(66, 100, 16).refusal(request) is None
 
 
 def test_who_finds_no_place_lets_the_others_decode(tables: Any) -> None:
