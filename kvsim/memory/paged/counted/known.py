@@ -154,7 +154,7 @@ class KnownContent:
                     max(0, min(piece.end, old.end) - max(piece.key, old.key))
                     for old in self._oldest.get(name, oldest)
                 )
-                if held != piece.num or not piece.is_younger:
+                if held != piece.num or piece.num < 1 or not piece.is_younger:
                     raise InvariantError(f"younger content from {piece.key} on has no elder")
                 num += piece.num
         return num
