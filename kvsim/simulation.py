@@ -234,8 +234,8 @@ class Simulation:
             summary["engine_faults"] = scheduler.engine_faults
         if scheduler.verifier is not None:
             summary["speculation"] = metrics.speculation(recorder, scheduler.verifier)
-        caches, version = self.scenario.model.caches(self.model), self.scenario.memory.version
-        chunks = freed_chunks(caches, version, self.max_model_len)
+        version = self.scenario.memory.version
+        chunks = freed_chunks(self.model, version, self.max_model_len)
         if chunks and kind == "paged":
             summary["kept_chunks"] = {"layers": len(chunks), "chunk_tokens": chunks[0]}
         shareable = not stream.anonymous
