@@ -14,6 +14,7 @@ class BlockRules:
     name: the version, for messages. null_blocks: blocks of the pool that nobody can have.
     default_watermark: share of the pool that an admission leaves free, where none is configured;
     watermark_when_idle: in an idle engine too, so what can never leave it free is refused.
+    knows_watermark: it can be told to leave some of the pool free.
     spare_block: each decoding sequence asks for one free block before each token, needed or not.
     blank_first: blocks without known content return to the front of the free queue; else all
     return to the back.
@@ -34,6 +35,8 @@ class BlockRules:
     long, up to the last state's place.
     stops_at_hits: a chunk stops at the last unit of its prompt only where hits may end inside
     blocks; else wherever a unit is smaller than what hits are counted in.
+    waits_for_return: windows hold what steps in flight still read; else what is scheduled counts as
+    computed.
     retires_behind_gaps: states that nobody needs any more go back whatever lies between them; else
     those behind positions without one stay, but for the state of the allocation before.
     matches_inside: hits of a model with states can end inside blocks (prefix_match_unit).
@@ -52,6 +55,7 @@ class BlockRules:
     null_blocks: int = 1
     default_watermark: float = 0.0
     watermark_when_idle: bool = False
+    knows_watermark: bool = True
     spare_block: bool = False
     blank_first: bool = True
     forks: bool = False
@@ -65,6 +69,7 @@ class BlockRules:
     counts_last_token: bool = True
     cuts_at_blocks: bool = True
     stops_at_hits: bool = True
+    waits_for_return: bool = True
     retires_behind_gaps: bool = True
     matches_inside: bool = True
     parts_inside: bool = True
@@ -89,12 +94,14 @@ VLLM_0_27 = BlockRules(
 )
 VLLM_0_22 = BlockRules(
     "vllm-0.22",
+    knows_watermark=False,
     blank_first=False,
     knows_retention=False,
     default_retention=None,
     plants_junctions=False,
     counts_last_token=False,
     cuts_at_blocks=False,
+    waits_for_return=False,
     retires_behind_gaps=False,
     matches_inside=False,
     trims_every_kind=False,

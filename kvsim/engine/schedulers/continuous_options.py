@@ -61,7 +61,8 @@ class Continuous(SchedulerOptions):
 
     @property
     def max_in_flight_tokens(self) -> int:
-        return self.depth * self.max_num_batched_tokens
+        steps = self.depth if self.block_rules.waits_for_return else 1
+        return steps * self.max_num_batched_tokens
 
     @property
     def engine_version(self) -> str:

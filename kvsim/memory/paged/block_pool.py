@@ -137,7 +137,13 @@ class BlockPool(Pool):
         if num_prompt:
             num_prompt = sum(block in key_of for block in blocks[:num_prompt])
         blank = [block for block in blocks if block not in key_of]
-        return self.give_back_parts(cached, blank, why, num_prompt)
+        shared = self.give_back_parts(cached, blank, why, num_prompt)
+        if not self.blank_first:  # the end goes before the beginning, whatever they hold
+            free = [block for block in reversed(blocks) if block in self._back]
+            for block in free:
+                del self._back[block]
+            self._back.update(dict.fromkeys(free))
+        return shared
 
     def give_back_alone(self, blank: Sequence[int], cached: Sequence[int] = ()) -> bool:
         """As one by one, in order, if nobody else holds any of these blocks and the blank ones have

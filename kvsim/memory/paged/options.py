@@ -111,6 +111,13 @@ class Paged(AllocatorOptions):
 
     def build(self, memory: MemorySpec) -> Allocator:
         self._refuse_drafts(memory)
+        if self.watermark and not memory.rules.knows_watermark:
+            raise InputError(
+                "not of the scheduler's version",
+                where="allocator.watermark",
+                value=self.watermark,
+                remedy="leave it out",
+            )
         windows = not self.disable_hybrid_kv_cache_manager
         if memory.rules.several_tables and not is_uniform(memory.layout, windows=windows):
             self._refuse_several_tables(memory)

@@ -93,6 +93,7 @@ class GroupsAllocator(Allocator):
         share = rules.default_watermark if watermark is None else watermark
         self._watermark_blocks = int(share * self._shape.num_blocks)
         self._lag = memory.hash_lag
+        self._window_lag = self._lag if rules.waits_for_return else 0
         self._plants = rules.plants_junctions
         groups, drafter = grouping.groups, memory.speculation
         places = Places.of(rules, drafter)
@@ -170,7 +171,7 @@ class GroupsAllocator(Allocator):
             self._rooms,
             self._cache,
             sizes,
-            lag=self._lag,
+            lag=self._window_lag,
             token_bytes=self.token_bytes,
         )
         self._live: dict[Sequence, None] = {}
@@ -230,7 +231,7 @@ class GroupsAllocator(Allocator):
         if turns_before:
             self._cache.turns_before(turns_before, clock)
         computed = self._decoding.computed(table, clock) if decoding else table.tokens
-        if self._lag and not decoding and table.scheduled == self._steps - 1:
+        if self._window_lag and not decoding and table.scheduled == self._steps - 1:
             computed = table.processed
         self._tables.give_back_below(table, computed)
         room = self._room(num_tokens)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from kvsim.plumbing.errors import InputError
 from kvsim.validate.schedule.engines import parse_case
 from kvsim.validate.schedule.replay import simulate_rows
 
@@ -133,3 +134,39 @@ def test_units_of_matching_under_mtp(
     """#52244: the same in units of 67 tokens within blocks of 1,072."""
     engine = {"block_size": 1072, "prefix_match_unit": 67, "hit_alignment": 67, **version}
     assert resent(engine, [1072, 2000, 2144, 3000, 3500], hashes_ahead=hashes_ahead) == hits
+
+
+FULL = [{"kind": "full", "block_size": 32}, {"kind": "full", "block_size": 64}]
+WINDOWS = {"kind": "sliding", "block_size": 32, "window_tokens": 40}
+STATES = {"kind": "recurrent", "block_size": 32}
+
+
+@pytest.mark.parametrize("semantics", ["vllm-0.22", "vllm-0.27", "vllm-0.33"])
+@pytest.mark.parametrize(
+    ("engine", "where", "known_to"),
+    [
+        (
+            {"kv_groups": [*FULL, WINDOWS], "scheduler_block_size": 64, "hit_alignment": 64},
+            "allocator.enable_prefix_caching",
+            {"vllm-0.33"},
+        ),
+        (
+            {"kv_groups": [FULL[0], WINDOWS, STATES], "prefix_match_unit": 16},
+            "allocator.prefix_match_unit",
+            {"vllm-0.33"},
+        ),
+        ({"watermark": 0.1}, "allocator.watermark", {"vllm-0.27", "vllm-0.33"}),
+    ],
+    ids=["two-kinds-of-full-attention", "units-beside-windows", "watermark"],
+)
+def test_what_a_version_does_not_bear_is_refused(
+    semantics: str, engine: dict[str, Any], where: str, known_to: set[str]
+) -> None:
+    served = {"block_size": 32, "max_num_batched_tokens": 64, "semantics": semantics, **engine}
+    requests = [("a", [("x", 40)]), ("b", [("x", 50)])]
+    if semantics in known_to:
+        assert len(admitted(served, requests)) == 2
+        return
+    with pytest.raises(InputError) as refused:
+        admitted(served, requests)
+    assert refused.value.where == where
