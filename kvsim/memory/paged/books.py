@@ -41,14 +41,18 @@ def block_parts(
     left behind, and of states that somebody holds.
     """
     block_bytes, kept = shape.block_bytes, pool.kept.nums
-    if not (behind or drafts or states or any(kept)):
-        return NO_PARTS
-    every = (
-        (LEFT_BEHIND, behind),
-        (DRAFT_SLOTS, drafts),
-        (STATES, states),
-        (CACHED_OUTPUTS, kept[OUTPUT] * block_bytes),
-        (CACHED_WINDOWS, kept[WINDOW] * block_bytes),
-        (CACHED_STATES, kept[STATE] * block_bytes),
-    )
-    return tuple([each for each in every if each[1]])
+    found: list[tuple[int, int]] = []
+    if behind:
+        found.append((LEFT_BEHIND, behind))
+    if drafts:
+        found.append((DRAFT_SLOTS, drafts))
+    if states:
+        found.append((STATES, states))
+    outputs, windows, checkpoints = kept[OUTPUT], kept[WINDOW], kept[STATE]
+    if outputs:
+        found.append((CACHED_OUTPUTS, outputs * block_bytes))
+    if windows:
+        found.append((CACHED_WINDOWS, windows * block_bytes))
+    if checkpoints:
+        found.append((CACHED_STATES, checkpoints * block_bytes))
+    return tuple(found) if found else NO_PARTS

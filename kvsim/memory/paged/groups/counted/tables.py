@@ -221,6 +221,10 @@ class CountedTables(GroupTables):
             if known:
                 kept, outputs = self._num_kept(table, each, known)
             self._return(each, held, slots)
+            if kept == outputs and not table.blocks:  # in whatever order
+                self._pool.give_back_nameless(kept * each.num, self._why[each.members[0]])
+                blank += (held - kept) * each.num
+                continue
             for g in each.members:
                 # The end of a table goes before its beginning.
                 if kept:
