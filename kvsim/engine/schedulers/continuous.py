@@ -51,7 +51,8 @@ class ContinuousScheduler(Scheduler):
         self._goes_on = knobs.by_priority and version.goes_on
 
     def refusal(self, request: Request) -> Refusal | None:
-        longest = self._knobs.max_num_batched_tokens
+        beside = 0 if self.verifier is None else self.verifier.input_slots
+        longest = self._knobs.max_num_batched_tokens - beside
         slots = request.prompt_tokens + request.output_tokens - 1
         if self._knobs.enable_chunked_prefill or slots <= longest:
             return None

@@ -104,6 +104,14 @@ class Continuous(SchedulerOptions):
                 value=True,
                 remedy="false, or another method",
             )
+        if self.max_num_batched_tokens <= verifier.input_slots:
+            raise InputError(
+                "a step takes a token and what its drafter reads beside it",
+                where="scheduler.max_num_batched_tokens",
+                value=self.max_num_batched_tokens,
+                limit=f"at least {verifier.input_slots + 1}",
+                remedy="raise it, or draft by another method",
+            )
         policies = self._policies(allocator)._replace(verifier=verifier)
         return self.make(allocator, max_model_len, policies)
 

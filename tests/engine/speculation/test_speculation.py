@@ -188,6 +188,23 @@ def test_drafts_in_the_text_come_too_late_for_asynchronous_steps(tables: Any) ->
         kvsim.simulate(made(tables, METHODS[4], scheduler=scheduler), [Request("a", 0, 10, 4)])
 
 
+def test_a_step_takes_a_token_and_what_its_drafter_reads_beside_it(tables: Any) -> None:
+    config = {"method": "draft_model", "model": "qwen2.5-0.5b", "num_speculative_tokens": 2}
+    config["acceptance_rate"] = 0.5
+
+    def served(prompt_tokens: int, **scheduler: Any) -> int:
+        scheduler = {"kind": "continuous", **scheduler}
+        requests = [Request("a", 0, prompt_tokens, 1)]
+        (run,) = kvsim.simulate(made(tables, config, scheduler=scheduler), requests).runs
+        return int(run.summary["requests"]["finished"])
+
+    with pytest.raises(InputError, match=r"max_num_batched_tokens.*got 1; limit at least 2"):
+        served(10, max_num_batched_tokens=1)
+    assert served(10, max_num_batched_tokens=2) == 1
+    whole = {"max_num_batched_tokens": 64, "enable_chunked_prefill": False}
+    assert [served(tokens, **whole) for tokens in (63, 64)] == [1, 0]
+
+
 def test_what_it_costs_is_told(tables: Any) -> None:
     config = {"method": "eagle", "num_speculative_tokens": 2, "acceptance_rate": 0.9}
     requests = [Request(f"r{i}", 10**10 * i, 50, 30) for i in range(6)]
