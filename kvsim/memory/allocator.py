@@ -47,7 +47,7 @@ class Place(NamedTuple):
     slots: int = 0
 
 
-class Demand(NamedTuple):
+class Demand:
     """What is asked for a waiting sequence.
 
     num_tokens: slots it gets, from the first on. fit_tokens >= num_tokens: so many must be free
@@ -56,11 +56,19 @@ class Demand(NamedTuple):
     then applies).
     """
 
-    num_tokens: int
-    fit_tokens: int
-    cached_tokens: int = 0
-    busy: bool = False
-    swapped_in: bool = False
+    def __init__(
+        self,
+        num_tokens: int,
+        fit_tokens: int,
+        cached_tokens: int = 0,
+        busy: bool = False,
+        swapped_in: bool = False,
+    ) -> None:
+        self.num_tokens = num_tokens
+        self.fit_tokens = fit_tokens
+        self.cached_tokens = cached_tokens
+        self.busy = busy
+        self.swapped_in = swapped_in
 
 
 class Admission(NamedTuple):

@@ -150,8 +150,8 @@ class Recorder:
             self.end_ps = end_ps
         self.peak_used = max(self.peak_used, end.used)
         self.peak_allocated = max(self.peak_allocated, allocated(end))
-        row = start_ps, end_ps, steps, num_running, num_waiting
-        self.series.frombytes(_series_row(*row, *usage, *end))
+        row: tuple[int, ...] = start_ps, end_ps, steps, num_running, num_waiting
+        self.series.frombytes(_series_row(*(row + usage + end)))  # one tuple is not copied
 
     def _book_parts(self, parts: Parts, duration_ps: int) -> None:
         """Parts as they stood in the first step of the row that is written next."""

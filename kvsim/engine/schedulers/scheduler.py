@@ -9,7 +9,6 @@ finish(plan)        its outputs have returned: sequences that are done give thei
 from abc import ABC, abstractmethod
 from collections.abc import Reversible
 from operator import attrgetter
-from typing import NamedTuple
 
 from mypy_extensions import mypyc_attr
 
@@ -26,13 +25,14 @@ from kvsim.step import StepShape
 by_order = attrgetter("order")
 
 
-class Cached(NamedTuple):
+class Cached:
     """Leading tokens of a waiting sequence that need no computing: found in a prefix cache, or
     swapped out before.
     """
 
-    tokens: int
-    swapped: bool
+    def __init__(self, tokens: int, swapped: bool) -> None:
+        self.tokens = tokens
+        self.swapped = swapped
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
