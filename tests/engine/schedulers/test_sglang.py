@@ -316,3 +316,18 @@ def test_who_is_retracted_right_after_its_prompt_is_none_of_those_who_waited(tab
     (run,) = check_tokens(Simulation(Scenario.from_table(made), requests))
     assert run.summary["preemptions"]
     assert outcome(made, requests, None) == outcome(made, requests, 1)
+
+
+def test_who_is_retracted_with_its_last_token_under_way_leaves_when_it_comes(tables: Any) -> None:
+    """The prompt under way has taken its room; its request is over once the token is there."""
+    made = tables(
+        model={"name": "jamba-v0.1", "max_model_len": 1024},
+        memory={"kv_cache_tokens": 2048},
+        allocator=[{"kind": "paged", "enable_prefix_caching": False}],
+        scheduler={"kind": "sglang", "chunked_prefill_size": 48, "enable_mixed_chunk": True},
+    )
+    requests = [Request("r0", 0, 344, 200, 200), Request("r1", 0, 270, 157, 157)]
+    (run,) = kvsim.simulate(made, requests).runs
+    assert run.summary["requests"]["finished"] == 2
+    assert run.recorder is not None
+    check_gaps(run.recorder)

@@ -269,10 +269,8 @@ class SglangScheduler(Decoding):
 
     def _leave(self, seq: Sequence) -> None:
         """All outputs of `seq` have returned."""
-        seq.finished = True
-        del self.running[seq]
         self._outputs.remove(seq)
-        self.allocator.release(seq)
+        super()._leave(seq)
 
     def _head_is_short(self) -> bool:
         return self._short_head is not None and self.waiting.head is self._short_head

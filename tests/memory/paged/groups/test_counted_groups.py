@@ -32,9 +32,7 @@ MODELS: dict[str, dict[str, Any]] = {
     "sizes": {"hf_config": str(SUPPORT / "tiny_sizes.json")},
 }
 # vLLM v0 has no groups, what groups keep is not swapped, and 0.11 puts blank blocks behind others.
-# Who decodes alone beside SGLang's mixed chunks may be retracted with its last token under way, and
-# leave twice, counted or not.
-APART = {"preemption_mode", "semantics", "enable_mixed_chunk"}
+APART = {"preemption_mode", "semantics"}
 RULES = [table for table in SCHEDULERS if table["kind"] != "vllm-v0" and not APART & table.keys()]
 # What vLLM's scheduler did with several groups of layers and no drafts, recorded.
 RECORDED = [
