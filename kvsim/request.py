@@ -6,12 +6,12 @@ name stays `None` and costs nothing.
 """
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 TokenRuns = tuple[tuple[int, int], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(NamedTuple):
     """One request as it arrives.
 
     id: unique in its stream.

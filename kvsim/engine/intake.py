@@ -1,7 +1,6 @@
 """The front end of an engine: requests become sequences that wait, or are refused by name."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 
 from kvsim.engine.schedulers.scheduler import Scheduler
 from kvsim.memory.allocator import Refusal
@@ -38,7 +37,7 @@ class Intake:
         self._recorder.arrived(now_ps)
         limit = self._scheduler.output_limit(request)
         if request.output_tokens > limit:
-            request = replace(request, output_tokens=limit)
+            request = request._replace(output_tokens=limit)
         refusal = self._refusal(request) if self._refuse else None
         if refusal is not None:
             self._recorder.refused(request, now_ps, str(refusal))
@@ -65,7 +64,7 @@ class Intake:
         if request.prompt_runs is None:  # ids below zero are nobody else's
             self._private_ids -= request.prompt_tokens
             runs = ((self._private_ids, request.prompt_tokens),)
-            request = replace(request, prompt_runs=runs)
+            request = request._replace(prompt_runs=runs)
         for sample in range(request.n):
             seq = Sequence(request, now_ps, f"{sample}_{request.id}")
             if sample:

@@ -1,7 +1,6 @@
 """Any workload as a server without a KV cache meets it: every token computes all before it."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Self
 
@@ -55,8 +54,7 @@ def _tokens(request: Request) -> Iterator[Request]:
     before = request.after
     for index in range(request.output_tokens):
         last = index == request.output_tokens - 1
-        token = replace(
-            request,
+        token = request._replace(
             id=request.id if last else f"{request.id}#{index + 1}",
             prompt_tokens=request.prompt_tokens + index,
             output_tokens=1,

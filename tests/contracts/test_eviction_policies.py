@@ -1,6 +1,5 @@
 """What every eviction policy must keep, whatever content it forgets first."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -32,13 +31,13 @@ def returning(draw: st.DrawFn) -> list[Request]:
     """Streams of which some requests come again, and some belong to a session."""
     requests = draw(streams())
     again = [
-        replace(each, id=f"{each.id}again", arrival_ps=each.arrival_ps + 10**12, after=None)
+        each._replace(id=f"{each.id}again", arrival_ps=each.arrival_ps + 10**12, after=None)
         for each in requests
         if draw(st.booleans())
     ]
     found = sorted([*requests, *again], key=lambda each: each.arrival_ps)
     return [
-        replace(each, session=draw(st.sampled_from([None, "a", "b"])), priority=0) for each in found
+        each._replace(session=draw(st.sampled_from([None, "a", "b"])), priority=0) for each in found
     ]
 
 

@@ -11,7 +11,6 @@ counted in slots, as for blocks: a contiguous buffer that has to move may still 
 pause one.
 """
 
-from dataclasses import replace
 from typing import Literal
 
 from pydantic import Field
@@ -76,7 +75,7 @@ class TrtLlmScheduler(WholePromptScheduler):
                     "tokens",
                     "clip the output, raise max_tokens or take max-utilization",
                 )
-            refusal = self.allocator.refusal(replace(request, output_tokens=declared))
+            refusal = self.allocator.refusal(request._replace(output_tokens=declared))
             if refusal is not None:
                 return refusal
         return super().refusal(request)

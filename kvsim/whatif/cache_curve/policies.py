@@ -3,7 +3,6 @@ no policy passes in the order in which its run asked and left.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 from kvsim.engine.observer import Observer
@@ -108,7 +107,7 @@ class Visits(Observer):
             if resumed:
                 continue
             number = self._numbers[seq] = len(self.visits)
-            left = replace(seq.request, output_start=seq.output_start)
+            left = seq.request._replace(output_start=seq.output_start)
             self.visits.append(Visit(seq.prompt_tokens, kept_runs(left, outputs=True)))
             self.moments.append(Moment(number, ends=False))
 

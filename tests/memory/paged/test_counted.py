@@ -1,6 +1,5 @@
 """Counting blocks gives what keeping block tables gives, wherever nobody asks which is whose."""
 
-from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
@@ -68,8 +67,8 @@ def test_counts_equal_tables(
     samples: int,
 ) -> None:
     if not named:
-        requests = [replace(each, prompt_runs=None, output_start=None) for each in requests]
-    requests = [replace(each, n=1 if each.after else samples) for each in requests]
+        requests = [each._replace(prompt_runs=None, output_start=None) for each in requests]
+    requests = [each._replace(n=1 if each.after else samples) for each in requests]
     made = tables(
         allocator=[allocator],
         scheduler=scheduler,
@@ -96,5 +95,5 @@ def test_counts_are_kept_where_they_suffice(tables: Any) -> None:
     with patch.object(options, "CountedAllocator", Checked):
         for scenario, counted in (made, True), (forked, False):
             Checked.asked = 0
-            kvsim.simulate(scenario, [replace(request, prompt_runs=((0, 40),), n=2)])
+            kvsim.simulate(scenario, [request._replace(prompt_runs=((0, 40),), n=2)])
             assert bool(Checked.asked) == counted

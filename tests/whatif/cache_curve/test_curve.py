@@ -3,7 +3,6 @@ an independent tool publishes.
 """
 
 from collections import OrderedDict
-from dataclasses import replace
 from itertools import combinations
 from random import Random
 from typing import Any
@@ -92,7 +91,7 @@ def test_it_is_the_same_however_runs_are_cut(
         for start, length in request.prompt_runs or ():
             at = random.randint(0, length)
             runs += [(start, at), (start + at, length - at)]
-        return replace(request, prompt_runs=tuple(runs))
+        return request._replace(prompt_runs=tuple(runs))
 
     curve = lru_curve(requests, block_tokens)
     assert (lru_curve(map(cut, requests), block_tokens).hit_blocks == curve.hit_blocks).all()
@@ -157,7 +156,7 @@ def test_a_run_of_one_request_at_a_time_finds_what_the_curve_says(
     block = 8
     # A prompt that ends with a full block computes it again, beside the one in the cache.
     requests = [
-        replace(r, output_tokens=output, output_start=(1 << 50) + at * 100)
+        r._replace(output_tokens=output, output_start=(1 << 50) + at * 100)
         for at, r in enumerate(requests)
         if r.prompt_tokens % block and (r.prompt_tokens + output - 1) % block
     ]
@@ -165,8 +164,7 @@ def test_a_run_of_one_request_at_a_time_finds_what_the_curve_says(
         runs = kept_runs(request, outputs=True) or ()
         tokens = request.prompt_tokens + output + 2
         if tokens % block and (tokens + output - 1) % block:
-            more = replace(
-                request,
+            more = request._replace(
                 id=f"more{at}",
                 prompt_tokens=tokens,
                 prompt_runs=(*runs, ((1 << 52) + at * 10, 3)),

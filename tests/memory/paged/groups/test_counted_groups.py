@@ -1,7 +1,6 @@
 """Counting blocks of several groups gives what keeping their block tables gives."""
 
 import re
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -83,7 +82,7 @@ def test_counts_equal_tables(
     caching: bool,
 ) -> None:
     if not named:
-        requests = [replace(each, prompt_runs=None, output_start=None) for each in requests]
+        requests = [each._replace(prompt_runs=None, output_start=None) for each in requests]
     if MODELS[model].get("hf_config", "").endswith("tiny_hybrid.json"):
         tokens *= 2
     table: dict[str, Any] = {"kind": "paged", "prefix_cache_retention_interval": retention}
