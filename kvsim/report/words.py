@@ -193,7 +193,7 @@ def _against(run: Summary, mark: Summary, comparable: bool) -> str:
             f"{numbers.figures(top, 2)}"
         )
     else:
-        longer = ", as each stayed longer" if comparable else ""
+        longer = f", as each stayed longer under {_name(run)}" if comparable else ""
         held = (
             f"{_name(run)} held {_sequences(mean)} at a time and {_name(mark)} "
             f"{numbers.figures(top, 2)}{longer}"

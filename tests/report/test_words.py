@@ -87,7 +87,9 @@ def test_who_held_more_because_it_was_slower_is_not_praised():
     quick = run("cache", 1.2, 1000.0, {"used": 0.06})
     slow = run("none", 7.2, 1600.0, {"used": 0.41})
     held = say(quick, slow)[1]
-    assert held.startswith("none held 7.2 sequences at a time and cache 1.2, as each stayed longer")
+    assert held.startswith(
+        "none held 7.2 sequences at a time and cache 1.2, as each stayed longer under none"
+    )
     assert "times as many" not in held
     assert held.endswith("cache kept 6.0 % of the pool at work; next to none of its memory was "
                          "wasted.")  # fmt: skip
