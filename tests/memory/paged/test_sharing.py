@@ -109,11 +109,7 @@ def test_groups_of_layers_are_not_forked() -> None:
 @st.composite
 def sampled_streams(draw: st.DrawFn) -> list[Request]:
     """Streams whose requests have several samples."""
-    return [
-        Request(**{**{k: getattr(request, k) for k in Request.__slots__}, "n": n})
-        for request in draw(streams())
-        for n in [draw(st.integers(1, 4))]
-    ]
+    return [request._replace(n=n) for request in draw(streams()) for n in [draw(st.integers(1, 4))]]
 
 
 @pytest.mark.parametrize(
