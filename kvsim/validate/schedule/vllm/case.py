@@ -12,7 +12,7 @@ from kvsim.engine.schedulers.continuous_options import Continuous
 from kvsim.engine.schedulers.vllm_versions import VERSIONS, VersionName
 from kvsim.engine.speculation.acceptance import RecordedAcceptance
 from kvsim.layout import KVGroup, KVLayout
-from kvsim.memory.paged.options import Paged
+from kvsim.memory.paged.options import Paged, RetentionTokens
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.options import Options
 from kvsim.request import Request
@@ -34,7 +34,7 @@ class VllmGroup(Options):
     block_size: int | None = Field(None, ge=1, le=MOST_TOKENS)
     speculative_blocks: int = Field(0, ge=0)
     checkpoint_blocks: int = Field(0, ge=0)
-    checkpoint_alignment: int | None = Field(None, ge=1)
+    checkpoint_alignment: int | None = Field(None, ge=1, le=MOST_TOKENS)
     extra_retained_tokens: int = Field(0, ge=0)
     drops: bool = False
 
@@ -104,9 +104,9 @@ class VllmEngine(Options):
     watermark: float = Field(0.0, ge=0.0, lt=1.0)
     semantics: VersionName = "vllm-0.33"
     kv_groups: tuple[VllmGroup, ...] = Field((VllmGroup(kind="full"),), min_length=1)
-    prefix_cache_retention_interval: int | None = Field(None, ge=0)
+    prefix_cache_retention_interval: RetentionTokens | None = None
     scheduler_block_size: int | None = Field(None, ge=1)
-    prefix_match_unit: int | None = Field(None, ge=1)
+    prefix_match_unit: int | None = Field(None, ge=1, le=MOST_TOKENS)
     hit_alignment: int | None = Field(None, ge=1)
     max_in_flight_tokens: int | None = Field(None, ge=1)
     mamba_cache_mode: Literal["align", "none"] | None = None
