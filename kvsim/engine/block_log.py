@@ -21,7 +21,6 @@ Blocks = NDArray[np.int64]
 Times = NDArray[np.int64] | int  # (n,) of n blocks, or of all of them
 
 FREE = -1  # beside HELD and KEPT
-NOBODY = -1  # it is not known yet whose it is
 TAKEN, REVIVED, FREED = range(3)
 
 
@@ -47,12 +46,12 @@ class BlockEye:
         self._allocator = allocator
         self._addresses = addresses
         self._bytes = allocator.block_bytes
-        self._nobody = addresses.index("")
+        self._nobody = addresses.index("")  # of whom it is not known yet whose they are
         num_blocks = allocator.pool.num_blocks
         self._kind = np.full(num_blocks, FREE, dtype=np.int8)
         self._since = np.zeros(num_blocks, dtype=np.int64)
-        self._owner = np.full(num_blocks, NOBODY, dtype=np.int64)
-        self._unnamed = _blocks(())  # held, and NOBODY's
+        self._owner = np.full(num_blocks, self._nobody, dtype=np.int64)
+        self._unnamed = _blocks(())  # held, and nobody's
         self._named: dict[Sequence, tuple[int, int]] = {}  # preemptions, blocks seen of each
         self._heard: list[tuple[int, Row[int], Row[int]]] = []
         self._now_ps = 0
@@ -94,15 +93,15 @@ class BlockEye:
         kept = self._kind[blocks] == KEPT
         if kept.any():
             self._write(blocks[kept], times if isinstance(times, int) else times[kept])
-        self._kind[blocks], self._since[blocks], self._owner[blocks] = HELD, times, NOBODY
-        self._unnamed = np.concatenate((self._unnamed, blocks)) if len(self._unnamed) else blocks
+        self._kind[blocks], self._since[blocks], self._owner[blocks] = HELD, times, self._nobody
+        self._unnamed = np.concatenate((self._unnamed, blocks))
 
     def _end(self, cached: Blocks, blank: Blocks, now_ps: int) -> None:
         """One table came back: what nobody saw of it belongs to whom the rest belonged."""
         blocks = np.concatenate((cached, blank))
         if not len(blocks):
             return
-        unknown = self._owner[blocks] == NOBODY
+        unknown = self._owner[blocks] == self._nobody
         if unknown.any() and not unknown.all():
             self._owner[blocks[unknown]] = self._owner[blocks[np.argmin(unknown)]]
         self._write(blocks, now_ps)
@@ -129,11 +128,11 @@ class BlockEye:
         blocks = _blocks([block for _, some in tables for block in some])
         indices = [self._addresses.index(seq.id) for seq, _ in tables]
         owners = _blocks(indices).repeat([len(some) for _, some in tables])
-        (nobodys,) = (self._owner[blocks] == NOBODY).nonzero()
+        (nobodys,) = (self._owner[blocks] == self._nobody).nonzero()
         last_first = nobodys[::-1]
         self._owner[blocks[last_first]] = owners[last_first]
         unnamed = self._unnamed
-        still = (self._owner[unnamed] == NOBODY) & (self._kind[unnamed] == HELD)
+        still = (self._owner[unnamed] == self._nobody) & (self._kind[unnamed] == HELD)
         self._unnamed = unnamed[still]
 
     # --- what is written down ------------------------------------------------------------------
@@ -155,14 +154,12 @@ class BlockEye:
         (first,) = begins.nonzero()
         num = np.empty_like(first)
         num[:-1], num[-1] = first[1:] - first[:-1], len(blocks) - first[-1]
-        owners = owner[first]
-        owners[owners == NOBODY] = self._nobody
         rows = np.empty((len(first), len(ADDRESS_COLUMNS)), dtype=np.int64)
         rows[:, 0] = (blocks[first] - 1) * self._bytes  # the null block is not drawn
         rows[:, 1] = num * self._bytes
         rows[:, 2] = since[first]
         rows[:, 3] = ends if isinstance(ends, int) else ends[first]
-        rows[:, 4] = owners
+        rows[:, 4] = owner[first]
         rows[:, 5] = self._kind[blocks[0]]
         self._addresses.lay_rows(rows)
 

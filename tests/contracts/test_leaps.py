@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.cases import ALLOCATOR_TABLES, SCHEDULERS, VICTIM_SCHEDULERS, streams
-from support.outcomes import STEP_TIME, outcome
+from support.outcomes import CROWDED, STEP_TIME, outcome
 
 from kvsim.request import Request
 
@@ -49,8 +49,6 @@ def test_they_do_under_every_victim_rule(
         made = tables(
             allocator=[allocator],
             scheduler=scheduler,
-            memory={"kv_cache_tokens": 1024},
-            model={"name": "opt-125m", "max_model_len": 1024},
-            step_time=STEP_TIME,
+            **CROWDED,
         )
         assert outcome(made, requests, None) == outcome(made, requests, 1)

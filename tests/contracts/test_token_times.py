@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.cases import ALLOCATOR_TABLES, SCHEDULERS, streams
-from support.outcomes import STEP_TIME, check_tokens
+from support.outcomes import CROWDED, check_tokens
 
 from kvsim.request import Request
 from kvsim.scenario import Scenario
@@ -28,9 +28,7 @@ def test_gaps_are_those_between_tokens(
     made = tables(
         allocator=[allocator],
         scheduler=scheduler,
-        memory={"kv_cache_tokens": 1024},
-        model={"name": "opt-125m", "max_model_len": 1024},
-        step_time=STEP_TIME,
+        **CROWDED,
         max_steps=1,
     )
     check_tokens(Simulation(Scenario.from_table(made), requests))

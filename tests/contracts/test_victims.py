@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from support.auditor import Auditor
 from support.cases import VICTIM_SCHEDULERS, streams
-from support.outcomes import STEP_TIME
+from support.outcomes import CROWDED, STEP_TIME
 
 import kvsim
 from kvsim.engine.policies.victims import VICTIMS
@@ -39,9 +39,7 @@ def test_books_agree_and_everyone_is_served_under_every_rule(
         made = tables(
             allocator=[allocator],
             scheduler=scheduler,
-            memory={"kv_cache_tokens": 1024},
-            model={"name": "opt-125m", "max_model_len": 1024},
-            step_time=STEP_TIME,
+            **CROWDED,
         )
         simulation = Simulation(Scenario.from_table(made), requests)
         first, second = (

@@ -23,6 +23,12 @@ STEP_TIME = {
     "decode_seq_us": 60,
     "context_token_ns": 300,
 }
+# A small model over a pool of a few prompts, in which streams of a dozen requests meet.
+CROWDED: dict[str, Any] = {
+    "model": {"name": "opt-125m", "max_model_len": 1024},
+    "memory": {"kv_cache_tokens": 1024},
+    "step_time": STEP_TIME,
+}
 
 
 def outcome(tables: dict[str, Any], requests: list[Request], max_steps: int | None) -> Any:
