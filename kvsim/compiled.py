@@ -10,7 +10,6 @@ import os
 import sys
 from collections.abc import Sequence
 from hashlib import sha256
-from importlib.abc import MetaPathFinder
 from importlib.machinery import EXTENSION_SUFFIXES, FileFinder, ModuleSpec, SourceFileLoader
 from importlib.util import spec_from_file_location
 from pathlib import Path
@@ -21,7 +20,7 @@ SWITCH = "KVSIM_COMPILED"
 LIBRARY = "kvsim__mypyc"
 
 
-class Sources(MetaPathFinder):
+class Sources:
     """Finds kvsim's modules as they are written."""
 
     def __init__(self) -> None:
@@ -41,7 +40,7 @@ class Sources(MetaPathFinder):
         return None
 
 
-class Library(MetaPathFinder):
+class Library:
     """Finds what all compiled modules are in, beside the package: an installation in place may not
     know of it.
     """

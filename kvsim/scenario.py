@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Self
 
-from pydantic import Field, PrivateAttr
+from pydantic import Field, PrivateAttr, field_validator
 
 from kvsim.capacity.options import MemoryOptions
 from kvsim.device import DeviceOptions
@@ -34,20 +34,21 @@ from kvsim.workload.options import WorkloadOptions
 class AllocatorChoice(OneOf):
     """An allocator's table, which may hold a `scheduler` of its own."""
 
-    def __init__(self) -> None:
-        super().__init__(ALLOCATORS, "allocator")
+    def __init__(self, where: str = "allocator") -> None:
+        super().__init__(ALLOCATORS, where)
 
-    def _read(self, value: object) -> object:
+    def read(self, value: object) -> object:
+        """The allocator's options, which hold its scheduler's if it has one of its own."""
         if not isinstance(value, Mapping) or "scheduler" not in value:
-            return super()._read(value)
+            return super().read(value)
         plain = dict(value)
         table = plain.pop("scheduler")
         if isinstance(table, str):
             table = {"kind": table}
         if not isinstance(table, Mapping):
-            raise InputError("not a table", where="allocator.scheduler", value=table)
-        scheduler = SCHEDULERS.parse(table, "allocator.scheduler", DEFAULT_SCHEDULER)
-        allocator = super()._read(plain)
+            raise InputError("not a table", where=f"{self.where}.scheduler", value=table)
+        scheduler = SCHEDULERS.parse(table, f"{self.where}.scheduler", DEFAULT_SCHEDULER)
+        allocator = super().read(plain)
         assert isinstance(allocator, AllocatorOptions)
         return allocator.under(scheduler)
 
@@ -94,6 +95,14 @@ class Scenario(Options):
     speculative_config: SpeculativeConfig | None = None
     window: WindowOptions = WindowOptions()
     _folder: Path = PrivateAttr(default_factory=Path)
+
+    @field_validator("allocator", mode="before")
+    @classmethod
+    def _by_index(cls, value: object) -> object:
+        """Each of several allocators, so that a fault says in which of them it is."""
+        if not isinstance(value, list | tuple) or len(value) < 2:
+            return value
+        return [AllocatorChoice(f"allocator.{at}").read(each) for at, each in enumerate(value)]
 
     @property
     def folder(self) -> Path:

@@ -24,8 +24,9 @@ def compare(
     """Put stored results side by side: what differs in the scenarios, and in the outcome.
 
     Runs of the same label stand beside each other, with their change against the first folder:
-    green for the better, red for the worse, plain where neither way is good. Folders that differ
-    in their seed alone get the mean over the seeds and its 95 % interval.
+    green for the better, red for the worse, plain where neither way is good or the requests were
+    not the same; of shares in points. Folders that differ in their seed alone get the mean over the
+    seeds and its 95 % interval.
     """
     from rich.console import Console
 
@@ -62,6 +63,22 @@ def _print(compared: "Comparison", names: Sequence[str], console: Any) -> None:
             console.print(line, markup=False, highlight=False)
         else:
             show(side.label, heads, list(_side_rows(side, compared.seeds_only)))
+        for note in _notes(side, names):
+            console.print(f"note: {note}\n", markup=False, highlight=False)
+
+
+def _notes(side: "Side", names: Sequence[str]) -> "Iterator[str]":
+    """Why the changes of a label stand without a judgement, and what its runs must be read with."""
+    from kvsim.report.names import listed
+
+    if side.unlike:
+        yield side.unlike
+    texts: dict[str, list[str]] = {}
+    for name, run in zip(names, side.runs, strict=True):
+        for note in (run or {}).get("notes", []):
+            texts.setdefault(note["text"], []).append(name)
+    for text, who in texts.items():
+        yield text if len(who) == len(names) else f"{listed(who)}: {text}"
 
 
 def _scenario_rows(compared: "Comparison", value_width: int) -> "Iterator[Row]":
@@ -94,13 +111,10 @@ def _side_rows(side: "Side", seeds: bool) -> "Iterator[Row]":
 def _cells(line: "Line", seeds: bool) -> "list[Cell]":
     """The measure of each run, and its change against the first where that is a ratio."""
     from kvsim.report.columns import Cell
-    from kvsim.report.comparison import change
 
     cells = []
     for index, value in enumerate(line.values):
-        moved = change(line.values[0], value) if index else None
-        digits = 1 if moved is None or abs(moved) < 10 else 0
-        shown = "" if moved is None else " =" if moved == 0 else f" {100 * moved:+,.{digits}f} %"
+        shown = _moved(line, value) if index else ""
         style = "green" if index in line.better else "red" if index in line.worse else ""
         cells.append(Cell(line.measure.form(value) + shown, style))
     if seeds:
@@ -112,6 +126,24 @@ def _cells(line: "Line", seeds: bool) -> "list[Cell]":
         )
         cells.append(Cell(text))
     return cells
+
+
+def _moved(line: "Line", value: float | None) -> str:
+    """How far a value lies from the first, as it stands behind it: of shares in points, for a
+    percentage of a percentage would be taken for them.
+    """
+    from kvsim.report.comparison import change
+    from kvsim.report.numbers import percent
+
+    first = line.values[0]
+    if first is None or value is None or value == first:
+        return " =" if first and value == first else ""
+    if line.measure.form is percent:
+        return f" {100 * (value - first):+.1f} points"
+    moved = change(first, value)
+    if moved is None:
+        return ""
+    return f" {100 * moved:+,.{1 if abs(moved) < 10 else 0}f} %"
 
 
 def _shown(value: Any) -> str:

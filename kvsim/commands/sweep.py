@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kvsim.commands.arguments import AsJson, Jobs, ScenarioName
+from kvsim.plumbing.process import INTERRUPTED
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from kvsim.whatif.sweep.sweep import Sweep
 
 _PRINTED = ("ttft_p99", "tokens_per_s")  # what eighty columns have room for
-INTERRUPTED = 130  # as shells report SIGINT
 
 
 def sweep(

@@ -28,12 +28,13 @@ class OneOf:
     ) -> CoreSchema:
         """Validate by the registry; serialise the fields with the name they are registered by."""
         return core_schema.no_info_before_validator_function(
-            self._read,
+            self.read,
             core_schema.is_instance_schema(source),
             serialization=core_schema.plain_serializer_function_ser_schema(self._write),
         )
 
-    def _read(self, value: object) -> object:
+    def read(self, value: object) -> object:
+        """The options of a table, or of a kind by its name; options stay as they are."""
         if isinstance(value, str):
             return self.registry.parse({"kind": value}, self.where)
         if isinstance(value, Mapping):

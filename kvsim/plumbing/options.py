@@ -7,13 +7,14 @@ line that names the key.
 
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
-from typing import Any, Self, get_args
+from types import NoneType, UnionType
+from typing import Any, Self, Union, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from kvsim.plumbing.errors import InputError
-from kvsim.plumbing.wording import value_error
+from kvsim.plumbing.wording import none_of, value_error
 
 LARGEST_WHOLE = (1 << 63) - 1  # what TOML, the tables and numpy hold
 LARGEST, SMALLEST = 1e30, 1e-30  # of fractions: their products and quotients stay finite
@@ -55,6 +56,10 @@ def input_error(error: ValidationError, where: str, owner: type[BaseModel]) -> I
     faults = error.errors(include_url=False)
     ranked = (fault for kind in _FIRST for fault in faults if fault["type"] == kind)
     fault = next(ranked, faults[0])
+    field = _tagged(fault, owner)
+    if field is not None:
+        rivals = [each for each in faults if each["loc"][: len(field)] == field]
+        return none_of(rivals, ".".join([where, *map(str, field)]).strip("."))
     key = ".".join([where, *(str(part) for part in fault["loc"])]).strip(".")
     if fault["type"] == "extra_forbidden":
         return _unknown_key(key, _owner_of(fault, owner))
@@ -86,6 +91,21 @@ def _owner_of(fault: ErrorDetails, owner: type[BaseModel]) -> type[BaseModel]:
             inner = next(_tables(owner.model_fields[part].annotation), None)
             owner = inner or owner
     return owner
+
+
+def _tagged(fault: ErrorDetails, owner: type[BaseModel]) -> tuple[int | str, ...] | None:
+    """Where the field of a fault stands if it takes values of several types, for then pydantic's
+    place goes on with the type that was tried; None for others.
+    """
+    for at, part in enumerate(fault["loc"][:-1]):
+        if isinstance(part, str) and part in owner.model_fields:
+            annotation = owner.model_fields[part].annotation
+            if get_origin(annotation) in (Union, UnionType):
+                types = [each for each in get_args(annotation) if each is not NoneType]
+                if len(types) > 1:
+                    return fault["loc"][: at + 1]
+            owner = next(_tables(annotation), owner)
+    return None
 
 
 def _tables(annotation: Any) -> Any:

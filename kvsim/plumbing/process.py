@@ -4,6 +4,8 @@ import atexit
 import gc
 import os
 
+INTERRUPTED = 130  # the exit code for which shells report SIGINT
+
 
 def lean() -> None:
     """For a process that runs one command; before numpy and pydantic are imported."""

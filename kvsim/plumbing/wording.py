@@ -1,6 +1,6 @@
 """What pydantic finds wrong with a value, in kvsim's words."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from pydantic_core import ErrorDetails
 
@@ -28,6 +28,14 @@ _KINDS = {
     "dict_type": "not a table",
     "model_type": "not a table",
 }
+
+
+def none_of(faults: Sequence[ErrorDetails], where: str) -> InputError:
+    """The fault of a value that may be of several types and suits none: a fault of each."""
+    told = [value_error(fault, where) for fault in faults]
+    what = " and ".join(dict.fromkeys(each.what for each in told))
+    limits = " or ".join(each.limit for each in told if isinstance(each.limit, str))
+    return InputError(what, where=where, value=told[0].value, limit=limits or None)
 
 
 def value_error(fault: ErrorDetails, where: str) -> InputError:

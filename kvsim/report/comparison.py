@@ -6,17 +6,19 @@ from typing import Any, NamedTuple
 from kvsim.memory.ledger import CLASSES
 from kvsim.report.differences import Difference, differences
 from kvsim.report.intervals import Interval, interval
-from kvsim.report.measures import MEASURES, Measure, Summary, same_work, shown
+from kvsim.report.measures import MEASURES, Measure, Summary, judged, same_work, shown
+from kvsim.report.names import listed
 
 Contents = Mapping[str, Any]
+UNSEEN = 0.0005  # a change by less reads as 0.0 %, and is called neither better nor worse
 
 
 class Line(NamedTuple):
     """One measure of the runs of one label: a value a result, None where there is none.
 
     better: the results that changed for the better against the first, worse: for the worse; both
-    empty where neither way is good or the runs did not finish the same requests. over_seeds: what
-    the results say together, where they differ in their seed alone.
+    empty where neither way is good or the work was another (`Side.unlike`). over_seeds: what the
+    results say together, where they differ in their seed alone.
     """
 
     measure: Measure
@@ -29,12 +31,14 @@ class Line(NamedTuple):
 class Side(NamedTuple):
     """The runs of one label, one a result (None where a result has none).
 
-    same: whether all their numbers are equal. shares: the time-mean of each class, a result each.
+    same: whether all their numbers are equal. unlike: why their changes are called neither better
+    nor worse; None where they are. shares: the time-mean of each class, a result each.
     """
 
     label: str
     runs: tuple[Summary | None, ...]
     same: bool
+    unlike: str | None
     lines: tuple[Line, ...]
     shares: Mapping[str, tuple[float | None, ...]]
 
@@ -57,18 +61,25 @@ def compare_results(results: Sequence[Contents]) -> Comparison:
     found = tuple(each for each in differing if each.key.startswith("provenance."))
     seeds_only = [each.key for each in changed] == ["seed"]
     labels = dict.fromkeys(run["label"] for result in results for run in result["runs"])
-    sides = tuple(_side(label, results, seeds_only) for label in labels)
+    workloads = [each.key for each in changed if each.key.split(".")[0] == "workload"]
+    sides = tuple(_side(label, results, workloads, seeds_only) for label in labels)
     return Comparison(changed, found, seeds_only, sides)
 
 
-def _side(label: str, results: Sequence[Contents], seeds_only: bool) -> Side:
+def _side(
+    label: str, results: Sequence[Contents], workloads: Sequence[str], seeds_only: bool
+) -> Side:
     runs = tuple(
         next((run for run in result["runs"] if run["label"] == label), None) for result in results
     )
     present = [run for run in runs if run is not None]
-    fair = same_work(present)
     lines = tuple(
-        _line(measure, runs, fair=fair, seeds_only=seeds_only)
+        _line(
+            measure,
+            runs,
+            fair=not workloads and not seeds_only and judged(measure, present),
+            seeds_only=seeds_only,
+        )
         for measure in shown(list(MEASURES), present)
     )
     shares = {
@@ -76,7 +87,18 @@ def _side(label: str, results: Sequence[Contents], seeds_only: bool) -> Side:
         for name in CLASSES
     }
     same = len(runs) > 1 and all(_numbers(run) == _numbers(runs[0]) for run in runs)
-    return Side(label, runs, same, lines, shares)
+    unlike = None if same or seeds_only else _unlike(present, workloads)
+    return Side(label, runs, same, unlike, lines, shares)
+
+
+def _unlike(runs: Sequence[Summary], workloads: Sequence[str]) -> str | None:
+    if workloads:
+        what, still = f"The requests were not the same ({listed(workloads)})", ""
+    elif not same_work(runs):
+        what, still = "They did not finish the same requests", "beside what was served, "
+    else:
+        return None
+    return f"{what}: {still}no change is called better or worse."
 
 
 def _line(
@@ -85,7 +107,7 @@ def _line(
     values = tuple(None if run is None else measure.value(run) for run in runs)
     up, down = _moved(values, 1), _moved(values, -1)
     better, worse = (up, down) if measure.better == "higher" else (down, up)
-    if measure.better is None or not fair or seeds_only:
+    if not fair:
         better = worse = frozenset()
     known = [value for value in values if value is not None]
     together = interval(known) if seeds_only and len(known) == len(values) else None
@@ -93,14 +115,14 @@ def _line(
 
 
 def _moved(values: Sequence[float | None], sign: int) -> frozenset[int]:
-    """Whose value lies on this side of the first."""
+    """Whose value lies on this side of the first, by more than reads as 0.0 %."""
     base = values[0]
     if base is None:
         return frozenset()
     return frozenset(
         index
         for index, value in enumerate(values)
-        if value is not None and sign * (value - base) > 0
+        if value is not None and sign * (value - base) > UNSEEN * abs(base)
     )
 
 
@@ -112,7 +134,8 @@ def _numbers(run: Summary | None) -> Summary | None:
 def as_json(names: Sequence[str], results: Sequence[Contents]) -> dict[str, Any]:
     """The comparison as data: the results, what differs, and each measure's change.
 
-    change: against the first result, a fraction of it; None where that is 0 or missing.
+    change: against the first result, a fraction of it; None where that is 0 or missing. unlike: why
+    no change of work done is called better or worse.
     """
     compared = compare_results(results)
     return {
@@ -131,6 +154,7 @@ def as_json(names: Sequence[str], results: Sequence[Contents]) -> dict[str, Any]
                 "change": [change(line.values[0], value) for value in line.values],
                 "better": sorted(line.better),
                 "worse": sorted(line.worse),
+                "unlike": side.unlike,
                 "over_seeds": line.over_seeds._asdict() if line.over_seeds else None,
             }
             for side in compared.sides

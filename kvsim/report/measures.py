@@ -142,18 +142,28 @@ def best(measure: Measure, runs: Sequence[Summary]) -> set[int]:
     """
     values = [measure.value(run) for run in runs]
     known = [value for value in values if value is not None]
-    if measure.better is None or len({measure.form(value) for value in values}) < 2 or not known:
+    if len({measure.form(value) for value in values}) < 2 or not known:
         return set()
-    if measure.value not in _COUNTS and not same_work(runs):
+    if not judged(measure, runs):
         return set()
     top = measure.form(max(known) if measure.better == "higher" else min(known))
     return {index for index, value in enumerate(values) if measure.form(value) == top}
 
 
+def judged(measure: Measure, runs: Sequence[Summary]) -> bool:
+    """Whether a way of this measure is good for these runs of one stream of requests."""
+    counted = measure.value in _COUNTS and len(_all_of(runs, "submitted")) < 2
+    return measure.better is not None and (counted or same_work(runs))
+
+
 def same_work(runs: Sequence[Summary]) -> bool:
     """Whether all runs finished as many requests of the same stream."""
-    return len({run["requests"]["finished"] for run in runs}) < 2
+    return len(_all_of(runs, "finished")) < 2
 
 
-# What was served and what was turned away, on which the runs may always be compared.
+def _all_of(runs: Sequence[Summary], what: str) -> set[int]:
+    return {run["requests"][what] for run in runs}
+
+
+# What was served and what was turned away, on which runs of the same stream may be compared.
 _COUNTS = tuple(MEASURES[name].value for name in ("finished", "rejected"))

@@ -58,7 +58,7 @@ def _measures(names: Sequence[str], runs: Sequence[Summary]) -> "_Part":
 
 
 def _window(runs: Sequence[Summary]) -> "_Part":
-    """The numbers of the window that was given or found steady; of the rest, why there is none."""
+    """The numbers of the window that was given or found steady; the notes tell of the rest."""
     windows = [(run["label"], run.get("window", {"found": "none"})) for run in runs]
     rows = [
         Row(

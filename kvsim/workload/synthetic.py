@@ -109,9 +109,9 @@ class Synthetic(WorkloadOptions):
         redraw_over = resolve_limit(self.redraw_over, max_model_len, "workload.redraw_over")
         if redraw_over is not None:
             again = np.flatnonzero(prompts + outputs > redraw_over)
-            notes.append(
-                f"drew {len(again):,} of {len(before):,} lengths again, over {redraw_over:,}"
-            )
+            if len(again):
+                told = f"drew {len(again):,} of {len(before):,} lengths again"
+                notes.append(f"{told}, over {redraw_over:,}")
             for _ in range(MOST_REDRAWS):
                 if not len(again):
                     break

@@ -114,6 +114,10 @@ def test_a_recipe_misspelt_is_guessed() -> None:
     [
         ("step_time=3", "step_time: not a table; got 3; give a table, or the name of a kind"),
         ("allocator=[]", "allocator: too few items; got []; limit at least 1"),
+        ("workload.redraw_over=1.5", "workload.redraw_over: not a whole number and not one of"),
+        ("workload.redraw_over=0", "got 0; limit more than 0 or 'max_model_len'"),
+        ("allocator.2.block_size=0", "allocator.2.block_size: too small; got 0"),
+        ("allocator.0.scheduler=7", "allocator.0.scheduler: not a table; got 7"),
         ('workload={kind="trace"', "--set workload: not a value as TOML has them; got {kind="),
         ("memory.num_gpu_blocks=9", "not gpu_memory_utilization and num_gpu_blocks"),
     ],

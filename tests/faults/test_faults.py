@@ -23,6 +23,7 @@ from kvsim.results import store
 from kvsim.workload import catalogue
 from kvsim.workload.catalogue import Entry
 
+PROJECT = Path(__file__).parents[2] / "pyproject.toml"
 ROUNDS = 10
 FINAL = {store.SCENARIO, store.SUMMARY, store.REQUESTS, store.MEMORY, store.REPORT}
 SCENARIO = """
@@ -169,6 +170,39 @@ def test_an_interrupted_run_leaves_nothing(scenario: Path, tmp_path: Path) -> No
     assert told == ""
     assert "Traceback" not in errors
     assert not out.exists()
+
+
+# Interrupts itself as soon as a module is looked for.
+PRESSED = """
+import os, signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+module = sys.argv.pop()
+
+class Press:
+    def find_spec(self, name, path, target=None):
+        if name == module:
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Press())
+"""
+
+
+@pytest.mark.parametrize(
+    "module",
+    ["kvsim.cli", "typer", "kvsim.commands.run", "kvsim.simulation", "kvsim.engine.engine"],
+)
+def test_who_interrupts_an_import_sees_no_traceback(
+    scenario: Path, tmp_path: Path, module: str
+) -> None:
+    scripts = tomllib.loads(PROJECT.read_text())["project"]["scripts"]
+    entry, name = scripts["kvsim"].split(":")
+    code = f"{PRESSED}\nfrom {entry} import {name}\n{name}()"
+    done = subprocess.run(
+        command(code, "run", scenario, "--out", tmp_path / "out", module),
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+    assert not (tmp_path / "out").exists()
 
 
 FULL = """

@@ -2,6 +2,7 @@ import base64
 import json
 import re
 import zlib
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import numpy as np
@@ -61,6 +62,16 @@ def test_the_page_loads_nothing_and_tells_the_browser_so(result):
     assert not {"link", "iframe", "img", "object", "embed", "base"} & set(reader.tags)
     rest = page.replace(get_plotlyjs(), "")
     assert not re.search(r"https?://|@import|url\(", rest)
+
+
+def test_what_the_dots_mean_is_said_where_there_are_any(result):
+    text = " ".join("".join(read(make_page(result)).text).split())
+    assert "A dot marks what reads best" in text
+    alone = make_page(Result(result.scenario, result.runs[:1]))
+    assert "dot marks" not in alone
+    assert "No dots" not in alone
+    same = [replace(run, label=label) for label, run in zip("ab", result.runs[:1] * 2, strict=True)]
+    assert "No dots" in make_page(Result(result.scenario, tuple(same)))
 
 
 def test_plotly_is_there_once_and_the_rest_is_small(odd_result):

@@ -171,6 +171,86 @@ def test_a_change_says_whether_it_is_good(folders):
     assert lines["paged", "Sequences running, mean"]["worse"] == []
 
 
+@pytest.fixture
+def against(result, tmp_path):
+    """The result, and the same after `change` of its scenario and summary: two folders."""
+
+    def folders(change):
+        changed = Result(copy.deepcopy(result.scenario), copy.deepcopy(result.runs), result.version)
+        for run in changed.runs:
+            change(changed.scenario, run.summary)
+        store.write(tmp_path / "a", result, "<html>")
+        store.write(tmp_path / "b", changed, "<html>")
+        return tmp_path / "a", tmp_path / "b"
+
+    return folders
+
+
+def judged(call, folders):
+    """{measure: whether it became better or worse} of paged, and what is said beside the table."""
+    lines = json.loads(call("compare", *folders, "--json").stdout)["changes"]
+    lines = [line for line in lines if line["label"] == "paged"]
+    found = {line["measure"]: (bool(line["better"]), bool(line["worse"])) for line in lines}
+    return found, " ".join(call("compare", *folders).stdout.split())
+
+
+def test_other_requests_are_neither_better_nor_worse_served(call, against):
+    def change(scenario, summary):
+        scenario["workload"] = {**scenario["workload"], "scale": 2.0}
+        summary["makespan_s"] *= 2
+
+    found, said = judged(call, against(change))
+    assert set(found.values()) == {(False, False)}
+    assert "The requests were not the same (workload.scale): no change is called better" in said
+
+
+def test_who_served_fewer_did_worse_in_that_alone(call, against):
+    def change(scenario, summary):
+        scenario["seed"], scenario["max_steps"] = 7, 1
+        summary["requests"]["finished"] -= 1
+        summary["requests"]["rejected"] += 1
+        summary["makespan_s"] /= 2
+
+    found, said = judged(call, against(change))
+    assert found.pop("Requests finished") == found.pop("Requests refused") == (False, True)
+    assert set(found.values()) == {(False, False)}
+    assert "They did not finish the same requests: beside what was served, no change" in said
+
+
+def test_a_share_changes_by_points(call, against):
+    def change(scenario, summary):
+        summary["memory"]["peak_used"] = 0.25
+        summary["memory"]["peak_allocated"] /= 2
+
+    folders = against(change)
+    line = next(
+        line for line in call("compare", *folders).stdout.splitlines()
+        if line.startswith("Pool used, peak")
+    )  # fmt: skip
+    before = store.read_summary(folders[0])["runs"][0]["memory"]["peak_used"]
+    assert line.endswith(f"25 % {25 - 100 * before:+.1f} points")
+
+
+def test_a_change_that_reads_as_none_is_not_judged(call, against):
+    def change(scenario, summary):
+        summary["makespan_s"] *= 1.0004
+        summary["requests_per_s"] *= 0.999
+
+    found, said = judged(call, against(change))
+    assert found["Makespan"] == (False, False)
+    assert found["Requests per second"] == (False, True)
+    assert "+0.0 %" in said
+
+
+def test_compare_tells_what_the_runs_must_be_read_with(call, against):
+    def change(scenario, summary):
+        summary["notes"] = [{"about": "saturated", "text": "The queue grew."}]
+        summary["makespan_s"] *= 2
+
+    folders = against(change)
+    assert judged(call, folders)[1].count(f"note: {folders[1]}: The queue grew.") == 3
+
+
 def test_results_under_several_seeds_have_intervals(tmp_path, result, call):
     for seed, rate in enumerate((2.0, 3.0, 4.0)):
         scenario = {**result.scenario, "seed": seed}

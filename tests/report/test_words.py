@@ -137,6 +137,24 @@ def test_remarks_name_the_runs_they_are_true_of():
     ]
 
 
+@pytest.mark.parametrize(
+    ("window", "what"),
+    [({}, "No steady part was found"), ({"from_s": 9.0}, "The window that was given was not")],
+)
+def test_a_part_that_was_not_measured_is_said_to_be_none(window, what):
+    runs = [
+        Run(label, "paged", {"requests": {"finished": finished}, "window": found}, {})
+        for label, finished, found in (
+            ("a", 5, {"found": "none", "reason": "too few"}),
+            ("b", 5, {"found": "given"}),
+            ("c", 0, {"found": "none", "reason": "too few"}),
+        )
+    ]
+    (said,) = remarks(Result({"window": window}, tuple(runs)))
+    assert said.startswith(f"a: {what}")
+    assert said.endswith(": too few.")
+
+
 def test_runs_within_a_twentieth_are_called_equal():
     done, held = say(run("a", 30.0, 100.0, {"used": 0.9}), run("b", 30.5, 101.0, {"used": 0.91}))
     assert done.endswith("Both were done after about 101 s.")
