@@ -24,7 +24,8 @@ class BlockRules:
     commonest_sizes_groups: groups of layers are as large as the commonest kind, where that is less
     than 1.5 times the rarest, which spares the commonest a second, nearly empty group.
     unequal_blocks: where a token takes fewer bytes in some layers, their blocks hold more tokens;
-    else they are padded.
+    else such layers do not go together, and no engine starts. any_kinds: nor does one that matches
+    prefixes, else, unless its layers are of full attention and one other kind.
     knows_retention: it knows prefix_cache_retention_interval; default_retention: what it takes
     where none is given, None for every full block of a window, and every state at a block's end.
     keeps_states: recurrent states are kept at the ends of blocks, for others to continue from.
@@ -62,6 +63,7 @@ class BlockRules:
     several_tables: bool = True
     commonest_sizes_groups: bool = True
     unequal_blocks: bool = True
+    any_kinds: bool = True
     knows_retention: bool = True
     default_retention: int | None = 0
     keeps_states: bool = True
@@ -111,12 +113,16 @@ VLLM_0_22 = BlockRules(
 )
 VLLM_0_11 = BlockRules(
     "vllm-0.11",
+    knows_watermark=False,
     blank_first=False,
     commonest_sizes_groups=False,
     unequal_blocks=False,
+    any_kinds=False,
     knows_retention=False,
     default_retention=None,
     keeps_states=False,
+    plants_junctions=False,
+    waits_for_return=False,
     matches_inside=False,
     writes_inside=False,
     names_returned=False,

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from support.cases import ALLOCATOR_TABLES, SCHEDULERS, VICTIM_SCHEDULERS, streams
+from support.cases import ALLOCATOR_TABLES, SCHEDULERS, VICTIM_SCHEDULERS, known_to, streams
 from support.outcomes import CROWDED, STEP_TIME, outcome
 
 from kvsim.request import Request
@@ -25,7 +25,7 @@ def test_runs_of_k_steps_equal_single_steps(
     tables: Any, allocator: Any, scheduler: Any, requests: list[Request], tokens: int
 ) -> None:
     made = tables(
-        allocator=[allocator],
+        allocator=[known_to(scheduler, allocator)],
         scheduler=scheduler,
         memory={"kv_cache_tokens": tokens},
         model={"name": "opt-125m", "max_model_len": 1024},

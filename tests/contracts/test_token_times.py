@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from support.cases import ALLOCATOR_TABLES, SCHEDULERS, streams
+from support.cases import ALLOCATOR_TABLES, SCHEDULERS, known_to, streams
 from support.outcomes import CROWDED, check_tokens
 
 from kvsim.request import Request
@@ -26,7 +26,7 @@ def test_gaps_are_those_between_tokens(
     tables: Any, scheduler: Any, allocator: Any, requests: list[Request]
 ) -> None:
     made = tables(
-        allocator=[allocator],
+        allocator=[known_to(scheduler, allocator)],
         scheduler=scheduler,
         **CROWDED,
         max_steps=1,

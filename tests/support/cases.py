@@ -68,6 +68,12 @@ VICTIM_SCHEDULERS: list[dict[str, Any]] = [
 ]
 
 
+def known_to(scheduler: dict[str, Any], allocator: dict[str, Any]) -> dict[str, Any]:
+    """The allocator's settings as far as the scheduler's version has them."""
+    unknown = {"watermark"} if scheduler.get("semantics") == "vllm-0.11" else set()
+    return {key: value for key, value in allocator.items() if key not in unknown}
+
+
 @st.composite
 def streams(draw: st.DrawFn) -> list[Request]:
     """Bursts and gaps, shared prefixes, outputs other prompts name, followers, priorities."""

@@ -25,7 +25,8 @@ class Continuous(SchedulerOptions):
     semantics: whose version: "vllm-0.33"; "vllm-0.27" and "vllm-0.22", which keep every window's
         block and every state at a chunk's end (0.22 none where prompts were seen to part); or
         "vllm-0.11", which knows neither the full-sequence check nor a watermark, keeps no state,
-        and as 0.22 returns all blocks to the back of the free queue.
+        knows one kind of windows beside full attention in its prefix cache, and as 0.22 returns
+        all blocks to the back of the free queue.
     """
 
     max_num_seqs: int = Field(256, ge=1)

@@ -61,6 +61,7 @@ VERSIONS: dict[VersionName, VllmVersion] = {
         reserves_full_isl=False,
         lone_ignores_threshold=False,
         goes_on=False,
+        loses_turns=True,
         passes_over=True,
         speculates=False,
     ),

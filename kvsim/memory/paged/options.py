@@ -19,7 +19,7 @@ from kvsim.memory.paged.groups.grouping import Grouping, group_layers, is_unifor
 from kvsim.memory.paged.shape import BlockShape
 from kvsim.plumbing.choice import OneOf
 from kvsim.plumbing.errors import InputError
-from kvsim.plumbing.units import GIB
+from kvsim.plumbing.units import GIB, ceil_div
 
 AnyEvictionPolicy = Annotated[EvictionPolicy, OneOf(EVICTION_POLICIES, "allocator.eviction_policy")]
 RetentionTokens = Annotated[int, Field(ge=0, le=1 << 40)]
@@ -120,6 +120,7 @@ class Paged(AllocatorOptions):
             )
         windows = not self.disable_hybrid_kv_cache_manager
         if memory.rules.several_tables and not is_uniform(memory.layout, windows=windows):
+            self._refuse_kinds(memory)
             self._refuse_several_tables(memory)
             kept, matched = self._keeps_states(memory), self._caches(memory)
             self._refuse_without_states(memory.rules, kept=kept, matched=matched)
@@ -246,6 +247,33 @@ class Paged(AllocatorOptions):
                     value=value,
                     remedy="leave it out, or speculative_config",
                 )
+
+    def _refuse_kinds(self, memory: MemorySpec) -> None:
+        """InputError for kinds of layers that an engine of this version does not start with."""
+        rules, groups = memory.rules, memory.layout.groups
+        attending = [group for group in groups if not group.state_bytes]
+        slots = {ceil_div(group.bytes_per_token, group.layers) for group in attending}
+        remedy = "a later version"
+        if len(attending) == len(groups):
+            remedy += ", or allocator.disable_hybrid_kv_cache_manager = true"
+        if len(slots) > 1 and not rules.unequal_blocks:
+            raise InputError(
+                "it does not start with layers in which a token takes unequally many bytes",
+                where="scheduler.semantics",
+                value=rules.name,
+                remedy=remedy,
+            )
+        windows = [group for group in attending if group.kind == "sliding"]
+        beside_full = len(attending) - len(windows) == len(windows) == 1
+        many = len(attending) > 1 and not beside_full
+        if many and self._caches(memory) and not rules.any_kinds:
+            raise InputError(
+                "it matches prefixes of full attention and one other kind of layers at most, and "
+                f"does not start with {len(attending)} kinds",
+                where="scheduler.semantics",
+                value=rules.name,
+                remedy=f"{remedy}, or allocator.enable_prefix_caching = false",
+            )
 
     def _refuse_several_tables(self, memory: MemorySpec) -> None:
         """InputError for what block tables in several groups of layers do not have."""

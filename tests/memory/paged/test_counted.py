@@ -6,7 +6,7 @@ from unittest.mock import patch
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from support.cases import SCHEDULERS, streams
+from support.cases import SCHEDULERS, known_to, streams
 from support.outcomes import STEP_TIME
 
 import kvsim
@@ -70,7 +70,7 @@ def test_counts_equal_tables(
         requests = [each._replace(prompt_runs=None, output_start=None) for each in requests]
     requests = [each._replace(n=1 if each.after else samples) for each in requests]
     made = tables(
-        allocator=[allocator],
+        allocator=[known_to(scheduler, allocator)],
         scheduler=scheduler,
         memory={"kv_cache_tokens": tokens},
         model={"name": "opt-125m", "max_model_len": 1024},

@@ -35,7 +35,7 @@ def test_schedule_is_equal_row_for_row(path: Path) -> None:
 
 
 def test_all_recordings_are_there() -> None:
-    assert (len(CASES), len(SERVED), len(SGLANG)) == (49, 48, 20)
+    assert (len(CASES), len(SERVED), len(SGLANG)) == (49, 51, 20)
     for cases in CASES, SERVED, SGLANG:
         recorded = {path.name.removesuffix(".json") for path in cases}
         beside = {path.name for path in cases[0].parent.glob("*.expected.json.gz")}

@@ -297,6 +297,7 @@ class GroupsAllocator(Allocator):
 
     def leave(self, seq: Sequence) -> None:
         self._decoding.leave(seq)
+        seq.memory.scheduled = self._steps - 1  # its last token may still be in flight
 
     def must_extend(self) -> list[Sequence]:
         return self._decoding.must_extend()

@@ -14,7 +14,8 @@ class GroupTable(KeyedTable):
     for beyond what is valid when the last step has returned. processed: slots whose step had
     returned at the clock `since`, when it began to decode. boundaries: after so many blocks others
     can continue from it, whatever the retention. junction_tokens: after so many others part from
-    it, 0: nowhere. prompt_tokens: of its request. scheduled: the step in which its last chunk was.
+    it, 0: nowhere. prompt_tokens: of its request. scheduled: the step in which its last chunk was,
+    or the one before it stopped decoding.
     last_state: position of the state of the allocation before, -1 without one.
     copied: by group, the block whose content, or whose keys, the next block taken is a copy of.
     """

@@ -7,6 +7,7 @@ import pytest
 
 import kvsim
 from kvsim.layout import KVGroup, KVLayout
+from kvsim.memory.block_rules import VLLM_0_11
 from kvsim.memory.options import MemorySpec
 from kvsim.memory.paged.groups.grouping import group_layers, is_uniform
 from kvsim.memory.paged.options import Paged
@@ -200,6 +201,43 @@ def test_an_interval_is_refused_where_it_changes_nothing_or_is_not_known() -> No
     odd = [{"kind": "paged", "prefix_cache_retention_interval": 1000}]
     with pytest.raises(InputError, match="multiple"):
         run("gemma-3-1b", [Request("r", 0, 8, 8)], allocator=odd)
+
+
+@pytest.mark.parametrize(
+    ("groups", "asked", "said"),
+    [
+        ((KVGroup("full", 1, 8), KVGroup("sliding", 1, 4, 40)), {}, "unequally many bytes"),
+        (
+            (KVGroup("full", 1, 8), KVGroup("sliding", 1, 8, 40), KVGroup("sliding", 1, 8, 80)),
+            {},
+            "does not start with 3 kinds",
+        ),
+        ((KVGroup("sliding", 1, 8, 40), KVGroup("sliding", 1, 8, 80)), {}, "with 2 kinds"),
+        ((KVGroup("full", 1, 8),), {"watermark": 0.1}, "allocator.watermark"),
+    ],
+)
+def test_what_vllm_0_11_does_not_have_is_refused(
+    groups: tuple[KVGroup, ...], asked: dict[str, Any], said: str
+) -> None:
+    later = MemorySpec(1 << 20, KVLayout(groups), 1024, 1)
+    Paged(**asked).build(later)
+    with pytest.raises(InputError, match=said):
+        Paged(**asked).build(later._replace(rules=VLLM_0_11))
+
+
+@pytest.mark.parametrize(
+    "groups",
+    [
+        (KVGroup("sliding", 1, 8, 40),),
+        (KVGroup("sliding", 3, 24, 40), KVGroup("full", 1, 8)),
+        (KVGroup("recurrent", 1, 0, state_bytes=64), KVGroup("full", 1, 8)),
+    ],
+)
+def test_what_vllm_0_11_has_is_built(groups: tuple[KVGroup, ...]) -> None:
+    memory = MemorySpec(1 << 20, KVLayout(groups), 1024, 1, rules=VLLM_0_11)
+    assert Paged().build(memory).capacity_bytes == 1 << 20
+    kinds = KVLayout((*groups, KVGroup("sliding", 1, 8, 80)))
+    Paged(enable_prefix_caching=False).build(memory._replace(layout=kinds)).check()
 
 
 def test_the_second_sighting_plants_a_shared_prefix_and_the_third_hits() -> None:

@@ -34,6 +34,13 @@ STATES: list[dict[str, Any]] = [
 ]
 # vLLM v0 has no groups, and what groups keep is not swapped.
 RULES = [t for t in SCHEDULERS if t["kind"] != "vllm-v0" and "preemption_mode" not in t]
+# vLLM 0.11 does not start with blocks of several sizes.
+PAIRS = [
+    pytest.param(model, table, id="-".join(map(str, [model, *table.values()])))
+    for model in MODELS
+    for table in RULES
+    if (model, table.get("semantics")) != ("sizes", "vllm-0.11")
+]
 
 
 def scenario(
@@ -67,8 +74,7 @@ def outcome(made: Scenario, requests: list[Request]) -> Any:
     return summary, sums, run.requests.to_dict("records")
 
 
-@pytest.mark.parametrize("scheduler", RULES, ids=lambda table: "-".join(map(str, table.values())))
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize(("model", "scheduler"), PAIRS)
 @settings(max_examples=3, deadline=None)
 @given(requests=streams())
 def test_runs_of_k_steps_equal_single_steps(
