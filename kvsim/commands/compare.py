@@ -149,4 +149,6 @@ def _moved(line: "Line", value: float | None) -> str:
 def _shown(value: Any) -> str:
     if value is None:
         return "not set"
+    if isinstance(value, list | tuple) and all(isinstance(each, str) for each in value):
+        return "; ".join(value) or "none"
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

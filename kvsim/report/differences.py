@@ -1,6 +1,6 @@
 """What differs between scenarios, key by key."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 
@@ -12,15 +12,29 @@ class Difference(NamedTuple):
 
 
 def differences(scenarios: Sequence[Mapping[str, Any]]) -> list[Difference]:
-    """The keys in which the scenarios differ, dotted, in order; lists by index: `allocator.0`."""
+    """The keys in which the scenarios differ, dotted; lists by index: `allocator.0`. In the order
+    of the first, a key that it lacks with the others of its table.
+    """
     flat = [dict(_leaves(scenario)) for scenario in scenarios]
-    keys = list(dict.fromkeys(key for leaves in flat for key in leaves))
+    keys = _by_table(dict.fromkeys(key for leaves in flat for key in leaves))
     rows = ((key, tuple(leaves.get(key) for leaves in flat)) for key in keys)
     return [
         Difference(key, values)
         for key, values in rows
         if any(value != values[0] for value in values[1:])
     ]
+
+
+def _by_table(keys: Iterable[str]) -> list[str]:
+    """The keys in order, those of a table together where its first one stands."""
+    stands: dict[str, int] = {}  # a key or table: where it was first seen
+    paths = []
+    for key in keys:
+        parts = key.split(".")
+        path = [".".join(parts[: depth + 1]) for depth in range(len(parts))]
+        paths.append([stands.setdefault(part, len(stands)) for part in path])
+    names = list(stands)
+    return [names[path[-1]] for path in sorted(paths)]
 
 
 def _leaves(value: object, path: str = "") -> list[tuple[str, Any]]:

@@ -112,6 +112,8 @@ def test_differences_of_nested_tables():
     two = {"a": 1, "b": {"c": [1, 3]}, "d": [{"k": 1}, {"k": 2}], "same": 0}
     assert differences([one, two]) == [("b.c", ([1, 2], [1, 3])), ("d.1.k", (None, 2))]
     assert differences([one]) == differences([one, one]) == []
+    before, after = {"m": {"a": 1}, "s": 1}, {"m": {"a": 2, "b": 3}, "s": 2}
+    assert [each.key for each in differences([before, after])] == ["m.a", "m.b", "s"]
 
 
 def test_the_terminal_has_a_row_for_every_run(odd_result):

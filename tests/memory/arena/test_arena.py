@@ -39,7 +39,9 @@ def play(arena, ops, size_of):
     for what, number in ops:
         size = size_of(number)
         if what == "allocate":
+            before = arena.version
             placed = arena.allocate(size)
+            assert (arena.version > before) == bool(placed)
             if placed:
                 assert placed.granted >= size
                 live.append(placed.address)
@@ -185,6 +187,29 @@ def test_searching_placements_against_a_byte_map(arena_class, policy, ops):
         assert dict(arena.live()) == model.sizes
 
 
+def test_a_hole_that_ends_where_the_search_goes_on_lies_behind_it():
+    arena = NextFitArena(400)
+    first, second, third = (arena.allocate(100).address for _ in range(3))
+    arena.free(second)
+    last = arena.allocate(100).address
+    again = arena.allocate(100).address
+    assert (first, third, last, again) == (0, 200, 300, second)  # round the end of the space
+    arena.free(again)
+    arena.free(last)
+    assert list(arena.holes()) == [(100, 100), (300, 100)]
+    assert arena.allocate(100).address == 300
+
+
+@pytest.mark.parametrize("arena_class", [FirstFitArena, BestFitArena, NextFitArena])
+def test_a_full_space_has_no_byte_left(arena_class):
+    arena = arena_class(100)
+    first, second = (arena.allocate(50).address for _ in range(2))
+    assert not arena.extend_in_place(first, 51)
+    assert not arena.extend_in_place(second, 51)  # nor out of the space
+    assert (arena.largest_hole, arena.fits(1), arena.allocate(1)) == (0, False, None)
+    arena.check()
+
+
 def test_few_fitting_holes_among_many_are_found_by_every_policy():
     """Enough holes that both ways of searching are taken."""
     for arena_class, wanted in ((FirstFitArena, 600), (BestFitArena, 900), (NextFitArena, 600)):
@@ -208,6 +233,15 @@ def test_the_artifacts_pool_is_tiled_with_decreasing_powers_of_two():
     assert placed[7] is None
     assert arena.free_bytes == 87
     assert arena.largest_hole == 64
+
+
+def test_one_buddy_may_be_the_whole_pool():
+    memory = spec(16, odd_bytes=0)
+    arena = PLACEMENTS.get("buddy").parse({"unit_tokens": 16}, "placement").build(memory)
+    assert arena.allocate(1).granted == 16 * TOKEN_BYTES
+    assert arena.allocate(1) is None
+    with pytest.raises(InputError, match="smaller than the smallest buddy"):
+        PLACEMENTS.get("buddy").parse({"unit_tokens": 17}, "placement").build(memory)
 
 
 @given(ops=OPS)

@@ -127,6 +127,16 @@ def test_expandable_blocks_before_unmapped_space_are_spared():
     assert arena_of(200).allocate(2 * MIB).address == 0
 
 
+def test_expandable_blocks_before_a_region_count_as_they_are():
+    """However large the region behind them: it is none that they could grow into."""
+    arena = arena_of(200, ExpandableArena)
+    small, _, large, _ = (arena.allocate(size * MIB).address for size in (3, 20, 5, 2))
+    arena.free(large)
+    arena.free(small)
+    assert arena.allocate(3 * MIB).address == small
+    assert arena.allocate(3 * MIB).address == large
+
+
 class Ear:
     """A listener that keeps the sums."""
 

@@ -266,3 +266,15 @@ def test_refusals_give_value_limit_and_remedy():
     refusal = doubling.refusal(Request("a", 0, 100, 30))  # 129 slots: a buffer of 256
     assert (refusal.value, refusal.limit) == (256, 200)
     assert doubling.refusal(Request("a", 0, 100, 29)) is None
+
+
+def test_what_fills_the_pool_to_the_last_byte_finds_its_place():
+    """A head that waits for another reason leaves the rest idle, neither short nor in holes."""
+    allocator = build("max-buffer", 100, reserve="exact")
+    assert admit(allocator, sequence(50, 10))
+    exactly, longer = sequence(30, 10, 1), sequence(30, 11, 2)
+    free = allocator.capacity_bytes * 40 // 100
+    told = allocator.usage(exactly, busy=True)
+    assert (told.external, told.short, told.idle) == (0, 0, free)
+    told = allocator.usage(longer, busy=True)
+    assert (told.external, told.short, told.idle) == (0, free, 0)
