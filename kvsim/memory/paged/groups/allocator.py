@@ -152,7 +152,10 @@ class GroupsAllocator(Allocator):
             )
         # A kept state stays until the next is whole.
         most_states = (2 + (checkpoint_alignment is not None) if caching else 1) + drafts.tokens
-        self._needs = Needs(memory, self.pool, groups, most_states, drafts.tokens, drafts.redrafted)
+        within = sizes.aligned if sizes.inner else None
+        self._needs = Needs(
+            memory, self.pool, groups, most_states, drafts.tokens, drafts.redrafted, within
+        )
         self._cache = GroupsCache(
             self._names,
             step,

@@ -14,7 +14,8 @@ class Needs:
     """Windows count with the prompt tokens of the steps in flight, which is how vLLM sizes pools.
 
     most_states: recurrent states of a sequence at once, in each group that has them. scratch: of
-    them those for drafts. extra: tokens kept below a window.
+    them those for drafts. extra: tokens kept below a window. inside: tokens at whose multiples hits
+    may end inside a block, which is then taken over as a copy; None: they end with blocks.
     """
 
     def __init__(
@@ -25,19 +26,35 @@ class Needs:
         most_states: int,
         scratch: int = 0,
         extra: int = 0,
+        inside: int | None = None,
     ) -> None:
         self._max_model_len = memory.max_model_len
         self._most_tokens = memory.max_in_flight_tokens
         self._pool, self._groups = pool, groups
         self._most_states, self._scratch, self._extra = most_states, scratch, extra
+        self._inside = inside
         # Groups that need as many blocks, and how many there are of each.
         kinds = Counter(group.bucket for group in groups)
         first = {group.bucket: group for group in groups}
         self._alike = [(first[kind], times) for kind, times in kinds.items()]
 
     def of_alone(self, tokens: int) -> int:
-        """Blocks of a sequence that computes `tokens` tokens chunk by chunk and hits nothing."""
-        return sum(self._most_blocks(group, tokens) for group in self._groups)
+        """Blocks of a sequence that computes `tokens` tokens chunk by chunk, whatever it hits."""
+        need = sum(self._most_blocks(group, tokens) for group in self._groups)
+        if self._inside is None:
+            return need
+        return max(need, sum(self._most_copied(group, tokens) for group in self._groups))
+
+    def _most_copied(self, group: BlockGroup, tokens: int) -> int:
+        """The same where it goes on from a copy of its last hit block, which stays as well."""
+        assert self._inside is not None
+        most = self._most_blocks(group, tokens)
+        if self._inside % group.block_size == 0:
+            return most
+        if group.state_bytes:
+            states = self._most_states - self._scratch
+            most = min(ceil_div(tokens, group.block_size), states) + self._scratch
+        return most + 1
 
     def _most_blocks(self, group: BlockGroup, tokens: int) -> int:
         """Blocks that a group needs at once for a sequence of `tokens` tokens, at most."""

@@ -187,6 +187,22 @@ def test_a_resent_prompt_hits_to_its_last_unit_inside_a_block() -> None:
     assert hits == {None: [0, 0, 0], 16: [0, 224, 224], 32: [0, 224, 224]}
 
 
+def test_who_could_only_go_on_from_a_copy_without_room_is_turned_away() -> None:
+    """Qwen3-Next in blocks of 544 tokens. A prompt of 600 takes two in full attention
+    and up to two in each of three groups of states; sent again it hits inside the second block,
+    which it needs beside a copy, in each group.
+    """
+    requests = [Request(f"r{i}", i * 10**12, 600, 2, prompt_runs=((0, 600),)) for i in range(2)]
+    found = {}
+    for unit in (None, 32):
+        table = {"kind": "paged"} if unit is None else {"kind": "paged", "prefix_match_unit": unit}
+        for tokens in (5200, 7200):  # 8 and 12 blocks
+            given = {"kv_cache_tokens": tokens}
+            run_ = run("qwen3-next-80b-a3b", requests, allocator=[table], memory=given)
+            found[unit, tokens] = run_.summary["requests"]["rejected"]
+    assert found == {(None, 5200): 0, (None, 7200): 0, (32, 5200): 2, (32, 7200): 0}
+
+
 def test_an_interval_is_refused_where_it_changes_nothing_or_is_not_known() -> None:
     asked = [{"kind": "paged", "prefix_cache_retention_interval": 1024}]
     with pytest.raises(InputError, match="no layer has a window"):
