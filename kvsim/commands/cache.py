@@ -68,8 +68,9 @@ def cache(
     from kvsim.simulation import BLOCK_SIZE, Simulation
     from kvsim.whatif.cache_curve.belady import belady_hits
     from kvsim.whatif.cache_curve.lru import lru_curve
-    from kvsim.whatif.cache_curve.matching import why
+    from kvsim.whatif.cache_curve.matching import unit_to_try, why
     from kvsim.whatif.cache_curve.order import in_order
+    from kvsim.whatif.cache_curve.prompt_ends import found_at_ends
     from kvsim.whatif.cache_curve.retention import bought
     from kvsim.whatif.page import Cells
 
@@ -96,7 +97,10 @@ def cache(
     if planned is not None and block_tokens is None and block > BLOCK_SIZE:
         fine = lru_curve(requests, BLOCK_SIZE, outputs=outputs, partial=partial).unlimited
         if planned.is_to_blame(curve.unlimited, fine):
-            said = why(planned, curve.unlimited, fine, BLOCK_SIZE)
+            unit, inside = unit_to_try(planned), None
+            if unit is not None:
+                inside = found_at_ends(requests, block, unit, outputs=outputs)
+            said = why(planned, curve.unlimited, fine, BLOCK_SIZE, inside)
     largest = (len(curve.hit_tokens) - 1) * block
     sizes = sorted(set(at or ())) or _sizes(block, pool, largest)
     rows: list[dict[str, Any]] = []
@@ -120,7 +124,7 @@ def cache(
         answer["why"] = said
     if retained:
         answer["retention"] = [run.as_dict() for run in retained]
-        answer["retention_buys"] = bought(retained)
+        answer["retention_buys"] = bought(retained, curve.ratio(pool))
     if as_json:
         typer.echo(json.dumps(answer, indent=2))
         return
@@ -144,7 +148,7 @@ def cache(
     if retained:
         console.print()
         console.print(printed(_retention_cells(retained)))
-        console.print(bought(retained), highlight=False)
+        console.print(answer["retention_buys"], highlight=False)
     if compared:
         told = _policy_cells(compared)
         console.print()
@@ -191,7 +195,7 @@ def _retention_cells(runs: "list[RetentionRun]") -> "Cells":
         )
         for run in runs
     )
-    cached = "pool cached", "of it windows, states"
+    cached = "pool cached", "with windows, states"
     heads = ("retention", "found", *cached, "preempted", "mean TTFT, s", "requests/s")
     return Cells("What is kept of windows and states", "", heads, rows)
 

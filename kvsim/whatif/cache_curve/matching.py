@@ -8,6 +8,8 @@ from kvsim.report.numbers import percent
 from kvsim.simulation import Simulation
 from kvsim.whatif.watch import SUBSTANTIAL
 
+LEAST_GAIN = 0.01  # of the prompt tokens
+
 
 class Matching(NamedTuple):
     """block_tokens: after which the blocks of all groups of layers end, as planned. asked_tokens:
@@ -44,9 +46,26 @@ def matching(simulation: Simulation, paged: Paged) -> Matching:
     return Matching(block, asked, end, states)
 
 
-def why(found: Matching, whole: float, fine: float, fine_tokens: int) -> str:
+def unit_to_try(found: Matching) -> int | None:
+    """The prefix_match_unit that lets hits end inside blocks: what is set, else one near 32 tokens;
+    None where blocks do not hold states, or have not grown for them.
+    """
+    if not found.states:
+        return None
+    if found.unit_tokens < found.block_tokens:
+        return found.unit_tokens
+    if found.block_tokens == found.asked_tokens:
+        return None
+    units = [unit for unit in range(8, 129) if found.block_tokens % unit == 0]
+    return min(units, key=lambda unit: abs(unit - 32), default=found.asked_tokens)
+
+
+def why(
+    found: Matching, whole: float, fine: float, fine_tokens: int, inside: float | None = None
+) -> str:
     """Why so little is found, where blocks are to blame: `whole` of the prompt tokens in blocks,
-    `fine` in units of fine_tokens.
+    `fine` in units of fine_tokens; `inside` where hits may end inside blocks (see `unit_to_try`),
+    at places where prompts ended.
     """
     grown = ""
     if found.block_tokens > found.asked_tokens:
@@ -57,18 +76,21 @@ def why(found: Matching, whole: float, fine: float, fine_tokens: int) -> str:
                 f"ever be found where blocks of {fine_tokens} tokens would find {percent(fine)}."
             )
         grown = ", since it must hold a recurrent state,"
-    cure = "smaller blocks find more."
-    if found.unit_tokens < found.block_tokens:
-        cure = f"prefix_match_unit = {found.unit_tokens} lets hits end at a prompt's last unit."
-    elif grown:
-        units = [unit for unit in range(8, 129) if found.block_tokens % unit == 0]
-        unit = min(units, key=lambda unit: abs(unit - 32), default=found.asked_tokens)
-        cure = (
-            f"prefix_match_unit = {unit} lets hits end inside a block, where a prompt ended "
-            "before (vLLM 0.33)."
-        )
     return (
         f"A block holds {found.block_tokens:,} tokens{grown} and is found whole or not at all: "
         f"{percent(whole)} of the prompt tokens could ever be found where blocks of {fine_tokens} "
-        f"tokens would find {percent(fine)}; {cure}"
+        f"tokens would find {percent(fine)}; {_cure(found, whole, inside)}"
     )
+
+
+def _cure(found: Matching, whole: float, inside: float | None) -> str:
+    unit = unit_to_try(found)
+    if unit is None or inside is None:
+        return "smaller blocks find more."
+    lets = f"prefix_match_unit = {unit} lets hits end inside a block, but only where a prompt ended"
+    if inside - whole < LEAST_GAIN:
+        return (
+            f"{lets}, and these prompts begin alike without going on from each other: it finds "
+            f"no more. What they share is found where it fills {found.block_tokens:,} tokens."
+        )
+    return f"{lets} (vLLM 0.27 and later): that could find {percent(inside)}."

@@ -65,18 +65,24 @@ def compare_retention(
     return runs
 
 
-def bought(runs: list[RetentionRun]) -> str:
-    """What retention buys, in a sentence."""
+def bought(runs: list[RetentionRun], whole: float) -> str:
+    """What retention buys, in a sentence. whole: what a cache as large as the pool finds that keeps
+    all layers of each token.
+    """
     dense, least = runs[0], runs[1]
     ttft = [run.summary["ttft_s"]["mean"] for run in (dense, least)]
     verb = "buys" if least.ratio >= dense.ratio else "costs"
     points = 100 * abs(least.ratio - dense.ratio)
     if not (dense.ratio or least.ratio):
         return "Retention buys nothing here: nothing is found, whatever is kept."
+    beyond = ""
+    if least.ratio > whole:
+        beyond = " The curve is of caches that keep each token in all layers; windows need not."
     return (
         f"Retention {verb} {points:.1f} points of hits: everything kept, "
         f"{percent(dense.ratio)} of the prompt tokens are found; with only what a resent prompt "
         f"and places where prompts part need, {percent(least.ratio)}. What windows and states left "
         f"behind takes {percent(least.left)} of the pool then, and {percent(dense.left)} where "
         f"everything is kept. Mean TTFT {figures(ttft[1], 3)} s against {figures(ttft[0], 3)} s."
+        f"{beyond}"
     )

@@ -3,15 +3,19 @@
 import json
 from pathlib import Path
 
+import pytest
 from typer.testing import CliRunner
 
+import kvsim
 from kvsim.cli import app
 from kvsim.memory.paged.eviction import EVICTION_POLICIES
 from kvsim.plumbing.errors import InputError
+from kvsim.report.numbers import percent
 from kvsim.request import Request
 from kvsim.scenario import Scenario
 from kvsim.simulation import Simulation
 from kvsim.whatif.cache_curve.order import in_order
+from kvsim.whatif.cache_curve.prompt_ends import found_at_ends
 
 SHORT_PREFIX = """
 [model]
@@ -33,6 +37,20 @@ prompt = { kind = "uniform", min_tokens = 20, max_tokens = 100 }
 output = { kind = "fixed", tokens = 10 }
 prefixes = [{ count = 1, tokens = { kind = "fixed", tokens = 240 } }]
 """
+CONVERSATIONS = (
+    SHORT_PREFIX[: SHORT_PREFIX.index("[workload]")].replace("= 400", "= 4000")
+    + """
+[workload]
+kind = "sessions"
+num_sessions = 12
+arrivals = { kind = "poisson", rate_per_s = 0.05 }
+turns = { kind = "fixed", tokens = 9 }
+prompt = { kind = "uniform", min_tokens = 20, max_tokens = 120 }
+output = { kind = "fixed", tokens = 40 }
+think = { kind = "fixed", seconds = 1.0 }
+prefixes = [{ count = 1, tokens = { kind = "fixed", tokens = 240 } }]
+"""
+)
 QA = ["cache", "long-document-qa", "--set", "workload.num_sessions=20"]
 
 
@@ -111,9 +129,39 @@ def test_it_says_why_a_short_prefix_is_never_found(tmp_path: Path) -> None:
     answer = json.loads(CliRunner().invoke(app, ["cache", str(path), "--json"]).stdout)
     assert (answer["block_tokens"], answer["unlimited"]) == (544, 0.0)
     assert "A block holds 544 tokens, since it must hold a recurrent state" in answer["why"]
-    assert "prefix_match_unit = 32" in answer["why"]
+    # No prompt goes on from another: a run with units finds nothing either.
+    assert "prefix_match_unit = 32 lets hits end inside a block, but only" in answer["why"]
+    assert "it finds no more" in answer["why"]
+    assert found_in_a_run(path, "allocator.0.prefix_match_unit=32") == 0.0
     finer = ["cache", str(path), "--json", "--block-tokens", "16"]
     assert json.loads(CliRunner().invoke(app, finer).stdout)["unlimited"] > 0.5
+
+
+@pytest.mark.parametrize("unit", [None, 16, 34])
+def test_it_says_what_hits_inside_blocks_would_find(tmp_path: Path, unit: int | None) -> None:
+    """Conversations that begin with 240 tokens in common: what it foretells a run finds that keeps
+    all, to the token.
+    """
+    path = tmp_path / "conversations.toml"
+    path.write_text(CONVERSATIONS)
+    changes = ['allocator.0.prefix_cache_retention_interval="none"']
+    blocks = found_in_a_run(path, *changes)
+    if unit is not None:
+        changes.append(f"allocator.0.prefix_match_unit={unit}")
+    asked = ["cache", str(path), "--json", *(f"--set={change}" for change in changes)]
+    answer = json.loads(CliRunner().invoke(app, asked, catch_exceptions=False).stdout)
+    made = Simulation(Scenario.load(str(path), changes))
+    tried = unit or 32
+    inside = found_at_ends(in_order(made), answer["block_tokens"], tried, outputs=True)
+    assert f"(vLLM 0.27 and later): that could find {percent(inside)}." in answer["why"]
+    found = found_in_a_run(path, *changes, f"allocator.0.prefix_match_unit={tried}")
+    assert found == inside > answer["unlimited"] == blocks
+
+
+def found_in_a_run(path: Path, *changes: str) -> float:
+    (run,) = kvsim.simulate(Scenario.load(str(path), list(changes))).runs
+    cache = run.summary["prefix_cache"]
+    return float(cache["hit_tokens"] / cache["query_tokens"])
 
 
 def test_a_size_is_written_as_people_write_it() -> None:
