@@ -50,10 +50,11 @@ SOAK ?= 10000000
 soak: .venv/.tests
 	PYTHONPATH=tests $(BIN)/python -m support.soak --requests $(SOAK)
 
-LOWEST ?= tests/contracts tests/plumbing tests/workload tests/report tests/results tests/memory tests/commands/test_cli.py
+LOWEST ?= tests/contracts tests/plumbing tests/workload tests/report tests/results tests/memory \
+  tests/model tests/device tests/capacity tests/step_time tests/interchange tests/commands/test_cli.py
 lowest:
 	$(PYTHON) -m venv out/lowest
-	out/lowest/bin/pip install --quiet --disable-pip-version-check `$(PYTHON) tests/support/lowest.py`
+	out/lowest/bin/pip install --quiet --disable-pip-version-check `$(PYTHON) tests/support/lowest.py test sweep interchange`
 	PYTHONPATH=. out/lowest/bin/python -m pytest -q -p no:cacheprovider $(LOWEST)
 
 # On a machine with an NVIDIA GPU, by the python3 that has torch for it; within 40 minutes, and on

@@ -41,7 +41,7 @@ def fetch_config(repository: str, *, offline: bool = False) -> Path:
     try:
         return Path(hf_hub_download(name, "config.json", local_files_only=True))
     except LocalEntryNotFoundError:
-        if offline or constants.is_offline_mode():
+        if offline or constants.HF_HUB_OFFLINE:
             raise _fault("its config.json is not in the cache, and kvsim is offline") from None
     except HFValidationError:
         raise _fault(f"{name!r} is no repository's name") from None

@@ -5,9 +5,10 @@ import random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.buffers import MIXED, PLAIN, admit, build, sequence
+from support.buffers import MIXED, PLAIN, TOKEN, admit, build, sequence
 
 from kvsim.memory.ledger import Usage, check_sum
+from kvsim.memory.parts import bytes_by_name
 from kvsim.plumbing.errors import InputError
 from kvsim.request import Request
 
@@ -278,3 +279,15 @@ def test_what_fills_the_pool_to_the_last_byte_finds_its_place():
     assert (told.external, told.short, told.idle) == (0, 0, free)
     told = allocator.usage(longer, busy=True)
     assert (told.external, told.short, told.idle) == (0, free, 0)
+
+
+@pytest.mark.parametrize("kind", ["max-buffer", "doubling", "concatenation"])
+def test_states_are_a_part_of_what_is_used(kind):
+    """What a recurrent layer keeps of a sequence does not grow with it."""
+    allocator = build(kind, 1000, MIXED)
+    state = next(group.state_bytes for group in MIXED.groups if group.state_bytes)
+    for order, prompt in enumerate((10, 13)):
+        assert admit(allocator, sequence(prompt, 5, order))
+    told = allocator.usage(None, busy=True)
+    assert bytes_by_name(allocator.parts)["states"] == 2 * state
+    assert told.used == (10 + 13) * TOKEN + 2 * state
