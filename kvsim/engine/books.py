@@ -67,6 +67,7 @@ class Books:
         start_ps = plan.start_ps
         for step in range(steps):
             if step:
+                scheduler.return_once()
                 scheduler.repeat_once(plan)
                 self._usage = allocator.usage(self._head, busy=True)
                 self._parts = allocator.parts
@@ -79,13 +80,15 @@ class Books:
         yet valid.
         """
         self._usage = _not_yet_valid(self._usage, self._ahead_bytes(plan))
-        last_ps = done.first_ps + done.growth_ps * (done.steps - 1)
-        self._book(done, done.end_ps - last_ps, 1, last_ps, 0, None)
+        self._book(done, done.last_start_ps, 1, done.end_ps - done.last_start_ps, 0, None)
 
     def close_repeated(self, plan: Plan, steps: int) -> None:
         """After `done` has returned: `plan` was scheduled `steps` times in all and computed in all
         but the last, each time with the slots of the next taken but not yet valid.
         """
+        if plan.ends_ps:
+            self._close_repeated_drafted(plan, steps)
+            return
         scheduler, now, ahead = self._scheduler, self._usage, self._ahead_bytes(plan)
         scheduler.repeat(plan, 1)
         self._saved_bytes = scheduler.allocator.saved_bytes or 0
@@ -94,6 +97,21 @@ class Books:
         self._usage = _not_yet_valid(next_usage, ahead)
         course = filed(scheduler.repeat(plan, steps - 2), now) if steps > 2 else None
         self._book(plan, plan.start_ps, steps - 1, plan.first_ps, plan.growth_ps, course)
+
+    def _close_repeated_drafted(self, plan: Plan, steps: int) -> None:
+        """The same where each step accepts as many drafts as it does."""
+        scheduler, allocator = self._scheduler, self._scheduler.allocator
+        start_ps = plan.start_ps
+        self._saved_bytes = allocator.saved_bytes or 0
+        for step in range(steps - 1):
+            scheduler.repeat_once(plan)
+            usage = allocator.usage(self._head, busy=True)
+            self._usage = _not_yet_valid(usage, self._ahead_bytes(plan))
+            self._parts = allocator.parts
+            end_ps = plan.start_ps + plan.ends_ps[step]
+            self._book(plan, start_ps, 1, end_ps - start_ps, 0, None)
+            scheduler.return_once()
+            start_ps = end_ps
 
     def _ahead_bytes(self, plan: Plan) -> int:
         """Slots that a step of `plan` fills."""

@@ -75,7 +75,8 @@ class Plan:
     """What one step does; with `steps` > 1 it does so that many times, only decoding.
 
     num_decode: members of the decode batch that take a token; context_tokens: the slots they
-    attend to in the first step. num_drafts: of these members, who then attend to their drafts too.
+    attend to in the first step; decode_slots: those they fill in the last. num_drafts: of these
+    members, who then attend to their drafts too.
     num_verifying: chunks of sequences that decode, with drafts, and get a token or more.
     passed_over: members that take none, because the budget ran out; num_paused: how many there are,
     where none of them does.
@@ -96,6 +97,7 @@ class Plan:
         self.num_decode = 0
         self.context_tokens = 0
         self.longest_context_tokens = 0
+        self.decode_slots = 0
         self.num_drafts = 0
         self.num_verifying = 0
         self.admitted: list[tuple[Sequence, int, bool]] = []
@@ -129,9 +131,9 @@ class Plan:
 
     @property
     def new_slots(self) -> int:
-        """Slots the first step fills with what is valid once it has returned."""
+        """Slots the last step fills with what is valid once it has returned."""
         chunks = self.chunks
-        return self.num_decode + (sum(chunk.new_slots for chunk in chunks) if chunks else 0)
+        return self.decode_slots + (sum(chunk.new_slots for chunk in chunks) if chunks else 0)
 
     @property
     def stall_ps(self) -> int:

@@ -136,8 +136,8 @@ def assemble(
     progress: called with (requests that have left, all) now and then. InputError as `build`.
     """
     scheduler = spec.build()
-    if spec.max_steps != 1 and spec.scheduler.depth == 1:
-        scheduler.verify_together()
+    if spec.max_steps != 1:
+        scheduler.verify_together(spec.scheduler.depth)
     env = simpy.Environment()
     arrivals = Arrivals(env, stream, progress)
     recorder = recorder or Recorder(spec.capacity_bytes)

@@ -11,14 +11,15 @@ class Verifying(Protocol):
     What `Allocator.verify` and `checkpoint` do to each of them one by one, told once for all.
     """
 
-    def join(self, seq: Sequence, slots: list[int]) -> None:
+    def join(self, seq: Sequence, slots: list[int], computed: int, known: int) -> None:
         """`seq`, which lives and does not decode otherwise, is a member from the next step on.
-        slots: valid before each of its steps, and after the last.
+        slots: valid before each of its steps, and after the last. computed, known: its slots before
+        the first as the scheduler believes then, and its tokens that have returned.
         """
         ...
 
-    def leave(self, seq: Sequence, *, returned: bool) -> None:
-        """It is no member any more and keeps its memory. returned: its last step has."""
+    def leave(self, seq: Sequence) -> None:
+        """It is no member any more and keeps its memory."""
         ...
 
     def movers(self) -> list[Sequence]:
@@ -33,12 +34,12 @@ class Verifying(Protocol):
         """All movers have had their turn: the step is scheduled, which fills so many slots."""
         ...
 
-    def knowing(self) -> list[Sequence]:
-        """Whose content the return of the last step makes known, in `order`."""
+    def step_returned(self) -> list[Sequence]:
+        """The oldest step that had not returned has: whose content that makes known, in `order`."""
         ...
 
     def returned(self, seq: Sequence) -> None:
-        """The last step of one of these has returned."""
+        """That step of one of these has returned."""
         ...
 
     def steps_that_fit(self, limit: int) -> int:

@@ -3,9 +3,10 @@ budget reaches everybody. Then nobody is looked at who takes no block, and a run
 at once. `tests/engine/speculation/test_leaps.py` compares the two.
 """
 
+from collections import deque
 from collections.abc import Callable, Mapping
 
-from kvsim.engine.plan import Plan
+from kvsim.engine.plan import Plan, ScheduledChunk
 from kvsim.engine.policies.policies import Policies
 from kvsim.engine.policies.victims.latest import Latest
 from kvsim.engine.schedulers.continuous import Knobs
@@ -15,7 +16,6 @@ from kvsim.engine.schedulers.vllm_versions import VllmVersion
 from kvsim.engine.speculation.together import VerifyingBatch
 from kvsim.engine.speculation.verifier import Verifier
 from kvsim.memory.allocator import Allocator
-from kvsim.memory.ledger import NOTHING, Course
 from kvsim.memory.verifying import Verifying
 from kvsim.plumbing.errors import InvariantError
 from kvsim.sequence import Sequence
@@ -23,6 +23,16 @@ from kvsim.step import StepShape
 
 LONGEST_RUN = 16  # steps, each of which is timed before it is known how many will be taken
 REST = 32  # steps in turns, once the budget was short, before anybody is in step again
+
+
+class StepInFlight:
+    """A step of those in step that has not returned: how many they were, how many of their drafts
+    it accepts, and what it was for those who are not in step any more.
+    """
+
+    def __init__(self, num: int, accepted: int) -> None:
+        self.num, self.accepted = num, accepted
+        self.parted: list[ScheduledChunk] = []
 
 
 class InStepScheduler(SpeculatingScheduler):
@@ -44,10 +54,9 @@ class InStepScheduler(SpeculatingScheduler):
         self._cost_tokens = self._verify_tokens + self.verifier.input_slots
         self.together: VerifyingBatch | None = None
         self._rest = 0
-        self._parting: list[Sequence] = []  # who was in step until the last one
-        self._returning = (0, 0)  # members, drafts accepted, of the step that has not returned
+        self._in_flight: deque[StepInFlight] = deque()
 
-    def verify_together(self) -> None:
+    def verify_together(self, depth: int) -> None:
         tables, threshold = self.allocator.verifying, self._knobs.long_prefill_token_threshold
         latest = type(self.victim) is Latest and not self._knobs.by_priority
         if tables is None or not latest or 0 < threshold < self._verify_tokens:
@@ -56,7 +65,7 @@ class InStepScheduler(SpeculatingScheduler):
         drafts = self._verify_tokens - 1
         behind = max(1, self.verifier.lookahead_slots)
         last_start = self.max_model_len - self._verify_tokens - behind
-        self.together = VerifyingBatch(drafts, last_start)
+        self.together = VerifyingBatch(drafts, last_start, lags=depth > 1)
 
     @property
     def _tables(self) -> Verifying:
@@ -75,7 +84,7 @@ class InStepScheduler(SpeculatingScheduler):
         if num_decoding * self._cost_tokens <= budget and self._prefills_are_latest():
             return self._run_in_step(verifier, batch, plan, budget, threshold)
         for seq in batch.members():
-            self._leave_step(batch, seq, returned=True)
+            self._leave_step(batch, seq)
         self._rest = REST
         return super()._run_drafted(verifier, plan, budget, threshold)
 
@@ -118,21 +127,29 @@ class InStepScheduler(SpeculatingScheduler):
     def _step(self, batch: VerifyingBatch, plan: Plan) -> None:
         """Who is in step has what its next one needs, and takes it."""
         num = batch.num
+        if not num:
+            return
         plan.num_decode, plan.num_drafts = num, num * (self._verify_tokens - 1)
         (shape,) = self._shapes(batch, 1)
         plan.context_tokens = shape.context_tokens
         plan.longest_context_tokens = shape.longest_context_tokens
-        self._advance(batch)
+        self._advance(batch, plan)
 
-    def _advance(self, batch: VerifyingBatch) -> None:
-        num = batch.num
+    def _advance(self, batch: VerifyingBatch, plan: Plan) -> None:
         new_slots, accepted = batch.advance()
         self._tables.advance(new_slots)
-        self._returning = num, accepted
+        self._in_flight.append(StepInFlight(batch.num, accepted))
+        plan.decode_slots = new_slots
 
-    def _leave_step(self, batch: VerifyingBatch, seq: Sequence, *, returned: bool) -> None:
-        self._tables.leave(seq, returned=returned)
+    def _leave_step(self, batch: VerifyingBatch, seq: Sequence) -> None:
+        """`seq` takes its turns from now on; what it did in step returns to it alone."""
+        self._tables.leave(seq)
+        steps = batch.last_steps(seq, len(self._in_flight))
         batch.leave(seq)
+        if steps:
+            seq.drafting.under_way = steps[0]
+        for step, chunk in zip(reversed(self._in_flight), steps, strict=False):
+            step.parted.append(chunk)
 
     # --- who is in step -------------------------------------------------------------------------
 
@@ -140,24 +157,22 @@ class InStepScheduler(SpeculatingScheduler):
         batch = self.together
         if batch is None or self._rest or seq in batch:
             return
-        slots = batch.join(seq)
-        if len(slots) > 1:
-            self._tables.join(seq, slots)
+        member = batch.join(seq)
+        if member is not None:
+            self._tables.join(seq, member.slots, member.computed, member.known)
 
     def _complete(self, plan: Plan) -> None:
         batch = self.together
         if batch is None:
             return
         for seq in batch.complete():
-            self._leave_step(batch, seq, returned=False)
+            self._leave_step(batch, seq)
             if seq.num_outputs == seq.output_tokens:
                 plan.finishing.append(seq)
-            else:
-                self._parting.append(seq)
 
     def _preempt(self, victim: Sequence, plan: Plan) -> None:
         if self.together is not None and victim in self.together:
-            self._leave_step(self.together, victim, returned=True)
+            self._leave_step(self.together, victim)
         super()._preempt(victim, plan)
 
     # --- the life of a plan ---------------------------------------------------------------------
@@ -194,56 +209,55 @@ class InStepScheduler(SpeculatingScheduler):
             for later, context in enumerate(batch.contexts(steps))
         ]
 
-    def repeat(self, plan: Plan, steps: int) -> Course:
-        """As promised, but that the ledger moves otherwise in each step: one at a time."""
+    def returns_quietly(self, plan: Plan) -> bool:
+        return not plan.finishing and (
+            self.waiting.head is None or not any(chunk.samples for chunk in plan.chunks)
+        )
+
+    def repeat_once(self, plan: Plan) -> None:
         batch = self.together
         assert batch is not None
-        assert steps == 1
-        self._return_step(batch, plan)
         for seq in self._tables.movers():
             if not self._tables.take(seq):
                 raise InvariantError(f"{seq} verifies drafts in slots it does not hold")
-        self._advance(batch)
+        self._advance(batch, plan)
         self.allocator.step_decided()
         plan.steps += 1
         self._complete(plan)
-        return Course(NOTHING)
 
-    def repeat_once(self, plan: Plan) -> None:
-        self.repeat(plan, 1)
+    def return_once(self) -> None:
+        assert self.together is not None
+        self._return_step(self.together, [], [])
 
     def finish(self, plan: Plan) -> list[Sequence]:
         if self.together is None or not plan.num_drafts:
             return super().finish(plan)
         plan.finishing.sort(key=by_order)
-        self._return_step(self.together, plan)
+        self._return_step(self.together, plan.chunks, plan.finishing)
         return plan.finishing
 
-    def _return_step(self, batch: VerifyingBatch, plan: Plan) -> None:
-        """The last step of the plan has returned, to one after the other: what one makes known may
-        be what another has been.
+    def _return_step(
+        self, batch: VerifyingBatch, turns: list[ScheduledChunk], finishing: list[Sequence]
+    ) -> None:
+        """The oldest step in flight has returned, to one after the other: what one makes known may
+        be what another has been. turns: what was computed in it by who is not in step.
         """
-        verifier, tables = self.verifier, self._tables
+        verifier, tables, step = self.verifier, self._tables, self._in_flight.popleft()
         assert verifier is not None
-        num, accepted = self._returning
-        verifier.returned_together(num, accepted)
-        chunks = {chunk.seq: chunk for chunk in plan.chunks}
-        finishing, parting = set(plan.finishing), self._parting
-        self._parting = []
-        actors = {*finishing, *parting, *tables.knowing(), *chunks}
+        verifier.returned_together(step.num, step.accepted)
+        chunks = {chunk.seq: chunk for chunk in (*step.parted, *turns)}
+        for chunk in step.parted:
+            verifier.told(chunk)
+        for chunk in turns:
+            verifier.returned(chunk)
+        actors = {*finishing, *tables.step_returned(), *chunks}
         for seq in sorted(actors, key=by_order) if len(actors) > 1 else actors:
-            chunk = chunks.get(seq)
-            if chunk is not None:
-                verifier.returned(chunk)
             if seq in finishing:
                 self._leave(seq)
-            elif chunk is not None:
-                if chunk.samples and seq in self.running:
-                    self.allocator.checkpoint(seq, chunk.end_tokens)
-            elif seq in batch:
+            elif seq not in chunks:
                 tables.returned(seq)
-            else:
-                self.allocator.checkpoint(seq, seq.num_computed)
+            elif chunks[seq].samples and seq in self.running:
+                self.allocator.checkpoint(seq, chunks[seq].end_tokens)
 
 
 def _takes(tables: Verifying, seq: Sequence) -> Callable[[], bool]:

@@ -206,10 +206,10 @@ class Scheduler(ABC):
         """Close the plan: count its decoders, and let whoever can decode join for the next step."""
         if self._stepped:
             self._stepped = False
-            plan.num_decode = self.batch.num
+            plan.num_decode = plan.decode_slots = self.batch.num
             plan.context_tokens = self.batch.context_tokens
             plan.longest_context_tokens = self.batch.longest_context_tokens()
-        for seq in plan.passed_over:
+        for seq in plan.passed_over if self.verifier is None else ():
             if seq in self.running and not seq.decoding:
                 self._join(seq, seq.num_computed)
         for chunk in plan.chunks:
@@ -264,9 +264,9 @@ class Scheduler(ABC):
         """
         return not plan.finishing and (not plan.chunks or self.waiting.head is None)
 
-    def verify_together(self) -> None:
-        """Before anything runs, an engine that takes one step at a time in flight, and asks nobody
-        what each sequence did in it, says so: drafts may be verified by all in step.
+    def verify_together(self, depth: int) -> None:
+        """Before anything runs, an engine with `depth` steps in flight that asks nobody what each
+        sequence did in one says so: drafts may be verified by all in step.
         """
         return
 
@@ -284,6 +284,12 @@ class Scheduler(ABC):
         """`repeat(plan, 1)`, where nobody asks how the ledger moved."""
         self.allocator.step()
         self._repeated(plan, 1)
+
+    def return_once(self) -> None:
+        """The oldest step in flight of a plan that verifies drafts has returned, and others like it
+        follow it or have been scheduled.
+        """
+        return
 
     def _repeated(self, plan: Plan, steps: int) -> None:
         """The allocator has taken so many more steps like `plan`."""

@@ -4,12 +4,17 @@ What each verification of a sequence accepts is drawn in advance (see acceptance
 before each of its next steps are known when it joins, for as long as every step verifies all its
 drafts. What a step fills and accepts is summed over the members when they join, by the step's
 clock; so a step costs as much with one member as with hundreds.
+
+Where a step is scheduled before the one before it has returned (asynchronous scheduling), all
+drafts of that one are believed to be right, which brings a sequence to the end of the context
+sooner.
 """
 
 from heapq import heappop, heappush
 from itertools import pairwise
 from operator import add, attrgetter, sub
 
+from kvsim.engine.plan import ScheduledChunk
 from kvsim.engine.speculation.verifier import Drafting
 from kvsim.sequence import Sequence
 
@@ -20,16 +25,24 @@ _order = attrgetter("order")
 class Member:
     """since: the clock it joined at. num_verified: its verifications before. slots: valid before
     each of its steps, and after the last that brings all drafts. accepted: drafts, in each.
-    last_clock: when it has no such step left.
+    computed, known: before the first, its slots as the scheduler believes then, and its tokens that
+    have returned. last_clock: when it has no such step left.
     """
 
-    __slots__ = ("accepted", "last_clock", "num_verified", "since", "slots")
+    __slots__ = ("accepted", "computed", "known", "last_clock", "num_verified", "since", "slots")
 
     def __init__(
-        self, since: int, num_verified: int, slots: list[int], accepted: list[int]
+        self,
+        since: int,
+        num_verified: int,
+        slots: list[int],
+        accepted: list[int],
+        computed: int,
+        known: int,
     ) -> None:
         self.since, self.num_verified = since, num_verified
         self.slots, self.accepted = slots, accepted
+        self.computed, self.known = computed, known
         self.last_clock = since + len(accepted)
 
 
@@ -37,15 +50,17 @@ class VerifyingBatch:
     """Members take one token and `drafts` drafts a step.
 
     clock: steps so far. num: members. context_tokens: the sum of their slots. last_start_tokens: a
-    sequence with more slots has no room for all drafts before the end of the context.
+    sequence believed to have more slots has no room for all drafts before the end of the context.
+    lags: a step is scheduled before the one before it has returned.
     """
 
-    def __init__(self, drafts: int, last_start_tokens: int) -> None:
+    def __init__(self, drafts: int, last_start_tokens: int, *, lags: bool) -> None:
         self.clock = 0
         self.num = 0
         self.context_tokens = 0
         self._drafts = drafts
         self._last_start = last_start_tokens
+        self._lags = lags
         self._members: dict[Sequence, Member] = {}
         self._leaving: list[tuple[int, int, Sequence]] = []
         self._from = 0  # the clock that the sums begin with
@@ -59,33 +74,41 @@ class VerifyingBatch:
         """All of them."""
         return list(self._members)
 
-    def join(self, seq: Sequence) -> list[int]:
-        """`seq`, which decodes, verifies with the others from the next step on. Returns its slots
-        before each of its steps and after the last; fewer than two: it does not join.
+    def join(self, seq: Sequence) -> Member | None:
+        """`seq`, whose step just scheduled samples, verifies with the others from the next one on;
+        None: it does not join, since it has no step with all drafts.
         """
         drafting: Drafting = seq.drafting
         slots, final, last = [seq.num_computed], seq.final_tokens, self._last_start
         accepts, at, drafts = drafting.accepts, drafting.num_verified, self._drafts
         tokens, length = slots[0], len(accepts)
+        computed, known = tokens, tokens + 1
+        if self._lags:
+            way = drafting.under_way
+            assert way is not None
+            computed, known = way.start_tokens + way.new_tokens, tokens + 1 - way.num_outputs
         accepted: list[int] = []
-        while tokens < final and tokens <= last:
+        believed = computed
+        while tokens < final and believed <= last:
             number = accepts[at % length]
             if number > drafts:
                 number = drafts
             at += 1
+            believed = tokens + 1 + (drafts if self._lags else number)
             tokens += 1 + number
             accepted.append(number)
             slots.append(tokens)
+        if not accepted:
+            return None
         if tokens > final:
             slots[-1] = final
-        if accepted:
-            member = Member(self.clock, drafting.num_verified, slots, accepted)
-            self._members[seq] = member
-            self.num += 1
-            self.context_tokens += slots[0]
-            heappush(self._leaving, (member.last_clock, seq.order, seq))
-            self._count(slots, accepted, 1)
-        return slots
+        member = Member(self.clock, drafting.num_verified, slots, accepted, computed, known)
+        self._members[seq] = member
+        self.num += 1
+        self.context_tokens += slots[0]
+        heappush(self._leaving, (member.last_clock, seq.order, seq))
+        self._count(slots, accepted, 1)
+        return member
 
     def _count(self, slots: list[int], accepted: list[int], sign: int) -> None:
         """Steps from now on fill and accept so much more, or less."""
@@ -99,6 +122,24 @@ class VerifyingBatch:
         total = add if sign > 0 else sub
         self._new[start:end] = map(total, self._new[start:end], new)
         self._accepted[start:end] = map(total, self._accepted[start:end], accepted)
+
+    def last_steps(self, seq: Sequence, limit: int) -> list[ScheduledChunk]:
+        """The newest of the steps that a member took with the others, and those before it, as far
+        as there are any; at most `limit`.
+        """
+        member, drafts = self._members[seq], self._drafts
+        slots, accepted, done = member.slots, member.accepted, self.clock - member.since
+        chunks = []
+        for step in range(done - 1, max(-1, done - 1 - limit), -1):
+            prior, tokens = slots[step], 1 + drafts
+            if self._lags:
+                prior = slots[step - 1] + tokens if step else member.computed
+            start, end = slots[step], slots[step + 1]
+            chunk = ScheduledChunk(
+                seq, tokens, prior, True, True, start, end, drafts, accepted[step]
+            )
+            chunks.append(chunk)
+        return chunks
 
     def leave(self, seq: Sequence) -> None:
         """`seq` verifies with the others no more; what it has become plain numbers again."""

@@ -158,13 +158,17 @@ class Verifier:
 
     def returned(self, chunk: ScheduledChunk) -> None:
         """The step has returned. A sequence that had finished is not asked any more."""
-        drafting: Drafting = chunk.seq.drafting
-        if drafting.under_way is chunk:
-            drafting.under_way = None
+        self.told(chunk)
         if chunk.is_decode and chunk.drafts and chunk.samples:
             self.num_verifications += 1
             self.num_drafts += chunk.drafts
             self.num_accepted += chunk.accepted
+
+    def told(self, chunk: ScheduledChunk) -> None:
+        """The step has returned to its sequence, whose drafts are counted otherwise."""
+        drafting: Drafting = chunk.seq.drafting
+        if drafting.under_way is chunk:
+            drafting.under_way = None
 
     def returned_together(self, num: int, accepted: int) -> None:
         """A step has returned in which `num` sequences verified all drafts."""

@@ -115,6 +115,7 @@ class PagedAllocator(Allocator):
                 shape.block_size,
                 self._drafts,
                 memory.speculation,
+                memory.hash_lag,
             )
 
     @property

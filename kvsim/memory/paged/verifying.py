@@ -3,6 +3,9 @@
 A member asks each step for its slots, one token more, and all drafts, twice where the next ones are
 written too. Since its slots before each step are known when it joins, so are the steps in which it
 takes blocks: each is found by bisection then, and nobody is touched in any other step.
+
+Where a step is scheduled before the one before it has returned, all drafts of that one are believed
+to be right: a member asks for as many slots more, and is known as it was a step before.
 """
 
 from bisect import bisect_left, bisect_right
@@ -19,18 +22,54 @@ from kvsim.speculation import Speculation
 
 
 class Member:
-    """since: the clock it joined at. slots: see `Verifying.join`."""
+    """since: the clock it joined at. slots, known: see `Verifying.join`. believed: its slots before
+    each step as the scheduler believes then.
+    """
 
-    __slots__ = ("since", "slots")
+    __slots__ = ("believed", "known", "since", "slots")
 
-    def __init__(self, since: int, slots: list[int]) -> None:
-        self.since, self.slots = since, slots
+    def __init__(self, since: int, slots: list[int], believed: list[int], known: int) -> None:
+        self.since, self.slots, self.believed, self.known = since, slots, believed, known
+
+
+class Believed:
+    """Slots that members are believed to have before their next step, and may not: all drafts of a
+    step that has not returned count. tokens: of such a step.
+    """
+
+    def __init__(self, tokens: int) -> None:
+        self.tokens = tokens
+        self._filled = 0  # slots that the last step of members filled
+        self._num_first = 0  # members that have had none
+        self._of_first = 0  # what is believed of these
+
+    def joined(self, slots: int) -> None:
+        """A member of which so many are believed."""
+        self._num_first += 1
+        self._of_first += slots
+
+    def left(self, filled: int) -> None:
+        """A member whose last step filled so many slots."""
+        self._filled -= filled
+
+    def left_first(self, slots: int) -> None:
+        """One that has had none, of which so many were believed."""
+        self._num_first -= 1
+        self._of_first -= slots
+
+    def stepped(self, num: int, new_slots: int) -> int:
+        """All `num` members take a step, which fills so many slots; returns what was believed."""
+        believed = (num - self._num_first) * self.tokens - self._filled if self.tokens else 0
+        believed += self._of_first
+        self._filled, self._num_first, self._of_first = new_slots, 0, 0
+        return believed
 
 
 class VerifyingTables:
     """See `kvsim.memory.verifying.Verifying`. Changes the tables of members, pool and counts.
 
     clock: steps so far. drafts: slots of members that drafts were, or may be, written to.
+    lag: steps scheduled before one returns.
     """
 
     def __init__(
@@ -41,9 +80,13 @@ class VerifyingTables:
         block_size: int,
         lookahead: Lookahead,
         speculation: Speculation,
+        lag: int,
     ) -> None:
         self.clock = 0
         self.drafts = 0
+        self._lag = lag
+        self._returned = 0  # steps
+        self._believed = Believed(lag * (1 + lookahead.tokens))
         self._pool, self._cache, self._counts, self._size = pool, cache, counts, block_size
         self._ahead = 1 + lookahead.tokens + lookahead.slots
         self._redrafted = speculation.redrafted_tokens
@@ -56,10 +99,14 @@ class VerifyingTables:
 
     # --- members -------------------------------------------------------------------------------
 
-    def join(self, seq: Sequence, slots: list[int]) -> None:
+    def join(self, seq: Sequence, slots: list[int], computed: int, known: int) -> None:
         table: BlockTable = seq.memory
-        member = Member(self.clock, slots)
+        more, believed = self._believed.tokens, slots
+        if self._lag:
+            believed = [computed, *[before + more for before in slots[:-2]]]
+        member = Member(self.clock, slots, believed, known)
         self._members[seq] = member
+        self._believed.joined(computed - slots[0])
         self.drafts += table.drafts
         for clock in self._take_clocks(member, len(table.blocks)):
             takers = self._takes.setdefault(clock, {})
@@ -71,20 +118,23 @@ class VerifyingTables:
 
     def _take_clocks(self, member: Member, held: int) -> list[int]:
         """The clock of each block that a member with so many blocks will yet take."""
-        since, slots = member.since, member.slots
-        most = (slots[-2] + self._ahead - 1) // self._size + 1
-        ends = range(held * self._size - self._ahead, most * self._size - self._ahead, self._size)
-        return [since + bisect_right(slots, end) for end in ends]
+        since, believed, size = member.since, member.believed, self._size
+        most = (believed[len(member.slots) - 2] + self._ahead - 1) // size + 1
+        ends = range(held * size - self._ahead, most * size - self._ahead, size)
+        return [since + bisect_right(believed, end) for end in ends]
 
     def _known_clocks(
         self, member: Member, table: BlockTable
     ) -> list[tuple[dict[int, dict[Sequence, None]], int]]:
         """When blocks of a member that have keys become known, at the latest."""
-        since, slots = member.since, member.slots
-        ahead, found = self._hash_lookahead, []
+        since, slots, ahead = member.since, member.slots, self._hash_lookahead
+        found = []
         for blocks in range(table.registered + 1, len(table.keys) + 1):
             end = blocks * self._size
-            scheduled = bisect_left(slots, end - 1 + max(ahead, self._redrafted))
+            known = end + max(ahead, self._redrafted)
+            scheduled = 0
+            if member.known < known:
+                scheduled = bisect_left(slots, known - 1) + self._lag
             if scheduled < len(slots) - 1:
                 found.append((self._knows, since + scheduled))
             returned = bisect_left(slots, max(end + self._redrafted, end + ahead - 1), lo=1)
@@ -92,7 +142,7 @@ class VerifyingTables:
                 found.append((self._learns, since + returned - 1))
         return found
 
-    def leave(self, seq: Sequence, *, returned: bool) -> None:
+    def leave(self, seq: Sequence) -> None:
         member, table = self._members.pop(seq), seq.memory
         for clock in self._take_clocks(member, len(table.blocks)):
             takers = self._takes[clock]
@@ -104,20 +154,30 @@ class VerifyingTables:
             for clocks, clock in self._known_clocks(member, table):
                 if clock in clocks:
                     clocks[clock].pop(seq, None)
-        done = self.clock - member.since
+        done, slots = self.clock - member.since, member.slots
         drafts = self._drafts_of(member, table)
         self.drafts -= drafts
-        if done:
-            table.tokens, table.drafts = member.slots[done], drafts
-            known = member.slots[done - 1] + 1
-            self._cache.cover(table, known, known)
-            if returned:
-                self._cache.cover(table, table.tokens, table.tokens + 1, in_step=False)
+        if not done:
+            self._believed.left_first(member.believed[0] - slots[0])
+            return
+        self._believed.left(slots[done] - slots[done - 1])
+        table.tokens, table.drafts = slots[done], drafts
+        known = self._known(member, done - 1)
+        self._cache.cover(table, known, known)
+        returned = min(self._returned - member.since, done)
+        if returned > 0:
+            self._cache.cover(table, slots[returned], slots[returned] + 1, in_step=False)
+
+    def _known(self, member: Member, step: int) -> int:
+        """Tokens that have returned when this step of a member is scheduled."""
+        return member.slots[step - self._lag] + 1 if step else member.known
 
     def _drafts_of(self, member: Member, table: BlockTable) -> int:
         """Slots of a member that drafts have a claim to."""
-        done, slots = self.clock - member.since, member.slots
-        return self._ahead - (slots[done] - slots[done - 1]) if done else table.drafts
+        done = self.clock - member.since
+        if not done:
+            return table.drafts
+        return member.believed[done - 1] + self._ahead - member.slots[done]
 
     # --- steps ---------------------------------------------------------------------------------
 
@@ -139,7 +199,8 @@ class VerifyingTables:
             del takers[seq]
             self._num_takes[clock] -= count
         if seq in self._knows.get(clock, ()):
-            known = self.slots(seq) + 1
+            member = self._members[seq]
+            known = self._known(member, clock - member.since)
             self._cache.cover(table, known, known)
         return True
 
@@ -149,19 +210,21 @@ class VerifyingTables:
             raise InvariantError("a sequence verifies drafts in slots it does not hold")
         self._num_takes.pop(clock, None)
         self._knows.pop(clock, None)
-        self._learns.pop(clock - 1, None)
         self.clock += 1
-        drafts = len(self._members) * self._ahead - new_slots
+        num = len(self._members)
+        drafts = num * self._ahead - new_slots + self._believed.stepped(num, new_slots)
         self._counts.used += new_slots
         self._counts.drafts += drafts - self.drafts
         self.drafts = drafts
 
-    def knowing(self) -> list[Sequence]:
-        learns = self._learns.get(self.clock - 1, ())
+    def step_returned(self) -> list[Sequence]:
+        learns = self._learns.pop(self._returned, ())
+        self._returned += 1
         return sorted((seq for seq in learns if seq in self._members), key=by_order)
 
     def returned(self, seq: Sequence) -> None:
-        tokens = self.slots(seq)
+        member = self._members[seq]
+        tokens = member.slots[self._returned - member.since]
         self._cache.cover(seq.memory, tokens, tokens + 1, in_step=False)
 
     def steps_that_fit(self, limit: int) -> int:
@@ -181,9 +244,9 @@ class VerifyingTables:
         if self._cache.may_gain(head, len(hits)):
             return 0
         if self._cache.table_of(head).num_shareable:  # what it hits may be made by members
-            for step, clock in enumerate(range(self.clock - 1, self.clock + limit)):
+            for clock in range(self._returned, self.clock + limit):
                 if self._learns.get(clock) or self._knows.get(clock):
-                    limit = max(0, step - 1)
+                    limit = max(0, clock - self.clock)
                     break
         return self._steps_within(0, limit) if hits else limit  # which whoever takes may forget
 

@@ -18,11 +18,15 @@ from kvsim.simulation import Simulation
 
 STEP_TIMES: list[dict[str, Any]] = [{**STEP_TIME, "draft_token_us": 7}, {"kind": "roofline"}]
 # Where sequences verify in step; others take turns, however many steps are asked for at once.
-IN_STEP: list[dict[str, Any]] = [
-    *(t for t in SCHEDULERS if not t.get("async_scheduling") and "policy" not in t),
+_TIGHT: list[dict[str, Any]] = [
     {"kind": "continuous", "max_num_seqs": 4, "max_num_batched_tokens": 512},
     {"kind": "continuous", "max_num_batched_tokens": 40},
     {"kind": "continuous", "scheduler_reserve_full_isl": False, "max_num_batched_tokens": 96},
+]
+IN_STEP: list[dict[str, Any]] = [
+    *(t for t in SCHEDULERS if "policy" not in t),
+    *_TIGHT,
+    *({**t, "async_scheduling": True} for t in _TIGHT),
 ]
 IN_TURNS: list[dict[str, Any]] = [t for t in SCHEDULERS if t not in IN_STEP]
 ALLOCATORS: list[dict[str, Any]] = [
@@ -87,19 +91,26 @@ class Plans(Observer):
         self.steps += plan.steps
 
 
+@pytest.mark.parametrize("lags", [False, True])
 @pytest.mark.parametrize("config", METHODS, ids=lambda table: table["method"])
-def test_a_run_of_steps_is_one_plan(tables: Any, config: dict[str, Any]) -> None:
+def test_a_run_of_steps_is_one_plan(tables: Any, config: dict[str, Any], lags: bool) -> None:
+    scheduler = {"kind": "continuous", "async_scheduling": lags}
+    if not suits(config, scheduler):
+        return
     requests = [Request(f"r{i}", 0, 40 + i, 400) for i in range(8)]
-    scenario = Scenario.from_table(drafting(tables, config))
+    scenario = Scenario.from_table(drafting(tables, config, scheduler=scheduler))
     plans = Plans()
     run = Simulation(scenario, requests).run(scenario.allocator[0], "counted", observer=plans)
     assert plans.steps == run.summary["steps"]
     assert plans.plans < plans.steps / 4
 
 
-def test_who_comes_near_the_end_of_the_context_takes_turns(tables: Any) -> None:
+@pytest.mark.parametrize("lags", [False, True])
+def test_who_comes_near_the_end_of_the_context_takes_turns(tables: Any, lags: bool) -> None:
     config = {"method": "eagle", "num_speculative_tokens": 6, "acceptance_rate": 0.6}
-    made = drafting(tables, config, model={"name": "opt-125m", "max_model_len": 128})
+    scheduler = {"kind": "continuous", "async_scheduling": lags}
+    model = {"name": "opt-125m", "max_model_len": 128}
+    made = drafting(tables, config, model=model, scheduler=scheduler)
     requests = [Request(f"r{i}", 10**10 * i, 20 + i, 300) for i in range(12)]
     single = outcome(made, requests, 1)
     assert outcome(made, requests, None) == single
