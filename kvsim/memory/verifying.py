@@ -1,8 +1,22 @@
 """What an allocator promises for sequences that verify drafts in step with each other."""
 
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from kvsim.sequence import Sequence
+
+
+class Ahead(NamedTuple):
+    """What is known of a sequence's steps before the first of them.
+
+    slots: valid before each, and after the last. believed, returned, known: when the first is
+    scheduled, its slots as the scheduler believes, those of steps that have returned, and its
+    tokens that have.
+    """
+
+    slots: list[int]
+    believed: int
+    returned: int
+    known: int
 
 
 class Verifying(Protocol):
@@ -11,11 +25,8 @@ class Verifying(Protocol):
     What `Allocator.verify` and `checkpoint` do to each of them one by one, told once for all.
     """
 
-    def join(self, seq: Sequence, slots: list[int], computed: int, known: int) -> None:
-        """`seq`, which lives and does not decode otherwise, is a member from the next step on.
-        slots: valid before each of its steps, and after the last. computed, known: its slots before
-        the first as the scheduler believes then, and its tokens that have returned.
-        """
+    def join(self, seq: Sequence, ahead: Ahead) -> None:
+        """`seq`, which lives and does not decode otherwise, is a member from the next step on."""
         ...
 
     def leave(self, seq: Sequence) -> None:

@@ -157,9 +157,9 @@ class InStepScheduler(SpeculatingScheduler):
         batch = self.together
         if batch is None or self._rest or seq in batch:
             return
-        member = batch.join(seq)
-        if member is not None:
-            self._tables.join(seq, member.slots, member.computed, member.known)
+        ahead = batch.join(seq)
+        if ahead is not None:
+            self._tables.join(seq, ahead)
 
     def _complete(self, plan: Plan) -> None:
         batch = self.together

@@ -16,6 +16,7 @@ from operator import add, attrgetter, sub
 
 from kvsim.engine.plan import ScheduledChunk
 from kvsim.engine.speculation.verifier import Drafting
+from kvsim.memory.verifying import Ahead
 from kvsim.sequence import Sequence
 
 LONGEST_PAST = 4096  # steps, whose sums are kept
@@ -23,26 +24,16 @@ _order = attrgetter("order")
 
 
 class Member:
-    """since: the clock it joined at. num_verified: its verifications before. slots: valid before
-    each of its steps, and after the last that brings all drafts. accepted: drafts, in each.
-    computed, known: before the first, its slots as the scheduler believes then, and its tokens that
-    have returned. last_clock: when it has no such step left.
+    """since: the clock it joined at. num_verified: its verifications before. ahead, slots: of its
+    steps that bring all drafts. accepted: drafts, in each. last_clock: when it has no such step
+    left.
     """
 
-    __slots__ = ("accepted", "computed", "known", "last_clock", "num_verified", "since", "slots")
+    __slots__ = ("accepted", "ahead", "last_clock", "num_verified", "since", "slots")
 
-    def __init__(
-        self,
-        since: int,
-        num_verified: int,
-        slots: list[int],
-        accepted: list[int],
-        computed: int,
-        known: int,
-    ) -> None:
+    def __init__(self, since: int, num_verified: int, ahead: Ahead, accepted: list[int]) -> None:
         self.since, self.num_verified = since, num_verified
-        self.slots, self.accepted = slots, accepted
-        self.computed, self.known = computed, known
+        self.ahead, self.slots, self.accepted = ahead, ahead.slots, accepted
         self.last_clock = since + len(accepted)
 
 
@@ -74,7 +65,7 @@ class VerifyingBatch:
         """All of them."""
         return list(self._members)
 
-    def join(self, seq: Sequence) -> Member | None:
+    def join(self, seq: Sequence) -> Ahead | None:
         """`seq`, whose step just scheduled samples, verifies with the others from the next one on;
         None: it does not join, since it has no step with all drafts.
         """
@@ -82,13 +73,14 @@ class VerifyingBatch:
         slots, final, last = [seq.num_computed], seq.final_tokens, self._last_start
         accepts, at, drafts = drafting.accepts, drafting.num_verified, self._drafts
         tokens, length = slots[0], len(accepts)
-        computed, known = tokens, tokens + 1
+        believed, returned, known = tokens, tokens, tokens + 1
         if self._lags:
             way = drafting.under_way
             assert way is not None
-            computed, known = way.start_tokens + way.new_tokens, tokens + 1 - way.num_outputs
+            believed, returned = way.start_tokens + way.new_tokens, way.start_tokens
+            known -= way.num_outputs
+        ahead = Ahead(slots, believed, returned, known)
         accepted: list[int] = []
-        believed = computed
         while tokens < final and believed <= last:
             number = accepts[at % length]
             if number > drafts:
@@ -102,13 +94,13 @@ class VerifyingBatch:
             return None
         if tokens > final:
             slots[-1] = final
-        member = Member(self.clock, drafting.num_verified, slots, accepted, computed, known)
+        member = Member(self.clock, drafting.num_verified, ahead, accepted)
         self._members[seq] = member
         self.num += 1
         self.context_tokens += slots[0]
         heappush(self._leaving, (member.last_clock, seq.order, seq))
         self._count(slots, accepted, 1)
-        return member
+        return ahead
 
     def _count(self, slots: list[int], accepted: list[int], sign: int) -> None:
         """Steps from now on fill and accept so much more, or less."""
@@ -133,7 +125,7 @@ class VerifyingBatch:
         for step in range(done - 1, max(-1, done - 1 - limit), -1):
             prior, tokens = slots[step], 1 + drafts
             if self._lags:
-                prior = slots[step - 1] + tokens if step else member.computed
+                prior = slots[step - 1] + tokens if step else member.ahead.believed
             start, end = slots[step], slots[step + 1]
             chunk = ScheduledChunk(
                 seq, tokens, prior, True, True, start, end, drafts, accepted[step]

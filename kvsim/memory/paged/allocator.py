@@ -40,7 +40,7 @@ from kvsim.memory.paged.prefix_cache import PrefixCache
 from kvsim.memory.paged.shape import BlockShape
 from kvsim.memory.paged.slot_counts import SlotCounts, distinct_slots
 from kvsim.memory.paged.table import BlockTable
-from kvsim.memory.paged.verifying import VerifyingTables
+from kvsim.memory.paged.verifying.tables import VerifyingTables
 from kvsim.memory.parts import Parts
 from kvsim.plumbing.errors import InvariantError
 from kvsim.plumbing.units import ceil_div

@@ -1,0 +1,71 @@
+"""One of those who verify drafts in step: its steps, known in advance, and what they move."""
+
+from bisect import bisect_left, bisect_right
+
+from kvsim.memory.verifying import Ahead
+
+
+class Member:
+    """since: the clock it joined at. slots: valid before each of its steps, and after the last.
+    believed: before each as the scheduler believes then.
+    takes: blocks it may take, by the clocks at which anything of it moves. gives, knows: the clocks
+    at which it gives a block back, and makes content known. learns: those of steps whose return
+    does.
+    """
+
+    __slots__ = (
+        "_ahead",
+        "_lag",
+        "believed",
+        "gives",
+        "knows",
+        "learns",
+        "since",
+        "slots",
+        "takes",
+    )
+
+    def __init__(self, since: int, ahead: Ahead, lag: int, step_tokens: int) -> None:
+        self.since, self._ahead, self._lag = since, ahead, lag
+        self.slots = self.believed = ahead.slots
+        if lag:
+            more = lag * step_tokens
+            self.believed = [ahead.believed, *[before + more for before in self.slots[:-2]]]
+        self.takes: dict[int, int] = {}
+        self.gives: list[int] = []
+        self.knows: list[int] = []
+        self.learns: list[int] = []
+
+    @property
+    def num_steps(self) -> int:
+        """How many it has in all."""
+        return len(self.slots) - 1
+
+    def first_believed(self, slots: int) -> int:
+        """Its first step before which it is believed to have more slots than these."""
+        return bisect_right(self.believed, slots)
+
+    def first_returned(self, slots: int) -> int:
+        """Its first step before which so many slots have returned."""
+        return 0 if self._ahead.returned >= slots else bisect_left(self.slots, slots) + self._lag
+
+    def first_known(self, tokens: int) -> int:
+        """Its first step before which so many tokens have returned."""
+        return 0 if self._ahead.known >= tokens else bisect_left(self.slots, tokens - 1) + self._lag
+
+    def first_filling(self, slots: int) -> int:
+        """Its first step after which it has so many."""
+        return bisect_left(self.slots, slots, lo=1) - 1
+
+    @property
+    def believed_before(self) -> int:
+        """Slots that it is believed to have before its first step, and has not."""
+        return self._ahead.believed - self.slots[0]
+
+    def returned(self, step: int) -> int:
+        """Slots of steps that have returned when this one is scheduled."""
+        return self.slots[step - self._lag] if step else self._ahead.returned
+
+    def known(self, step: int) -> int:
+        """Tokens that have returned then."""
+        return self.slots[step - self._lag] + 1 if step else self._ahead.known

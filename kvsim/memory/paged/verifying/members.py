@@ -1,0 +1,207 @@
+"""Sequences that verify drafts in step with each other, and when something of them moves.
+
+A member asks each step for its slots, one token more, and all drafts, twice where the next ones are
+written too. Since its slots before each step are known when it joins, so are the steps in which it
+takes blocks: each is found by bisection then, and nobody is touched in any other step.
+
+Where a step is scheduled before the one before it has returned, all drafts of that one are believed
+to be right: a member asks for as many slots more, and is known as it was a step before.
+"""
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+from mypy_extensions import mypyc_attr
+
+from kvsim.memory.paged.decoders import by_order
+from kvsim.memory.paged.lookahead import Lookahead
+from kvsim.memory.paged.pool import Pool
+from kvsim.memory.paged.verifying.believed import Believed
+from kvsim.memory.paged.verifying.member import Member
+from kvsim.memory.verifying import Ahead
+from kvsim.plumbing.errors import InvariantError
+from kvsim.sequence import Sequence
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class VerifyingMembers(ABC):
+    """See `kvsim.memory.verifying.Verifying`. What moves, and how, is a subclass's part.
+
+    clock: steps so far. drafts: slots of members that drafts were, or may be, written to.
+    lag: steps scheduled before one returns.
+    """
+
+    def __init__(self, pool: Pool, lookahead: Lookahead, lag: int) -> None:
+        self.clock = 0
+        self.drafts = 0
+        self._pool, self._lag = pool, lag
+        self._step_tokens = 1 + lookahead.tokens
+        self._ahead = self._step_tokens + lookahead.slots
+        self._returned = 0  # steps
+        self._believed = Believed(lag * self._step_tokens)
+        self._members: dict[Sequence, Member] = {}
+        self._turns: dict[int, dict[Sequence, None]] = {}  # by clock: of whom something moves
+        self._num_taken: dict[int, int] = {}  # by clock: blocks, at most
+        self._num_given: dict[int, int] = {}
+        self._num_knowing: dict[int, int] = {}
+        self._learns: dict[int, dict[Sequence, None]] = {}
+
+    # --- what moves ----------------------------------------------------------------------------
+
+    @abstractmethod
+    def _foresee(self, seq: Sequence, member: Member) -> None:
+        """Find when something of a new member moves: what it takes, gives, knows and learns."""
+
+    @abstractmethod
+    def _move(self, seq: Sequence, member: Member, step: int) -> bool:
+        """It has its turn in this step of its own; False: no room, nothing taken."""
+
+    @abstractmethod
+    def _cover(self, table: Any, tokens: int, known: int, *, in_step: bool) -> None:
+        """See `PrefixCache.cover`."""
+
+    @abstractmethod
+    def _book(self, new_slots: int, more_drafts: int) -> None:
+        """All members fill so many slots, and so many more are drafts'."""
+
+    # --- members -------------------------------------------------------------------------------
+
+    def join(self, seq: Sequence, ahead: Ahead) -> None:
+        member = Member(self.clock, ahead, self._lag, self._step_tokens)
+        self._members[seq] = member
+        self._believed.joined(member.believed_before)
+        self.drafts += seq.memory.drafts
+        self._foresee(seq, member)
+        num_taken = self._num_taken
+        for clock, blocks in member.takes.items():
+            self._turns.setdefault(clock, {})[seq] = None
+            num_taken[clock] = num_taken.get(clock, 0) + blocks
+        _count(self._num_given, member.gives, 1)
+        _count(self._num_knowing, member.knows, 1)
+        for clock in member.learns:
+            self._learns.setdefault(clock, {})[seq] = None
+
+    def leave(self, seq: Sequence) -> None:
+        member, table = self._members.pop(seq), seq.memory
+        self._forget(seq, member)
+        done, slots = self.clock - member.since, member.slots
+        drafts = self._drafts_of(member, table)
+        self.drafts -= drafts
+        if not done:
+            self._believed.left_first(member.believed_before)
+            return
+        self._believed.left(slots[done] - slots[done - 1])
+        table.tokens, table.drafts = slots[done], drafts
+        self._catch_up(table, member, done)
+
+    def _forget(self, seq: Sequence, member: Member) -> None:
+        """What would have moved does not."""
+        for clock, blocks in member.takes.items():
+            turns = self._turns.get(clock)
+            if turns is not None and seq in turns:
+                del turns[seq]
+                self._num_taken[clock] -= blocks
+        _count(self._num_given, member.gives, -1)
+        _count(self._num_knowing, member.knows, -1)
+        for clock in member.learns:
+            if clock in self._learns:
+                self._learns[clock].pop(seq, None)
+
+    def _catch_up(self, table: Any, member: Member, done: int) -> None:
+        """What the steps of a member so far have made known, when they were scheduled and when they
+        returned, is known.
+        """
+        known, returned = member.known(done - 1), min(self._returned - member.since, done)
+        self._cover(table, known, known, in_step=True)
+        if returned > 0:
+            tokens = member.slots[returned]
+            self._cover(table, tokens, tokens + 1, in_step=False)
+
+    def _drafts_of(self, member: Member, table: Any) -> int:
+        """Slots of a member that drafts have a claim to."""
+        done = self.clock - member.since
+        if not done:
+            drafts: int = table.drafts
+            return drafts
+        return member.believed[done - 1] + self._ahead - member.slots[done]
+
+    # --- steps ---------------------------------------------------------------------------------
+
+    def movers(self) -> list[Sequence]:
+        return sorted(self._turns.get(self.clock, ()), key=by_order)
+
+    def take(self, seq: Sequence) -> bool:
+        clock, member = self.clock, self._members[seq]
+        if not self._move(seq, member, clock - member.since):
+            return False
+        del self._turns[clock][seq]
+        self._num_taken[clock] -= member.takes[clock]
+        return True
+
+    def advance(self, new_slots: int) -> None:
+        clock = self.clock
+        if self._turns.pop(clock, None):
+            raise InvariantError("a sequence verifies drafts in slots it does not hold")
+        self._num_taken.pop(clock, None)
+        self._num_given.pop(clock, None)
+        self._num_knowing.pop(clock, None)
+        self.clock += 1
+        num = len(self._members)
+        drafts = num * self._ahead - new_slots + self._believed.stepped(num, new_slots)
+        self._book(new_slots, drafts - self.drafts)
+        self.drafts = drafts
+
+    def step_returned(self) -> list[Sequence]:
+        learns = self._learns.pop(self._returned, ())
+        self._returned += 1
+        return sorted((seq for seq in learns if seq in self._members), key=by_order)
+
+    def returned(self, seq: Sequence) -> None:
+        member = self._members[seq]
+        tokens = member.slots[self._returned - member.since]
+        self._cover(seq.memory, tokens, tokens + 1, in_step=False)
+
+    def steps_that_fit(self, limit: int) -> int:
+        return self._steps_within(self._pool.num_free, limit)
+
+    def _steps_within(self, blocks: int, limit: int) -> int:
+        """For how many steps `blocks` blocks suffice, whatever is given back."""
+        taken = self._num_taken.get
+        for step, clock in enumerate(range(self.clock, self.clock + limit)):
+            blocks -= taken(clock, 0)
+            if blocks < 0:
+                return step
+        return limit
+
+    def _steps_unknowing(self, limit: int) -> int:
+        """For how many steps no content of members becomes known that others could look for."""
+        for clock in range(self._returned, self.clock + limit):
+            if self._learns.get(clock) or self._num_knowing.get(clock):
+                return max(0, clock - self.clock)
+        return limit
+
+    @abstractmethod
+    def steps_alike(self, head: Sequence, limit: int) -> int:
+        """As promised."""
+
+    # --- books ---------------------------------------------------------------------------------
+
+    def __contains__(self, seq: Sequence) -> bool:
+        return seq in self._members
+
+    def slots(self, seq: Sequence) -> int:
+        """Valid slots of a member."""
+        member = self._members[seq]
+        return member.slots[self.clock - member.since]
+
+    def drafts_of(self, seq: Sequence) -> int:
+        """Slots of a member that drafts have a claim to."""
+        return self._drafts_of(self._members[seq], seq.memory)
+
+
+def _count(by_clock: dict[int, int], clocks: list[int], sign: int) -> None:
+    """Add to what is counted at these clocks; what is past is not there any more."""
+    for clock in clocks:
+        before = by_clock.get(clock, 0)
+        if sign > 0 or before:
+            by_clock[clock] = before + sign
