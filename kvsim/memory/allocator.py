@@ -214,6 +214,11 @@ class Allocator(ABC):
         """
         raise InvariantError(f"{type(self).__name__} has no slots for drafts")
 
+    @property
+    def chunk_tokens(self) -> int:
+        """Chunks of a prompt but its last end at multiples of so many, where a step has as many."""
+        return 1
+
     def cut_chunk(self, seq: Sequence, start_tokens: int, new_tokens: int, most_tokens: int) -> int:
         """How many of the `new_tokens` tokens from `start_tokens` on the next chunk of a waiting or
         prefilling sequence had better compute, so that it ends where something can be kept; 0:

@@ -5,6 +5,7 @@ at once. `tests/engine/speculation/test_leaps.py` compares the two.
 
 from collections import deque
 from collections.abc import Callable, Mapping
+from itertools import takewhile
 
 from kvsim.engine.plan import Plan, ScheduledChunk
 from kvsim.engine.policies.policies import Policies
@@ -80,33 +81,49 @@ class InStepScheduler(SpeculatingScheduler):
         if batch is None or not batch.num:
             self._rest = max(0, self._rest - 1)
             return super()._run_drafted(verifier, plan, budget, threshold)
-        num_decoding = len(self.running) - len(self.prefilling)
-        if num_decoding * self._cost_tokens <= budget and self._prefills_are_latest():
-            return self._run_in_step(verifier, batch, plan, budget, threshold)
+        early = self._early_prefills()
+        least = (len(self.running) - len(self.prefilling)) * self._cost_tokens
+        for seq in early:
+            tokens = seq.num_tokens - seq.num_computed
+            least += min(tokens, threshold or tokens) + verifier.input_slots
+        if least <= budget:
+            return self._run_in_step(verifier, batch, plan, budget, threshold, early)
         for seq in batch.members():
             self._leave_step(batch, seq)
         self._rest = REST
         return super()._run_drafted(verifier, plan, budget, threshold)
 
-    def _prefills_are_latest(self) -> bool:
-        """Whether every prefilling sequence was admitted after every decoding one."""
-        last = reversed(self.running)
-        return all(next(last) in self.prefilling for _ in self.prefilling)
+    def _early_prefills(self) -> list[Sequence]:
+        """Prefilling sequences that were admitted before a decoding one."""
+        prefilling = self.prefilling
+        last = takewhile(prefilling.__contains__, reversed(self.running)) if prefilling else ()
+        return list(prefilling)[: len(prefilling) - sum(1 for _ in last)]
 
     def _run_in_step(
-        self, verifier: Verifier, batch: VerifyingBatch, plan: Plan, budget: int, threshold: int
+        self,
+        verifier: Verifier,
+        batch: VerifyingBatch,
+        plan: Plan,
+        budget: int,
+        threshold: int,
+        early: list[Sequence],
     ) -> int:
-        """The members take their step, whoever decodes beside them its turn, then prompts go on."""
+        """The members take their step, whoever decodes beside them its turn, then prompts go on.
+        early: prompts that go on in their turn before that, for all of which the budget lasts.
+        """
         tables, running, chunks = self._tables, self.running, plan.chunks
+        late = list(self.prefilling)[len(early) :]
         alone: list[Sequence] = []
         if len(running) > batch.num + len(self.prefilling):
             alone = [seq for seq in running if seq not in batch and seq not in self.prefilling]
         going = True
-        for seq in sorted({*tables.movers(), *alone}, key=by_order):
+        for seq in sorted({*tables.movers(), *alone, *early}, key=by_order):
             if seq not in running:
                 continue
             if seq in batch:
                 going = tables.take(seq) or self._preempt_until(_takes(tables, seq), seq, plan)
+            elif seq in self.prefilling:
+                going = self._continue_prompt(seq, plan, budget, threshold)
             else:
                 step = verifier.next_step(seq, threshold or budget)
                 going = step is None or self._verify(verifier, step, plan)
@@ -116,7 +133,7 @@ class InStepScheduler(SpeculatingScheduler):
         self._step(batch, plan)
         slots = verifier.input_slots
         spent = plan.num_decode * self._cost_tokens + sum(c.new_tokens + slots for c in chunks)
-        for seq in list(self.prefilling) if going else ():
+        for seq in late if going else ():
             left = budget - spent - slots
             if left <= 0 or not self._continue_prompt(seq, plan, left, threshold):
                 break

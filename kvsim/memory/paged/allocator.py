@@ -114,7 +114,6 @@ class PagedAllocator(Allocator):
                 self._counts,
                 shape.block_size,
                 self._drafts,
-                memory.speculation,
                 memory.hash_lag,
             )
 

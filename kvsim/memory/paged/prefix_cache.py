@@ -72,6 +72,8 @@ class PrefixCache(Generic[Hits]):
     block may cover tokens behind it. holds_back: what chained modules may yet write again is not
     known before. names_returned: what accepted drafts fill is known when their step returns; else
     when their sequence is scheduled next.
+    units: of content, in a block. lookahead, redrafted: of the tokens known, the last ones that no
+    hash covers; of the slots filled, those that may yet be written again.
     Of live sequences it changes `memory.registered`, `memory.covered` and `memory.runs` alone.
     """
 
@@ -94,13 +96,13 @@ class PrefixCache(Generic[Hits]):
         self._names_late = tables.names_late
         self._size = block_size
         self._speculation = speculation
-        self._lookahead = 0 if speculation is None else speculation.hash_lookahead
+        self.lookahead = 0 if speculation is None else speculation.hash_lookahead
         again = 0 if speculation is None else speculation.redrafted_tokens
-        self._redrafted = again if holds_back else 0
+        self.redrafted = again if holds_back else 0
         self._names_returned = names_returned
         self._unit = unit_tokens or block_size
-        self._units = block_size // self._unit  # of a block
-        self._content = ContentKeys(self._unit, self._lookahead)
+        self.units = block_size // self._unit
+        self._content = ContentKeys(self._unit, self.lookahead)
         self._host = host
         self._filling = Filling(self._register_next, block_size, lag)
         self._memo: tuple[Sequence, int, Hits] | None = None  # of `hits`: for whom, which version
@@ -146,8 +148,8 @@ class PrefixCache(Generic[Hits]):
         table = self.table_of(seq)
         most = known = 0
         if table.num_shareable or seq.num_preemptions:
-            most = (seq.num_tokens - max(1, self._lookahead)) // self._unit
-            known = (seq.num_tokens - self._lookahead) // self._unit
+            most = (seq.num_tokens - max(1, self.lookahead)) // self._unit
+            known = (seq.num_tokens - self.lookahead) // self._unit
         found = self._tables.find(table, known, most)
         self._memo = (seq, self._tables.version, found)
         return found
@@ -184,9 +186,9 @@ class PrefixCache(Generic[Hits]):
             return True
         if not self._filling.num:
             return False
-        shareable = table.num_shareable // self._units
+        shareable = table.num_shareable // self.units
         most = min(shareable, (head.num_tokens - 1) // self._size)
-        return self._filling.may_make(table.runs, most, self._units)
+        return self._filling.may_make(table.runs, most, self.units)
 
     # --- registering ---------------------------------------------------------------------------
 
@@ -216,11 +218,11 @@ class PrefixCache(Generic[Hits]):
             return
         if not (in_step or self._names_returned):
             return
-        full = min(tokens - self._redrafted, known_tokens - self._lookahead) // self._size
+        full = min(tokens - self.redrafted, known_tokens - self.lookahead) // self._size
         table.cover_at = (max(full, table.covered) + 1) * self._size
         if full > table.covered:
             table.covered = full
-            if (named := min(full, len(table.runs) // self._units)) > table.registered:
+            if (named := min(full, len(table.runs) // self.units)) > table.registered:
                 self._tables.register(table, named, in_step=in_step)
 
     def join(self, seq: Sequence, table: Table) -> None:
@@ -231,7 +233,7 @@ class PrefixCache(Generic[Hits]):
     def _most_registered(self, table: Table) -> int:
         """How many blocks take their keys as they fill."""
         keys = table.num_shareable if self._names_late else len(table.runs)
-        return keys // self._units
+        return keys // self.units
 
     def leave(self, seq: Sequence, table: Table) -> None:
         """`seq` decodes no more."""
@@ -271,7 +273,7 @@ class PrefixCache(Generic[Hits]):
                 full = table.covered
             if not seq.finished:
                 self._add_private(seq, table)
-            named = len(table.runs) // self._units
+            named = len(table.runs) // self.units
             if seq.finished and self._names_late:
                 named = self._most_registered(table)
             if (named := min(full, named)) > table.registered:

@@ -1,10 +1,12 @@
 """Drafts verified by all in step, many steps at once: what single steps give, taken in turns."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.auditor import Auditor
 from support.cases import streams
 from support.drafting import METHODS, SCHEDULERS, drafting, suits
 from support.outcomes import STEP_TIME, outcome
@@ -21,7 +23,7 @@ STEP_TIMES: list[dict[str, Any]] = [{**STEP_TIME, "draft_token_us": 7}, {"kind":
 _TIGHT: list[dict[str, Any]] = [
     {"kind": "continuous", "max_num_seqs": 4, "max_num_batched_tokens": 512},
     {"kind": "continuous", "max_num_batched_tokens": 40},
-    {"kind": "continuous", "scheduler_reserve_full_isl": False, "max_num_batched_tokens": 96},
+    {"kind": "continuous", "scheduler_reserve_full_isl": False, "max_num_batched_tokens": 100},
 ]
 IN_STEP: list[dict[str, Any]] = [
     *(t for t in SCHEDULERS if "policy" not in t),
@@ -35,6 +37,22 @@ ALLOCATORS: list[dict[str, Any]] = [
     {"block_size": 4, "watermark": 0.05},
     {"block_size": 16, "enable_prefix_caching": False},
     {"block_size": 16, "eviction_policy": {"kind": "arc"}},
+]
+# Windows of 128 tokens, and of 1,024 in six groups; states in long blocks, and in blocks of 16 that
+# others go on from; windows of 64 in blocks of 32 tokens beside full attention in blocks of 16.
+SUPPORT = Path(__file__).parents[2] / "support"
+HYBRIDS: dict[str, dict[str, Any]] = {
+    "gpt-oss-20b": {"name": "gpt-oss-20b"},
+    "gemma-3-27b": {"name": "gemma-3-27b"},
+    "jamba-v0.1": {"name": "jamba-v0.1"},
+    "tiny": {"hf_config": str(SUPPORT / "tiny_hybrid.json")},
+    "sizes": {"hf_config": str(SUPPORT / "tiny_sizes.json")},
+}
+SERVED: list[dict[str, Any]] = [
+    {},
+    {"prefix_cache_retention_interval": 0},
+    {"enable_prefix_caching": False},
+    {"eviction_policy": {"kind": "arc"}},
 ]
 
 
@@ -78,6 +96,48 @@ def test_runs_of_k_steps_equal_single_steps_in_turns(
     single = outcome(made, requests, 1)
     assert outcome(made, requests, None) == single
     assert outcome(made, requests, 3) == single
+
+
+@pytest.mark.parametrize("model", HYBRIDS)
+@settings(max_examples=12, deadline=None)
+@given(
+    requests=streams(),
+    config=st.sampled_from(METHODS),
+    scheduler=st.sampled_from(IN_STEP),
+    tokens=st.sampled_from([1024, 2400, 6000]),
+    served=st.sampled_from(SERVED),
+    named=st.booleans(),
+    step_time=st.sampled_from(STEP_TIMES),
+)
+def test_several_groups_of_layers_verify_in_step_too(
+    model: str,
+    config: dict[str, Any],
+    scheduler: dict[str, Any],
+    requests: list[Request],
+    tokens: int,
+    served: dict[str, Any],
+    named: bool,
+    step_time: dict[str, Any],
+) -> None:
+    if not suits(config, scheduler):
+        return
+    if not named:
+        requests = [each._replace(prompt_runs=None, output_start=None) for each in requests]
+    made = {
+        "model": {**HYBRIDS[model], "max_model_len": 1024},
+        "device": {"name": "a100-80gb"},
+        "memory": {"kv_cache_tokens": tokens},
+        "allocator": [{"kind": "paged", **served}],
+        "scheduler": scheduler,
+        "speculative_config": config,
+        "step_time": step_time,
+    }
+    single = outcome(made, requests, 1)
+    assert outcome(made, requests, None) == single
+    assert outcome(made, requests, 3) == single
+    scenario = Scenario.from_table(made)
+    run = Simulation(scenario, requests).run(scenario.allocator[0], "run", observer=Auditor())
+    assert run.summary["steps"] == single[0]["steps"]
 
 
 class Plans(Observer):

@@ -227,6 +227,26 @@ def test_what_it_costs_is_told(tables: Any) -> None:
         speculation_costs(Simulation(Scenario.from_table(made(tables, None)), requests))
 
 
+def test_a_step_without_room_for_a_block_of_states_beside_the_drafter_is_refused() -> None:
+    def tables(most_tokens: int) -> dict[str, Any]:
+        return {
+            "model": {"name": "jamba-v0.1", "max_model_len": 1024},
+            "device": {"name": "a100-80gb"},
+            "memory": {"kv_cache_tokens": 4800},
+            "allocator": [{"kind": "paged"}],
+            "scheduler": {"kind": "continuous", "max_num_batched_tokens": most_tokens},
+            "step_time": PLAIN_STEP,
+            "speculative_config": METHODS[3],
+        }
+
+    requests = [Request("a", 0, 300, 4)]
+    with pytest.raises(InputError, match="whole blocks of states"):
+        kvsim.simulate(tables(96), requests)
+    for most_tokens in (95, 97):  # within the block, and all of it
+        (run,) = kvsim.simulate(tables(most_tokens), requests).runs
+        assert run.summary["requests"]["finished"] == 1
+
+
 SUPPORT = Path(__file__).parents[2] / "support"
 HYBRIDS: dict[str, dict[str, Any]] = {
     "windows": {"name": "gpt-oss-20b"},

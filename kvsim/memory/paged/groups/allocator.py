@@ -48,6 +48,7 @@ from kvsim.memory.paged.groups.sizes import Sizes
 from kvsim.memory.paged.groups.state_chunks import StateChunks
 from kvsim.memory.paged.groups.table import GroupTable
 from kvsim.memory.paged.groups.tables import GroupTables
+from kvsim.memory.paged.groups.verifying import VerifyingGroups
 from kvsim.memory.paged.groups.window_tables import WindowTables
 from kvsim.memory.paged.lookahead import Lookahead
 from kvsim.memory.paged.pool import Pool
@@ -177,9 +178,28 @@ class GroupsAllocator(Allocator):
             lag=self._window_lag,
             token_bytes=self.token_bytes,
         )
+        self._verifying: VerifyingGroups | None = None
+        if drafter is not None and sizes.same:
+            self._verifying = VerifyingGroups(
+                self.pool,
+                self._tables,
+                self._decoding,
+                self._cache,
+                self._rooms,
+                sizes,
+                drafts,
+                self._lag,
+                token_bytes=self.token_bytes,
+                waits=self._waits,
+                lazy=eviction is None and not states,
+            )
         self._live: dict[Sequence, None] = {}
         self._steps = 0  # scheduled so far; a run of them counts as two at most
         self._put_off = False  # the head of the queue waits for a state that a step is making
+
+    @property
+    def verifying(self) -> VerifyingGroups | None:
+        return self._verifying
 
     # --- admission -----------------------------------------------------------------------------
 
@@ -289,6 +309,18 @@ class GroupsAllocator(Allocator):
             self._cache.cover(table, min(num_tokens, known_tokens), known_tokens)
         return True
 
+    def _waits(self, head: Sequence) -> tuple[bool, bool] | None:
+        """Whether the head of the queue, which could not start beside others, may lack blocks, and
+        whether it has hits; None: it waits for nothing that could be foreseen.
+        """
+        hits = self._cache.hits(head)
+        if self._put_off or self._cache.may_gain(head, 0):
+            return None
+        tokens, free = head.num_tokens, self.pool.num_free
+        lacking = self._need(head, hits, tokens, whole=True, busy=True) > free
+        lacking = lacking or self._need(head, hits, tokens, whole=False, busy=True) > free
+        return lacking, hits.tokens > 0 or hits.junction > 0
+
     def checkpoint(self, seq: Sequence, num_tokens: int) -> None:
         if self._drafts.speculates and num_tokens >= seq.memory.cover_at - 1:
             self._cache.cover(seq.memory, num_tokens, num_tokens + 1, in_step=False)
@@ -329,6 +361,10 @@ class GroupsAllocator(Allocator):
     def step_decided(self) -> None:
         self._steps += 1
         self._tables.decided()
+
+    @property
+    def chunk_tokens(self) -> int:
+        return 1 if self._chunks is None else self._sizes.least
 
     def cut_chunk(self, seq: Sequence, start_tokens: int, new_tokens: int, most_tokens: int) -> int:
         if self._chunks is None:
@@ -391,7 +427,13 @@ class GroupsAllocator(Allocator):
     def shared_tokens(self, seq: Sequence) -> int:
         """By the groups that keep every token; what windows and states need may be gone."""
         shared = self._tables.leading_shared(seq.memory)
-        return min(shared, self._decoding.decoders.slots(seq))
+        return min(shared, self._slots(seq))
+
+    def _slots(self, seq: Sequence) -> int:
+        """Valid slots of a live sequence."""
+        if self._verifying is not None and seq in self._verifying:
+            return self._verifying.slots(seq)
+        return self._decoding.decoders.slots(seq)
 
     def missing_tokens(self, seq: Sequence, tokens: int) -> int:
         units = ceil_div(tokens - self.granted_tokens(seq), self._sizes.unit)
@@ -417,6 +459,5 @@ class GroupsAllocator(Allocator):
         return block_usage(self._shape, self.pool, tables.used_bytes, over, tables.pad_bytes, need)
 
     def check(self) -> None:
-        slots = self._decoding.decoders.slots
-        self._tables.check((slots(seq), seq.memory) for seq in self._live)
+        self._tables.check((self._slots(seq), seq.memory) for seq in self._live)
         self._rooms.check((seq.memory, seq.final_tokens) for seq in self._live)

@@ -46,11 +46,11 @@ class GroupsCache(PrefixCache[Hits]):
         if not (in_step or self._names_returned):
             return
         assert isinstance(table, GroupTable)
-        computed = tokens - self._redrafted
-        hashed = (known_tokens - self._lookahead) // self._unit
+        computed = tokens - self.redrafted
+        hashed = (known_tokens - self.lookahead) // self._unit
         hashed_tokens = min(hashed, len(table.keys)) * self._unit
         self._names.name(table, computed, hashed_tokens, in_step=in_step)
-        known = min(computed, known_tokens - self._lookahead) // self._size
+        known = min(computed, known_tokens - self.lookahead) // self._size
         table.covered = max(known, table.covered)
-        table.registered = min(table.covered, len(table.keys) // self._units)
+        table.registered = min(table.covered, len(table.keys) // self.units)
         table.cover_at = (known + 1) * self._size

@@ -22,6 +22,8 @@ from kvsim.plumbing.errors import InvariantError
 from kvsim.plumbing.units import ceil_div
 from kvsim.speculation import Speculation
 
+MANY = 1 << 30  # states, null ones between them, however few
+
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class GroupTables:
@@ -70,7 +72,7 @@ class GroupTables:
         # How many groups of tokens have blocks of so many units.
         counts = Counter(groups[g].block_size // sizes.unit for g in attending)
         self._spans = sorted(counts.items())
-        self._num_placed_states = len(self.placed) - len(attending)
+        self.num_placed_states = len(self.placed) - len(attending)
 
     @property
     def has_states(self) -> bool:
@@ -131,9 +133,9 @@ class GroupTables:
         if count > table.count:
             for span, times in self._spans:
                 more += (ceil_div(count, span) - ceil_div(table.count, span)) * times
-        if self._num_placed_states and states > table.states:
+        if self.num_placed_states and states > table.states:
             most = 1 + checkpoint + (0 if table.begun else self._scratch)
-            more += self._num_placed_states * min(states - table.states, most)
+            more += self.num_placed_states * min(states - table.states, most)
         return more
 
     @property
@@ -149,6 +151,36 @@ class GroupTables:
 
     def _new_states(self, slots: int) -> int:
         return sum(slots % self._sizes.blocks[g] == 0 for g in self._states if g in self.placed)
+
+    @property
+    def blocks_of_unit(self) -> int:
+        """Blocks taken by a table of tokens for one unit more, where all blocks are one."""
+        return sum(times for _, times in self._spans)
+
+    def state_starts(self, table: GroupTable, num_tokens: int) -> range:
+        """After how many tokens each position begins that a table of states up to so many has yet
+        to take.
+        """
+        if not self.num_placed_states:
+            return range(0)
+        least, states = self._sizes.least, self.states_for(num_tokens)
+        return range(
+            (table.states - self._scratch) * least, (states - self._scratch) * least, least
+        )
+
+    def gives(self, table: GroupTable, computed: int) -> list[tuple[int, int]]:
+        """(tokens, blocks): how many blocks at most a table will give back after how many computed
+        tokens, up to `computed`.
+        """
+        found = []
+        for g in self.placed:
+            window, size = self.windows[g], self._sizes.blocks[g]
+            if window is not None:
+                blocks = MANY if self.groups[g].state_bytes else 1
+                looks_back = window - 1 + (0 if self.groups[g].state_bytes else self._extra)
+                first = (table.skipped[g] + 1) * size + looks_back
+                found += [(tokens, blocks) for tokens in range(first, computed + 1, size)]
+        return found
 
     def states_for(self, num_tokens: int) -> int:
         """Positions of a table of states of which the last is that after so many tokens, scratch

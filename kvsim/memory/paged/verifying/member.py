@@ -8,9 +8,9 @@ from kvsim.memory.verifying import Ahead
 class Member:
     """since: the clock it joined at. slots: valid before each of its steps, and after the last.
     believed: before each as the scheduler believes then.
-    takes: blocks it may take, by the clocks at which anything of it moves. gives, knows: the clocks
-    at which it gives a block back, and makes content known. learns: those of steps whose return
-    does.
+    takes: blocks it may take, by the clocks at which anything of it moves. gives: those it may give
+    back, by clocks. knows: the clocks at which it makes content known. learns: those of steps whose
+    return does.
     """
 
     __slots__ = (
@@ -32,7 +32,7 @@ class Member:
             more = lag * step_tokens
             self.believed = [ahead.believed, *[before + more for before in self.slots[:-2]]]
         self.takes: dict[int, int] = {}
-        self.gives: list[int] = []
+        self.gives: dict[int, int] = {}
         self.knows: list[int] = []
         self.learns: list[int] = []
 

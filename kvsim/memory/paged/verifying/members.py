@@ -16,6 +16,7 @@ from mypy_extensions import mypyc_attr
 from kvsim.memory.paged.decoders import by_order
 from kvsim.memory.paged.lookahead import Lookahead
 from kvsim.memory.paged.pool import Pool
+from kvsim.memory.paged.prefix_cache import PrefixCache
 from kvsim.memory.paged.verifying.believed import Believed
 from kvsim.memory.paged.verifying.member import Member
 from kvsim.memory.verifying import Ahead
@@ -31,10 +32,12 @@ class VerifyingMembers(ABC):
     lag: steps scheduled before one returns.
     """
 
-    def __init__(self, pool: Pool, lookahead: Lookahead, lag: int) -> None:
+    def __init__(
+        self, pool: Pool, cache: PrefixCache[Any], size: int, lookahead: Lookahead, lag: int
+    ) -> None:
         self.clock = 0
         self.drafts = 0
-        self._pool, self._lag = pool, lag
+        self._pool, self._prefixes, self._size, self._lag = pool, cache, size, lag
         self._step_tokens = 1 + lookahead.tokens
         self._ahead = self._step_tokens + lookahead.slots
         self._returned = 0  # steps
@@ -52,13 +55,25 @@ class VerifyingMembers(ABC):
     def _foresee(self, seq: Sequence, member: Member) -> None:
         """Find when something of a new member moves: what it takes, gives, knows and learns."""
 
+    def _foresee_names(self, member: Member, blocks: range) -> None:
+        """So many of its first blocks, for each of these numbers, become known in their turn, at
+        the latest.
+        """
+        since, steps, cache = member.since, member.num_steps, self._prefixes
+        ahead, again = cache.lookahead, cache.redrafted
+        for number in blocks:
+            end = number * self._size
+            scheduled = member.first_known(end + max(ahead, again))
+            if scheduled < steps:
+                member.takes.setdefault(since + scheduled, 0)
+                member.knows.append(since + scheduled)
+            returned = member.first_filling(end + max(again, ahead - 1))
+            if returned < steps:
+                member.learns.append(since + returned)
+
     @abstractmethod
     def _move(self, seq: Sequence, member: Member, step: int) -> bool:
         """It has its turn in this step of its own; False: no room, nothing taken."""
-
-    @abstractmethod
-    def _cover(self, table: Any, tokens: int, known: int, *, in_step: bool) -> None:
-        """See `PrefixCache.cover`."""
 
     @abstractmethod
     def _book(self, new_slots: int, more_drafts: int) -> None:
@@ -76,8 +91,11 @@ class VerifyingMembers(ABC):
         for clock, blocks in member.takes.items():
             self._turns.setdefault(clock, {})[seq] = None
             num_taken[clock] = num_taken.get(clock, 0) + blocks
-        _count(self._num_given, member.gives, 1)
-        _count(self._num_knowing, member.knows, 1)
+        num_given, num_knowing = self._num_given, self._num_knowing
+        for clock, blocks in member.gives.items():
+            num_given[clock] = num_given.get(clock, 0) + blocks
+        for clock in member.knows:
+            num_knowing[clock] = num_knowing.get(clock, 0) + 1
         for clock in member.learns:
             self._learns.setdefault(clock, {})[seq] = None
 
@@ -101,8 +119,12 @@ class VerifyingMembers(ABC):
             if turns is not None and seq in turns:
                 del turns[seq]
                 self._num_taken[clock] -= blocks
-        _count(self._num_given, member.gives, -1)
-        _count(self._num_knowing, member.knows, -1)
+        for clock, blocks in member.gives.items():
+            if clock >= self.clock:
+                self._num_given[clock] -= blocks
+        for clock in member.knows:
+            if clock >= self.clock:
+                self._num_knowing[clock] -= 1
         for clock in member.learns:
             if clock in self._learns:
                 self._learns[clock].pop(seq, None)
@@ -112,10 +134,15 @@ class VerifyingMembers(ABC):
         returned, is known.
         """
         known, returned = member.known(done - 1), min(self._returned - member.since, done)
-        self._cover(table, known, known, in_step=True)
+        self._cover(table, known, known)
         if returned > 0:
             tokens = member.slots[returned]
             self._cover(table, tokens, tokens + 1, in_step=False)
+
+    def _cover(self, table: Any, tokens: int, known: int, *, in_step: bool = True) -> None:
+        """See `PrefixCache.cover`."""
+        if known >= table.cover_at:
+            self._prefixes.cover(table, tokens, known, in_step=in_step)
 
     def _drafts_of(self, member: Member, table: Any) -> int:
         """Slots of a member that drafts have a claim to."""
@@ -197,11 +224,3 @@ class VerifyingMembers(ABC):
     def drafts_of(self, seq: Sequence) -> int:
         """Slots of a member that drafts have a claim to."""
         return self._drafts_of(self._members[seq], seq.memory)
-
-
-def _count(by_clock: dict[int, int], clocks: list[int], sign: int) -> None:
-    """Add to what is counted at these clocks; what is past is not there any more."""
-    for clock in clocks:
-        before = by_clock.get(clock, 0)
-        if sign > 0 or before:
-            by_clock[clock] = before + sign

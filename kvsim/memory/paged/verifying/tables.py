@@ -1,7 +1,5 @@
 """Block tables of one group of layers whose sequences verify drafts in step with each other."""
 
-from typing import Any
-
 from kvsim.memory.paged.block_pool import BlockPool
 from kvsim.memory.paged.lookahead import Lookahead
 from kvsim.memory.paged.prefix_cache import PrefixCache
@@ -11,7 +9,6 @@ from kvsim.memory.paged.verifying.member import Member
 from kvsim.memory.paged.verifying.members import VerifyingMembers
 from kvsim.plumbing.units import ceil_div
 from kvsim.sequence import Sequence
-from kvsim.speculation import Speculation
 
 
 class VerifyingTables(VerifyingMembers):
@@ -24,13 +21,10 @@ class VerifyingTables(VerifyingMembers):
         counts: SlotCounts,
         block_size: int,
         lookahead: Lookahead,
-        speculation: Speculation,
         lag: int,
     ) -> None:
-        super().__init__(pool, lookahead, lag)
-        self._blocks, self._cache, self._counts, self._size = pool, cache, counts, block_size
-        self._redrafted = speculation.redrafted_tokens
-        self._hash_lookahead = speculation.hash_lookahead
+        super().__init__(pool, cache, block_size, lookahead, lag)
+        self._blocks, self._cache, self._counts = pool, cache, counts
 
     def _foresee(self, seq: Sequence, member: Member) -> None:
         table: BlockTable = seq.memory
@@ -40,21 +34,7 @@ class VerifyingTables(VerifyingMembers):
         for end in range(len(table.blocks) * size - ahead, most * size - ahead, size):
             clock = since + member.first_believed(end)
             takes[clock] = takes.get(clock, 0) + 1
-        if table.registered < len(table.keys):
-            self._foresee_names(table, member)
-
-    def _foresee_names(self, table: BlockTable, member: Member) -> None:
-        """When blocks of a member that have keys become known, at the latest."""
-        since, ahead, again = member.since, self._hash_lookahead, self._redrafted
-        for blocks in range(table.registered + 1, len(table.keys) + 1):
-            end = blocks * self._size
-            scheduled = member.first_known(end + max(ahead, again))
-            if scheduled < member.num_steps:
-                member.takes.setdefault(since + scheduled, 0)
-                member.knows.append(since + scheduled)
-            returned = member.first_filling(max(end + again, end + ahead - 1))
-            if returned < member.num_steps:
-                member.learns.append(since + returned)
+        self._foresee_names(member, range(table.registered + 1, len(table.keys) + 1))
 
     def _move(self, seq: Sequence, member: Member, step: int) -> bool:
         table: BlockTable = seq.memory
@@ -66,12 +46,8 @@ class VerifyingTables(VerifyingMembers):
             table.blocks += self._blocks.take(count)
             self._counts.grow(seq.final_tokens, before, before + count, size)
         known = member.known(step)
-        if known >= table.cover_at:
-            self._cache.cover(table, known, known)
+        self._cover(table, known, known)
         return True
-
-    def _cover(self, table: Any, tokens: int, known: int, *, in_step: bool) -> None:
-        self._cache.cover(table, tokens, known, in_step=in_step)
 
     def _book(self, new_slots: int, more_drafts: int) -> None:
         self._counts.used += new_slots
