@@ -117,8 +117,8 @@ class Continuous(SchedulerOptions):
         most = self.long_prefill_token_threshold or self.max_num_batched_tokens
         if longest < block <= min(most, self.max_num_batched_tokens):
             raise InputError(
-                "prompts are computed to the ends of whole blocks of states, and no step has room for"
-                " one beside what its drafter reads",
+                "prompts are computed to the ends of whole blocks of states, and no step has room"
+                " for one beside what its drafter reads",
                 where="scheduler.max_num_batched_tokens",
                 value=self.max_num_batched_tokens,
                 limit=f"at least {block + verifier.input_slots}",

@@ -119,8 +119,8 @@ def test_several_groups_of_layers_verify_in_step_too(
     named: bool,
     step_time: dict[str, Any],
 ) -> None:
-    if not suits(config, scheduler):
-        return
+    if not suits(config, scheduler) or ("semantics" in scheduler and "model" in config):
+        return  # 0.27 does not bear two kinds of full attention
     if not named:
         requests = [each._replace(prompt_runs=None, output_start=None) for each in requests]
     made = {

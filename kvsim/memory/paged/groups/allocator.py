@@ -28,30 +28,22 @@ from kvsim.memory.allocator import (
 )
 from kvsim.memory.ledger import Course, Usage
 from kvsim.memory.options import MemorySpec
-from kvsim.memory.paged.block_pool import BlockPool
 from kvsim.memory.paged.books import block_parts, block_usage
 from kvsim.memory.paged.eviction.policy import EvictionPolicy
 from kvsim.memory.paged.groups.cache import GroupsCache
-from kvsim.memory.paged.groups.counted.names import CountedNames
-from kvsim.memory.paged.groups.counted.pool import CountedPool
-from kvsim.memory.paged.groups.counted.tables import CountedTables
 from kvsim.memory.paged.groups.decoding import Decoding
 from kvsim.memory.paged.groups.grouping import Grouping
-from kvsim.memory.paged.groups.hits import Hits, kinds_of
-from kvsim.memory.paged.groups.list_tables import ListTables
-from kvsim.memory.paged.groups.names import GroupNames
+from kvsim.memory.paged.groups.hits import Hits
 from kvsim.memory.paged.groups.needs import Needs
 from kvsim.memory.paged.groups.places import Places
 from kvsim.memory.paged.groups.retention import check_interval
 from kvsim.memory.paged.groups.rooms import Rooms
 from kvsim.memory.paged.groups.sizes import Sizes
 from kvsim.memory.paged.groups.state_chunks import StateChunks
+from kvsim.memory.paged.groups.store import store_of
 from kvsim.memory.paged.groups.table import GroupTable
-from kvsim.memory.paged.groups.tables import GroupTables
 from kvsim.memory.paged.groups.verifying import VerifyingGroups
-from kvsim.memory.paged.groups.window_tables import WindowTables
 from kvsim.memory.paged.lookahead import Lookahead
-from kvsim.memory.paged.pool import Pool
 from kvsim.memory.paged.shape import BlockShape
 from kvsim.memory.parts import Parts
 from kvsim.plumbing.units import ceil_div
@@ -101,45 +93,21 @@ class GroupsAllocator(Allocator):
         unit = match_unit if caching else None
         sizes = self._sizes = Sizes.of(groups, unit, caching=caching, rules=rules)
         check_interval(retention_tokens, sizes.whole)
-        kinds = kinds_of(groups, states_kept=caching, drops=places.drops)
         # What is known counts from hit to hit, but for drafts, with which some know more.
         step = sizes.whole if drafter is None and not sizes.inner else sizes.unit
         states = any(group.state_bytes for group in groups)
-        self.pool: Pool
-        self._names: GroupNames
-        self._tables: GroupTables
-        inside = sizes.inner or (states and not sizes.same) or checkpoint_alignment is not None
-        if counted and not inside and eviction is None:
-            self.pool = pool = CountedPool(self._shape.usable_blocks + 1)
-            self._names = names = CountedNames(pool, kinds, sizes, retention_tokens, places=places)
-            self._tables = CountedTables(
-                pool, groups, sizes, self._shape.block_bytes, names, states_kept=caching
-            )
-        else:
-            order = None if eviction is None else eviction.build(self._shape.usable_blocks, size)
-            self.pool = blocks = BlockPool(
-                self._shape.usable_blocks + 1, blank_first=rules.blank_first, eviction=order
-            )
-            self._names = GroupNames(
-                blocks,
-                kinds,
-                sizes,
-                step,
-                retention_tokens,
-                places=places,
-                late=eviction is None and drafter is None and sizes.same and not states,
-                drafts=drafter is not None,
-            )
-            self._tables = (ListTables if states else WindowTables)(
-                blocks,
-                groups,
-                sizes,
-                self._shape.block_bytes,
-                self._names,
-                states_kept=caching,
-                retires_behind_gaps=rules.retires_behind_gaps,
-                speculation=drafter,
-            )
+        self.pool, self._names, self._tables = store_of(
+            memory,
+            self._shape,
+            groups,
+            sizes,
+            places,
+            step,
+            caching=caching,
+            retention_tokens=retention_tokens,
+            eviction=eviction,
+            counted=counted and checkpoint_alignment is None,
+        )
         self._drafts = drafts = Lookahead.of(memory)
         self._chunks = None
         if caching and states:

@@ -1,0 +1,81 @@
+"""What holds the blocks of several groups of layers: a pool, who names its blocks, and tables.
+
+Blocks are counted where nobody can tell those without names apart, and listed elsewhere.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from kvsim.memory.options import MemorySpec
+from kvsim.memory.paged.block_pool import BlockPool
+from kvsim.memory.paged.eviction.policy import EvictionPolicy
+from kvsim.memory.paged.groups.counted.names import CountedNames
+from kvsim.memory.paged.groups.counted.pool import CountedPool
+from kvsim.memory.paged.groups.counted.tables import CountedTables
+from kvsim.memory.paged.groups.grouping import BlockGroup
+from kvsim.memory.paged.groups.hits import kinds_of
+from kvsim.memory.paged.groups.list_tables import ListTables
+from kvsim.memory.paged.groups.names import GroupNames
+from kvsim.memory.paged.groups.places import Places
+from kvsim.memory.paged.groups.sizes import Sizes
+from kvsim.memory.paged.groups.tables import GroupTables
+from kvsim.memory.paged.groups.window_tables import WindowTables
+from kvsim.memory.paged.pool import Pool
+from kvsim.memory.paged.shape import BlockShape
+
+
+class Store(NamedTuple):
+    """See the module."""
+
+    pool: Pool
+    names: GroupNames
+    tables: GroupTables
+
+
+def store_of(
+    memory: MemorySpec,
+    shape: BlockShape,
+    groups: Sequence[BlockGroup],
+    sizes: Sizes,
+    places: Places,
+    step: int,
+    *,
+    caching: bool,
+    retention_tokens: int | None,
+    eviction: EvictionPolicy | None,
+    counted: bool,
+) -> Store:
+    """step: see `GroupNames`. counted: where no hit ends inside a block. The rest: see
+    `GroupsAllocator`.
+    """
+    kinds = kinds_of(groups, states_kept=caching, drops=places.drops)
+    states, num_blocks = any(group.state_bytes for group in groups), shape.usable_blocks + 1
+    rules, drafter = memory.rules, memory.speculation
+    if counted and eviction is None and not sizes.inner and (sizes.same or not states):
+        pool = CountedPool(num_blocks)
+        counting = CountedNames(pool, kinds, sizes, retention_tokens, places=places)
+        made = CountedTables(pool, groups, sizes, shape.block_bytes, counting, states_kept=caching)
+        return Store(pool, counting, made)
+    order = None if eviction is None else eviction.build(shape.usable_blocks, shape.block_size)
+    blocks = BlockPool(num_blocks, blank_first=rules.blank_first, eviction=order)
+    names = GroupNames(
+        blocks,
+        kinds,
+        sizes,
+        step,
+        retention_tokens,
+        places=places,
+        late=eviction is None and drafter is None and sizes.same and not states,
+        drafts=drafter is not None,
+    )
+    tables = (ListTables if states else WindowTables)(
+        blocks,
+        groups,
+        sizes,
+        shape.block_bytes,
+        names,
+        states_kept=caching,
+        retires_behind_gaps=rules.retires_behind_gaps,
+        speculation=drafter,
+    )
+    return Store(blocks, names, tables)
