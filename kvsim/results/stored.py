@@ -41,6 +41,7 @@ class StoredMemory(_Kept):
     capacity_tokens: Count
     time_mean: StoredShares
     step_mean: StoredShares
+    parts: dict[str, Share] = Field(default_factory=dict)
     peak_used: Measured
     peak_allocated: Measured
     sharing_savings: Share | None = None
@@ -51,6 +52,27 @@ class StoredCache(_Kept):
 
     query_tokens: Count
     hit_tokens: Count
+
+
+class StoredSpeculation(_Kept):
+    """What drafting did."""
+
+    verifications: Count
+    draft_tokens: Count
+    accepted_tokens: Count
+    acceptance_rate: Share | None
+    mean_acceptance_length: Measured | None
+    draft_slots: Share
+
+
+NO_DRAFTS = StoredSpeculation(
+    verifications=0,
+    draft_tokens=0,
+    accepted_tokens=0,
+    acceptance_rate=None,
+    mean_acceptance_length=None,
+    draft_slots=0.0,
+)
 
 
 class StoredNote(_Kept):
@@ -119,6 +141,7 @@ class StoredRun(_Kept):
     queue_s: StoredSpread | None = None
     memory: StoredMemory
     prefix_cache: StoredCache
+    speculation: StoredSpeculation = NO_DRAFTS
     copied_bytes: Count
     recomputed_tokens: Count
     swapped_bytes: Count
