@@ -164,6 +164,7 @@ class GroupsAllocator(Allocator):
         self._live: dict[Sequence, None] = {}
         self._steps = 0  # scheduled so far; a run of them counts as two at most
         self._put_off = False  # the head of the queue waits for a state that a step is making
+        self._let_go = False  # copies gave blocks back when the last step had been decided
 
     @property
     def verifying(self) -> VerifyingGroups | None:
@@ -313,7 +314,8 @@ class GroupsAllocator(Allocator):
         there is room in all but not for every chunk, only until the next block moves.
         """
         hits = self._cache.hits(head)
-        if self._put_off or self._decoding.copying or self._cache.may_gain(head, 0):
+        unsettled = self._put_off or self._let_go or self._decoding.copying
+        if unsettled or self._cache.may_gain(head, 0):
             return 0
         most = self._need(head, hits, head.num_tokens, whole=False, busy=busy)
         spare = self.pool.num_free - self._head_need(head, hits, busy=busy)
@@ -328,7 +330,9 @@ class GroupsAllocator(Allocator):
 
     def step_decided(self) -> None:
         self._steps += 1
+        free = self.pool.num_free
         self._tables.decided()
+        self._let_go = self.pool.num_free > free
 
     @property
     def chunk_tokens(self) -> int:

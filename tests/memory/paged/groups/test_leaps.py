@@ -87,6 +87,42 @@ def test_runs_of_k_steps_equal_single_steps(
         assert outcome(scenario(model, scheduler, tokens, 3, served), requests) == single
 
 
+def test_what_copies_let_go_is_tried_for_in_the_next_step() -> None:
+    """A copy's original returns when the step is decided, after the head of the queue was turned
+    away: the head has its room in the very next step.
+    """
+    shared, second, last = 1 << 40, ((2 << 20, 2), (1 << 50, 30)), (4 << 20, 6)
+    late = 102 * 10**9
+    stream = [  # arrival, priority, prompt, output
+        (0, 1, ((shared, 80), (1 << 20, 93)), (5 << 50, 38)),
+        (10**9, 0, ((shared, 1), second[0]), second[1]),
+        (10**9, 1, ((shared, 145), (3 << 20, 38)), (6 << 50, 29)),
+        (10**9, 2, ((shared, 1), *second, last), (2 << 50, 61)),
+        (2 * 10**9, 0, ((shared, 67), (7 << 20, 83)), (7 << 50, 49)),
+        (late + 10**9, 0, ((shared, 50), (8 << 20, 146)), (8 << 50, 13)),
+        (late + 10**9, 1, ((shared, 1), *second, last, (2 << 50, 61), (9 << 20, 40)), (9 << 50, 6)),
+    ]
+    requests = [
+        Request(
+            f"r{index}",
+            arrival,
+            sum(length for _, length in runs),
+            tokens,
+            priority=priority,
+            prompt_runs=runs,
+            output_start=start,
+        )
+        for index, (arrival, priority, runs, (start, tokens)) in enumerate(stream)
+    ]
+    scheduler = {"kind": "continuous", "max_num_batched_tokens": 64, "policy": "priority"}
+    served = {"prefix_match_unit": 1, "prefix_cache_retention_interval": "none"}
+    for semantics in ("vllm-0.27", "vllm-0.33"):
+        table = {**scheduler, "semantics": semantics}
+        single = outcome(scenario("tiny", table, 1000, 1, served), requests)
+        assert single[0]["preemptions"]
+        assert outcome(scenario("tiny", table, 1000, None, served), requests) == single
+
+
 @pytest.mark.parametrize("model", MODELS)
 @settings(max_examples=4, deadline=None)
 @given(requests=streams())
