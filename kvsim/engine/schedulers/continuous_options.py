@@ -130,6 +130,8 @@ class Continuous(SchedulerOptions):
     def make(
         self, allocator: Allocator, max_model_len: int, policies: Policies
     ) -> ContinuousScheduler:
+        if not self.block_rules.cuts_at_blocks:
+            self._check_whole_blocks(allocator.chunk_tokens)
         asked = self.scheduler_reserve_full_isl is not False
         knobs = Knobs(
             self.max_num_seqs,
@@ -141,3 +143,17 @@ class Continuous(SchedulerOptions):
         )
         kind = ContinuousScheduler if policies.verifier is None else InStepScheduler
         return kind(allocator, max_model_len, policies, self._version, knobs)
+
+    def _check_whole_blocks(self, block: int) -> None:
+        """InputError where no chunk could be a whole block of states."""
+        for key in ("max_num_batched_tokens", "long_prefill_token_threshold"):
+            value = getattr(self, key)
+            if 0 < value < block:
+                raise InputError(
+                    f"{self.semantics} computes prompts by whole blocks of recurrent states, and "
+                    "does not start with less",
+                    where=f"scheduler.{key}",
+                    value=value,
+                    limit=f"at least {block}",
+                    remedy="raise it, or allocator.enable_prefix_caching = false",
+                )

@@ -156,8 +156,24 @@ STATES = {"kind": "recurrent", "block_size": 32}
             {"vllm-0.33"},
         ),
         ({"watermark": 0.1}, "allocator.watermark", {"vllm-0.27", "vllm-0.33"}),
+        (
+            {"kv_groups": [FULL[0], STATES], "max_num_batched_tokens": 31},
+            "scheduler.max_num_batched_tokens",
+            {"vllm-0.27", "vllm-0.33"},
+        ),
+        (
+            {"kv_groups": [FULL[0], STATES], "long_prefill_token_threshold": 31},
+            "scheduler.long_prefill_token_threshold",
+            {"vllm-0.27", "vllm-0.33"},
+        ),
     ],
-    ids=["two-kinds-of-full-attention", "units-beside-windows", "watermark"],
+    ids=[
+        "two-kinds-of-full-attention",
+        "units-beside-windows",
+        "watermark",
+        "steps-below-a-block",
+        "chunks-below-a-block",
+    ],
 )
 def test_what_a_version_does_not_bear_is_refused(
     semantics: str, engine: dict[str, Any], where: str, known_to: set[str]
