@@ -29,7 +29,8 @@ MOST_MORE_BLOCKS = 2000  # of the interpreter's memory; a request that stayed wo
 SHORT = {"kind": "uniform", "min_tokens": 1, "max_tokens": 48}
 PAGED = {"kind": "paged", "block_size": 16}
 # Each is other books: blocks counted, blocks handed out and hashed, as if somebody watched them,
-# buffers on an arena, a tree; each at a rate just below what its pool bears.
+# buffers on an arena, a tree, drafts verified in step; each at a rate just below what its pool
+# bears.
 BOOKS: dict[str, dict[str, Any]] = {
     "counted": {"rate": 240.0, "allocator": PAGED, "shared": True},
     "hashed": {"rate": 240.0, "allocator": PAGED, "shared": True, "watched": True},
@@ -45,6 +46,18 @@ BOOKS: dict[str, dict[str, Any]] = {
         "rate": 130.0,
         "allocator": {"kind": "radix"},
         "scheduler": {"kind": "sglang", "max_running_requests": 128},
+        "shared": True,
+    },
+    "drafts": {
+        "rate": 400.0,
+        "allocator": PAGED,
+        "scheduler": {"kind": "continuous", "max_num_seqs": 128, "async_scheduling": True},
+        "speculative_config": {
+            "method": "eagle",
+            "num_speculative_tokens": 3,
+            "acceptance_rate": 0.7,
+            "draft_us": 500.0,
+        },
         "shared": True,
     },
 }
@@ -65,7 +78,9 @@ def tables(books: str, seed: int, requests: int) -> dict[str, Any]:
         workload["prefixes"] = [
             {"tokens": {"kind": "fixed", "tokens": 32}, "count": 20, "share": 0.8}
         ]
+    drafts = {key: kind[key] for key in ("speculative_config",) if key in kind}
     return {
+        **drafts,
         "seed": seed,
         "model": {"name": "opt-13b"},
         "device": {"name": "a100-80gb"},
