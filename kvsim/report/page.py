@@ -16,10 +16,11 @@ from kvsim.report.measures import MEASURES, best, shown
 from kvsim.report.names import called
 from kvsim.report.numbers import count, listed, size
 from kvsim.report.parts import part_rows
+from kvsim.report.remarks import remarks
 from kvsim.report.request_list import request_list
 from kvsim.report.template import inert, plotly_js, rendered
 from kvsim.report.windows import window_rows, window_title
-from kvsim.report.words import paragraphs, remarks
+from kvsim.report.words import paragraphs
 from kvsim.results.result import Result
 
 _TITLE_LABELS = 4

@@ -8,7 +8,8 @@ from kvsim.report.columns import Cell, Row, tables
 from kvsim.report.measures import Summary, best, shown
 from kvsim.report.numbers import count, number, percent, seconds
 from kvsim.report.parts import part_rows
-from kvsim.report.words import paragraphs, remarks
+from kvsim.report.remarks import remarks
+from kvsim.report.words import paragraphs
 from kvsim.results.result import Result
 
 if TYPE_CHECKING:

@@ -5,7 +5,8 @@ import pytest
 from kvsim.memory.ledger import CLASSES
 from kvsim.report.classes import LOOKS
 from kvsim.report.names import listed
-from kvsim.report.words import paragraphs, remarks
+from kvsim.report.remarks import remarks
+from kvsim.report.words import paragraphs
 from kvsim.results.result import Result, Run
 
 STATS = {"mean": 1.0, "p50": 0.34, "p90": 1.0, "p95": 1.0, "p99": 1.0}

@@ -10,7 +10,8 @@ from kvsim.report.measures import MEASURES, best, shown
 from kvsim.report.names import named
 from kvsim.report.numbers import percent
 from kvsim.report.parts import part_rows
-from kvsim.report.words import paragraphs, remarks
+from kvsim.report.remarks import remarks
+from kvsim.report.words import paragraphs
 from kvsim.results.result import Result
 
 
