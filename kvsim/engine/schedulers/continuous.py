@@ -54,7 +54,18 @@ class ContinuousScheduler(Scheduler):
         beside = 0 if self.verifier is None else self.verifier.input_slots
         longest = self._knobs.max_num_batched_tokens - beside
         slots = request.prompt_tokens + request.output_tokens - 1
-        if self._knobs.enable_chunked_prefill or slots <= longest:
+        if slots <= longest:
+            return None
+        if longest < self.allocator.chunk_tokens <= self._longest_chunk:
+            return Refusal(
+                "it is computed to the ends of whole blocks of states, and no step has room for "
+                "one beside what its drafter reads",
+                self.allocator.chunk_tokens + beside,
+                self._knobs.max_num_batched_tokens,
+                "tokens (max_num_batched_tokens)",
+                "raise it, or draft by another method",
+            )
+        if self._knobs.enable_chunked_prefill:
             return None
         return Refusal(
             "without chunked prefill no step could recompute it whole",
@@ -193,10 +204,13 @@ class ContinuousScheduler(Scheduler):
 
     def _cut(self, seq: Sequence, start_tokens: int, new_tokens: int) -> int:
         """What of a chunk the allocator wants computed in this step."""
-        knobs = self._knobs
-        longest = knobs.max_num_batched_tokens
-        most = min(longest, knobs.long_prefill_token_threshold or longest)
-        return self.allocator.cut_chunk(seq, start_tokens, new_tokens, most)
+        return self.allocator.cut_chunk(seq, start_tokens, new_tokens, self._longest_chunk)
+
+    @property
+    def _longest_chunk(self) -> int:
+        """Tokens of one prompt that a step could compute at most, as vLLM counts."""
+        longest = self._knobs.max_num_batched_tokens
+        return min(longest, self._knobs.long_prefill_token_threshold or longest)
 
     def _make_room(self, seq: Sequence, plan: Plan, num_tokens: int) -> bool:
         """Memory for `num_tokens` slots of `seq`, preempting others for it, itself at worst."""

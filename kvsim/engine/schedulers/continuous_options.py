@@ -113,17 +113,6 @@ class Continuous(SchedulerOptions):
                 limit=f"at least {verifier.input_slots + 1}",
                 remedy="raise it, or draft by another method",
             )
-        longest, block = self.max_num_batched_tokens - verifier.input_slots, allocator.chunk_tokens
-        most = self.long_prefill_token_threshold or self.max_num_batched_tokens
-        if longest < block <= min(most, self.max_num_batched_tokens):
-            raise InputError(
-                "prompts are computed to the ends of whole blocks of states, and no step has room"
-                " for one beside what its drafter reads",
-                where="scheduler.max_num_batched_tokens",
-                value=self.max_num_batched_tokens,
-                limit=f"at least {block + verifier.input_slots}",
-                remedy="raise it, or draft by another method",
-            )
         policies = self._policies(allocator)._replace(verifier=verifier)
         return self.make(allocator, max_model_len, policies)
 

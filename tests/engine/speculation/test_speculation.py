@@ -240,8 +240,11 @@ def test_a_step_without_room_for_a_block_of_states_beside_the_drafter_is_refused
         }
 
     requests = [Request("a", 0, 300, 4)]
-    with pytest.raises(InputError, match="whole blocks of states"):
-        kvsim.simulate(tables(96), requests)
+    (run,) = kvsim.simulate(tables(96), [*requests, Request("short", 0, 90, 4)]).runs
+    refused = run.requests.set_index("id").reason
+    assert "whole blocks of states" in refused["a"]
+    assert "97 tokens (max_num_batched_tokens), limit 96" in refused["a"]
+    assert run.summary["requests"] == {"submitted": 2, "finished": 1, "rejected": 1}
     for most_tokens in (95, 97):  # within the block, and all of it
         (run,) = kvsim.simulate(tables(most_tokens), requests).runs
         assert run.summary["requests"]["finished"] == 1
