@@ -1,7 +1,7 @@
 """Run a scenario: the same requests through every allocator, one engine each."""
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -245,7 +245,8 @@ class Simulation:
 
     def resolved(self) -> dict[str, Any]:
         """The scenario with every default written out, and where its inputs came from."""
-        tables = self.scenario.model_dump(mode="json", exclude_none=True)
+        meant = self.scenario.model_copy(update={"allocator": tuple(self._meant())})
+        tables = meant.model_dump(mode="json", exclude_none=True)
         _root_paths(tables, self.scenario.folder)
         if self.max_model_len is not None:
             tables["model"]["max_model_len"] = self.max_model_len
@@ -262,6 +263,13 @@ class Simulation:
         if self.drafter is not None:
             tables["provenance"]["drafter"] = self._drafter_cost(self.drafter)
         return tables
+
+    def _meant(self) -> Iterator[AllocatorOptions]:
+        """The allocators as they are resolved over their pools, called as they are called here."""
+        scenario = self.scenario
+        for label, given in zip(scenario.labels(), scenario.allocator, strict=True):
+            meant = given.resolved(self.replica_spec(given).memory_spec())
+            yield given if meant is given else meant.model_copy(update={"label": label})
 
     def _engine_defaults(self) -> dict[str, Any]:
         """What was not given of the pool, and whose default it is."""

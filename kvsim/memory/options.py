@@ -97,6 +97,12 @@ class AllocatorOptions(Options):
         """
         yield Removal(WASTE, None)
 
+    def resolved(self, memory: MemorySpec) -> Self:
+        """The same with what its defaults come to over this pool, where they mean something else;
+        itself where they stand as they are.
+        """
+        return self
+
     def build(self, memory: MemorySpec) -> Allocator:
         """A fresh allocator on an empty pool; InputError if the options do not fit the pool."""
         raise NotImplementedError(type(self).__name__)  # every registered kind overrides this

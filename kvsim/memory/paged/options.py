@@ -118,8 +118,7 @@ class Paged(AllocatorOptions):
                 value=self.watermark,
                 remedy="leave it out",
             )
-        windows = not self.disable_hybrid_kv_cache_manager
-        if memory.rules.several_tables and not is_uniform(memory.layout, windows=windows):
+        if self._has_several_tables(memory):
             self._refuse_kinds(memory)
             self._refuse_several_tables(memory)
             kept, matched = self._keeps_states(memory), self._caches(memory)
@@ -158,8 +157,19 @@ class Paged(AllocatorOptions):
             eviction=self.eviction_policy,
         )
 
+    def resolved(self, memory: MemorySpec) -> Self:
+        """Without a prefix cache where a state is not kept, which is the default there."""
+        if not self._has_several_tables(memory) or self._caches(memory):
+            return self
+        return self.model_copy(update={"enable_prefix_caching": False})
+
     def removals(self) -> Iterator[Removal]:
         yield Removal(("overprovisioned", "reserved"), self.model_copy(update={"block_size": 1}))
+
+    def _has_several_tables(self, memory: MemorySpec) -> bool:
+        """Whether the layers are dealt out to groups that have tables of their own."""
+        windows = not self.disable_hybrid_kv_cache_manager
+        return memory.rules.several_tables and not is_uniform(memory.layout, windows=windows)
 
     def _caches(self, memory: MemorySpec) -> bool:
         """Whether prefixes are kept: of a recurrent state only by versions that keep states."""

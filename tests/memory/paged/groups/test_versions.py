@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import kvsim
 from kvsim.plumbing.errors import InputError
 from kvsim.validate.schedule.engines import parse_case
 from kvsim.validate.schedule.replay import simulate_rows
@@ -186,3 +187,30 @@ def test_what_a_version_does_not_bear_is_refused(
     with pytest.raises(InputError) as refused:
         admitted(served, requests)
     assert refused.value.where == where
+
+
+def test_what_a_version_does_not_cache_is_resolved_so_and_runs_again() -> None:
+    """vLLM 0.11 keeps no states: a prefix cache that nobody asked for is off, and told to be."""
+    scenario = {
+        "model": {"name": "granite-4.0-h-tiny", "max_model_len": 512},
+        "device": {"name": "a100-40gb"},
+        "memory": {"kv_cache_bytes": 1 << 30},
+        "allocator": [{"kind": "paged"}, {"kind": "paged", "enable_prefix_caching": False}],
+        "scheduler": {"kind": "continuous", "semantics": "vllm-0.11"},
+        "workload": {
+            "kind": "synthetic", "num_requests": 3,
+            "arrivals": {"kind": "at-once"},
+            "prompt": {"kind": "fixed", "tokens": 60}, "output": {"kind": "fixed", "tokens": 20},
+        },
+    }  # fmt: skip
+    result = kvsim.simulate(scenario)
+    resolved = result.scenario["allocator"]
+    assert [table["enable_prefix_caching"] for table in resolved] == [False, False]
+    again = kvsim.simulate(result.scenario)
+    assert [run.label for run in again.runs] == [run.label for run in result.runs]
+    numbers = [[run.summary[key] for run in each.runs] for each in (result, again)
+               for key in ("makespan_s", "memory", "prefix_cache")]  # fmt: skip
+    assert numbers[:3] == numbers[3:]
+    asked = {**scenario, "allocator": [{"kind": "paged", "enable_prefix_caching": True}]}
+    with pytest.raises(InputError, match="no prefix of it is kept; leave the key out"):
+        kvsim.simulate(asked)
