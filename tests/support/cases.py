@@ -1,5 +1,6 @@
 """Every allocator, placement and scheduler, and small streams that stir them."""
 
+from pathlib import Path
 from typing import Any
 
 from hypothesis import strategies as st
@@ -72,6 +73,19 @@ def known_to(scheduler: dict[str, Any], allocator: dict[str, Any]) -> dict[str, 
     """The allocator's settings as far as the scheduler's version has them."""
     unknown = {"watermark"} if scheduler.get("semantics") == "vllm-0.11" else set()
     return {key: value for key, value in allocator.items() if key not in unknown}
+
+
+# Models whose layers do not all keep every token.
+_FILES = Path(__file__).parent
+# Windows of 128 tokens in one group, of 1,024 in six; states in blocks of 80 tokens, and
+# of 16; windows of 64 in blocks of 32 tokens beside full attention in blocks of 16.
+HYBRIDS: dict[str, dict[str, Any]] = {
+    "gpt-oss-20b": {"name": "gpt-oss-20b"},
+    "gemma-3-27b": {"name": "gemma-3-27b"},
+    "jamba-v0.1": {"name": "jamba-v0.1"},
+    "tiny": {"hf_config": str(_FILES / "tiny_hybrid.json")},
+    "sizes": {"hf_config": str(_FILES / "tiny_sizes.json")},
+}
 
 
 @st.composite

@@ -1,13 +1,12 @@
 """Drafts verified by all in step, many steps at once: what single steps give, taken in turns."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.auditor import Auditor
-from support.cases import streams
+from support.cases import HYBRIDS, streams
 from support.drafting import METHODS, SCHEDULERS, drafting, suits
 from support.outcomes import STEP_TIME, outcome
 
@@ -38,16 +37,6 @@ ALLOCATORS: list[dict[str, Any]] = [
     {"block_size": 16, "enable_prefix_caching": False},
     {"block_size": 16, "eviction_policy": {"kind": "arc"}},
 ]
-# Windows of 128 tokens, and of 1,024 in six groups; states in long blocks, and in blocks of 16 that
-# others go on from; windows of 64 in blocks of 32 tokens beside full attention in blocks of 16.
-SUPPORT = Path(__file__).parents[2] / "support"
-HYBRIDS: dict[str, dict[str, Any]] = {
-    "gpt-oss-20b": {"name": "gpt-oss-20b"},
-    "gemma-3-27b": {"name": "gemma-3-27b"},
-    "jamba-v0.1": {"name": "jamba-v0.1"},
-    "tiny": {"hf_config": str(SUPPORT / "tiny_hybrid.json")},
-    "sizes": {"hf_config": str(SUPPORT / "tiny_sizes.json")},
-}
 SERVED: list[dict[str, Any]] = [
     {},
     {"prefix_cache_retention_interval": 0},

@@ -8,7 +8,7 @@ from unittest.mock import patch
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.cases import SCHEDULERS, streams
+from support.cases import HYBRIDS, SCHEDULERS, streams
 from support.outcomes import STEP_TIME
 
 import kvsim
@@ -20,16 +20,6 @@ from kvsim.request import Request
 from kvsim.scenario import Scenario
 from kvsim.validate.schedule.verdict import validate_case
 
-SUPPORT = Path(__file__).parents[3] / "support"
-# Windows of 128 tokens in one group, of 1,024 in six; states in blocks of 80 tokens, and
-# of 16; windows of 64 in blocks of 32 tokens beside full attention in blocks of 16.
-MODELS: dict[str, dict[str, Any]] = {
-    "gpt-oss-20b": {"name": "gpt-oss-20b"},
-    "gemma-3-27b": {"name": "gemma-3-27b"},
-    "jamba-v0.1": {"name": "jamba-v0.1"},
-    "tiny": {"hf_config": str(SUPPORT / "tiny_hybrid.json")},
-    "sizes": {"hf_config": str(SUPPORT / "tiny_sizes.json")},
-}
 # vLLM v0 has no groups, what groups keep is not swapped, and 0.11 puts blank blocks behind others.
 APART = {"preemption_mode", "semantics"}
 RULES = [table for table in SCHEDULERS if table["kind"] != "vllm-v0" and not APART & table.keys()]
@@ -63,7 +53,7 @@ def outcome(made: Scenario, requests: list[Request]) -> Any:
 
 
 @pytest.mark.parametrize("scheduler", RULES, ids=lambda table: "-".join(map(str, table.values())))
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model", HYBRIDS)
 @settings(max_examples=4, deadline=None)
 @given(
     requests=streams(),
@@ -83,14 +73,14 @@ def test_counts_equal_tables(
 ) -> None:
     if not named:
         requests = [each._replace(prompt_runs=None, output_start=None) for each in requests]
-    if MODELS[model].get("hf_config", "").endswith("tiny_hybrid.json"):
+    if HYBRIDS[model].get("hf_config", "").endswith("tiny_hybrid.json"):
         tokens *= 2
     table: dict[str, Any] = {"kind": "paged", "prefix_cache_retention_interval": retention}
     if not caching:
         table = {"kind": "paged", "enable_prefix_caching": False}
     made = Scenario.from_table(
         {
-            "model": {**MODELS[model], "max_model_len": 1024},
+            "model": {**HYBRIDS[model], "max_model_len": 1024},
             "device": {"name": "a100-80gb"},
             "memory": {"kv_cache_tokens": tokens},
             "allocator": [table],
