@@ -183,6 +183,7 @@ class Press:
         if name == module:
             os.kill(os.getpid(), signal.SIGINT)
 
+import kvsim  # which looks for its own modules first
 sys.meta_path.insert(0, Press())
 """
 
