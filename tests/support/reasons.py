@@ -10,6 +10,10 @@ from kvsim.memory.paged.groups.allocator import GroupsAllocator
 from kvsim.memory.parts import PARTS, bytes_by_name
 from support.auditor import Auditor
 
+# The block with a prompt's end, a slot short of full: whoever has had its turn in the step in which
+# it gives way has filled that, and the block counts as an output's.
+EITHER = "prompt, or cached_outputs"
+
 
 class ReasonAuditor(Auditor):
     """Of a run that takes single steps, so that every block is seen in the table that holds it."""
@@ -27,7 +31,7 @@ class ReasonAuditor(Auditor):
     def revived(self, blocks: Sequence[int]) -> None:
         """Somebody has these in its prompt, for as long as it takes to copy them at least."""
         for block in blocks:
-            if self._last.get(block) == "cached_outputs":
+            if self._last.get(block) in ("cached_outputs", EITHER):
                 self._last[block] = "prompt"
 
     def freed(self, cached: Sequence[int], blank: Sequence[int]) -> None:
@@ -45,13 +49,18 @@ class ReasonAuditor(Auditor):
             for block in pool.free_queue()
             if pool.is_cached(block)
         )
+        assert sum(cached.values()) == pool.num_cached_free
+        either = cached.pop(EITHER, 0)
         self.seen.update(cached.keys())
         parts = bytes_by_name(allocator.parts)
         size = allocator.block_bytes
         others = {name: cached[name] * size for name in PARTS if name.startswith("cached")}
         found = {name: parts[name] for name in (*others, "states")}
+        if either:
+            filled = found["cached_outputs"] - others["cached_outputs"]
+            assert filled in range(0, either * size + 1, size)
+            others["cached_outputs"] += filled
         assert found == {**others, "states": states}
-        assert sum(cached.values()) == pool.num_cached_free
 
     def _look(self, allocator: PagedAllocator | GroupsAllocator) -> int:
         """Note who holds which block for what; returns the bytes of states that are held."""
@@ -81,6 +90,8 @@ class ReasonAuditor(Auditor):
                         partly = place * size < end and tokens < (place + 1) * size
                         whole = (place + 1) * size <= end
                         why = "prompt" if whole or partly else "cached_outputs"
+                        if partly and not whole and tokens + 1 == (place + 1) * size:
+                            why = EITHER
                     self._last[block] = why
             state_bytes += len(states) * group.state_bytes
         return state_bytes
