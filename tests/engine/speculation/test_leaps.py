@@ -45,6 +45,19 @@ SERVED: list[dict[str, Any]] = [
 ]
 
 
+def nameless(requests: list[Request]) -> list[Request]:
+    """The same requests, of whose content nobody can name anything."""
+    return [each._replace(prompt_runs=None, output_start=None) for each in requests]
+
+
+def in_every_leap(made: dict[str, Any], requests: list[Request]) -> Any:
+    """What single steps give, which longer runs must give too."""
+    single = outcome(made, requests, 1)
+    assert outcome(made, requests, None) == single
+    assert outcome(made, requests, 3) == single
+    return single
+
+
 @pytest.mark.parametrize("config", METHODS, ids=lambda table: table["method"])
 @settings(
     max_examples=16, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
@@ -72,7 +85,7 @@ def test_runs_of_k_steps_equal_single_steps_in_turns(
     if not suits(config, scheduler):
         return
     if not named:
-        requests = [each._replace(prompt_runs=None, output_start=None) for each in requests]
+        requests = nameless(requests)
     made = drafting(
         tables,
         config,
@@ -82,9 +95,7 @@ def test_runs_of_k_steps_equal_single_steps_in_turns(
         model={"name": "opt-125m", "max_model_len": max_model_len},
         step_time=step_time,
     )
-    single = outcome(made, requests, 1)
-    assert outcome(made, requests, None) == single
-    assert outcome(made, requests, 3) == single
+    in_every_leap(made, requests)
 
 
 @pytest.mark.parametrize("model", HYBRIDS)
@@ -111,7 +122,7 @@ def test_several_groups_of_layers_verify_in_step_too(
     if not suits(config, scheduler) or ("semantics" in scheduler and "model" in config):
         return  # 0.27 does not bear two kinds of full attention
     if not named:
-        requests = [each._replace(prompt_runs=None, output_start=None) for each in requests]
+        requests = nameless(requests)
     made = {
         "model": {**HYBRIDS[model], "max_model_len": 1024},
         "device": {"name": "a100-80gb"},
@@ -121,9 +132,7 @@ def test_several_groups_of_layers_verify_in_step_too(
         "speculative_config": config,
         "step_time": step_time,
     }
-    single = outcome(made, requests, 1)
-    assert outcome(made, requests, None) == single
-    assert outcome(made, requests, 3) == single
+    single = in_every_leap(made, requests)
     scenario = Scenario.from_table(made)
     run = Simulation(scenario, requests).run(scenario.allocator[0], "run", observer=Auditor())
     assert run.summary["steps"] == single[0]["steps"]
