@@ -115,6 +115,33 @@ def test_both_forms_write_the_same_bytes(
     assert written[0] == written[1]
 
 
+WINDOW = """
+from kvsim.memory.ledger import Usage
+from kvsim.results.window import WindowRecorder
+recorder = WindowRecorder(100, 0, 1000)
+recorder.interval(0, 2, 10, 0, Usage(used=40, idle=60), None, 3, 1, 7, ((0, 5),))
+recorder.interval(20, 1, 10, 0, Usage(idle=100), None, 1, 0)
+print(recorder.shares(), recorder.running_mean(), recorder.window_steps, recorder.saved_sum)
+"""
+
+
+def test_a_recorder_of_a_window_books_whatever_form_it_has() -> None:
+    compiled_too = os.environ.get(compiled.SWITCH) != "0" and compiled.counts(DIGESTS)
+    for switch in ("0", "1") if compiled_too else ("0",):
+        command = [sys.executable, "-c", WINDOW]
+        environment = os.environ | {compiled.SWITCH: switch}
+        done = subprocess.run(command, check=True, capture_output=True, env=environment, text=True)
+        assert done.stdout.endswith(f"{7 / 3} 3 140\n")
+
+
+def test_no_compiled_method_passes_star_arguments_to_its_base() -> None:
+    """mypyc puts a whole tuple into the first place where the base has defaults."""
+    for name in sources():
+        for call in ast.walk(ast.parse((ROOT / name).read_text())):
+            if isinstance(call, ast.Call) and ast.unparse(call.func).startswith("super()."):
+                assert not any(isinstance(each, ast.Starred) for each in call.args), name
+
+
 def test_a_compiled_class_that_is_extended_in_a_plain_file_allows_it() -> None:
     compiled_files = set(sources())
     every = {path.relative_to(ROOT).as_posix(): ast.parse(path.read_text()) for path in FILES}

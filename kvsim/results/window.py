@@ -51,8 +51,18 @@ class WindowRecorder(Recorder):
         if start_ps < self.start_ps <= last or start_ps <= self.last_ps < last:
             raise InvariantError("a run of steps crosses the edge of a window")
         before = self.step_sum.copy() if inside else []
-        counts = num_running, num_waiting, saved_bytes, parts
-        super().interval(start_ps, steps, first_ps, growth_ps, usage, course, *counts)
+        super().interval(
+            start_ps,
+            steps,
+            first_ps,
+            growth_ps,
+            usage,
+            course,
+            num_running,
+            num_waiting,
+            saved_bytes,
+            parts,
+        )
         if inside:
             self.window_steps += steps
             self.window_running += num_running * steps
