@@ -61,7 +61,7 @@ lowest:
 # from there if run again. What more it needs and does not find, it skips and says.
 GPU_PYTHON ?= $(PYTHON)
 gpu:
-	$(GPU_PYTHON) -m kvsim.session --out out/gpu $(GPU)
+	$(GPU_PYTHON) -m evidence.session --out out/gpu $(GPU)
 
 clean:
 	rm -rf .venv out build dist *.egg-info kvsim/compiled.sha256

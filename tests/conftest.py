@@ -1,8 +1,13 @@
 """Scenarios small enough to run by the hundred."""
 
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
+
+# For evidence/, which is not installed; last, so that an installed kvsim comes before this one.
+sys.path.append(str(Path(__file__).parents[1]))
 
 MODEL = {"name": "opt-125m"}
 DEVICE = {"name": "a100-40gb"}

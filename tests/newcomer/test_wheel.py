@@ -80,6 +80,18 @@ def test_the_wheel_runs_chat_in_an_empty_folder(fresh: Path, tmp_path: Path) -> 
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("name", ["paper", "cache"])
+def test_the_evidence_is_no_part_of_the_wheel_and_says_so(
+    fresh: Path, tmp_path: Path, name: str
+) -> None:
+    assert shell("python -c 'import evidence'", tmp_path, fresh).returncode == 1
+    assert "checkout" in shell(f"kvsim validate {name} --help", tmp_path, fresh).stdout
+    done = shell(f"kvsim validate {name} --seed 3", tmp_path, fresh)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.count("\n") == 1
+    assert f"in a checkout of kvsim run: python -m kvsim validate {name}" in done.stderr
+
+
 def test_the_readme_from_its_first_line_to_an_own_trace(fresh: Path, tmp_path: Path) -> None:
     install, first, own = blocks("bash")[:3]
     lines = install.splitlines()

@@ -2,9 +2,8 @@
 
 import typer
 
-from kvsim.commands.validate.cache import validate_cache
+from kvsim.commands.validate.evidence import add_evidence
 from kvsim.commands.validate.logs import logs
-from kvsim.commands.validate.paper import paper
 from kvsim.commands.validate.run import run
 from kvsim.commands.validate.runs import runs
 from kvsim.commands.validate.schedule import schedule
@@ -13,8 +12,7 @@ app = typer.Typer(
     help="Hold the simulator against recordings, papers and real runs.", no_args_is_help=True
 )
 app.command("schedule")(schedule)
-app.command("paper")(paper)
-app.command("cache")(validate_cache)
+add_evidence(app)
 app.command("run")(run)
 app.command("runs")(runs)
 app.command("logs")(logs)

@@ -33,11 +33,11 @@ def test_the_measuring_part_needs_torch_and_numpy_alone():
     code = """
 import sys, torch, numpy.random, torch.utils.flop_counter
 before = set(sys.modules)
-import kvsim.backend.__main__, kvsim.session.__main__
-import kvsim.backend.prove.captured, kvsim.backend.prove.random_steps
+import kvsim.backend.__main__, evidence.session.__main__
+import evidence.prove.captured, evidence.prove.random_steps
 new = set(sys.modules) - before
-tops = {name.partition('.')[0] for name in new} - sys.stdlib_module_names - {'kvsim'}
-known = ('kvsim.backend', 'kvsim.session')
+tops = {name.partition('.')[0] for name in new} - sys.stdlib_module_names - {'kvsim', 'evidence'}
+known = ('kvsim.backend', 'evidence.session')
 own = {name for name in new if name.startswith('kvsim.') and not name.startswith(known)}
 print(sorted(name for name in tops if name not in ('torch', 'numpy')), sorted(own))
 """

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from kvsim.backend.prove.replay import replay
+from evidence.prove.replay import replay
 from kvsim.backend.serve import setup
 from kvsim.backend.serve.clock import CpuTimeClock, WallClock, run_clock
 from kvsim.backend.serve.run import observe

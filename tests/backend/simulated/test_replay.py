@@ -2,19 +2,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kvsim.backend.calibrate.held_out import held_out_steps
-from kvsim.backend.prove.replay import replay
-from kvsim.backend.simulated.copies import in_order
-from kvsim.backend.simulated.recorder import StepRecorder, record_steps
-from kvsim.backend.step import Copy, Swap
-from kvsim.backend.stores.buffers import BufferStore
-from kvsim.backend.stores.paged import PagedStore
-from kvsim.backend.transformer.decoder import Decoder
-from kvsim.plumbing.errors import InputError
-from kvsim.scenario import Scenario
-from kvsim.simulation import Simulation
-from kvsim.validate.cache.checks import small_shape
-from kvsim.validate.cache.simulated import (
+from evidence.cache.checks import small_shape
+from evidence.cache.recorder import StepRecorder, record_steps
+from evidence.cache.simulated import (
     CONTIGUOUS,
     PAGED,
     PREEMPTING,
@@ -24,6 +14,16 @@ from kvsim.validate.cache.simulated import (
     requests,
     small_run,
 )
+from evidence.prove.replay import replay
+from kvsim.backend.calibrate.held_out import held_out_steps
+from kvsim.backend.simulated.copies import in_order
+from kvsim.backend.step import Copy, Swap
+from kvsim.backend.stores.buffers import BufferStore
+from kvsim.backend.stores.paged import PagedStore
+from kvsim.backend.transformer.decoder import Decoder
+from kvsim.plumbing.errors import InputError
+from kvsim.scenario import Scenario
+from kvsim.simulation import Simulation
 
 DECODER = Decoder(small_shape("float64"))
 MORE = {

@@ -6,11 +6,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from evidence.prove.captured import compare_captured
+from evidence.prove.random_steps import BLOCK_SIZE, LONGEST, SLOTS, STORE_KINDS, random_steps
+from evidence.prove.replay import replay
 from kvsim.backend.devices import device_of
 from kvsim.backend.devices.staging import Staging
-from kvsim.backend.prove.captured import compare_captured
-from kvsim.backend.prove.random_steps import BLOCK_SIZE, LONGEST, SLOTS, STORE_KINDS, random_steps
-from kvsim.backend.prove.replay import replay
 from kvsim.backend.shape import Shape
 from kvsim.backend.step import Span, Step
 from kvsim.backend.stores.buffers import BufferStore

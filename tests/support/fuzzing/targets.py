@@ -438,7 +438,7 @@ def _log(path: Path) -> None:
 
 
 def _session(path: Path) -> None:
-    from kvsim.session.stage import Journal
+    from evidence.session.stage import Journal
 
     Journal.open(path.parent).done("prove")
 

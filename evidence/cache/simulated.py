@@ -1,0 +1,119 @@
+"""Small simulated runs for the proof: every allocator and placement, on an overloaded pool."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from numpy.random import PCG64, Generator
+
+from kvsim.memory import ALLOCATORS
+from kvsim.memory.arena import PLACEMENTS
+from kvsim.plumbing.units import PS_PER_MS
+from kvsim.request import Request
+from kvsim.scenario import Scenario
+from kvsim.simulation import Simulation
+
+if TYPE_CHECKING:
+    from evidence.cache.recorder import StepRecorder
+    from evidence.prove.replay import Equality
+    from kvsim.backend.transformer.decoder import Decoder
+
+Table = dict[str, Any]
+
+PAGED: dict[str, Table] = {
+    "paged": {"kind": "paged", "block_size": 4},
+    "paged without prefix cache": {
+        "kind": "paged",
+        "block_size": 16,
+        "enable_prefix_caching": False,
+    },
+}
+CONTIGUOUS: dict[str, Table] = {
+    "max-buffer": {"kind": "max-buffer", "reserve": "exact"},
+    "doubling": {"kind": "doubling", "initial_tokens": 4},
+}
+POOL_TOKENS = 256
+LONGEST = 64
+
+
+PREEMPTING = PAGED | {"doubling": CONTIGUOUS["doubling"]}  # a buffer that is whole never needs to
+SWAPPING: Table = {"preemption_mode": "swap"}
+
+
+def allocators() -> dict[str, Table]:
+    """Every allocator that a store serves, with every placement, by a name for each; one that is
+    not named above with the options it has by itself.
+    """
+    placed = {
+        f"{name}, {placement}": table | {"placement": placement}
+        for name, table in CONTIGUOUS.items()
+        for placement in PLACEMENTS
+    }
+    named = PAGED | placed
+    kinds = {table["kind"] for table in named.values()}
+    others = {
+        kind: {"kind": kind}
+        for kind in ALLOCATORS
+        if kind not in kinds and ALLOCATORS.parse({"kind": kind}, "allocator").store is not None
+    }
+    return named | others
+
+
+def runs(seed: int) -> Iterator[tuple[str, Simulation]]:
+    """A small run of every allocator, and of some whose preempted sequences are swapped."""
+    for name, table in allocators().items():
+        yield name, small_run(table, seed)
+    for name, table in PREEMPTING.items():
+        yield f"{name}, swapping", small_run(table, seed, scheduler=SWAPPING)
+
+
+def requests(seed: int, count: int) -> list[Request]:
+    """Bursts that overload the pool; half of the prompts begin alike, some have two samples."""
+    random = Generator(PCG64(seed))
+    made = []
+    for at in range(count):
+        prompt, output = int(random.integers(1, 30)), int(random.integers(1, 30))
+        shared = min(int(random.integers(0, 25)), prompt)
+        runs = ((100, shared), (10_000 * (at + 1), prompt - shared))
+        made.append(
+            Request(
+                id=str(at),
+                arrival_ps=int(random.integers(0, 40)) * PS_PER_MS,
+                prompt_tokens=prompt,
+                output_tokens=output,
+                prompt_runs=runs if at % 2 else None,
+                n=2 if at % 5 == 3 else 1,
+            )
+        )
+    return sorted(made, key=lambda request: request.arrival_ps)
+
+
+def small_run(
+    allocator: Table, seed: int = 0, count: int = 25, scheduler: Table | None = None
+) -> Simulation:
+    """A run of `count` small requests, one step at a time, that has to preempt."""
+    # torch's allocator takes 2 MiB at the least, four tokens of this model.
+    tokens = POOL_TOKENS * (4 if allocator.get("placement") == "torch-caching" else 1)
+    table = {
+        "max_steps": 1,
+        "model": {"name": "llama-2-7b", "max_model_len": LONGEST},
+        "device": {"name": "a100-80gb"},
+        "memory": {"kv_cache_tokens": tokens},
+        "allocator": [allocator],
+        "scheduler": {"kind": "continuous", "max_num_batched_tokens": 32, **(scheduler or {})},
+    }
+    return Simulation(Scenario.from_table(table), requests(seed, count))
+
+
+def replay_run(
+    simulation: Simulation, decoder: "Decoder", device: str = "cpu"
+) -> "tuple[Equality, StepRecorder]":
+    """The run's steps on a store of the kind its allocator needs, against recomputing."""
+    from evidence.cache.recorder import record_steps
+    from evidence.prove.replay import replay
+    from kvsim.backend.simulated.stores import build_store
+
+    options = simulation.scenario.allocator[0]
+    recorder = record_steps(simulation, options, decoder.shape.vocab)
+    allocator = recorder.scheduler.allocator
+    store = build_store(recorder.store, allocator, decoder.shape, device)
+    return replay(recorder.steps, decoder, store), recorder

@@ -1,0 +1,43 @@
+"""Captured steps against the same steps launched one by one."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from evidence.prove.random_steps import LONGEST
+from evidence.prove.replay import TOLERANCE, Equality
+from kvsim.backend.devices.device import AttentionKind
+from kvsim.backend.step import Step
+from kvsim.backend.stores.store import Store
+from kvsim.backend.transformer.decoder import Decoder
+from kvsim.backend.transformer.runner import Runner
+
+
+def compare_captured(
+    records: Sequence[Mapping[str, Any]],
+    decoder: Decoder,
+    captured: Store,
+    launched: Store,
+    attention: AttentionKind | None = None,
+) -> Equality:
+    """Run the same records (of `random_steps`) on two empty stores of the same kind, on one with
+    every step captured; how far their logits are apart, over the steps that were replayed.
+
+    Its error is NaN where none was: then nothing has been shown.
+    """
+    steps = [Step.from_record(record) for record in records]
+    replaying = Runner(decoder, captured, attention)
+    replaying.with_graphs(LONGEST, ([len(span.tokens) for span in step.spans] for step in steps))
+    launching = Runner(decoder, launched, attention)
+    error, worst, rows, count = 0.0, None, 0, 0
+    for count, step in enumerate(steps, 1):
+        before = replaying.graphs.num_replayed if replaying.graphs else 0
+        found = replaying.step(step.spans, step.moves)
+        exact = launching.step(step.spans, step.moves)
+        if not replaying.graphs or replaying.graphs.num_replayed == before:
+            continue
+        rows += len(step.spans)
+        distance = float((found - exact).abs().max() / exact.abs().max())
+        if not distance <= error:
+            error, worst = distance, (count, step.spans[0].id)
+    tolerance = TOLERANCE[decoder.shape.dtype]
+    return Equality(count, rows, error if rows else float("nan"), tolerance, worst)

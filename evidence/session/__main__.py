@@ -1,0 +1,145 @@
+"""`python -m evidence.session --out DIR`: all stages of a session with a GPU, or what of them
+DIR does not hold yet. `make gpu` runs it.
+
+Each stage has a process of its own: a fault of the device ends one and not the others. With
+`--device cpu` the same code runs on a stand-in: two tiny models, captured steps run again.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+import traceback
+from dataclasses import dataclass
+from pathlib import Path
+
+from evidence.session.plan import PLANS, SessionPlan
+from evidence.session.stage import Journal, OutOfTime, Session, Stage
+from evidence.session.stages import stages
+from kvsim.plumbing.errors import InputError
+
+GRACE_S = 30.0  # for a stage to end by itself when its time is over
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Exit code 0 if every stage is done or was skipped for a reason, 1 if one failed."""
+    parser = argparse.ArgumentParser(prog="python -m evidence.session", description=__doc__)
+    parser.add_argument("--out", type=Path, required=True, help="the session's folder")
+    parser.add_argument("--device", choices=tuple(PLANS), default="cuda")
+    parser.add_argument("--minutes", type=float, default=40.0, help="of this call, at most")
+    parser.add_argument("--stage", help="this one alone, in this process")
+    given = parser.parse_args(arguments)
+    plan: SessionPlan = PLANS[given.device]
+    given.out.mkdir(parents=True, exist_ok=True)
+    end_s = time.monotonic() + 60 * given.minutes
+    try:
+        if given.stage:
+            return _run_one(plan, given.out, given.stage, end_s)
+        return Runner(plan, given.device, given.out, end_s).run()
+    except InputError as error:  # a journal that is none
+        _say(f"error: {error}")
+        return 2
+
+
+@dataclass(slots=True)
+class Runner:
+    """Runs the stages one after the other, each in a process of its own."""
+
+    plan: SessionPlan
+    device: str
+    out: Path
+    end_s: float
+
+    def run(self) -> int:
+        """See `main`; the journal is printed as it grows."""
+        names = [stage.name for stage in stages(self.plan)]
+        for stage in stages(self.plan):
+            journal = Journal.open(self.out)
+            if journal.done(stage.name):
+                _say(f"{stage.name}: done before")
+                continue
+            why = self._obstacle(stage, journal)
+            if why:
+                journal.note(stage.name, "skipped", why=why)
+            else:
+                self._start(stage, journal)
+            _say(_told(stage.name, Journal.open(self.out).entries[stage.name]))
+        entries = Journal.open(self.out).entries
+        count = {
+            status: sum(entries[name]["status"] == status for name in names)
+            for status in ("done", "skipped", "failed")
+        }
+        _say(", ".join(f"{number} {status}" for status, number in count.items()))
+        if count["skipped"] or count["failed"]:
+            _say("run it again on the same folder: it goes on with what is not done")
+        return 1 if count["failed"] else 0
+
+    def _obstacle(self, stage: Stage, journal: Journal) -> str | None:
+        """Why the stage cannot be run now."""
+        missing = stage.missing()
+        if missing:
+            return f"needs {', '.join(missing)}, not installed here"
+        unmet = [name for name in stage.after if not journal.done(name)]
+        if unmet:
+            return f"comes after {', '.join(unmet)}"
+        left = (self.end_s - time.monotonic()) / 60
+        # A measurement keeps what it has; any other stage would be begun in vain.
+        if left < (0.2 if stage.name.startswith("measure") else 0.5 * stage.minutes):
+            return f"{max(left, 0):.1f} minutes left, it takes about {stage.minutes:g}"
+        return None
+
+    def _start(self, stage: Stage, journal: Journal) -> None:
+        left_s = self.end_s - time.monotonic()
+        command = [sys.executable, "-m", "evidence.session", "--out", str(self.out)]
+        command += ["--device", self.device, "--stage", stage.name, "--minutes", str(left_s / 60)]
+        try:
+            done = subprocess.run(command, check=False, timeout=left_s + GRACE_S)  # noqa: S603
+        except subprocess.TimeoutExpired:
+            journal.note(stage.name, "skipped", why="its time was over")
+            return
+        if stage.name not in Journal.open(self.out).entries:
+            journal.note(stage.name, "failed", why=f"its process ended with {done.returncode}")
+
+
+def _run_one(plan: SessionPlan, out: Path, name: str, end_s: float) -> int:
+    """One stage, here; its end is in the journal."""
+    stage = next((each for each in stages(plan) if each.name == name), None)
+    if stage is None:
+        names = ", ".join(each.name for each in stages(plan))
+        _say(f"error: --stage: no such stage; got {name}; one of: {names}")
+        return 2
+    journal, begin_s = Journal.open(out), time.monotonic()
+    journal.entries.pop(name, None)
+
+    def check_time() -> None:
+        if time.monotonic() > end_s:
+            raise OutOfTime
+
+    try:
+        figures = stage.run(Session(plan, out, check_time))
+    except OutOfTime:
+        journal.note(name, "skipped", why="its time was over; what it has is kept")
+        return 0
+    except InputError as error:
+        journal.note(name, "failed", why=str(error))
+        return 1
+    except Exception as error:  # whatever it was, the other stages may go well
+        traceback.print_exc()
+        journal.note(name, "failed", why=f"{type(error).__name__}: {error}")
+        return 1
+    journal.note(name, "done", seconds=round(time.monotonic() - begin_s, 1), **figures)
+    return 0
+
+
+def _told(name: str, entry: dict[str, object]) -> str:
+    rest = {key: value for key, value in entry.items() if key != "status"}
+    return f"{name}: {entry['status']} {json.dumps(rest)}"
+
+
+def _say(words: str) -> None:
+    print(words, flush=True)  # noqa: T201 - this is a command
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,36 @@
+"""The two commands of `kvsim validate` that stand in evidence/."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import kvsim
+
+CHECKOUT = Path(kvsim.__file__).parents[1]
+
+
+@pytest.mark.skipif(not (CHECKOUT / "evidence").is_dir(), reason="kvsim is installed, no checkout")
+def test_they_run_from_any_folder_where_a_checkout_is_installed_in_place(tmp_path: Path) -> None:
+    """As an editable install does: kvsim is found, the folder that it lies in is not."""
+    code = f"""
+import importlib.util, sys
+place = {str(CHECKOUT / "kvsim")!r}
+spec = importlib.util.spec_from_file_location("kvsim", place + "/__init__.py",
+                                              submodule_search_locations=[place])
+module = sys.modules["kvsim"] = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(module)
+assert {str(CHECKOUT)!r} not in sys.path
+from kvsim.cli import main
+sys.argv = ["kvsim", "validate", "cache", "--schedules", "1", "--json"]
+main()
+"""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["ok"]
