@@ -14,7 +14,7 @@ from typing import Protocol
 
 from kvsim.memory.paged.eviction.policy import Eviction, FreeContent
 from kvsim.memory.paged.kept import OUTPUT
-from kvsim.memory.paged.pool import Pool
+from kvsim.memory.paged.pool import NumberedPool
 from kvsim.plumbing.errors import InvariantError
 
 NULL_BLOCK = 0
@@ -33,7 +33,7 @@ class Listener(Protocol):
         """The last owner of these has gone; the first ones keep their content for now."""
 
 
-class BlockPool(Pool):
+class BlockPool(NumberedPool):
     """Blocks 0 .. num_blocks - 1, block 0 set aside as the null block.
 
     A block may hold content without a key: known, so cached, but nameable by nobody yet.

@@ -5,7 +5,7 @@ content, without collisions. Tokens come as runs of consecutive ids (see request
 that lie in one run are named at once, by the run's name and their place in it.
 """
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 
 from kvsim.request import TokenRuns
@@ -39,6 +39,28 @@ class KeyRuns:
         """One key."""
         run = bisect_right(self.ends, index)
         return self.firsts[run] + index - (self.ends[run - 1] if run else 0)
+
+    def run_before(self, index: int) -> tuple[int, int]:
+        """Where the run begins that the key before `index` lies in, and its first key."""
+        run = bisect_left(self.ends, index)
+        return (self.ends[run - 1] if run else 0), self.firsts[run]
+
+    def every(self, units: int) -> "KeyRuns":
+        """Keys of blocks of so many units, which are known by the key of their last: consecutive
+        ones in each run.
+        """
+        firsts: list[int] = []
+        ends: list[int] = []
+        start = 0
+        for first, end in zip(self.firsts, self.ends, strict=True):
+            block = start // units
+            if end // units > block:
+                name = first // LONGEST_RUN * LONGEST_RUN
+                last_unit = first + (block + 1) * units - 1 - start
+                firsts.append(name + (last_unit - name) // units)
+                ends.append(end // units)
+            start = end
+        return KeyRuns(firsts, ends)
 
     def between(self, start: int, end: int) -> list[tuple[int, int]]:
         """Those at `start` and behind it, below `end`, as (first, how many)."""

@@ -14,7 +14,7 @@ from kvsim.memory.paged.counted.allocator import CountedAllocator, counts_suffic
 from kvsim.memory.paged.eviction import EVICTION_POLICIES
 from kvsim.memory.paged.eviction.policy import EvictionPolicy
 from kvsim.memory.paged.groups.allocator import GroupsAllocator
-from kvsim.memory.paged.groups.counted.tables import groups_can_be_counted
+from kvsim.memory.paged.groups.extent_tables import groups_can_be_counted
 from kvsim.memory.paged.groups.grouping import Grouping, group_layers, is_uniform
 from kvsim.memory.paged.shape import BlockShape
 from kvsim.plumbing.choice import OneOf

@@ -1,6 +1,5 @@
-"""What every pool of blocks with numbers tells: how many are free, whose they are, what they hold.
-
-Which block goes out next, and what has a number, is a subclass's part.
+"""What every pool of blocks tells: how many are free; and, where blocks have numbers, how many
+sequences hold each, and what it holds.
 """
 
 from collections.abc import Iterable, Sequence
@@ -17,11 +16,10 @@ class Pool:
     A block's content is an integer key (see content.py); equal content, equal key.
 
     num_shared: owners beyond the first, over all blocks. version: changes whenever a lookup could
-    answer differently. kept: why blocks are cached. back: the free blocks that are found by keys,
-    and what goes out among them.
+    answer differently. kept: why blocks are cached.
     """
 
-    def __init__(self, num_blocks: int, back: FreeContent) -> None:
+    def __init__(self, num_blocks: int) -> None:
         self.num_blocks = num_blocks
         self.num_free = num_blocks - 1
         self.num_cached_free = 0
@@ -29,6 +27,16 @@ class Pool:
         self.num_evicted = 0
         self.num_shared = 0
         self.version = 0
+
+
+class NumberedPool(Pool):
+    """A pool whose blocks have numbers. Which block goes out next is a subclass's part.
+
+    back: the free blocks that are found by keys, and what goes out among them.
+    """
+
+    def __init__(self, num_blocks: int, back: FreeContent) -> None:
+        super().__init__(num_blocks)
         self._back = back
         self._names = BlockNames()
         self._extra_refs: dict[int, int] = {}

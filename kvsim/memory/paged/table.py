@@ -45,17 +45,24 @@ class Table:
 
 
 class KeyedTable(Table):
-    """One whose blocks are named one by one. keys: see `Table.runs`."""
+    """One whose blocks are named one by one."""
 
-    __slots__ = ("keys",)
+    __slots__ = ("_keys",)
 
     def __init__(self, runs: KeyRuns, num_shareable: int) -> None:
         super().__init__(runs, num_shareable)
-        self.keys = runs.listed(0, len(runs))
+        self._keys: list[int] | None = None
+
+    @property
+    def keys(self) -> list[int]:
+        """The keys of `Table.runs` one by one."""
+        if self._keys is None:
+            self._keys = self.runs.listed(0, len(self.runs))
+        return self._keys
 
     def add_keys(self, first: int, count: int) -> None:
         super().add_keys(first, count)
-        self.keys.extend(range(first, first + count))
+        self._keys = None
 
 
 class BlockTable(KeyedTable):

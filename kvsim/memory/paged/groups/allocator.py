@@ -123,7 +123,7 @@ class GroupsAllocator(Allocator):
         most_states = (2 + (checkpoint_alignment is not None) if caching else 1) + drafts.tokens
         within = sizes.aligned if sizes.inner else None
         self._needs = Needs(
-            memory, self.pool, groups, most_states, drafts.tokens, drafts.redrafted, within
+            memory, self._names, groups, most_states, drafts.tokens, drafts.redrafted, within
         )
         self._cache = GroupsCache(
             self._names,

@@ -48,9 +48,9 @@ class GroupsCache(PrefixCache[Hits]):
         assert isinstance(table, GroupTable)
         computed = tokens - self.redrafted
         hashed = (known_tokens - self.lookahead) // self._unit
-        hashed_tokens = min(hashed, len(table.keys)) * self._unit
+        hashed_tokens = min(hashed, len(table.runs)) * self._unit
         self._names.name(table, computed, hashed_tokens, in_step=in_step)
         known = min(computed, known_tokens - self.lookahead) // self._size
         table.covered = max(known, table.covered)
-        table.registered = min(table.covered, len(table.keys) // self.units)
+        table.registered = min(table.covered, len(table.runs) // self.units)
         table.cover_at = (known + 1) * self._size

@@ -2,7 +2,6 @@
 
 All groups must know the same prefix. Full attention needs all of it; a window needs the blocks
 that hold the last W - 1 tokens, so those below may be forgotten; a recurrent state is all there is.
-Group g names a block by the key of the unit that it ends with, times the number of groups, plus g.
 
 Blocks that hold states are long (hundreds of tokens and more), so that a prefix shorter than a
 block would never be hit: where prefixes are matched in smaller units than these, hits may end
@@ -14,10 +13,10 @@ v1/core/kv_cache_coordinator.py and v1/core/single_type_kv_cache_manager.py.
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from kvsim.memory.paged.extent_pool import NOTHING_FOUND, Found
 from kvsim.memory.paged.groups.grouping import BlockGroup
 from kvsim.memory.paged.groups.sizes import Sizes
-from kvsim.memory.paged.pool import Pool
-from kvsim.plumbing.units import ceil_div
+from kvsim.memory.paged.groups.table import GroupTable
 
 STATE_WINDOW = 2  # a state goes on from the one before it
 
@@ -28,12 +27,14 @@ class Hits(NamedTuple):
 
     junction: tokens of the longest prefix that some group knew, where that is more; else 0. Others
     have shared so much before: whoever computes it now keeps what the other groups need there.
+    found: the blocks, where a pool keeps extents.
     """
 
     tokens: int
     first: tuple[int, ...]
     blocks: tuple[list[int], ...]
     junction: int = 0
+    found: tuple[Found, ...] = ()
 
 
 class Kind(NamedTuple):
@@ -94,22 +95,25 @@ class Lookup:
     one unit more than the prefix; beyond: even one that a resent prompt could not use itself.
     """
 
-    def __init__(self, pool: Pool, kinds: Sequence[Kind], sizes: Sizes, *, beyond: bool) -> None:
-        self._pool, self._num, self._sizes = pool, len(sizes.blocks), sizes
+    def __init__(self, kinds: Sequence[Kind], sizes: Sizes, *, beyond: bool) -> None:
+        self._num, self._sizes = len(sizes.blocks), sizes
         # Full attention first: it alone is looked up from the left.
         self._kinds = sorted(kinds, key=lambda kind: not kind.full)
         self._beyond = beyond
         self._simple = len(kinds) == 2 and self._kinds[0].full
-        self._ends = dict[int, int]()  # of kinds of full attention: tokens up to the last hit block
+        nothing = tuple(NOTHING_FOUND for _ in range(self._num))
+        self._no_hits = Hits(0, (0,) * self._num, tuple([] for _ in nothing), 0, nothing)
 
-    def find(self, keys: Sequence[int], most: int) -> Hits:
-        """The longest prefix of the units named by `keys`, at most the first `most` of them, that
-        every group can continue from.
+    def find(self, table: GroupTable, num_keys: int, most: int) -> Hits:
+        """The longest prefix of the units named by the first `num_keys` keys of `table`, at most
+        the first `most` units, that every group can continue from.
         """
-        if not keys or most <= 0:
-            return Hits(0, (0,) * self._num, tuple([] for _ in range(self._num)))
+        num_keys = min(num_keys, len(table.runs))
+        most = min(most, num_keys)
+        if most <= 0:
+            return self._no_hits
         tokens = known = most * self._sizes.match
-        limit = len(keys) if self._beyond else most
+        limit = num_keys if self._beyond else most
         longest, dropped = 0, set[int]()
         lengths: dict[int, int] = {}  # of full attention, which is looked up once
         while True:
@@ -118,7 +122,7 @@ class Lookup:
                     known = min(known, lengths[index])
                     continue
                 drops = kind.drops and index not in dropped
-                found = self._length(index, kind, keys[:limit], known, drops=drops)
+                found = self._length(index, kind, table, limit, known, drops=drops)
                 if drops:
                     dropped.add(index)
                 elif found < known:
@@ -132,89 +136,39 @@ class Lookup:
             tokens = known
             if self._simple:
                 break
-        return self._hits(keys, tokens, longest if longest > tokens and self._num > 1 else 0)
+        return self._hits(table, tokens, longest if longest > tokens and self._num > 1 else 0)
 
     def _length(
-        self, index: int, kind: Kind, keys: Sequence[int], tokens: int, *, drops: bool
+        self, index: int, kind: Kind, table: GroupTable, limit: int, tokens: int, *, drops: bool
     ) -> int:
-        """Tokens of the longest prefix, up to so many, that one kind can continue from."""
+        """Tokens of the longest prefix, up to so many, that one kind can continue from. limit: of
+        keys.
+        """
         aligned, size = self._sizes.aligned, kind.block_size
         if drops and self._num > 1:
-            tokens = min(tokens + min(aligned, size), len(keys) * self._sizes.match)
+            tokens = min(tokens + min(aligned, size), limit * self._sizes.match)
         if kind.recurrent:
-            return self._of_state(kind, keys, tokens)
+            return self._of_state(kind, table, tokens)
         if not kind.full:
-            return self._of_window(kind, keys, tokens, drops=drops)
-        found = self._of_full(index, kind, keys, tokens)
+            return self._of_window(kind, table, tokens, drops=drops)
+        found = self._of_full(index, kind, table, limit, tokens)
         if drops and found:
             found -= min(aligned, size)
         return found - found % aligned
 
-    def _knows(self, kind: Kind, keys: Sequence[int], tokens: int) -> bool:
-        """Whether all its groups know what ends after so many tokens."""
-        key = keys[tokens // self._sizes.match - 1] * self._num
-        return all(self._pool.find((key + g,)) for g in kind.members)
-
-    def _of_full(self, index: int, kind: Kind, keys: Sequence[int], tokens: int) -> int:
+    def _of_full(self, index: int, kind: Kind, table: GroupTable, limit: int, tokens: int) -> int:
         """Whole blocks from the left and, where hits may end inside, some units of the next."""
-        size, unit = kind.block_size, self._sizes.match
-        ends = keys[size // unit - 1 : tokens // unit : size // unit]
-        runs = (len(self._pool.find([k * self._num + g for k in ends])) for g in kind.members)
-        whole = end = min(runs) * size
-        if self._sizes.aligned < size:
-            most = min(whole + size - unit, tokens // unit * unit, len(keys) * unit)
-            inside = range(most, whole, -unit)
-            end = next((at for at in inside if self._knows(kind, keys, at)), whole)
-        self._ends[index] = end
-        return end
+        raise NotImplementedError
 
-    def _of_window(self, kind: Kind, keys: Sequence[int], tokens: int, *, drops: bool) -> int:
+    def _of_window(self, kind: Kind, table: GroupTable, tokens: int, *, drops: bool) -> int:
         """The last run of as many blocks as a window needs, one more of which may be lost; else the
         run that the prefix begins with.
         """
-        assert kind.window_tokens is not None
-        size, aligned = kind.block_size, self._sizes.aligned
-        need = ceil_div(kind.window_tokens - 1, size) + drops
-        run = end = 0
-        for at in range(tokens // size * size, 0, -size):
-            if not self._knows(kind, keys, at):
-                run = 0
-                continue
-            if not run:
-                if (at - drops * size) % aligned:
-                    continue
-                end = at
-            run += 1
-            if run >= need:
-                break
-        else:
-            end = run * size
-            end -= end % aligned
-        end -= drops * min(size, end)
-        return end - end % aligned
+        raise NotImplementedError
 
-    def _of_state(self, kind: Kind, keys: Sequence[int], tokens: int) -> int:
+    def _of_state(self, kind: Kind, table: GroupTable, tokens: int) -> int:
         """The last place where a state is known."""
-        aligned, step = self._sizes.aligned, min(self._sizes.aligned, kind.block_size)
-        for at in range(tokens // step * step, 0, -step):
-            if at % aligned == 0 and self._knows(kind, keys, at):
-                return at
-        return 0
+        raise NotImplementedError
 
-    def _hits(self, keys: Sequence[int], tokens: int, junction: int) -> Hits:
-        first, blocks = [0] * self._num, [list[int]() for _ in range(self._num)]
-        unit = self._sizes.match
-        for index, kind in enumerate(self._kinds):
-            size = kind.block_size
-            start = skipped_blocks(kind.window_tokens, tokens, size)
-            step = size // unit
-            names = list(keys[(start + 1) * step - 1 : tokens // unit : step])
-            if tokens % size:  # inside a block, which may be known as a whole
-                end = ceil_div(tokens, size) * size
-                if kind.recurrent:
-                    end = tokens
-                names.append(keys[min(end, self._ends.get(index, end)) // unit - 1])
-            for g in kind.members:
-                first[g] = start
-                blocks[g] = self._pool.find([key * self._num + g for key in names])
-        return Hits(tokens, tuple(first), tuple(blocks), junction)
+    def _hits(self, table: GroupTable, tokens: int, junction: int) -> Hits:
+        raise NotImplementedError

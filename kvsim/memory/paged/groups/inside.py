@@ -13,7 +13,7 @@ from kvsim.memory.paged.groups.places import Places
 from kvsim.memory.paged.groups.retention import Retention
 from kvsim.memory.paged.groups.sizes import Sizes
 from kvsim.memory.paged.groups.table import GroupTable
-from kvsim.memory.paged.pool import Pool
+from kvsim.memory.paged.pool import NumberedPool
 from kvsim.plumbing.units import ceil_div
 
 
@@ -26,7 +26,7 @@ class Inside:
 
     def __init__(
         self,
-        pool: Pool,
+        pool: NumberedPool,
         kinds: Sequence[Kind],
         sizes: Sizes,
         places: Places,
@@ -65,7 +65,7 @@ class Inside:
 
     def name(self, table: GroupTable, *, checkpoint: bool) -> None:
         """Of a table whose last slot ends a chunk. checkpoint: it leaves a state on the way."""
-        self.name_tails(table, table.tokens, len(table.keys) * self._sizes.match)
+        self.name_tails(table, table.tokens, len(table.runs) * self._sizes.match)
         last = self._places.tail(table.prompt_tokens, self._sizes.match)
         for g, retention in self._states:
             size = self._sizes.blocks[g]

@@ -3,17 +3,14 @@
 A block is known by the content of all tokens up to its end, in one group of layers. Which blocks
 of windows and states are known at all is a question of retention (see retention.py). What a step
 computes becomes known up to the last place where a hit can end, in all groups; those whose hits
-lose a block know one more. Blocks that are longer than what a key covers can be known to a unit
-inside too (see inside.py).
+lose a block know one more.
 """
 
 from collections.abc import Sequence
 from typing import ClassVar
 
-from kvsim.memory.paged.block_pool import NULL_BLOCK
 from kvsim.memory.paged.content import KeyRuns
 from kvsim.memory.paged.groups.hits import Hits, Kind, Lookup
-from kvsim.memory.paged.groups.inside import Inside
 from kvsim.memory.paged.groups.places import Places
 from kvsim.memory.paged.groups.retention import Retention
 from kvsim.memory.paged.groups.sizes import Sizes
@@ -27,7 +24,7 @@ class GroupNames:
 
     kinds: of the groups that are cached. step: tokens of what `register` counts. in_step: keys of
     states that the step being scheduled is still to make. late: the tables can do with
-    `names_late`. drafts: tokens are drafted ahead.
+    `names_late`.
     """
 
     # What a window gives back while it runs must be found again.
@@ -36,6 +33,7 @@ class GroupNames:
     def __init__(
         self,
         pool: Pool,
+        lookup: Lookup,
         kinds: Sequence[Kind],
         sizes: Sizes,
         step: int,
@@ -43,12 +41,10 @@ class GroupNames:
         *,
         places: Places,
         late: bool,
-        drafts: bool = False,
     ) -> None:
         self.in_step: set[int] = set()
-        self._pool, self._sizes, self._step = pool, sizes, step
+        self._pool, self._lookup, self._sizes, self._step = pool, lookup, sizes, step
         self._kinds, self._num, self._places = kinds, len(sizes.blocks), places
-        self._lookup = Lookup(pool, kinds, sizes, beyond=places.counts_drops)
         below = places.counts_drops
         self._retention = [
             None
@@ -63,11 +59,6 @@ class GroupNames:
         looks = [kind.window_tokens for kind in windows if kind.window_tokens is not None]
         # A window shorter than a block could give back what is not known yet.
         self.names_late = late and min(looks, default=sizes.whole) >= sizes.whole
-        self._inside: Inside | None = None
-        if not sizes.same:
-            self._inside = Inside(
-                pool, kinds, sizes, places, self._retention, self.in_step, drafts=drafts
-            )
 
     def boundaries(self, prompt_tokens: int) -> tuple[int, ...]:
         """After how many tokens others, with the same prompt or a longer one, can go on from it."""
@@ -83,7 +74,7 @@ class GroupNames:
 
     def fresh(self, runs: KeyRuns, num_shareable: int) -> GroupTable:
         """An empty table."""
-        return GroupTable(runs, num_shareable, self._num, len(self._kinds))
+        raise NotImplementedError
 
     def opened(self, table: GroupTable, hit_tokens: int) -> None:
         """A table has taken over its hits, which are known."""
@@ -95,7 +86,7 @@ class GroupNames:
         `known` keys are of tokens that are there.
         """
         assert isinstance(table, GroupTable)
-        return self._lookup.find(table.keys[:known], most)
+        return self._lookup.find(table, known, most)
 
     def may_move(self, table: Table, num_hits: int) -> bool:
         """Never asked: while the head of the queue has hits, runs end when a block moves."""
@@ -109,7 +100,7 @@ class GroupNames:
         if full <= table.registered:
             return
         tokens = full * self._step
-        self.name(table, tokens, len(table.keys) * self._sizes.match, in_step=in_step)
+        self.name(table, tokens, len(table.runs) * self._sizes.match, in_step=in_step)
         table.registered = full
 
     def name(self, table: GroupTable, tokens: int, hashed_tokens: int, *, in_step: bool) -> None:
@@ -123,14 +114,12 @@ class GroupNames:
                     for g in kind.members:
                         self._name_in(table, g, places, in_step=in_step)
                 table.named[k] = full
-        if self._inside is not None:
-            self._inside.name_tails(table, tokens, hashed_tokens)
 
     def register_returning(self, table: GroupTable, groups: Sequence[int], full: int) -> None:
         """`register` for these groups alone, which give these blocks back: they look as far back as
         each other, and all of the blocks that they have given back before have been named.
         """
-        most = len(table.keys) * self._sizes.match // self._sizes.blocks[groups[0]]
+        most = len(table.runs) * self._sizes.match // self._sizes.blocks[groups[0]]
         places = self.places(table, groups[0], min(full, most))
         if places:
             for g in groups:
@@ -147,33 +136,18 @@ class GroupNames:
 
     def _name_in(self, table: GroupTable, g: int, places: Sequence[int], *, in_step: bool) -> None:
         """The blocks at these positions in group g hold known content, but for null ones."""
-        skipped, held = table.skipped[g], table.lists[g]
-        if g in self._states:
-            places = [place for place in places if held[place - skipped] != NULL_BLOCK]
-        blocks = [held[place - skipped] for place in places]
-        keys = self._keys(table, g, places)
-        if g in self._states and in_step:
-            self.in_step.update(keys)
-        if self._inside is not None:
-            for block in blocks:
-                self._pool.forget(block)  # it was known to a point inside
-        self._pool.register(blocks, keys)
+        raise NotImplementedError
 
-    def _keys(self, table: GroupTable, g: int, places: Sequence[int]) -> list[int]:
-        """Of what the blocks at these positions in group g hold."""
-        units, num, names = self._sizes.blocks[g] // self._sizes.match, self._num, table.keys
-        return [names[(place + 1) * units - 1] * num + g for place in places]
+    def num_free_of(self, hits: Hits, g: int) -> int:
+        """How many of the hit blocks of group g wait in the free queue."""
+        raise NotImplementedError
 
     def name_inside(self, table: GroupTable, *, checkpoint: bool) -> None:
         """A chunk that ends with the table's last slot makes known what ends inside a block.
         checkpoint: it leaves a state on the way.
         """
-        if self._inside is not None:
-            self._inside.name(table, checkpoint=checkpoint)
+        return
 
     def is_being_made(self, hits: Hits) -> bool:
         """Whether a state that these hits go on from got its key in this very step."""
-        if not self.in_step:
-            return False
-        last = (blocks[-1] for g, blocks in enumerate(hits.blocks) if g in self._states and blocks)
-        return any(self._pool.key_of(block) in self.in_step for block in last)
+        raise NotImplementedError

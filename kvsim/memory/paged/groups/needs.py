@@ -6,7 +6,7 @@ from collections.abc import Sequence as Row
 from kvsim.memory.options import MemorySpec
 from kvsim.memory.paged.groups.grouping import BlockGroup
 from kvsim.memory.paged.groups.hits import Hits
-from kvsim.memory.paged.pool import Pool
+from kvsim.memory.paged.groups.names import GroupNames
 from kvsim.plumbing.units import ceil_div
 
 
@@ -21,7 +21,7 @@ class Needs:
     def __init__(
         self,
         memory: MemorySpec,
-        pool: Pool,
+        names: GroupNames,
         groups: Row[BlockGroup],
         most_states: int,
         scratch: int = 0,
@@ -30,7 +30,7 @@ class Needs:
     ) -> None:
         self._max_model_len = memory.max_model_len
         self._most_tokens = memory.max_in_flight_tokens
-        self._pool, self._groups = pool, groups
+        self._names, self._groups = names, groups
         self._most_states, self._scratch, self._extra = most_states, scratch, extra
         self._inside = inside
         # Groups that need as many blocks, and how many there are of each.
@@ -78,14 +78,14 @@ class Needs:
         if not hits.tokens and not self._scratch:
             return self._of_fresh(tokens, states, whole=whole, lookahead=lookahead)
         need = 0
-        for group, blocks in zip(self._groups, hits.blocks, strict=True):
+        for g, group in enumerate(self._groups):
             size, hit = group.block_size, ceil_div(hits.tokens, group.block_size)
             most = ceil_div(tokens + lookahead, size)
             if group.state_bytes:  # however many it computes
                 most = min(ceil_div(tokens, size), hit + states) + self._scratch
             elif whole:
                 most = self._most_blocks(group, tokens)
-            need += max(most - hit, 0) + self._pool.num_free_of(blocks)
+            need += max(most - hit, 0) + self._names.num_free_of(hits, g)
             need += hits.tokens % size > 0  # a copy of the last
         return need
 

@@ -7,7 +7,7 @@ None, every block; N, once in N tokens; 0, none but a request's own boundaries, 
 its prompt that a resent one can hit, and the junction with others that shared a prefix before.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from kvsim.memory.paged.groups.hits import Kind
 from kvsim.plumbing.errors import InputError
@@ -38,14 +38,16 @@ class Retention:
         elif interval_tokens:
             self._segment = max(1, interval_tokens // size)
 
-    def kept(self, start: int, end: int, boundaries: Iterable[int], junction: int = 0) -> list[int]:
+    def kept(
+        self, start: int, end: int, boundaries: Iterable[int], junction: int = 0
+    ) -> Sequence[int]:
         """Of the positions start .. end - 1 those whose blocks get keys. boundaries: tokens after
         which the sequence itself is a place to continue from, and junction (0: none) after which
         others part from it.
         """
         segment, need, behind = self._segment, self._need, self._behind
         if segment is not None and need >= segment:
-            return list(range(start, end))
+            return range(start, end)
         found: set[int] = set()
         if segment is not None:
             places = range(max(start, behind), end)

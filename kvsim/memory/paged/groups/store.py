@@ -9,11 +9,12 @@ from typing import NamedTuple
 from kvsim.memory.options import MemorySpec
 from kvsim.memory.paged.block_pool import BlockPool
 from kvsim.memory.paged.eviction.policy import EvictionPolicy
-from kvsim.memory.paged.groups.counted.names import CountedNames
-from kvsim.memory.paged.groups.counted.pool import CountedPool
-from kvsim.memory.paged.groups.counted.tables import CountedTables
+from kvsim.memory.paged.extent_pool import ExtentPool
+from kvsim.memory.paged.groups.extent_names import ExtentNames
+from kvsim.memory.paged.groups.extent_tables import ExtentTables
 from kvsim.memory.paged.groups.grouping import BlockGroup
 from kvsim.memory.paged.groups.hits import kinds_of
+from kvsim.memory.paged.groups.list_names import ListNames
 from kvsim.memory.paged.groups.list_tables import ListTables
 from kvsim.memory.paged.groups.names import GroupNames
 from kvsim.memory.paged.groups.places import Places
@@ -52,13 +53,13 @@ def store_of(
     states, num_blocks = any(group.state_bytes for group in groups), shape.usable_blocks + 1
     rules, drafter = memory.rules, memory.speculation
     if counted and eviction is None and not sizes.inner and (sizes.same or not states):
-        pool = CountedPool(num_blocks)
-        counting = CountedNames(pool, kinds, sizes, retention_tokens, places=places)
-        made = CountedTables(pool, groups, sizes, shape.block_bytes, counting, states_kept=caching)
+        pool = ExtentPool(num_blocks, len(groups), blank_first=rules.blank_first)
+        counting = ExtentNames(pool, kinds, sizes, retention_tokens, places=places)
+        made = ExtentTables(pool, groups, sizes, shape.block_bytes, counting, states_kept=caching)
         return Store(pool, counting, made)
     order = None if eviction is None else eviction.build(shape.usable_blocks, shape.block_size)
     blocks = BlockPool(num_blocks, blank_first=rules.blank_first, eviction=order)
-    names = GroupNames(
+    names = ListNames(
         blocks,
         kinds,
         sizes,

@@ -67,7 +67,7 @@ class VerifyingGroups(VerifyingMembers):
             takes.setdefault(clock, 0)
             gives[clock] = gives.get(clock, 0) + blocks
         if self._cache.enabled:
-            keys = table.num_shareable if self._lazy else len(table.keys)
+            keys = table.num_shareable if self._lazy else len(table.runs)
             self._foresee_names(member, range(table.covered + 1, keys // self._cache.units + 1))
 
     def _move(self, seq: Sequence, member: Member, step: int) -> bool:

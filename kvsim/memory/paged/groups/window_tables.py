@@ -98,7 +98,7 @@ class WindowTables(ListTables):
         if not self._names.names_late or known <= table.registered:
             super().close(table, known)
         elif table.registered:
-            self._names.register(table, min(known, len(table.keys)), in_step=False)
+            self._names.register(table, min(known, len(table.runs)), in_step=False)
             super().close(table, known)
         else:
             self._close_nameless(table, known)

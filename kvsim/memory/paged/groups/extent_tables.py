@@ -1,4 +1,5 @@
-"""Block tables of several groups of layers, counted: how many blocks, and which have names.
+"""Block tables of several groups of layers in extents: how many blocks each holds, and which have
+keys.
 
 Neighbouring groups with one window, in blocks of one size, hold blocks at the same positions, and
 take and give them together; so do all groups of recurrent states.
@@ -9,16 +10,19 @@ from itertools import groupby
 from typing import NamedTuple
 
 from kvsim.memory.options import MemorySpec
-from kvsim.memory.paged.groups.counted.names import CountedNames
-from kvsim.memory.paged.groups.counted.pool import CountedPool
-from kvsim.memory.paged.groups.counted.table import CountedTable
+from kvsim.memory.paged.extent import Extent
+from kvsim.memory.paged.extent_pool import ExtentPool, Part
+from kvsim.memory.paged.groups.extent_names import ExtentNames
+from kvsim.memory.paged.groups.extent_table import ExtentTable
 from kvsim.memory.paged.groups.grouping import BlockGroup
 from kvsim.memory.paged.groups.hits import Hits
 from kvsim.memory.paged.groups.sizes import Sizes
 from kvsim.memory.paged.groups.table import GroupTable
 from kvsim.memory.paged.groups.tables import GroupTables
-from kvsim.memory.paged.kept import OUTPUT, PROMPT
+from kvsim.memory.paged.kept import OUTPUT
 from kvsim.plumbing.units import ceil_div
+
+NO_PARTS: list[Part] = []
 
 
 def groups_can_be_counted(memory: MemorySpec) -> bool:
@@ -31,7 +35,7 @@ def groups_can_be_counted(memory: MemorySpec) -> bool:
     return counted and (rules.retires_behind_gaps or not states)
 
 
-class Alike(NamedTuple):
+class GroupsOfOneShape(NamedTuple):
     """Groups that take and give together.
 
     window_tokens: how far they look back, None: all. span: units in a block. states: they hold
@@ -53,38 +57,37 @@ class Alike(NamedTuple):
         return len(self.members)
 
 
-class CountedTables(GroupTables):
-    """Where nothing is drafted, no hit ends inside a block, and states that nobody needs go back
-    whatever lies between them.
+class ExtentTables(GroupTables):
+    """Where no token is drafted, no hit ends inside a block, and states that no sequence needs go
+    back whatever lies between them.
     """
 
     def __init__(
         self,
-        pool: CountedPool,
+        pool: ExtentPool,
         groups: Sequence[BlockGroup],
         sizes: Sizes,
         block_bytes: int,
-        names: CountedNames,
+        names: ExtentNames,
         *,
         states_kept: bool,
     ) -> None:
         super().__init__(groups, sizes, block_bytes, names, states_kept=states_kept)
-        self._pool, self._counted = pool, names
-        kinds = [*zip(self.windows, sizes.blocks, self._is_state(), strict=True)]
+        self._pool, self._extent_names = pool, names
+        is_state = [group.state_bytes > 0 for group in groups]
+        kinds = [*zip(self.windows, sizes.blocks, is_state, strict=True)]
         parted = groupby(self.placed, key=kinds.__getitem__)
-        alike = [self._alike(list(members)) for _, members in parted]
-        self._alikes = alike
-        self._placed_states = [each for each in alike if each.states]
-        self._attending = [each for each in alike if not each.states]
-        self._sliding = [each for each in alike if each.window_tokens is not None]
+        shapes = [self._of_one_shape(list(members)) for _, members in parted]
+        self._shapes = shapes
+        self._placed_states = [each for each in shapes if each.states]
+        self._attending = [each for each in shapes if not each.states]
+        self._sliding = [each for each in shapes if each.window_tokens is not None]
+        self._all_pads = sum(each.pad_bytes for each in shapes)
 
-    def _is_state(self) -> list[bool]:
-        return [group.state_bytes > 0 for group in self.groups]
-
-    def _alike(self, members: list[int]) -> Alike:
+    def _of_one_shape(self, members: list[int]) -> GroupsOfOneShape:
         groups, first = self.groups, members[0]
         size = self._sizes.blocks[first]
-        return Alike(
+        return GroupsOfOneShape(
             members,
             self.windows[first],
             size,
@@ -98,36 +101,34 @@ class CountedTables(GroupTables):
     # --- moving blocks -------------------------------------------------------------------------
 
     def open(self, table: GroupTable, hits: Hits) -> None:
-        assert isinstance(table, CountedTable)
+        assert isinstance(table, ExtentTable)
         table.tokens = table.processed = hits.tokens
         self._names.opened(table, hits.tokens)
         if hits.tokens:
             self._take_over(table, hits)
-        table.kept_until = [
-            self._counted.kept_until(table, each.members[0]) for each in self._sliding
-        ]
+        if self._sliding:
+            table.kept_until = [
+                self._extent_names.kept_until(table, each.members[0]) for each in self._sliding
+            ]
         if self._single:
             self._pool.take(len(self._single))
             for g in self._single:
                 self._book(g, 1, 0)
 
-    def _take_over(self, table: CountedTable, hits: Hits) -> None:
+    def _take_over(self, table: ExtentTable, hits: Hits) -> None:
         table.count = ceil_div(hits.tokens, self._sizes.unit)
-        for each in self._alikes:
+        for each in self._shapes:
             if each.states:
                 table.states = hits.tokens // each.block_size
                 table.held_states = [table.states - 1]
             for g in each.members:
-                blocks, first = hits.blocks[g], hits.first[g]
-                revived = len(blocks) - self._pool.share(blocks)
+                found, first = hits.found[g], hits.first[g]
+                revived = found.num - self._pool.share(found, first, table.parts[g])
                 self._book(g, revived, revived * each.block_size)
                 table.skipped[g] = first
-                table.named_in(g).update(
-                    zip(range(first, first + len(blocks)), blocks, strict=True)
-                )
 
     def grow(self, table: GroupTable, count: int, states: int, *, checkpoint: bool = False) -> None:
-        assert isinstance(table, CountedTable)
+        assert isinstance(table, ExtentTable)
         new = 0
         if count > table.count:
             for each in self._attending:
@@ -150,8 +151,14 @@ class CountedTables(GroupTables):
         if new:
             self._pool.take(new)
 
+    def start_units(self, tables: Sequence[GroupTable]) -> None:
+        for table in tables:
+            table.count += 1
+        self.pad_bytes += len(tables) * self._all_pads
+        self._pool.take(len(tables) * len(self.placed))
+
     def give_back_below(self, table: GroupTable, computed: int) -> None:
-        assert isinstance(table, CountedTable)
+        assert isinstance(table, ExtentTable)
         for index, each in enumerate(self._sliding):
             window, first = each.window_tokens, each.members[0]
             assert window is not None
@@ -165,107 +172,122 @@ class CountedTables(GroupTables):
                     self._name_leaving(table, each, end)
                 self._slide(table, each, start, end)
 
-    def _name_leaving(self, table: CountedTable, each: Alike, end: int) -> None:
-        """Blocks before position `end`, which go back, get the names that they could do without so
+    def _name_leaving(self, table: ExtentTable, each: GroupsOfOneShape, end: int) -> None:
+        """Blocks before position `end`, which go back, get the keys that they could do without so
         far.
         """
-        if end > self._counted.known_blocks(table.registered, each.members[0]):
+        if end > self._extent_names.known_blocks(table.registered, each.members[0]):
             self._names.register_returning(table, each.members, end)
 
-    def _slide(self, table: CountedTable, each: Alike, start: int, end: int) -> None:
+    def _slide(self, table: ExtentTable, each: GroupsOfOneShape, start: int, end: int) -> None:
         """These groups return their blocks from position `start` to `end`."""
         held, slots = end - start, (end - start) * each.block_size
         if each.states:
             held, slots = sum(start <= at < end for at in table.held_states), 0
-        for g in each.members:
-            table.skipped[g] = end
         self._return(each, held, slots)
         blank = held * each.num
-        if table.blocks:
-            for g in each.members:
-                blank -= self._give_named(table, g, start, end)
-        self._pool.give_back(blank)
+        for g in each.members:
+            table.skipped[g] = end
+            parts = table.parts[g]
+            if parts and parts[0][0] < end:
+                blank -= self._give_named(g, self._before(parts, end), 0)
+        if blank:
+            self._pool.give_back(NO_PARTS, 0, 0, (), blank)
 
-    def _return(self, each: Alike, held: int, slots: int) -> None:
+    def _before(self, parts: list[Part], end: int) -> list[Part]:
+        """Take the blocks before position `end` out of these parts."""
+        num = 0
+        for place, _, count in parts:
+            if place >= end:
+                break
+            num += 1
+            if place + count > end:
+                parts[num - 1 : num] = self._pool.cut(parts[num - 1], end - place)
+                break
+        gone = parts[:num]
+        del parts[:num]
+        return gone
+
+    def _return(self, each: GroupsOfOneShape, held: int, slots: int) -> None:
         """Each of these groups returns so many blocks, and so many valid slots in them."""
         self.pad_bytes -= held * each.pad_bytes
         self.used_bytes -= held * each.state_bytes + slots * each.slot_bytes
         self.state_bytes -= held * each.state_bytes
 
-    def _give_named(self, table: CountedTable, g: int, start: int, end: int) -> int:
-        """Group g returns its blocks with names from position `start` to `end`; returns how many
-        they are.
-        """
-        named = table.blocks[g]
-        places = [at for at in range(end - 1, start - 1, -1) if at in named]
-        gone = [named.pop(at) for at in places]
-        if gone:
-            num_prompt = 0
-            if self._why[g] == OUTPUT:
-                end = start + self._num_prompt(g, table, start)
-                num_prompt = sum(at < end for at in places)
-            shared = self._pool.give_back_named(gone, self._why[g], num_prompt)
-            if shared:
-                self._book(g, shared, shared * self._sizes.blocks[g])
-        return len(gone)
+    def _give_named(self, g: int, parts: list[Part], prompt_end: int) -> int:
+        """Group g returns blocks with keys; returns how many they are."""
+        num = 0
+        for _, _, count in parts:
+            num += count
+        shared = self._pool.give_back(parts, self._why[g], prompt_end, (), 0)
+        if shared:
+            self._book(g, shared, shared * self._sizes.blocks[g])
+        return num
 
     def close(self, table: GroupTable, known: int) -> None:
-        assert isinstance(table, CountedTable)
-        blank = 0
-        for each in self._alikes:
-            start, end = table.skipped[each.members[0]], self._end(table, each)
+        assert isinstance(table, ExtentTable)
+        for each in self._shapes:
+            first = each.members[0]
+            start, end = table.skipped[first], self._end(table, each)
             held, slots = end - start, table.tokens - start * each.block_size
             if each.states:
                 held, slots = len(self._states_from(table, start)), 0
-            kept = outputs = 0
+            kept: Sequence[int] = ()
             if known:
-                kept, outputs = self._num_kept(table, each, known)
+                kept = self._kept(table, each, known)
             self._return(each, held, slots)
-            if kept == outputs and not table.blocks:  # in whatever order
-                self._pool.give_back_nameless(kept * each.num, self._why[each.members[0]])
-                blank += (held - kept) * each.num
-                continue
+            prompt_end = 0
+            if self._why[first] == OUTPUT:  # full attention, which keeps all in a row
+                prompt_end = self._num_prompt(first, table, 0)
             for g in each.members:
-                # The end of a table goes before its beginning.
-                if kept:
-                    self._pool.give_back_nameless(outputs, self._why[g])
-                    self._pool.give_back_nameless(kept - outputs, PROMPT)
-                blank += held - kept
-                if table.blocks:
-                    blank -= self._give_named(table, g, start, end)
+                parts, nameless = table.parts[g], kept
+                if known and parts and each.window_tokens is None:
+                    nameless = self._without_keys(table, g, kept)
+                num = held - len(nameless)
+                for _, _, count in parts:
+                    num -= count
+                shared = self._pool.give_back(parts, self._why[g], prompt_end, nameless, num)
+                if shared:
+                    self._book(g, shared, shared * each.block_size)
         for g in self._single:
-            blank += 1
+            self._pool.give_back(NO_PARTS, 0, 0, (), 1)
             self._book(g, -1, 0)
-        self._pool.give_back(blank)
 
-    def _num_kept(self, table: CountedTable, each: Alike, known: int) -> tuple[int, int]:
-        """How many blocks of each of these groups hold content that goes without the name it would
-        have, as its sequence has finished; and how many of these not as a prompt.
+    def _kept(self, table: ExtentTable, each: GroupsOfOneShape, known: int) -> Sequence[int]:
+        """Places of blocks of each of these groups whose content goes without the key it would
+        have, as its sequence has finished.
         """
         first = each.members[0]
-        places = self._names.places(table, first, self._counted.known_blocks(known, first))
+        places = self._names.places(table, first, self._extent_names.known_blocks(known, first))
         if each.states:
-            kept = sum(at in table.held_states for at in places)
-            return kept, kept
-        if not places or self._why[first] != OUTPUT:
-            return len(places), len(places)
-        end = self._num_prompt(first, table, 0)  # full attention keeps all in a row
-        return len(places), min(len(places), max(0, places[-1] + 1 - end))
+            return [at for at in places if at in table.held_states]
+        return places
+
+    def _without_keys(self, table: ExtentTable, g: int, kept: Sequence[int]) -> Sequence[int]:
+        """The same, and those with keys that no other sequence has: these lose their keys."""
+        parts, most = table.parts[g], self._extent_names.lookable_blocks(table, g)
+        place, _, num = parts[-1]
+        if place + num <= most:
+            return kept
+        end = place + num + len(kept)
+        while parts and parts[-1][0] >= most:
+            self._pool.forget(parts.pop())
+        return range(parts[-1][0] + parts[-1][2] if parts else 0, end)
 
     # --- what is held --------------------------------------------------------------------------
 
-    def _end(self, table: CountedTable, each: Alike) -> int:
+    def _end(self, table: ExtentTable, each: GroupsOfOneShape) -> int:
         """Positions of the tables of these groups."""
         return table.states if each.states else ceil_div(table.count, each.span)
 
-    def _states_from(self, table: CountedTable, start: int) -> list[int]:
+    def _states_from(self, table: ExtentTable, start: int) -> list[int]:
         """Places from `start` on that hold a state."""
         return [at for at in table.held_states if at >= start]
 
     def held_blocks(self, table: GroupTable) -> list[int]:
-        assert isinstance(table, CountedTable)
+        assert isinstance(table, ExtentTable)
         held = [1] * len(self.groups)
-        for each in self._alikes:
+        for each in self._shapes:
             for g in each.members:
                 start = table.skipped[g]
                 held[g] = self._end(table, each) - start
@@ -274,30 +296,32 @@ class CountedTables(GroupTables):
         return held
 
     def leading_shared(self, table: GroupTable) -> int:
-        assert isinstance(table, CountedTable)
-        if not table.blocks:
+        assert isinstance(table, ExtentTable)
+        if not self._pool.num_shared:
             return 0
         shared, sizes = self._pool.num_leading_shared, self._sizes.blocks
         full = [g for g in self.placed if self.windows[g] is None]
-        return min((shared(table.blocks[g].values()) * sizes[g] for g in full), default=0)
+        return min((shared(table.parts[g]) * sizes[g] for g in full), default=0)
 
     def length(self, table: GroupTable) -> int:
-        assert isinstance(table, CountedTable)
-        return next((self._end(table, each) for each in self._alikes if 0 in each.members), 1)
+        assert isinstance(table, ExtentTable)
+        return next((self._end(table, each) for each in self._shapes if 0 in each.members), 1)
 
     def check(self, live: Iterable[tuple[int, GroupTable]]) -> None:
         used = states = pad = num_blocks = 0
-        seen: set[int] = set()
-        named: list[list[int]] = []
+        seen: set[Extent] = set()
+        named: list[list[Part]] = []
         for tokens, table in live:
-            assert isinstance(table, CountedTable)
+            assert isinstance(table, ExtentTable)
             held = self.held_blocks(table)
             num_blocks += sum(held)
             for g, group in enumerate(self.groups):
-                blocks = list(table.blocks[g].values()) if table.blocks else []
-                named.append(blocks)
-                shared = sum(block in seen for block in blocks)
-                seen.update(blocks)
+                named.append(table.parts[g])
+                shared = 0
+                for _, head, num in table.parts[g]:
+                    extents = head.chain(num)
+                    shared += sum(extent.num for extent in extents if extent in seen)
+                    seen.update(extents)
                 pad += (held[g] - shared) * self._pads[g]
                 states += (held[g] - shared) * group.state_bytes
                 start = table.skipped[g] + shared
