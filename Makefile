@@ -51,7 +51,7 @@ soak: .venv/.tests
 	PYTHONPATH=tests $(BIN)/python -m support.soak --requests $(SOAK)
 
 LOWEST ?= tests/contracts tests/plumbing tests/workload tests/report tests/results tests/memory \
-  tests/model tests/device tests/capacity tests/step_time tests/interchange tests/commands/test_cli.py
+  tests/model tests/device tests/capacity tests/step_time tests/readers tests/interchange tests/commands/test_cli.py
 lowest:
 	$(PYTHON) -m venv out/lowest
 	out/lowest/bin/pip install --quiet --disable-pip-version-check `$(PYTHON) tests/support/lowest.py test sweep interchange`

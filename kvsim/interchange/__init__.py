@@ -1,8 +1,7 @@
-"""Files of other tools, in and out.
+"""What readers gave, as a scenario; and simulated runs as other tools record them.
 
-sources/         what a server and its clients leave behind, a format a file -> Description
-merge.py         descriptions -> one, with what contradicts
-becoming/        one description -> a scenario, a stream, an observed run
-exports/         a simulated run as other tools record one, a format a file
-torch_snapshot/  torch's memory snapshots, read and written
+joining.py, merge.py   several descriptions (`kvsim.readers`) -> one, with what contradicts
+to_scenario/           one description -> a scenario, a stream, an observed run
+exports/               a simulated run as other tools record one, a format a file
+torch_snapshot/        torch's memory snapshots, read and written
 """

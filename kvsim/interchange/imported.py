@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kvsim.interchange.becoming.observed import Recording, recording_of
-from kvsim.interchange.becoming.server import server_of
-from kvsim.interchange.becoming.stream import Stream, stream_of
-from kvsim.interchange.description import Description, Settings
-from kvsim.interchange.detect import read_sources
-from kvsim.interchange.merge import USER, Contradiction, Merged, Read, merge
+from kvsim.interchange.merge import USER, Contradiction, Merged, merge
+from kvsim.interchange.to_scenario.observed import Recording, recording_of
+from kvsim.interchange.to_scenario.server import server_of
+from kvsim.interchange.to_scenario.stream import ScenarioWorkload, stream_of
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.toml import to_toml
+from kvsim.readers.description import Description, Settings
+from kvsim.readers.detect import Read, read_sources
 from kvsim.scenario import Scenario
 
 GIVEN = "given here"
@@ -30,7 +30,7 @@ class Imported:
     reads: tuple[Read, ...]
     merged: Merged
     scenario: dict[str, Any]
-    stream: Stream
+    stream: ScenarioWorkload
     recording: Recording | None
     assumed: tuple[str, ...]
     notes: tuple[str, ...]

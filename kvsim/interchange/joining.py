@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 
-from kvsim.interchange.description import Requests, SourceRequest
+from kvsim.readers.description import Requests, SourceRequest
 
 _WRAPPED = re.compile(r"^(?:cmpl-|chatcmpl-|resp-)|-\d+$")
 _FIELDS = ("output_tokens", "first_token_ns", "last_token_ns", "session", "cached_tokens")

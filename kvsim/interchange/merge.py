@@ -8,23 +8,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from kvsim.interchange.description import Clock, Curve, Description, Load, Requests, Settings
 from kvsim.interchange.joining import join
 from kvsim.plumbing.errors import InputError
+from kvsim.readers.description import ClientLoad, Clock, GaugeSeries, Requests, Settings
+from kvsim.readers.detect import Read
 
 # The user's own word goes before all others.
 USER = 4
 _CLOSE = 1e-3  # of figures that are printed to two digits
 _MODEL_MARKS = ("/", "--")
-
-
-class Read(NamedTuple):
-    """One source as it was read. name: for people; format: its name in SOURCES."""
-
-    name: str
-    format: str
-    rank: int
-    description: Description
 
 
 class Contradiction(NamedTuple):
@@ -52,9 +44,9 @@ class Merged:
     settings: Settings
     origins: dict[str, str]
     requests: Requests | None
-    curve: Curve | None
+    curve: GaugeSeries | None
     curve_clock: Clock | None
-    load: Load | None
+    load: ClientLoad | None
     contradictions: tuple[Contradiction, ...]
     notes: tuple[str, ...]
 

@@ -41,7 +41,7 @@ class Trial(NamedTuple):
     beyond: str = ""
 
 
-class Served(NamedTuple):
+class ServedTimes(NamedTuple):
     """When n requests came and were answered, in seconds, and their lengths."""
 
     arrival: Floats

@@ -18,25 +18,31 @@ T = TypeVar("T", bound=Options)
 
 
 class Registry(Generic[T]):
-    """Names to Options classes of one kind (`what`: "allocator", "placement", ...)."""
+    """Names to Options classes of one kind (`what`: "allocator", "placement", ...).
 
-    def __init__(self, what: str, entries: Mapping[str, str]) -> None:
+    former_names: what the registry was called before; entry points of those groups are found too.
+    """
+
+    def __init__(
+        self, what: str, entries: Mapping[str, str], former_names: tuple[str, ...] = ()
+    ) -> None:
         self.what = what
+        self._names = (what, *former_names)
         self._own = dict(entries)
         self._all: dict[str, str] | None = None
 
     @property
-    def group(self) -> str:
-        """The group of entry points that other packages register in."""
-        return f"kvsim.{self.what.replace(' ', '-')}"
+    def groups(self) -> tuple[str, ...]:
+        """The groups of entry points that other packages register in."""
+        return tuple(f"kvsim.{name.replace(' ', '-')}" for name in self._names)
 
     def _entries(self) -> dict[str, str]:
         """Those of kvsim and of installed packages; a name that both have is kvsim's."""
         if self._all is None:
             from importlib.metadata import entry_points
 
-            others = {point.name: point.value for point in entry_points(group=self.group)}
-            self._all = self._own | {k: v for k, v in others.items() if k not in self._own}
+            found = [point for group in self.groups for point in entry_points(group=group)]
+            self._all = self._own | {point.name: point.value for point in found} | self._own
         return self._all
 
     def __iter__(self) -> Iterator[str]:

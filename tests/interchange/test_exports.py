@@ -13,7 +13,6 @@ from prometheus_client.parser import text_string_to_metric_families as prometheu
 from typer.testing import CliRunner
 
 from kvsim.cli import app
-from kvsim.interchange.detect import read_sources
 from kvsim.interchange.exports import EXPORTS
 from kvsim.interchange.exports.export import Exported
 from kvsim.interchange.imported import Imported, import_sources, write_imported
@@ -21,6 +20,7 @@ from kvsim.observed.folder import ObservedRun
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.toml import to_toml
 from kvsim.plumbing.units import PS_PER_S
+from kvsim.readers.detect import read_sources
 from kvsim.results.result import Run
 from kvsim.scenario import Scenario
 from kvsim.simulation import Simulation

@@ -19,15 +19,15 @@ from kvsim.capacity.options import MemoryOptions
 from kvsim.capacity.sizing import size
 from kvsim.cli import app
 from kvsim.device import named_device
-from kvsim.interchange.becoming.server import server_of
 from kvsim.interchange.imported import Imported, import_sources, write_imported
-from kvsim.interchange.sources import SOURCES
-from kvsim.interchange.sources.fields import MOST_TOKENS
-from kvsim.interchange.sources.source import Sniffed
-from kvsim.interchange.sources.vllm_names import cache_settings
+from kvsim.interchange.to_scenario.server import server_of
 from kvsim.model import ModelOptions
 from kvsim.observed.folder import ObservedRun
 from kvsim.plumbing.errors import InputError
+from kvsim.readers.parsing.fields import MOST_TOKENS
+from kvsim.readers.reader import Sniffed
+from kvsim.readers.vllm.log import VllmLog
+from kvsim.readers.vllm.metric_names import cache_settings
 from kvsim.request import Request
 from kvsim.scenario import Scenario
 from kvsim.step_time.calibrated.file import find_calibration
@@ -340,9 +340,9 @@ def test_the_tokens_of_real_logs_are_the_gibibytes_they_print() -> None:
     errors = {}
     for name, text in zip(parts[1::2], parts[2::2], strict=True):
         source = Sniffed(Path(name), text.encode(), text, None, [])
-        if not SOURCES.get("vllm-log").sniff(source):
+        if not VllmLog.sniff(source):
             continue
-        settings = SOURCES.get("vllm-log").read(source).settings
+        settings = VllmLog.read(source).settings
         if not (settings.model and settings.kv_cache_tokens and settings.available_kv_gib):
             continue
         row = told[name]

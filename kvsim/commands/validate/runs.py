@@ -36,11 +36,12 @@ def runs(
     """
     from rich.console import Console
 
-    from kvsim.validate.runs.compare import compare_trials, read_trials
+    from kvsim.readers.detect import read_runs
+    from kvsim.validate.runs.compare import compare_trials
     from kvsim.validate.runs.table import BAND_HEADS, HEADS, band, markdown, rows
 
     if only:
-        found = [(collection, trial) for collection, trial in read_trials(folders)]
+        found = [(collection, trial) for collection, trial in read_runs(folders)]
         told: list[dict[str, Any]] = [
             {"collection": collection, "name": trial.name, "requests": len(trial.requests),
              "recorded": dict(trial.recorded), "assumed": list(trial.assumed)}

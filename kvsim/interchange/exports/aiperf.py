@@ -17,7 +17,7 @@ _PERCENTS = (1, 5, 10, 25, 50, 75, 90, 95, 99)
 _ENDPOINT = "simulated"
 
 
-class AIPerf(Export):
+class AIPerfExport(Export):
     """start_unix_s: when the run began, in seconds since 1970. every_s: between the scrapes of the
     server's metrics.
     """

@@ -15,7 +15,7 @@ from kvsim.interchange.exports.export import Answered, Export, Exported, Floats,
 _PERCENTILES = (50, 90, 95, 99)
 
 
-class VllmBench(Export):
+class VllmBenchExport(Export):
     """One JSON object; requests refused by the engine are counted as failed."""
 
     what: ClassVar[str] = "a result of `vllm bench serve`, with its requests"

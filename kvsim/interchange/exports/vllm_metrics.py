@@ -10,7 +10,7 @@ from kvsim.interchange.exports.families import config_labels, families
 from kvsim.interchange.exports.metrics_text import info, text
 
 
-class VllmMetrics(Export):
+class VllmMetricsExport(Export):
     """Prometheus' text, under vLLM's names."""
 
     what: ClassVar[str] = "a scrape of /metrics when the run has ended"

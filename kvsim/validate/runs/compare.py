@@ -1,14 +1,14 @@
 """Every trial of some folders, simulated and held against what was recorded."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from kvsim.device import named_device
-from kvsim.interchange.collections import COLLECTIONS
 from kvsim.model import named_model
 from kvsim.observed.trial import FIGURES, Trial
 from kvsim.plumbing.errors import InputError
+from kvsim.readers.detect import read_runs
 from kvsim.step_time.options import Hardware
 from kvsim.step_time.roofline import Roofline
 from kvsim.validate.runs.simulate import simulate_trial
@@ -59,34 +59,12 @@ class Compared(NamedTuple):
         }
 
 
-def read_trials(folders: Sequence[Path]) -> Iterator[tuple[str, Trial]]:
-    """Every trial of the collections at these folders, or one level below, with its collection's
-    name. InputError for a folder that holds none.
-    """
-    for folder in folders:
-        if not folder.is_dir():
-            raise InputError("no such folder", where=str(folder))
-        found = False
-        for place in (folder, *sorted(path for path in folder.iterdir() if path.is_dir())):
-            kind = next((name for name in COLLECTIONS if COLLECTIONS.get(name).claims(place)), None)
-            if kind is not None:
-                found = True
-                for trial in COLLECTIONS.get(kind).trials(place):
-                    yield place.name, trial
-        if not found:
-            raise InputError(
-                "no recorded runs that kvsim reads",
-                where=str(folder),
-                remedy=f"kinds: {', '.join(COLLECTIONS)}",
-            )
-
-
 def compare_trials(
     folders: Sequence[Path], options: Roofline, progress: Progress | None = None
 ) -> list[Compared]:
     """All of them with the roofline of their model and device. progress: told of each name."""
     compared = []
-    for collection, trial in read_trials(folders):
+    for collection, trial in read_runs(folders):
         if progress is not None:
             progress(trial.name)
         meta = trial.meta

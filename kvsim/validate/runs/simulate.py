@@ -12,7 +12,7 @@ from kvsim.engine.plan import Plan
 from kvsim.engine.replica import Replica, assemble
 from kvsim.engine.schedulers.scheduler import Scheduler
 from kvsim.memory.ledger import CLASSES
-from kvsim.observed.trial import Served, Trial
+from kvsim.observed.trial import ServedTimes, Trial
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.units import PS_PER_S
 from kvsim.request import Stream
@@ -48,7 +48,7 @@ def _figures(trial: Trial, recorder: Recorder, replica: Replica) -> dict[str, fl
     which = range(len(trial.requests)) if trial.counted is None else trial.counted
     requests = [trial.requests[index] for index in which]
     arrival, first, last = np.array([by_id[request.id] for request in requests]).T / PS_PER_S
-    served = Served(
+    served = ServedTimes(
         arrival,
         first,
         last,

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from kvsim.device import named_device
-from kvsim.interchange.becoming.server import server_of
-from kvsim.interchange.description import Settings
+from kvsim.interchange.to_scenario.server import server_of
 from kvsim.model import named_model
 from kvsim.observed.folder import ObservedRun
 from kvsim.observed.trial import Trial
@@ -19,12 +18,13 @@ from kvsim.observed.writing import stream_lines
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.units import PS_PER_MS
 from kvsim.plumbing.writing import write_lines
+from kvsim.readers.description import Settings
+from kvsim.readers.detect import read_runs
 from kvsim.request import Request
 from kvsim.scenario import load_tables
 from kvsim.step_time.options import Hardware
 from kvsim.step_time.roofline import Roofline
 from kvsim.validate.run.comparison import compare_run
-from kvsim.validate.runs.compare import read_trials
 from kvsim.validate.runs.simulate import simulate_trial
 from kvsim.whatif.doctor.patient import Patient, patient_of
 from kvsim.whatif.doctor.real import Beside, beside_run, beside_trial
@@ -86,7 +86,7 @@ def patients_of_runs(
             remedy="leave it out, or name one observed run",
         )
     names = []
-    for at, (_, trial) in enumerate(read_trials([path])):
+    for at, (_, trial) in enumerate(read_runs([path])):
         names.append(trial.name)
         if only is None or only in trial.name:
             try:

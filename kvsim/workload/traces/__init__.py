@@ -11,7 +11,7 @@ TRACE_FORMATS: Registry[TraceFormat] = Registry(
         "splitwise": "kvsim.workload.traces.splitwise:Splitwise",
         "vidur": "kvsim.workload.traces.vidur:Vidur",
         "qwen-bailian": "kvsim.workload.traces.qwen_bailian:QwenBailian",
-        "aiperf": "kvsim.workload.traces.aiperf:AIPerf",
+        "aiperf": "kvsim.workload.traces.aiperf:AIPerfTrace",
         "timed-trace": "kvsim.workload.traces.timed_trace:TimedTrace",
         "mooncake": "kvsim.workload.traces.mooncake:Mooncake",
         "agent-sessions": "kvsim.workload.traces.agent_sessions:AgentSessions",

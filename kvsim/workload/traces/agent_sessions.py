@@ -17,7 +17,7 @@ from kvsim.plumbing.reading.files import Text, row_error
 from kvsim.plumbing.reading.json_text import JsonError, loads
 from kvsim.plumbing.units import PS_PER_S
 from kvsim.workload.text import json_object, scaled_time, whole_number
-from kvsim.workload.traces.format import DELAYS, HASHES, SESSIONS, HashedFormat, Rows
+from kvsim.workload.traces.format import DELAYS, HASHES, SESSIONS, HashedFormat, UncheckedRows
 from kvsim.workload.traces.json_lines import hash_ids, length, required
 from kvsim.workload.traces.record import Trace, TraceRow
 from kvsim.workload.traces.units import decimal_text
@@ -45,9 +45,9 @@ class AgentSessions(HashedFormat):
             lines[0].lstrip().startswith("{") and '"requests"' in head and '"in"' in "".join(lines)
         )
 
-    def read(self, text: Text) -> Rows:
+    def read(self, text: Text) -> UncheckedRows:
         """Session by session."""
-        return Rows(self._rows(text))
+        return UncheckedRows(self._rows(text))
 
     def write(self, trace: Trace) -> Iterator[str]:
         """A line for each session, in order of their first rows."""

@@ -16,13 +16,13 @@ from kvsim.plumbing.reading.files import Text, row_error
 from kvsim.plumbing.units import PS_PER_MS
 from kvsim.workload.text import scaled_time
 from kvsim.workload.traces import mooncake_fields
-from kvsim.workload.traces.format import DELAYS, HASHES, SESSIONS, HashedFormat, Rows
+from kvsim.workload.traces.format import DELAYS, HASHES, SESSIONS, HashedFormat, UncheckedRows
 from kvsim.workload.traces.json_lines import first_objects, hash_ids, length, numbered_objects
 from kvsim.workload.traces.record import Trace, TraceRow
 from kvsim.workload.traces.units import decimal_text
 
 
-class AIPerf(HashedFormat):
+class AIPerfTrace(HashedFormat):
     """hash_block_tokens: tokens per hash id."""
 
     needs = frozenset()
@@ -40,9 +40,9 @@ class AIPerf(HashedFormat):
             for record in records
         )
 
-    def read(self, text: Text) -> Rows:
+    def read(self, text: Text) -> UncheckedRows:
         """One record a line."""
-        return Rows(_rows(text, self.hash_block_tokens))
+        return UncheckedRows(_rows(text, self.hash_block_tokens))
 
     def write(self, trace: Trace) -> Iterator[str]:
         """A row that follows must come after the row it follows, the last of its session."""

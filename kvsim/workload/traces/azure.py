@@ -12,7 +12,7 @@ from kvsim.plumbing.reading.csv_rows import columns, has_columns, numbered_rows
 from kvsim.plumbing.reading.files import Text, row_error
 from kvsim.plumbing.units import PS_PER_S
 from kvsim.workload.text import whole_number
-from kvsim.workload.traces.format import Rows, TraceFormat
+from kvsim.workload.traces.format import TraceFormat, UncheckedRows
 from kvsim.workload.traces.record import Trace, TraceRow
 
 COLUMNS = ("TIMESTAMP", "ContextTokens", "GeneratedTokens")
@@ -32,13 +32,13 @@ class Azure(TraceFormat):
         """By its header."""
         return has_columns(lines[0], COLUMNS)
 
-    def read(self, text: Text) -> Rows:
+    def read(self, text: Text) -> UncheckedRows:
         """Times count from the first row."""
         places = columns(text, COLUMNS)
         clock = _Clock(text.name)
         first = next((fields for _, fields in numbered_rows(text)), None)
         zero = clock.ps(first[places[0]], 2) if first else 0
-        return Rows(_rows(text, places, clock, zero), zero)
+        return UncheckedRows(_rows(text, places, clock, zero), zero)
 
     def write(self, trace: Trace) -> Iterator[str]:
         """On the trace's wall clock, or from 1970 on where it has none."""

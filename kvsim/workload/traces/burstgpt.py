@@ -12,7 +12,7 @@ from kvsim.plumbing.reading.csv_rows import (
 from kvsim.plumbing.reading.files import Text
 from kvsim.plumbing.units import PS_PER_S
 from kvsim.workload.text import scaled_time, whole_number
-from kvsim.workload.traces.format import SESSIONS, Rows, TraceFormat
+from kvsim.workload.traces.format import SESSIONS, TraceFormat, UncheckedRows
 from kvsim.workload.traces.record import Trace, TraceRow
 from kvsim.workload.traces.units import decimal_text
 
@@ -32,9 +32,9 @@ class BurstGPT(TraceFormat):
         """By its header."""
         return has_columns(lines[0], (COLUMNS[0], *COLUMNS[2:4]))
 
-    def read(self, text: Text) -> Rows:
+    def read(self, text: Text) -> UncheckedRows:
         """labels: model, log type, elapsed time."""
-        return Rows(_rows(text, columns(text, COLUMNS)))
+        return UncheckedRows(_rows(text, columns(text, COLUMNS)))
 
     def write(self, trace: Trace) -> Iterator[str]:
         """With the session columns of later releases where the trace has sessions."""

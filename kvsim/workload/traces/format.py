@@ -14,7 +14,7 @@ from kvsim.workload.traces.record import Trace, TraceRow
 TIMES, HASHES, SESSIONS, DELAYS = "arrival times", "hash ids", "sessions", "delays"
 
 
-class Rows(NamedTuple):
+class UncheckedRows(NamedTuple):
     """What a format found: its rows, still unchecked; the wall clock at time 0 in ps since 1970."""
 
     rows: Iterator[TraceRow]
@@ -40,7 +40,7 @@ class TraceFormat(Options):
         """Whether a file of these lines (at least one) is of this format. Never raises."""
 
     @abstractmethod
-    def read(self, text: Text) -> Rows:
+    def read(self, text: Text) -> UncheckedRows:
         """The rows in file order; InputError for a line that is not as the format has it."""
 
     @abstractmethod

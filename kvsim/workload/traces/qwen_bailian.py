@@ -10,7 +10,7 @@ from pydantic import PositiveInt
 from kvsim.plumbing.reading.files import Text, row_error
 from kvsim.plumbing.units import PS_PER_S
 from kvsim.workload.text import scaled_time
-from kvsim.workload.traces.format import HASHES, SESSIONS, HashedFormat, Rows
+from kvsim.workload.traces.format import HASHES, SESSIONS, HashedFormat, UncheckedRows
 from kvsim.workload.traces.json_lines import (
     first_objects,
     hash_ids,
@@ -41,9 +41,9 @@ class QwenBailian(HashedFormat):
         records = first_objects(lines)
         return bool(records) and all(set(KEYS) <= set(record) for record in records)
 
-    def read(self, text: Text) -> Rows:
+    def read(self, text: Text) -> UncheckedRows:
         """session: the chat a conversation began with. labels: parent, type, turn."""
-        return Rows(_rows(text, self.hash_block_tokens))
+        return UncheckedRows(_rows(text, self.hash_block_tokens))
 
     def write(self, trace: Trace) -> Iterator[str]:
         """Rows of other formats are numbered; a session's row has the one before as its parent."""

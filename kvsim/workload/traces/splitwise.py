@@ -6,7 +6,7 @@ from kvsim.plumbing.reading.csv_rows import columns, has_columns, numbered_rows,
 from kvsim.plumbing.reading.files import Text, row_error
 from kvsim.plumbing.units import PS_PER_S
 from kvsim.workload.text import scaled_time, whole_number
-from kvsim.workload.traces.format import Rows, TraceFormat
+from kvsim.workload.traces.format import TraceFormat, UncheckedRows
 from kvsim.workload.traces.record import Trace, TraceRow
 from kvsim.workload.traces.units import decimal_text
 
@@ -32,9 +32,9 @@ class Splitwise(TraceFormat):
         """By its header."""
         return has_columns(lines[0], COLUMNS)
 
-    def read(self, text: Text) -> Rows:
+    def read(self, text: Text) -> UncheckedRows:
         """labels: request type, application."""
-        return Rows(_rows(text, columns(text, COLUMNS)))
+        return UncheckedRows(_rows(text, columns(text, COLUMNS)))
 
     def write(self, trace: Trace) -> Iterator[str]:
         """Requests are numbered where the trace has no ids of its own."""

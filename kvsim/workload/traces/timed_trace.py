@@ -6,7 +6,7 @@ from pydantic import PositiveInt
 
 from kvsim.plumbing.reading.files import Text
 from kvsim.workload.traces import mooncake_fields
-from kvsim.workload.traces.format import HASHES, HashedFormat, Rows
+from kvsim.workload.traces.format import HASHES, HashedFormat, UncheckedRows
 from kvsim.workload.traces.record import Trace
 
 
@@ -26,9 +26,9 @@ class TimedTrace(HashedFormat):
             and not mooncake_fields.fits_blocks(lines, 512)
         )
 
-    def read(self, text: Text) -> Rows:
+    def read(self, text: Text) -> UncheckedRows:
         """One record a line."""
-        return Rows(mooncake_fields.rows(text, self.hash_block_tokens))
+        return UncheckedRows(mooncake_fields.rows(text, self.hash_block_tokens))
 
     def write(self, trace: Trace) -> Iterator[str]:
         """One record a line."""

@@ -9,7 +9,7 @@ from kvsim.plumbing.reading.csv_rows import columns, has_columns, header_of, num
 from kvsim.plumbing.reading.files import Text
 from kvsim.plumbing.units import PS_PER_S
 from kvsim.workload.text import scaled_time, whole_number
-from kvsim.workload.traces.format import Rows, TraceFormat
+from kvsim.workload.traces.format import TraceFormat, UncheckedRows
 from kvsim.workload.traces.record import Trace, TraceRow
 from kvsim.workload.traces.units import decimal_text
 
@@ -28,9 +28,9 @@ class Vidur(TraceFormat):
         """By its header."""
         return has_columns(lines[0], LENGTHS)
 
-    def read(self, text: Text) -> Rows:
+    def read(self, text: Text) -> UncheckedRows:
         """Lengths, and arrivals if the header names them."""
-        return Rows(_rows(text, columns(text, LENGTHS)))
+        return UncheckedRows(_rows(text, columns(text, LENGTHS)))
 
     def write(self, trace: Trace) -> Iterator[str]:
         """A trace without times becomes a file of lengths."""

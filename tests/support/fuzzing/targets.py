@@ -346,10 +346,11 @@ def _sample(name: str) -> tuple[str, bytes]:
 
 
 def _import_targets() -> dict[str, "Target"]:
-    from kvsim.interchange.sources import SOURCES
+    from kvsim.readers.detect import readers
+    from kvsim.readers.reader import Source
 
     found = {}
-    for name in SOURCES:
+    for name in readers(Source):
         file, content = _sample(name)
         first, jsons = content.lstrip()[:1], (".json", ".jsonl")
         kind = "csv" if file.endswith(".csv") else "binary"
@@ -362,9 +363,9 @@ def _import_targets() -> dict[str, "Target"]:
 
 
 def _trials(path: Path) -> None:
-    from kvsim.validate.runs.compare import read_trials
+    from kvsim.readers.detect import read_runs
 
-    for _, trial in read_trials([path.parent]):
+    for _, trial in read_runs([path.parent]):
         assert trial.requests
         assert all(math.isfinite(value) for value in trial.recorded.values())
 

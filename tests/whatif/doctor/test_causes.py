@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kvsim.interchange.sources.vllm_args import KNOWN
+from kvsim.readers.vllm.args import KNOWN
 from kvsim.scenario import Scenario, load_tables
 from kvsim.simulation import Simulation
 from kvsim.whatif.doctor.case import Case

@@ -1,0 +1,190 @@
+"""The pool that an engine made, out of what it says of it: its blocks, its tokens, its bytes.
+
+An engine's block holds the tokens of one group of layers; how large it is, and how many tokens the
+engine prints for so many, is as `kvsim.capacity.planning` plans the cache for the model.
+"""
+
+from typing import Any, NamedTuple
+
+from kvsim.capacity.engine_version import EngineVersion
+from kvsim.capacity.options import MemoryOptions
+from kvsim.capacity.planning import CachePlan
+from kvsim.capacity.sizing import size
+from kvsim.capacity.start_up import start_up
+from kvsim.device import named_device
+from kvsim.interchange.to_scenario.served import ServedModel
+from kvsim.layout import KVLayout
+from kvsim.observed.vllm_defaults import release
+from kvsim.observed.vllm_meta import VllmMeta
+from kvsim.plumbing.errors import InputError
+from kvsim.plumbing.units import GIB, ceil_div
+from kvsim.readers.description import Settings
+
+_PROBE_BYTES = 1 << 40  # a plan does not depend on the pool
+_V1 = (0, 8)
+_ROUNDED = 0.02  # of a pool in GiB with two digits
+
+
+class Unit(NamedTuple):
+    """A block of the engine's. bytes: of one, padding included. whole: it holds its tokens in all
+    layers. plan, version: how the engine counts; None where that is not known.
+    """
+
+    bytes: int
+    whole: bool
+    plan: CachePlan | None = None
+    version: EngineVersion | None = None
+
+
+class FoundPool(NamedTuple):
+    """memory: the table [memory]. blocks: that hold tokens in all layers, None where nobody says
+    how large the pool is.
+    """
+
+    memory: dict[str, Any]
+    blocks: int | None
+
+
+def pool_of(
+    settings: Settings, served: ServedModel, device: str, meta: VllmMeta, notes: list[str]
+) -> FoundPool:
+    """The pool; what had to be estimated or rounded is noted. meta: the settings but the pool."""
+    vllm = (settings.engine or "vllm") == "vllm"
+    block = meta.block_size
+    if served.options is None or served.model is None:
+        return _of_unknown_layers(settings, block, meta, notes)
+    layout = served.options.layout(served.model)
+    if not layout.bytes_per_token:
+        return _of_unknown_layers(settings, block, meta, notes)
+    if settings.engine == "sglang" and settings.kv_cache_tokens is not None:
+        tokens = settings.kv_cache_tokens // block * block  # whole pages
+        return FoundPool({"kv_cache_tokens": tokens}, max(tokens // block, 2))
+    unit = _unit(served, device, settings, meta) if vllm else None
+    if unit is None:
+        unit = Unit(block * layout.bytes_per_token, whole=True)
+    number = _number(settings, unit, block, notes)
+    if number is None:
+        return FoundPool(_estimated(settings, meta, notes), None)
+    total = number * unit.bytes
+    known = settings.available_kv_gib
+    stages = settings.pipeline_parallel_size or 1  # each keeps its layers' part of a block
+    if known is not None and total > known * GIB * stages * (1 + _ROUNDED):
+        notes.append(
+            f"{number:,} blocks of this model would be {total / GIB:.2f} GiB, more than the "
+            f"{known:g} GiB of the log, which are taken: is it split over more GPUs than the "
+            "sources say?"
+        )
+        total = round(known * GIB)
+        number, unit = total // unit.bytes, unit._replace(whole=False)
+    blocks = _whole_blocks(total, layout, block)
+    if unit.whole:
+        return FoundPool({"num_gpu_blocks": number}, blocks)
+    notes.append(f"{number:,} blocks, each of one group of layers: {total:,} bytes")
+    return FoundPool({"kv_cache_bytes": total}, blocks)
+
+
+def _whole_blocks(total: int, layout: KVLayout, block: int) -> int:
+    return max(total // (block * layout.bytes_per_token), 2)
+
+
+def _unit(served: ServedModel, device: str, settings: Settings, meta: VllmMeta) -> Unit | None:
+    """VLLM's block for this model; None where kvsim cannot plan its cache."""
+    assert served.model is not None
+    assert served.options is not None
+    if settings.disable_hybrid_kv_cache_manager or release(meta.vllm_version) < _V1:
+        return None
+    try:
+        probe = {
+            "kv_cache_bytes": _PROBE_BYTES,
+            "engine_version": meta.vllm_version,
+            "enable_prefix_caching": meta.enable_prefix_caching,
+        }
+        memory = MemoryOptions.parse(probe, "memory")
+        sized = size(
+            served.model,
+            named_device(device),
+            memory,
+            served.options,
+            meta.block_size,
+            meta.max_num_seqs,
+            meta.max_num_batched_tokens,
+        )
+    except InputError:
+        return None
+    plan, layout = sized.plan, sized.layout
+    own = plan.bytes_per_block == meta.block_size * layout.bytes_per_token
+    whole = own and len(plan.groups) == 1 and plan.block_size == meta.block_size
+    return Unit(plan.bytes_per_block, whole, plan, memory.version)
+
+
+def _number(settings: Settings, unit: Unit, block: int, notes: list[str]) -> int | None:
+    """The engine's blocks; None where nobody says how large the pool is."""
+    if settings.num_gpu_blocks is not None:
+        return settings.num_gpu_blocks
+    tokens = settings.kv_cache_tokens
+    if tokens is not None and unit.plan is not None and unit.version is not None:
+        number = _for_tokens(unit.plan, unit.version, tokens)
+        if number is not None:
+            return number
+    elif tokens is not None:
+        return max(tokens // block, 1)
+    if settings.kv_cache_bytes is not None:
+        return max(settings.kv_cache_bytes // unit.bytes, 1)
+    if settings.available_kv_gib is not None:
+        notes.append(f"the pool is {settings.available_kv_gib:g} GiB, as the log rounds it")
+        return max(round(settings.available_kv_gib * GIB) // unit.bytes, 1)
+    if tokens is not None:
+        notes.append(f"{tokens:,} tokens are not what this engine would say of any pool")
+        return max(tokens // block, 1)
+    return None
+
+
+def _for_tokens(plan: CachePlan, version: EngineVersion, tokens: int) -> int | None:
+    """The fewest blocks of which the engine says that they hold so many tokens; None if it says
+    that of no number of blocks.
+    """
+
+    def said(number: int) -> int:
+        return start_up(plan, number, version).kv_cache_size_tokens
+
+    least, most = 1, 1
+    while said(most) < tokens:
+        most *= 2
+    while least < most:
+        middle = (least + most) // 2
+        least, most = (least, middle) if said(middle) >= tokens else (middle + 1, most)
+    return least if said(least) == tokens else None
+
+
+def _of_unknown_layers(
+    settings: Settings, block: int, meta: VllmMeta, notes: list[str]
+) -> FoundPool:
+    """A model that is not known here: its layers are taken to be alike."""
+    number = settings.num_gpu_blocks
+    if number is None and settings.kv_cache_tokens is not None:
+        number = max(ceil_div(settings.kv_cache_tokens, block), 1)
+    if number is not None:
+        return FoundPool({"num_gpu_blocks": number}, max(number, 2))
+    total = settings.kv_cache_bytes
+    if total is None and settings.available_kv_gib is not None:
+        notes.append(f"the pool is {settings.available_kv_gib:g} GiB, as the log rounds it")
+        total = round(settings.available_kv_gib * GIB)
+    if total is not None:
+        return FoundPool({"kv_cache_bytes": total}, None)
+    return FoundPool(_estimated(settings, meta, notes), None)
+
+
+def _estimated(settings: Settings, meta: VllmMeta, notes: list[str]) -> dict[str, Any]:
+    """What the pool is made from."""
+    notes.append("nobody says how large the pool is: kvsim sizes it as the engine would")
+    table: dict[str, Any] = {}
+    if settings.gpu_memory_utilization is not None:
+        table["gpu_memory_utilization"] = settings.gpu_memory_utilization
+    if (settings.engine or "vllm") == "vllm":
+        old = release(meta.vllm_version) < _V1
+        table["engine_version"] = "V0" if old else meta.vllm_version
+    if settings.enforce_eager:
+        table["enforce_eager"] = True
+    if settings.weights_gib is not None:
+        table["weights_gib"] = settings.weights_gib
+    return table

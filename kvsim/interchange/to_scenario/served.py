@@ -1,0 +1,107 @@
+"""Which model is served on which device, by the names a scenario has for them."""
+
+from math import isclose
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from kvsim.device import device_names, named_device
+from kvsim.model import Model, ModelOptions
+from kvsim.plumbing.errors import InputError
+from kvsim.plumbing.units import GIB
+from kvsim.readers.description import Settings
+
+_SAME_MEMORY = 1e-3  # between what a log says of a device and what the catalogue does
+
+
+class ServedModel(NamedTuple):
+    """table: [model]. options, model: what it builds; None where the model is not known here."""
+
+    table: dict[str, Any]
+    options: ModelOptions | None
+    model: Model | None
+
+
+def served_device(settings: Settings, assumed: list[str]) -> str:
+    """The device's name in the catalogue; InputError where no source tells it."""
+    if settings.gpu is not None:
+        return named_device(settings.gpu, "--device").name
+    memory = settings.gpu_memory_gib
+    alike = [
+        name
+        for name in device_names()
+        if memory is not None
+        and isclose(named_device(name).memory_bytes, memory * GIB, rel_tol=_SAME_MEMORY)
+    ]
+    if len(alike) == 1:
+        assumed.append(f"device = {alike[0]}: of all in the catalogue it has {memory:g} GiB")
+        return alike[0]
+    raise InputError(
+        "no source names the device",
+        where="[device]",
+        value=f"{memory:g} GiB: {', '.join(alike) or 'none in the catalogue'}" if memory else None,
+        remedy="give --device",
+    )
+
+
+def served_model(settings: Settings, assumed: list[str]) -> ServedModel:
+    """The model; InputError where no source names it. What is assumed is added to `assumed`."""
+    name = settings.model or settings.served_model_name
+    if name is None:
+        raise InputError("no source names the model", where="[model]", remedy="give --model")
+    if settings.model is None:
+        assumed.append(f"model = {name}: the name it is served under")
+    table: dict[str, Any] = {"tensor_parallel_size": settings.tensor_parallel_size or 1}
+    if settings.kv_cache_dtype is not None:
+        table["kv_cache_dtype"] = settings.kv_cache_dtype
+    if settings.quantization is not None:
+        table["quantization"] = settings.quantization
+    if (Path(name) / "config.json").is_file():
+        choices: list[dict[str, Any]] = [{"hf_config": name}]
+    else:
+        choices = [{"name": each} for each in _names(name)]
+    for choice in choices:
+        try:
+            options = ModelOptions.parse(choice | table, "[model]")
+            model = options.build(offline=True)
+            options.layout(model)
+        except InputError:
+            continue
+        called = choice.get("name")
+        if called is not None and called != name:
+            assumed.append(f"model = {called}: by the path {name}")
+        table |= _dtype(settings, model) | {"max_model_len": _longest(settings, model, assumed)}
+        return ServedModel(choice | table, ModelOptions.parse(choice | table, "[model]"), model)
+    assumed.append(f"model {name}: not known here; its layers are taken to be alike")
+    return ServedModel({"name": name} | table | _dtype(settings, None), None, None)
+
+
+def _dtype(settings: Settings, model: Model | None) -> dict[str, Any]:
+    """The type of the weights, where it is not the model's own."""
+    if settings.dtype is None or (model is not None and model.torch_dtype == settings.dtype):
+        return {}
+    return {"dtype": settings.dtype}
+
+
+def _names(name: str) -> list[str]:
+    """What a model may be called: as it is, or by the last parts of a path or a cache folder."""
+    parts = [part for part in name.rstrip("/").split("/") if part]
+    cached = next((part for part in parts if part.startswith("models--")), None)
+    found = [name]
+    if cached is not None:
+        found.append(cached.removeprefix("models--").replace("--", "/"))
+    if "--" in parts[-1]:
+        found.append(parts[-1].replace("--", "/"))
+    if len(parts) > 2:
+        found.append("/".join(parts[-2:]))
+    found.append(parts[-1])
+    return list(dict.fromkeys(found))
+
+
+def _longest(settings: Settings, model: Model, assumed: list[str]) -> int:
+    """max_model_len, at most what the model has positions for."""
+    longest = model.max_position_embeddings
+    if settings.max_model_len is None:
+        assumed.append(f"max_model_len = {longest}: the model's own maximum")
+    elif settings.max_model_len > longest:
+        assumed.append(f"max_model_len = {longest}: what the model has positions for")
+    return min(settings.max_model_len or longest, longest)

@@ -1,0 +1,139 @@
+"""The server that settings describe: its model, its device, its pool, its scheduler.
+
+What nobody said is as the engine has it by default (`kvsim.observed.vllm_defaults`), and listed.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from kvsim.device import named_device
+from kvsim.interchange.to_scenario.pool import pool_of
+from kvsim.interchange.to_scenario.served import served_device, served_model
+from kvsim.observed.vllm_defaults import NEWEST, release
+from kvsim.observed.vllm_meta import VllmMeta
+from kvsim.plumbing.units import GIB
+from kvsim.readers.description import Settings
+
+_V1 = (0, 8)
+_PLAIN_BLOCK = {"sglang": 1, "tensorrt-llm": 32}
+_STANDS = {
+    "sglang": "an observed run of SGLang is replayed by vLLM's rules",
+    "tensorrt-llm": "tensorrt-llm: kvsim's paged memory stands for its own",
+}
+# SGLang's default chunk by the memory of the GPU: below so many GiB so many tokens.
+_CHUNKS = ((20, 2048), (60, 4096), (160, 8192))
+_LARGEST_CHUNK = 16_384
+_SGLANG = (
+    *("max_prefill_tokens", "schedule_policy", "schedule_conservativeness"),
+    *("enable_mixed_chunk", "disable_overlap_schedule"),
+)
+# Settings that a meta.json of vLLM's has by the same name.
+_META = (
+    *("tensor_parallel_size", "max_num_seqs", "max_num_batched_tokens", "max_model_len"),
+    *("block_size", "enable_prefix_caching", "async_scheduling", "enable_chunked_prefill"),
+    *("scheduler_reserve_full_isl", "long_prefill_token_threshold", "policy"),
+    "watermark",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class DescribedServer:
+    """What is served, and by whom. model, memory: as [model] and [memory] take them; device: a name
+    of the catalogue.
+
+    told: the engine's settings as meta.json of an observed run has them; meta: the same with its
+    defaults in place. assumed: what was taken for granted, notes: what else is to be known.
+    """
+
+    settings: Settings
+    model: dict[str, Any]
+    device: str
+    memory: dict[str, Any]
+    told: dict[str, Any]
+    meta: VllmMeta
+    assumed: tuple[str, ...]
+    notes: tuple[str, ...]
+
+    def scheduler(self) -> dict[str, Any]:
+        """[scheduler]."""
+        meta, engine = self.meta, self.settings.engine or "vllm"
+        limits = {
+            "max_num_seqs": meta.max_num_seqs,
+            "max_num_batched_tokens": meta.max_num_batched_tokens,
+        }
+        if engine == "sglang":
+            return self._sglang_scheduler()
+        if engine == "tensorrt-llm":
+            policy = self.settings.capacity_policy or "guaranteed-no-evict"
+            return {"kind": "trt-llm", "capacity_scheduler_policy": policy} | limits
+        if engine == "vllm" and release(meta.vllm_version) < _V1:
+            return {"kind": "vllm-v0"} | limits
+        return {"kind": "continuous"} | meta.scheduler_options().model_dump(exclude_unset=True)
+
+    def _sglang_scheduler(self) -> dict[str, Any]:
+        known = self.settings.said()
+        table = {"kind": "sglang"} | {key: known[key] for key in _SGLANG if key in known}
+        if "max_num_seqs" in known:
+            table["max_running_requests"] = known["max_num_seqs"]
+        memory_gib = named_device(self.device).memory_bytes / GIB
+        usual = next((tokens for below, tokens in _CHUNKS if memory_gib < below), _LARGEST_CHUNK)
+        return table | {"chunked_prefill_size": known.get("chunked_prefill_size", usual)}
+
+    def allocator(self) -> dict[str, Any]:
+        """[[allocator]]."""
+        settings = self.settings
+        if settings.engine == "sglang":
+            return {
+                "kind": "radix",
+                "page_size": self.meta.block_size,
+                "disable_radix_cache": not self.meta.enable_prefix_caching,
+            }
+        table: dict[str, Any] = {
+            "kind": "paged",
+            "block_size": self.meta.block_size,
+            "enable_prefix_caching": self.meta.enable_prefix_caching,
+        }
+        if settings.host_cache_gib is not None and self.meta.enable_prefix_caching:
+            table["host_cache_gib"] = settings.host_cache_gib
+        if settings.disable_hybrid_kv_cache_manager:
+            table["disable_hybrid_kv_cache_manager"] = True
+        for key in ("watermark", "prefix_cache_retention_interval"):
+            value = getattr(settings, key)
+            if value:
+                table[key] = value
+        return table
+
+
+def server_of(settings: Settings) -> DescribedServer:
+    """The server; InputError where its model or its device cannot be told."""
+    assumed: list[str] = []
+    notes: list[str] = []
+    device = served_device(settings, assumed)
+    served = served_model(settings, assumed)
+    model, known = served.table, settings.said()
+    told: dict[str, Any] = {name: known[name] for name in _META if name in known}
+    if "max_model_len" in model:
+        told["max_model_len"] = model["max_model_len"]
+    engine = settings.engine or "vllm"
+    if engine == "vllm" and settings.engine_version is not None:
+        told["vllm_version"] = settings.engine_version
+    elif engine != "vllm":
+        told["vllm_version"] = NEWEST  # whose rules stand for those of another engine
+        told.setdefault("block_size", _PLAIN_BLOCK[engine])
+        assumed.append(_STANDS[engine])
+    told |= {"model": str(model.get("name", model.get("hf_config"))), "gpu": device}
+    pool = pool_of(settings, served, device, VllmMeta.parse(told, "import"), notes)
+    told["num_gpu_blocks"] = pool.blocks
+    if pool.blocks is not None and "num_gpu_blocks" not in pool.memory:
+        notes.append("an observed run keeps every token in all layers: the same bytes as one kind")
+    meta = VllmMeta.parse(told, "import")
+    assumed.extend(line for line in meta.assumptions if not line.startswith("num_gpu_blocks"))
+    assumed.extend(
+        f"{name} = {known[name]}: one replica, not split into stages, stands for all"
+        for name in ("pipeline_parallel_size", "data_parallel_size")
+        if (known.get(name) or 1) > 1
+    )
+    table = model | {"max_model_len": meta.max_model_len}
+    return DescribedServer(
+        settings, table, device, pool.memory, told, meta, tuple(assumed), tuple(notes)
+    )

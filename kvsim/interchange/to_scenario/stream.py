@@ -1,0 +1,162 @@
+"""Requests as a trace file that a scenario replays, or as a synthetic load of the same means."""
+
+from typing import Any, NamedTuple
+
+from kvsim.plumbing.units import PS_PER_NS, ceil_div
+from kvsim.readers.description import ClientLoad, Requests, SourceRequest
+from kvsim.request import TokenRuns
+from kvsim.workload.content import TokenIds, runs_of_blocks
+from kvsim.workload.convert import convert
+from kvsim.workload.traces.record import Trace, TraceRow
+
+_PLAIN_BLOCK = 512  # of a Mooncake file without hashes
+
+
+class ScenarioWorkload(NamedTuple):
+    """workload: the table [workload], None where too little is known. lines: of the trace file that
+    it names, None for a synthetic one.
+    """
+
+    workload: dict[str, Any] | None
+    lines: list[str] | None
+
+
+def stream_of(
+    requests: Requests | None, load: ClientLoad | None, file_name: str, notes: list[str]
+) -> ScenarioWorkload:
+    """The workload of these requests, else of this load."""
+    rows = usable(requests, notes) if requests is not None else []
+    if requests is not None and rows:
+        return _trace(requests, rows, load, file_name, notes)
+    if load is not None:
+        notes.append(f"no request by itself: {load.num_requests:,} alike stand for them")
+        return ScenarioWorkload(_synthetic(load), None)
+    notes.append("no requests: add [workload], or import a source that has them")
+    return ScenarioWorkload(None, None)
+
+
+def usable(requests: Requests, notes: list[str]) -> list[SourceRequest]:
+    """The rows with both lengths, hash ids cut to the prompt; what is left out is noted."""
+    rows = [
+        row
+        for row in requests.rows
+        if (row.prompt_tokens or 0) > 0 and (row.output_tokens or 0) > 0
+    ]
+    missing = len(requests.rows) - len(rows)
+    if missing:
+        notes.append(f"{missing:,} requests whose lengths nobody tells are left out")
+    timed = [row for row in rows if row.arrival_ns is not None]
+    if timed and len(timed) < len(rows):
+        notes.append(f"{len(rows) - len(timed):,} requests without a time are left out")
+        rows = timed
+    size = requests.hash_block_tokens
+    if size is None:
+        return rows
+    found, short = [], 0
+    for row in rows:
+        assert row.prompt_tokens is not None
+        ids = row.hash_ids
+        if ids is not None:
+            ids = ids[: ceil_div(row.prompt_tokens, size)]
+            if len(ids) < row.prompt_tokens // size:
+                ids, short = None, short + 1
+        found.append(row._replace(hash_ids=ids))
+    if short:
+        notes.append(f"{short:,} requests have fewer hashes than blocks: taken as private")
+    return found
+
+
+def prompt_runs(
+    row: SourceRequest, block_tokens: int | None, private: TokenIds
+) -> TokenRuns | None:
+    """What is known of a prompt's content."""
+    if row.hash_ids is None or block_tokens is None:
+        return None
+    assert row.prompt_tokens is not None
+    return runs_of_blocks(row.hash_ids, block_tokens, row.prompt_tokens, private)
+
+
+def private_ids(rows: list[SourceRequest], block_tokens: int | None) -> TokenIds:
+    """Token ids that no hashed block stands for."""
+    highest = max((max(row.hash_ids) for row in rows if row.hash_ids), default=-1)
+    return TokenIds((highest + 1) * (block_tokens or 1))
+
+
+def first_arrival(rows: list[SourceRequest]) -> int | None:
+    """When the first request came, in ns; None where times are not recorded."""
+    times = [row.arrival_ns for row in rows if row.arrival_ns is not None]
+    return min(times) if times else None
+
+
+def _trace(
+    requests: Requests,
+    rows: list[SourceRequest],
+    load: ClientLoad | None,
+    file_name: str,
+    notes: list[str],
+) -> ScenarioWorkload:
+    size = requests.hash_block_tokens or _PLAIN_BLOCK
+    zero = first_arrival(rows)
+    if zero is not None:
+        rows = sorted(rows, key=lambda row: row.arrival_ns or 0)
+    sessions = any(row.session is not None for row in rows)
+    form = "mooncake" if zero is not None and not sessions else "aiperf"
+    trace = Trace(
+        file_name,
+        form,
+        [_row(line, row, zero) for line, row in enumerate(rows, 1)],
+        hash_block_tokens=requests.hash_block_tokens,
+    )
+    lines, _ = convert(trace, form, size)
+    workload: dict[str, Any] = {
+        "kind": "trace",
+        "path": file_name,
+        "format": form,
+        "hash_block_tokens": size,
+    }
+    if zero is None:
+        workload["arrivals"] = _arrivals(load)
+        notes.append(f"when requests came is not recorded: arrivals are {workload['arrivals']}")
+    if requests.hash_block_tokens is None:
+        notes.append("no source tells what prompts share: no two begin alike")
+    return ScenarioWorkload(workload, lines)
+
+
+def _row(line: int, row: SourceRequest, zero: int | None) -> TraceRow:
+    assert row.prompt_tokens is not None
+    assert row.output_tokens is not None
+    arrival_ps = None
+    if zero is not None:
+        assert row.arrival_ns is not None
+        arrival_ps = (row.arrival_ns - zero) * PS_PER_NS
+    return TraceRow(
+        line,
+        arrival_ps,
+        row.prompt_tokens,
+        row.output_tokens,
+        row.hash_ids,
+        id=f"r{line}",
+        session=row.session,
+    )
+
+
+def _arrivals(load: ClientLoad | None) -> dict[str, Any]:
+    if load is not None and load.rate_per_s is not None:
+        if load.burstiness == 1:
+            return {"kind": "poisson", "rate_per_s": load.rate_per_s}
+        # vLLM's burstiness is the shape of its gamma gaps: 1 / cv^2.
+        return {"kind": "gamma", "rate_per_s": load.rate_per_s, "cv": load.burstiness**-0.5}
+    if load is not None and load.max_concurrency is not None:
+        think = {"kind": "fixed", "seconds": 0.0}
+        return {"kind": "closed-loop", "num_users": load.max_concurrency, "think": think}
+    return {"kind": "at-once"}
+
+
+def _synthetic(load: ClientLoad) -> dict[str, Any]:
+    return {
+        "kind": "synthetic",
+        "num_requests": load.num_requests,
+        "arrivals": _arrivals(load),
+        "prompt": {"kind": "fixed", "tokens": max(round(load.prompt_tokens), 1)},
+        "output": {"kind": "fixed", "tokens": max(round(load.output_tokens), 1)},
+    }

@@ -1,0 +1,48 @@
+"""Readers of other tools' files: one file each, and its line here.
+
+A reader says how it recognises its file and what the file gives: the server (configuration, pool,
+flags), the stream of requests, what was measured (latencies, metrics). A `Source` describes one
+server as far as the file goes (`kvsim import` merges several); `RecordedRuns` are whole runs
+(`kvsim validate runs`, `kvsim doctor`). They are tried in this order; a name can also be given.
+
+Formats of requests alone, which workloads replay and `kvsim convert` writes, are on the ground
+floor, in `kvsim.workload.traces`; the reader `trace` stands for all of them. Prompts, answers, keys
+and tokens of access are never kept.
+
+    reader.py       what a reader promises           detect.py   whose file is this
+    description.py  what a source gives              parsing/    values out of text, bounded
+"""
+
+from kvsim.plumbing.registry import Registry
+from kvsim.readers.reader import Reader
+
+READERS: Registry[Reader] = Registry(
+    "reader",
+    {
+        "vllm-log": "kvsim.readers.vllm.log:VllmLog",
+        "vllm-command": "kvsim.readers.vllm.command:VllmCommand",
+        "vllm-metrics": "kvsim.readers.vllm.metrics:VllmMetricsScrape",
+        "vllm-bench": "kvsim.readers.vllm.bench:VllmBenchResult",
+        "sglang-log": "kvsim.readers.sglang_log:SGLangLog",
+        "trtllm-log": "kvsim.readers.trtllm_log:TrtLlmLog",
+        "aiperf": "kvsim.readers.aiperf.artifacts:AIPerfArtifacts",
+        "guidellm": "kvsim.readers.guidellm:GuideLLM",
+        "inference-perf": "kvsim.readers.inference_perf:InferencePerf",
+        "blis-tracev2": "kvsim.readers.blis_tracev2:BlisTraceV2",
+        "kv-events": "kvsim.readers.vllm.kv_events:KvEvents",
+        "dynamo-trace": "kvsim.readers.dynamo_trace:DynamoTrace",
+        "lmcache-lookup": "kvsim.readers.lmcache_lookup:LMCacheLookup",
+        "otel-spans": "kvsim.readers.vllm.otel_spans:OtelSpans",
+        "settings-json": "kvsim.readers.vllm.settings_json:SettingsJson",
+        "requests-table": "kvsim.readers.requests_table:RequestsTable",
+        "ticks-table": "kvsim.readers.ticks_table:TicksTable",
+        "trace": "kvsim.readers.trace:RecordedTrace",
+        "blis-training": "kvsim.readers.published.blis_training:BlisTraining",
+        "residency": "kvsim.readers.published.residency:Residency",
+        "inferencex": "kvsim.readers.published.inferencex:InferenceX",
+        "rate-stages": "kvsim.readers.published.rate_stages:RateStages",
+        "all-at-once": "kvsim.readers.published.all_at_once:AllAtOnce",
+        "observed": "kvsim.readers.observed_run:ObservedRunFolder",
+    },
+    former_names=("source format", "collection"),
+)

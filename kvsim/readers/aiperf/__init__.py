@@ -1,0 +1,1 @@
+"""What AIPerf leaves behind."""

@@ -1,0 +1,154 @@
+"""What a source says of a server and its traffic: a description, as partial as the source is.
+
+Settings go by vLLM's names, whatever engine they are of. Times are whole nanoseconds on a clock of
+the source's own; who reads it says which clock.
+"""
+
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal, NamedTuple
+
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+
+from kvsim.plumbing.options import Options
+from kvsim.workload.traces.record import HashIds
+
+Engine = Literal["vllm", "sglang", "tensorrt-llm"]
+# unix: since 1970. local: the wall clock of some time zone, year unknown. run: from the first
+# arrival. own: any other origin.
+Clock = Literal["unix", "local", "run", "own"]
+NS_PER_S = 10**9
+
+
+class Settings(Options):
+    """None: not said. Memory figures are of one GPU.
+
+    model: an id or a path, as the engine was given it; served_model_name: as clients call it.
+    gpu_memory_gib: what the device has. num_gpu_blocks: of the engine's own blocks, which hold a
+    group of layers each. kv_cache_tokens: as the engine prints it. available_kv_gib: for KV, to
+    two digits; kv_cache_bytes: the same, given exactly. host_cache_gib: of a tier in host memory.
+    capacity_policy: TensorRT-LLM's. From max_prefill_tokens on: SGLang's, by its names.
+    """
+
+    engine: Engine | None = None
+    engine_version: str | None = None
+    model: str | None = None
+    served_model_name: str | None = None
+    gpu: str | None = None
+    gpu_memory_gib: PositiveFloat | None = None
+    tensor_parallel_size: PositiveInt | None = None
+    pipeline_parallel_size: PositiveInt | None = None
+    data_parallel_size: PositiveInt | None = None
+    dtype: str | None = None
+    quantization: str | None = None
+    kv_cache_dtype: str | None = None
+    max_model_len: PositiveInt | None = None
+    gpu_memory_utilization: Annotated[float, Field(gt=0, le=1)] | None = None
+    enforce_eager: bool | None = None
+    block_size: PositiveInt | None = None
+    num_gpu_blocks: PositiveInt | None = None
+    kv_cache_tokens: PositiveInt | None = None
+    kv_cache_bytes: PositiveInt | None = None
+    available_kv_gib: PositiveFloat | None = None
+    weights_gib: PositiveFloat | None = None
+    host_cache_gib: PositiveFloat | None = None
+    enable_prefix_caching: bool | None = None
+    enable_chunked_prefill: bool | None = None
+    disable_hybrid_kv_cache_manager: bool | None = None
+    watermark: Annotated[float, Field(ge=0, lt=1)] | None = None
+    prefix_cache_retention_interval: NonNegativeInt | None = None
+    max_num_seqs: PositiveInt | None = None
+    max_num_batched_tokens: PositiveInt | None = None
+    long_prefill_token_threshold: NonNegativeInt | None = None
+    scheduler_reserve_full_isl: bool | None = None
+    policy: Literal["fcfs", "priority"] | None = None
+    capacity_policy: Literal["guaranteed-no-evict", "max-utilization"] | None = None
+    async_scheduling: bool | None = None
+    max_prefill_tokens: PositiveInt | None = None
+    chunked_prefill_size: Annotated[int, Field(ge=-1)] | None = None
+    schedule_policy: Literal["fcfs", "lpm"] | None = None
+    schedule_conservativeness: NonNegativeFloat | None = None
+    enable_mixed_chunk: bool | None = None
+    disable_overlap_schedule: bool | None = None
+
+    def said(self) -> dict[str, Any]:
+        """The settings that are not None."""
+        return self.model_dump(exclude_none=True)
+
+
+class SourceRequest(NamedTuple):
+    """One request. arrival_ns: when its client sent it; None: not recorded.
+
+    prompt_tokens, output_tokens: None where the source does not say. hash_ids: ids of the prompt's
+    blocks, small numbers, equal ids where all tokens up to the block's end are equal.
+    first_token_ns, last_token_ns: on the clock of arrival_ns. cached_tokens: of its prompt, as the
+    engine counted them.
+    """
+
+    id: str
+    arrival_ns: int | None = None
+    prompt_tokens: int | None = None
+    output_tokens: int | None = None
+    first_token_ns: int | None = None
+    last_token_ns: int | None = None
+    hash_ids: HashIds | None = None
+    session: str | None = None
+    cached_tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Requests:
+    """Requests in the order of the source. hash_block_tokens: tokens an id stands for."""
+
+    rows: tuple[SourceRequest, ...]
+    clock: Clock = "own"
+    hash_block_tokens: int | None = None
+
+
+class GaugeSample(NamedTuple):
+    """The engine's gauges at one moment; usage: a fraction of the pool. None: not in it."""
+
+    time_ns: int
+    running: int | None = None
+    waiting: int | None = None
+    usage: float | None = None
+    prompt_throughput: float | None = None
+    generation_throughput: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GaugeSeries:
+    """Gauges in order of time."""
+
+    samples: tuple[GaugeSample, ...]
+    clock: Clock
+
+
+class ClientLoad(Options):
+    """What a client did, where it kept no request by itself.
+
+    num_requests: that were answered. prompt_tokens, output_tokens: means. rate_per_s: None for all
+    at once. max_concurrency: at most so many in flight.
+    """
+
+    num_requests: PositiveInt
+    prompt_tokens: NonNegativeFloat
+    output_tokens: NonNegativeFloat
+    rate_per_s: PositiveFloat | None = None
+    burstiness: PositiveFloat = 1.0
+    max_concurrency: PositiveInt | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """What one source gave. by_file: settings of several runs, by the names of the files with their
+    requests: those of a file that is imported too count. measured: figures of the run, by name and
+    unit (`ttft_mean_s`), for whoever compares. notes: what was left out, and why.
+    """
+
+    settings: Settings = field(default_factory=Settings)
+    requests: Requests | None = None
+    curve: GaugeSeries | None = None
+    load: ClientLoad | None = None
+    measured: dict[str, float] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    by_file: dict[str, Settings] = field(default_factory=dict)

@@ -1,0 +1,131 @@
+"""Whose file is this: by its content, or as named (`FORMAT=PATH`)."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+from kvsim.observed.trial import Trial
+from kvsim.plumbing.errors import InputError
+from kvsim.readers import READERS
+from kvsim.readers.description import Description
+from kvsim.readers.reader import Reader, RecordedRuns, Sniffed, Source, look
+
+_COMMAND = ("vllm ", "python ", "docker ")
+Kind = TypeVar("Kind", bound=Reader)
+
+
+class Read(NamedTuple):
+    """One source as it was read. name: for people; format: its reader's name in READERS."""
+
+    name: str
+    format: str
+    rank: int
+    description: Description
+
+
+def readers(kind: type[Kind]) -> dict[str, type[Kind]]:
+    """The readers of a kind by name, in the order in which they are tried."""
+    found = {name: READERS.get(name) for name in READERS}
+    return {name: cls for name, cls in found.items() if issubclass(cls, kind)}
+
+
+def recognised(source: Sniffed, kind: type[Reader]) -> str | None:
+    """The name of the first reader of a kind that knows the source."""
+    return next((name for name, cls in readers(kind).items() if cls.sniff(source)), None)
+
+
+def read_sources(named: Sequence[str], notes: list[str]) -> list[Read]:
+    """Every source read. An argument is a path, FORMAT=PATH, or a command line itself.
+
+    A folder that no reader claims stands for the files in it; those that none knows are noted.
+    InputError for a file, named by itself, that no reader knows.
+    """
+    reads: list[Read] = []
+    for argument in named:
+        form, path = _split(argument)
+        source = path if isinstance(path, Sniffed) else look(path)
+        form = form or recognised(source, Source)
+        if form is None and source.is_folder:
+            reads.extend(_inside(source.path, notes))
+        else:
+            reads.append(_read(source, form or _unknown(source)))
+    return reads
+
+
+def read_runs(folders: Sequence[Path]) -> Iterator[tuple[str, Trial]]:
+    """Every recorded run of these folders, or one level below, with the name of its own folder.
+
+    InputError for a folder that holds none.
+    """
+    known = readers(RecordedRuns)
+    for folder in folders:
+        if not folder.is_dir():
+            raise InputError("no such folder", where=str(folder))
+        found = False
+        for place in (folder, *sorted(path for path in folder.iterdir() if path.is_dir())):
+            name = recognised(look(place), RecordedRuns)
+            if name is not None:
+                found = True
+                yield from ((place.name, trial) for trial in known[name].runs(place))
+        if not found:
+            raise InputError(
+                "no recorded runs that kvsim reads",
+                where=str(folder),
+                remedy=f"kinds: {', '.join(known)}",
+            )
+
+
+def _split(argument: str) -> tuple[str | None, "Path | Sniffed"]:
+    """(the format if it is named, the source)."""
+    path = Path(argument)
+    if argument.startswith(_COMMAND) and not path.exists():
+        data = argument.encode()
+        return "vllm-command", Sniffed(Path("the command line"), data, argument, None, [])
+    head, equals, rest = argument.partition("=")
+    if equals and head in readers(Source) and not path.exists():
+        return head, Path(rest)
+    if not path.exists():
+        raise InputError("no such file or folder", where=argument)
+    return None, path
+
+
+def _unknown(source: Sniffed) -> str:
+    if source.data.lstrip()[:1] in (b"{", b"[") and source.document is None and not source.records:
+        raise InputError("JSON that ends too early, or is none", where=str(source.path))
+    raise InputError(
+        "no format that kvsim imports",
+        where=str(source.path),
+        remedy=f"name one, FORMAT={source.path}: {', '.join(readers(Source))}",
+    )
+
+
+def _inside(folder: Path, notes: list[str]) -> Iterator[Read]:
+    """The files of a folder that a format knows."""
+    unknown = []
+    found = False
+    for path in sorted(folder.iterdir()):
+        if not path.is_file() or path.name.startswith("."):
+            continue
+        source = look(path)
+        form = recognised(source, Source)
+        if form is None:
+            unknown.append(path.name)
+        else:
+            found = True
+            yield _read(source, form)
+    if not found:
+        raise InputError("a folder without a file that kvsim imports", where=str(folder))
+    if unknown:
+        notes.append(f"{folder.name}: not known, and left aside: {', '.join(unknown)}")
+
+
+def _read(source: Sniffed, form: str) -> Read:
+    cls = readers(Source)[form]
+    try:
+        description = cls.read(source)
+    except (StopIteration, KeyError, IndexError, TypeError, ValueError) as fault:
+        # What the format takes for granted is not there: the file is of another kind.
+        raise InputError(
+            f"not {cls.what}, or a damaged one", where=str(source.path), value=fault
+        ) from None
+    return Read(source.name, form, cls.rank, description)

@@ -1,0 +1,1 @@
+"""Recorded runs, each as somebody published them."""

@@ -1,0 +1,98 @@
+"""github.com/dennislee22/vLLM-benchmarking: `benchmark_serving` with all requests sent at once.
+
+runs.csv: id, test (one server each), model, tp, gpu, its pool in GiB a GPU and in tokens,
+num_prompts, lengths, totals and latencies. The settings stand in its README alone. engine_log.csv
+is not read: its lines have no common clock with the client.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from kvsim.model import named_model
+from kvsim.observed.trial import Trial
+from kvsim.observed.vllm_meta import VllmMeta
+from kvsim.plumbing.errors import InputError
+from kvsim.plumbing.units import GIB
+from kvsim.readers.published.tables import (
+    Row,
+    count,
+    head_of,
+    number,
+    read_rows,
+    request,
+    text,
+)
+from kvsim.readers.reader import RecordedRuns, Sniffed
+
+SETTINGS = {
+    "vllm_version": "0.10.1.1",
+    "max_model_len": 16384,
+    "max_num_batched_tokens": 2048,
+    "max_num_seqs": 256,
+    "block_size": 16,
+    "source": "github.com/dennislee22/vLLM-benchmarking",
+}
+_COLUMNS = {"test", "available_kv_gib", "kv_cache_tokens", "input_len", "total_output_tokens"}
+
+
+class AllAtOnce(RecordedRuns):
+    """See the head of this file."""
+
+    what = "runs of `benchmark_serving`, all requests sent at once"
+
+    @classmethod
+    def sniff(cls, source: Sniffed) -> bool:
+        return head_of(source.path / "runs.csv") >= _COLUMNS
+
+    @classmethod
+    def runs(cls, folder: Path) -> Iterator[Trial]:
+        path = folder / "runs.csv"
+        for row in read_rows(path):
+            yield _trial(row, path)
+
+
+def _trial(row: Row, path: Path) -> Trial:
+    name = text(row, "id", path)
+    where = f"{path}, {name}"
+
+    def cell(column: str) -> float:
+        return number(row, column, where)
+
+    tp = round(number(row, "tp", where, least=1.0))
+    model, place = text(row, "model", where), text(row, "gpu", where)
+    gpu, _, beside = place.partition(", ")
+    meta = VllmMeta.parse(
+        {
+            **SETTINGS,
+            "model": model,
+            "gpu": gpu,
+            "tensor_parallel_size": tp,
+            "num_gpu_blocks": _pool_tokens(row, model, tp, where) // 16,
+        },
+        where,
+    )
+    requests = count(row, "num_prompts", where)
+    prompt, output = cell("total_input_tokens") / requests, cell("total_output_tokens") / requests
+    recorded = {"makespan_s": cell("duration_s")}
+    for name in ("ttft", "tpot"):
+        recorded[f"{name}_s"] = cell(f"{name}_mean_ms") / 1e3
+    assumed = ["lengths: all as long as the mean", "no prompt of an earlier run is in the cache"]
+    beyond = "" if beside in ("", "one node") else f"{beside}, and the network between them"
+    return Trial(
+        f"{name} {model} x{tp} on {place}, {requests} of {prompt:.0f}+{output:.0f}",
+        meta,
+        tuple(request(f"r{at}", 0.0, prompt, output) for at in range(requests)),
+        recorded,
+        assumed=(*meta.assumptions, *assumed),
+        beyond=beyond,
+    )
+
+
+def _pool_tokens(row: Row, model: str, tp: int, where: str) -> int:
+    """As logged; else what its GiB hold of the model's KV cache."""
+    if "kv_cache_tokens" in row:
+        return round(number(row, "kv_cache_tokens", where))
+    layout = named_model(model, where).kv_layout(tensor_parallel_size=tp)
+    if not layout.bytes_per_token:
+        raise InputError("no kv_cache_tokens, and a model whose tokens take none", where=where)
+    return round(number(row, "available_kv_gib", where) * GIB) // layout.bytes_per_token

@@ -1,0 +1,105 @@
+"""github.com/GloriaXimingLu/inferencex-profiling: gpt-oss-120b on an H200, closed loops.
+
+runs.csv: a row a run: label, concurrency, num_prompts, means by the client, and what /metrics said
+(kv_mean, running_mean, preemptions). gt_cN.json.gz: results of `vllm bench serve` with the lengths.
+The settings stand in its README alone. Labels that end with _rK are repeats, and are averaged.
+"""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from kvsim.observed.trial import Trial
+from kvsim.observed.vllm_meta import VllmMeta
+from kvsim.plumbing.errors import InputError
+from kvsim.readers.published.tables import (
+    MOST,
+    Row,
+    count,
+    head_of,
+    number,
+    read_json,
+    read_rows,
+    request,
+    text,
+)
+from kvsim.readers.reader import RecordedRuns, Sniffed
+
+SETTINGS = {
+    "model": "openai/gpt-oss-120b",
+    "gpu": "H200",
+    "vllm_version": "0.22.0",
+    "max_num_seqs": 256,
+    "max_model_len": 10240,
+    "max_num_batched_tokens": 8192,
+    "block_size": 16,
+    "num_gpu_blocks": 103_690,
+    "enable_prefix_caching": False,
+    "source": "github.com/GloriaXimingLu/inferencex-profiling",
+}
+_LATENCIES = {"ttft_s": "mean_ttft_ms", "tpot_s": "mean_tpot_ms", "e2e_s": "mean_e2e_ms"}
+
+
+class InferenceX(RecordedRuns):
+    """See the head of this file."""
+
+    what = "closed loops of github.com/GloriaXimingLu/inferencex-profiling"
+
+    @classmethod
+    def sniff(cls, source: Sniffed) -> bool:
+        return {"label", "concurrency", "kv_mean", "preemptions"} <= head_of(
+            source.path / "runs.csv"
+        )
+
+    @classmethod
+    def runs(cls, folder: Path) -> Iterator[Trial]:
+        path = folder / "runs.csv"
+        repeats: dict[str, list[Row]] = {}
+        for row in read_rows(path):
+            repeats.setdefault(re.sub(r"_r\d+$", "", text(row, "label", path)), []).append(row)
+        lengths = _lengths(folder)
+        meta = VllmMeta.parse(SETTINGS, str(path))
+        for label, rows in repeats.items():
+            yield _trial(label, rows, lengths, meta, path)
+
+
+def _lengths(folder: Path) -> list[tuple[int, int]]:
+    """Prompts and outputs of the longest of the runs whose lengths are there."""
+    longest: list[tuple[int, int]] = []
+    for path in sorted(folder.glob("gt_c*.json.gz")):
+        table = read_json(path)
+        try:
+            pairs = list(zip(table["input_lens"], table["output_lens"], strict=True))
+        except (KeyError, TypeError, ValueError):
+            raise InputError("no input_lens and output_lens", where=str(path)) from None
+        if not all(type(each) is int and 0 <= each <= MOST for pair in pairs for each in pair):
+            raise InputError("input_lens and output_lens are no tokens", where=str(path))
+        longest = max(longest, pairs, key=len)
+    if not longest:
+        raise InputError("no gt_cN.json.gz tells lengths", where=str(folder))
+    return longest
+
+
+def _trial(
+    label: str, rows: list[Row], lengths: list[tuple[int, int]], meta: VllmMeta, path: Path
+) -> Trial:
+    def mean(column: str, least: float = 0.0) -> float:
+        return sum(number(row, column, path, least=least) for row in rows) / len(rows)
+
+    requests = round(sum(count(row, "num_prompts", path) for row in rows) / len(rows))
+    pairs = [lengths[at % len(lengths)] for at in range(requests)]
+    recorded = {name: mean(column) / 1e3 for name, column in _LATENCIES.items()}
+    recorded |= {
+        "kv_cache_usage": mean("kv_mean") / 100,
+        "running": mean("running_mean"),
+        "preemptions": mean("preemptions"),
+        "makespan_s": requests / mean("req_tput", 1e-6),
+    }
+    return Trial(
+        label,
+        meta,
+        tuple(request(f"r{at}", 0.0, *pair) for at, pair in enumerate(pairs)),
+        recorded,
+        max_in_flight=round(mean("concurrency", 1.0)),
+        assumed=(*meta.assumptions, "lengths: those of the longest run that tells them"),
+    )

@@ -1,0 +1,149 @@
+"""What a reader promises: is this its file, what can the file give, and what does it say."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, ClassVar, Literal, NamedTuple
+
+from kvsim.observed.trial import Trial
+from kvsim.plumbing.errors import InputError
+from kvsim.plumbing.options import Options
+from kvsim.plumbing.reading.files import read_bytes
+from kvsim.plumbing.reading.json_text import JsonError, loads
+from kvsim.readers.description import Description
+
+# server: configuration, pool, flags. stream: requests. measured: latencies, gauges, totals.
+Part = Literal["server", "stream", "measured"]
+SERVER: frozenset[Part] = frozenset(("server",))
+STREAM: frozenset[Part] = frozenset(("stream",))
+MEASURED: frozenset[Part] = frozenset(("measured",))
+HEAD_BYTES = 1 << 16
+MOST_BYTES = 1 << 28  # of a source that is read as a whole
+ENGINE_ITSELF, ASKED_FOR, CLIENT = 3, 2, 1
+
+
+class Sniffed(NamedTuple):
+    """A source as a format looks at it. path: a file or a folder. data: its bytes (b"" of a
+    folder). text: their beginning. document: the value, where all of it is one JSON text.
+    records: the values of its first lines, where those are JSON.
+    """
+
+    path: Path
+    data: bytes
+    text: str
+    document: Any
+    records: list[Any]
+
+    @property
+    def name(self) -> str:
+        """Its name, for messages."""
+        return self.path.name
+
+    @property
+    def is_folder(self) -> bool:
+        """Whether it is a folder."""
+        return self.path.is_dir()
+
+    def string(self) -> str:
+        """All of it as text; what is not UTF-8 is replaced (logs hold anything)."""
+        return self.data.decode("utf-8", errors="replace")
+
+    def object(self) -> dict[str, Any]:
+        """The JSON object it is."""
+        if not isinstance(self.document, dict):
+            raise InputError("not a JSON object", where=self.name)
+        return self.document
+
+    def holds(self, *signs: str) -> bool:
+        """Whether any of these stands anywhere in it."""
+        return any(sign.encode() in self.data for sign in signs)
+
+    def has_keys(self, *keys: str) -> bool:
+        """Whether it is a JSON object with these keys."""
+        return isinstance(self.document, dict) and set(keys) <= self.document.keys()
+
+    def first_record(self) -> dict[str, Any]:
+        """The first of its lines of JSON; {} where there is none."""
+        first = self.records[0] if self.records else None
+        return first if isinstance(first, dict) else {}
+
+
+class Reader(Options):
+    """A kind of file or folder that other tools write; it has no options of its own.
+
+    what: the kind of file, for messages. gives: the parts that a file of this kind may hold.
+    """
+
+    what: ClassVar[str]
+    gives: ClassVar[frozenset[Part]]
+
+    @classmethod
+    def sniff(cls, source: Sniffed) -> bool:
+        """Whether the source is of this kind; a `Source` says so without raising."""
+        raise NotImplementedError(cls.__name__)  # every registered reader overrides this
+
+
+class Source(Reader):
+    """A reader that describes one server, as far as the file goes.
+
+    rank: of two sources that contradict each other the one of the higher rank counts: the engine's
+    words about itself, what was asked of the engine, what a client says.
+    """
+
+    rank: ClassVar[int]
+
+    @classmethod
+    def read(cls, source: Sniffed) -> Description:
+        """What it says; InputError where it is damaged. Secrets and prompts are not looked at."""
+        raise NotImplementedError(cls.__name__)  # every registered source overrides this
+
+
+class RecordedRuns(Reader):
+    """A reader of whole runs: a folder in the form in which somebody published them."""
+
+    gives = SERVER | STREAM | MEASURED
+
+    @classmethod
+    def runs(cls, folder: Path) -> Iterator[Trial]:
+        """The folder's runs, in the order of its files; InputError names file and fault."""
+        raise NotImplementedError(cls.__name__)  # every registered reader of runs overrides this
+
+
+def look(path: Path) -> Sniffed:
+    """Read a source once, for all formats; InputError if it cannot be read or is too large."""
+    if path.is_dir():
+        return Sniffed(path, b"", "", None, [])
+    data = read_bytes(path, MOST_BYTES)
+    text = data[:HEAD_BYTES].decode("utf-8", errors="replace")
+    return Sniffed(path, data, text, _document(data), _records(text))
+
+
+def first_record(path: Path) -> dict[str, Any]:
+    """The first of a file's lines of JSON; {} where there is none, or it cannot be read."""
+    try:
+        return look(path).first_record() if path.is_file() else {}
+    except InputError:
+        return {}
+
+
+def _document(data: bytes) -> Any:
+    if data.lstrip()[:1] not in (b"{", b"["):
+        return None
+    try:
+        return loads(data, unsigned=True)
+    except JsonError:
+        return None
+
+
+def _records(text: str) -> list[Any]:
+    """Of whole lines alone, at most ten."""
+    found = []
+    for line in text.split("\n")[:11][:-1] or [text]:
+        if not line.strip():
+            continue
+        if line.lstrip()[0] not in "{[":
+            return []
+        try:
+            found.append(loads(line, unsigned=True))
+        except JsonError:
+            return []
+    return found

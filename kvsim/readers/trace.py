@@ -1,0 +1,71 @@
+"""Any trace that kvsim reads (`kvsim traces formats`): Mooncake's, Azure's, an agent's sessions."""
+
+from kvsim.plumbing.reading.files import read_text
+from kvsim.plumbing.units import PS_PER_NS
+from kvsim.readers.description import Description, Requests, SourceRequest
+from kvsim.readers.reader import CLIENT, STREAM, Sniffed, Source
+from kvsim.workload.traces import TRACE_FORMATS
+from kvsim.workload.traces.format import HashedFormat
+from kvsim.workload.traces.reader import read_trace
+
+USUAL_SIZES = (16, 32, 64, 128, 256, 512, 1024)
+
+
+class RecordedTrace(Source):
+    """What arrived. Where ids do not fit the format's usual block size, the usual sizes are tried.
+
+    Followers (a delay after an answer) have no time of their own and lose their delay here.
+    """
+
+    rank = CLIENT
+    what = "a trace of requests"
+    gives = STREAM
+
+    @classmethod
+    def sniff(cls, source: Sniffed) -> bool:
+        """By the trace formats' own signs."""
+        lines = source.text.splitlines()
+        return bool(lines) and any(TRACE_FORMATS.get(name).sniff(lines) for name in TRACE_FORMATS)
+
+    @classmethod
+    def read(cls, source: Sniffed) -> Description:
+        """Its rows."""
+        size, note = _block_size(source)
+        trace = read_trace(source.path, hash_block_tokens=size, drop_failed=True, sort=True)
+        followers = sum(row.follows is not None for row in trace.rows)
+        notes = [*trace.notes, *([note] if note else [])]
+        if followers:
+            notes.append(f"{followers:,} rows follow an answer: their times are not known")
+        rows = tuple(
+            SourceRequest(
+                row.id or f"line{row.line}",
+                None if row.arrival_ps is None else row.arrival_ps // PS_PER_NS,
+                row.prompt_tokens,
+                row.output_tokens,
+                hash_ids=row.hash_ids,
+                session=row.session,
+            )
+            for row in trace.rows
+        )
+        return Description(
+            requests=Requests(rows, "own", trace.hash_block_tokens), notes=tuple(notes)
+        )
+
+
+def _block_size(source: Sniffed) -> tuple[int | None, str | None]:
+    """(the ids' block size if it is not the format's, what was assumed)."""
+    from kvsim.workload.traces.json_lines import first_objects, fits
+
+    text = read_text(source.path)
+    name = next(name for name in TRACE_FORMATS if TRACE_FORMATS.get(name).sniff(text.lines))
+    cls = TRACE_FORMATS.get(name)
+    if not issubclass(cls, HashedFormat):
+        return None, None
+    records = first_objects(text.lines)
+    usual = cls.model_fields["hash_block_tokens"].default
+    if fits(records, usual):
+        return None, None
+    fitting = [size for size in USUAL_SIZES if fits(records, size)]
+    if not fitting:
+        return None, None
+    return fitting[0], f"hash ids are taken to be of blocks of {fitting[0]} tokens, which fit"

@@ -1,0 +1,54 @@
+"""What TensorRT-LLM prints when it starts, by its C++ runtime and by its PyTorch backend."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from kvsim.plumbing.counts import whole
+from kvsim.readers.description import Description, Settings
+from kvsim.readers.reader import ENGINE_ITSELF, SERVER, Sniffed, Source
+
+_POLICIES = {
+    "GUARANTEED_NO_EVICT": "guaranteed-no-evict",
+    "MAX_UTILIZATION": "max-utilization",
+}
+# Of lines that come twice, the later ones count: a first pool is made to profile in.
+_PATTERNS: tuple[tuple[str, re.Pattern[str], Callable[[str], Any]], ...] = (
+    ("block_size", re.compile(r"[Nn]umber of tokens per block: (\d+)"), whole),
+    ("kv_cache_tokens", re.compile(r"max tokens in paged KV cache \((\d+)\)"), whole),
+    ("max_num_batched_tokens", re.compile(r"\bmaxNumTokens: (\d+)"), whole),
+    ("max_num_batched_tokens", re.compile(r"\bmax_num_tokens=(\d+)"), whole),
+    ("max_num_seqs", re.compile(r"\bmaxNumSequences: (\d+)"), whole),
+    ("max_num_seqs", re.compile(r"\bmax_batch_size=(\d+)"), whole),
+    ("max_model_len", re.compile(r"\bmaxSequenceLen: (\d+)"), whole),
+    ("max_model_len", re.compile(r"\bmax_seq_len=(\d+)"), whole),
+    ("capacity_policy", re.compile(r"Capacity Scheduler Policy: (\w+)"), _POLICIES.get),
+    ("enable_prefix_caching", re.compile(r"KV cache block reuse is (enabled|disabled)"),
+     lambda word: word == "enabled"),
+    ("engine_version", re.compile(r"TensorRT.LLM version: v?(\d[\w.]*)"), str),
+)  # fmt: skip
+
+
+class TrtLlmLog(Source):
+    """Settings alone, as far as the log tells: the model it does not name."""
+
+    rank = ENGINE_ITSELF
+    what = "a TensorRT-LLM server's log"
+    gives = SERVER
+
+    @classmethod
+    def sniff(cls, source: Sniffed) -> bool:
+        """By the prefix of its lines."""
+        return source.document is None and source.holds("[TensorRT-LLM][", "[TRT-LLM] [")
+
+    @classmethod
+    def read(cls, source: Sniffed) -> Description:
+        """The last line of each kind."""
+        found: dict[str, Any] = {"engine": "tensorrt-llm"}
+        for line in source.string().splitlines():
+            for setting, pattern, read in _PATTERNS:
+                match = pattern.search(line)
+                value = read(match[1]) if match else None
+                if value is not None and value != 0:
+                    found[setting] = value
+        return Description(Settings.parse(found, source.name))

@@ -1,0 +1,1 @@
+"""What a vLLM server writes, and its own benchmark."""

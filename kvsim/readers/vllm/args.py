@@ -1,0 +1,114 @@
+"""vLLM's arguments, by its names, as settings: of a command line and of a log alike."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from kvsim.plumbing.counts import whole
+from kvsim.plumbing.errors import InputError
+from kvsim.readers.description import Settings
+
+# Of values that only say "as you think best".
+UNSAID = (None, "", "auto", "None", "none", "-1", -1)
+KV_DTYPES = {
+    "bfloat16": "bf16",
+    "float16": "fp16",
+    "half": "fp16",
+    "float": "fp32",
+    "float32": "fp32",
+    "fp8_e4m3": "fp8",
+    "fp8_e5m2": "fp8",
+    "fp8_inc": "fp8",
+}
+# Quantisation that the server does itself; any other is the checkpoint's, which its config tells.
+ONLINE_QUANTIZATIONS = {"fp8": "fp8", "fp8_per_tensor": "fp8", "fp8_per_block": "fp8"}
+
+
+def fraction(value: Any) -> float:
+    """A number."""
+    return float(str(value))
+
+
+def truth(value: Any) -> bool:
+    """A switch: a flag without a value is on."""
+    text = str(value).strip().lower()
+    if text in ("true", "1", "yes", "on"):
+        return True
+    if text in ("false", "0", "no", "off"):
+        return False
+    raise ValueError("neither true nor false")
+
+
+def dtype(value: Any) -> str:
+    """A type of numbers, without torch's prefix."""
+    return str(value).removeprefix("torch.").lower()
+
+
+def text(value: Any) -> str:
+    """Words."""
+    return str(value).strip()
+
+
+def kv_dtype(value: Any) -> str:
+    """By kvsim's names."""
+    name = dtype(value)
+    return KV_DTYPES.get(name, name)
+
+
+# vLLM's argument: the setting it is, and how it is read.
+KNOWN: dict[str, tuple[str, Callable[[Any], Any]]] = {
+    "model": ("model", text),
+    "model_tag": ("model", text),
+    "served_model_name": ("served_model_name", text),
+    "tensor_parallel_size": ("tensor_parallel_size", whole),
+    "pipeline_parallel_size": ("pipeline_parallel_size", whole),
+    "data_parallel_size": ("data_parallel_size", whole),
+    "dtype": ("dtype", dtype),
+    "quantization": ("quantization", text),
+    "kv_cache_dtype": ("kv_cache_dtype", kv_dtype),
+    "max_model_len": ("max_model_len", whole),
+    "max_seq_len": ("max_model_len", whole),
+    "gpu_memory_utilization": ("gpu_memory_utilization", fraction),
+    "enforce_eager": ("enforce_eager", truth),
+    "block_size": ("block_size", whole),
+    "num_gpu_blocks_override": ("num_gpu_blocks", whole),
+    "kv_cache_memory_bytes": ("kv_cache_bytes", whole),
+    "kv_cache_memory": ("kv_cache_bytes", whole),
+    "kv_offloading_size": ("host_cache_gib", fraction),
+    "enable_prefix_caching": ("enable_prefix_caching", truth),
+    "enable_chunked_prefill": ("enable_chunked_prefill", truth),
+    "disable_hybrid_kv_cache_manager": ("disable_hybrid_kv_cache_manager", truth),
+    "max_num_seqs": ("max_num_seqs", whole),
+    "max_num_batched_tokens": ("max_num_batched_tokens", whole),
+    "long_prefill_token_threshold": ("long_prefill_token_threshold", whole),
+    "scheduler_reserve_full_isl": ("scheduler_reserve_full_isl", truth),
+    "scheduling_policy": ("policy", text),
+    "async_scheduling": ("async_scheduling", truth),
+    "watermark": ("watermark", fraction),
+    "prefix_cache_retention_interval": ("prefix_cache_retention_interval", whole),
+}
+
+
+def settings_of(arguments: Mapping[str, Any], where: str) -> Settings:
+    """What `arguments` say of memory and scheduling; all others are left alone, unread.
+
+    InputError names an argument whose value cannot be its own.
+    """
+    found: dict[str, Any] = {}
+    for name, value in arguments.items():
+        if name not in KNOWN or (isinstance(value, str | int | None) and value in UNSAID):
+            continue
+        setting, read = KNOWN[name]
+        try:
+            known = read(_first(value))
+        except (ValueError, OverflowError) as fault:
+            raise InputError(str(fault), where=f"{where}: {name}", value=value) from None
+        if setting == "quantization":
+            known = ONLINE_QUANTIZATIONS.get(known)
+        if known is not None and known != "auto":
+            found[setting] = known
+    return Settings.parse(found, where)
+
+
+def _first(value: Any) -> Any:
+    """Of a list, such as several served names, the first."""
+    return value[0] if isinstance(value, list | tuple) and value else value

@@ -1,0 +1,153 @@
+"""What a vLLM server prints when it starts, and every ten seconds from then on.
+
+Lines differ by version; each pattern here is of a line that some version from 0.6 to 0.33 prints.
+Of several workers the least pool counts, as the engine itself decides.
+"""
+
+import re
+from typing import Any
+
+from kvsim.plumbing.counts import whole
+from kvsim.readers.description import Description, GaugeSeries, Settings
+from kvsim.readers.parsing.python_text import pairs_of
+from kvsim.readers.reader import ENGINE_ITSELF, MEASURED, SERVER, Sniffed, Source
+from kvsim.readers.vllm.args import KNOWN, settings_of
+from kvsim.readers.vllm.log_gauges import gauge_lines
+
+_NUMBER = r"([\d,]+(?:\.\d+)?)"
+_VERSION = re.compile(r"(?:engine \(v|API server version |\bversion )(\d+\.\d+(?:\.\d+)?[\w.+]*)")
+_UNTAGGED = ("0.0.", "0.1.dev")  # what a checkout without tags calls itself
+_ARGUMENTS = re.compile(r"(?:non-default args: |args: Namespace)(.*)")
+_CONFIG = re.compile(r"Initializing an? (?:V\d )?LLM engine .*?with config: (.*)")
+_PATTERNS: tuple[tuple[str, re.Pattern[str]], ...] = (
+    ("kv_cache_tokens", re.compile(rf"[GXC]PU(?: \+ host)? KV cache size: {_NUMBER} tokens")),
+    ("num_gpu_blocks", re.compile(rf"# (?:GPU|CUDA|cuda) blocks: {_NUMBER}")),
+    ("available_kv_gib", re.compile(rf"[Aa]vailable KV cache memory: {_NUMBER} ?GiB")),
+    ("available_kv_gib", re.compile(rf"reserved for KV Cache is {_NUMBER} ?GiB")),
+    ("available_kv_gib", re.compile(rf"\bkv_cache_size={_NUMBER}GiB")),
+    ("available_kv_gib", re.compile(rf"\bavailable_kv_cache_memory {_NUMBER}GiB")),
+    ("available_kv_gib", re.compile(rf"Current kv cache memory in use is {_NUMBER} GiB")),
+    ("gpu_memory_utilization", re.compile(rf"\bgpu_memory_utilization[ =(]+{_NUMBER}")),
+    ("gpu_memory_utilization", re.compile(rf"current --gpu-memory-utilization={_NUMBER}")),
+    ("gpu_memory_utilization", re.compile(rf"Desired GPU memory utilization is \({_NUMBER},")),
+    ("weights_gib", re.compile(rf"[Mm]odel (?:loading took|weights take) {_NUMBER} ?GiB")),
+    ("weights_gib", re.compile(rf"Loading model weights took {_NUMBER} GB")),  # 0.6: GiB, miscalled
+    ("max_model_len", re.compile(rf"Maximum concurrency for {_NUMBER} tokens per request")),
+    ("max_model_len", re.compile(rf"Using max model len {_NUMBER}")),
+    ("max_num_batched_tokens", re.compile(rf"with max_num_batched_tokens={_NUMBER}")),
+    ("gpu_memory_gib", re.compile(rf"Free memory on device \([\d.]+/{_NUMBER} GiB\)")),
+    ("gpu_memory_gib", re.compile(rf"total_gpu_memory[ =(]+{_NUMBER} ?GiB")),
+    ("block_size", re.compile(rf"Setting attention block size to {_NUMBER} tokens")),
+)
+_OVERRIDE = re.compile(r"Overriding num_gpu_blocks=([1-9]\d*) with num_gpu_blocks_override=(\d+)")
+_REFUSED = re.compile(rf"the models?'s max seq len \({_NUMBER}\)")  # of a start that failed
+_SPECULATES = re.compile(r"\bspeculative_config=(?!None)\w|'speculative_config': \{")
+_LEAST = ("available_kv_gib", "num_gpu_blocks", "kv_cache_tokens")  # of several workers
+_FRACTIONS = ("available_kv_gib", "weights_gib", "gpu_memory_gib", "gpu_memory_utilization")
+# One of these stands in every line that is read.
+_MARKS = (
+    *("version", "args", "config", "GiB", " GB", "blocks", "tokens", "memory", "seq len"),
+    *("Asynchronous", "speculative", "max_num_batched_tokens", "model len"),
+)
+_SIGNS = (
+    "Initializing a V1 LLM engine",
+    "Initializing an LLM engine",
+    "non-default args",
+    "PU KV cache size:",
+    "host KV cache size:",
+    "Avg prompt throughput",
+    "Available KV cache memory",
+    "# GPU blocks:",
+    "# CUDA blocks:",
+    "the current vLLM instance can use",
+    "Setting attention block size to",
+    "KV cache is needed, which is larger than the available KV cache memory",
+)
+
+
+class VllmLog(Source):
+    """The log of the API server and its workers, whole or in excerpts."""
+
+    rank = ENGINE_ITSELF
+    what = "a vLLM server's log"
+    gives = SERVER | MEASURED
+
+    @classmethod
+    def sniff(cls, source: Sniffed) -> bool:
+        """By lines that only this engine prints."""
+        return source.document is None and source.holds(*_SIGNS)
+
+    @classmethod
+    def read(cls, source: Sniffed) -> Description:
+        """Settings from its lines, gauges from its ten-second lines."""
+        notes: list[str] = []
+        everything = source.string().splitlines()
+        lines = _last_start([each for each in everything if _tells(each)], notes)
+        found = _settings(lines, source.name)
+        samples = gauge_lines(lines, notes)
+        curve = GaugeSeries(samples, "local") if samples else None
+        if any("Asynchronous scheduling is enabled" in line for line in lines):
+            found["async_scheduling"] = True
+        elif any("Asynchronous scheduling is disabled" in line for line in lines):
+            found["async_scheduling"] = False
+        if any(_SPECULATES.search(line) for line in lines):
+            notes.append("it decodes speculatively, which is not taken over")
+        if str(found.get("engine_version", "")).startswith(_UNTAGGED):
+            notes.append(f"version {found.pop('engine_version')}: a build of one's own")
+        settings = Settings.parse({**found, "engine": "vllm"}, source.name)
+        return Description(settings, curve=curve, notes=tuple(notes))
+
+
+def _tells(line: str) -> bool:
+    """Whether a line may match anything here: most of a long log are lines of requests."""
+    return any(mark in line for mark in _MARKS)
+
+
+def _last_start(lines: list[str], notes: list[str]) -> list[str]:
+    """The lines from the last start on, where a log holds several."""
+    starts = [at for at, line in enumerate(lines) if _ARGUMENTS.search(line)]
+    if len(starts) < 2:
+        return lines
+    notes.append(f"{len(starts)} starts of a server: the last one is taken")
+    first = starts[-1]
+    while first and _VERSION.search(lines[first - 1]):  # the version is printed just before
+        first -= 1
+    return lines[first:]
+
+
+def _settings(lines: list[str], where: str) -> dict[str, Any]:
+    """What was asked for, then what came of it: later kinds of lines know better."""
+    asked: dict[str, Any] = {}
+    config: dict[str, Any] = {}
+    told: dict[str, Any] = {}
+    for line in lines:
+        version = _VERSION.search(line)
+        if version and "engine_version" not in told:
+            told["engine_version"] = version[1].rstrip(".")
+        arguments = _ARGUMENTS.search(line)
+        if arguments:
+            asked |= settings_of(pairs_of(arguments[1], KNOWN), where).said()
+        engine = _CONFIG.search(line)
+        if engine:
+            config |= settings_of(pairs_of(engine[1], KNOWN), where).said()
+        override = _OVERRIDE.search(line)
+        if override:
+            told["num_gpu_blocks"] = whole(override[2])
+        for setting, pattern in _PATTERNS:
+            match = pattern.search(line)
+            if match:
+                _take(told, setting, match[1])
+        refused = _REFUSED.search(line)
+        if refused and "max_model_len" not in told:
+            told["max_model_len"] = whole(refused[1])
+    return asked | config | told
+
+
+def _take(told: dict[str, Any], setting: str, number: str) -> None:
+    value = float(number.replace(",", "")) if setting in _FRACTIONS else whole(number)
+    if setting == "weights_gib" and setting in told:
+        return  # a later line says the same with fewer digits
+    if setting in _LEAST and setting in told:
+        value = min(value, told[setting])
+    if value > 0:
+        told[setting] = value

@@ -1,0 +1,94 @@
+"""vLLM's metrics, by its names, as settings, gauges and figures: of a scrape or a time series."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from kvsim.plumbing.counts import whole
+from kvsim.readers.description import Settings
+from kvsim.readers.parsing.fields import MOST_TOKENS
+from kvsim.readers.parsing.prometheus import Metric, finite
+from kvsim.readers.vllm.args import UNSAID, settings_of
+
+PREFIX = "vllm:"
+INFO = "cache_config_info"
+# vLLM's label of its cache configuration: the argument of that meaning.
+_LABELS = {
+    "block_size": "block_size",
+    "cache_dtype": "kv_cache_dtype",
+    "enable_prefix_caching": "enable_prefix_caching",
+    "gpu_memory_utilization": "gpu_memory_utilization",
+    "num_gpu_blocks": "num_gpu_blocks_override",
+    "kv_cache_memory_bytes": "kv_cache_memory_bytes",
+    "kv_offloading_size": "kv_offloading_size",
+}
+GAUGES = {
+    "num_requests_running": "running",
+    "num_requests_waiting": "waiting",
+    "kv_cache_usage_perc": "usage",
+    "gpu_cache_usage_perc": "usage",  # before 0.10
+}
+# A total, and the figure it is.
+_TOTALS = {
+    "num_preemptions": "preemptions",
+    "prompt_tokens": "prompt_tokens",
+    "generation_tokens": "generation_tokens",
+    "prefix_cache_queries": "prefix_cache_query_tokens",
+    "prefix_cache_hits": "prefix_cache_hit_tokens",
+    "gpu_prefix_cache_queries": "prefix_cache_query_tokens",
+    "gpu_prefix_cache_hits": "prefix_cache_hit_tokens",
+}
+_MEANS = {
+    "time_to_first_token_seconds": "ttft_mean_s",
+    "inter_token_latency_seconds": "itl_mean_s",
+    "time_per_output_token_seconds": "itl_mean_s",  # as it was called before 0.11
+    "request_time_per_output_token_seconds": "tpot_mean_s",
+    "e2e_request_latency_seconds": "e2e_mean_s",
+    "request_queue_time_seconds": "queue_mean_s",
+}
+
+
+def cache_settings(labels: Mapping[str, str], where: str) -> dict[str, Any]:
+    """What the labels of `vllm:cache_config_info` say."""
+    arguments = {name: labels[label] for label, name in _LABELS.items() if label in labels}
+    found = settings_of(arguments, where).said()
+    tokens, concurrency = labels.get("kv_cache_size_tokens"), labels.get("kv_cache_max_concurrency")
+    if tokens not in UNSAID and tokens is not None:
+        found["kv_cache_tokens"] = whole(tokens)
+        if concurrency not in UNSAID and concurrency is not None and float(concurrency) > 0:
+            # By definition: tokens = concurrency * max_model_len.
+            longest = whole(tokens) / float(concurrency)
+            found["max_model_len"] = max(round(min(longest, MOST_TOKENS)), 1)
+    return found
+
+
+def settings_from(samples: Iterable[Metric], where: str) -> Settings:
+    """The settings that a scrape shows."""
+    found: dict[str, Any] = {}
+    for name, labels, _ in samples:
+        if not name.startswith(PREFIX):
+            continue
+        found["engine"] = "vllm"
+        if "model_name" in labels:
+            found.setdefault("served_model_name", labels["model_name"])
+        if name.removeprefix(PREFIX) == INFO:
+            found |= cache_settings(labels, where)
+    return Settings.parse(found, where)
+
+
+def figures_from(samples: Iterable[Metric]) -> dict[str, float]:
+    """Totals and means since the server started, summed over its engines."""
+    sums: dict[str, float] = {}
+    for name, _, value in samples:
+        if name.startswith(PREFIX) and finite(value):
+            plain = name.removeprefix(PREFIX)
+            sums[plain] = sums.get(plain, 0.0) + value
+    found = {}
+    for plain, figure in _TOTALS.items():
+        total = sums.get(f"{plain}_total", sums.get(plain))
+        if total is not None:
+            found[figure] = total
+    for plain, figure in _MEANS.items():
+        count = sums.get(f"{plain}_count", 0.0)
+        if count > 0:
+            found[figure] = sums.get(f"{plain}_sum", 0.0) / count
+    return found

@@ -1,0 +1,65 @@
+"""Settings that somebody wrote down as JSON, by vLLM's names: meta.json of an observed run, or a
+list of them, one a run, each with the `file` of its requests.
+"""
+
+from typing import Any
+
+from kvsim.plumbing.errors import InputError
+from kvsim.plumbing.units import GIB
+from kvsim.readers.description import Description, Settings
+from kvsim.readers.reader import ENGINE_ITSELF, SERVER, Sniffed, Source
+from kvsim.readers.vllm.args import KNOWN, settings_of
+
+_LEAST_KNOWN = 3  # of its keys
+_MORE = ("gpu", "vllm_version", "num_gpu_blocks", "kv_cache_tokens", "gpu_memory_bytes", "policy")
+
+
+class SettingsJson(Source):
+    """A JSON object (or a list of them) with a model and settings of the engine."""
+
+    rank = ENGINE_ITSELF
+    what = "settings as JSON"
+    gives = SERVER
+
+    @classmethod
+    def sniff(cls, source: Sniffed) -> bool:
+        """By its keys, of which some are vLLM's own."""
+        value = source.document
+        first = value[0] if isinstance(value, list) and value else value
+        if not isinstance(first, dict) or "model" not in first or "kvsim" in first:
+            return False
+        return len(first.keys() & {*KNOWN, *_MORE}) >= _LEAST_KNOWN
+
+    @classmethod
+    def read(cls, source: Sniffed) -> Description:
+        """What it says; values that are none are noted and left alone."""
+        notes: list[str] = []
+        if isinstance(source.document, list):
+            by_file = {
+                str(each.get("file")): _settings(each, source.name, notes)
+                for each in source.document
+                if isinstance(each, dict)
+            }
+            return Description(by_file=by_file, notes=tuple(dict.fromkeys(notes)))
+        return Description(_settings(source.object(), source.name, notes), notes=tuple(notes))
+
+
+def _settings(table: dict[str, Any], where: str, notes: list[str]) -> Settings:
+    found: dict[str, Any] = {}
+    plain = {key: value for key, value in table.items() if not isinstance(value, dict | list)}
+    plain["num_gpu_blocks_override"] = plain.pop("num_gpu_blocks", None)
+    plain["scheduling_policy"] = plain.pop("policy", None)
+    for name, value in plain.items():
+        try:
+            found |= settings_of({name: value}, where).said()
+        except InputError:
+            notes.append(f"{name}: {value!r} is no value of it, and is left out")
+    for key, setting in (("gpu", "gpu"), ("vllm_version", "engine_version")):
+        if isinstance(table.get(key), str):
+            found[setting] = table[key]
+    tokens, memory = table.get("kv_cache_tokens"), table.get("gpu_memory_bytes")
+    if isinstance(tokens, int):
+        found["kv_cache_tokens"] = tokens
+    if isinstance(memory, int | float):
+        found["gpu_memory_gib"] = memory / GIB
+    return Settings.parse(found | {"engine": "vllm"}, where)

@@ -1,0 +1,509 @@
+"""Every source format: its sample is known, read, and survives damage; secrets never leave it."""
+
+import csv
+import gzip
+import json
+import os
+import re
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from support.import_samples import PROMPT, SAMPLES, SECRET, UNIX_S, bench_result, lines, write
+
+from kvsim.interchange.imported import import_sources, write_imported
+from kvsim.plumbing.errors import InputError
+from kvsim.readers import READERS
+from kvsim.readers.description import Description
+from kvsim.readers.detect import read_sources, readers
+from kvsim.readers.reader import Sniffed, Source, look
+from kvsim.scenario import Scenario
+from kvsim.simulation import Simulation
+
+LOGS = Path(os.environ.get("KVSIM_STARTUP_LOGS_DIR", "not given"))
+# A setting, and its column in the table of logs.
+COLUMNS = {
+    "tensor_parallel_size": "tp",
+    "pipeline_parallel_size": "pp",
+    "max_model_len": "max_model_len",
+    "gpu_memory_utilization": "gpu_memory_utilization",
+    "block_size": "block_size",
+    "max_num_batched_tokens": "max_num_batched_tokens",
+    "weights_gib": "weights_gib",
+    "available_kv_gib": "available_kv_gib",
+    "kv_cache_tokens": "kv_cache_tokens",
+    "num_gpu_blocks": "num_gpu_blocks",
+}
+SOURCES = readers(Source)
+GIVEN = {"gpu": "h100", "model": "facebook/opt-125m"}
+
+
+def described(name: str, folder: Path) -> Description:
+    (read,) = read_sources([str(SAMPLES[name](folder))], [])
+    assert read.format == name
+    return read.description
+
+
+# --- contracts over the registry --------------------------------------------------------------
+
+
+def test_every_format_has_a_sample() -> None:
+    assert set(SAMPLES) == set(SOURCES)
+
+
+@pytest.mark.parametrize("name", tuple(SOURCES))
+def test_a_sample_is_of_one_format_alone(name: str, tmp_path: Path) -> None:
+    source = look(SAMPLES[name](tmp_path))
+    assert [other for other in SOURCES if SOURCES[other].sniff(source)] == [name]
+
+
+@pytest.mark.parametrize("name", tuple(SOURCES))
+def test_a_sample_gives_what_its_reader_says(name: str, tmp_path: Path) -> None:
+    found = described(name, tmp_path)
+    rows = found.requests.rows if found.requests else ()
+    held = {
+        "server": bool(found.settings.said() or found.by_file),
+        "stream": bool(rows or found.load),
+        "measured": bool(found.measured or found.curve or any(row.last_token_ns for row in rows)),
+    }
+    assert {part for part, here in held.items() if here} <= SOURCES[name].gives
+
+
+def test_the_documentation_says_what_each_reader_gives() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "importing.md").read_text()
+    told = re.findall(r"^\| (`[^|]*`) \|[^|]*\| ((?:\w+, )*\w+):", page, flags=re.MULTILINE)
+    gives = {name: set(parts.split(", ")) for names, parts in told for name in names.split(", ")}
+    assert gives == {f"`{name}`": set(cls.gives) for name, cls in SOURCES.items()}
+    assert all(f"`{name}`" in page for name in READERS)
+
+
+@pytest.mark.parametrize("name", tuple(SOURCES))
+def test_a_sample_becomes_a_scenario_without_its_secrets(name: str, tmp_path: Path) -> None:
+    source = SAMPLES[name](tmp_path)
+    out = tmp_path / "out" / "made.toml"
+    imported = import_sources([str(source)], GIVEN, out)
+    written = write_imported(imported, out)
+    texts = [json.dumps(imported.as_dict(), default=str)]
+    for path in written:
+        files = path.iterdir() if path.is_dir() else [path]
+        texts.extend(file.read_text() for file in files)
+    assert not any(SECRET in text or PROMPT in text for text in texts)
+    assert "[[allocator]]" in out.read_text()
+    if imported.stream.workload is not None:
+        count = len(Simulation(Scenario.load(out)).stream.requests)
+        assert count == (len(imported.stream.lines or ()) or count)
+
+
+@pytest.mark.parametrize("name", tuple(SOURCES))
+@settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(data=st.data())
+def test_a_damaged_file_is_one_line(name: str, tmp_path: Path, data: st.DataObject) -> None:
+    path = SAMPLES[name](tmp_path)
+    content = bytearray(path.read_bytes())
+    if data.draw(st.booleans()):
+        content = content[: data.draw(st.integers(0, len(content) - 1))]
+    for _ in range(data.draw(st.integers(0, 4))):
+        if content:
+            content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
+    path.write_bytes(content)
+    for argument in (str(path), f"{name}={path}"):
+        with suppress(InputError):  # anything else fails the test
+            read_sources([argument], [])
+
+
+# --- formats ----------------------------------------------------------------------------------
+
+
+def test_a_command_line_keeps_what_it_says_of_memory(tmp_path: Path) -> None:
+    found = described("vllm-command", tmp_path)
+    assert found.settings.said() == {
+        "engine": "vllm",
+        "model": "facebook/opt-125m",
+        "num_gpu_blocks": 4000,
+        "enable_prefix_caching": False,
+        "max_num_seqs": 64,
+    }
+    assert found.notes == ("flags that are not read: --api-key",)
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("vllm serve m --max-model-len 32k", {"max_model_len": 32_000}),
+        ("vllm serve m --max-model-len=32K", {"max_model_len": 32_768}),
+        ("vllm serve m -tp 4 --enforce-eager", {"tensor_parallel_size": 4, "enforce_eager": True}),
+        ("vllm serve m --kv-cache-dtype fp8_e4m3 --dtype half", {"kv_cache_dtype": "fp8"}),
+        ("vllm serve m --max_num_seqs 8 && echo --block-size 9", {"max_num_seqs": 8}),
+        ("python -m vllm.entrypoints.openai.api_server --model m --block-size 32",
+         {"block_size": 32}),
+        ("docker run --gpus all vllm/vllm-openai:v0.19.1 --model m", {"engine_version": "0.19.1"}),
+        ("vllm serve m --max-model-len auto --quantization awq", {}),
+        ("vllm serve m --scheduling-policy priority --async-scheduling false",
+         {"policy": "priority", "async_scheduling": False}),
+    ],
+)  # fmt: skip
+def test_command_lines(words: str, expected: dict[str, object]) -> None:
+    (read,) = read_sources([words], [])
+    said = read.description.settings.said()
+    assert said.pop("model") == "m"
+    assert expected.items() <= said.items()
+    assert said.keys() - expected.keys() <= {"engine", "dtype"}
+
+
+@pytest.mark.parametrize(
+    ("words", "fault"),
+    [
+        ("vllm serve m --block-size", "without its value"),
+        ("vllm serve m --block-size ten", "not a count"),
+        ("vllm serve m --max-num-seqs $SEQS", "shell variable"),
+        ("vllm serve m --block-size 'x", "not a command line"),
+        ("vllm serve m --gpu-memory-utilization 1.5", "too large; got 1.5; limit at most 1"),
+    ],
+)
+def test_a_command_line_that_cannot_be(words: str, fault: str) -> None:
+    with pytest.raises(InputError, match=fault):
+        read_sources([words], [])
+
+
+MANIFESTS = {
+    "block": """
+      containers:
+      - name: vllm
+        image: vllm/vllm-openai:v0.19.1
+        command: ["vllm", "serve", "Qwen/Qwen3-8B"]
+        args:
+        - --max-num-seqs=64
+        - "--tensor-parallel-size"
+        - "2"  # both GPUs
+        - --api-key
+        - SECRET
+        env:
+        - name: HF_TOKEN
+          value: SECRET
+    """,
+    "inline": """
+    services:
+      vllm:
+        image: vllm/vllm-openai:v0.19.1
+        command: ["--model", "Qwen/Qwen3-8B", "--max-num-seqs", "64",
+                  "--tensor-parallel-size=2"]
+    """,
+    "shell": """
+        image: vllm/vllm-openai:v0.19.1
+        command: ["/bin/sh", "-c"]
+        args:
+        - "vllm serve Qwen/Qwen3-8B --max-num-seqs 64 --tensor-parallel-size 2"
+    """,
+    "folded": """
+        image: vllm/vllm-openai:v0.19.1
+        command: >
+          --model Qwen/Qwen3-8B
+          --max-num-seqs 64 -tp 2
+        ports: ["8000:8000"]
+    """,
+}
+
+
+@pytest.mark.parametrize("form", MANIFESTS)
+def test_a_manifest_lists_a_command_line(form: str, tmp_path: Path) -> None:
+    path = write(tmp_path / "deployment.yaml", MANIFESTS[form].replace("SECRET", SECRET))
+    (read,) = read_sources([str(path)], [])
+    assert read.format == "vllm-command"
+    assert read.description.settings.said() == {
+        "engine": "vllm",
+        "engine_version": "0.19.1",
+        "model": "Qwen/Qwen3-8B",
+        "max_num_seqs": 64,
+        "tensor_parallel_size": 2,
+    }
+    assert SECRET not in str(read)
+
+
+def test_a_log_tells_settings_and_gauges(tmp_path: Path) -> None:
+    found = described("vllm-log", tmp_path)
+    said = found.settings.said()
+    assert said["engine_version"] == "0.22.1"
+    assert (said["num_gpu_blocks"], said["kv_cache_tokens"]) == (4000, 64_000)
+    assert (said["available_kv_gib"], said["max_model_len"]) == (60.0, 2048)
+    assert found.curve is not None
+    (first, second) = found.curve.samples
+    assert (first.running, first.waiting, first.usage) == (2, 1, 0.125)
+    assert second.time_ns - first.time_ns == 10 * 10**9
+
+
+@pytest.mark.skipif(not LOGS.is_dir(), reason="KVSIM_STARTUP_LOGS_DIR has no logs")
+def test_real_logs_say_what_was_read_off_them() -> None:
+    """Excerpts of 69 logs of vLLM 0.6 to 0.33, and what people read off each."""
+    with (LOGS / "startup-logs.csv").open(newline="") as file:
+        told = {row["id"]: row for row in csv.DictReader(file)}
+    parts = re.split(r"^## (log\d+) .*$", (LOGS / "excerpts.txt").read_text(), flags=re.MULTILINE)
+    compared, known = 0, 0
+    for name, text in zip(parts[1::2], parts[2::2], strict=True):
+        source = Sniffed(Path(name), text.encode(), text, None, [])
+        if not SOURCES["vllm-log"].sniff(source):
+            continue
+        known += 1
+        said = SOURCES["vllm-log"].read(source).settings.said()
+        for setting, column in COLUMNS.items():
+            if setting in said and told[name][column]:
+                compared += 1
+                assert said[setting] == pytest.approx(float(told[name][column])), (name, setting)
+    assert known > 0.8 * len(told)
+    assert compared > 4 * known
+
+
+def _in_json(key: str) -> Callable[[str], str]:
+    return lambda line: json.dumps({"time": "2026-11-20T12:00:01Z", key: f"{line}\n"})
+
+
+@pytest.mark.parametrize(
+    "carried",
+    [
+        lambda line: f"\x1b[1;36m(EngineCore_DP0 pid=123)\x1b[0;0m {line}",
+        lambda line: f"(RayWorkerWrapper pid=1234, ip=10.0.0.2) {line}",
+        lambda line: f"2026-11-20T12:00:01.123456789Z stderr F {line}",
+        lambda line: f"Nov 20 12:00:01 host vllm[1234]: {line}",
+        lambda line: f"vllm-1  | {line}",
+        lambda line: f"{line}\r",
+        _in_json("log"),
+        _in_json("msg"),
+    ],
+    ids=["ansi", "ray", "kubernetes", "systemd", "compose", "crlf", "docker", "json"],
+)
+def test_what_carries_a_log_changes_nothing(carried: Callable[[str], str], tmp_path: Path) -> None:
+    path = SAMPLES["vllm-log"](tmp_path)
+    (plain,) = read_sources([str(path)], [])
+    path.write_text("".join(f"{carried(line)}\n" for line in path.read_text().splitlines()))
+    (read,) = read_sources([str(path)], [])
+    assert read.format == "vllm-log"
+    assert read.description.settings == plain.description.settings
+    assert read.description.curve is not None
+
+
+BOTH = "GPU KV cache size: 1,024 tokens, Maximum concurrency for 512 tokens per request: 2.00x"
+
+
+@pytest.mark.parametrize(
+    ("line", "setting", "value"),
+    [
+        # 0.33 says both in one line, of whichever device
+        (BOTH, "kv_cache_tokens", 1024),
+        (BOTH, "max_model_len", 512),
+        ("XPU KV cache size: 2,048 tokens", "kv_cache_tokens", 2048),
+        ("GPU + host KV cache size: 4,096 tokens", "kv_cache_tokens", 4096),
+        (
+            "model weights take 14.99GiB; the rest of the memory reserved for KV Cache is 54.84GiB",
+            "available_kv_gib",
+            54.84,
+        ),
+        ("# cuda blocks: 27,000, # CPU blocks: 2048", "num_gpu_blocks", 27_000),
+        ("Setting attention block size to 1056 tokens to ensure", "block_size", 1056),
+    ],
+)
+def test_lines_of_several_versions(line: str, setting: str, value: float, tmp_path: Path) -> None:
+    path = write(tmp_path / "server.log", f"INFO 11-20 12:00:01 {line}\nINFO GPU KV cache size:\n")
+    (read,) = read_sources([str(path)], [])
+    assert read.description.settings.said()[setting] == value
+
+
+def test_a_build_without_a_tag_has_no_version(tmp_path: Path) -> None:
+    path = SAMPLES["vllm-log"](tmp_path)
+    path.write_text(path.read_text().replace("0.22.1", "0.1.dev20073+g8e685d198"))
+    (read,) = read_sources([str(path)], [])
+    assert read.description.settings.engine_version is None
+    assert "a build of one's own" in read.description.notes[0]
+
+
+def test_a_policy_that_kvsim_does_not_have_is_left_out_and_noted(tmp_path: Path) -> None:
+    path = SAMPLES["sglang-log"](tmp_path)
+    path.write_text(path.read_text().replace("page_size=1", "schedule_policy='dfs-weight'"))
+    (read,) = read_sources([str(path)], [])
+    assert read.description.settings.schedule_policy is None
+    assert "dfs-weight" in read.description.notes[0]
+
+
+def test_a_log_of_two_starts_is_that_of_the_last(tmp_path: Path) -> None:
+    path = SAMPLES["vllm-log"](tmp_path)
+    again = path.read_text().replace("64,000 tokens", "48,000 tokens").replace("4000", "3000")
+    path.write_text(path.read_text() + again)
+    (read,) = read_sources([str(path)], [])
+    assert read.description.settings.num_gpu_blocks == 3000
+    assert read.description.settings.kv_cache_tokens == 48_000
+    assert "2 starts" in read.description.notes[0]
+
+
+def test_a_scrape_tells_the_pool_and_what_happened(tmp_path: Path) -> None:
+    found = described("vllm-metrics", tmp_path)
+    assert found.settings.num_gpu_blocks == 4000
+    assert found.settings.max_model_len == 2048  # tokens over concurrency
+    assert found.measured == {"preemptions": 3.0, "e2e_mean_s": 0.5}
+
+
+def test_a_detailed_bench_result_is_its_requests(tmp_path: Path) -> None:
+    found = described("vllm-bench", tmp_path)
+    assert found.requests is not None
+    first, second = found.requests.rows  # the third failed
+    assert (first.prompt_tokens, first.output_tokens) == (10, 3)
+    assert (second.arrival_ns, second.first_token_ns, second.last_token_ns) == (
+        5_250_000_000,
+        5_450_000_000,
+        5_750_000_000,
+    )
+    assert found.measured["ttft_mean_s"] == 0.1
+    assert found.measured["e2e_p99_s"] == 0.5
+
+
+def test_starts_in_a_full_closed_loop_follow_from_the_latencies(tmp_path: Path) -> None:
+    result = bench_result()
+    del result["start_times"]
+    path = write(tmp_path / "bench.json", json.dumps(result))
+    (read,) = read_sources([str(path)], [])
+    assert read.description.requests is not None
+    # Two at once; the third waits for the one of 0.3 s.
+    assert [row.arrival_ns for row in read.description.requests.rows] == [0, 0]
+    assert "first of 2 in flight" in " ".join(read.description.notes)
+
+
+def test_several_results_in_one_file_are_refused(tmp_path: Path) -> None:
+    path = lines(tmp_path / "bench.json", [bench_result(), bench_result()])
+    with pytest.raises(InputError, match="several results"):
+        read_sources([str(path)], [])
+
+
+@pytest.mark.parametrize(
+    ("name", "times"),
+    [
+        ("aiperf", (0, 100_500_000, 400_250_000)),
+        ("guidellm", (500_000_000, 750_000_000, 1_500_000_000)),
+        ("blis-tracev2", (0, 1_000_000, 5_000_000)),
+        ("otel-spans", (0, 250_000_000, 750_000_000)),
+    ],
+)
+def test_measured_times_to_the_nanosecond(
+    name: str, times: tuple[int, int, int], tmp_path: Path
+) -> None:
+    found = described(name, tmp_path)
+    assert found.requests is not None
+    assert found.requests.clock == "unix"
+    (row,) = found.requests.rows
+    assert (row.arrival_ns, row.first_token_ns, row.last_token_ns) == tuple(
+        UNIX_S * 10**9 + after for after in times
+    )
+    assert row.output_tokens == 4
+
+
+def test_inference_perf_on_a_clock_of_its_own(tmp_path: Path) -> None:
+    found = described("inference-perf", tmp_path)
+    assert found.requests is not None
+    (row,) = found.requests.rows
+    assert (row.arrival_ns, row.first_token_ns) == (100_250_000_000, 100_500_000_000)
+    assert row.last_token_ns == 101_000_000_000  # the last token, not the end of the connection
+    assert found.requests.clock == "own"
+
+
+def test_dynamos_requests_in_order_of_arrival_with_their_reuse(tmp_path: Path) -> None:
+    found = described("dynamo-trace", tmp_path)
+    assert found.requests is not None
+    early, late = found.requests.rows
+    assert (early.id, early.hash_ids) == ("early", (0, 1))
+    assert (late.id, late.hash_ids) == ("late", (0, 2))  # the first block is shared
+    assert found.requests.hash_block_tokens == 64
+    assert late.arrival_ns == UNIX_S * 10**9 + 500_000_000
+    assert late.last_token_ns == UNIX_S * 10**9 + 750_000_000
+
+
+def test_dynamos_files_of_one_run_are_one_trace(tmp_path: Path) -> None:
+    path = SAMPLES["dynamo-trace"](tmp_path)
+    late, early = path.read_text().splitlines()
+    folder = tmp_path / "rotated"
+    folder.mkdir()
+    write(folder / "trace.000.jsonl", f"{late}\n")
+    (folder / "trace.001.jsonl.gz").write_bytes(gzip.compress(f"{early}\n".encode()))
+    (read,) = read_sources([str(folder)], [])
+    assert read.description.requests == described("dynamo-trace", tmp_path).requests
+
+
+def test_an_aiperf_summary_alone_is_a_load_and_slices_are_a_curve(tmp_path: Path) -> None:
+    def mean(value: float) -> dict[str, Any]:
+        return {"unit": "", "avg": value}
+
+    folder = tmp_path / "run"
+    folder.mkdir()
+    summary = {
+        "aiperf_version": "0.12.0",
+        "request_latency": mean(1500.0),
+        "request_count": mean(20.0),
+        "input_sequence_length": mean(100.0),
+        "output_sequence_length": mean(30.0),
+        "input_config": {"phases": [{"kind": "profiling", "type": "concurrency",
+                                     "concurrency": 4}]},
+    }  # fmt: skip
+    write(folder / "profile_export_aiperf.json", json.dumps(summary))
+    slices = [{"start_ns": at, "end_ns": at + 10**9, "avg": 0.25, "min": 0, "max": 1}
+              for at in (0, 10**9)]  # fmt: skip
+    series = [{"endpoint_url": "x", "labels": {}, "stats": {}, "timeslices": slices}]
+    export = {"metrics": {"vllm:kv_cache_usage_perc": {"type": "gauge", "series": series}}}
+    write(folder / "server_metrics_export.json", json.dumps(export))
+    (read,) = read_sources([str(folder)], [])
+    load, curve = read.description.load, read.description.curve
+    assert load is not None
+    assert (load.num_requests, load.prompt_tokens, load.max_concurrency) == (20, 100.0, 4)
+    assert curve is not None
+    assert [sample.usage for sample in curve.samples] == [0.25, 0.25]
+
+
+def test_lookups_tell_reuse_and_no_answers(tmp_path: Path) -> None:
+    found = described("lmcache-lookup", tmp_path)
+    assert found.requests is not None
+    assert found.requests.hash_block_tokens == 256
+    assert [row.hash_ids for row in found.requests.rows] == [(0, 1), (0, 2)]
+    assert [row.output_tokens for row in found.requests.rows] == [None, None]
+
+
+def test_the_pool_of_other_engines(tmp_path: Path) -> None:
+    sglang = described("sglang-log", tmp_path).settings
+    assert (sglang.engine, sglang.kv_cache_tokens, sglang.block_size) == ("sglang", 171_008, 1)
+    assert (sglang.max_num_seqs, sglang.enable_prefix_caching) == (2048, True)
+    assert (sglang.chunked_prefill_size, sglang.max_prefill_tokens) == (8192, 16384)
+    trt = described("trtllm-log", tmp_path).settings  # the second pool, not the profiled one
+    assert (trt.engine, trt.kv_cache_tokens, trt.block_size) == ("tensorrt-llm", 220_480, 64)
+    assert (trt.max_num_seqs, trt.capacity_policy) == (64, "guaranteed-no-evict")
+
+
+def test_a_table_of_requests_from_when_they_were_really_sent(tmp_path: Path) -> None:
+    found = described("requests-table", tmp_path)
+    assert found.requests is not None
+    (row,) = found.requests.rows
+    assert (row.arrival_ns, row.first_token_ns, row.last_token_ns) == (
+        250_000_000,
+        750_000_000,
+        1_500_000_000,
+    )
+    path = write(
+        tmp_path / "other.csv",
+        "id,arrival_s,prompt_tokens,output_tokens,ttft_s,e2e_s\na,2.5,10,4,0.25,1.0\n",
+    )
+    (read,) = read_sources([str(path)], [])
+    assert read.description.requests is not None
+    (row,) = read.description.requests.rows
+    assert (row.first_token_ns, row.last_token_ns) == (2_750_000_000, 3_500_000_000)
+
+
+def test_settings_that_are_words_are_left_out_and_noted(tmp_path: Path) -> None:
+    found = described("settings-json", tmp_path)
+    assert found.settings.num_gpu_blocks == 4000
+    assert found.settings.max_num_seqs is None
+    assert found.notes == ("max_num_seqs: '256 by the plan' is no value of it, and is left out",)
+
+
+def test_a_trace_in_blocks_of_an_unusual_size(tmp_path: Path) -> None:
+    found = described("trace", tmp_path)
+    assert found.requests is not None
+    assert found.requests.hash_block_tokens == 64
+    assert "blocks of 64 tokens" in " ".join(found.notes)
