@@ -1,19 +1,24 @@
-"""Compiles the rooms that run hot, by mypyc, where there is a C compiler; all else about the
-package stands in pyproject.toml. The same files serve as they are where nothing is compiled.
+"""Compiles the modules that run hot with mypyc, where there is a C compiler; everything else about
+the package stands in pyproject.toml. The same files run as they are where nothing is compiled.
 
-KVSIM_COMPILE=0 leaves it out; KVSIM_COMPILE=1 fails where it cannot be done.
+KVSIM_COMPILE=0 compiles nothing. KVSIM_COMPILE=1 compiles, and fails where that cannot be done.
+Without it a wheel is compiled where a compiler is found, and an installation in place is not.
 """
 
 import os
 import re
-import shutil
 import sys
-import sysconfig
+import time
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
+
+sys.path.insert(0, str(Path(__file__).parent / "build_backend"))
+import kvsim_build
 
 LIST = Path("kvsim", "compiled.txt")
 # What mypyc would take for classes of its own and is not: pydantic's, and simpy's events.
@@ -35,29 +40,30 @@ def sources() -> list[str]:
 
 def extensions() -> list[Extension]:
     """The compiled modules, or none."""
-    wish = os.environ.get("KVSIM_COMPILE", "")
-    if wish == "0" or sys.implementation.name != "cpython":
-        return []
-    compiler = (sysconfig.get_config_var("CC") or "cc").split()[0]
-    if wish != "1" and os.name == "posix" and shutil.which(compiler) is None:
+    must = os.environ.get("KVSIM_COMPILE") == "1"
+    if not kvsim_build.compiles():
         return []
     try:
         from mypyc.build import mypycify
     except ImportError:
-        if wish == "1":
+        if must:
             raise
         return []
+    # One C file a module: they compile side by side, each in little memory.
     made: list[Extension] = mypycify(
-        ["--config-file", "mypyc.ini", *sources()], opt_level="1", group_name="kvsim"
+        ["--config-file", "mypyc.ini", *sources()],
+        opt_level="1",
+        multi_file=True,
+        group_name="kvsim",
     )
     for extension in made:
-        extension.optional = wish != "1"
+        extension.optional = not must
     return made
 
 
 class BuildCompiled(build_ext):
-    """Writes down what was compiled, so that whoever edits a source gets what he wrote; leaves
-    nothing behind that could not be finished, or that is compiled no longer.
+    """Compiles on all processors, and writes down what was compiled, so that whoever edits a source
+    runs the edited source. Nothing stays behind that was not finished, or is compiled no longer.
     """
 
     def run(self) -> None:
@@ -73,5 +79,51 @@ class BuildCompiled(build_ext):
             lines = (f"{sha256(Path(name).read_bytes()).hexdigest()}  {name}" for name in sources())
             target.write_text("\n".join(lines) + "\n")
 
+    def build_extension(self, ext: Extension) -> None:
+        """As setuptools does, but many sources of one extension are compiled side by side."""
+        if len(ext.sources) > 1:
+            one_by_one = self.compiler.compile
+            self.compiler.compile = lambda sources, **options: side_by_side(
+                one_by_one, sources, options
+            )
+            try:
+                super().build_extension(ext)
+            finally:
+                self.compiler.compile = one_by_one
+        else:
+            super().build_extension(ext)
 
-setup(ext_modules=extensions(), cmdclass={"build_ext": BuildCompiled})
+
+def side_by_side(compile_: Any, sources: list[str], options: dict[str, Any]) -> list[str]:
+    """Object files of the sources, in their order, compiled on all processors; tells how far it is.
+
+    compile_: setuptools' own function, of a list of sources. The first source goes alone: it makes
+    the folders that the others write to.
+    """
+    began, number = time.monotonic(), len(sources)
+    objects = {sources[0]: compile_([sources[0]], **options)}
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        jobs = {pool.submit(compile_, [each], **options): each for each in sources[1:]}
+        try:
+            for job in as_completed(jobs):
+                objects[jobs[job]] = job.result()
+                done = len(objects)
+                if done % max(number // 10, 1) == 0 or done == number:
+                    passed = time.monotonic() - began
+                    print(f"compiled {done} of {number} files, {passed:.0f} s", file=sys.stderr)
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+    return [path for each in sources for path in objects[each]]
+
+
+def builds() -> bool:
+    """Whether this call of setup.py makes extensions: not one that writes metadata or sources, nor
+    an installation in place that nobody asked to be compiled.
+    """
+    if "editable_wheel" in sys.argv and os.environ.get("KVSIM_COMPILE") != "1":
+        return False
+    return not {"dist_info", "egg_info", "sdist"}.intersection(sys.argv)
+
+
+setup(ext_modules=extensions() if builds() else [], cmdclass={"build_ext": BuildCompiled})

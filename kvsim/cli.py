@@ -11,6 +11,7 @@ import typer
 
 from kvsim import COMPILED
 from kvsim.plumbing.errors import InputError, InvariantError
+from kvsim.plumbing.extras import EXTRAS, missing
 from kvsim.plumbing.process import lean
 from kvsim.version import VERSION
 
@@ -110,6 +111,12 @@ def main() -> None:
         make_app([first] if first in COMMANDS else COMMANDS)()
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)
+    except ModuleNotFoundError as error:
+        library = (error.name or "").partition(".")[0]
+        if library not in EXTRAS:
+            raise
+        print(f"error: {missing(library)}", file=sys.stderr)
         sys.exit(2)
     except MemoryError:
         print("error: out of memory; ask for fewer requests or shorter ones", file=sys.stderr)

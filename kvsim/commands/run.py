@@ -33,6 +33,7 @@ def run(
     """Simulate a scenario: one stream of requests through every allocator it names."""
     from kvsim.commands.progress import progress
     from kvsim.plumbing.errors import InputError
+    from kvsim.plumbing.extras import need
     from kvsim.plumbing.writing import check_writable
     from kvsim.results import store
     from kvsim.scenario import Scenario
@@ -42,6 +43,7 @@ def run(
         raise InputError("nothing is written", where="--no-page", remedy="give --out DIR")
     simulation = Simulation(Scenario.load(scenario, set_ or []))
     if out is not None:
+        need("pyarrow", *(("jinja2", "pandas", "plotly") if page else ()), where="--out")
         check_writable(out)
     with progress(simulation.labels) as moved:
         result = simulation.result(moved, addresses=out is not None and page)

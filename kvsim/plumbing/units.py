@@ -5,6 +5,7 @@ only where people read or write: scenarios, traces and results.
 """
 
 from decimal import Decimal
+from operator import truediv
 
 PS_PER_S = 10**12
 PS_PER_MS = 10**9
@@ -23,9 +24,17 @@ def ps_from_seconds(seconds: float | Decimal | str) -> int:
     return int((Decimal(seconds) * PS_PER_S).to_integral_value())
 
 
+def ratio(numerator: int, denominator: int) -> float:
+    """The quotient of two integers, correctly rounded however large they are. Where this module is
+    compiled, `/` would round both to floats first, which differs in the last bit beyond 2**53.
+    """
+    quotient: float = truediv(numerator, denominator)
+    return quotient
+
+
 def seconds_from_ps(ps: int) -> float:
     """Seconds (float, correctly rounded) of an integer count of picoseconds."""
-    return ps / PS_PER_S
+    return ratio(ps, PS_PER_S)
 
 
 def ceil_div(numerator: int, denominator: int) -> int:

@@ -3,6 +3,7 @@
 from kvsim.memory.ledger import CLASSES, Course, Usage
 from kvsim.memory.parts import NO_PARTS, Parts
 from kvsim.plumbing.errors import InvariantError
+from kvsim.plumbing.units import ratio
 from kvsim.results.recorder import SERIES_COLUMNS, Recorder
 
 
@@ -74,8 +75,10 @@ class WindowRecorder(Recorder):
     def shares(self) -> dict[str, float]:
         """Each class's share of the capacity, the mean over the window's steps (at least one)."""
         whole = self.capacity_bytes * self.window_steps
-        return {name: total / whole for name, total in zip(CLASSES, self.window_sum, strict=True)}
+        return {
+            name: ratio(total, whole) for name, total in zip(CLASSES, self.window_sum, strict=True)
+        }
 
     def running_mean(self) -> float:
         """Sequences running, the mean over the window's steps (at least one)."""
-        return self.window_running / self.window_steps
+        return ratio(self.window_running, self.window_steps)

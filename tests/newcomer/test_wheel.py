@@ -16,7 +16,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
 SOURCES = (
-    *("kvsim", "workloads", "calibration"),
+    *("kvsim", "workloads", "calibration", "build_backend"),
     *("pyproject.toml", "setup.py", "mypyc.ini", "README.md", "LICENSE"),
 )
 
@@ -98,7 +98,7 @@ def test_the_readme_from_its_first_line_to_an_own_trace(fresh: Path, tmp_path: P
     assert [line.split("#")[0].strip() for line in lines[:3]] == [
         "python3 -m venv .venv",
         ". .venv/bin/activate",
-        "pip install .",
+        "pip install '.[report]'",
     ]
     (scenario,) = blocks("toml")
     (tmp_path / "first.toml").write_text(scenario)

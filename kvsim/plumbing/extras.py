@@ -1,0 +1,45 @@
+"""The libraries that a plain installation leaves out, and the extra that brings each.
+
+A simulation and its table in the terminal need none of them.
+"""
+
+from importlib.util import find_spec
+
+from kvsim.plumbing.errors import InputError
+
+# A library's import name, and the extra of pyproject.toml that installs it.
+EXTRAS: dict[str, str] = {
+    "dash": "explore",
+    "dask": "dask",
+    "distributed": "dask",
+    "huggingface_hub": "hub",
+    "jinja2": "report",
+    "joblib": "sweep",
+    "msgpack": "interchange",
+    "pandas": "report",
+    "plotly": "report",
+    "pooch": "traces",
+    "pyarrow": "report",
+    "ray": "ray",
+    "scipy": "fit",
+    "torch": "backend",
+}
+
+
+def need(*libraries: str, where: str | None = None) -> None:
+    """Raise InputError with the line that installs it unless each of these libraries is there.
+
+    where: the option or command that needs them.
+    """
+    for library in libraries:
+        if find_spec(library) is None:
+            raise missing(library, where)
+
+
+def missing(library: str, where: str | None = None) -> InputError:
+    """The error for one of EXTRAS that is not installed."""
+    return InputError(
+        f"{library} is not installed",
+        where=where,
+        remedy=f"pip install 'kvsim[{EXTRAS[library]}]'",
+    )
