@@ -56,7 +56,7 @@ LOWEST ?= tests/contracts tests/plumbing tests/workload tests/report tests/resul
   tests/model tests/device tests/capacity tests/step_time tests/readers tests/interchange tests/commands/test_cli.py
 lowest:
 	$(PYTHON) -m venv out/lowest
-	out/lowest/bin/pip install --quiet --disable-pip-version-check `$(PYTHON) tests/support/lowest.py test sweep interchange`
+	out/lowest/bin/pip install --quiet --disable-pip-version-check `$(PYTHON) tests/support/lowest.py report fit traces test sweep interchange`
 	PYTHONPATH=. out/lowest/bin/python -m pytest -q -p no:cacheprovider $(LOWEST)
 
 # On a machine with an NVIDIA GPU, by the python3 that has torch for it; within 40 minutes, and on
@@ -88,5 +88,5 @@ PIP_INSTALL = $(PIP) install --quiet --disable-pip-version-check
 # torch comes first and pinned: a looser request may pull gigabytes of CUDA packages.
 .venv/.tests: .venv/.demo
 	$(PIP_INSTALL) torch==2.13.0
-	$(PIP_INSTALL) --editable '.[test,check,sweep,dask,interchange]'
+	$(PIP_INSTALL) --editable '.[report,fit,traces,test,check,sweep,dask,interchange]'
 	@touch $@

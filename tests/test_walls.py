@@ -5,9 +5,12 @@ import re
 import sys
 import tomllib
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
+
+from kvsim.plumbing import extras
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "kvsim"
@@ -15,9 +18,13 @@ WINGS = ("workload", "memory", "step_time")
 ABOVE = ("report", "whatif", "validate", "commands", "cli", "simulation", "scenario")
 
 
-def imports(path: Path) -> Iterator[str]:
+@cache
+def imports(path: Path) -> tuple[str, ...]:
     """Every module a file imports anywhere, those for type checking alone left out."""
-    tree = ast.parse(path.read_text())
+    return tuple(_imports(ast.parse(path.read_text())))
+
+
+def _imports(tree: ast.Module) -> Iterator[str]:
     skipped = {
         id(inner)
         for node in ast.walk(tree)
@@ -195,7 +202,7 @@ def test_no_circle_of_files() -> None:
 
 
 # What `make test` installs, and whose part a module is that bears another name than its package.
-INSTALLED = ("test", "check", "sweep", "dask", "interchange")
+INSTALLED = ("report", "fit", "traces", "test", "check", "sweep", "dask", "interchange")
 COMES_WITH = {
     "annotated_types": "pydantic",
     "flask": "dash",
@@ -227,7 +234,7 @@ def test_the_tests_import_only_what_make_test_installs() -> None:
 
 
 def test_the_simulator_imports_only_what_it_declares() -> None:
-    optional = ("backend", "gpu", "hub", "interchange", "sweep", "dask", "ray", "explore")
+    optional = (*extras.EXTRAS.values(), "gpu")
     known = {*declared(*optional), *sys.stdlib_module_names, "kvsim", "evidence"}
     for path in FILES + EVIDENCE:
         for name in imports(path):
