@@ -16,6 +16,7 @@ from kvsim.drafting import drafted_time, drafter_of
 from kvsim.engine.observer import Observer
 from kvsim.engine.replica import ReplicaSpec, assemble
 from kvsim.engine.schedulers.options import SchedulerOptions
+from kvsim.engine.schedulers.speculating import SpeculatingScheduler
 from kvsim.memory import ALLOCATORS
 from kvsim.memory.options import AllocatorOptions
 from kvsim.plumbing.errors import InputError
@@ -232,7 +233,7 @@ class Simulation:
         }
         if scheduler.engine_faults:
             summary["engine_faults"] = scheduler.engine_faults
-        if scheduler.verifier is not None:
+        if isinstance(scheduler, SpeculatingScheduler):
             summary["speculation"] = metrics.speculation(recorder, scheduler.verifier)
         version = self.scenario.memory.version
         chunks = freed_chunks(self.model, version, self.max_model_len)

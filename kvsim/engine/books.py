@@ -3,14 +3,16 @@
 from kvsim.engine.pauses import Pauses
 from kvsim.engine.plan import Plan
 from kvsim.engine.schedulers.scheduler import Scheduler
-from kvsim.memory.ledger import Course, Usage, file_free, filed
+from kvsim.memory.ledger import Course, Usage
 from kvsim.memory.parts import NO_PARTS
 from kvsim.results.recorder import Recorder
 from kvsim.sequence import Sequence
 
 
 class Books:
-    """Keeps the books of one engine. `open` before time passes, `close` after it has."""
+    """Keeps the books of one engine, which moves the scheduler and says what happened: `open`
+    before time passes, `last_step` and `computed` after it has.
+    """
 
     def __init__(self, scheduler: Scheduler, recorder: Recorder) -> None:
         self._scheduler = scheduler
@@ -36,11 +38,9 @@ class Books:
         """Time is about to pass: this is how the ledger and the queue stand. Who arrives while it
         does waits from then on, which the recorder is told by itself (`queue`).
         """
-        self._usage = self._scheduler.usage()
         self._num_waiting = len(self._scheduler.waiting)
         self._head = self._scheduler.waiting.head
-        self._saved_bytes = self._scheduler.allocator.saved_bytes or 0
-        self._parts = self._scheduler.allocator.parts
+        self.scheduled(None)
 
     def idled(self, start_ps: int, end_ps: int) -> None:
         """Nothing ran between the two."""
@@ -51,71 +51,39 @@ class Books:
         """The queue may have changed now."""
         self._recorder.queue(now_ps, len(self._scheduler.waiting))
 
-    def close(self, plan: Plan, steps: int) -> None:
-        """`plan` was scheduled and computed `steps` times."""
-        if plan.ends_ps:
-            self._close_drafted(plan, steps)
-            return
-        course = self._scheduler.repeat(plan, steps - 1) if steps > 1 else None
-        self._book(plan, plan.start_ps, steps, plan.first_ps, plan.growth_ps, course)
-
-    def _close_drafted(self, plan: Plan, steps: int) -> None:
-        """The same where each step accepts as many drafts as it does: step by step, but nobody is
-        looked at who takes no block in it.
-        """
-        scheduler, allocator = self._scheduler, self._scheduler.allocator
-        start_ps = plan.start_ps
-        for step in range(steps):
-            if step:
-                scheduler.return_once()
-                scheduler.repeat_once(plan)
-                self._usage = allocator.usage(self._head, busy=True)
-                self._parts = allocator.parts
-            end_ps = plan.start_ps + plan.ends_ps[step]
-            self._book(plan, start_ps, 1, end_ps - start_ps, 0, None)
-            start_ps = end_ps
-
-    def close_returned(self, done: Plan, plan: Plan) -> None:
+    def last_step(self, done: Plan, plan: Plan) -> None:
         """While `done` computed its last step, `plan` was scheduled: its slots were taken but not
         yet valid.
         """
-        self._usage = _not_yet_valid(self._usage, self._ahead_bytes(plan))
+        self._usage = self._before_return(self._usage, plan)
         self._book(done, done.last_start_ps, 1, done.end_ps - done.last_start_ps, 0, None)
 
-    def close_repeated(self, plan: Plan, steps: int) -> None:
-        """After `done` has returned: `plan` was scheduled `steps` times in all and computed in all
-        but the last, each time with the slots of the next taken but not yet valid.
+    def scheduled(self, ahead: Plan | None) -> None:
+        """One more step of a plan was scheduled: this is how the ledger stands, its free bytes
+        split as when time began to pass. ahead: the plan, if slots of that step are not yet valid.
         """
-        if plan.ends_ps:
-            self._close_repeated_drafted(plan, steps)
+        usage, allocator = self._scheduler.usage_for(self._head), self._scheduler.allocator
+        self._usage = usage if ahead is None else self._before_return(usage, ahead)
+        self._saved_bytes, self._parts = allocator.saved_bytes or 0, allocator.parts
+
+    def computed(self, plan: Plan, first: int, steps: int, course: Course | None) -> None:
+        """`steps` steps of `plan` computed, from its step number `first` on, while the ledger moved
+        by `course`.
+        """
+        if not plan.ends_ps:
+            self._book(plan, plan.start_ps, steps, plan.first_ps, plan.growth_ps, course)
             return
-        scheduler, now, ahead = self._scheduler, self._usage, self._ahead_bytes(plan)
-        scheduler.repeat(plan, 1)
-        self._saved_bytes = scheduler.allocator.saved_bytes or 0
-        self._parts = scheduler.allocator.parts
-        next_usage = file_free(scheduler.allocator.usage(None, busy=True), now)
-        self._usage = _not_yet_valid(next_usage, ahead)
-        course = filed(scheduler.repeat(plan, steps - 2), now) if steps > 2 else None
-        self._book(plan, plan.start_ps, steps - 1, plan.first_ps, plan.growth_ps, course)
+        before_ps = plan.ends_ps[first - 1] if first else 0
+        start_ps, step_ps = plan.start_ps + before_ps, plan.ends_ps[first] - before_ps
+        self._book(plan, start_ps, steps, step_ps, 0, course)
 
-    def _close_repeated_drafted(self, plan: Plan, steps: int) -> None:
-        """The same where each step accepts as many drafts as it does."""
-        scheduler, allocator = self._scheduler, self._scheduler.allocator
-        start_ps = plan.start_ps
-        self._saved_bytes = allocator.saved_bytes or 0
-        for step in range(steps - 1):
-            scheduler.repeat_once(plan)
-            usage = allocator.usage(self._head, busy=True)
-            self._usage = _not_yet_valid(usage, self._ahead_bytes(plan))
-            self._parts = allocator.parts
-            end_ps = plan.start_ps + plan.ends_ps[step]
-            self._book(plan, start_ps, 1, end_ps - start_ps, 0, None)
-            scheduler.return_once()
-            start_ps = end_ps
-
-    def _ahead_bytes(self, plan: Plan) -> int:
-        """Slots that a step of `plan` fills."""
-        return plan.new_slots * self._scheduler.allocator.token_bytes
+    def _before_return(self, usage: Usage, ahead: Plan) -> Usage:
+        """The ledger with slots of a step of `ahead` counted as reserved. A slot that several
+        sequences share is computed by each: no more than there are.
+        """
+        used, reserved, *others = usage
+        ahead_bytes = min(ahead.new_slots * self._scheduler.allocator.token_bytes, used)
+        return Usage(used - ahead_bytes, reserved + ahead_bytes, *others)
 
     def _book(
         self,
@@ -163,12 +131,3 @@ class Books:
             steps, first_ps = steps - 1, first_ps + growth_ps
         if steps:
             recorder.tokens(num, steps, first_ps, growth_ps)
-
-
-def _not_yet_valid(usage: Usage, ahead_bytes: int) -> Usage:
-    """The ledger with slots of a step that has not begun counted as reserved. A slot that several
-    sequences share is computed by each: no more than there are.
-    """
-    used, reserved, *others = usage
-    ahead_bytes = min(ahead_bytes, used)
-    return Usage(used - ahead_bytes, reserved + ahead_bytes, *others)

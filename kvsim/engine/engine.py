@@ -186,7 +186,7 @@ class Engine:
         if not more:
             return 0
         plan.ends_ps = [plan.first_ps]
-        for shape in self.scheduler.shapes_ahead(more):
+        for shape in self.scheduler.batch.shapes(more):
             if self._measured is not None and self._measured.outside_domain(shape) != plan.outside:
                 break
             plan.ends_ps.append(plan.ends_ps[-1] + self._step_time.step_ps(shape))
@@ -197,17 +197,34 @@ class Engine:
         now = self.now_ps
         if self._behind:
             done = self._in_flight.popleft()
-            self._books.close_returned(done, plan)
+            self._books.last_step(done, plan)
             self._return(done, done.end_ps)
-            if steps > 1:
-                self._books.close_repeated(plan, steps)
+            self._repeat(plan, steps - 1)
             if not plan.empty:
                 self._in_flight.append(plan)
         else:
             done = plan
-            self._books.close(plan, steps)
+            self._repeat(plan, steps)
             self._return(done, now)
         self._observer.finished(self.scheduler, done, now)
+
+    def _repeat(self, plan: Plan, steps: int) -> None:
+        """`plan` computed `steps` times: memory moves as each of these steps is scheduled. That is
+        before the step before it returns where two are in flight, and after it where one is; the
+        first of `steps` is then scheduled already. Steps that verify drafts move one by one.
+        """
+        scheduler, books, overlaps = self.scheduler, self._books, self._behind > 0
+        alike = 1 if plan.ends_ps else steps
+        for step in range(0, steps, max(1, alike)):
+            if step and not overlaps:
+                scheduler.step_returned()
+            if step or overlaps:
+                scheduler.repeat(plan, 1)
+                books.scheduled(plan if overlaps else None)
+            course = scheduler.repeat(plan, alike - 1) if alike > 1 else None
+            books.computed(plan, step, alike, course)
+            if overlaps:
+                scheduler.step_returned()
 
     def _return(self, plan: Plan, now_ps: int) -> None:
         """The outputs of the plan's last step are there."""

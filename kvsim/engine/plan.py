@@ -53,6 +53,15 @@ class ScheduledChunk:
         return self.end_tokens - self.start_tokens if self.is_decode else int(self.samples)
 
 
+class Cached(NamedTuple):
+    """Leading tokens of a waiting sequence that need no computing: found in a prefix cache, or
+    swapped out before.
+    """
+
+    tokens: int
+    swapped: bool
+
+
 class HostCopy(NamedTuple):
     """Content on its way to host memory or back before the step; usage: the ledger meanwhile."""
 

@@ -137,7 +137,7 @@ def assemble(
     """
     scheduler = spec.build()
     if spec.max_steps != 1:
-        scheduler.verify_together(spec.scheduler.depth)
+        scheduler.enable_lockstep(spec.scheduler.depth)
     env = simpy.Environment()
     arrivals = Arrivals(env, stream, progress)
     recorder = recorder or Recorder(spec.capacity_bytes)

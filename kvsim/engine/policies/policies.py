@@ -5,15 +5,11 @@ from typing import NamedTuple
 from kvsim.engine.policies.preemption import Preemption
 from kvsim.engine.policies.queue import WaitingQueue
 from kvsim.engine.policies.victims.victim import Victim
-from kvsim.engine.speculation.verifier import Verifier
 
 
 class Policies(NamedTuple):
-    """waiting: the queue, in its order. victim: who gives way. preemption: what becomes of it.
-    verifier: what becomes of tokens drafted ahead; None: none are.
-    """
+    """waiting: the queue, in its order. victim: who gives way. preemption: what becomes of it."""
 
     waiting: WaitingQueue
     victim: Victim
     preemption: Preemption
-    verifier: Verifier | None = None

@@ -13,7 +13,6 @@ from kvsim.engine.policies.policies import Policies
 from kvsim.engine.policies.victims.latest import Latest
 from kvsim.engine.schedulers.scheduler import Scheduler
 from kvsim.engine.schedulers.vllm_versions import VllmVersion
-from kvsim.engine.speculation.verifier import Verifier
 from kvsim.memory.allocator import Allocator, Refusal
 from kvsim.request import Request
 from kvsim.sequence import Sequence
@@ -36,6 +35,8 @@ class Knobs(NamedTuple):
 class ContinuousScheduler(Scheduler):
     """Running first, in order of admission; then waiting, head of line only."""
 
+    _input_slots = 0  # of the token budget, what a drafter reads beside each sequence's tokens
+
     def __init__(
         self,
         allocator: Allocator,
@@ -51,7 +52,7 @@ class ContinuousScheduler(Scheduler):
         self._goes_on = knobs.by_priority and version.goes_on
 
     def refusal(self, request: Request) -> Refusal | None:
-        beside = 0 if self.verifier is None else self.verifier.input_slots
+        beside = self._input_slots
         longest = self._knobs.max_num_batched_tokens - beside
         slots = request.prompt_tokens + request.output_tokens - 1
         if slots <= longest:
@@ -82,23 +83,26 @@ class ContinuousScheduler(Scheduler):
         if lone and self._version.lone_ignores_threshold:
             threshold = 0  # nobody else to starve
         budget = self._knobs.max_num_batched_tokens
-        stops_midway = self._knobs.by_priority and not self._goes_on
-        if self.verifier is not None:
-            budget = self._run_drafted(self.verifier, plan, budget, threshold)
-        elif (
-            self._prefills_come_last()
-            and self.batch.num <= budget
-            and not stops_midway
-            and not self._may_be_anyone()
-        ):
-            budget = self._run(plan, budget, threshold)
-        else:
-            budget = self._run_one_by_one(plan, budget, threshold)
+        budget = self._continue_running(plan, budget, threshold)
         if not plan.preempted:
             self._admit(plan, budget, threshold)
         return self._close(plan)
 
     # --- running sequences ----------------------------------------------------------------------
+
+    def _continue_running(self, plan: Plan, budget: int, threshold: int) -> int:
+        """Running sequences decode, or go on with their prompts; returns what is left of `budget`
+        tokens. threshold: most tokens of one prompt, 0 for no such limit.
+        """
+        stops_midway = self._knobs.by_priority and not self._goes_on
+        if (
+            self._prefills_come_last()
+            and self.batch.num <= budget
+            and not stops_midway
+            and not self._may_be_anyone()
+        ):
+            return self._run(plan, budget, threshold)
+        return self._run_one_by_one(plan, budget, threshold)
 
     def _prefills_come_last(self) -> bool:
         """Whether every prefilling sequence was admitted after every decoding one."""
@@ -189,8 +193,7 @@ class ContinuousScheduler(Scheduler):
         if new_tokens <= 0:
             return True
         new_tokens = self._cut(seq, seq.num_computed, new_tokens)
-        if self.verifier is not None:
-            new_tokens = self.verifier.clear_of_end(seq, seq.num_computed, new_tokens)
+        new_tokens = self._clear_of_end(seq, seq.num_computed, new_tokens)
         if not new_tokens:
             return True
         if not self._make_room(seq, plan, seq.num_computed + new_tokens):
@@ -198,13 +201,19 @@ class ContinuousScheduler(Scheduler):
         self._compute(seq, plan, new_tokens)
         return True
 
-    def _run_drafted(self, verifier: Verifier, plan: Plan, budget: int, threshold: int) -> int:
-        """The same where tokens are drafted ahead (see speculating.py)."""
-        raise NotImplementedError(type(self).__name__)
-
     def _cut(self, seq: Sequence, start_tokens: int, new_tokens: int) -> int:
         """What of a chunk the allocator wants computed in this step."""
         return self.allocator.cut_chunk(seq, start_tokens, new_tokens, self._longest_chunk)
+
+    def _clear_of_end(self, seq: Sequence, start_tokens: int, new_tokens: int) -> int:
+        """What of a chunk leaves a drafter enough of the prompt to read ahead."""
+        return new_tokens
+
+    def _padding(self, cached_tokens: int, *, prefills: bool, runs: bool) -> int | None:
+        """Drafts that never match beside the one token that an admission has to compute; None: it
+        waits.
+        """
+        return 0
 
     @property
     def _longest_chunk(self) -> int:
@@ -238,7 +247,6 @@ class ContinuousScheduler(Scheduler):
         eyes, though the step will not compute it.
         """
         self.batch.leave(victim)
-        self.allocator.leave(victim)
         self.allocator.extend(victim, victim.num_computed + 1)
 
     # --- waiting sequences ----------------------------------------------------------------------
@@ -247,8 +255,7 @@ class ContinuousScheduler(Scheduler):
         """Start the head of the queue, and the next, until something does not fit."""
         skipped: list[Sequence] = []
         unready: list[Sequence] = []
-        verifier = self.verifier
-        slots = 0 if verifier is None else verifier.input_slots
+        slots = self._input_slots
         prefills = any(chunk.seq in self.prefilling for chunk in plan.chunks)
         runs = not plan.empty
         while budget > slots and len(self.running) < self._knobs.max_num_seqs:
@@ -257,10 +264,8 @@ class ContinuousScheduler(Scheduler):
                 break
             cached, left = self._cached(seq), budget - slots
             new_tokens, drafts = seq.num_tokens - cached.tokens, 0
-            if verifier is not None and new_tokens == 1:
-                alone = self._version.pads_alone
-                pads = verifier.padding if alone else verifier.padding_beside
-                padding = pads(cached.tokens, prefills=prefills, runs=runs)
+            if new_tokens == 1:
+                padding = self._padding(cached.tokens, prefills=prefills, runs=runs)
                 if padding is None or 1 + padding > left:
                     break
                 drafts = padding
@@ -277,11 +282,10 @@ class ContinuousScheduler(Scheduler):
                 break
             if drafts and new_tokens != 1 + drafts:
                 new_tokens, drafts = 1, 0
-            if verifier is not None:
-                new_tokens = verifier.clear_of_end(seq, cached.tokens, new_tokens)
-                if not new_tokens:
-                    unready.append(self.waiting.pop())
-                    continue
+            new_tokens = self._clear_of_end(seq, cached.tokens, new_tokens)
+            if not new_tokens:
+                unready.append(self.waiting.pop())
+                continue
             fit_tokens = cached.tokens + new_tokens - drafts
             if self._knobs.fits_whole:
                 fit_tokens = max(fit_tokens, seq.num_tokens)

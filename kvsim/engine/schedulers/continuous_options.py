@@ -5,7 +5,7 @@ from pydantic import Field, model_validator
 from kvsim.engine.policies.policies import Policies
 from kvsim.engine.policies.queue import Order
 from kvsim.engine.schedulers.continuous import ContinuousScheduler, Knobs
-from kvsim.engine.schedulers.in_step import InStepScheduler
+from kvsim.engine.schedulers.lockstep_scheduler import LockstepScheduler
 from kvsim.engine.schedulers.options import SchedulerOptions
 from kvsim.engine.schedulers.vllm_versions import VERSIONS, VersionName, VllmVersion
 from kvsim.engine.speculation.verifier import Verifier
@@ -113,16 +113,20 @@ class Continuous(SchedulerOptions):
                 limit=f"at least {verifier.input_slots + 1}",
                 remedy="raise it, or draft by another method",
             )
-        policies = self._policies(allocator)._replace(verifier=verifier)
-        return self.make(allocator, max_model_len, policies)
+        knobs, policies = self._knobs(allocator), self._policies(allocator)
+        return LockstepScheduler(allocator, max_model_len, policies, self._version, knobs, verifier)
 
     def make(
         self, allocator: Allocator, max_model_len: int, policies: Policies
     ) -> ContinuousScheduler:
+        knobs = self._knobs(allocator)
+        return ContinuousScheduler(allocator, max_model_len, policies, self._version, knobs)
+
+    def _knobs(self, allocator: Allocator) -> Knobs:
         if not self.block_rules.cuts_at_blocks:
             self._check_whole_blocks(allocator.chunk_tokens)
         asked = self.scheduler_reserve_full_isl is not False
-        knobs = Knobs(
+        return Knobs(
             self.max_num_seqs,
             self.max_num_batched_tokens,
             enable_chunked_prefill=self.enable_chunked_prefill,
@@ -130,8 +134,6 @@ class Continuous(SchedulerOptions):
             by_priority=self.policy == "priority",
             fits_whole=asked and self._version.reserves_full_isl,
         )
-        kind = ContinuousScheduler if policies.verifier is None else InStepScheduler
-        return kind(allocator, max_model_len, policies, self._version, knobs)
 
     def _check_whole_blocks(self, block: int) -> None:
         """InputError where no chunk could be a whole block of states."""

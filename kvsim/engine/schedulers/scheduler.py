@@ -12,27 +12,15 @@ from operator import attrgetter
 
 from mypy_extensions import mypyc_attr
 
-from kvsim.engine.batch import DecodeBatch
-from kvsim.engine.plan import HostCopy, Plan, ScheduledChunk
+from kvsim.engine.decode_batch import DecodeBatch
+from kvsim.engine.plan import Cached, HostCopy, Plan, ScheduledChunk
 from kvsim.engine.policies.policies import Policies
-from kvsim.engine.speculation.verifier import Verifier
 from kvsim.memory.allocator import Allocator, Demand, Refusal
 from kvsim.memory.ledger import Course, Usage
 from kvsim.request import Request
 from kvsim.sequence import Sequence
-from kvsim.step import StepShape
 
 by_order = attrgetter("order")
-
-
-class Cached:
-    """Leading tokens of a waiting sequence that need no computing: found in a prefix cache, or
-    swapped out before.
-    """
-
-    def __init__(self, tokens: int, swapped: bool) -> None:
-        self.tokens = tokens
-        self.swapped = swapped
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -40,9 +28,8 @@ class Scheduler(ABC):
     """Waiting and running sequences over one allocator.
 
     running: in order of admission. prefilling: those of them that still compute their prompt (or,
-    resumed, all they had). Running sequences in neither `prefilling` nor the batch wait for their
-    last output to return. verifier: where tokens are drafted ahead, who knows what becomes of them;
-    no sequence is in the batch then, and every step of one is a chunk of its plan.
+    resumed, all they had). batch: those that decode. Running sequences in neither wait for their
+    last output to return, or, where tokens are drafted ahead, take each step as a chunk of a plan.
     engine_faults: steps in which the engine that is simulated would have damaged a prompt, and this
     scheduler let it wait.
     """
@@ -50,10 +37,10 @@ class Scheduler(ABC):
     def __init__(self, allocator: Allocator, max_model_len: int, policies: Policies) -> None:
         self.allocator = allocator
         self.max_model_len = max_model_len
-        self.waiting, self.victim, self.preemption, self.verifier = policies
+        self.waiting, self.victim, self.preemption = policies
         self.running: dict[Sequence, None] = {}
         self.prefilling: dict[Sequence, None] = {}
-        self.batch = DecodeBatch()
+        self.batch = DecodeBatch(allocator)
         self.num_preemptions = 0
         self.recomputed_tokens = 0
         self.engine_faults = 0
@@ -137,8 +124,6 @@ class Scheduler(ABC):
         seq.num_outputs += samples
         chunk = ScheduledChunk(seq, new_tokens, prior, samples, is_decode, prior, end, drafts)
         plan.chunks.append(chunk)
-        if self.verifier is not None:
-            self.verifier.began(chunk)
 
     def _extend(self, seq: Sequence, plan: Plan, num_tokens: int, turns_before: int = 0) -> bool:
         """Memory for `num_tokens` slots of a running sequence, its copy booked in the plan."""
@@ -164,9 +149,8 @@ class Scheduler(ABC):
         `num_computed` keeps what it had computed until it resumes.
         """
         del self.running[victim]
-        if victim.decoding:
+        if victim in self.batch:
             self.batch.leave(victim)
-            self.allocator.leave(victim)
             if self._stepped:
                 victim.num_computed -= 1
                 victim.num_outputs -= 1
@@ -176,12 +160,8 @@ class Scheduler(ABC):
             if chunk.seq is victim:
                 victim.num_outputs -= chunk.num_outputs
                 victim.num_computed -= chunk.new_slots
-                if self.verifier is not None:
-                    self.verifier.undone(chunk)
                 del plan.chunks[index]
                 break
-        if self.verifier is not None:
-            self.verifier.preempted(victim)
         num_bytes = self.allocator.sequence_bytes(victim.num_computed)
         if self.preemption.put(victim, victim.num_computed, num_bytes):
             plan.copies.append(HostCopy(num_bytes, self.usage()))
@@ -195,10 +175,8 @@ class Scheduler(ABC):
         """All members of the batch but those `passed_over` take one slot in this plan."""
         for seq in passed_over:
             self.batch.leave(seq)
-            self.allocator.leave(seq)
         if self.batch.num:
-            self.allocator.step()
-            self.batch.advance(1)
+            self.batch.step()
         self._stepped = True
         plan.passed_over = passed_over
 
@@ -209,9 +187,9 @@ class Scheduler(ABC):
             plan.num_decode = plan.decode_slots = self.batch.num
             plan.context_tokens = self.batch.context_tokens
             plan.longest_context_tokens = self.batch.longest_context_tokens()
-        for seq in plan.passed_over if self.verifier is None else ():
-            if seq in self.running and not seq.decoding:
-                self._join(seq, seq.num_computed)
+            for seq in plan.passed_over:
+                if seq in self.running:
+                    self._join(seq)
         for chunk in plan.chunks:
             if chunk.samples:
                 seq = chunk.seq
@@ -222,23 +200,23 @@ class Scheduler(ABC):
                 if seq.num_outputs == seq.output_tokens:
                     plan.finishing.append(seq)
                 else:
-                    self._join(seq, seq.num_computed)
+                    self._join(seq)
         self._complete(plan)
         self.allocator.step_decided()
         return plan
 
-    def _join(self, seq: Sequence, num_tokens: int) -> None:
-        if self.verifier is not None:
-            return
-        self.batch.join(seq, num_tokens)
-        self.allocator.join(seq, num_tokens)
+    def _join(self, seq: Sequence) -> None:
+        """`seq`, which has computed all that is known of it, decodes from the next step on."""
+        self.batch.join(seq, seq.num_computed)
 
     def _complete(self, plan: Plan) -> None:
-        """Decoders that have sampled their last token stop decoding; the plan will finish them."""
+        """Members of the batch without another step leave it; the plan will finish those that have
+        sampled their last token.
+        """
         for seq in self.batch.complete():
             self.batch.leave(seq)
-            self.allocator.leave(seq)
-            plan.finishing.append(seq)
+            if seq.num_outputs == seq.output_tokens:
+                plan.finishing.append(seq)
 
     # --- the life of a plan ---------------------------------------------------------------------
 
@@ -250,11 +228,11 @@ class Scheduler(ABC):
         """
         if plan.chunks or plan.passed_over or plan.preempted or plan.finishing or plan.stalls:
             return 0
-        limit = min(limit, self.batch.steps_to_leave())
-        limit = self.allocator.steps_that_fit(limit)
+        batch = self.batch
+        limit = batch.steps_that_fit(min(limit, batch.steps_to_leave()))
         head = self.waiting.head
         if head is not None and limit:
-            limit = self.allocator.steps_alike(head, limit, busy=bool(self.running))
+            limit = batch.steps_head_stays_blocked(head, limit, busy=bool(self.running))
         return limit
 
     def returns_quietly(self, plan: Plan) -> bool:
@@ -264,64 +242,37 @@ class Scheduler(ABC):
         """
         return not plan.finishing and (not plan.chunks or self.waiting.head is None)
 
-    def verify_together(self, depth: int) -> None:
+    def enable_lockstep(self, depth: int) -> None:
         """Before anything runs, an engine with `depth` steps in flight that asks nobody what each
         sequence did in one says so: drafts may be verified by all in step.
         """
         return
 
-    def shapes_ahead(self, steps: int) -> list[StepShape]:
-        """The next steps of those who verify drafts in step, `steps` of them."""
-        return []
-
     def repeat(self, plan: Plan, steps: int) -> Course:
-        """`steps` more steps like `plan` have been scheduled; returns how the ledger moved."""
-        course = self.allocator.advance(steps)
-        self._repeated(plan, steps)
-        return course
-
-    def repeat_once(self, plan: Plan) -> None:
-        """`repeat(plan, 1)`, where nobody asks how the ledger moved."""
-        self.allocator.step()
-        self._repeated(plan, 1)
-
-    def return_once(self) -> None:
-        """The oldest step in flight of a plan that verifies drafts has returned, and others like it
-        follow it or have been scheduled.
+        """`steps` more steps like `plan` are scheduled; returns how the ledger moves by them. Of
+        steps that verify drafts one is scheduled at a time, and the ledger is asked after each.
         """
-        return
-
-    def _repeated(self, plan: Plan, steps: int) -> None:
-        """The allocator has taken so many more steps like `plan`."""
+        course = self.batch.advance(steps)
         self.allocator.step_decided()
-        self.batch.advance(steps)
         plan.steps += steps
         self._complete(plan)
+        return course
+
+    def step_returned(self) -> None:
+        """The oldest step in flight of a plan that repeats has returned; nobody is done with it."""
+        return
 
     def finish(self, plan: Plan) -> list[Sequence]:
         """The outputs of the plan's last step returned: who is done leaves, in running order; the
         prompts of the others are known content now.
         """
         plan.finishing.sort(key=by_order)
-        if self.verifier is not None:
-            self._finish_verified(plan, self.verifier)
-            return plan.finishing
         for chunk in plan.chunks:
             if chunk.samples and chunk.seq in self.running and chunk.seq not in plan.finishing:
                 self.allocator.checkpoint(chunk.seq, chunk.end_tokens)
         for seq in plan.finishing:
             self._leave(seq)
         return plan.finishing
-
-    def _finish_verified(self, plan: Plan, verifier: Verifier) -> None:
-        """The same, one after the other: what one makes known may be what another has been."""
-        finishing = set(plan.finishing)
-        for chunk in plan.chunks:
-            verifier.returned(chunk)
-            if chunk.seq in finishing:
-                self._leave(chunk.seq)
-            elif chunk.samples and chunk.seq in self.running:
-                self.allocator.checkpoint(chunk.seq, chunk.end_tokens)
 
     def _leave(self, seq: Sequence) -> None:
         """`seq` has its last output."""
@@ -335,4 +286,8 @@ class Scheduler(ABC):
 
     def usage(self) -> Usage:
         """The ledger now."""
-        return self.allocator.usage(self.waiting.head, busy=bool(self.running))
+        return self.usage_for(self.waiting.head)
+
+    def usage_for(self, head: Sequence | None) -> Usage:
+        """The ledger now, its free bytes split by the need of `head`, the first that waits."""
+        return self.allocator.usage(head, busy=bool(self.running))

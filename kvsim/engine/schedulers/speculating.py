@@ -1,19 +1,55 @@
 """Continuous batching where tokens are drafted ahead: each step of a decoding sequence verifies its
-newest token and its drafts, one sequence after the other. This is what the rules say; in_step.py
-comes to the same at less cost.
+newest token and its drafts, one sequence after the other. This is what the rules say;
+lockstep_scheduler.py comes to the same at less cost.
 """
 
+from collections.abc import Iterable
+
 from kvsim.engine.plan import Plan
-from kvsim.engine.schedulers.continuous import ContinuousScheduler
+from kvsim.engine.policies.policies import Policies
+from kvsim.engine.schedulers.continuous import ContinuousScheduler, Knobs
+from kvsim.engine.schedulers.scheduler import by_order
+from kvsim.engine.schedulers.vllm_versions import VllmVersion
 from kvsim.engine.speculation.verifier import NextStep, Verifier
+from kvsim.memory.allocator import Allocator
 from kvsim.sequence import Sequence
 
 
 class SpeculatingScheduler(ContinuousScheduler):
-    """Every step of a sequence is a chunk of its plan."""
+    """Every step of a sequence is a chunk of its plan. verifier: what becomes of drafts."""
 
-    def _run_drafted(self, verifier: Verifier, plan: Plan, budget: int, threshold: int) -> int:
+    def __init__(
+        self,
+        allocator: Allocator,
+        max_model_len: int,
+        policies: Policies,
+        version: VllmVersion,
+        knobs: Knobs,
+        verifier: Verifier,
+    ) -> None:
+        super().__init__(allocator, max_model_len, policies, version, knobs)
+        self.verifier = verifier
+        self._input_slots = verifier.input_slots
+
+    # --- prompts --------------------------------------------------------------------------------
+
+    def _clear_of_end(self, seq: Sequence, start_tokens: int, new_tokens: int) -> int:
+        return self.verifier.clear_of_end(seq, start_tokens, new_tokens)
+
+    def _padding(self, cached_tokens: int, *, prefills: bool, runs: bool) -> int | None:
+        if self._version.pads_alone:
+            return self.verifier.padding(cached_tokens, prefills=prefills, runs=runs)
+        return self.verifier.padding_beside(cached_tokens, prefills=prefills, runs=runs)
+
+    def _compute(self, seq: Sequence, plan: Plan, new_tokens: int, drafts: int = 0) -> None:
+        super()._compute(seq, plan, new_tokens, drafts)
+        self.verifier.began(plan.chunks[-1])
+
+    # --- running sequences ----------------------------------------------------------------------
+
+    def _continue_running(self, plan: Plan, budget: int, threshold: int) -> int:
         """Each in its turn: a prompt goes on, or the drafts of a decoding sequence are verified."""
+        verifier = self.verifier
         slots, spent = verifier.input_slots, 0
         running, prefilling, chunks = self.running, self.prefilling, plan.chunks
         turned: set[Sequence] = set()
@@ -32,7 +68,7 @@ class SpeculatingScheduler(ContinuousScheduler):
                 going = self._continue_prompt(seq, plan, left, threshold)
             else:
                 step = verifier.next_step(seq, min(left, threshold or left))
-                going = step is None or self._verify(verifier, step, plan)
+                going = step is None or self._verify(step, plan)
             if chunks and chunks[-1].seq is seq:
                 turned.add(seq)
             if len(plan.preempted) > num_victims:
@@ -43,14 +79,20 @@ class SpeculatingScheduler(ContinuousScheduler):
             if not going:
                 break
         if len(chunks) < len(running):
-            stepping = {chunk.seq for chunk in chunks}
-            idle = [seq for seq in running if seq not in stepping]
-            plan.passed_over = [
-                seq for seq in idle if seq not in prefilling and seq.num_outputs < seq.output_tokens
-            ]
+            decoding = (seq for seq in running if seq not in prefilling)
+            plan.passed_over = self._without_step(plan, decoding)
         return budget - spent
 
-    def _verify(self, verifier: Verifier, step: NextStep, plan: Plan) -> bool:
+    def _without_step(self, plan: Plan, decoding: Iterable[Sequence]) -> list[Sequence]:
+        """Those of `decoding` that run, lack output tokens and have no step in `plan`."""
+        running, stepping = self.running, {chunk.seq for chunk in plan.chunks}
+        return [
+            seq
+            for seq in decoding
+            if seq in running and seq not in stepping and seq.num_outputs < seq.output_tokens
+        ]
+
+    def _verify(self, step: NextStep, plan: Plan) -> bool:
         """A decoding sequence takes its step; False ends the loop over running sequences."""
         chunk, returned, known = step
         seq, computed = chunk.seq, chunk.prior_tokens + chunk.new_tokens
@@ -62,6 +104,30 @@ class SpeculatingScheduler(ContinuousScheduler):
 
             if not self._preempt_until(again, seq, plan):
                 return self._goes_on
-        verifier.take(chunk)
+        self.verifier.take(chunk)
         plan.chunks.append(chunk)
         return True
+
+    def _join(self, seq: Sequence) -> None:
+        """Nobody decodes but by chunks."""
+
+    def _preempt(self, victim: Sequence, plan: Plan) -> None:
+        for chunk in plan.chunks:
+            if chunk.seq is victim:
+                self.verifier.undone(chunk)
+        super()._preempt(victim, plan)
+        self.verifier.preempted(victim)
+
+    # --- the life of a plan ---------------------------------------------------------------------
+
+    def finish(self, plan: Plan) -> list[Sequence]:
+        """One after the other: what one makes known may be what another has been."""
+        plan.finishing.sort(key=by_order)
+        finishing = set(plan.finishing)
+        for chunk in plan.chunks:
+            self.verifier.returned(chunk)
+            if chunk.seq in finishing:
+                self._leave(chunk.seq)
+            elif chunk.samples and chunk.seq in self.running:
+                self.allocator.checkpoint(chunk.seq, chunk.end_tokens)
+        return plan.finishing

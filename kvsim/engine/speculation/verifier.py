@@ -156,21 +156,19 @@ class Verifier:
         """Drafts are dropped, and what is under way will not be rolled back."""
         self._drafting(seq).under_way = None
 
-    def returned(self, chunk: ScheduledChunk) -> None:
-        """The step has returned. A sequence that had finished is not asked any more."""
-        self.told(chunk)
-        if chunk.is_decode and chunk.drafts and chunk.samples:
+    def returned(self, chunk: ScheduledChunk, *, counted: bool = False) -> None:
+        """The step has returned. A sequence that had finished is not asked any more. counted: its
+        drafts are those of a step in which all verified theirs (`lockstep_returned`).
+        """
+        drafting: Drafting = chunk.seq.drafting
+        if drafting.under_way is chunk:
+            drafting.under_way = None
+        if chunk.is_decode and chunk.drafts and chunk.samples and not counted:
             self.num_verifications += 1
             self.num_drafts += chunk.drafts
             self.num_accepted += chunk.accepted
 
-    def told(self, chunk: ScheduledChunk) -> None:
-        """The step has returned to its sequence, whose drafts are counted otherwise."""
-        drafting: Drafting = chunk.seq.drafting
-        if drafting.under_way is chunk:
-            drafting.under_way = None
-
-    def returned_together(self, num: int, accepted: int) -> None:
+    def lockstep_returned(self, num: int, accepted: int) -> None:
         """A step has returned in which `num` sequences verified all drafts."""
         self.num_verifications += num
         self.num_drafts += num * (self.most_tokens - 1)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from math import ceil
 
-from kvsim.engine.batch import DecodeBatch
+from kvsim.engine.decode_batch import DecodeBatch
 from kvsim.engine.schedulers.sglang.budget import CLIP_MAX_NEW_TOKENS
 from kvsim.engine.schedulers.sglang.under_way import UnderWay
 from kvsim.sequence import Sequence

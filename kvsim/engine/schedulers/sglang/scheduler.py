@@ -12,9 +12,8 @@ from collections.abc import Iterator
 
 from mypy_extensions import mypyc_attr
 
-from kvsim.engine.plan import Plan
+from kvsim.engine.plan import Cached, Plan
 from kvsim.engine.policies.policies import Policies
-from kvsim.engine.schedulers.scheduler import Cached
 from kvsim.engine.schedulers.sglang.admission import Admission, Newcomer
 from kvsim.engine.schedulers.sglang.all_to_the_end import Span, span
 from kvsim.engine.schedulers.sglang.budget import Budget, Stop
@@ -23,7 +22,7 @@ from kvsim.engine.schedulers.sglang.limits import Limits
 from kvsim.engine.schedulers.sglang.queue import SglangQueue
 from kvsim.engine.schedulers.sglang.ratio import NewTokenRatio
 from kvsim.memory.allocator import Allocator, Refusal
-from kvsim.memory.ledger import Usage
+from kvsim.memory.ledger import Course, Usage
 from kvsim.plumbing.errors import InvariantError
 from kvsim.request import Request
 from kvsim.sequence import Sequence
@@ -229,16 +228,16 @@ class SglangScheduler(Decoding):
             return 0
         if self.waiting and not self._full:
             return 0
-        if self._head_is_short() and not self.allocator.usage(None, busy=True).idle:
+        if self._is_short(self.waiting.head) and not self.allocator.usage(None, busy=True).idle:
             return 0  # nobody has filed what an eviction may free
         return self.allocator.steps_that_fit(min(limit, self.batch.steps_to_leave()))
 
     def returns_quietly(self, plan: Plan) -> bool:
         return not plan.finishing  # who waits is not looked at: see `repeatable`
 
-    def _repeated(self, plan: Plan, steps: int) -> None:
+    def repeat(self, plan: Plan, steps: int) -> Course:
         self.ratio.decay(steps)
-        super()._repeated(plan, steps)
+        return super().repeat(plan, steps)
 
     def _complete(self, plan: Plan) -> None:
         super()._complete(plan)
@@ -272,12 +271,13 @@ class SglangScheduler(Decoding):
         self._outputs.remove(seq)
         super()._leave(seq)
 
-    def _head_is_short(self) -> bool:
-        return self._short_head is not None and self.waiting.head is self._short_head
+    def _is_short(self, head: Sequence | None) -> bool:
+        """Whether `head` was kept out for memory when last tried."""
+        return head is not None and head is self._short_head
 
-    def usage(self) -> Usage:
+    def usage_for(self, head: Sequence | None) -> Usage:
         """Free memory is short where the counters, and not the slots, keep the head out too."""
         usage = self.allocator.usage(None, busy=bool(self.running))
-        if self._head_is_short():
+        if self._is_short(head):
             usage = usage._replace(short=usage.short + usage.idle, idle=0)
         return usage

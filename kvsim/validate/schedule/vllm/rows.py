@@ -5,6 +5,7 @@ from typing import Any
 
 from kvsim.engine.plan import Plan
 from kvsim.engine.schedulers.scheduler import Scheduler
+from kvsim.engine.schedulers.speculating import SpeculatingScheduler
 from kvsim.memory.paged.allocator import PagedAllocator
 from kvsim.memory.paged.groups.allocator import GroupsAllocator
 from kvsim.request import Request
@@ -61,7 +62,7 @@ class VllmRows(Rows):
         if self._by_group and isinstance(allocator, GroupsAllocator):
             held = {seq.id: allocator.held_blocks(seq) for seq in scheduler.running}
             row["held"] = [[entry[0], held[entry[0]]] for entry in sched]
-        if scheduler.verifier is not None:
+        if isinstance(scheduler, SpeculatingScheduler):
             row["drafts"] = [[chunk.seq.id, chunk.drafts] for chunk in plan.chunks if chunk.drafts]
         self._evicted = pool.num_evicted
         self.append(row)
@@ -93,7 +94,7 @@ class VllmRows(Rows):
                 row["used_end"] = pool.num_blocks - 1 - pool.num_free
                 row["free_end"] = pool.num_free
                 row["cached_free_end"] = pool.num_cached_free
-                if scheduler.verifier is not None:
+                if isinstance(scheduler, SpeculatingScheduler):
                     row["accepted"] = [
                         [chunk.seq.id, chunk.accepted]
                         for chunk in plan.chunks

@@ -1,0 +1,191 @@
+"""Drafts verified by all in step with each other: the same as in turns (speculating.py) while the
+budget reaches everybody. Then nobody is looked at who takes no block, and a run of steps is taken
+at once. `tests/engine/speculation/test_leaps.py` compares the two.
+"""
+
+from functools import partial
+from itertools import takewhile
+
+from kvsim.engine.plan import Plan, ScheduledChunk
+from kvsim.engine.policies.policies import Policies
+from kvsim.engine.policies.victims.latest import Latest
+from kvsim.engine.schedulers.continuous import Knobs
+from kvsim.engine.schedulers.scheduler import by_order
+from kvsim.engine.schedulers.speculating import SpeculatingScheduler
+from kvsim.engine.schedulers.vllm_versions import VllmVersion
+from kvsim.engine.speculation.lockstep_batch import LockstepBatch
+from kvsim.engine.speculation.verifier import Verifier
+from kvsim.memory.allocator import Allocator
+from kvsim.memory.ledger import Course
+from kvsim.sequence import Sequence
+
+LONGEST_RUN = 16  # steps, each of which is timed before it is known how many will be taken
+REST = 32  # steps in turns, once the budget was short, before anybody is in step again
+
+
+class LockstepScheduler(SpeculatingScheduler):
+    """lockstep: the decode batch, if sequences verify in step. A sequence that runs and is neither
+    in it nor `prefilling` takes its turn.
+    """
+
+    def __init__(
+        self,
+        allocator: Allocator,
+        max_model_len: int,
+        policies: Policies,
+        version: VllmVersion,
+        knobs: Knobs,
+        verifier: Verifier,
+    ) -> None:
+        super().__init__(allocator, max_model_len, policies, version, knobs, verifier)
+        self._verify_tokens = verifier.most_tokens
+        self._cost_tokens = verifier.most_tokens + verifier.input_slots
+        self.lockstep: LockstepBatch | None = None
+        self._rest = 0
+
+    def enable_lockstep(self, depth: int) -> None:
+        tables, threshold = self.allocator.verifying, self._knobs.long_prefill_token_threshold
+        latest = type(self.victim) is Latest and not self._knobs.by_priority
+        if tables is None or not latest or 0 < threshold < self._verify_tokens:
+            return
+        drafts = self._verify_tokens - 1
+        behind = max(1, self.verifier.lookahead_slots)
+        last_start = self.max_model_len - self._verify_tokens - behind
+        self.batch = self.lockstep = LockstepBatch(
+            self.allocator, tables, drafts, last_start, lags=depth > 1
+        )
+
+    # --- running sequences ----------------------------------------------------------------------
+
+    def _continue_running(self, plan: Plan, budget: int, threshold: int) -> int:
+        batch = self.lockstep
+        if batch is None or not batch.num:
+            self._rest = max(0, self._rest - 1)
+            return super()._continue_running(plan, budget, threshold)
+        early = self._early_prefills()
+        least = (len(self.running) - len(self.prefilling)) * self._cost_tokens
+        for seq in early:
+            tokens = seq.num_tokens - seq.num_computed
+            least += min(tokens, threshold or tokens) + self._input_slots
+        if least <= budget:
+            return self._run_in_step(batch, plan, budget, threshold, early)
+        for seq in batch.members():
+            batch.leave(seq)
+        self._rest = REST
+        return super()._continue_running(plan, budget, threshold)
+
+    def _early_prefills(self) -> list[Sequence]:
+        """Prefilling sequences that were admitted before a decoding one."""
+        prefilling = self.prefilling
+        last = takewhile(prefilling.__contains__, reversed(self.running)) if prefilling else ()
+        return list(prefilling)[: len(prefilling) - sum(1 for _ in last)]
+
+    def _run_in_step(
+        self,
+        batch: LockstepBatch,
+        plan: Plan,
+        budget: int,
+        threshold: int,
+        early: list[Sequence],
+    ) -> int:
+        """The members take their step, whoever decodes beside them its turn, then prompts go on.
+        early: prompts that go on in their turn before that, for all of which the budget lasts.
+        """
+        verifier, running, chunks = self.verifier, self.running, plan.chunks
+        late = list(self.prefilling)[len(early) :]
+        alone: list[Sequence] = []
+        if len(running) > batch.num + len(self.prefilling):
+            alone = [seq for seq in running if seq not in batch and seq not in self.prefilling]
+        going = True
+        for seq in sorted({*batch.movers(), *alone, *early}, key=by_order):
+            if seq not in running:
+                continue
+            if seq in batch:
+                going = batch.take(seq) or self._preempt_until(partial(batch.take, seq), seq, plan)
+            elif seq in self.prefilling:
+                going = self._continue_prompt(seq, plan, budget, threshold)
+            else:
+                step = verifier.next_step(seq, threshold or budget)
+                going = step is None or self._verify(step, plan)
+            if not going:
+                break
+        plan.passed_over = self._without_step(plan, alone) if alone else []
+        self._step(batch, plan)
+        slots = verifier.input_slots
+        spent = plan.num_decode * self._cost_tokens + sum(c.new_tokens + slots for c in chunks)
+        for seq in late if going else ():
+            left = budget - spent - slots
+            if left <= 0 or not self._continue_prompt(seq, plan, left, threshold):
+                break
+            spent = plan.num_decode * self._cost_tokens
+            spent += sum(chunk.new_tokens + slots for chunk in chunks)
+        return budget - spent
+
+    def _step(self, batch: LockstepBatch, plan: Plan) -> None:
+        """Who is in step has what its next one needs, and takes it."""
+        num = batch.num
+        if not num:
+            return
+        plan.num_decode, plan.num_drafts = num, num * (self._verify_tokens - 1)
+        (shape,) = batch.shapes(1)
+        plan.context_tokens = shape.context_tokens
+        plan.longest_context_tokens = shape.longest_context_tokens
+        batch.step()
+        plan.decode_slots = batch.new_slots
+
+    def _join(self, seq: Sequence) -> None:
+        if self.lockstep is not None and not self._rest and seq not in self.lockstep:
+            self.lockstep.join(seq, seq.num_computed)
+
+    # --- the life of a plan ---------------------------------------------------------------------
+
+    def repeatable(self, plan: Plan, limit: int) -> int:
+        if not plan.num_drafts or len(self.running) != self.batch.num:
+            return 0
+        if self.waiting.head is not None and self.verifier.reads_far_ahead:
+            return 0
+        return super().repeatable(plan, min(limit, LONGEST_RUN))
+
+    def returns_quietly(self, plan: Plan) -> bool:
+        return not plan.finishing and (
+            self.waiting.head is None or not any(chunk.samples for chunk in plan.chunks)
+        )
+
+    def repeat(self, plan: Plan, steps: int) -> Course:
+        course = super().repeat(plan, steps)
+        if self.lockstep is not None:
+            plan.decode_slots = self.lockstep.new_slots
+        return course
+
+    def step_returned(self) -> None:
+        if self.lockstep is not None:
+            self._return_step(self.lockstep, [], [])
+
+    def finish(self, plan: Plan) -> list[Sequence]:
+        if self.lockstep is None or not plan.num_drafts:
+            return super().finish(plan)
+        plan.finishing.sort(key=by_order)
+        self._return_step(self.lockstep, plan.chunks, plan.finishing)
+        return plan.finishing
+
+    def _return_step(
+        self, batch: LockstepBatch, turns: list[ScheduledChunk], finishing: list[Sequence]
+    ) -> None:
+        """The oldest step in flight has returned, to one after the other: what one makes known may
+        be what another has been. turns: what was computed in it by who is not in step.
+        """
+        verifier, tables, step = self.verifier, batch.tables, batch.in_flight.popleft()
+        verifier.lockstep_returned(step.num, step.accepted)
+        chunks = {chunk.seq: chunk for chunk in (*step.left, *turns)}
+        for chunk in step.left:
+            verifier.returned(chunk, counted=True)
+        for chunk in turns:
+            verifier.returned(chunk)
+        actors = {*finishing, *tables.step_returned(), *chunks}
+        for seq in sorted(actors, key=by_order) if len(actors) > 1 else actors:
+            if seq in finishing:
+                self._leave(seq)
+            elif seq not in chunks:
+                tables.returned(seq)
+            elif chunks[seq].samples and seq in self.running:
+                self.allocator.checkpoint(seq, chunks[seq].end_tokens)

@@ -1,0 +1,269 @@
+"""The decode batch where tokens are drafted ahead and all members verify their drafts in step with
+each other, without any of them being touched.
+
+What each verification of a sequence accepts is drawn in advance (see acceptance.py), so its slots
+before each of its next steps are known when it joins, for as long as every step verifies all its
+drafts. What a step fills and accepts is summed over the members when they join, by the step's
+clock; so a step costs as much with one member as with hundreds.
+
+Where a step is scheduled before the one before it has returned (asynchronous scheduling), all
+drafts of that one are believed to be right, which brings a sequence to the end of the context
+sooner.
+"""
+
+from collections import deque
+from heapq import heappop, heappush
+from itertools import pairwise
+from operator import add, attrgetter, sub
+
+from kvsim.engine.decode_batch import DecodeBatch
+from kvsim.engine.plan import ScheduledChunk
+from kvsim.engine.speculation.verifier import Drafting
+from kvsim.memory.allocator import Allocator
+from kvsim.memory.ledger import NOTHING, Course
+from kvsim.memory.verifying import Ahead, Verifying
+from kvsim.plumbing.errors import InvariantError
+from kvsim.sequence import Sequence
+from kvsim.step import StepShape
+
+LONGEST_PAST = 4096  # steps, whose sums are kept
+_order = attrgetter("order")
+
+
+class StepInFlight:
+    """A step that has not returned: `num` members verified all their drafts in it, and it accepts
+    `accepted` of these. left: the step as a chunk of each sequence that has left the batch since.
+    """
+
+    def __init__(self, num: int, accepted: int) -> None:
+        self.num, self.accepted = num, accepted
+        self.left: list[ScheduledChunk] = []
+
+
+class Member:
+    """since: the clock it joined at. num_verified: its verifications before. ahead, slots: of its
+    steps that bring all drafts. accepted: drafts, in each. last_clock: when it has no such step
+    left.
+    """
+
+    __slots__ = ("accepted", "ahead", "last_clock", "num_verified", "since", "slots")
+
+    def __init__(self, since: int, num_verified: int, ahead: Ahead, accepted: list[int]) -> None:
+        self.since, self.num_verified = since, num_verified
+        self.ahead, self.slots, self.accepted = ahead, ahead.slots, accepted
+        self.last_clock = since + len(accepted)
+
+
+class LockstepBatch(DecodeBatch):
+    """Members take one token and `drafts` drafts a step.
+
+    tables: the members' block tables. last_start_tokens: a sequence believed to have more slots has
+    no room for all drafts before the end of the context. lags: a step is scheduled before the one
+    before it has returned. new_slots: those that became valid by the last step.
+    """
+
+    def __init__(
+        self,
+        allocator: Allocator,
+        tables: Verifying,
+        drafts: int,
+        last_start_tokens: int,
+        *,
+        lags: bool,
+    ) -> None:
+        super().__init__(allocator)
+        self.tables = tables
+        self.new_slots = 0
+        self.in_flight: deque[StepInFlight] = deque()
+        self._drafts = drafts
+        self._last_start = last_start_tokens
+        self._lags = lags
+        self._slots = 0  # of all members
+        self._members: dict[Sequence, Member] = {}
+        self._from = 0  # the clock that the sums begin with
+        self._new: list[int] = []
+        self._accepted: list[int] = []
+
+    def __contains__(self, seq: Sequence) -> bool:
+        return seq in self._members
+
+    @property
+    def context_tokens(self) -> int:
+        return self._slots
+
+    def slots(self, seq: Sequence) -> int:
+        member = self._members[seq]
+        return member.slots[self.clock - member.since]
+
+    # --- members --------------------------------------------------------------------------------
+
+    def members(self) -> list[Sequence]:
+        """All of them."""
+        return list(self._members)
+
+    def join(self, seq: Sequence, num_tokens: int) -> None:
+        """`seq`, whose step just scheduled samples, verifies with the others from the next one on;
+        it does not join if it has no step with all drafts.
+        """
+        drafting: Drafting = seq.drafting
+        slots, final, last = [num_tokens], seq.final_tokens, self._last_start
+        accepts, at, drafts = drafting.accepts, drafting.num_verified, self._drafts
+        tokens, length = slots[0], len(accepts)
+        believed, returned, known = tokens, tokens, tokens + 1
+        if self._lags:
+            way = drafting.under_way
+            assert way is not None
+            believed, returned = way.start_tokens + way.new_tokens, way.start_tokens
+            known -= way.num_outputs
+        ahead = Ahead(slots, believed, returned, known)
+        accepted: list[int] = []
+        while tokens < final and believed <= last:
+            number = accepts[at % length]
+            if number > drafts:
+                number = drafts
+            at += 1
+            believed = tokens + 1 + (drafts if self._lags else number)
+            tokens += 1 + number
+            accepted.append(number)
+            slots.append(tokens)
+        if not accepted:
+            return
+        if tokens > final:
+            slots[-1] = final
+        member = Member(self.clock, drafting.num_verified, ahead, accepted)
+        self._members[seq] = member
+        self.num += 1
+        self._slots += slots[0]
+        heappush(self._leaving, (member.last_clock, seq.order, seq))
+        self._count(slots, accepted, 1)
+        self.tables.join(seq, ahead)
+
+    def _count(self, slots: list[int], accepted: list[int], sign: int) -> None:
+        """Steps from now on fill and accept so much more, or less."""
+        start, steps = self.clock - self._from, len(accepted)
+        end = start + steps
+        if end > len(self._new):
+            more = [0] * (end - len(self._new))
+            self._new += more
+            self._accepted += more
+        new = (later - before for before, later in pairwise(slots))
+        total = add if sign > 0 else sub
+        self._new[start:end] = map(total, self._new[start:end], new)
+        self._accepted[start:end] = map(total, self._accepted[start:end], accepted)
+
+    def leave(self, seq: Sequence) -> None:
+        """`seq` verifies with the others no more; its slots and outputs become plain numbers again,
+        and its steps in flight return to it alone.
+        """
+        self.tables.leave(seq)
+        member = self._members.pop(seq)
+        done = self.clock - member.since
+        steps = self._last_steps(seq, member, done)
+        self.num -= 1
+        self._slots -= member.slots[done]
+        if done < len(member.accepted):
+            self._count(member.slots[done:], member.accepted[done:], -1)
+        drafting: Drafting = seq.drafting
+        seq.num_computed = member.slots[done]
+        seq.num_outputs = seq.num_computed - seq.prompt_tokens + 1
+        drafting.num_verified = member.num_verified + done
+        if steps:
+            drafting.under_way = steps[0]
+        for step, chunk in zip(reversed(self.in_flight), steps, strict=False):
+            step.left.append(chunk)
+
+    def _last_steps(self, seq: Sequence, member: Member, done: int) -> list[ScheduledChunk]:
+        """The steps in flight that a member took with the others, the newest first."""
+        slots, accepted, tokens = member.slots, member.accepted, 1 + self._drafts
+        chunks = []
+        for step in range(done - 1, max(-1, done - 1 - len(self.in_flight)), -1):
+            prior = slots[step]
+            if self._lags:
+                prior = slots[step - 1] + tokens if step else member.ahead.believed
+            ends = slots[step], slots[step + 1]
+            chunks.append(
+                ScheduledChunk(seq, tokens, prior, True, True, *ends, tokens - 1, accepted[step])
+            )
+        return chunks
+
+    # --- steps ----------------------------------------------------------------------------------
+
+    def movers(self) -> list[Sequence]:
+        """Whose turn comes in the next step (`take`), in `order`: who needs blocks, or makes
+        content known.
+        """
+        return self.tables.movers()
+
+    def take(self, seq: Sequence) -> bool:
+        """The turn of one of these; False: no room, nothing changed."""
+        return self.tables.take(seq)
+
+    def step(self) -> None:
+        """All verify their drafts once; whoever needed blocks has them."""
+        at = self.clock - self._from
+        if at > LONGEST_PAST:
+            del self._new[:at], self._accepted[:at]
+            self._from, at = self.clock, 0
+        self.new_slots, accepted = (self._new[at], self._accepted[at]) if self.num else (0, 0)
+        self._clock.steps += 1
+        self._slots += self.new_slots
+        self.tables.advance(self.new_slots)
+        self.in_flight.append(StepInFlight(self.num, accepted))
+
+    def advance(self, steps: int) -> Course:
+        """The turns of all who move, and `step`: once, as no closed form says how the ledger moves
+        where each step fills as many slots as it accepts.
+        """
+        for seq in self.movers():
+            if not self.take(seq):
+                raise InvariantError(f"{seq} verifies drafts in slots it does not hold")
+        self.step()
+        return Course(NOTHING)
+
+    def steps_that_fit(self, limit: int) -> int:
+        return self.tables.steps_that_fit(limit)
+
+    def steps_head_stays_blocked(self, head: Sequence, limit: int, *, busy: bool) -> int:
+        return self.tables.steps_alike(head, limit)
+
+    def steps_to_leave(self) -> int:
+        """Steps until the first member has none left (there are members)."""
+        while not self._is_member(self._leaving[0]):
+            heappop(self._leaving)
+        return self._leaving[0][0] - self.clock
+
+    def complete(self) -> list[Sequence]:
+        """Members that have no steps left now, in `order`."""
+        leaving, done = self._leaving, dict[Sequence, None]()
+        while leaving and leaving[0][0] <= self.clock:
+            entry = heappop(leaving)
+            if self._is_member(entry):
+                done[entry[2]] = None
+        return sorted(done, key=_order)
+
+    def shapes(self, steps: int) -> list[StepShape]:
+        """The next steps, for what they take."""
+        num, drafts = self.num, self._drafts
+        tokens, found = 1 + drafts, []
+        at, context = self.clock - self._from, self._slots
+        for later in range(steps if num else 0):
+            if later:
+                context += self._new[at + later - 1]
+            longest = self._longest_slots(later) + tokens
+            found.append(StepShape((), num, context + num * tokens, longest, num * drafts))
+        return found or [StepShape((), 0, 0)] * steps
+
+    def _longest_slots(self, later: int) -> int:
+        """Slots of the member that has most before the step so much later."""
+        clock, most = self.clock + later, 0
+        for member in self._members.values():
+            slots = member.slots[clock - member.since]
+            if slots > most:
+                most = slots
+        return most
+
+    def _is_member(self, entry: tuple[int, int, Sequence]) -> bool:
+        """Whether an entry still speaks of a member (it may have left and joined again)."""
+        clock, order, seq = entry
+        member = self._members.get(seq)
+        return member is not None and seq.order == order and member.last_clock == clock
