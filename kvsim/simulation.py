@@ -235,7 +235,7 @@ class Simulation:
             summary["engine_faults"] = scheduler.engine_faults
         if isinstance(scheduler, SpeculatingScheduler):
             summary["speculation"] = metrics.speculation(recorder, scheduler.verifier)
-        version = self.scenario.memory.version
+        version = self.scenario.memory.version.sizing
         chunks = freed_chunks(self.model, version, self.max_model_len)
         if chunks and kind == "paged":
             summary["kept_chunks"] = {"layers": len(chunks), "chunk_tokens": chunks[0]}

@@ -65,6 +65,15 @@ def test_the_wings_do_not_know_each_other_nor_the_hall(wing: str) -> None:
             )
 
 
+def test_what_vllm_does_stands_on_the_ground_floor() -> None:
+    allowed = ("kvsim.plumbing", "kvsim.layout", "kvsim.speculation", "kvsim.vllm")
+    for path in (PACKAGE / "vllm").rglob("*.py"):
+        for name in imports(path):
+            assert not name.startswith("kvsim") or name.startswith(allowed), (
+                f"{path} imports {name}"
+            )
+
+
 @pytest.mark.parametrize("lower", ["engine", "results"])
 def test_what_runs_and_records_knows_nothing_above_it(lower: str) -> None:
     for path in (PACKAGE / lower).rglob("*.py"):

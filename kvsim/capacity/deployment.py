@@ -4,9 +4,9 @@ from typing import NamedTuple
 
 from kvsim.capacity.adapters import Adapters
 from kvsim.capacity.drafter import Drafter
-from kvsim.capacity.engine_version import EngineVersion
 from kvsim.device import Device
 from kvsim.model import Model, ModelOptions
+from kvsim.vllm.rules import SizingRules
 
 # Longer models were chunked by V0 too, and so profiled by the chunk.
 V0_LONGEST_WHOLE = 32_768
@@ -24,7 +24,7 @@ class Deployment(NamedTuple):
     model: Model
     options: ModelOptions
     device: Device
-    version: EngineVersion
+    version: SizingRules
     max_model_len: int
     max_num_seqs: int
     max_num_batched_tokens: int

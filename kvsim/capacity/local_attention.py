@@ -1,11 +1,11 @@
 """Local attention: of layers whose queries see only their own chunk, vLLM frees the ones before."""
 
-from kvsim.capacity.engine_version import EngineVersion
 from kvsim.model import Model
 from kvsim.model.layers import Attention
+from kvsim.vllm.rules import SizingRules
 
 
-def freed_chunks(model: Model, version: EngineVersion, longest_tokens: int) -> list[int]:
+def freed_chunks(model: Model, version: SizingRules, longest_tokens: int) -> list[int]:
     """Tokens of a chunk, of each layer of which this version gives some of a sequence back."""
     if not version.frees_chunks:
         return []

@@ -4,9 +4,9 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from kvsim.capacity.engine_version import DEFAULT_VERSION, EngineVersion, engine_version
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.options import Options
+from kvsim.vllm.versions import NEWEST, VllmVersion, vllm_version
 
 WAYS = (
     *("gpu_memory_utilization", "kv_cache_bytes", "kv_cache_tokens", "num_gpu_blocks"),
@@ -42,7 +42,7 @@ class MemoryOptions(Options):
     weights_gib: float | None = Field(default=None, ge=0)
     activation_gib: float | None = Field(default=None, ge=0)
     other_gib: float | None = Field(default=None, ge=0)
-    engine_version: str = DEFAULT_VERSION
+    engine_version: str = NEWEST.name
     enforce_eager: bool = False
     max_cudagraph_capture_size: int | None = Field(default=None, ge=1)
     enable_prefix_caching: bool | None = None
@@ -55,7 +55,7 @@ class MemoryOptions(Options):
     @classmethod
     def _known(cls, name: str) -> str:
         try:
-            engine_version(name)
+            vllm_version(name)
         except InputError as error:
             raise ValueError(f"{error.what}; {error.limit}") from None
         return name
@@ -84,11 +84,11 @@ class MemoryOptions(Options):
         return self
 
     @property
-    def version(self) -> EngineVersion:
+    def version(self) -> VllmVersion:
         """The constants of the engine's version."""
-        return engine_version(self.engine_version)
+        return vllm_version(self.engine_version)
 
     @property
     def utilization(self) -> float:
         """The share of the device, given or the version's default."""
-        return self.gpu_memory_utilization or self.version.default_utilization
+        return self.gpu_memory_utilization or self.version.sizing.default_utilization

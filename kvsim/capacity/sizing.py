@@ -103,7 +103,7 @@ def size(
         model,
         model_options,
         device,
-        memory.version,
+        memory.version.sizing,
         model_options.model_len(model),
         max_num_seqs,
         max_num_batched_tokens,

@@ -10,8 +10,8 @@ not even one fits beside the null block, the engine refuses to start instead. Th
 
 from typing import NamedTuple
 
-from kvsim.capacity.engine_version import EngineVersion
 from kvsim.capacity.planning import CachePlan
+from kvsim.vllm.rules import SizingRules
 
 
 class StartUp(NamedTuple):
@@ -46,7 +46,7 @@ class StartUp(NamedTuple):
         )
 
 
-def start_up(plan: CachePlan, num_blocks: int, version: EngineVersion) -> StartUp:
+def start_up(plan: CachePlan, num_blocks: int, version: SizingRules) -> StartUp:
     """What an engine of this version says of so many blocks."""
     longest = plan.serving.max_model_len
     concurrency = num_blocks / plan.blocks_of(longest)

@@ -7,9 +7,10 @@ from pydantic import PrivateAttr
 
 from kvsim.layout import KVLayout
 from kvsim.memory.allocator import Allocator
-from kvsim.memory.block_rules import VLLM_0_33, BlockRules
 from kvsim.plumbing.options import Options
 from kvsim.speculation import Speculation
+from kvsim.vllm.rules import BlockRules
+from kvsim.vllm.versions import NEWEST
 
 
 class MemorySpec(NamedTuple):
@@ -35,7 +36,7 @@ class MemorySpec(NamedTuple):
     max_model_len: int
     copy_bytes_per_s: int
     hash_lag: int = 0
-    rules: BlockRules = VLLM_0_33
+    rules: BlockRules = NEWEST.blocks
     max_in_flight_tokens: int | None = None
     speculation: Speculation | None = None
     unwatched: bool = False

@@ -1,16 +1,17 @@
 """What vLLM does where nobody says otherwise: for settings a recording leaves open.
 
-What differs by version stands in `kvsim.capacity.engine_version`. Sequences may be as long as the
+What differs by version stands in `kvsim.vllm.versions`. Sequences may be as long as the
 model's own maximum.
 """
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from kvsim.capacity.engine_version import EngineVersion, engine_version
 from kvsim.device import named_device
 from kvsim.model import named_model
 from kvsim.plumbing.errors import InputError
+from kvsim.vllm.rules import SizingRules
+from kvsim.vllm.versions import vllm_version
 
 Release = tuple[int, int]
 
@@ -44,7 +45,7 @@ def assumed(given: Mapping[str, Any]) -> dict[str, Assumed]:
     version = str(given.get("vllm_version", NEWEST))
     at = release(version)
     default = f"vLLM {at[0]}.{at[1]}'s default"
-    engine = engine_version(f"{at[0]}.{at[1]}", "meta.json.vllm_version")
+    engine = vllm_version(f"{at[0]}.{at[1]}", "meta.json.vllm_version").sizing
     seqs, tokens = _batch(given, engine, default)
     most = given.get("max_num_batched_tokens", tokens.value)
     if isinstance(most, int):
@@ -62,9 +63,7 @@ def assumed(given: Mapping[str, Any]) -> dict[str, Assumed]:
     return {name: value for name, value in known.items() if name not in given}
 
 
-def _batch(
-    given: Mapping[str, Any], engine: EngineVersion, default: str
-) -> tuple[Assumed, Assumed]:
+def _batch(given: Mapping[str, Any], engine: SizingRules, default: str) -> tuple[Assumed, Assumed]:
     gpu, memory_bytes = str(given.get("gpu", "")), given.get("gpu_memory_bytes")
     if not isinstance(memory_bytes, int | float):
         try:

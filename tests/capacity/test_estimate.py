@@ -7,7 +7,6 @@ llm-d-planner, accuracy/results (Apache-2.0); others with their source beside th
 import pytest
 
 from kvsim.capacity.deployment import Deployment
-from kvsim.capacity.engine_version import ENGINE_VERSIONS, engine_version
 from kvsim.capacity.estimate.activations import activation_bytes
 from kvsim.capacity.estimate.cuda_graphs import capture_sizes, cuda_graph_bytes
 from kvsim.capacity.estimate.weights import weight_bytes
@@ -17,11 +16,12 @@ from kvsim.model import ModelOptions
 from kvsim.model.layers import Absent, Dense, Layer
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.units import GIB
+from kvsim.vllm.versions import VERSIONS, vllm_version
 
 
 def deployment(model, version="0.19.0", tp=1, seqs=1024, tokens=8192, length=8192, **more):
     options = ModelOptions(name=model, tensor_parallel_size=tp, max_model_len=length, **more)
-    built, of_engine = options.build(offline=True), engine_version(version)
+    built, of_engine = options.build(offline=True), vllm_version(version).sizing
     return Deployment(built, options, named_device("h100"), of_engine, length, seqs, tokens)
 
 
@@ -133,14 +133,14 @@ def test_experts_are_split_over_copies_too():
 
 
 def test_versions_are_in_order_and_each_finds_itself():
-    since = [version.since for version in ENGINE_VERSIONS]
+    since = [version.since for version in VERSIONS]
     assert since == sorted(set(since))
-    for version in ENGINE_VERSIONS[1:]:
-        assert engine_version(f"{version.name}.1") is version
-    assert engine_version("0.33.0") is ENGINE_VERSIONS[-1]
-    assert engine_version("0.20.1rc1.dev16+g7a1eb8ac2").name == "0.20"
+    for version in VERSIONS[1:]:
+        assert vllm_version(f"{version.name}.1") is version
+    assert vllm_version("0.33.0") is VERSIONS[-1]
+    assert vllm_version("0.20.1rc1.dev16+g7a1eb8ac2").name == "0.20"
     with pytest.raises(InputError, match="not a version of vLLM"):
-        engine_version("latest")
+        vllm_version("latest")
 
 
 @pytest.mark.parametrize(
@@ -158,4 +158,4 @@ def test_versions_are_in_order_and_each_finds_itself():
 )
 def test_limits_by_version_and_device(version, device, limits):
     gpu = named_device(device)
-    assert engine_version(version).default_limits(gpu.memory_bytes, gpu.name) == limits
+    assert vllm_version(version).sizing.default_limits(gpu.memory_bytes, gpu.name) == limits

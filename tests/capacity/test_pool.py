@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from kvsim.capacity.engine_version import engine_version
 from kvsim.capacity.options import MemoryOptions
 from kvsim.capacity.sizing import size_pool
 from kvsim.device import named_device
@@ -15,6 +14,7 @@ from kvsim.plumbing.units import GIB
 from kvsim.request import Request
 from kvsim.scenario import Scenario
 from kvsim.simulation import Simulation
+from kvsim.vllm.versions import vllm_version
 
 
 def pool(model, device, seqs=256, tokens=2048, tp=1, block_size=16, **memory):
@@ -151,7 +151,7 @@ def test_the_pool_is_sized_as_the_schedulers_version_does(
     assert said == {"gpu_memory_utilization": f"{utilization:g}, the default of vLLM {version}"}
     again = Scenario.from_table(resolved)
     assert (again.memory.version.name, again.memory.utilization) == (
-        engine_version(version).name,
+        vllm_version(version).name,
         utilization,
     )
     given = {"gpu_memory_utilization": 0.8, "engine_version": "0.19"}

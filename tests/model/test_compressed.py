@@ -2,12 +2,12 @@
 
 import pytest
 
-from kvsim.capacity.engine_version import engine_version
 from kvsim.capacity.planning import Serving, plan_cache
 from kvsim.capacity.start_up import start_up
 from kvsim.model import CompressedAttention, Model, named_model
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.units import GIB
+from kvsim.vllm.versions import vllm_version
 
 FLASH = named_model("deepseek-v4-flash")
 
@@ -95,8 +95,8 @@ def test_a_refused_start_of_0_22():
     plan = served(30_000, 16_384, by_place=True)
     assert f"{plan.blocks_of(30_000) * plan.bytes_per_block / GIB:.2f}" == "6.66"
     blocks = int(5.445 * GIB) // plan.bytes_per_block
-    assert not start_up(plan, blocks, engine_version("0.22")).starts
-    assert start_up(plan, blocks, engine_version("0.22")).longest_tokens == pytest.approx(
+    assert not start_up(plan, blocks, vllm_version("0.22").sizing).starts
+    assert start_up(plan, blocks, vllm_version("0.22").sizing).longest_tokens == pytest.approx(
         13_528, abs=20
     )
 

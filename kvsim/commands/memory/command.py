@@ -10,9 +10,9 @@ import typer
 from kvsim.commands.arguments import AsJson
 
 if TYPE_CHECKING:
-    from kvsim.capacity.engine_version import EngineVersion
     from kvsim.capacity.planning import CachePlan
     from kvsim.device import Device
+    from kvsim.vllm.rules import SizingRules
 
 SHORTEST_TOKENS = 512
 
@@ -178,7 +178,7 @@ def memory(
         },
         "memory",
     )
-    seqs, tokens = reserve.version.default_limits(gpu.memory_bytes, gpu.name)
+    seqs, tokens = reserve.version.sizing.default_limits(gpu.memory_bytes, gpu.name)
     sized = size(
         built,
         gpu,
@@ -190,7 +190,7 @@ def memory(
         exports_states=prefill_checkpoint_alignment is not None,
     )
     if prefill_checkpoint_alignment is not None:
-        _check_exports(prefill_checkpoint_alignment, reserve.version, sized.plan)
+        _check_exports(prefill_checkpoint_alignment, reserve.version.sizing, sized.plan)
     longest = options.model_len(built)
     fits = [
         fit(
@@ -215,7 +215,7 @@ def memory(
         print_answer(answer, Console())
 
 
-def _check_exports(alignment: int, version: "EngineVersion", plan: "CachePlan") -> None:
+def _check_exports(alignment: int, version: "SizingRules", plan: "CachePlan") -> None:
     """InputError where no state could be written out, as a scenario has it."""
     from kvsim.plumbing.errors import InputError
 

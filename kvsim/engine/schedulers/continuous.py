@@ -12,10 +12,10 @@ from kvsim.engine.plan import Plan
 from kvsim.engine.policies.policies import Policies
 from kvsim.engine.policies.victims.latest import Latest
 from kvsim.engine.schedulers.scheduler import Scheduler
-from kvsim.engine.schedulers.vllm_versions import VllmVersion
 from kvsim.memory.allocator import Allocator, Refusal
 from kvsim.request import Request
 from kvsim.sequence import Sequence
+from kvsim.vllm.rules import SchedulingRules
 
 
 class Knobs(NamedTuple):
@@ -42,7 +42,7 @@ class ContinuousScheduler(Scheduler):
         allocator: Allocator,
         max_model_len: int,
         policies: Policies,
-        version: VllmVersion,
+        version: SchedulingRules,
         knobs: Knobs,
     ) -> None:
         super().__init__(allocator, max_model_len, policies)

@@ -7,12 +7,12 @@ from kvsim.engine.policies.queue import Order
 from kvsim.engine.schedulers.continuous import ContinuousScheduler, Knobs
 from kvsim.engine.schedulers.lockstep_scheduler import LockstepScheduler
 from kvsim.engine.schedulers.options import SchedulerOptions
-from kvsim.engine.schedulers.vllm_versions import VERSIONS, VersionName, VllmVersion
 from kvsim.engine.speculation.verifier import Verifier
 from kvsim.memory.allocator import Allocator
-from kvsim.memory.block_rules import BlockRules
 from kvsim.plumbing.errors import InputError
 from kvsim.speculation import Speculation
+from kvsim.vllm.rules import BlockRules, SchedulingRules
+from kvsim.vllm.versions import Semantics, VllmVersion, scheduled_as
 
 
 class Continuous(SchedulerOptions):
@@ -36,17 +36,21 @@ class Continuous(SchedulerOptions):
     policy: Order = "fcfs"
     scheduler_reserve_full_isl: bool | None = None
     async_scheduling: bool = False
-    semantics: VersionName = "vllm-0.33"
+    semantics: Semantics = "vllm-0.33"
 
     @model_validator(mode="after")
     def _no_full_check_where_there_is_none(self) -> "Continuous":
-        if self.scheduler_reserve_full_isl and not self._version.reserves_full_isl:
+        if self.scheduler_reserve_full_isl and not self._scheduling.reserves_full_isl:
             raise ValueError(f"{self.semantics} has no scheduler_reserve_full_isl; leave it out")
         return self
 
     @property
+    def _scheduling(self) -> SchedulingRules:
+        return self._version.scheduling
+
+    @property
     def _version(self) -> VllmVersion:
-        return VERSIONS[self.semantics]
+        return scheduled_as(self.semantics)
 
     @property
     def order(self) -> Order:
@@ -67,13 +71,13 @@ class Continuous(SchedulerOptions):
 
     @property
     def engine_version(self) -> str:
-        return self.semantics.removeprefix("vllm-")
+        return self._version.name
 
     def drafting(self, speculation: Speculation) -> Speculation:
-        return speculation if self._version.looks_ahead else speculation.without_lookahead()
+        return speculation if self._scheduling.looks_ahead else speculation.without_lookahead()
 
     def check_looks_ahead(self) -> None:
-        if not self._version.looks_ahead:
+        if not self._scheduling.looks_ahead:
             raise InputError(
                 f"{self.semantics} knows no other hashes: hits lose their last block in any case",
                 where="speculative_config.disable_lookahead_block_hashes",
@@ -84,7 +88,7 @@ class Continuous(SchedulerOptions):
     def speculating(
         self, allocator: Allocator, max_model_len: int, verifier: Verifier
     ) -> ContinuousScheduler:
-        if not self._version.speculates:
+        if not self._scheduling.speculates:
             raise InputError(
                 "it drafts tokens by other rules, which are not simulated",
                 where="scheduler.semantics",
@@ -114,13 +118,15 @@ class Continuous(SchedulerOptions):
                 remedy="raise it, or draft by another method",
             )
         knobs, policies = self._knobs(allocator), self._policies(allocator)
-        return LockstepScheduler(allocator, max_model_len, policies, self._version, knobs, verifier)
+        return LockstepScheduler(
+            allocator, max_model_len, policies, self._scheduling, knobs, verifier
+        )
 
     def make(
         self, allocator: Allocator, max_model_len: int, policies: Policies
     ) -> ContinuousScheduler:
         knobs = self._knobs(allocator)
-        return ContinuousScheduler(allocator, max_model_len, policies, self._version, knobs)
+        return ContinuousScheduler(allocator, max_model_len, policies, self._scheduling, knobs)
 
     def _knobs(self, allocator: Allocator) -> Knobs:
         if not self.block_rules.cuts_at_blocks:
@@ -132,7 +138,7 @@ class Continuous(SchedulerOptions):
             enable_chunked_prefill=self.enable_chunked_prefill,
             long_prefill_token_threshold=self.long_prefill_token_threshold,
             by_priority=self.policy == "priority",
-            fits_whole=asked and self._version.reserves_full_isl,
+            fits_whole=asked and self._scheduling.reserves_full_isl,
         )
 
     def _check_whole_blocks(self, block: int) -> None:

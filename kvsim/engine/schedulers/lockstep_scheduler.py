@@ -12,12 +12,12 @@ from kvsim.engine.policies.victims.latest import Latest
 from kvsim.engine.schedulers.continuous import Knobs
 from kvsim.engine.schedulers.scheduler import by_order
 from kvsim.engine.schedulers.speculating import SpeculatingScheduler
-from kvsim.engine.schedulers.vllm_versions import VllmVersion
 from kvsim.engine.speculation.lockstep_batch import LockstepBatch
 from kvsim.engine.speculation.verifier import Verifier
 from kvsim.memory.allocator import Allocator
 from kvsim.memory.ledger import Course
 from kvsim.sequence import Sequence
+from kvsim.vllm.rules import SchedulingRules
 
 LONGEST_RUN = 16  # steps, each of which is timed before it is known how many will be taken
 REST = 32  # steps in turns, once the budget was short, before anybody is in step again
@@ -33,7 +33,7 @@ class LockstepScheduler(SpeculatingScheduler):
         allocator: Allocator,
         max_model_len: int,
         policies: Policies,
-        version: VllmVersion,
+        version: SchedulingRules,
         knobs: Knobs,
         verifier: Verifier,
     ) -> None:

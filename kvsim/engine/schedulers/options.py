@@ -14,12 +14,13 @@ from kvsim.engine.policies.victims.victim import Victim
 from kvsim.engine.schedulers.scheduler import Scheduler
 from kvsim.engine.speculation.verifier import Verifier
 from kvsim.memory.allocator import Allocator
-from kvsim.memory.block_rules import VLLM_0_33, BlockRules
 from kvsim.plumbing.choice import OneOf
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.options import Options
 from kvsim.plumbing.units import GIB
 from kvsim.speculation import Speculation
+from kvsim.vllm.rules import BlockRules
+from kvsim.vllm.versions import NEWEST
 
 DEFAULT_SWAP_GIB = 4.0  # vLLM v0's
 AnyVictim = Annotated[Victim, OneOf(VICTIMS, "scheduler.victim")]
@@ -65,7 +66,7 @@ class SchedulerOptions(Options):
     @property
     def block_rules(self) -> BlockRules:
         """Whose version's rules for blocks go with this scheduler."""
-        return VLLM_0_33
+        return NEWEST.blocks
 
     @property
     def engine_version(self) -> str | None:

@@ -9,10 +9,10 @@ from kvsim.engine.plan import Plan
 from kvsim.engine.policies.policies import Policies
 from kvsim.engine.schedulers.continuous import ContinuousScheduler, Knobs
 from kvsim.engine.schedulers.scheduler import by_order
-from kvsim.engine.schedulers.vllm_versions import VllmVersion
 from kvsim.engine.speculation.verifier import NextStep, Verifier
 from kvsim.memory.allocator import Allocator
 from kvsim.sequence import Sequence
+from kvsim.vllm.rules import SchedulingRules
 
 
 class SpeculatingScheduler(ContinuousScheduler):
@@ -23,7 +23,7 @@ class SpeculatingScheduler(ContinuousScheduler):
         allocator: Allocator,
         max_model_len: int,
         policies: Policies,
-        version: VllmVersion,
+        version: SchedulingRules,
         knobs: Knobs,
         verifier: Verifier,
     ) -> None:

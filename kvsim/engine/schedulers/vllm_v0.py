@@ -3,7 +3,7 @@ step either computes new prompts or decodes, prompts first; the last to come is 
 recomputes.
 
 Its rules about blocks (a watermark for every admission, one free block for every decoder, no null
-block) are the paged allocator's part: `kvsim.memory.block_rules`.
+block) are the paged allocator's part: `kvsim.vllm.rules`.
 """
 
 from pydantic import Field
@@ -13,7 +13,8 @@ from kvsim.engine.policies.policies import Policies
 from kvsim.engine.schedulers.options import SchedulerOptions
 from kvsim.engine.schedulers.whole_prompts import StepLimits, WholePromptScheduler
 from kvsim.memory.allocator import Allocator
-from kvsim.memory.block_rules import VLLM_V0, BlockRules
+from kvsim.vllm.rules import BlockRules
+from kvsim.vllm.versions import V0
 
 
 class VllmV0(SchedulerOptions):
@@ -26,11 +27,11 @@ class VllmV0(SchedulerOptions):
 
     @property
     def block_rules(self) -> BlockRules:
-        return VLLM_V0
+        return V0.blocks
 
     @property
     def engine_version(self) -> str:
-        return "V0"
+        return V0.name
 
     def make(
         self, allocator: Allocator, max_model_len: int, policies: Policies

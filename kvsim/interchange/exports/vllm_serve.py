@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 from kvsim.interchange.exports.export import Export, Exported
-from kvsim.memory.paged.groups.grouping import is_uniform
 from kvsim.model import ModelOptions
 from kvsim.plumbing.errors import InputError
+from kvsim.vllm.grouping import is_uniform
 
 _SCHEDULER = {
     "max_num_seqs": "--max-num-seqs",

@@ -6,7 +6,6 @@ engine prints for so many, is as `kvsim.capacity.planning` plans the cache for t
 
 from typing import Any, NamedTuple
 
-from kvsim.capacity.engine_version import EngineVersion
 from kvsim.capacity.options import MemoryOptions
 from kvsim.capacity.planning import CachePlan
 from kvsim.capacity.sizing import size
@@ -19,6 +18,7 @@ from kvsim.observed.vllm_meta import VllmMeta
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.units import GIB, ceil_div
 from kvsim.readers.description import Settings
+from kvsim.vllm.rules import SizingRules
 
 _PROBE_BYTES = 1 << 40  # a plan does not depend on the pool
 _V1 = (0, 8)
@@ -33,7 +33,7 @@ class Unit(NamedTuple):
     bytes: int
     whole: bool
     plan: CachePlan | None = None
-    version: EngineVersion | None = None
+    version: SizingRules | None = None
 
 
 class FoundPool(NamedTuple):
@@ -114,7 +114,7 @@ def _unit(served: ServedModel, device: str, settings: Settings, meta: VllmMeta) 
     plan, layout = sized.plan, sized.layout
     own = plan.bytes_per_block == meta.block_size * layout.bytes_per_token
     whole = own and len(plan.groups) == 1 and plan.block_size == meta.block_size
-    return Unit(plan.bytes_per_block, whole, plan, memory.version)
+    return Unit(plan.bytes_per_block, whole, plan, memory.version.sizing)
 
 
 def _number(settings: Settings, unit: Unit, block: int, notes: list[str]) -> int | None:
@@ -139,7 +139,7 @@ def _number(settings: Settings, unit: Unit, block: int, notes: list[str]) -> int
     return None
 
 
-def _for_tokens(plan: CachePlan, version: EngineVersion, tokens: int) -> int | None:
+def _for_tokens(plan: CachePlan, version: SizingRules, tokens: int) -> int | None:
     """The fewest blocks of which the engine says that they hold so many tokens; None if it says
     that of no number of blocks.
     """

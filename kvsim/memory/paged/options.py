@@ -7,7 +7,6 @@ from pydantic import Field, model_validator
 
 from kvsim.layout import KVLayout
 from kvsim.memory.allocator import Allocator
-from kvsim.memory.block_rules import VLLM_0_33, BlockRules
 from kvsim.memory.options import AllocatorOptions, MemorySpec, Removal, StoreKind
 from kvsim.memory.paged.allocator import PagedAllocator
 from kvsim.memory.paged.counted.allocator import CountedAllocator, counts_suffice
@@ -15,11 +14,13 @@ from kvsim.memory.paged.eviction import EVICTION_POLICIES
 from kvsim.memory.paged.eviction.policy import EvictionPolicy
 from kvsim.memory.paged.groups.allocator import GroupsAllocator
 from kvsim.memory.paged.groups.extent_tables import groups_can_be_counted
-from kvsim.memory.paged.groups.grouping import Grouping, group_layers, is_uniform
 from kvsim.memory.paged.shape import BlockShape
 from kvsim.plumbing.choice import OneOf
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.units import GIB, ceil_div
+from kvsim.vllm.grouping import Grouping, group_layers, is_uniform
+from kvsim.vllm.rules import BlockRules
+from kvsim.vllm.versions import NEWEST
 
 AnyEvictionPolicy = Annotated[EvictionPolicy, OneOf(EVICTION_POLICIES, "allocator.eviction_policy")]
 RetentionTokens = Annotated[int, Field(ge=0, le=1 << 40)]
@@ -96,7 +97,7 @@ class Paged(AllocatorOptions):
         return self.prefill_checkpoint_alignment is not None
 
     def grouping(
-        self, layout: KVLayout, rules: BlockRules = VLLM_0_33, *, given_blocks: bool = False
+        self, layout: KVLayout, rules: BlockRules = NEWEST.blocks, *, given_blocks: bool = False
     ) -> Grouping:
         """How it deals the layers of a layout out to groups, where they have tables of their own.
         given_blocks: as in MemorySpec.

@@ -15,13 +15,13 @@ from typing import Literal
 
 from kvsim.layout import KVLayout
 from kvsim.memory.allocator import Allocator
-from kvsim.memory.block_rules import BlockRules
 from kvsim.memory.options import AllocatorOptions, MemorySpec
 from kvsim.memory.paged.allocator import PagedAllocator
 from kvsim.memory.paged.counted.allocator import CountedAllocator, counts_suffice
 from kvsim.memory.paged.shape import BlockShape
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.units import KIB, ceil_div
+from kvsim.vllm.rules import BlockRules
 
 VATTENTION = BlockRules("vattention", null_blocks=0)
 

@@ -154,7 +154,7 @@ def _size(server: Server, device: Device, pool_bytes: int | None = None) -> Size
     if pool_bytes is not None:
         given = {"kv_cache_bytes": pool_bytes, "gpu_memory_utilization": None}
         memory = memory.model_copy(update=given)
-    seqs, tokens = memory.version.default_limits(device.memory_bytes, device.name)
+    seqs, tokens = memory.version.sizing.default_limits(device.memory_bytes, device.name)
     return size(
         server.model,
         device,
@@ -214,7 +214,7 @@ def _log_gib(server: Server) -> float:
     if row.num_gpu_blocks:
         return row.num_gpu_blocks * plan.bytes_per_block / GIB
     if row.pool_tokens is not None and plan.serving.max_model_len:
-        if server.memory.version.tokens_by_concurrency:
+        if server.memory.version.sizing.tokens_by_concurrency:
             longest = plan.serving.max_model_len
             blocks = row.pool_tokens / longest * plan.blocks_of(longest)
         else:

@@ -7,10 +7,10 @@ cannot be read as one version or one device is refused with the reason.
 import re
 from typing import NamedTuple
 
-from kvsim.capacity.engine_version import EngineVersion, engine_version
 from kvsim.device import Device, named_device, sized_device
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.units import GIB
+from kvsim.vllm.versions import V0, VllmVersion, vllm_version
 
 # The newest release at the middle of a month, for builds that name only their month.
 RELEASES = dict(
@@ -94,21 +94,21 @@ class Notes(NamedTuple):
     largest_graph: int | None
 
 
-def read_version(text: str) -> EngineVersion:
+def read_version(text: str) -> VllmVersion:
     """The version of vLLM; RefusalError for forks and for what names none."""
     lower = text.lower()
     if any(engine in lower for engine in OTHER_ENGINES):
         raise RefusalError(f"another engine: {text}")
     if lower.startswith("v0"):
-        return engine_version("V0")
+        return V0
     if match := _RELEASE.search(text):
-        return engine_version(match[0])
+        return vllm_version(match[0])
     if match := _MONTH.search(lower):
         month = f"{match[2]}-{MONTHS.index(match[1]) + 1:02}"
         if month in RELEASES:
-            return engine_version(RELEASES[month])
+            return vllm_version(RELEASES[month])
     if match := re.search(r"early (\d{4})", lower):
-        return engine_version(RELEASES[f"{match[1]}-02"])
+        return vllm_version(RELEASES[f"{match[1]}-02"])
     raise RefusalError(f"the log does not name its version: {text or 'nothing'}")
 
 

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 from kvsim.capacity.options import WAYS
 from kvsim.engine.policies.victims import VICTIMS
 from kvsim.memory.paged.eviction import EVICTION_POLICIES
-from kvsim.memory.paged.groups.grouping import is_uniform
 from kvsim.memory.paged.options import Paged
 from kvsim.simulation import Simulation
+from kvsim.vllm.grouping import is_uniform
 
 HOST_GIB = (16.0, 64.0)
 SHARES = (0.8, 0.85, 0.9, 0.92, 0.95)

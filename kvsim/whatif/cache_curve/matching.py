@@ -2,10 +2,10 @@
 
 from typing import NamedTuple
 
-from kvsim.memory.paged.groups.grouping import is_uniform
 from kvsim.memory.paged.options import Paged
 from kvsim.report.numbers import percent
 from kvsim.simulation import Simulation
+from kvsim.vllm.grouping import is_uniform
 from kvsim.whatif.watch import SUBSTANTIAL
 
 LEAST_GAIN = 0.01  # of the prompt tokens

@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kvsim.memory.ledger import CLASSES
-from kvsim.memory.paged.groups.grouping import is_uniform
 from kvsim.memory.paged.options import Paged
 from kvsim.plumbing.options import Options
 from kvsim.plumbing.units import PS_PER_S
@@ -17,6 +16,7 @@ from kvsim.results.recorder import SERIES_COLUMNS, Recorder
 from kvsim.results.result import Run
 from kvsim.scenario import Scenario
 from kvsim.simulation import BLOCK_SIZE, Simulation
+from kvsim.vllm.grouping import is_uniform
 from kvsim.whatif.cache_curve.lru import Curve, lru_curve
 from kvsim.whatif.cache_curve.order import in_order
 from kvsim.whatif.tables import Table

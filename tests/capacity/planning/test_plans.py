@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from kvsim.capacity.engine_version import engine_version
 from kvsim.capacity.planning import Serving, Speculation, plan_cache
 from kvsim.capacity.start_up import start_up
 from kvsim.model import Model
+from kvsim.vllm.versions import vllm_version
 
 PLANS = sorted((Path(__file__).parent / "plans").glob("*.json"))
 
@@ -52,7 +52,7 @@ def plan_of(case):
 def test_recorded_plans(path):
     case = json.loads(path.read_text())
     plan, want = plan_of(case), case["plan"]
-    found = start_up(plan, want["num_gpu_blocks"], engine_version("0.33.0"))
+    found = start_up(plan, want["num_gpu_blocks"], vllm_version("0.33.0").sizing)
     assert plan.block_size == want["block_size"]
     assert plan.bytes_per_block == want["bytes_per_block"]
     assert plan.units.scheduler_block_size == want["scheduler_block_size"]

@@ -1,11 +1,11 @@
 """What is planned is simulated: the same groups of layers in the same blocks, model by model."""
 
 from kvsim.capacity.planning import Serving, plan_cache
-from kvsim.memory.paged.groups.grouping import group_layers, is_uniform
-from kvsim.memory.paged.groups.sizes import Sizes
 from kvsim.model import ModelOptions
 from kvsim.model.catalogue import model_names
 from kvsim.model.kv_cache import grouped
+from kvsim.vllm.grouping import group_layers, is_uniform
+from kvsim.vllm.sizes import Sizes
 
 SERVING = Serving(8192, 8192)
 

@@ -10,7 +10,6 @@ from kvsim.engine.plan import Plan
 from kvsim.engine.schedulers.scheduler import Scheduler
 from kvsim.layout import KVGroup, KVLayout
 from kvsim.memory.allocator import Demand
-from kvsim.memory.block_rules import VLLM_V0
 from kvsim.memory.options import MemorySpec
 from kvsim.memory.paged.allocator import PagedAllocator
 from kvsim.memory.paged.options import Paged
@@ -19,6 +18,7 @@ from kvsim.request import Request
 from kvsim.scenario import Scenario
 from kvsim.sequence import Sequence
 from kvsim.simulation import Simulation
+from kvsim.vllm.versions import V0
 
 STEP = {"kind": "linear", "base_us": 1000}
 MS = 10**9
@@ -105,7 +105,7 @@ def test_every_block_of_the_pool_can_be_had_and_the_watermark_always_holds(table
 
 def allocator(num_blocks: int, **options: Any) -> PagedAllocator:
     layout = KVLayout((KVGroup("full", 1, 100),))
-    spec = MemorySpec(num_blocks * 1600, layout, 2048, 10**12, rules=VLLM_V0)
+    spec = MemorySpec(num_blocks * 1600, layout, 2048, 10**12, rules=V0.blocks)
     made = Paged(block_size=16, enable_prefix_caching=False, **options).build(spec)
     assert isinstance(made, PagedAllocator)
     return made

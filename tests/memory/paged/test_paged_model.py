@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from kvsim.layout import KVGroup, KVLayout
 from kvsim.memory.allocator import Demand
-from kvsim.memory.block_rules import VLLM_0_11, VLLM_0_33, BlockRules
 from kvsim.memory.options import MemorySpec
 from kvsim.memory.paged.allocator import PagedAllocator
 from kvsim.memory.paged.counted.allocator import CountedAllocator
@@ -22,6 +21,8 @@ from kvsim.memory.paged.options import Paged
 from kvsim.plumbing.units import ceil_div
 from kvsim.request import Request
 from kvsim.sequence import Sequence
+from kvsim.vllm.rules import BlockRules
+from kvsim.vllm.versions import V0_11, V0_33
 
 Tokens = tuple[int, ...]
 
@@ -285,7 +286,7 @@ class Harness:
                 self.shared.add(content)
 
 
-@pytest.mark.parametrize("rules", [VLLM_0_33, VLLM_0_11], ids=lambda rules: rules.name)
+@pytest.mark.parametrize("rules", [V0_33.blocks, V0_11.blocks], ids=lambda rules: rules.name)
 @pytest.mark.parametrize("lag", [0, 1])
 @pytest.mark.parametrize("caching", [True, False])
 @pytest.mark.parametrize("counted", [True, False])

@@ -12,7 +12,6 @@ from support.calibrations import hinge_file
 from typer.testing import CliRunner
 
 from kvsim.cli import app
-from kvsim.memory.block_rules import VLLM_0_11
 from kvsim.observed.folder import ObservedRun
 from kvsim.observed.vllm_meta import VllmMeta
 from kvsim.plumbing.errors import InputError
@@ -29,6 +28,7 @@ from kvsim.validate.run.comparison import compare_run
 from kvsim.validate.run.curves import clock_ahead
 from kvsim.validate.run.fitting.forms import FORMS
 from kvsim.validate.run.replay import replay
+from kvsim.vllm.versions import V0_11
 
 META = {
     "model": "acme/Cool-1B",
@@ -219,7 +219,7 @@ def test_settings_are_those_recorded() -> None:
     old = VllmMeta.parse(
         meta(vllm_version="v0.11.2", async_scheduling=False), "meta"
     ).scheduler_options()
-    assert (old.block_rules, old.depth) == (VLLM_0_11, 1)
+    assert (old.block_rules, old.depth) == (V0_11.blocks, 1)
     with pytest.raises(InputError, match="not a version; got nightly"):
         VllmMeta.parse(meta(vllm_version="nightly"), "meta").scheduler_options()
 

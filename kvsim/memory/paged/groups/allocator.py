@@ -32,13 +32,11 @@ from kvsim.memory.paged.books import block_parts, block_usage
 from kvsim.memory.paged.eviction.policy import EvictionPolicy
 from kvsim.memory.paged.groups.cache import GroupsCache
 from kvsim.memory.paged.groups.decoding import Decoding
-from kvsim.memory.paged.groups.grouping import Grouping
 from kvsim.memory.paged.groups.hits import Hits
 from kvsim.memory.paged.groups.needs import Needs
 from kvsim.memory.paged.groups.places import Places
 from kvsim.memory.paged.groups.retention import check_interval
 from kvsim.memory.paged.groups.rooms import Rooms
-from kvsim.memory.paged.groups.sizes import Sizes
 from kvsim.memory.paged.groups.state_chunks import StateChunks
 from kvsim.memory.paged.groups.store import store_of
 from kvsim.memory.paged.groups.table import GroupTable
@@ -49,6 +47,8 @@ from kvsim.memory.parts import Parts
 from kvsim.plumbing.units import ceil_div
 from kvsim.request import Request
 from kvsim.sequence import Sequence
+from kvsim.vllm.grouping import Grouping
+from kvsim.vllm.sizes import Sizes
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)

@@ -2,11 +2,11 @@
 
 from kvsim.memory.paged.groups.hits import Hits
 from kvsim.memory.paged.groups.names import GroupNames
-from kvsim.memory.paged.groups.sizes import Sizes
 from kvsim.memory.paged.groups.table import GroupTable
 from kvsim.memory.paged.prefix_cache import PrefixCache
 from kvsim.memory.paged.table import Table
 from kvsim.speculation import Speculation
+from kvsim.vllm.sizes import Sizes
 
 
 class GroupsCache(PrefixCache[Hits]):

@@ -10,7 +10,6 @@ from kvsim.memory.paged.groups.course import GroupMoves
 from kvsim.memory.paged.groups.forecast import Forecast
 from kvsim.memory.paged.groups.hits import Hits
 from kvsim.memory.paged.groups.rooms import Rooms
-from kvsim.memory.paged.groups.sizes import Sizes
 from kvsim.memory.paged.groups.table import GroupTable
 from kvsim.memory.paged.groups.tables import GroupTables
 from kvsim.memory.paged.groups.windows import Windows
@@ -18,6 +17,7 @@ from kvsim.memory.paged.pool import Pool
 from kvsim.memory.paged.prefix_cache import PrefixCache
 from kvsim.memory.paged.shape import BlockShape
 from kvsim.sequence import Sequence
+from kvsim.vllm.sizes import Sizes
 
 
 class Decoding:

@@ -12,10 +12,10 @@ from kvsim.memory.paged.groups.extent_table import ExtentTable
 from kvsim.memory.paged.groups.hits import Hits, Kind, Lookup, skipped_blocks
 from kvsim.memory.paged.groups.names import GroupNames
 from kvsim.memory.paged.groups.places import Places
-from kvsim.memory.paged.groups.sizes import Sizes
 from kvsim.memory.paged.groups.table import GroupTable
 from kvsim.memory.paged.table import Table
 from kvsim.plumbing.units import ceil_div
+from kvsim.vllm.sizes import Sizes
 
 
 class ExtentLookup(Lookup):

@@ -14,13 +14,13 @@ from kvsim.memory.paged.extent import Extent
 from kvsim.memory.paged.extent_pool import ExtentPool, Part
 from kvsim.memory.paged.groups.extent_names import ExtentNames
 from kvsim.memory.paged.groups.extent_table import ExtentTable
-from kvsim.memory.paged.groups.grouping import BlockGroup
 from kvsim.memory.paged.groups.hits import Hits
-from kvsim.memory.paged.groups.sizes import Sizes
 from kvsim.memory.paged.groups.table import GroupTable
 from kvsim.memory.paged.groups.tables import GroupTables
 from kvsim.memory.paged.kept import OUTPUT
 from kvsim.plumbing.units import ceil_div
+from kvsim.vllm.grouping import BlockGroup
+from kvsim.vllm.sizes import Sizes
 
 NO_PARTS: list[Part] = []
 

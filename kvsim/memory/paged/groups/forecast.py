@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 
 from kvsim.memory.paged.decoders import Decoders
-from kvsim.memory.paged.groups.sizes import Sizes
 from kvsim.memory.paged.groups.tables import GroupTables
 from kvsim.memory.paged.groups.windows import Windows
 from kvsim.memory.paged.pool import Pool
 from kvsim.plumbing.units import ceil_div
+from kvsim.vllm.sizes import Sizes
 
 
 class Forecast:

@@ -14,9 +14,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from kvsim.memory.paged.extent_pool import NOTHING_FOUND, Found
-from kvsim.memory.paged.groups.grouping import BlockGroup
-from kvsim.memory.paged.groups.sizes import Sizes
 from kvsim.memory.paged.groups.table import GroupTable
+from kvsim.vllm.grouping import BlockGroup
+from kvsim.vllm.sizes import Sizes
 
 STATE_WINDOW = 2  # a state goes on from the one before it
 

@@ -11,10 +11,10 @@ from kvsim.memory.paged.block_pool import NULL_BLOCK
 from kvsim.memory.paged.groups.hits import Kind
 from kvsim.memory.paged.groups.places import Places
 from kvsim.memory.paged.groups.retention import Retention
-from kvsim.memory.paged.groups.sizes import Sizes
 from kvsim.memory.paged.groups.table import GroupTable
 from kvsim.memory.paged.pool import NumberedPool
 from kvsim.plumbing.units import ceil_div
+from kvsim.vllm.sizes import Sizes
 
 
 class Inside:

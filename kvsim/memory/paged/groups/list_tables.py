@@ -7,16 +7,16 @@ from collections.abc import Iterable, Sequence
 
 from kvsim.memory.paged.block_pool import NULL_BLOCK, BlockPool
 from kvsim.memory.paged.groups.copies import Copies, End
-from kvsim.memory.paged.groups.grouping import BlockGroup
 from kvsim.memory.paged.groups.hits import Hits, skipped_blocks
 from kvsim.memory.paged.groups.names import GroupNames
-from kvsim.memory.paged.groups.sizes import Sizes
 from kvsim.memory.paged.groups.table import GroupTable
 from kvsim.memory.paged.groups.tables import GroupTables
 from kvsim.memory.paged.kept import OUTPUT
 from kvsim.plumbing.errors import InvariantError
 from kvsim.plumbing.units import ceil_div
 from kvsim.speculation import Speculation
+from kvsim.vllm.grouping import BlockGroup
+from kvsim.vllm.sizes import Sizes
 
 
 class ListTables(GroupTables):

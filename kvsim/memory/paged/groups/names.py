@@ -13,10 +13,10 @@ from kvsim.memory.paged.content import KeyRuns
 from kvsim.memory.paged.groups.hits import Hits, Kind, Lookup
 from kvsim.memory.paged.groups.places import Places
 from kvsim.memory.paged.groups.retention import Retention
-from kvsim.memory.paged.groups.sizes import Sizes
 from kvsim.memory.paged.groups.table import GroupTable
 from kvsim.memory.paged.pool import Pool
 from kvsim.memory.paged.table import Table
+from kvsim.vllm.sizes import Sizes
 
 
 class GroupNames:

@@ -4,10 +4,10 @@ from collections import Counter
 from collections.abc import Sequence as Row
 
 from kvsim.memory.options import MemorySpec
-from kvsim.memory.paged.groups.grouping import BlockGroup
 from kvsim.memory.paged.groups.hits import Hits
 from kvsim.memory.paged.groups.names import GroupNames
 from kvsim.plumbing.units import ceil_div
+from kvsim.vllm.grouping import BlockGroup
 
 
 class Needs:

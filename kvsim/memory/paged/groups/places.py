@@ -2,8 +2,8 @@
 
 from typing import NamedTuple, Self
 
-from kvsim.memory.block_rules import BlockRules
 from kvsim.speculation import Speculation
+from kvsim.vllm.rules import BlockRules
 
 
 class Places(NamedTuple):

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable, Sequence
 
-from kvsim.memory.paged.groups.grouping import BlockGroup
-from kvsim.memory.paged.groups.sizes import Sizes
 from kvsim.memory.paged.groups.table import GroupTable
 from kvsim.plumbing.errors import InvariantError
 from kvsim.plumbing.units import ceil_div
+from kvsim.vllm.grouping import BlockGroup
+from kvsim.vllm.sizes import Sizes
 
 
 class Rooms:

@@ -6,9 +6,9 @@ decided by where its chunks end (vLLM 0.33, v1/core/sched/scheduler.py,
 """
 
 from kvsim.memory.paged.groups.places import Places
-from kvsim.memory.paged.groups.sizes import Sizes
 from kvsim.plumbing.units import ceil_div
 from kvsim.sequence import Sequence
+from kvsim.vllm.sizes import Sizes
 
 
 class StateChunks:

@@ -12,17 +12,17 @@ from kvsim.memory.paged.eviction.policy import EvictionPolicy
 from kvsim.memory.paged.extent_pool import ExtentPool
 from kvsim.memory.paged.groups.extent_names import ExtentNames
 from kvsim.memory.paged.groups.extent_tables import ExtentTables
-from kvsim.memory.paged.groups.grouping import BlockGroup
 from kvsim.memory.paged.groups.hits import kinds_of
 from kvsim.memory.paged.groups.list_names import ListNames
 from kvsim.memory.paged.groups.list_tables import ListTables
 from kvsim.memory.paged.groups.names import GroupNames
 from kvsim.memory.paged.groups.places import Places
-from kvsim.memory.paged.groups.sizes import Sizes
 from kvsim.memory.paged.groups.tables import GroupTables
 from kvsim.memory.paged.groups.window_tables import WindowTables
 from kvsim.memory.paged.pool import Pool
 from kvsim.memory.paged.shape import BlockShape
+from kvsim.vllm.grouping import BlockGroup
+from kvsim.vllm.sizes import Sizes
 
 
 class Store(NamedTuple):

@@ -12,15 +12,15 @@ from collections.abc import Iterable, Sequence
 
 from mypy_extensions import mypyc_attr
 
-from kvsim.memory.paged.groups.grouping import BlockGroup
 from kvsim.memory.paged.groups.hits import Hits, looks_back
 from kvsim.memory.paged.groups.names import GroupNames
-from kvsim.memory.paged.groups.sizes import Sizes
 from kvsim.memory.paged.groups.table import GroupTable
 from kvsim.memory.paged.kept import OUTPUT, STATE, WINDOW
 from kvsim.plumbing.errors import InvariantError
 from kvsim.plumbing.units import ceil_div
 from kvsim.speculation import Speculation
+from kvsim.vllm.grouping import BlockGroup
+from kvsim.vllm.sizes import Sizes
 
 MANY = 1 << 30  # states, null ones between them, however few
 

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from kvsim.memory.paged.groups.cache import GroupsCache
 from kvsim.memory.paged.groups.decoding import Decoding
 from kvsim.memory.paged.groups.rooms import Rooms
-from kvsim.memory.paged.groups.sizes import Sizes
 from kvsim.memory.paged.groups.table import GroupTable
 from kvsim.memory.paged.groups.tables import GroupTables
 from kvsim.memory.paged.lookahead import Lookahead
@@ -18,6 +17,7 @@ from kvsim.memory.paged.verifying.member import Member
 from kvsim.memory.paged.verifying.members import VerifyingMembers
 from kvsim.plumbing.units import ceil_div
 from kvsim.sequence import Sequence
+from kvsim.vllm.sizes import Sizes
 
 
 class VerifyingGroups(VerifyingMembers):

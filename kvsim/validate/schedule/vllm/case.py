@@ -9,7 +9,6 @@ from pydantic import Field, model_validator
 from kvsim.engine.policies.queue import Order
 from kvsim.engine.replica import ReplicaSpec
 from kvsim.engine.schedulers.continuous_options import Continuous
-from kvsim.engine.schedulers.vllm_versions import VERSIONS, VersionName
 from kvsim.engine.speculation.acceptance import RecordedAcceptance
 from kvsim.layout import KVGroup, KVLayout
 from kvsim.memory.paged.options import Paged, RetentionTokens
@@ -19,6 +18,7 @@ from kvsim.request import Request
 from kvsim.speculation import Speculation
 from kvsim.validate.schedule.case import MOST_TOKENS, Case, CaseRequest
 from kvsim.validate.schedule.vllm.rows import VllmRows
+from kvsim.vllm.versions import Semantics, scheduled_as
 
 Accepted = Annotated[int, Field(ge=0, le=1000)]
 
@@ -58,13 +58,13 @@ class VllmSpeculation(Options):
     drop_last_block: bool
     draft_input_slots: int
 
-    def speculation(self, semantics: VersionName) -> Speculation:
+    def speculation(self, semantics: Semantics) -> Speculation:
         """The same as a noun; InputError where an engine would not do what the keys say."""
         modules = max(1, self.prefill_lookahead)
         hashes_ahead = not self.drop_last_block
         found = Speculation(self.method, self.tokens, hashes_ahead, modules)
         found.check()
-        if not VERSIONS[semantics].looks_ahead:
+        if not scheduled_as(semantics).scheduling.looks_ahead:
             found = found.without_lookahead()
         for key, follows in (
             ("lookahead_slots", found.lookahead_slots),
@@ -102,7 +102,7 @@ class VllmEngine(Options):
     async_scheduling: bool = False
     reserve_full_isl: bool = True
     watermark: float = Field(0.0, ge=0.0, lt=1.0)
-    semantics: VersionName = "vllm-0.33"
+    semantics: Semantics = "vllm-0.33"
     kv_groups: tuple[VllmGroup, ...] = Field((VllmGroup(kind="full"),), min_length=1)
     prefix_cache_retention_interval: RetentionTokens | None = None
     scheduler_block_size: int | None = Field(None, ge=1)
@@ -174,7 +174,7 @@ class VllmEngine(Options):
 
     def replica_spec(self, acceptance: RecordedAcceptance) -> ReplicaSpec:
         """The engine that these settings make, one step at a time."""
-        knows_full_isl = VERSIONS[self.semantics].reserves_full_isl
+        knows_full_isl = scheduled_as(self.semantics).scheduling.reserves_full_isl
         interval = self.prefix_cache_retention_interval
         exporting = [group for group in self.kv_groups if group.checkpoint_blocks]
         alignment = exporting[0].checkpoint_alignment if exporting else None

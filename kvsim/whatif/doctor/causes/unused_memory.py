@@ -21,7 +21,7 @@ class UnusedMemory(Cause):
         pool, memory = case.simulation.pool, case.simulation.scenario.memory
         if pool.sized_by != WAYS[0] or not case.memory_binds:
             return None
-        usual = memory.version.default_utilization
+        usual = memory.version.sizing.default_utilization
         won = (usual - memory.utilization) * pool.total_bytes
         if won < SUBSTANTIAL * pool.capacity_bytes:
             return None

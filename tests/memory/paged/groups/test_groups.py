@@ -7,14 +7,14 @@ import pytest
 
 import kvsim
 from kvsim.layout import KVGroup, KVLayout
-from kvsim.memory.block_rules import VLLM_0_11
 from kvsim.memory.options import MemorySpec
-from kvsim.memory.paged.groups.grouping import group_layers, is_uniform
 from kvsim.memory.paged.options import Paged
 from kvsim.model import ModelOptions
 from kvsim.plumbing.errors import InputError
 from kvsim.request import Request
 from kvsim.validate.schedule.verdict import validate_case
+from kvsim.vllm.grouping import group_layers, is_uniform
+from kvsim.vllm.versions import V0_11
 
 SCHEDULES = Path(__file__).parent / "schedules"
 
@@ -238,7 +238,7 @@ def test_what_vllm_0_11_does_not_have_is_refused(
     later = MemorySpec(1 << 20, KVLayout(groups), 1024, 1)
     Paged(**asked).build(later)
     with pytest.raises(InputError, match=said):
-        Paged(**asked).build(later._replace(rules=VLLM_0_11))
+        Paged(**asked).build(later._replace(rules=V0_11.blocks))
 
 
 @pytest.mark.parametrize(
@@ -250,7 +250,7 @@ def test_what_vllm_0_11_does_not_have_is_refused(
     ],
 )
 def test_what_vllm_0_11_has_is_built(groups: tuple[KVGroup, ...]) -> None:
-    memory = MemorySpec(1 << 20, KVLayout(groups), 1024, 1, rules=VLLM_0_11)
+    memory = MemorySpec(1 << 20, KVLayout(groups), 1024, 1, rules=V0_11.blocks)
     assert Paged().build(memory).capacity_bytes == 1 << 20
     kinds = KVLayout((*groups, KVGroup("sliding", 1, 8, 80)))
     Paged(enable_prefix_caching=False).build(memory._replace(layout=kinds)).check()

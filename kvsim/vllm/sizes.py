@@ -10,10 +10,11 @@ from collections.abc import Sequence
 from math import gcd, lcm
 from typing import NamedTuple, Self
 
-from kvsim.memory.block_rules import VLLM_0_33, BlockRules
-from kvsim.memory.paged.groups.grouping import BlockGroup
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.units import ceil_div
+from kvsim.vllm.grouping import BlockGroup
+from kvsim.vllm.rules import BlockRules
+from kvsim.vllm.versions import NEWEST
 
 
 class Sizes(NamedTuple):
@@ -35,7 +36,7 @@ class Sizes(NamedTuple):
         match_unit: int | None,
         *,
         caching: bool,
-        rules: BlockRules = VLLM_0_33,
+        rules: BlockRules = NEWEST.blocks,
     ) -> Self:
         """As an engine finds them; states count where they are kept in blocks (`caching`).
         InputError for a match unit that does not divide every block, and for sizes that the

@@ -1,0 +1,200 @@
+"""What differs between versions of vLLM: one field a difference, in three parts.
+
+Whoever keeps blocks, schedules or sizes a pool reads the fields and never asks for a version's
+name. The constants stand in `versions`.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from kvsim.plumbing.units import GIB
+
+# Which models the second model runner serves ("Model Runner V2"): its sampler's first pass copies
+# no logits, and before 0.29 it estimates no CUDA graphs.
+SecondRunner = Literal["none", "qwen3", "listed", "dense", "all"]
+LISTED_KINDS = ("qwen3", "deepseek_v2", "qwen2_moe", "granitemoe", "llama", "mistral")
+LISTED_SPARSE_KINDS = ("deepseek_v2", "qwen2_moe", "granitemoe")
+
+
+@dataclass(frozen=True, slots=True)
+class BlockRules:
+    """A version's rules for blocks and the prefix cache (v1/core of vLLM).
+
+    name: the version, for messages.
+    null_blocks: blocks of the pool that no request can have.
+    default_watermark: share of the pool that an admission leaves free, unless configured.
+    watermark_when_idle: the watermark holds in an idle engine too, so that a request which could
+        never leave it free is refused.
+    knows_watermark: the version has the option watermark.
+    spare_block: each decoding sequence needs one free block before each token.
+    blank_first: freed blocks without a hash go to the front of the free queue; else all freed
+        blocks go to the back.
+    forks: the samples of a request share its prompt by copy on write, unless configured.
+    several_tables: sliding-window and recurrent layers have block tables of their own; else every
+        layer keeps every token.
+    commonest_sizes_groups: a group has as many layers as the commonest kind of layer, where that is
+        less than 1.5 times the rarest kind; else as many as the rarest.
+    unequal_blocks: blocks of layers in which a token takes fewer bytes hold more tokens; else an
+        engine with such layers does not start.
+    any_kinds: prefixes are matched over any kinds of layers; else an engine that matches prefixes
+        starts only with full attention and at most one other kind.
+    knows_retention: the version has the option prefix_cache_retention_interval.
+    default_retention: that interval in tokens, unless configured; None: every full block of a
+        window, and the state at each block's end, is kept.
+    keeps_states: recurrent states are cached at the ends of blocks.
+    plants_junctions: windows and states are cached where two prompts were seen to differ.
+    counts_last_token: the last cached state of a prompt lies at least one token before the prompt's
+        end, where the same prompt can hit it; else at the end of the prompt's last full block.
+    cuts_at_blocks: chunks end at ends of blocks wherever they begin; else a chunk is a whole number
+        of blocks long, up to the last cached state.
+    stops_at_hits: a chunk ends at the last unit of its prompt only where hits may end inside
+        blocks; else wherever a unit is smaller than the alignment of hits.
+    waits_for_return: a window keeps the blocks that steps in flight still read; else scheduled
+        tokens count as computed.
+    retires_behind_gaps: states out of use are freed wherever they lie; else states behind positions
+        without a state stay, except the state of the allocation before.
+    matches_inside: hits of a model with states can end inside blocks (prefix_match_unit).
+    parts_inside: hits end with blocks where blocks of windows are not units; else such a model with
+        longer blocks of states fails at its first look-up.
+    trims_every_kind: the hits of every kind of full attention are cut to the prefix common to all
+        groups; else only those of the first kind.
+    writes_inside: a prefill kernel may write states out within a chunk.
+    names_returned: blocks that accepted drafts fill get their hashes when the step returns; else,
+        where steps do not overlap, when the sequence is scheduled next.
+    counts_drops: where a drafter's hits lose their last unit, the look-up goes one unit further and
+        the tail of a prompt is kept one unit lower; else only chunks end one block lower.
+    """
+
+    name: str
+    null_blocks: int = 1
+    default_watermark: float = 0.0
+    watermark_when_idle: bool = False
+    knows_watermark: bool = True
+    spare_block: bool = False
+    blank_first: bool = True
+    forks: bool = False
+    several_tables: bool = True
+    commonest_sizes_groups: bool = True
+    unequal_blocks: bool = True
+    any_kinds: bool = True
+    knows_retention: bool = True
+    default_retention: int | None = 0
+    keeps_states: bool = True
+    plants_junctions: bool = True
+    counts_last_token: bool = True
+    cuts_at_blocks: bool = True
+    stops_at_hits: bool = True
+    waits_for_return: bool = True
+    retires_behind_gaps: bool = True
+    matches_inside: bool = True
+    parts_inside: bool = True
+    trims_every_kind: bool = True
+    writes_inside: bool = True
+    names_returned: bool = True
+    counts_drops: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulingRules:
+    """A version's rules for the steps of v1/core/sched/scheduler.py.
+
+    reserves_full_isl: the version has the option scheduler_reserve_full_isl.
+    lone_ignores_threshold: long_prefill_token_threshold does not bind the only request of an
+        engine.
+    goes_on: under policy = "priority", the step goes on with other requests after one preempted
+        itself.
+    loses_turns: under policy = "priority", where a request that had no turn in this step is
+        preempted, the next request is left out of the step.
+    passes_over: without chunked prefill, requests behind one that is too long for the rest of the
+        step are tried.
+    speculates: the scheduling of drafted tokens is simulated.
+    looks_ahead: a block's hash can cover the tokens behind it, and the tokens that a drafter reads
+        count against the step.
+    pads_alone: an admission that hits all but one token is padded with drafts in an idle engine
+        too, and starts without drafts where they do not fit below max_model_len.
+    """
+
+    reserves_full_isl: bool = True
+    lone_ignores_threshold: bool = True
+    goes_on: bool = True
+    loses_turns: bool = False
+    passes_over: bool = False
+    speculates: bool = True
+    looks_ahead: bool = True
+    pads_alone: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class SizingRules:
+    """A version's rules for the size of the KV pool, and its defaults that the size depends on.
+
+    default_utilization: gpu_memory_utilization, unless configured.
+    charges_cuda_graphs: an estimate of the CUDA graphs is taken off the pool.
+    profiles_whole_length: the profiling run prefills max_model_len tokens (V0; models longer than
+        32,768 tokens were chunked there too).
+    sampler_bytes_per_logit: bytes alive at the sampler's peak.
+    sampler_scratch_rows: rows of 4-byte scratch as wide as the vocabulary, one a multiprocessor.
+    keeps_moe_workspace: the buffers of fused experts outlive the forward pass.
+    runner: the models that the second model runner serves.
+    runner_bytes_per_logit: bytes alive at the peak of that runner's sampler.
+    runner_estimates_graphs: that runner estimates CUDA graphs.
+    non_torch_gib, non_torch_several_gib: GiB outside torch's allocator on one GPU, on each of two;
+        non_torch_more_gib: for each further GPU.
+    tokens_by_concurrency: the log's KV cache tokens are max_concurrency * max_model_len; else
+        blocks // groups * block_size.
+    large_batch_bytes: devices of this memory or more take 16,384 tokens a step by default.
+    small_tier: devices of 70 GiB or more that have the defaults of smaller ones.
+    batches_in_flight: batches counted for a sliding window.
+    caches_prefixes: prefix caching by default; caches_hybrid_prefixes: with recurrent layers too.
+    schedules_ahead: asynchronous scheduling by default (github.com/vllm-project/vllm/pull/27614).
+    heeds_kv_cache_dtype: the KV dtype that a quantised checkpoint names is used.
+    packs_by_place: caches of different sizes are packed with a place for each.
+    frees_chunks: local attention frees the blocks before the current chunk
+        (VLLM_ALLOW_CHUNKED_LOCAL_ATTN_WITH_HYBRID_KV_CACHE).
+    exports_states: prefill kernels may write recurrent states out within a chunk.
+    """
+
+    default_utilization: float = 0.9
+    charges_cuda_graphs: bool = False
+    profiles_whole_length: bool = False
+    sampler_bytes_per_logit: float = 38.0
+    sampler_scratch_rows: int = 0
+    keeps_moe_workspace: bool = False
+    runner: SecondRunner = "none"
+    runner_bytes_per_logit: float = 2.0
+    runner_estimates_graphs: bool = False
+    non_torch_gib: float = 0.13
+    non_torch_several_gib: float = 0.55
+    non_torch_more_gib: float = 0.0
+    tokens_by_concurrency: bool = False
+    large_batch_bytes: int | None = None
+    small_tier: tuple[str, ...] = ("a100", "gb10")
+    batches_in_flight: int = 1
+    caches_prefixes: bool = True
+    caches_hybrid_prefixes: bool = False
+    schedules_ahead: bool = False
+    heeds_kv_cache_dtype: bool = False
+    packs_by_place: bool = True
+    frees_chunks: bool = False
+    exports_states: bool = False
+
+    def on_second_runner(self, kind: str, sparse: bool, quantized: bool) -> bool:
+        """Whether the second runner serves a model of this model_type; sparse: it has experts."""
+        if self.runner == "qwen3":
+            return kind == "qwen3" and not sparse and not quantized
+        if self.runner == "listed":
+            return kind in LISTED_KINDS
+        if self.runner == "dense":
+            return not sparse or kind in LISTED_SPARSE_KINDS
+        return self.runner == "all"
+
+    def default_limits(self, device_bytes: int, device_name: str) -> tuple[int, int]:
+        """(max_num_seqs, max_num_batched_tokens) of `vllm serve` on a device of this memory."""
+        if self.profiles_whole_length:
+            return 256, 2048
+        if self.large_batch_bytes is not None and device_bytes >= self.large_batch_bytes:
+            return 1024, 16_384
+        small = any(name in device_name for name in self.small_tier)
+        if device_bytes >= 70 * GIB and not small:
+            return 1024, 8192
+        return 256, 2048
