@@ -9,8 +9,8 @@ import typer
 from kvsim.commands.arguments import AsJson, Changes, Jobs, ScenarioName
 
 if TYPE_CHECKING:
+    from kvsim.whatif.advice.baseline import Baseline, LoadReading
     from kvsim.whatif.advice.change import Advice
-    from kvsim.whatif.advice.standing import Load, Standing
     from kvsim.whatif.intervals import Ratio
 
 
@@ -45,15 +45,15 @@ def advise(
     from kvsim.whatif.advice import page, serve
     from kvsim.whatif.advice.advice import Advisor
     from kvsim.whatif.advice.change import goal_named
-    from kvsim.whatif.capacity.search import Runner
-    from kvsim.whatif.sweep.backends import BACKENDS
+    from kvsim.whatif.backends import BACKENDS
+    from kvsim.whatif.runner import TaskRunner
 
     chosen = goal_named(goal)
     table, folder = load_tables(scenario, set_ or [])
     if out is not None:
         check_writable(out)
     with Console(stderr=True).status("") as status:
-        runner = Runner(
+        runner = TaskRunner(
             BACKENDS.get("processes")(jobs=jobs),
             lambda runs: status.update(f"{runs} runs"),
         )
@@ -81,8 +81,8 @@ def advise(
         typer.echo(str(out / "advice.html"))
 
 
-def _standing(standing: "Standing") -> dict[str, Any]:
-    def load(of: "Load") -> dict[str, Any]:
+def _standing(standing: "Baseline") -> dict[str, Any]:
+    def load(of: "LoadReading") -> dict[str, Any]:
         return {**of._asdict(), "waits": of.waits._asdict(), "binds": of.binds}
 
     room, pool, twice = standing.headroom, standing.pool, standing.twice

@@ -10,7 +10,7 @@ import typer
 from kvsim.commands.arguments import AsJson, Changes, Jobs, ScenarioName
 
 if TYPE_CHECKING:
-    from kvsim.whatif.capacity.answers import Answer, Share, Tuning
+    from kvsim.whatif.capacity.answers import Answer, GoodputPoint, Tuning
     from kvsim.whatif.page import Cells
 
 
@@ -60,14 +60,14 @@ def capacity(
     from kvsim.plumbing.errors import InputError
     from kvsim.plumbing.writing import check_writable, replace_files, text_writer
     from kvsim.scenario import load_tables
+    from kvsim.whatif.backends import BACKENDS
     from kvsim.whatif.capacity import tables, words
     from kvsim.whatif.capacity.capacity import Capacity
     from kvsim.whatif.capacity.load import unit
     from kvsim.whatif.capacity.objectives import complete, parse_objective
     from kvsim.whatif.capacity.page import make_page
     from kvsim.whatif.capacity.questions import QUESTIONS, TUNED, question_named
-    from kvsim.whatif.capacity.search import Runner
-    from kvsim.whatif.sweep.backends import BACKENDS
+    from kvsim.whatif.runner import TaskRunner
 
     if not slo:
         raise InputError("required", where="--slo", remedy="give an objective: --slo ttft_s.p99=2")
@@ -85,7 +85,7 @@ def capacity(
     if out is not None:
         check_writable(out)
     with Console(stderr=True).status("") as status:
-        runner = Runner(
+        runner = TaskRunner(
             BACKENDS.get("processes")(jobs=jobs),
             lambda runs: status.update(f"{runs} runs"),
         )
@@ -193,7 +193,7 @@ def _tuned(label: str, tunings: "Sequence[Tuning]") -> dict[str, Any]:
     }
 
 
-def _curve(answer: "Answer", shares: "Sequence[Share]") -> dict[str, Any]:
+def _curve(answer: "Answer", shares: "Sequence[GoodputPoint]") -> dict[str, Any]:
     return {
         "label": answer.subject.label,
         "points": [

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.status import Status
 
-    from kvsim.whatif.capacity.search import Runner
     from kvsim.whatif.doctor.diagnosis import Diagnosis
-    from kvsim.whatif.doctor.patient import Patient
-    from kvsim.whatif.doctor.runs import Limits, Refused
+    from kvsim.whatif.doctor.runs import Refused, StreamLimits
+    from kvsim.whatif.doctor.subject import DoctorSubject
+    from kvsim.whatif.runner import TaskRunner
 
 
 def doctor(
@@ -69,23 +69,23 @@ def doctor(
     from rich.console import Console
 
     from kvsim.plumbing.writing import check_writable
-    from kvsim.whatif.capacity.search import Runner
+    from kvsim.whatif.backends import BACKENDS
     from kvsim.whatif.doctor import page
-    from kvsim.whatif.doctor.runs import Limits, Refused
-    from kvsim.whatif.sweep.backends import BACKENDS
+    from kvsim.whatif.doctor.runs import Refused, StreamLimits
+    from kvsim.whatif.runner import TaskRunner
 
     if out is not None:
         check_writable(out)
     stderr, answers = Console(stderr=True), []
     chosen = {"allocator": allocator, "only": only, "step_time": step_time, "set_": set_ or []}
-    with _patients(target, Limits(requests, 3 * repeat), chosen) as (patients, several):
+    with _patients(target, StreamLimits(requests, 3 * repeat), chosen) as (patients, several):
         for patient in patients:
             diagnosis: Diagnosis | Refused
             if isinstance(patient, Refused):
                 diagnosis = patient
             else:
                 with stderr.status("") as status:
-                    runner = Runner(BACKENDS.get("processes")(jobs=jobs), _counted(status))
+                    runner = TaskRunner(BACKENDS.get("processes")(jobs=jobs), _counted(status))
                     diagnosis = _examined(patient, runner, repeat, several)
             answers.append(
                 {"run": diagnosis.name, "refused": diagnosis.reason}
@@ -104,7 +104,7 @@ def doctor(
 
 
 def _examined(
-    patient: "Patient", runner: "Runner", repeat: int, several: bool
+    patient: "DoctorSubject", runner: "TaskRunner", repeat: int, several: bool
 ) -> "Diagnosis | Refused":
     """Examine one; of several, one that cannot be run is told and stops nobody else."""
     from kvsim.whatif.doctor.examine import Doctor
@@ -124,16 +124,16 @@ def _counted(status: "Status") -> Callable[[int], None]:
 
 @contextmanager
 def _patients(
-    target: str, limits: "Limits", chosen: dict[str, Any]
-) -> "Iterator[tuple[Iterator[Patient | Refused], bool]]":
+    target: str, limits: "StreamLimits", chosen: dict[str, Any]
+) -> "Iterator[tuple[Iterator[DoctorSubject | Refused], bool]]":
     """Whom to examine, one after the other, and whether they are of a collection; their streams
     lie in a folder that is removed at the end.
     """
     from tempfile import TemporaryDirectory
 
     from kvsim.scenario import find_scenario, load_tables, recipes
-    from kvsim.whatif.doctor.patient import patient_of
     from kvsim.whatif.doctor.runs import ROOFLINE, beside_of, is_run, patients_of_runs, run_beside
+    from kvsim.whatif.doctor.subject import patient_of
 
     label, set_, step_time = chosen["allocator"], chosen["set_"], chosen["step_time"]
     path = Path(target)

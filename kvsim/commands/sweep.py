@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from kvsim.report.measures import Measure
-    from kvsim.whatif.sweep.backends import BackendOptions
-    from kvsim.whatif.sweep.ranking import Setting
+    from kvsim.whatif.backends import BackendOptions
+    from kvsim.whatif.sweep.ranking import SweepSetting
     from kvsim.whatif.sweep.sweep import Sweep
 
 _PRINTED = ("ttft_p99", "tokens_per_s")  # what eighty columns have room for
@@ -74,9 +74,9 @@ def sweep(
     from kvsim.plumbing.errors import InputError
     from kvsim.plumbing.writing import check_writable
     from kvsim.scenario import load_tables
+    from kvsim.whatif.backends import BACKENDS
     from kvsim.whatif.sweep import page, store
     from kvsim.whatif.sweep.axes import parse_axis, parse_zip
-    from kvsim.whatif.sweep.backends import BACKENDS
     from kvsim.whatif.sweep.ranking import measure_named, settings_of
     from kvsim.whatif.sweep.sweep import Sweep
 
@@ -120,11 +120,11 @@ def _run(
         TimeRemainingColumn,
     )
 
-    from kvsim.whatif.sweep.journal import Journal
+    from kvsim.whatif.sweep.journal import SweepJournal
 
     columns = (TextColumn("points"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with (
-        Journal(out) as journal,
+        SweepJournal(out) as journal,
         Progress(*columns, TextColumn("left"), TimeRemainingColumn(), console=console) as bars,
     ):
         task = bars.add_task("points", total=None)
@@ -147,7 +147,7 @@ def _run(
 def _answer(
     plan: "Sweep",
     frame: "pd.DataFrame",
-    settings: "Sequence[Setting]",
+    settings: "Sequence[SweepSetting]",
     measure: "Measure",
     top: int,
 ) -> dict[str, Any]:
@@ -155,7 +155,7 @@ def _answer(
     from kvsim.report.measures import MEASURES
     from kvsim.whatif.sweep.ranking import best, pareto
 
-    def entry(setting: "Setting") -> dict[str, Any]:
+    def entry(setting: "SweepSetting") -> dict[str, Any]:
         intervals = {name: setting.interval(each) for name, each in MEASURES.items()}
         return {
             "point": setting.point,

@@ -1,6 +1,6 @@
 """A place to play: a local page that changes a scenario, simulates it and draws what came out.
 
-    address <-> State (a scenario's tables) -> Task -> Crew of worker processes -> Answer -> page
+    address <-> ScenarioState (a scenario's tables) -> WorkerTask -> WorkerPool -> Answer -> page
 
 The page is plotly's Dash. It asks this machine alone; what it draws is the report's.
 """

@@ -6,70 +6,72 @@ from typing import Any
 
 from dash.development.base_component import Component
 
-from kvsim.explore.bases import TOUR
 from kvsim.explore.controls import CONTROLS
 from kvsim.explore.controls.allocators import added, removed
-from kvsim.explore.desk import Desk
-from kvsim.explore.state import State, started
+from kvsim.explore.page_context import PageContext
+from kvsim.explore.starting_points import TOUR
+from kvsim.explore.state import ScenarioState, started
 from kvsim.explore.tour import find_stop
-from kvsim.explore.visit import MOST_PINS, Visit
+from kvsim.explore.visit import MOST_PINS, PageVisit
 from kvsim.explore.widgets import KEY, read_value
 from kvsim.plumbing.keys import assignment, put
 
 
-def begin(visit: Visit, desk: Desk, base: str) -> Visit:
+def begin(visit: PageVisit, context: PageContext, base: str) -> PageVisit:
     """From another base, what is pinned stays."""
-    return visit._replace(state=started(desk.bases[base]), sweep="")
+    return visit._replace(state=started(context.starting_points[base]), sweep="")
 
 
-def turn(visit: Visit, desk: Desk, values: Mapping[str, Any]) -> Visit:
+def turn(visit: PageVisit, context: PageContext, values: Mapping[str, Any]) -> PageVisit:
     """Set keys to what their widgets hold. InputError where that is no scenario."""
     table = deepcopy(visit.state.table)
     for key, value in values.items():
         _set(table, key, value)
-    return _checked(visit, desk, table)
+    return _checked(visit, context, table)
 
 
-def add_allocator(visit: Visit, desk: Desk) -> Visit:
+def add_allocator(visit: PageVisit, context: PageContext) -> PageVisit:
     """One more."""
     table = deepcopy(visit.state.table)
     added(table)
-    return _checked(visit, desk, table)
+    return _checked(visit, context, table)
 
 
-def remove_allocator(visit: Visit, desk: Desk, index: int) -> Visit:
+def remove_allocator(visit: PageVisit, context: PageContext, index: int) -> PageVisit:
     """One less."""
     table = deepcopy(visit.state.table)
     removed(table, index)
-    return _checked(visit, desk, table)
+    return _checked(visit, context, table)
 
 
-def attempt(visit: Visit, desk: Desk, index: int) -> Visit:
+def attempt(visit: PageVisit, context: PageContext, index: int) -> PageVisit:
     """Do what a stop of the tour says to try."""
     table = deepcopy(visit.state.table)
     for each in find_stop(visit.state.base.removeprefix(TOUR)).tries[index].settings:
         put(table, *assignment(each, "try"), "try")
-    return _checked(visit, desk, table)
+    return _checked(visit, context, table)
 
 
-def pin(visit: Visit, desk: Desk) -> Visit:
+def pin(visit: PageVisit, context: PageContext) -> PageVisit:
     """Keep what is there beside what comes."""
-    query = visit.state.query(desk.bases)
+    query = visit.state.query(context.starting_points)
     if query in visit.pins or len(visit.pins) >= MOST_PINS:
         return visit
     return visit._replace(pins=(*visit.pins, query))
 
 
-def unpin(visit: Visit, index: int) -> Visit:
+def unpin(visit: PageVisit, index: int) -> PageVisit:
     """Take a pinned run away."""
     return visit._replace(pins=visit.pins[:index] + visit.pins[index + 1 :])
 
 
-def sweep(visit: Visit, desk: Desk, key: str, low: Any, high: Any, count: Any) -> Visit:
+def sweep(
+    visit: PageVisit, context: PageContext, key: str, low: Any, high: Any, count: Any
+) -> PageVisit:
     """Sweep a key; InputError where the range is none."""
     log = "log" if isinstance(low, int | float) and low > 0 else ""
     asked = f"{key}={low}:{high}:{count}{log}"
-    desk.sweep_task(visit.state, asked)
+    context.sweep_task(visit.state, asked)
     return visit._replace(sweep=asked)
 
 
@@ -116,7 +118,7 @@ def _set(table: dict[str, Any], key: str, value: Any) -> None:
     place.pop(last, None)
 
 
-def _checked(visit: Visit, desk: Desk, table: dict[str, Any]) -> Visit:
-    state = State(visit.state.base, table)
-    state.scenario(desk.bases).labels()
+def _checked(visit: PageVisit, context: PageContext, table: dict[str, Any]) -> PageVisit:
+    state = ScenarioState(visit.state.base, table)
+    state.scenario(context.starting_points).labels()
     return visit._replace(state=state, sweep="")

@@ -8,8 +8,8 @@ from dash import Dash, Input, Output
 from flask import Flask, Response, abort, request
 
 from kvsim.explore import editing, running, sweeping
-from kvsim.explore.desk import Desk
 from kvsim.explore.layout import make_layout
+from kvsim.explore.page_context import PageContext
 from kvsim.report.page import map_page, whole_page
 from kvsim.report.template import style_sheet
 
@@ -39,7 +39,7 @@ $style
 """)
 
 
-def make_app(desk: Desk, host: str) -> Flask:
+def make_app(context: PageContext, host: str) -> Flask:
     """The server of the page. host: what it listens on; on loopback it answers none but requests
     that name it so, which a page of elsewhere cannot.
     """
@@ -52,9 +52,9 @@ def make_app(desk: Desk, host: str) -> Flask:
         suppress_callback_exceptions=True,  # widgets come and go
         serve_locally=True,
     )
-    app.layout = lambda: make_layout(desk)
+    app.layout = lambda: make_layout(context)
     for part in (editing, running, sweeping):
-        part.register(app, desk)
+        part.register(app, context)
     app.clientside_callback(
         "window.dash_clientside.explore.theme",
         Output("theme", "data"),
@@ -71,7 +71,7 @@ def make_app(desk: Desk, host: str) -> Flask:
 
     @server.get("/runs/<key>/<page>.html")
     def single(key: str, page: str) -> Response:
-        job = desk.crew.look(key)
+        job = context.workers.look(key)
         makers = {"report": whole_page, "map": map_page}
         if job is None or job.answer is None or page not in makers:
             abort(404, "no such run, or not any more")

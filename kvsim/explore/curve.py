@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from kvsim.explore.task import Point
+from kvsim.explore.task import CurvePoint
 from kvsim.report.classes import run_line
 from kvsim.report.figure import plain, style
 from kvsim.report.measures import MEASURES
@@ -16,7 +16,7 @@ HEIGHT_PX = 340
 MOST_TICKS = 12
 
 
-def draw(points: Sequence[Point], key: str, name: str) -> "go.Figure | None":
+def draw(points: Sequence[CurvePoint], key: str, name: str) -> "go.Figure | None":
     """The measure of this name over the key; None where no value ran."""
     import plotly.graph_objects as go
 
@@ -53,6 +53,6 @@ def draw(points: Sequence[Point], key: str, name: str) -> "go.Figure | None":
     return figure
 
 
-def faults(points: Sequence[Point]) -> list[str]:
+def faults(points: Sequence[CurvePoint]) -> list[str]:
     """Why there is no point at some values."""
     return [f"{point.value}: {point.fault}" for point in points if point.fault]

@@ -6,17 +6,17 @@ from dash import ALL, Dash, Input, Output, State, ctx, html, no_update
 from dash.development.base_component import Component
 
 from kvsim.explore import actions, touring
-from kvsim.explore.bases import TOUR
 from kvsim.explore.controls import CONTROLS
 from kvsim.explore.controls.allocators import ADD, REMOVE
-from kvsim.explore.desk import Desk
-from kvsim.explore.visit import Visit
+from kvsim.explore.page_context import PageContext
+from kvsim.explore.starting_points import TOUR
+from kvsim.explore.visit import PageVisit
 from kvsim.explore.widgets import KEY
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.reading.toml_text import value_of
 
 
-def register(app: Dash, desk: Desk) -> None:
+def register(app: Dash, context: PageContext) -> None:
     """Hang the callback on the page."""
 
     @app.callback(
@@ -65,54 +65,56 @@ def register(app: Dash, desk: Desk) -> None:
         clicked = bool(ctx.triggered and ctx.triggered[0]["value"])
         try:
             if held is None:
-                return _shown(Visit.at(search or "", desk), None, desk)
-            old = Visit.restored(held)
+                return _shown(PageVisit.at(search or "", context), None, context)
+            old = PageVisit.restored(held)
             if cause == "address":
-                new = old if search == old.query(desk) else Visit.at(search or "", desk)
+                new = old if search == old.query(context) else PageVisit.at(search or "", context)
             elif cause == "base":
-                new = old if base in (None, old.state.base) else actions.begin(old, desk, base)
+                new = old if base in (None, old.state.base) else actions.begin(old, context, base)
             elif isinstance(cause, dict) and cause["part"] == KEY:
                 changes = actions.differing(old.state.table, ids, values)
-                new = actions.turn(old, desk, changes) if changes else old
+                new = actions.turn(old, context, changes) if changes else old
             elif not clicked:
                 new = old
             elif cause == "pin":
-                new = actions.pin(old, desk)
+                new = actions.pin(old, context)
             elif cause == "sweep-run":
                 key, *ends = sweep
-                new = actions.sweep(old, desk, key, *(value_of(str(each)) for each in ends))
+                new = actions.sweep(old, context, key, *(value_of(str(each)) for each in ends))
             else:
-                new = _clicked(old, desk, cause)
+                new = _clicked(old, context, cause)
         except InputError as error:
-            return _refused(error, held, desk)
+            return _refused(error, held, context)
         turned = isinstance(cause, dict) and cause["part"] == KEY
-        return _shown(new, old, desk, widgets_stay=turned)
+        return _shown(new, old, context, widgets_stay=turned)
 
 
-def _clicked(visit: Visit, desk: Desk, cause: dict[str, Any]) -> Visit:
+def _clicked(visit: PageVisit, context: PageContext, cause: dict[str, Any]) -> PageVisit:
     part = cause["part"]
     if part == ADD:
-        return actions.add_allocator(visit, desk)
+        return actions.add_allocator(visit, context)
     if part == REMOVE:
-        return actions.remove_allocator(visit, desk, cause["index"])
+        return actions.remove_allocator(visit, context, cause["index"])
     if part == "stop":
-        return actions.begin(visit, desk, f"{TOUR}{cause['name']}")
+        return actions.begin(visit, context, f"{TOUR}{cause['name']}")
     if part == "try":
-        return actions.attempt(visit, desk, cause["index"])
+        return actions.attempt(visit, context, cause["index"])
     return actions.unpin(visit, cause["index"])
 
 
-def _refused(error: InputError, held: dict[str, Any] | None, desk: Desk) -> dict[str, Any]:
+def _refused(
+    error: InputError, held: dict[str, Any] | None, context: PageContext
+) -> dict[str, Any]:
     """What could not be, in words; everything stays as it is, or the page starts anew."""
     if held is None:
-        shown = _shown(Visit.at("", desk), None, desk)
+        shown = _shown(PageVisit.at("", context), None, context)
         return {**shown, "fault": str(error), "address": no_update}
     names = ("visit", "address", "base", "controls", "tour", "stop", "command")
     return {**dict.fromkeys(names, no_update), "fault": str(error)}
 
 
 def _shown(
-    new: Visit, old: Visit | None, desk: Desk, *, widgets_stay: bool = False
+    new: PageVisit, old: PageVisit | None, context: PageContext, *, widgets_stay: bool = False
 ) -> dict[str, Any]:
     """What of the page is new. Widgets that the reader is at are left alone where they can be."""
     table = new.state.table
@@ -123,12 +125,12 @@ def _shown(
     return {
         "visit": no_update if same else new.stored(),
         "fault": "",
-        "address": no_update if same else new.query(desk),
+        "address": no_update if same else new.query(context),
         "base": None if name.startswith(TOUR) else name,
         "controls": no_update if same or (widgets_stay and kept) else _controls(table),
         "tour": touring.stops(name) if moved else no_update,
         "stop": touring.told(name) if moved else no_update,
-        "command": no_update if same else _command(new, desk),
+        "command": no_update if same else _command(new, context),
     }
 
 
@@ -147,12 +149,12 @@ def _controls(table: dict[str, Any]) -> list[Component]:
     ]
 
 
-def _command(visit: Visit, desk: Desk) -> str:
+def _command(visit: PageVisit, context: PageContext) -> str:
     """The run of this state as a command."""
     from shlex import quote
 
-    base = desk.bases[visit.state.base]
+    base = context.starting_points[visit.state.base]
     if base.asked is None:
         return "kvsim run SCENARIO.toml    # a stop of the tour: save the scenario first"
-    sets = [f"--set {quote(each)}" for each in visit.state.settings(desk.bases)]
+    sets = [f"--set {quote(each)}" for each in visit.state.settings(context.starting_points)]
     return " \\\n    ".join([f"kvsim run {quote(base.asked)}", *sets])

@@ -5,8 +5,8 @@ from uuid import uuid4
 from dash import dcc, html
 from dash.development.base_component import Component
 
-from kvsim.explore.bases import TOUR
-from kvsim.explore.desk import Desk
+from kvsim.explore.page_context import PageContext
+from kvsim.explore.starting_points import TOUR
 from kvsim.report.measures import MEASURES
 from kvsim.version import VERSION
 
@@ -14,7 +14,7 @@ TICK_MS = 250
 SWEEP_MEASURES = [name for name, measure in MEASURES.items() if measure.always]
 
 
-def make_layout(desk: Desk) -> Component:
+def make_layout(context: PageContext) -> Component:
     """A fresh page; every tab has a name of its own, under which it asks for jobs."""
     return html.Div(
         [
@@ -24,17 +24,17 @@ def make_layout(desk: Desk) -> Component:
             dcc.Download(id="download"),
             dcc.Interval(id="tick", interval=TICK_MS, disabled=True),
             dcc.Interval(id="sweep-tick", interval=TICK_MS, disabled=True),
-            _head(desk),
+            _head(context),
             html.Nav(id="tour", className="tour", **{"aria-label": "The tour"}),
             html.Section(id="stop"),
-            html.Div([_side(), _results()], className="desk"),
+            html.Div([_side(), _results()], className="context"),
         ],
         className="explore",
     )
 
 
-def _head(desk: Desk) -> Component:
-    names = [name for name in desk.bases if not name.startswith(TOUR)]
+def _head(context: PageContext) -> Component:
+    names = [name for name in context.starting_points if not name.startswith(TOUR)]
     return html.Header(
         [
             html.H1("kvsim explore"),

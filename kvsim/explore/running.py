@@ -5,18 +5,18 @@ from typing import Any
 from dash import Dash, Input, Output, State, ctx, dcc, html, no_update
 from dash.development.base_component import Component
 
-from kvsim.explore.bases import TOUR
-from kvsim.explore.crew import Job
-from kvsim.explore.desk import Desk
+from kvsim.explore.page_context import PageContext
 from kvsim.explore.results import Column, drawn
+from kvsim.explore.starting_points import TOUR
 from kvsim.explore.state import read_query
-from kvsim.explore.visit import Visit
+from kvsim.explore.visit import PageVisit
+from kvsim.explore.worker_pool import Job
 
 
-def register(app: Dash, desk: Desk) -> None:
+def register(app: Dash, context: PageContext) -> None:
     """Hang the callbacks on the page."""
-    _register_run(app, desk)
-    _register_results(app, desk)
+    _register_run(app, context)
+    _register_results(app, context)
 
     @app.callback(
         Output("download", "data"),
@@ -26,14 +26,14 @@ def register(app: Dash, desk: Desk) -> None:
         prevent_initial_call=True,
     )
     def save(clicks: int, shown: dict[str, Any] | None, held: dict[str, Any]) -> Any:
-        job = desk.crew.look(shown["key"]) if clicks and shown else None
+        job = context.workers.look(shown["key"]) if clicks and shown else None
         if job is None or job.answer is None:
             return no_update
         name = held["base"].removeprefix(TOUR)
         return dcc.send_string(job.answer["scenario"], f"{name}.toml", type="application/toml")
 
 
-def _register_run(app: Dash, desk: Desk) -> None:
+def _register_run(app: Dash, context: PageContext) -> None:
     @app.callback(
         output={
             "awaited": Output("awaited", "data"),
@@ -67,18 +67,18 @@ def _register_run(app: Dash, desk: Desk) -> None:
         awaited: str | None,
         shown: dict[str, Any] | None,
     ) -> dict[str, Any]:
-        visit = Visit.restored(held) if held else None
+        visit = PageVisit.restored(held) if held else None
         if ctx.triggered_id == "cancel":
-            desk.crew.cancel(tab)
+            context.workers.cancel(tab)
         elif visit is not None and (
             ctx.triggered_id == "run" or (ctx.triggered_id == "visit" and auto)
         ):
             awaited = visit.state.key
-            desk.crew.ask(tab, awaited, desk.run_task(visit.state))
-        job = desk.crew.look(awaited)
+            context.workers.ask(tab, awaited, context.run_task(visit.state))
+        job = context.workers.look(awaited)
         if job is not None and job.is_missed_by(tab):
-            job = desk.crew.ask(tab, job.key, job.task)
-        pinned = _pinned(visit, desk, tab)
+            job = context.workers.ask(tab, job.key, job.task)
+        pinned = _pinned(visit, context, tab)
         new = {
             "key": awaited if job and job.state == "done" else (shown or {}).get("key"),
             "pins": [key for key, other in pinned if other.state == "done"],
@@ -94,14 +94,14 @@ def _register_run(app: Dash, desk: Desk) -> None:
         }
 
 
-def _pinned(visit: Visit | None, desk: Desk, tab: str) -> list[tuple[str, Job]]:
+def _pinned(visit: PageVisit | None, context: PageContext, tab: str) -> list[tuple[str, Job]]:
     """The jobs of the pinned runs; those that were never simulated here are."""
     found = []
     for pin in visit.pins if visit else ():
-        state = read_query(pin, desk.bases, desk.default)
-        job = desk.crew.look(state.key)
+        state = read_query(pin, context.starting_points, context.default)
+        job = context.workers.look(state.key)
         if job is None:
-            job = desk.crew.ask(f"{tab} {state.key}", state.key, desk.run_task(state))
+            job = context.workers.ask(f"{tab} {state.key}", state.key, context.run_task(state))
         found.append((state.key, job))
     return found
 
@@ -125,7 +125,7 @@ def bar(job: Job | None) -> dict[str, str]:
     return {"width": f"{100 * done / max(total, 1):.1f}%"}
 
 
-def _register_results(app: Dash, desk: Desk) -> None:
+def _register_results(app: Dash, context: PageContext) -> None:
     @app.callback(
         Output("results", "children"),
         Output("save", "disabled"),
@@ -141,17 +141,17 @@ def _register_results(app: Dash, desk: Desk) -> None:
     ) -> tuple[Any, ...]:
         if not shown or not theme or not held:
             return no_update, no_update, no_update, no_update
-        visit = Visit.restored(held)
-        pins = [read_query(pin, desk.bases, desk.default) for pin in visit.pins]
+        visit = PageVisit.restored(held)
+        pins = [read_query(pin, context.starting_points, context.default) for pin in visit.pins]
         columns = []
         for index, (pin, state) in enumerate(zip(visit.pins, pins, strict=True)):
-            job = desk.crew.look(state.key)
+            job = context.workers.look(state.key)
             if state.key == shown["key"]:
                 continue  # it stands there anyway
             if state.key in shown["pins"] and job is not None and job.answer is not None:
                 name = f"{chr(ord('A') + index)}: {_short(pin)}"
                 columns.append(Column(name, state.key, job.answer))
-        job = desk.crew.look(shown["key"])
+        job = context.workers.look(shown["key"])
         if job is not None and job.answer is not None:
             columns.append(Column("now", job.key, job.answer))
         key = job.key if job is not None else None
@@ -166,7 +166,7 @@ def _short(pin: str) -> str:
     return ", ".join(value.rpartition(".")[2] for _, value in parse_qsl(pin))
 
 
-def _pins(visit: Visit) -> list[Component]:
+def _pins(visit: PageVisit) -> list[Component]:
     if not visit.pins:
         return []
     buttons = [

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from kvsim.explore.app import make_app
-from kvsim.explore.bases import find_bases
-from kvsim.explore.crew import Crew
-from kvsim.explore.desk import Desk
+from kvsim.explore.page_context import PageContext
+from kvsim.explore.starting_points import find_starting_points
+from kvsim.explore.worker_pool import WorkerPool
 from kvsim.plumbing.errors import InputError
 
 if TYPE_CHECKING:
@@ -35,13 +35,13 @@ def serve(
         def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
             """A page that asks four times a second is no news."""
 
-    bases = find_bases(scenario)
-    default = next(iter(bases)) if scenario is not None else FIRST
+    starting_points = find_starting_points(scenario)
+    default = next(iter(starting_points)) if scenario is not None else FIRST
     with _listening(host, port) as bound:
         port = bound.getsockname()[1]
-        crew = Crew()
+        workers = WorkerPool()
         try:
-            app = make_app(Desk(bases, crew, default), host)
+            app = make_app(PageContext(starting_points, workers, default), host)
             server = make_server(
                 host, port, app, threaded=True, request_handler=Quiet, fd=bound.fileno()
             )
@@ -54,7 +54,7 @@ def serve(
         except KeyboardInterrupt:
             pass
         finally:
-            crew.close()
+            workers.close()
 
 
 def _ended(stop: threading.Event, server: "BaseWSGIServer") -> None:

@@ -7,7 +7,7 @@ from hashlib import sha256
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlencode
 
-from kvsim.explore.bases import Base, normal
+from kvsim.explore.starting_points import StartingPoint, normal
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.keys import assignment, put
 from kvsim.plumbing.toml import value_text
@@ -16,23 +16,23 @@ from kvsim.scenario import Scenario
 FROM, SET = "from", "set"
 
 
-class State(NamedTuple):
+class ScenarioState(NamedTuple):
     """base: the name of what it started from. table: the scenario's tables as they are now."""
 
     base: str
     table: dict[str, Any]
 
-    def scenario(self, bases: Mapping[str, Base]) -> Scenario:
+    def scenario(self, starting_points: Mapping[str, StartingPoint]) -> Scenario:
         """Checked; InputError says what of it cannot be."""
-        return Scenario.from_table(self.table, bases[self.base].folder)
+        return Scenario.from_table(self.table, starting_points[self.base].folder)
 
-    def settings(self, bases: Mapping[str, Base]) -> list[str]:
+    def settings(self, starting_points: Mapping[str, StartingPoint]) -> list[str]:
         """The `--set` arguments that make this of its base."""
-        return list(_settings(bases[self.base].table, self.table, ""))
+        return list(_settings(starting_points[self.base].table, self.table, ""))
 
-    def query(self, bases: Mapping[str, Base]) -> str:
+    def query(self, starting_points: Mapping[str, StartingPoint]) -> str:
         """It as an address has it behind the question mark."""
-        pairs = [(FROM, self.base), *((SET, each) for each in self.settings(bases))]
+        pairs = [(FROM, self.base), *((SET, each) for each in self.settings(starting_points))]
         return urlencode(pairs)
 
     @property
@@ -42,28 +42,30 @@ class State(NamedTuple):
         return sha256(told.encode()).hexdigest()[:20]
 
 
-def started(base: Base, settings: list[str] | None = None) -> State:
+def started(base: StartingPoint, settings: list[str] | None = None) -> ScenarioState:
     """The state of a base, some keys of it set; InputError where that is no scenario."""
     table = deepcopy(base.table)
     for each in settings or []:
         put(table, *assignment(each, "address"), "address")
-    state = State(base.name, normal(table))
+    state = ScenarioState(base.name, normal(table))
     state.scenario({base.name: base})
     return state
 
 
-def read_query(query: str, bases: Mapping[str, Base], default: str) -> State:
+def read_query(
+    query: str, starting_points: Mapping[str, StartingPoint], default: str
+) -> ScenarioState:
     """The state of an address; InputError where it means none."""
     pairs = parse_qsl(query.removeprefix("?"), keep_blank_values=True)
     name = next((value for key, value in pairs if key == FROM), default)
-    if name not in bases:
+    if name not in starting_points:
         raise InputError(
             "the address starts from what this page does not have",
             where=FROM,
             value=name,
-            remedy=f"known: {', '.join(bases)}",
+            remedy=f"known: {', '.join(starting_points)}",
         )
-    return started(bases[name], [value for key, value in pairs if key == SET])
+    return started(starting_points[name], [value for key, value in pairs if key == SET])
 
 
 def _settings(old: Mapping[str, Any], new: Mapping[str, Any], path: str) -> list[str]:

@@ -9,18 +9,18 @@ from dash.development.base_component import Component
 
 from kvsim.explore import curve
 from kvsim.explore.controls.rate import RATES
-from kvsim.explore.desk import Desk
+from kvsim.explore.page_context import PageContext
 from kvsim.explore.results import CONFIG
 from kvsim.explore.running import bar, told
 from kvsim.explore.theme import themed
-from kvsim.explore.visit import Visit
+from kvsim.explore.visit import PageVisit
 from kvsim.plumbing.keys import assignment
 from kvsim.report.names import named
 
 POINTS = 7
 
 
-def register(app: Dash, desk: Desk) -> None:
+def register(app: Dash, context: PageContext) -> None:
     """Hang the callbacks on the page."""
     _register_knobs(app)
 
@@ -44,19 +44,19 @@ def register(app: Dash, desk: Desk) -> None:
     def sweep(
         held: dict[str, Any] | None, measure: str, theme: str | None, _: Any, tab: str
     ) -> dict[str, Any]:
-        visit = Visit.restored(held) if held else None
+        visit = PageVisit.restored(held) if held else None
         owner = f"{tab} sweep"
         if visit is None or not visit.sweep:
-            desk.crew.cancel(owner)
+            context.workers.cancel(owner)
             return {"told": "", "bar": bar(None), "idle": True, "cancel": True, "curve": []}
         key = sha256(f"{visit.state.key} {visit.sweep}".encode()).hexdigest()[:20]
         if ctx.triggered_id == "sweep-cancel":
-            desk.crew.cancel(owner)
+            context.workers.cancel(owner)
         elif ctx.triggered_id == "visit":
-            desk.crew.ask(owner, key, desk.sweep_task(visit.state, visit.sweep))
-        job = desk.crew.look(key)
+            context.workers.ask(owner, key, context.sweep_task(visit.state, visit.sweep))
+        job = context.workers.look(key)
         if job is not None and job.is_missed_by(owner):
-            job = desk.crew.ask(owner, key, job.task)
+            job = context.workers.ask(owner, key, job.task)
         waits = job is not None and not job.is_over
         done = job is not None and job.answer is not None
         return {
@@ -68,7 +68,7 @@ def register(app: Dash, desk: Desk) -> None:
         }
 
 
-def _drawn(points: Any, visit: Visit, measure: str, theme: str | None) -> list[Component]:
+def _drawn(points: Any, visit: PageVisit, measure: str, theme: str | None) -> list[Component]:
     key, _ = assignment(visit.sweep, "sweep")
     figure = curve.draw(points, key, measure)
     notes: list[Component] = [html.P(each, className="note") for each in curve.faults(points)]
@@ -94,7 +94,7 @@ def _register_knobs(app: Dash) -> None:
     def knobs(held: dict[str, Any] | None, chosen: str | None, count: str | None) -> Any:
         if held is None:
             return (no_update,) * 5
-        visit = Visit.restored(held)
+        visit = PageVisit.restored(held)
         found = dict(sorted(numbers(visit.state.table), key=_is_no_rate))
         options = [{"label": named(_title(key, held["table"])), "value": key} for key in found]
         if visit.sweep and ctx.triggered_id == "visit":

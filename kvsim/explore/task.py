@@ -13,7 +13,7 @@ from kvsim.simulation import Simulation
 Tell = Callable[[str, int, int], None]  # what is being done, how much of it is done, of how much
 
 
-class Task(Protocol):
+class WorkerTask(Protocol):
     """Raises InputError for what cannot run; `tell` may raise to have it stop."""
 
     def do(self, tell: Tell) -> Any: ...
@@ -43,11 +43,11 @@ class SweepTask(NamedTuple):
     key: str
     values: tuple[Any, ...]
 
-    def do(self, tell: Tell) -> "list[Point]":
+    def do(self, tell: Tell) -> "list[CurvePoint]":
         """A point a value."""
         return [self._point(index, tell) for index in range(len(self.values))]
 
-    def _point(self, index: int, tell: Tell) -> "Point":
+    def _point(self, index: int, tell: Tell) -> "CurvePoint":
         value, count = self.values[index], len(self.values)
 
         def told(label: str, done: int, total: int) -> None:
@@ -58,11 +58,11 @@ class SweepTask(NamedTuple):
         try:
             result = Simulation(Scenario.from_table(table, self.folder)).result(told)
         except InputError as error:
-            return Point(value, (), str(error))
-        return Point(value, tuple(run.summary for run in result.runs), "")
+            return CurvePoint(value, (), str(error))
+        return CurvePoint(value, tuple(run.summary for run in result.runs), "")
 
 
-class Point(NamedTuple):
+class CurvePoint(NamedTuple):
     """A value and the runs' entries of summary.json there; or why there are none."""
 
     value: Any

@@ -3,7 +3,7 @@
 from dash import html
 from dash.development.base_component import Component
 
-from kvsim.explore.bases import TOUR
+from kvsim.explore.starting_points import TOUR
 from kvsim.explore.tour import STOPS, find_stop
 
 

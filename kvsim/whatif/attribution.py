@@ -30,7 +30,7 @@ from kvsim.simulation import Simulation
 Progress = Callable[[str, str], None]
 
 
-class Outcome(NamedTuple):
+class RunOutcome(NamedTuple):
     """What one run served: sequences running (mean over time), tokens/s out, mean seconds from
     arrival to last token (None if nobody finished), preemptions.
     """
@@ -41,14 +41,14 @@ class Outcome(NamedTuple):
     preemptions: int
 
 
-class Cost(NamedTuple):
+class WasteCost(NamedTuple):
     """What the removal of `classes` (on top of those before) gained."""
 
     classes: tuple[str, ...]
     running: float
     tokens_per_s: float
     gpus: float
-    after: Outcome
+    after: RunOutcome
 
 
 @dataclass(frozen=True)
@@ -57,11 +57,11 @@ class Attribution:
 
     allocator: str
     label: str
-    actual: Outcome
-    costs: tuple[Cost, ...]
+    actual: RunOutcome
+    costs: tuple[WasteCost, ...]
 
     @property
-    def ideal(self) -> Outcome:
+    def ideal(self) -> RunOutcome:
         """Without any waste."""
         return self.costs[-1].after
 
@@ -102,7 +102,7 @@ def _attribute(
         after = _outcome(simulation.run(without or IDEAL, label).summary)
         tokens = after.tokens_per_s - before.tokens_per_s
         gpus = tokens / actual.tokens_per_s if actual.tokens_per_s else 0.0
-        costs.append(Cost(classes, after.running - before.running, tokens, gpus, after))
+        costs.append(WasteCost(classes, after.running - before.running, tokens, gpus, after))
         before = after
     return Attribution(run.kind, label, actual, tuple(costs))
 
@@ -110,8 +110,8 @@ def _attribute(
 IDEAL = Paged(block_size=1, enable_prefix_caching=False, watermark=0.0)
 
 
-def _outcome(summary: dict[str, Any]) -> Outcome:
-    return Outcome(
+def _outcome(summary: dict[str, Any]) -> RunOutcome:
+    return RunOutcome(
         summary["running_mean"],
         summary["output_tokens_per_s"],
         summary["e2e_s"]["mean"],

@@ -37,7 +37,7 @@ def mean_interval(values: Sequence[float], level: float = CONFIDENCE) -> Interva
     return Interval(math.fsum(values) / len(values), half_width, len(values))
 
 
-class Difference(NamedTuple):
+class PairedDifference(NamedTuple):
     """Of pairs over the same seeds: how much the second reads above the first."""
 
     of: Interval
@@ -58,10 +58,10 @@ class Difference(NamedTuple):
 
 def paired(
     first: Sequence[float], second: Sequence[float], level: float = CONFIDENCE
-) -> Difference:
+) -> PairedDifference:
     """The differences second - first, seed by seed (the same seeds in the same order)."""
     differences = [b - a for a, b in zip(first, second, strict=True)]
-    return Difference(mean_interval(differences, level), math.fsum(first) / len(first))
+    return PairedDifference(mean_interval(differences, level), math.fsum(first) / len(first))
 
 
 class Ratio(NamedTuple):

@@ -5,11 +5,11 @@ from pathlib import Path
 
 from kvsim.plumbing.errors import InputError
 from kvsim.report.intervals import CONFIDENCE
-from kvsim.whatif.capacity.search import Row, Runner
 from kvsim.whatif.intervals import Ratio, ratio
 from kvsim.whatif.replicates import Replicate
-from kvsim.whatif.sweep.point import Task, make_task
+from kvsim.whatif.runner import Row, TaskRunner
 from kvsim.whatif.tables import Table
+from kvsim.whatif.task import Task, make_task
 
 REFUSED = "requests.rejected"
 
@@ -17,7 +17,7 @@ REFUSED = "requests.rejected"
 class Trials:
     """Runs of tables on replicates; each is run once, however often it is asked for."""
 
-    def __init__(self, runner: Runner, folder: Path) -> None:
+    def __init__(self, runner: TaskRunner, folder: Path) -> None:
         self._runner, self._folder = runner, folder
 
     def run_all(self, tables: Iterable[Table], on: Sequence[Replicate]) -> None:

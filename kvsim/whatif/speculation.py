@@ -17,7 +17,7 @@ from kvsim.speculation import TABLE
 
 
 @dataclass(frozen=True)
-class Side:
+class SpeculationSide:
     """One of the two. token_bytes: of KV and pool_tokens: of them in the pool. hit_share: of the
     prompt tokens, found in the prefix cache (None: nothing was asked for). drafts: what became of
     them, `speculation` of a run's summary (None: there were none).
@@ -66,8 +66,8 @@ class SpeculationCost:
     tokens: int
     weights_bytes: int
     state_bytes: int
-    drafted: Side
-    plain: Side
+    drafted: SpeculationSide
+    plain: SpeculationSide
 
     def as_dict(self) -> dict[str, Any]:
         """The entry of the JSON answer."""
@@ -110,11 +110,11 @@ def speculation_costs(simulation: Simulation) -> tuple[SpeculationCost, ...]:
     )
 
 
-def _side(simulation: Simulation, options: AllocatorOptions, label: str) -> Side:
+def _side(simulation: Simulation, options: AllocatorOptions, label: str) -> SpeculationSide:
     summary = simulation.run(options, label).summary
     cache = summary["prefix_cache"]
     asked = cache["query_tokens"]
-    return Side(
+    return SpeculationSide(
         simulation.pool,
         simulation.layout.bytes_per_token,
         cache["hit_tokens"] / asked if asked else None,

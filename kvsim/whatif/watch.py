@@ -22,7 +22,7 @@ class Preempted(NamedTuple):
     computed: int
 
 
-class Waits(NamedTuple):
+class QueueWaits(NamedTuple):
     """What held the head of the queue back, in parts of what requests waited there.
 
     limit: max_num_seqs ran; memory: the pool had no room for it; holes: it had, in no one place;
@@ -40,17 +40,17 @@ class Waits(NamedTuple):
         return sum(self)
 
 
-class Watch(Observer):
+class QueueWatch(Observer):
     """Of one run. options: of its scheduler, whose limits tell why nobody was let in.
 
-    waited_ps: requests * ps in the queue, by the fields of Waits. preempted: in order. longest: how
-    many waited at most, and since when (ps).
+    waited_ps: requests * ps in the queue, by the fields of QueueWaits. preempted: in order.
+    longest: how many waited at most, and since when (ps).
     """
 
     def __init__(self, options: Options) -> None:
         self._most_seqs: int | None = getattr(options, "max_num_seqs", None)
         self._most_tokens: int | None = getattr(options, "max_num_batched_tokens", None)
-        self.waited_ps = dict.fromkeys(Waits._fields, 0)
+        self.waited_ps = dict.fromkeys(QueueWaits._fields, 0)
         self.preempted: list[Preempted] = []
         self.longest = 0, 0
         self._since_ps, self._waiting, self._why = 0, 0, "step"
@@ -69,11 +69,11 @@ class Watch(Observer):
             if self._waiting > self.longest[0]:
                 self.longest = self._waiting, now_ps
 
-    def waits(self, whole_ps: int) -> Waits:
+    def waits(self, whole_ps: int) -> QueueWaits:
         """As shares of so many ps."""
         if not whole_ps:
-            return Waits()
-        return Waits(**{name: total / whole_ps for name, total in self.waited_ps.items()})
+            return QueueWaits()
+        return QueueWaits(**{name: total / whole_ps for name, total in self.waited_ps.items()})
 
     def _count(self, scheduler: Scheduler, now_ps: int) -> None:
         self.waited_ps[self._why] += self._waiting * (now_ps - self._since_ps)

@@ -6,25 +6,25 @@ from typing import Any
 import pytest
 
 from kvsim.explore import actions
-from kvsim.explore.bases import find_bases
 from kvsim.explore.controls import CONTROLS
-from kvsim.explore.crew import Crew
-from kvsim.explore.desk import Desk
+from kvsim.explore.page_context import PageContext
+from kvsim.explore.starting_points import find_starting_points
 from kvsim.explore.state import started
 from kvsim.explore.sweeping import ends, numbers
 from kvsim.explore.tour import STOPS, find_stop
-from kvsim.explore.visit import MOST_PINS, Visit
+from kvsim.explore.visit import MOST_PINS, PageVisit
 from kvsim.explore.widgets import KEY, read_value
+from kvsim.explore.worker_pool import WorkerPool
 from kvsim.memory import ALLOCATORS
 from kvsim.plumbing.errors import InputError
 from kvsim.scenario import Scenario
 
-BASES = find_bases(None)
-DESK = Desk(BASES, Crew(0), "chat")
+STARTING_POINTS = find_starting_points(None)
+DESK = PageContext(STARTING_POINTS, WorkerPool(0), "chat")
 
 
-def visit(base: str = "chat") -> Visit:
-    return Visit(started(BASES[base]))
+def visit(base: str = "chat") -> PageVisit:
+    return PageVisit(started(STARTING_POINTS[base]))
 
 
 def ids_and_values(table: dict[str, Any]) -> tuple[list[dict[str, Any]], list[Any]]:
@@ -39,7 +39,7 @@ def ids_and_values(table: dict[str, Any]) -> tuple[list[dict[str, Any]], list[An
     return list(ids), list(values)
 
 
-@pytest.mark.parametrize("base", list(BASES))
+@pytest.mark.parametrize("base", list(STARTING_POINTS))
 def test_widgets_show_what_the_tables_hold(base: str) -> None:
     """Unturned they change nothing; set to what they show they mean the same scenario."""
     table = visit(base).state.table
@@ -47,13 +47,15 @@ def test_widgets_show_what_the_tables_hold(base: str) -> None:
     names = [json.dumps(each, sort_keys=True) for each in ids]
     assert len(set(names)) == len(names)
     assert actions.differing(table, ids, values) == {}
-    held = Scenario.from_table(table, BASES[base].folder)
+    held = Scenario.from_table(table, STARTING_POINTS[base].folder)
     for name, value in zip(ids, values, strict=True):
         meant = read_value(name["form"], value)
         implied = name["key"] == "workload.rate_scale"  # 1 is how a trace is replayed anyway
         if meant is not None and " " not in name["key"] and not implied:
             turned = actions.turn(visit(base), DESK, {name["key"]: meant})
-            assert Scenario.from_table(turned.state.table, BASES[base].folder) == held, name
+            assert Scenario.from_table(turned.state.table, STARTING_POINTS[base].folder) == held, (
+                name
+            )
 
 
 @pytest.mark.parametrize("name", list(CONTROLS))
@@ -91,7 +93,7 @@ def test_turning() -> None:
     pool = actions.turn(visit(), DESK, {"memory.given as": "num_gpu_blocks"})
     assert list(pool.state.table["memory"]) == ["num_gpu_blocks"]
     comes = actions.turn(visit(), DESK, {"workload.of recipe": "agents"})
-    assert comes.state.table["workload"] == BASES["agents"].table["workload"]
+    assert comes.state.table["workload"] == STARTING_POINTS["agents"].table["workload"]
     other = actions.turn(visit(), DESK, {"scheduler.kind": "orca"})
     assert other.state.table["scheduler"]["kind"] == "orca"
     assert other.state.table["scheduler"]["max_num_seqs"] == 256
@@ -136,10 +138,10 @@ def test_what_a_stop_says_to_try_can_be_tried(stop: str) -> None:
     for index in range(len(find_stop(stop).tries)):
         tried = actions.attempt(here, DESK, index)
         assert tried.state != here.state
-        assert Visit.at(tried.query(DESK), DESK) == tried
+        assert PageVisit.at(tried.query(DESK), DESK) == tried
 
 
-@pytest.mark.parametrize("base", list(BASES))
+@pytest.mark.parametrize("base", list(STARTING_POINTS))
 def test_every_number_can_be_swept(base: str) -> None:
     here = visit(base)
     knobs = dict(numbers(here.state.table))

@@ -11,23 +11,23 @@ from typer.testing import CliRunner
 
 from kvsim.cli import app as command
 from kvsim.explore.app import is_loopback, make_app
-from kvsim.explore.bases import find_bases
-from kvsim.explore.crew import Crew, Job
-from kvsim.explore.desk import Desk
+from kvsim.explore.page_context import PageContext
 from kvsim.explore.server import serve
+from kvsim.explore.starting_points import find_starting_points
 from kvsim.explore.state import started
 from kvsim.explore.task import RunTask
 from kvsim.explore.theme import themed
+from kvsim.explore.worker_pool import Job, WorkerPool
 from kvsim.plumbing.errors import InputError
 from kvsim.report.page import make_page
 from kvsim.scenario import Scenario
 from kvsim.simulation import Simulation
 
-BASES = find_bases(None)
-TABLE = started(BASES["tour:blocks"], ["workload.num_requests=20"]).table
+STARTING_POINTS = find_starting_points(None)
+TABLE = started(STARTING_POINTS["tour:blocks"], ["workload.num_requests=20"]).table
 
 
-class Answered(Crew):
+class Answered(WorkerPool):
     """One job, done."""
 
     def __init__(self) -> None:
@@ -39,7 +39,7 @@ class Answered(Crew):
 
 @pytest.fixture(scope="module")
 def client() -> Any:
-    return make_app(Desk(BASES, Answered(), "chat"), "127.0.0.1").test_client()
+    return make_app(PageContext(STARTING_POINTS, Answered(), "chat"), "127.0.0.1").test_client()
 
 
 def test_the_page_and_its_parts_name_no_other_machine(client: Any) -> None:

@@ -7,37 +7,37 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvsim.explore.bases import find_bases
-from kvsim.explore.crew import Crew
-from kvsim.explore.desk import Desk
-from kvsim.explore.state import State, read_query, started
-from kvsim.explore.visit import Visit
+from kvsim.explore.page_context import PageContext
+from kvsim.explore.starting_points import find_starting_points
+from kvsim.explore.state import ScenarioState, read_query, started
+from kvsim.explore.visit import PageVisit
+from kvsim.explore.worker_pool import WorkerPool
 from kvsim.plumbing.errors import InputError
 from kvsim.scenario import Scenario, recipes
 
-BASES = find_bases(None)
+STARTING_POINTS = find_starting_points(None)
 
 
-class Idle(Crew):
+class Idle(WorkerPool):
     """Nobody works."""
 
     def __init__(self) -> None:
         super().__init__(0)
 
 
-DESK = Desk(BASES, Idle(), "chat")
+DESK = PageContext(STARTING_POINTS, Idle(), "chat")
 
 
 def test_the_bases_are_the_recipes_and_the_tour() -> None:
-    assert [name for name in BASES if not name.startswith("tour:")] == list(recipes())
-    assert len(BASES) == len(recipes()) + 7
+    assert [name for name in STARTING_POINTS if not name.startswith("tour:")] == list(recipes())
+    assert len(STARTING_POINTS) == len(recipes()) + 7
 
 
-@pytest.mark.parametrize("name", list(BASES))
+@pytest.mark.parametrize("name", list(STARTING_POINTS))
 def test_a_base_comes_back_from_its_address(name: str) -> None:
-    state = started(BASES[name])
-    assert state.settings(BASES) == []
-    assert read_query(state.query(BASES), BASES, "chat") == state
+    state = started(STARTING_POINTS[name])
+    assert state.settings(STARTING_POINTS) == []
+    assert read_query(state.query(STARTING_POINTS), STARTING_POINTS, "chat") == state
 
 
 LABELS = st.text(max_size=40)
@@ -52,23 +52,26 @@ LABELS = st.text(max_size=40)
 def test_a_changed_state_comes_back_from_its_address(
     label: str, rate: float, kinds: list[str], way: dict[str, Any]
 ) -> None:
-    table = dict(started(BASES["chat"]).table)
+    table = dict(started(STARTING_POINTS["chat"]).table)
     table["allocator"] = [{"kind": k, "label": f"{i}{label}"} for i, k in enumerate(kinds)]
     table["memory"] = way
     table["workload"] = {**table["workload"], "arrivals": {"kind": "poisson", "rate_per_s": rate}}
-    visit = Visit(State("chat", table), ("from=agents", State("chat", table).query(BASES)))
+    visit = PageVisit(
+        ScenarioState("chat", table),
+        ("from=agents", ScenarioState("chat", table).query(STARTING_POINTS)),
+    )
     visit = visit._replace(sweep="workload.num_requests=10:20:3log")
-    back = Visit.at(visit.query(DESK), DESK)
+    back = PageVisit.at(visit.query(DESK), DESK)
     assert back == visit
-    assert Visit.restored(back.stored()) == visit
+    assert PageVisit.restored(back.stored()) == visit
     assert back.state.key == visit.state.key
 
 
 def test_settings_are_what_kvsim_run_takes() -> None:
-    table = dict(started(BASES["chat"]).table)
+    table = dict(started(STARTING_POINTS["chat"]).table)
     table["memory"] = {"gpu_memory_utilization": 0.5}
     table["scheduler"] = {**table["scheduler"], "max_num_seqs": 7}
-    settings = State("chat", table).settings(BASES)
+    settings = ScenarioState("chat", table).settings(STARTING_POINTS)
     assert settings == ["memory={ gpu_memory_utilization = 0.5 }", "scheduler.max_num_seqs=7"]
     assert Scenario.load("chat", settings).model_dump() == Scenario.from_table(table).model_dump()
 
@@ -89,14 +92,14 @@ def test_settings_are_what_kvsim_run_takes() -> None:
 )
 def test_an_address_that_means_nothing_is_refused_in_one_line(query: str) -> None:
     with pytest.raises(InputError) as error:
-        Visit.at(query, DESK)
+        PageVisit.at(query, DESK)
     assert "\n" not in str(error.value)
 
 
 def test_a_given_scenario_is_first(tmp_path: Path) -> None:
     (tmp_path / "mine.toml").write_text(Path(recipes()["chat"]).read_text())
-    bases = find_bases(str(tmp_path / "mine.toml"))
-    assert next(iter(bases)) == "mine"
-    assert bases["mine"].folder == tmp_path
+    starting_points = find_starting_points(str(tmp_path / "mine.toml"))
+    assert next(iter(starting_points)) == "mine"
+    assert starting_points["mine"].folder == tmp_path
     with pytest.raises(InputError):
-        find_bases("no-such-recipe")
+        find_starting_points("no-such-recipe")

@@ -7,7 +7,7 @@ from typing import Any
 from support.chats import chats
 
 from kvsim.whatif.notes import noted
-from kvsim.whatif.sweep.point import make_task, run_task
+from kvsim.whatif.task import make_task, run_task
 
 
 def test_notes_of_one_kind_are_told_once_and_counted() -> None:

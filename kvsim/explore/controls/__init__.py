@@ -8,7 +8,7 @@ CONTROLS: Registry[Control] = Registry(
     {
         "rate": "kvsim.explore.controls.rate:Rate",
         "allocators": "kvsim.explore.controls.allocators:Allocators",
-        "pool": "kvsim.explore.controls.pool:Pool",
+        "pool": "kvsim.explore.controls.pool:PoolControl",
         "model": "kvsim.explore.controls.model:ModelControl",
         "device": "kvsim.explore.controls.device:DeviceControl",
         "workload": "kvsim.explore.controls.workload:WorkloadControl",

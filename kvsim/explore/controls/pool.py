@@ -18,7 +18,7 @@ _FIRST = {
 }
 
 
-class Pool(Control):
+class PoolControl(Control):
     """One way of giving it, and the number."""
 
     title: ClassVar[str] = "Pool"

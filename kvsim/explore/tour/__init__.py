@@ -27,7 +27,7 @@ class Try(NamedTuple):
     settings: tuple[str, ...]
 
 
-class Stop(NamedTuple):
+class TourStop(NamedTuple):
     """What a stop says: its title, paragraphs, where to look, and what to try."""
 
     name: str
@@ -37,11 +37,11 @@ class Stop(NamedTuple):
     tries: tuple[Try, ...]
 
 
-def find_stop(name: str) -> Stop:
+def find_stop(name: str) -> TourStop:
     """What the stop of this name says."""
     told = _read(name)["stop"]
     tries = tuple(Try(each["label"], tuple(each["set"])) for each in told.get("try", ()))
-    return Stop(name, told["title"], tuple(told["text"]), told["look"], tries)
+    return TourStop(name, told["title"], tuple(told["text"]), told["look"], tries)
 
 
 def stop_tables(name: str) -> dict[str, Any]:

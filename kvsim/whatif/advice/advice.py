@@ -26,12 +26,12 @@ from kvsim.simulation import Simulation
 from kvsim.whatif.advice.change import Advice, Change, Goal, said
 from kvsim.whatif.advice.knobs import KNOBS, Knob
 from kvsim.whatif.advice.survey import Survey
-from kvsim.whatif.capacity.search import Runner
 from kvsim.whatif.intervals import Ratio
 from kvsim.whatif.limits import pinned
 from kvsim.whatif.notes import noted
 from kvsim.whatif.pairs import Trials, more_refused, ratios
 from kvsim.whatif.replicates import Replicate, replicates
+from kvsim.whatif.runner import TaskRunner
 from kvsim.whatif.tables import Table, paged_alone, with_value
 
 MOST_TESTED = 6
@@ -43,7 +43,7 @@ class Advisor:
     """Runs one allocator of a scenario at other settings."""
 
     def __init__(
-        self, table: Table, folder: Path, goal: Goal, runner: Runner, *, repeat: int = 5
+        self, table: Table, folder: Path, goal: Goal, runner: TaskRunner, *, repeat: int = 5
     ) -> None:
         self.folder, self.goal, self.trials = folder, goal, Trials(runner, folder)
         self.label, alone = paged_alone(table, folder)

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from kvsim.whatif.advice.baseline import Baseline
 from kvsim.whatif.advice.knobs import Knob
-from kvsim.whatif.advice.standing import Standing
 from kvsim.whatif.capacity.objectives import RATES, check_number
 from kvsim.whatif.intervals import Ratio
 from kvsim.whatif.replicates import Replicates, Table
@@ -77,7 +77,7 @@ class Advice:
     saturated: int
     reported: Ratio | None
     reported_also: Mapping[str, Ratio]
-    standing: Standing
+    standing: Baseline
     notes: tuple[str, ...]
 
 

@@ -5,8 +5,8 @@ from pathlib import Path
 from statistics import fmean
 
 from kvsim.plumbing.errors import InputError
+from kvsim.whatif.advice.baseline import Baseline, Headroom, LeastPool, LoadReading, load_of
 from kvsim.whatif.advice.change import Goal
-from kvsim.whatif.advice.standing import Headroom, LeastPool, Load, Standing, load_of
 from kvsim.whatif.capacity.bisection import Bounds, answered, bisect
 from kvsim.whatif.capacity.load import faster
 from kvsim.whatif.capacity.questions import (
@@ -32,10 +32,10 @@ class Survey:
     def __init__(self, trials: Trials, on: Replicates, folder: Path, goal: Goal) -> None:
         self.trials, self.on, self.folder, self.goal = trials, on, folder, goal
 
-    def of(self, today: Table, best: Table) -> Standing:
+    def of(self, today: Table, best: Table) -> Baseline:
         """Of the scenario as it is; the smallest pool is looked for at the best setting."""
         load = self.load(today, self.on.search)
-        return Standing(
+        return Baseline(
             load,
             self.load(today, self.on.report),
             self._twice(today),
@@ -43,7 +43,7 @@ class Survey:
             self._least_pool(best),
         )
 
-    def load(self, table: Table, on: Sequence[Replicate]) -> Load:
+    def load(self, table: Table, on: Sequence[Replicate]) -> LoadReading:
         """InputError where the table cannot be run."""
         return load_of(self.trials.rows(table, on, waits=True))
 
@@ -56,7 +56,7 @@ class Survey:
 
     def _headroom(self, table: Table) -> Headroom | None:
         """By bisection over rates, on all replicates of the search at once."""
-        seen: dict[float, Load] = {}
+        seen: dict[float, LoadReading] = {}
 
         def free(factor: float) -> bool:
             seen[factor] = self.load(faster(table, factor), self.on.search)

@@ -4,12 +4,12 @@ import math
 
 from kvsim.report import numbers
 from kvsim.report.numbers import count, percent
-from kvsim.whatif.advice.standing import Binding, Headroom, LeastPool, Load, Standing
+from kvsim.whatif.advice.baseline import Baseline, Binding, Headroom, LeastPool, LoadReading
 from kvsim.whatif.intervals import Ratio
 
 
 def sentences(
-    standing: Standing, goal: str, others: str | None, rate_unit: str, changed: bool = False
+    standing: Baseline, goal: str, others: str | None, rate_unit: str, changed: bool = False
 ) -> list[str]:
     """others: what the second look was at ("5 more seeds"); None: nothing there is random. changed:
     whether a better setting was found, at which the smallest pool was looked for.
@@ -28,7 +28,7 @@ def sentences(
     return said
 
 
-def head(load: Load) -> str:
+def head(load: LoadReading) -> str:
     """What binds, in a word or two."""
     if load.binds is not None:
         said = binds(load.binds)
@@ -46,7 +46,7 @@ def binds(what: Binding) -> str:
     return said.get(what, "the tokens of a step bind")
 
 
-def evidence(load: Load) -> str:
+def evidence(load: LoadReading) -> str:
     """The numbers that say so."""
     parts = {
         "for memory": load.waits_for_memory,
@@ -74,7 +74,7 @@ def _headroom(room: Headroom, rate_unit: str) -> str:
     )
 
 
-def _twice(standing: Standing, goal: str) -> str:
+def _twice(standing: Baseline, goal: str) -> str:
     of = standing.twice
     if of is None:
         return f"What twice the pool would buy of {goal} cannot be told."

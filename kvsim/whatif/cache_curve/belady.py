@@ -14,12 +14,12 @@ from typing import NamedTuple
 
 from kvsim.request import Request, TokenRuns
 from kvsim.whatif.cache_curve.lru import kept_runs
-from kvsim.whatif.cache_curve.tree import Node, Tree
+from kvsim.whatif.cache_curve.tree import PromptTree, StretchNode
 
 _NEVER = 1 << 62
 
 
-class Visit(NamedTuple):
+class CacheVisit(NamedTuple):
     """What one sequence asks for and leaves. runs: the content it leaves, beginning with its
     prompt; None: nobody can name it. prompt_tokens: of which one at least is computed.
     """
@@ -28,8 +28,8 @@ class Visit(NamedTuple):
     runs: TokenRuns | None
 
 
-class Moment(NamedTuple):
-    """Visit number `visit` begins, or ends."""
+class VisitEvent(NamedTuple):
+    """The begin or the end of visit number `visit`."""
 
     visit: int
     ends: bool
@@ -42,13 +42,13 @@ def belady_hits(
     blocks alone, and one token of a prompt at least is computed. Prompts are served one after the
     other. outputs: as for the curve.
     """
-    visits = [Visit(each.prompt_tokens, kept_runs(each, outputs=outputs)) for each in requests]
-    moments = [Moment(index, ends) for index in range(len(visits)) for ends in (False, True)]
+    visits = [CacheVisit(each.prompt_tokens, kept_runs(each, outputs=outputs)) for each in requests]
+    moments = [VisitEvent(index, ends) for index in range(len(visits)) for ends in (False, True)]
     return most_hits(visits, moments, num_blocks, block_tokens)
 
 
 def most_hits(
-    visits: Sequence[Visit], moments: Sequence[Moment], num_blocks: int, block_tokens: int
+    visits: Sequence[CacheVisit], moments: Sequence[VisitEvent], num_blocks: int, block_tokens: int
 ) -> int:
     """The same for visits that overlap: each begins and ends once in `moments`. What is served now
     takes no room, so a pool that must hold it too finds less.
@@ -86,12 +86,12 @@ def most_hits(
     return hits * block_tokens
 
 
-def _paths(visits: Iterable[Visit], block_tokens: int) -> list[list[int]]:
+def _paths(visits: Iterable[CacheVisit], block_tokens: int) -> list[list[int]]:
     """Each visit's blocks by number."""
-    tree = Tree(block_tokens)
+    tree = PromptTree(block_tokens)
     paths = []
     for visit in visits:
-        nodes: list[Node] = []
+        nodes: list[StretchNode] = []
         if visit.runs is not None:
             found, made = tree.walk(visit.runs)
             nodes = [*found, *made]
@@ -101,7 +101,7 @@ def _paths(visits: Iterable[Visit], block_tokens: int) -> list[list[int]]:
 
 
 def _next_uses(
-    paths: Sequence[list[int]], usable: Sequence[int], moments: Sequence[Moment]
+    paths: Sequence[list[int]], usable: Sequence[int], moments: Sequence[VisitEvent]
 ) -> dict[int, list[int]]:
     """For each visit and each block of its path: the next moment after its end at which a visit
     asks for the block, _NEVER if that computes it in any case.

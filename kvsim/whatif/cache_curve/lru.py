@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kvsim.request import Request, TokenRuns
-from kvsim.whatif.cache_curve.tree import Node, Tree
+from kvsim.whatif.cache_curve.tree import PromptTree, StretchNode
 
 
-class Curve(NamedTuple):
+class HitCurve(NamedTuple):
     """hit_tokens, hit_blocks: (n + 1,) of the prompts, found by a cache of 0, 1, ... n blocks; a
     larger one finds no more. query_tokens: of all prompts. block_tokens: a block's.
     """
@@ -49,7 +49,7 @@ def lru_curve(
     *,
     outputs: bool = False,
     partial: bool = False,
-) -> Curve:
+) -> HitCurve:
     """The curve of these prompts in this order.
 
     outputs: what is generated is kept as well, for prompts that go on from it, and takes its room
@@ -58,7 +58,7 @@ def lru_curve(
     vLLM does it: full blocks alone, and one token of a prompt at least is computed. A prompt
     without named content is found by nobody but takes its room.
     """
-    tree = Tree(block_tokens, partial=partial)
+    tree = PromptTree(block_tokens, partial=partial)
     served = list(requests)
     alive = _Counts(len(served))
     found_at: list[tuple[int, int]] = []  # stretches of hits: (position of the first, how many)
@@ -86,7 +86,7 @@ def lru_curve(
     hit_tokens = needed * block_tokens
     for position, missing in short:
         hit_tokens[position] -= missing
-    return Curve(np.cumsum(hit_tokens), np.cumsum(needed), query_tokens, block_tokens)
+    return HitCurve(np.cumsum(hit_tokens), np.cumsum(needed), query_tokens, block_tokens)
 
 
 def kept_runs(request: Request, *, outputs: bool) -> TokenRuns | None:
@@ -101,7 +101,7 @@ def kept_runs(request: Request, *, outputs: bool) -> TokenRuns | None:
 
 
 def _look_up(
-    found: list[Node],
+    found: list[StretchNode],
     usable: int,
     alive: "_Counts",
     index: int,

@@ -17,7 +17,7 @@ from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.units import GIB
 from kvsim.sequence import Sequence
 from kvsim.simulation import Simulation
-from kvsim.whatif.cache_curve.belady import Moment, Visit, most_hits
+from kvsim.whatif.cache_curve.belady import CacheVisit, VisitEvent, most_hits
 from kvsim.whatif.cache_curve.lru import kept_runs
 
 
@@ -96,8 +96,8 @@ class Visits(Observer):
     """Writes down who began and ended when: the first admission of each sequence, and its end."""
 
     def __init__(self) -> None:
-        self.visits: list[Visit] = []
-        self.moments: list[Moment] = []
+        self.visits: list[CacheVisit] = []
+        self.moments: list[VisitEvent] = []
         self.allocator: Allocator | None = None
         self._numbers: dict[Sequence, int] = {}
 
@@ -108,9 +108,9 @@ class Visits(Observer):
                 continue
             number = self._numbers[seq] = len(self.visits)
             left = seq.request._replace(output_start=seq.output_start)
-            self.visits.append(Visit(seq.prompt_tokens, kept_runs(left, outputs=True)))
-            self.moments.append(Moment(number, ends=False))
+            self.visits.append(CacheVisit(seq.prompt_tokens, kept_runs(left, outputs=True)))
+            self.moments.append(VisitEvent(number, ends=False))
 
     def finished(self, scheduler: Scheduler, plan: Plan, now_ps: int) -> None:
         for seq in plan.finishing:
-            self.moments.append(Moment(self._numbers.pop(seq), ends=True))
+            self.moments.append(VisitEvent(self._numbers.pop(seq), ends=True))

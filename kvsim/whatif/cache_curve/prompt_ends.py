@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from kvsim.request import Request
 from kvsim.whatif.cache_curve.lru import kept_runs
-from kvsim.whatif.cache_curve.tree import Tree
+from kvsim.whatif.cache_curve.tree import PromptTree
 
 
 def found_at_ends(
@@ -20,7 +20,7 @@ def found_at_ends(
     hits end with blocks or after the last unit of an earlier prompt. outputs: what is generated is
     kept as well.
     """
-    tree = Tree(unit_tokens)
+    tree = PromptTree(unit_tokens)
     ends: list[int] = []  # units that prompts ended with, by their numbers in the tree
     queried = hits = 0
     for request in requests:

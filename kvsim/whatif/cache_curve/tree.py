@@ -43,7 +43,7 @@ def stretches(runs: TokenRuns, block_tokens: int, *, partial: bool) -> Iterator[
         yield Stretch(tuple(pending), 1)
 
 
-class Node:
+class StretchNode:
     """A stretch of blocks with one way into it. first: number of its first block, the others
     follow. last_use: the last prompt whose path went through it (-1: none yet).
     """
@@ -52,30 +52,30 @@ class Node:
 
     def __init__(self, key: BlockKey, count: int, first: int, last_use: int) -> None:
         self.key, self.count, self.first, self.last_use = key, count, first, last_use
-        self.children: dict[BlockKey, Node] = {}
+        self.children: dict[BlockKey, StretchNode] = {}
 
 
-class Tree:
+class PromptTree:
     """All prompts so far. num_blocks: distinct ones."""
 
     def __init__(self, block_tokens: int, *, partial: bool = False) -> None:
         self.block_tokens, self.partial = block_tokens, partial
         self.num_blocks = 0
-        self._root = Node(0, 0, 0, -1)
+        self._root = StretchNode(0, 0, 0, -1)
 
-    def walk(self, runs: TokenRuns) -> tuple[list[Node], list[Node]]:
+    def walk(self, runs: TokenRuns) -> tuple[list[StretchNode], list[StretchNode]]:
         """The path of a prompt: the nodes that were there, then those made for it. A node that the
         path leaves half-way is split, so that the path is whole nodes.
         """
-        found: list[Node] = []
-        made: list[Node] = []
+        found: list[StretchNode] = []
+        made: list[StretchNode] = []
         node = self._root
         for stretch in stretches(runs, self.block_tokens, partial=self.partial):
             key, left = stretch
             while left:
                 child = node.children.get(key)
                 if child is None:
-                    child = Node(key, left, self.num_blocks, -1)
+                    child = StretchNode(key, left, self.num_blocks, -1)
                     self.num_blocks += left
                     node.children[key] = child
                     made.append(child)
@@ -89,10 +89,10 @@ class Tree:
                     key += child.count * self.block_tokens
         return found, made
 
-    def _split(self, node: Node, count: int) -> None:
+    def _split(self, node: StretchNode, count: int) -> None:
         """Leave the node its first `count` blocks; the rest becomes its only child."""
         assert isinstance(node.key, int)  # a block of several runs is one block
         key = node.key + count * self.block_tokens
-        rest = Node(key, node.count - count, node.first + count, node.last_use)
+        rest = StretchNode(key, node.count - count, node.first + count, node.last_use)
         rest.children = node.children
         node.count, node.children = count, {key: rest}

@@ -5,11 +5,11 @@ from typing import NamedTuple
 
 from kvsim.whatif.capacity.bisection import Bracket
 from kvsim.whatif.capacity.questions import Table
-from kvsim.whatif.capacity.search import Row
 from kvsim.whatif.intervals import Interval, mean_interval
+from kvsim.whatif.runner import Row
 
 
-class Subject(NamedTuple):
+class CapacitySubject(NamedTuple):
     """One allocator: the scenario's tables with it alone."""
 
     label: str
@@ -33,7 +33,7 @@ class Answer:
     edges: one a seed. utilization: of a pool, the gpu_memory_utilization that leaves it.
     """
 
-    subject: Subject
+    subject: CapacitySubject
     rate_per_s: float | None
     edges: tuple[Edge, ...]
     utilization: float | None = None
@@ -81,7 +81,7 @@ class Replicas(NamedTuple):
     seeds: int
 
 
-class Share(NamedTuple):
+class GoodputPoint(NamedTuple):
     """One point of a goodput curve: of the requests that come at `rate_per_s`, the share that
     keeps every limit, over the seeds.
     """

@@ -13,7 +13,14 @@ from kvsim.memory import ALLOCATORS
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.keys import put
 from kvsim.scenario import Scenario
-from kvsim.whatif.capacity.answers import Answer, Edge, Replicas, Share, Subject, Tuning
+from kvsim.whatif.capacity.answers import (
+    Answer,
+    CapacitySubject,
+    Edge,
+    GoodputPoint,
+    Replicas,
+    Tuning,
+)
 from kvsim.whatif.capacity.bisection import bisect
 from kvsim.whatif.capacity.load import with_rate
 from kvsim.whatif.capacity.objectives import Objective, kept, request_limits_s
@@ -24,10 +31,11 @@ from kvsim.whatif.capacity.questions import (
     prepared,
     utilization_of,
 )
-from kvsim.whatif.capacity.search import Found, Runner, Search
+from kvsim.whatif.capacity.search import Search, SearchResult, search
 from kvsim.whatif.intervals import mean_interval, paired
 from kvsim.whatif.limits import pinned
-from kvsim.whatif.sweep.point import Task, make_task
+from kvsim.whatif.runner import TaskRunner
+from kvsim.whatif.task import Task, make_task
 
 
 class Capacity:
@@ -38,7 +46,7 @@ class Capacity:
         table: Table,
         folder: Path,
         objectives: Sequence[Objective],
-        runner: Runner,
+        runner: TaskRunner,
         *,
         repeat: int = 1,
         tolerance: float = 0.02,
@@ -61,7 +69,7 @@ class Capacity:
         searches = [
             self._search(question, table, seed) for _, _, table in cases for seed in self.seeds
         ]
-        found = iter(self.runner.search(searches))
+        found = iter(search(self.runner, searches))
         answers = []
         for subject, rate, _ in cases:
             edges = tuple(_edge(seed, next(found)) for seed in self.seeds)
@@ -79,11 +87,11 @@ class Capacity:
                 table = QUESTIONS["pool"].put(answer.subject.table, lost)
                 subject = answer.subject._replace(table=table)
                 searches = [self._search(QUESTIONS["rate"], table, seed) for seed in self.seeds]
-                edges = zip(self.seeds, self.runner.search(searches), strict=True)
+                edges = zip(self.seeds, search(self.runner, searches), strict=True)
                 found[subject.label] = Answer(subject, None, tuple(_edge(*each) for each in edges))
         return found
 
-    def tune(self, key: str, values: Sequence[int]) -> list[tuple[Subject, list[Tuning]]]:
+    def tune(self, key: str, values: Sequence[int]) -> list[tuple[CapacitySubject, list[Tuning]]]:
         """The rate that each value of a setting holds out, allocator by allocator; values whose
         difference from the best is not seen over the seeds are told to be as good.
         """
@@ -100,7 +108,7 @@ class Capacity:
             if table is not None
             for seed in self.seeds
         ]
-        found = iter(self.runner.search(searches))
+        found = iter(search(self.runner, searches))
         answers: dict[str, list[tuple[int, Answer | None]]] = {}
         for subject, value, there in cases:
             answer = None
@@ -132,7 +140,7 @@ class Capacity:
             )
         return found
 
-    def goodput(self, answer: Answer, points: int = 9) -> list[Share]:
+    def goodput(self, answer: Answer, points: int = 9) -> list[GoodputPoint]:
         """The share of well served requests at rates around the highest one."""
         if answer.interval is None or not self._limits_s:
             return []
@@ -145,7 +153,7 @@ class Capacity:
         rows = [outcome.rows[0] for outcome in self.runner.run(tasks)]
         num = len(self.seeds)
         return [
-            Share(
+            GoodputPoint(
                 rate,
                 mean_interval([float(row["within"]) for row in rows[at * num : (at + 1) * num]]),
                 sum(bool(row["saturated"]) for row in rows[at * num : (at + 1) * num]),
@@ -153,7 +161,7 @@ class Capacity:
             for at, rate in enumerate(rates)
         ]
 
-    def _num_kept(self, subject: Subject, rate: float) -> int:
+    def _num_kept(self, subject: CapacitySubject, rate: float) -> int:
         tasks = [self._task(with_rate(subject.table, rate), seed) for seed in self.seeds]
         return sum(kept(outcome.rows[0], self.objectives) for outcome in self.runner.run(tasks))
 
@@ -181,7 +189,7 @@ class Capacity:
         return Answer(answer.subject, answer.rate_per_s, answer.edges, share)
 
 
-def subjects_of(table: Table, scenario: Scenario) -> list[Subject]:
+def subjects_of(table: Table, scenario: Scenario) -> list[CapacitySubject]:
     """The scenario's allocators, each with the tables that hold it alone."""
     entries = table["allocator"]
     entries = entries if isinstance(entries, list) else [entries]
@@ -189,7 +197,7 @@ def subjects_of(table: Table, scenario: Scenario) -> list[Subject]:
     for entry, options, label in zip(entries, scenario.allocator, scenario.labels(), strict=True):
         alone = copy.deepcopy(table)
         alone["allocator"] = [entry]
-        found.append(Subject(label, ALLOCATORS.name_of(options), alone))
+        found.append(CapacitySubject(label, ALLOCATORS.name_of(options), alone))
     return found
 
 
@@ -231,7 +239,7 @@ def _compared(answers: Sequence[tuple[int, Answer | None]]) -> list[Tuning]:
     return tunings
 
 
-def _edge(seed: int, found: Found) -> Edge:
+def _edge(seed: int, found: SearchResult) -> Edge:
     inside, outside = found.bracket
     return Edge(
         seed,

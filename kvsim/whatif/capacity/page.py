@@ -7,13 +7,13 @@ from kvsim.plumbing.toml import to_toml
 from kvsim.report.classes import run_line
 from kvsim.report.figure import plain, style
 from kvsim.whatif import page
-from kvsim.whatif.capacity.answers import Answer, Share
+from kvsim.whatif.capacity.answers import Answer, GoodputPoint
 from kvsim.whatif.error_bars import error_bars
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-Curve = tuple[Answer, Sequence[Share]]
+GoodputCurve = tuple[Answer, Sequence[GoodputPoint]]
 
 
 def make_page(
@@ -21,7 +21,7 @@ def make_page(
     facts: Sequence[tuple[str, str]],
     words: Sequence[str],
     tables: Sequence[page.Cells],
-    curves: Sequence[Curve],
+    curves: Sequence[GoodputCurve],
     table: dict[str, Any],
     unit: str,
 ) -> str:
@@ -41,7 +41,7 @@ def make_page(
     return page.make_page(title, facts, words, sections, to_toml(table))
 
 
-def goodput(curves: Sequence[Curve], unit: str) -> "go.Figure":
+def goodput(curves: Sequence[GoodputCurve], unit: str) -> "go.Figure":
     """One line an allocator: rate times share, with its interval."""
     import plotly.graph_objects as go
 

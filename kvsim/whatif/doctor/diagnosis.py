@@ -3,14 +3,14 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from kvsim.whatif.doctor.case import Case
 from kvsim.whatif.doctor.causes import Cure
 from kvsim.whatif.doctor.effect import Effect
-from kvsim.whatif.doctor.patient import Patient
+from kvsim.whatif.doctor.examined_run import ExaminedRun
+from kvsim.whatif.doctor.subject import DoctorSubject
 from kvsim.whatif.replicates import Replicates
 from kvsim.whatif.tables import Table
 
-Outcome = Literal["cause", "beside", "trade", "unsure", "harmless", "no cure", "failed"]
+FindingOutcome = Literal["cause", "beside", "trade", "unsure", "harmless", "no cure", "failed"]
 Rest = Literal["well", "load", "memory", "unknown"]
 
 
@@ -33,7 +33,7 @@ class Finding:
     evidence: tuple[str, ...]
     cure: Cure | None
     effect: Effect | None
-    outcome: Outcome
+    outcome: FindingOutcome
     on_top: Effect | None = None
     reason: str | None = None
 
@@ -49,15 +49,15 @@ class Diagnosis:
     wait, and it cannot be told why.
     """
 
-    case: Case
-    cured: Case
+    case: ExaminedRun
+    cured: ExaminedRun
     best: Table
     findings: tuple[Finding, ...]
     together: Effect | None
     rest: Rest
     replicates: Replicates
     runs: int
-    patient: Patient
+    patient: DoctorSubject
 
     @property
     def causes(self) -> tuple[Finding, ...]:

@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from kvsim.report.intervals import CONFIDENCE
-from kvsim.whatif.capacity.search import Row
 from kvsim.whatif.intervals import Ratio
 from kvsim.whatif.pairs import more_refused, ratios
+from kvsim.whatif.runner import Row
 from kvsim.whatif.watch import SUBSTANTIAL
 
 E2E, TTFT, TPOT = "e2e_s.mean", "ttft_s.mean", "tpot_s.mean"

@@ -18,16 +18,16 @@ from kvsim.plumbing.errors import InputError
 from kvsim.report.intervals import CONFIDENCE
 from kvsim.scenario import Scenario
 from kvsim.simulation import Simulation
-from kvsim.whatif.capacity.search import Runner
-from kvsim.whatif.doctor.case import Case
 from kvsim.whatif.doctor.causes import CAUSES, Cause, Cure, Suspicion
-from kvsim.whatif.doctor.diagnosis import Diagnosis, Finding, Outcome, Rest
+from kvsim.whatif.doctor.diagnosis import Diagnosis, Finding, FindingOutcome, Rest
 from kvsim.whatif.doctor.effect import Effect, effect_of
-from kvsim.whatif.doctor.patient import Patient
+from kvsim.whatif.doctor.examined_run import ExaminedRun
 from kvsim.whatif.doctor.shorten import LEAST_REQUESTS
+from kvsim.whatif.doctor.subject import DoctorSubject
 from kvsim.whatif.limits import pinned
 from kvsim.whatif.pairs import Trials
 from kvsim.whatif.replicates import Replicate, replicates
+from kvsim.whatif.runner import TaskRunner
 from kvsim.whatif.tables import Table
 from kvsim.whatif.watch import SUBSTANTIAL
 
@@ -50,7 +50,7 @@ class _Tried(NamedTuple):
 class Doctor:
     """Examines a patient. runner: of the counterfactual runs; repeat: seeds of each set."""
 
-    def __init__(self, patient: Patient, runner: Runner, *, repeat: int = 4) -> None:
+    def __init__(self, patient: DoctorSubject, runner: TaskRunner, *, repeat: int = 4) -> None:
         table, folder = patient.table, patient.folder
         longest = Simulation(Scenario.from_table(table, folder), []).max_model_len
         self.table, self.folder, self.runner = pinned(table, longest), folder, runner
@@ -60,18 +60,18 @@ class Doctor:
 
     def diagnose(self) -> Diagnosis:
         """The whole of it. InputError if the scenario cannot be run at all."""
-        case = Case(self.table, self.folder)
+        case = ExaminedRun(self.table, self.folder)
         suspects = _suspects(case)
         settings = [each for each in suspects if not each.cause.resource]
         findings, best = self._treat(self.table, settings)
-        cured = case if best is self.table else Case(best, self.folder)
+        cured = case if best is self.table else ExaminedRun(best, self.folder)
         before = {each.name for each in suspects if each.cause.resource}
         resources = [each for each in _suspects(cured) if each.cause.resource]
         more, best_of_all = self._treat(best, resources)
         left = before - {each.name for each in resources}
         gone = [_finding(each, None, None, "beside") for each in suspects if each.name in left]
         if best_of_all is not best:
-            cured = Case(best_of_all, self.folder)
+            cured = ExaminedRun(best_of_all, self.folder)
         together = None
         if best_of_all is not self.table:
             together = self._effect(self.table, best_of_all, self.replicates.report)
@@ -152,7 +152,7 @@ class Doctor:
             (passed if again.effect.helps else harmless).append(again)
         return passed, harmless
 
-    def _rest(self, cured: Case, table: Table) -> Rest:
+    def _rest(self, cured: ExaminedRun, table: Table) -> Rest:
         """What is left with everything cured."""
         if not _hurts(cured):
             return "well"
@@ -181,7 +181,7 @@ class Doctor:
         return effect_of(self.trials.rows(base, on), self.trials.rows(other, on), level)
 
 
-def _suspects(case: Case) -> list[_Suspect]:
+def _suspects(case: ExaminedRun) -> list[_Suspect]:
     """Every cause of the registry that something speaks for."""
     found = []
     for name in CAUSES:
@@ -192,7 +192,7 @@ def _suspects(case: Case) -> list[_Suspect]:
     return found
 
 
-def _without_help(effect: Effect) -> Outcome:
+def _without_help(effect: Effect) -> FindingOutcome:
     """What a cure is that does not help."""
     if effect.trades:
         return "trade"
@@ -203,13 +203,13 @@ def _rank(effect: Effect) -> tuple[bool, float]:
     return effect.helps, effect.gain
 
 
-def _hurts(case: Case) -> bool:
+def _hurts(case: ExaminedRun) -> bool:
     """Whether requests wait, are computed again, or are refused, by a twentieth or more."""
     refused = case.summary["requests"]["rejected"] / max(1, case.num_requests)
     return bool(max(case.waits.total, case.recomputed_share, refused) >= SUBSTANTIAL)
 
 
-def _with_plenty(case: Case, table: Table) -> Table:
+def _with_plenty(case: ExaminedRun, table: Table) -> Table:
     """The tables with memory and sequences to spare."""
     memory = {"kv_cache_bytes": PLENTY * case.simulation.pool.capacity_bytes}
     changes: dict[str, Any] = {"memory": memory}
@@ -223,7 +223,7 @@ def _finding(
     suspect: _Suspect,
     cure: Cure | None,
     effect: Effect | None,
-    outcome: Outcome,
+    outcome: FindingOutcome,
     on_top: Effect | None = None,
     reason: str | None = None,
 ) -> Finding:

@@ -9,7 +9,7 @@ from kvsim.report.classes import ClassLook
 from kvsim.report.figures.shares import Shares
 from kvsim.report.numbers import percent, seconds
 from kvsim.results.result import Result
-from kvsim.whatif.doctor.case import Case
+from kvsim.whatif.doctor.examined_run import ExaminedRun
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -25,7 +25,7 @@ LOOKS = {
 _TICKS = 5
 
 
-def times(named: Sequence[tuple[str, Case]]) -> "go.Figure | None":
+def times(named: Sequence[tuple[str, ExaminedRun]]) -> "go.Figure | None":
     """The mean end-to-end time of each run, in bars of seconds, by what it was spent on; None where
     nobody finished.
     """
@@ -53,7 +53,7 @@ def times(named: Sequence[tuple[str, Case]]) -> "go.Figure | None":
     return figure
 
 
-def pools(named: Sequence[tuple[str, Case]]) -> "go.Figure | None":
+def pools(named: Sequence[tuple[str, ExaminedRun]]) -> "go.Figure | None":
     """The ledger's means, a bar a run."""
     runs = tuple(replace(case.run, label=label) for label, case in named)
     return Shares().draw(Result({}, runs))

@@ -8,9 +8,9 @@ from kvsim.report.figures.shares import Shares
 from kvsim.whatif import page
 from kvsim.whatif.advice.words import ratio_text
 from kvsim.whatif.doctor import figures
-from kvsim.whatif.doctor.case import Case
 from kvsim.whatif.doctor.diagnosis import Diagnosis, Finding
 from kvsim.whatif.doctor.effect import E2E, TTFT, Effect
+from kvsim.whatif.doctor.examined_run import ExaminedRun
 from kvsim.whatif.doctor.real import Beside
 from kvsim.whatif.doctor.words import OUTCOMES, flags, sentences
 
@@ -162,7 +162,7 @@ def _effect_entry(effect: Effect | None) -> dict[str, Any] | None:
     }
 
 
-def _sign_entries(case: Case) -> dict[str, Any]:
+def _sign_entries(case: ExaminedRun) -> dict[str, Any]:
     summary = case.summary
     return {
         "requests": summary["requests"],
@@ -179,7 +179,7 @@ def _sign_entries(case: Case) -> dict[str, Any]:
     }
 
 
-def _named(diagnosis: Diagnosis) -> list[tuple[str, Case]]:
+def _named(diagnosis: Diagnosis) -> list[tuple[str, ExaminedRun]]:
     """The runs to show: as it is, and with the causes cured where there are some."""
     named = [("as it is", diagnosis.case)]
     if diagnosis.cured is not diagnosis.case:
@@ -187,7 +187,7 @@ def _named(diagnosis: Diagnosis) -> list[tuple[str, Case]]:
     return named
 
 
-def _signs(case: Case) -> dict[str, str]:
+def _signs(case: ExaminedRun) -> dict[str, str]:
     summary, waits = case.summary, case.waits
     refused = summary["requests"]["rejected"]
     held = ("reserved", "overprovisioned", "rounding", "transient", "external")

@@ -26,8 +26,8 @@ from kvsim.step_time.options import Hardware
 from kvsim.step_time.roofline import Roofline
 from kvsim.validate.run.comparison import compare_run
 from kvsim.validate.runs.simulate import simulate_trial
-from kvsim.whatif.doctor.patient import Patient, patient_of
 from kvsim.whatif.doctor.real import Beside, beside_run, beside_trial
+from kvsim.whatif.doctor.subject import DoctorSubject, patient_of
 from kvsim.whatif.tables import Table
 
 ROOFLINE = "roofline"
@@ -45,7 +45,7 @@ class Refused(NamedTuple):
     reason: str
 
 
-class Limits(NamedTuple):
+class StreamLimits(NamedTuple):
     """Of what is examined of a stream, as of `shortened`."""
 
     most_requests: int
@@ -67,9 +67,9 @@ def patients_of_runs(
     path: Path,
     step_time: str,
     scratch: Path,
-    limits: Limits,
+    limits: StreamLimits,
     only: str | None = None,
-) -> Iterator[Patient | Refused]:
+) -> Iterator[DoctorSubject | Refused]:
     """The runs at `path`. step_time: "roofline", or a calibration. scratch: a folder for streams,
     which must last as long as the patients. only: of a collection, the runs whose name has this.
     InputError for what is no run, and for an observed one that cannot be simulated; of a collection
@@ -107,7 +107,7 @@ def beside_of(folder: Path, step_time: str) -> tuple[Beside, ...]:
     return beside_run(compare_run(folder, step_time))
 
 
-def _observed(folder: Path, step_time: str, scratch: Path, limits: Limits) -> Patient:
+def _observed(folder: Path, step_time: str, scratch: Path, limits: StreamLimits) -> DoctorSubject:
     imported = folder.with_suffix(".toml")
     beside = beside_of(folder, step_time)
     if folder.suffix == ".run" and imported.is_file():
@@ -130,7 +130,7 @@ def _observed(folder: Path, step_time: str, scratch: Path, limits: Limits) -> Pa
     )
 
 
-def _published(trial: Trial, stream: Path, limits: Limits) -> Patient:
+def _published(trial: Trial, stream: Path, limits: StreamLimits) -> DoctorSubject:
     meta = trial.meta
     hardware = Hardware(
         named_model(meta.model, "model"),

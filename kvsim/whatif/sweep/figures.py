@@ -8,7 +8,7 @@ from kvsim.report.figure import plain, style
 from kvsim.report.measures import MEASURES, Measure
 from kvsim.report.panels import panels
 from kvsim.whatif.error_bars import error_bars
-from kvsim.whatif.sweep.ranking import Setting, best
+from kvsim.whatif.sweep.ranking import SweepSetting, best
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -20,7 +20,7 @@ _WIDE = 8  # times from the least to the most, from which on an axis is logarith
 _PANEL_PX, _GAP_PX = 190, 44
 
 
-def numeric_keys(settings: Sequence[Setting], keys: Sequence[str]) -> list[str]:
+def numeric_keys(settings: Sequence[SweepSetting], keys: Sequence[str]) -> list[str]:
     """The keys whose values are numbers, two or more of them."""
     found = []
     for key in keys:
@@ -30,7 +30,9 @@ def numeric_keys(settings: Sequence[Setting], keys: Sequence[str]) -> list[str]:
     return found
 
 
-def curves(settings: Sequence[Setting], keys: Sequence[str], by: Measure) -> "go.Figure | None":
+def curves(
+    settings: Sequence[SweepSetting], keys: Sequence[str], by: Measure
+) -> "go.Figure | None":
     """One panel a measure over the first numeric key, one line an allocator and setting of the
     other keys; where those are too many, of the best one. None without a numeric key.
     """
@@ -65,7 +67,9 @@ def curves(settings: Sequence[Setting], keys: Sequence[str], by: Measure) -> "go
     return figure
 
 
-def heat_maps(settings: Sequence[Setting], keys: Sequence[str], by: Measure) -> "go.Figure | None":
+def heat_maps(
+    settings: Sequence[SweepSetting], keys: Sequence[str], by: Measure
+) -> "go.Figure | None":
     """The measure over the first two keys, one map an allocator; other keys at their best. None
     with fewer than two keys that move.
     """
@@ -116,8 +120,8 @@ def _axis(values: Sequence[float]) -> dict[str, Any]:
 
 
 def _lines(
-    settings: Sequence[Setting], keys: Sequence[str], along: str, by: Measure
-) -> dict[str, list[Setting]]:
+    settings: Sequence[SweepSetting], keys: Sequence[str], along: str, by: Measure
+) -> dict[str, list[SweepSetting]]:
     """Settings by what tells them apart besides the key along the axis."""
     others = [key for key in keys if key != along]
     lines = _grouped(settings, others)
@@ -132,15 +136,19 @@ def _lines(
     return lines
 
 
-def _grouped(settings: Sequence[Setting], others: Sequence[str]) -> dict[str, list[Setting]]:
-    lines: dict[str, list[Setting]] = {}
+def _grouped(
+    settings: Sequence[SweepSetting], others: Sequence[str]
+) -> dict[str, list[SweepSetting]]:
+    lines: dict[str, list[SweepSetting]] = {}
     for setting in settings:
         parts = [f"{key.rpartition('.')[2]} {setting.settings[key]}" for key in others]
         lines.setdefault(", ".join([setting.label, *parts]), []).append(setting)
     return lines
 
 
-def _slice(settings: Sequence[Setting], fixed: Sequence[str], by: Measure) -> list[Setting]:
+def _slice(
+    settings: Sequence[SweepSetting], fixed: Sequence[str], by: Measure
+) -> list[SweepSetting]:
     """Those settings whose `fixed` keys stand as in the best of them."""
     top = best(settings, by, 1)
     if not top:
@@ -149,11 +157,11 @@ def _slice(settings: Sequence[Setting], fixed: Sequence[str], by: Measure) -> li
     return [each for each in settings if all(each.settings[k] == held[k] for k in fixed)]
 
 
-def _values(settings: Sequence[Setting], key: str) -> list[Any]:
+def _values(settings: Sequence[SweepSetting], key: str) -> list[Any]:
     return list(dict.fromkeys(setting.settings[key] for setting in settings))
 
 
-def _mean(setting: Setting | None, by: Measure) -> float | None:
+def _mean(setting: SweepSetting | None, by: Measure) -> float | None:
     interval = None if setting is None else setting.interval(by)
     return None if interval is None else interval.mean
 

@@ -13,17 +13,17 @@ from typing import Self
 
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.reading.json_text import loads
-from kvsim.whatif.sweep.point import Outcome
+from kvsim.whatif.task import TaskOutcome
 
 JOURNAL = "journal.jsonl"
 
 
-class Journal:
+class SweepJournal:
     """The journal of the folder, held open; `outcomes`: those found and those added, by key."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / JOURNAL
-        self.outcomes: dict[str, Outcome] = {}
+        self.outcomes: dict[str, TaskOutcome] = {}
         try:
             folder.mkdir(parents=True, exist_ok=True)
             self._file = self.path.open("a+b", buffering=0)  # nothing is kept back
@@ -55,7 +55,7 @@ class Journal:
     ) -> None:
         self._file.close()
 
-    def add(self, outcome: Outcome) -> None:
+    def add(self, outcome: TaskOutcome) -> None:
         """Write one outcome through to the disk; InputError where the disk takes no more, and what
         was half-written is cut off again.
         """
@@ -79,7 +79,7 @@ class Journal:
                 break  # torn by whatever ended the last sweep
             try:
                 fields = loads(line)
-                outcome = Outcome(**{**fields, "rows": tuple(fields["rows"])})
+                outcome = TaskOutcome(**{**fields, "rows": tuple(fields["rows"])})
                 if not isinstance(outcome.key, str) or not all(
                     isinstance(row, dict) for row in outcome.rows
                 ):

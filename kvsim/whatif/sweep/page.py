@@ -13,7 +13,7 @@ from kvsim.whatif.sweep import figures
 from kvsim.whatif.sweep.ranking import (
     SHOWN,
     TAKEN,
-    Setting,
+    SweepSetting,
     best,
     pareto,
     seeds_matter,
@@ -66,7 +66,7 @@ def make_page(sweep: Sweep, frame: "pd.DataFrame", by: Measure, top: int) -> str
     )
 
 
-def words(settings: Sequence[Setting], frame: "pd.DataFrame", by: Measure) -> list[str]:
+def words(settings: Sequence[SweepSetting], frame: "pd.DataFrame", by: Measure) -> list[str]:
     """What a reader must know before the tables."""
     said = []
     failed = int((frame[STATUS] == FAILED).sum())
@@ -91,7 +91,7 @@ def words(settings: Sequence[Setting], frame: "pd.DataFrame", by: Measure) -> li
     return said
 
 
-def _load_words(settings: Sequence[Setting]) -> list[str]:
+def _load_words(settings: Sequence[SweepSetting]) -> list[str]:
     """Which settings cannot be taken at their word: saturated ones, and those that refuse."""
     said = []
     always = sum(setting.saturated == len(setting.seeds) for setting in settings)
@@ -116,7 +116,7 @@ def _load_words(settings: Sequence[Setting]) -> list[str]:
 
 
 def best_table(
-    settings: Sequence[Setting],
+    settings: Sequence[SweepSetting],
     keys: Sequence[str],
     by: Measure,
     top: int,
@@ -142,7 +142,9 @@ def best_table(
     )
 
 
-def pareto_table(settings: Sequence[Setting], keys: Sequence[str], latency: Measure) -> page.Cells:
+def pareto_table(
+    settings: Sequence[SweepSetting], keys: Sequence[str], latency: Measure
+) -> page.Cells:
     """The settings that no other beats at once in memory, latency and throughput."""
     measures = (TAKEN, latency, MEASURES["tokens_per_s"])
     rows = tuple(
@@ -168,7 +170,7 @@ def short_names(keys: Sequence[str]) -> list[str]:
     return lasts if len(set(lasts)) == len(keys) else list(keys)
 
 
-def _named(setting: Setting, keys: Sequence[str]) -> tuple[str, ...]:
+def _named(setting: SweepSetting, keys: Sequence[str]) -> tuple[str, ...]:
     return setting.label, *(str(setting.settings[key]) for key in keys)
 
 

@@ -25,7 +25,7 @@ SHOWN = ("tokens_per_s", "ttft_p50", "ttft_p99", "tpot_p50", "tpot_p99", "e2e_p5
 
 
 @dataclass(frozen=True)
-class Setting:
+class SweepSetting:
     """One setting under one allocator over its seeds. rows: of the sweep's table, nested as a
     summary, in order of the seeds; saturated: in how many of them.
     """
@@ -79,7 +79,7 @@ def said(measure: Measure, interval: Interval | None) -> str:
     return f"{text} ± {measure.form(interval.half_width)}" if interval.half_width else text
 
 
-def settings_of(frame: "pd.DataFrame", keys: Sequence[str]) -> list[Setting]:
+def settings_of(frame: "pd.DataFrame", keys: Sequence[str]) -> list[SweepSetting]:
     """The settings whose every seed is done, in order of the points and allocators."""
     found = []
     done = frame.loc[frame[STATUS] == DONE]
@@ -91,7 +91,7 @@ def settings_of(frame: "pd.DataFrame", keys: Sequence[str]) -> list[Setting]:
         if len(records) == num_seeds:
             first = records[0]
             found.append(
-                Setting(
+                SweepSetting(
                     int(first["point"]),
                     str(label),
                     {key: plain(first[key]) for key in keys},
@@ -135,14 +135,14 @@ def measure_named(name: str) -> Measure:
 
 
 @dataclass(frozen=True)
-class Ranked:
+class RankedSetting:
     """A setting in the order of one measure; behind: how it stands to the best, in words."""
 
-    setting: Setting
+    setting: SweepSetting
     behind: str
 
 
-def best(settings: Sequence[Setting], measure: Measure, count: int) -> list[Ranked]:
+def best(settings: Sequence[SweepSetting], measure: Measure, count: int) -> list[RankedSetting]:
     """The `count` settings with the best mean, each compared with the first of them; those that
     refuse more requests than others come after these, for whoever serves fewer is quicker.
     """
@@ -154,12 +154,12 @@ def best(settings: Sequence[Setting], measure: Measure, count: int) -> list[Rank
     )  # fmt: skip
     ranked = [means[at][1] for *_, at in order]
     return [
-        Ranked(setting, _behind(ranked[0], setting, measure) if at else "the best")
+        RankedSetting(setting, _behind(ranked[0], setting, measure) if at else "the best")
         for at, setting in enumerate(ranked[:count])
     ]
 
 
-def _behind(top: Setting, other: Setting, measure: Measure) -> str:
+def _behind(top: SweepSetting, other: SweepSetting, measure: Measure) -> str:
     """`other` against the best, in words."""
     first, second = top.values(measure), other.values(measure)
     assert first is not None
@@ -173,7 +173,7 @@ def _behind(top: Setting, other: Setting, measure: Measure) -> str:
     return "worse" if share is None else f"{100 * share:+.3g} %"
 
 
-def pareto(settings: Sequence[Setting], latency: Measure) -> list[tuple[Setting, int]]:
+def pareto(settings: Sequence[SweepSetting], latency: Measure) -> list[tuple[SweepSetting, int]]:
     """The settings that no other beats in memory, latency, throughput and refusals at once, by
     their means; least memory first. Of those that are alike in all four, one and how many more.
     """
@@ -184,7 +184,7 @@ def pareto(settings: Sequence[Setting], latency: Measure) -> list[tuple[Setting,
         if all(interval is not None for interval in intervals):
             memory, wait, rate = (interval.mean for interval in intervals if interval is not None)
             costs.append(((memory, wait, -rate, float(setting.refused)), setting))
-    alike: dict[tuple[float, ...], list[Setting]] = {}
+    alike: dict[tuple[float, ...], list[SweepSetting]] = {}
     for cost, setting in costs:
         if not any(_dominates(other, cost) for other, _ in costs):
             alike.setdefault(cost, []).append(setting)
@@ -195,7 +195,7 @@ def _dominates(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
     return one != other and all(a <= b for a, b in zip(one, other, strict=True))
 
 
-def seeds_matter(settings: Sequence[Setting]) -> bool:
+def seeds_matter(settings: Sequence[SweepSetting]) -> bool:
     """Whether anything differs between seeds; a trace with its own arrivals has nothing random."""
     return any(len({repr(row.get("e2e_s")) for row in setting.rows}) > 1 for setting in settings)
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.keys import put
 from kvsim.scenario import Scenario
+from kvsim.whatif.backends.backend import BackendOptions
 from kvsim.whatif.sweep.axes import Axis, Settings, points
-from kvsim.whatif.sweep.backends.backend import BackendOptions
-from kvsim.whatif.sweep.journal import Journal
-from kvsim.whatif.sweep.point import Outcome, Task, make_task
+from kvsim.whatif.sweep.journal import SweepJournal
+from kvsim.whatif.task import Task, TaskOutcome, make_task
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -21,7 +21,7 @@ Progress = Callable[[int, int], None]
 STATUS, DONE, FAILED = "status", "done", "failed"
 
 
-class Point(NamedTuple):
+class SweepPoint(NamedTuple):
     """One setting at one seed, and the task that runs it; number: of the setting."""
 
     number: int
@@ -48,7 +48,7 @@ class Sweep:
             raise InputError("not a whole number from 0 on", where="seed", value=first)
         self.seeds = range(first, first + repeat)
         self.points = [
-            Point(number, settings, seed, self._task(settings, seed))
+            SweepPoint(number, settings, seed, self._task(settings, seed))
             for number, settings in enumerate(self.settings)
             for seed in self.seeds
         ]
@@ -70,7 +70,7 @@ class Sweep:
 
     def run(
         self,
-        journal: Journal,
+        journal: SweepJournal,
         backend: BackendOptions,
         *,
         retry_failed: bool = False,
@@ -96,7 +96,7 @@ class Sweep:
             progress(done, len(wanted))
         return self.frame(known)
 
-    def frame(self, outcomes: dict[str, Outcome]) -> "pd.DataFrame":
+    def frame(self, outcomes: dict[str, TaskOutcome]) -> "pd.DataFrame":
         """One row a setting, seed and allocator, in that order; a failed point has one row. The
         columns: point, the keys that move, seed, status, error, then the summary, keys dotted.
         Values that are no scalars are written as JSON.

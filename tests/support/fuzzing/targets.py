@@ -418,9 +418,9 @@ def _log_rows() -> list[bytes]:
 
 
 def _journal(path: Path) -> None:
-    from kvsim.whatif.sweep.journal import Journal
+    from kvsim.whatif.sweep.journal import SweepJournal
 
-    with Journal(path.parent):
+    with SweepJournal(path.parent):
         pass
 
 

@@ -17,9 +17,9 @@ from kvsim.whatif.advice import serve
 from kvsim.whatif.advice.advice import Advisor
 from kvsim.whatif.advice.change import Advice, goal_named
 from kvsim.whatif.advice.knobs import KNOBS
-from kvsim.whatif.capacity.search import Runner
+from kvsim.whatif.backends import BACKENDS
 from kvsim.whatif.replicates import replicates
-from kvsim.whatif.sweep.backends import BACKENDS
+from kvsim.whatif.runner import TaskRunner
 
 
 def sessions(tables: Any) -> dict[str, Any]:
@@ -44,7 +44,7 @@ def sessions(tables: Any) -> dict[str, Any]:
 
 
 def advised(table: dict[str, Any], goal: str = "e2e_s.mean", repeat: int = 4) -> Advice:
-    runner = Runner(BACKENDS.get("processes")(jobs=1))
+    runner = TaskRunner(BACKENDS.get("processes")(jobs=1))
     return Advisor(table, Path(), goal_named(goal), runner, repeat=repeat).advise()
 
 

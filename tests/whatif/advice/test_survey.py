@@ -9,25 +9,25 @@ from support.public_traces import public_trace
 
 from kvsim.scenario import load_tables
 from kvsim.whatif.advice import words
+from kvsim.whatif.advice.baseline import Baseline, load_of
 from kvsim.whatif.advice.change import goal_named
-from kvsim.whatif.advice.standing import Standing, load_of
 from kvsim.whatif.advice.survey import Survey
+from kvsim.whatif.backends import BACKENDS
 from kvsim.whatif.capacity.load import faster
 from kvsim.whatif.capacity.questions import QUESTIONS
-from kvsim.whatif.capacity.search import Runner
 from kvsim.whatif.pairs import Trials
 from kvsim.whatif.replicates import replicates
-from kvsim.whatif.sweep.backends import BACKENDS
-from kvsim.whatif.sweep.point import make_task, run_task
+from kvsim.whatif.runner import TaskRunner
 from kvsim.whatif.tables import paged_alone
+from kvsim.whatif.task import make_task, run_task
 
 
-def surveyed(table: dict[str, Any], goal: str = "e2e_s.mean", repeat: int = 3) -> Standing:
+def surveyed(table: dict[str, Any], goal: str = "e2e_s.mean", repeat: int = 3) -> Baseline:
     return survey(table, goal, repeat).of(table, table)
 
 
 def survey(table: dict[str, Any], goal: str, repeat: int, folder: Path = Path()) -> Survey:
-    trials = Trials(Runner(BACKENDS.get("processes")(jobs=1)), folder)
+    trials = Trials(TaskRunner(BACKENDS.get("processes")(jobs=1)), folder)
     return Survey(trials, replicates(table, folder, repeat), folder, goal_named(goal))
 
 

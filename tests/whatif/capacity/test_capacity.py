@@ -14,17 +14,17 @@ from kvsim.cli import app
 from kvsim.plumbing.errors import InputError
 from kvsim.scenario import Scenario
 from kvsim.simulation import Simulation
-from kvsim.whatif.capacity.answers import Answer, Edge, Subject
+from kvsim.whatif.backends import BACKENDS
+from kvsim.whatif.capacity.answers import Answer, CapacitySubject, Edge
 from kvsim.whatif.capacity.bisection import Bracket
 from kvsim.whatif.capacity.capacity import Capacity
 from kvsim.whatif.capacity.load import with_rate
 from kvsim.whatif.capacity.objectives import complete, kept, parse_objective
 from kvsim.whatif.capacity.questions import QUESTIONS
-from kvsim.whatif.capacity.search import Runner
 from kvsim.whatif.capacity.tables import value_text
 from kvsim.whatif.capacity.words import pool_sentence, rate_sentence
-from kvsim.whatif.sweep.backends import BACKENDS
-from kvsim.whatif.sweep.point import make_task, run_task
+from kvsim.whatif.runner import TaskRunner
+from kvsim.whatif.task import make_task, run_task
 
 MEAN_TOKENS, STEP_S = 50, 0.002
 
@@ -66,7 +66,7 @@ def busy(tables: Any) -> dict[str, Any]:
 
 def asked(table: dict[str, Any], *slos: str, **options: Any) -> Capacity:
     objectives = complete([parse_objective(slo) for slo in slos])
-    runner = Runner(BACKENDS.get("processes")(jobs=1))
+    runner = TaskRunner(BACKENDS.get("processes")(jobs=1))
     return Capacity(table, Path(), objectives, runner, **options)
 
 
@@ -255,7 +255,7 @@ def test_objectives_that_no_rate_keeps_are_told(busy: dict[str, Any]) -> None:
 
 def test_what_only_some_seeds_keep_is_said() -> None:
     edges = (Edge(0, Bracket(2048.0, None), None, None), Edge(1, Bracket(None, 16.0), None, None))
-    answer = Answer(Subject("paged", "paged", {}), None, edges)
+    answer = Answer(CapacitySubject("paged", "paged", {}), None, edges)
     assert value_text(answer, QUESTIONS["max_model_len"]) == "1 of 2 seeds keep them"
     none = Answer(answer.subject, None, edges[1:])
     assert value_text(none, QUESTIONS["max_model_len"]) == "keeps them at none"

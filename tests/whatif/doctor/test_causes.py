@@ -10,9 +10,9 @@ import pytest
 from kvsim.readers.vllm.args import KNOWN
 from kvsim.scenario import Scenario, load_tables
 from kvsim.simulation import Simulation
-from kvsim.whatif.doctor.case import Case
 from kvsim.whatif.doctor.causes import CAUSES
-from kvsim.whatif.doctor.patient import patient_of
+from kvsim.whatif.doctor.examined_run import ExaminedRun
+from kvsim.whatif.doctor.subject import patient_of
 
 SERVERS = sorted((Path(__file__).parent / "servers").glob("*.toml"))
 # Arguments of vLLM 0.33 (engine/arg_utils.py) that `kvsim import` does not read.
@@ -20,9 +20,9 @@ MORE = {"max_cudagraph_capture_size", "prefix_cache_retention_interval", "specul
 
 
 @cache
-def case(path: Path) -> Case:
+def case(path: Path) -> ExaminedRun:
     table, folder = load_tables(path)
-    return Case(patient_of(table, folder, None, 120, 12).table, folder)
+    return ExaminedRun(patient_of(table, folder, None, 120, 12).table, folder)
 
 
 @pytest.mark.parametrize("path", SERVERS, ids=lambda path: path.stem)
@@ -55,7 +55,7 @@ def test_the_queue_is_explained_to_the_last_picosecond() -> None:
         assert len(one.preempted) == one.summary["preemptions"]
 
 
-def crowded(tables: Any, pool_tokens: int = 4096, **scheduler: Any) -> Case:
+def crowded(tables: Any, pool_tokens: int = 4096, **scheduler: Any) -> ExaminedRun:
     """Fifty requests of 500 tokens at once."""
     workload = {
         "kind": "synthetic",
@@ -70,7 +70,7 @@ def crowded(tables: Any, pool_tokens: int = 4096, **scheduler: Any) -> Case:
         scheduler={"kind": "continuous", "max_num_batched_tokens": 8192, **scheduler},
         workload=workload,
     )
-    return Case(table, Path())
+    return ExaminedRun(table, Path())
 
 
 def test_a_queue_before_a_limit_waits_for_the_limit(tables: Any) -> None:

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from kvsim.scenario import load_tables
-from kvsim.whatif.capacity.search import Runner
+from kvsim.whatif.backends import BACKENDS
 from kvsim.whatif.doctor.causes import CAUSES
 from kvsim.whatif.doctor.diagnosis import Diagnosis
 from kvsim.whatif.doctor.examine import Doctor
-from kvsim.whatif.doctor.patient import patient_of
-from kvsim.whatif.sweep.backends import BACKENDS
+from kvsim.whatif.doctor.subject import patient_of
+from kvsim.whatif.runner import TaskRunner
 
 SERVERS = {path.stem: path for path in sorted((Path(__file__).parent / "servers").glob("*.toml"))}
 
@@ -30,7 +30,7 @@ HEALTHY = [name for name in SERVERS if planted(name) == "none"]
 
 def examined(name: str) -> Diagnosis:
     table, folder = load_tables(SERVERS[name])
-    runner = Runner(BACKENDS.get("processes")(jobs=1))
+    runner = TaskRunner(BACKENDS.get("processes")(jobs=1))
     return Doctor(patient_of(table, folder, None, 1000, 12), runner).diagnose()
 
 

@@ -19,13 +19,13 @@ from kvsim.cli import app
 from kvsim.plumbing.errors import InputError
 from kvsim.report.measures import MEASURES
 from kvsim.simulation import Simulation
+from kvsim.whatif.backends import BACKENDS, processes
 from kvsim.whatif.sweep.axes import parse_axis
-from kvsim.whatif.sweep.backends import BACKENDS, processes
-from kvsim.whatif.sweep.journal import JOURNAL, Journal
+from kvsim.whatif.sweep.journal import JOURNAL, SweepJournal
 from kvsim.whatif.sweep.page import words
-from kvsim.whatif.sweep.point import Outcome, flat, make_task, run_task
 from kvsim.whatif.sweep.ranking import best, pareto, settings_of
 from kvsim.whatif.sweep.sweep import Sweep
+from kvsim.whatif.task import TaskOutcome, flat, make_task, run_task
 
 AXES = [parse_axis("scheduler.max_num_seqs=4,16"), parse_axis("memory.kv_cache_tokens=1500,4000")]
 VARY = ("--vary", "scheduler.max_num_seqs=4,16", "--vary", "memory.kv_cache_tokens=1500,4000")
@@ -34,7 +34,7 @@ VARY = ("--vary", "scheduler.max_num_seqs=4,16", "--vary", "memory.kv_cache_toke
 def swept(table: dict[str, Any], folder: Path, backend: str = "processes", **options: Any) -> Any:
     options.setdefault("jobs", 1)
     sweep = Sweep(table, folder, AXES, repeat=2)
-    with Journal(folder / "out") as journal:
+    with SweepJournal(folder / "out") as journal:
         return sweep.run(journal, BACKENDS.get(backend)(**options))
 
 
@@ -133,7 +133,7 @@ def test_a_failing_point_is_written_down_and_the_rest_goes_on(
     table: dict[str, Any], tmp_path: Path
 ) -> None:
     sweep = Sweep(table, tmp_path, [parse_axis("model.max_model_len=512,4096,1024")])
-    with Journal(tmp_path / "out") as journal:
+    with SweepJournal(tmp_path / "out") as journal:
         frame = sweep.run(journal, BACKENDS.get("processes")(jobs=1))
     assert frame["status"].tolist() == ["done", "done", "failed", "done", "done"]
     assert "max_model_len" in frame["error"].iloc[2]
@@ -150,7 +150,7 @@ def test_a_finished_point_is_never_run_again(
     (tmp_path / "out" / JOURNAL).write_text("".join(kept[:5]) + kept[5][:100])
     ran = []
     monkeypatch.setattr(
-        "kvsim.whatif.sweep.backends.processes.run_task",
+        "kvsim.whatif.backends.processes.run_task",
         lambda task: ran.append(task.key) or run_task(task),
     )
     pd.testing.assert_frame_equal(swept(table, tmp_path), whole, check_exact=True)
@@ -164,16 +164,16 @@ def test_a_finished_point_is_never_run_again(
 
 def test_failures_are_run_again_only_when_asked(table: dict[str, Any], tmp_path: Path) -> None:
     task = make_task(table, tmp_path)
-    with Journal(tmp_path / "out") as journal:
-        journal.add(Outcome(task.key, (), "its worker died", False, 0.0))
+    with SweepJournal(tmp_path / "out") as journal:
+        journal.add(TaskOutcome(task.key, (), "its worker died", False, 0.0))
     sweep = Sweep({**table, "seed": 0}, tmp_path, [])
     (point,) = sweep.points
-    with Journal(tmp_path / "out") as journal:
-        journal.add(Outcome(point.task.key, (), "its worker died", False, 0.0))
+    with SweepJournal(tmp_path / "out") as journal:
+        journal.add(TaskOutcome(point.task.key, (), "its worker died", False, 0.0))
         backend = BACKENDS.get("processes")(jobs=1)
         assert sweep.run(journal, backend)["status"].tolist() == ["failed"]
         assert sweep.run(journal, backend, retry_failed=True)["status"].tolist() == ["done"] * 2
-    with Journal(tmp_path / "out") as journal:
+    with SweepJournal(tmp_path / "out") as journal:
         assert journal.outcomes[point.task.key].error is None
 
 
@@ -194,9 +194,9 @@ def test_files_count_by_what_they_hold(table: dict[str, Any], tmp_path: Path) ->
 
 
 def test_one_sweep_at_a_time_writes_a_folder(tmp_path: Path) -> None:
-    with Journal(tmp_path), pytest.raises(InputError, match="another sweep"):
-        Journal(tmp_path)
-    with Journal(tmp_path):
+    with SweepJournal(tmp_path), pytest.raises(InputError, match="another sweep"):
+        SweepJournal(tmp_path)
+    with SweepJournal(tmp_path):
         pass
 
 
@@ -218,7 +218,7 @@ def test_a_kill_in_the_middle_loses_no_finished_point(
     keys = [json.loads(line)["key"] for line in lines(out)]
     assert len(keys) == len(set(keys)) == 32
     alone = Sweep(table, tmp_path, AXES, repeat=8)
-    with Journal(tmp_path / "alone") as journal:
+    with SweepJournal(tmp_path / "alone") as journal:
         alone.run(journal, BACKENDS.get("processes")(jobs=1))
         expected = alone.frame(journal.outcomes)
     stored = pd.read_parquet(out / "sweep.parquet")
@@ -314,7 +314,7 @@ def test_a_setting_that_refuses_requests_is_not_called_the_best(
     table["workload"] |= {"clip_to": None}
     table["allocator"] = [{"kind": "paged"}]
     sweep = Sweep(table, tmp_path, [parse_axis("model.max_model_len=150,1024")])
-    with Journal(tmp_path / "out") as journal:
+    with SweepJournal(tmp_path / "out") as journal:
         frame = sweep.run(journal, BACKENDS.get("processes")(jobs=1))
     settings = settings_of(frame, sweep.keys)
     quick, whole = settings
@@ -328,7 +328,7 @@ def test_a_setting_that_refuses_requests_is_not_called_the_best(
 
 def test_settings_that_do_all_alike_stand_once(table: dict[str, Any], tmp_path: Path) -> None:
     sweep = Sweep(table, tmp_path, [parse_axis("scheduler.max_num_seqs=64,128,256")])
-    with Journal(tmp_path / "out") as journal:
+    with SweepJournal(tmp_path / "out") as journal:
         frame = sweep.run(journal, BACKENDS.get("processes")(jobs=1))
     settings = [s for s in settings_of(frame, sweep.keys) if s.label == "paged"]
     assert pareto(settings, MEASURES["e2e_p50"]) == [(settings[0], 2)]

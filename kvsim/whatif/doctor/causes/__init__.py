@@ -10,7 +10,7 @@ CAUSES: Registry[Cause] = Registry(
     {
         "block-over-prefix": "kvsim.whatif.doctor.causes.block_over_prefix:BlockOverPrefix",
         "no-prefix-cache": "kvsim.whatif.doctor.causes.no_prefix_cache:NoPrefixCache",
-        "retention": "kvsim.whatif.doctor.causes.retention:Retention",
+        "retention": "kvsim.whatif.doctor.causes.retention:SparseRetention",
         "idle-cache": "kvsim.whatif.doctor.causes.idle_cache:IdleCache",
         "lost-block": "kvsim.whatif.doctor.causes.lost_block:LostBlock",
         "idle-drafts": "kvsim.whatif.doctor.causes.idle_drafts:IdleDrafts",

@@ -3,8 +3,8 @@
 from typing import ClassVar
 
 from kvsim.simulation import BLOCK_SIZE
-from kvsim.whatif.doctor.case import Case
 from kvsim.whatif.doctor.causes.cause import Cause, Cure, Suspicion
+from kvsim.whatif.doctor.examined_run import ExaminedRun
 from kvsim.whatif.watch import SUBSTANTIAL
 
 
@@ -15,7 +15,7 @@ class BlockOverPrefix(Cause):
 
     title: ClassVar[str] = "blocks larger than what prompts share"
 
-    def suspect(self, case: Case) -> Suspicion | None:
+    def suspect(self, case: ExaminedRun) -> Suspicion | None:
         given = case.option(case.allocator, "block_size")
         if not case.caching or given is None:
             return None

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from kvsim.plumbing.options import Options
-from kvsim.whatif.doctor.case import Case
+from kvsim.whatif.doctor.examined_run import ExaminedRun
 from kvsim.whatif.tables import Table, with_value
 
 
@@ -46,6 +46,6 @@ class Cause(Options):
     title: ClassVar[str]
     resource: ClassVar[bool] = False
 
-    def suspect(self, case: Case) -> Suspicion | None:
+    def suspect(self, case: ExaminedRun) -> Suspicion | None:
         """What speaks for this cause in a run; None: nothing does."""
         raise NotImplementedError(type(self).__name__)  # every registered cause overrides this

@@ -2,8 +2,8 @@
 
 from typing import ClassVar
 
-from kvsim.whatif.doctor.case import Case
 from kvsim.whatif.doctor.causes.cause import Cause, Cure, Suspicion
+from kvsim.whatif.doctor.examined_run import ExaminedRun
 from kvsim.whatif.watch import SUBSTANTIAL
 
 
@@ -14,7 +14,7 @@ class ChunkedAdmission(Cause):
 
     title: ClassVar[str] = "requests begun before their whole prompt fits"
 
-    def suspect(self, case: Case) -> Suspicion | None:
+    def suspect(self, case: ExaminedRun) -> Suspicion | None:
         scheduler = case.scheduler
         if not hasattr(scheduler, "scheduler_reserve_full_isl"):
             return None

@@ -5,8 +5,8 @@ from typing import ClassVar
 from kvsim.plumbing.units import GIB
 from kvsim.scenario import Scenario
 from kvsim.simulation import Simulation
-from kvsim.whatif.doctor.case import Case
 from kvsim.whatif.doctor.causes.cause import Cause, Cure, Suspicion
+from kvsim.whatif.doctor.examined_run import ExaminedRun
 from kvsim.whatif.watch import SUBSTANTIAL
 
 
@@ -17,7 +17,7 @@ class CudaGraphs(Cause):
 
     title: ClassVar[str] = "CUDA graphs of batches that the pool cannot hold"
 
-    def suspect(self, case: Case) -> Suspicion | None:
+    def suspect(self, case: ExaminedRun) -> Suspicion | None:
         pool = case.simulation.pool
         if not case.memory_binds or not pool.cuda_graph_bytes:
             return None

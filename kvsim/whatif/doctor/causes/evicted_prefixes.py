@@ -3,8 +3,8 @@
 from typing import ClassVar
 
 from kvsim.plumbing.units import GIB
-from kvsim.whatif.doctor.case import Case
 from kvsim.whatif.doctor.causes.cause import Cause, Cure, Suspicion
+from kvsim.whatif.doctor.examined_run import ExaminedRun
 from kvsim.whatif.watch import SUBSTANTIAL
 
 
@@ -16,7 +16,7 @@ class EvictedPrefixes(Cause):
     title: ClassVar[str] = "a pool too small for the prefixes that come again"
     resource: ClassVar[bool] = True
 
-    def suspect(self, case: Case) -> Suspicion | None:
+    def suspect(self, case: ExaminedRun) -> Suspicion | None:
         if not case.caching:
             return None
         curve = case.curve(case.block_tokens)

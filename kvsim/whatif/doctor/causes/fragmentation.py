@@ -3,8 +3,8 @@
 from typing import ClassVar
 
 from kvsim.memory.options import WASTE
-from kvsim.whatif.doctor.case import Case
 from kvsim.whatif.doctor.causes.cause import Cause, Cure, Suspicion
+from kvsim.whatif.doctor.examined_run import ExaminedRun
 from kvsim.whatif.watch import SUBSTANTIAL
 
 
@@ -15,7 +15,7 @@ class Fragmentation(Cause):
 
     title: ClassVar[str] = "memory lost in and between buffers of one piece"
 
-    def suspect(self, case: Case) -> Suspicion | None:
+    def suspect(self, case: ExaminedRun) -> Suspicion | None:
         if hasattr(case.allocator, "block_size") or not case.memory_binds:
             return None
         lost = {name: case.share(name) for name in WASTE if case.share(name)}

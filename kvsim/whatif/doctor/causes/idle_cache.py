@@ -2,8 +2,8 @@
 
 from typing import ClassVar
 
-from kvsim.whatif.doctor.case import Case
 from kvsim.whatif.doctor.causes.cause import Cause, Cure, Suspicion
+from kvsim.whatif.doctor.examined_run import ExaminedRun
 from kvsim.whatif.watch import SUBSTANTIAL
 
 
@@ -15,7 +15,7 @@ class IdleCache(Cause):
 
     title: ClassVar[str] = "a prefix cache that has nothing to find"
 
-    def suspect(self, case: Case) -> Suspicion | None:
+    def suspect(self, case: ExaminedRun) -> Suspicion | None:
         states = any(group.state_bytes for group in case.simulation.layout.groups)
         if not case.caching or not (
             states or case.option(case.allocator, "host_cache_gib") is not None

@@ -3,8 +3,8 @@
 from typing import ClassVar
 
 from kvsim.plumbing.units import GIB
-from kvsim.whatif.doctor.case import Case
 from kvsim.whatif.doctor.causes.cause import Cause, Cure, Suspicion
+from kvsim.whatif.doctor.examined_run import ExaminedRun
 
 # Of the drafts. Verifying costs little where steps read weights, so even few right ones may pay:
 # whether they do is what the run without them says. Where most are right nobody need ask.
@@ -16,7 +16,7 @@ class IdleDrafts(Cause):
 
     title: ClassVar[str] = "drafts that cost more than they save"
 
-    def suspect(self, case: Case) -> Suspicion | None:
+    def suspect(self, case: ExaminedRun) -> Suspicion | None:
         told = case.summary.get("speculation")
         if not told or not told["draft_tokens"] or told["acceptance_rate"] >= FEW:
             return None

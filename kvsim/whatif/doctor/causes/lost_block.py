@@ -2,8 +2,8 @@
 
 from typing import ClassVar
 
-from kvsim.whatif.doctor.case import Case
 from kvsim.whatif.doctor.causes.cause import Cause, Cure, Suspicion
+from kvsim.whatif.doctor.examined_run import ExaminedRun
 from kvsim.whatif.watch import SUBSTANTIAL
 
 _KEY = "speculative_config.disable_lookahead_block_hashes"
@@ -17,7 +17,7 @@ class LostBlock(Cause):
 
     title: ClassVar[str] = "hits that lose their last block to the drafting head"
 
-    def suspect(self, case: Case) -> Suspicion | None:
+    def suspect(self, case: ExaminedRun) -> Suspicion | None:
         config = case.simulation.scenario.speculative_config
         if config is None or not case.caching or not config.speculation.drops_last_block:
             return None

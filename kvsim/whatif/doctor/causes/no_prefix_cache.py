@@ -3,8 +3,8 @@
 from typing import ClassVar
 
 from kvsim.simulation import BLOCK_SIZE
-from kvsim.whatif.doctor.case import Case
 from kvsim.whatif.doctor.causes.cause import Cause, Cure, Suspicion
+from kvsim.whatif.doctor.examined_run import ExaminedRun
 from kvsim.whatif.watch import SUBSTANTIAL
 
 
@@ -15,7 +15,7 @@ class NoPrefixCache(Cause):
 
     title: ClassVar[str] = "prompts that begin alike and no prefix cache"
 
-    def suspect(self, case: Case) -> Suspicion | None:
+    def suspect(self, case: ExaminedRun) -> Suspicion | None:
         if case.option(case.allocator, "enable_prefix_caching") is not False:
             return None
         possible = case.curve(BLOCK_SIZE).ratio(case.capacity_tokens)

@@ -3,8 +3,8 @@
 from typing import ClassVar
 
 from kvsim.memory.paged.options import Paged
-from kvsim.whatif.doctor.case import Case
 from kvsim.whatif.doctor.causes.cause import Cause, Cure, Suspicion
+from kvsim.whatif.doctor.examined_run import ExaminedRun
 from kvsim.whatif.watch import SUBSTANTIAL
 
 
@@ -15,7 +15,7 @@ class Padding(Cause):
 
     title: ClassVar[str] = "padding in the blocks of groups of layers"
 
-    def suspect(self, case: Case) -> Suspicion | None:
+    def suspect(self, case: ExaminedRun) -> Suspicion | None:
         paged = case.allocator
         if not case.several_tables or not isinstance(paged, Paged):
             return None

@@ -2,21 +2,21 @@
 
 from typing import ClassVar
 
-from kvsim.whatif.doctor.case import Case
 from kvsim.whatif.doctor.causes.cause import Cause, Cure, Suspicion
+from kvsim.whatif.doctor.examined_run import ExaminedRun
 from kvsim.whatif.watch import SUBSTANTIAL
 
 _KEY = "prefix_cache_retention_interval"
 
 
-class Retention(Cause):
+class SparseRetention(Cause):
     """Suspected where a model with windows or states leaves places out, and finds a twentieth of
     the prompts less than an LRU cache as large as the pool would.
     """
 
     title: ClassVar[str] = "a prefix cache that keeps too few places to continue from"
 
-    def suspect(self, case: Case) -> Suspicion | None:
+    def suspect(self, case: ExaminedRun) -> Suspicion | None:
         if not case.caching or not hasattr(case.allocator, _KEY) or not case.several_tables:
             return None
         given = case.option(case.allocator, _KEY)

@@ -2,8 +2,8 @@
 
 from typing import Any, ClassVar
 
-from kvsim.whatif.doctor.case import Case
 from kvsim.whatif.doctor.causes.cause import Cause, Cure, Suspicion
+from kvsim.whatif.doctor.examined_run import ExaminedRun
 from kvsim.whatif.watch import SUBSTANTIAL
 
 _SIZES = ("gpu_memory_utilization", "kv_cache_tokens", "num_gpu_blocks")
@@ -21,7 +21,7 @@ class SmallPool(Cause):
     title: ClassVar[str] = "a pool too small for its requests"
     resource: ClassVar[bool] = True
 
-    def suspect(self, case: Case) -> Suspicion | None:
+    def suspect(self, case: ExaminedRun) -> Suspicion | None:
         waited, again = case.waits.memory, case.recomputed_share
         refused = case.summary["requests"]["rejected"]
         if max(waited, again) < SUBSTANTIAL and not refused:

@@ -2,8 +2,8 @@
 
 from typing import ClassVar
 
-from kvsim.whatif.doctor.case import Case
 from kvsim.whatif.doctor.causes.cause import Cause, Cure, Suspicion
+from kvsim.whatif.doctor.examined_run import ExaminedRun
 from kvsim.whatif.watch import SUBSTANTIAL
 
 
@@ -12,7 +12,7 @@ class TooFewSequences(Cause):
 
     title: ClassVar[str] = "a limit on sequences that holds the queue back"
 
-    def suspect(self, case: Case) -> Suspicion | None:
+    def suspect(self, case: ExaminedRun) -> Suspicion | None:
         limit = case.option(case.scheduler, "max_num_seqs")
         waited = case.waits.limit
         if limit is None or waited < SUBSTANTIAL:

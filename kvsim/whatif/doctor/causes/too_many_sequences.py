@@ -2,8 +2,8 @@
 
 from typing import ClassVar
 
-from kvsim.whatif.doctor.case import Case
 from kvsim.whatif.doctor.causes.cause import Cause, Cure, Suspicion
+from kvsim.whatif.doctor.examined_run import ExaminedRun
 from kvsim.whatif.watch import SUBSTANTIAL
 
 
@@ -14,7 +14,7 @@ class TooManySequences(Cause):
 
     title: ClassVar[str] = "more sequences let in than the pool holds to their ends"
 
-    def suspect(self, case: Case) -> Suspicion | None:
+    def suspect(self, case: ExaminedRun) -> Suspicion | None:
         limit = case.option(case.scheduler, "max_num_seqs")
         grown = len(case.preempted) - case.preempted_in_prompt
         if limit is None or case.recomputed_share < SUBSTANTIAL:

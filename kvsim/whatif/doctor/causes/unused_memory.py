@@ -4,8 +4,8 @@ from typing import ClassVar
 
 from kvsim.capacity.options import WAYS
 from kvsim.plumbing.units import GIB
-from kvsim.whatif.doctor.case import Case
 from kvsim.whatif.doctor.causes.cause import Cause, Cure, Suspicion
+from kvsim.whatif.doctor.examined_run import ExaminedRun
 from kvsim.whatif.watch import SUBSTANTIAL
 
 
@@ -17,7 +17,7 @@ class UnusedMemory(Cause):
 
     title: ClassVar[str] = "memory of the GPU left unused"
 
-    def suspect(self, case: Case) -> Suspicion | None:
+    def suspect(self, case: ExaminedRun) -> Suspicion | None:
         pool, memory = case.simulation.pool, case.simulation.scenario.memory
         if pool.sized_by != WAYS[0] or not case.memory_binds:
             return None

@@ -10,20 +10,20 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from kvsim.plumbing.errors import InputError
-from kvsim.whatif.sweep.backends.backend import (
+from kvsim.whatif.backends.backend import (
     ATTEMPTS,
     BackendOptions,
     check_reachable,
     died,
     missing,
 )
-from kvsim.whatif.sweep.point import Outcome, Task, run_task
+from kvsim.whatif.task import Task, TaskOutcome, run_task
 
 
 class Ray(BackendOptions):
     """`--backend ray`; `--address HOST:6379`, `ray://HOST:10001` or `auto` names a cluster."""
 
-    def run(self, tasks: Sequence[Task]) -> Iterator[Outcome]:
+    def run(self, tasks: Sequence[Task]) -> Iterator[TaskOutcome]:
         try:
             import ray
         except ImportError:
@@ -50,6 +50,6 @@ class Ray(BackendOptions):
                     outcome = ray.get(done)
                 except ray.exceptions.WorkerCrashedError as error:
                     outcome = died(task, error)
-                yield Outcome(*outcome)
+                yield TaskOutcome(*outcome)
         finally:
             ray.shutdown()

@@ -24,7 +24,7 @@ from kvsim.scenario import Scenario
 from kvsim.simulation import PATH_KEYS, Simulation
 from kvsim.version import VERSION
 from kvsim.whatif.notes import WORKLOAD
-from kvsim.whatif.watch import Watch
+from kvsim.whatif.watch import QueueWatch
 from kvsim.workload.options import WorkloadOptions
 
 Row = dict[str, Any]
@@ -44,7 +44,7 @@ class Task(NamedTuple):
     waits: bool = False
 
 
-class Outcome(NamedTuple):
+class TaskOutcome(NamedTuple):
     """rows: one an allocator, flat: `ttft_s.p99`; none where it failed. error: why it failed, and
     `wrong_input`: whether it would fail again. wall_s: how long it took.
     """
@@ -71,17 +71,17 @@ def make_task(
     return Task(sha256(named.encode()).hexdigest(), plain, str(folder.resolve()), limits, waits)
 
 
-def run_task(task: Task) -> Outcome:
+def run_task(task: Task) -> TaskOutcome:
     """Simulate every allocator of the task. Whatever goes wrong is in the outcome, not raised."""
     began = time.perf_counter()
     try:
         rows = tuple(_rows(task))
     except InputError as error:
-        return Outcome(task.key, (), str(error), True, time.perf_counter() - began)
+        return TaskOutcome(task.key, (), str(error), True, time.perf_counter() - began)
     except Exception as error:  # a fault of one point is written down, and the others go on
         said = f"{type(error).__name__}: {error}"
-        return Outcome(task.key, (), said, False, time.perf_counter() - began)
-    return Outcome(task.key, rows, None, False, time.perf_counter() - began)
+        return TaskOutcome(task.key, (), said, False, time.perf_counter() - began)
+    return TaskOutcome(task.key, rows, None, False, time.perf_counter() - began)
 
 
 def _rows(task: Task) -> list[Row]:
@@ -89,7 +89,7 @@ def _rows(task: Task) -> list[Row]:
     simulation = Simulation(scenario, _stream(scenario))
     rows = []
     for options, label in zip(scenario.allocator, simulation.labels, strict=True):
-        watch = Watch(options.scheduler or scenario.scheduler) if task.waits else None
+        watch = QueueWatch(options.scheduler or scenario.scheduler) if task.waits else None
         run = simulation.run(options, label, observer=watch)
         summary = {name: value for name, value in run.summary.items() if name != "wall_s"}
         assert run.recorder is not None  # it has just been simulated

@@ -9,7 +9,7 @@ from kvsim.scenario import load_tables, recipes
 TOUR = "tour:"
 
 
-class Base(NamedTuple):
+class StartingPoint(NamedTuple):
     """name: what the address calls it. table: a scenario's tables. folder: where its paths start.
     asked: what `kvsim run` calls it; None: it has no name there.
     """
@@ -28,7 +28,7 @@ def normal(table: dict[str, Any]) -> dict[str, Any]:
     return {**table, "allocator": plain}
 
 
-def find_bases(given: str | None) -> dict[str, Base]:
+def find_starting_points(given: str | None) -> dict[str, StartingPoint]:
     """All of them by name, the given one first; InputError if it is none. An address can name these
     and no other file.
     """
@@ -36,12 +36,12 @@ def find_bases(given: str | None) -> dict[str, Base]:
     if given is not None:
         table, folder = load_tables(given)
         name = Path(given).stem if Path(given).exists() else given
-        found[name] = Base(name, normal(table), folder, given)
+        found[name] = StartingPoint(name, normal(table), folder, given)
     for name in recipes():
         if name not in found:
             table, folder = load_tables(name)
-            found[name] = Base(name, normal(table), folder, name)
+            found[name] = StartingPoint(name, normal(table), folder, name)
     for stop in STOPS:
         name = f"{TOUR}{stop}"
-        found[name] = Base(name, normal(stop_tables(stop)), Path(), None)
+        found[name] = StartingPoint(name, normal(stop_tables(stop)), Path(), None)
     return found

@@ -1,28 +1,28 @@
-"""What all callbacks of the page work with: the bases it can start from and the crew."""
+"""The context that every callback of the page works with: starting points and worker processes."""
 
 from typing import NamedTuple
 
-from kvsim.explore.bases import Base
-from kvsim.explore.crew import Crew
-from kvsim.explore.state import State
+from kvsim.explore.starting_points import StartingPoint
+from kvsim.explore.state import ScenarioState
 from kvsim.explore.task import RunTask, SweepTask
+from kvsim.explore.worker_pool import WorkerPool
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.keys import assignment
 from kvsim.whatif.sweep.axes import parse_axis
 
 
-class Desk(NamedTuple):
-    """bases: by name. default: the one an empty address starts from."""
+class PageContext(NamedTuple):
+    """starting_points: by name. default: the name of the one that an empty address starts from."""
 
-    bases: dict[str, Base]
-    crew: Crew
+    starting_points: dict[str, StartingPoint]
+    workers: WorkerPool
     default: str
 
-    def run_task(self, state: State) -> RunTask:
+    def run_task(self, state: ScenarioState) -> RunTask:
         """Simulate the state."""
-        return RunTask(state.table, self.bases[state.base].folder)
+        return RunTask(state.table, self.starting_points[state.base].folder)
 
-    def sweep_task(self, state: State, sweep: str) -> SweepTask:
+    def sweep_task(self, state: ScenarioState, sweep: str) -> SweepTask:
         """Simulate the state along a sweep such as `a.b=1:8:4`; InputError where that is none."""
         key, _ = assignment(sweep, "sweep")
         values = tuple(value for (value,) in parse_axis(sweep, "sweep").rows)
@@ -33,4 +33,4 @@ class Desk(NamedTuple):
                 value=sweep.partition("=")[2],
                 limit="2 values or more",
             )
-        return SweepTask(state.table, self.bases[state.base].folder, key, values)
+        return SweepTask(state.table, self.starting_points[state.base].folder, key, values)

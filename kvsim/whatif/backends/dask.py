@@ -10,20 +10,20 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from kvsim.plumbing.errors import InputError
-from kvsim.whatif.sweep.backends.backend import (
+from kvsim.whatif.backends.backend import (
     ATTEMPTS,
     BackendOptions,
     check_reachable,
     died,
     missing,
 )
-from kvsim.whatif.sweep.point import Outcome, Task, run_task
+from kvsim.whatif.task import Task, TaskOutcome, run_task
 
 
 class Dask(BackendOptions):
     """`--backend dask`; `--address tcp://HOST:8786` names its scheduler."""
 
-    def run(self, tasks: Sequence[Task]) -> Iterator[Outcome]:
+    def run(self, tasks: Sequence[Task]) -> Iterator[TaskOutcome]:
         try:
             import dask
             from distributed import Client, KilledWorker, LocalCluster, as_completed
@@ -58,7 +58,7 @@ class Dask(BackendOptions):
                         outcome = future.result()
                     except KilledWorker as error:
                         outcome = died(task, error)
-                    yield Outcome(*outcome)
+                    yield TaskOutcome(*outcome)
             finally:
                 client.close()
                 if cluster is not None:

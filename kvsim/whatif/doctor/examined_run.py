@@ -17,13 +17,13 @@ from kvsim.results.result import Run
 from kvsim.scenario import Scenario
 from kvsim.simulation import BLOCK_SIZE, Simulation
 from kvsim.vllm.grouping import is_uniform
-from kvsim.whatif.cache_curve.lru import Curve, lru_curve
+from kvsim.whatif.cache_curve.lru import HitCurve, lru_curve
 from kvsim.whatif.cache_curve.order import in_order
 from kvsim.whatif.tables import Table
-from kvsim.whatif.watch import SUBSTANTIAL, Preempted, Waits, Watch
+from kvsim.whatif.watch import SUBSTANTIAL, Preempted, QueueWaits, QueueWatch
 
 
-class Case:
+class ExaminedRun:
     """One allocator of a scenario, simulated once.
 
     table, folder: the scenario with this allocator alone. simulation: made of it; run: its run.
@@ -35,7 +35,7 @@ class Case:
         scenario = self.simulation.scenario
         self.allocator, self.scheduler = scenario.allocator[0], scenario.scheduler
         self.label = self.simulation.labels[0]
-        self.watch = Watch(self.scheduler)
+        self.watch = QueueWatch(self.scheduler)
         self.run: Run = self.simulation.run(self.allocator, self.label, observer=self.watch)
 
     @property
@@ -78,7 +78,7 @@ class Case:
         asked: int = cache["query_tokens"]
         return cache["hit_tokens"] / asked if asked else 0.0
 
-    def curve(self, block_tokens: int) -> Curve:
+    def curve(self, block_tokens: int) -> HitCurve:
         """What an LRU cache finds of this stream in blocks of so many tokens, by its size."""
         if block_tokens not in self._curves:
             came = in_order(self.simulation, self.run)
@@ -86,7 +86,7 @@ class Case:
         return self._curves[block_tokens]
 
     @cached_property
-    def _curves(self) -> dict[int, Curve]:
+    def _curves(self) -> dict[int, HitCurve]:
         return {}
 
     @property
@@ -115,7 +115,7 @@ class Case:
         return dict(zip(SERIES_COLUMNS, rows.reshape(-1, len(SERIES_COLUMNS)).T, strict=True))
 
     @property
-    def waits(self) -> Waits:
+    def waits(self) -> QueueWaits:
         """Of all the time that requests spent in the engine, the share they waited, and why."""
         recorder = self.recorder
         return self.watch.waits(recorder.waiting_sum + recorder.running_sum)

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from statistics import fmean
 from typing import Literal, NamedTuple
 
-from kvsim.whatif.capacity.search import Row
 from kvsim.whatif.intervals import Ratio
-from kvsim.whatif.watch import SUBSTANTIAL, Waits
+from kvsim.whatif.runner import Row
+from kvsim.whatif.watch import SUBSTANTIAL, QueueWaits
 
 Binding = Literal["memory", "limit", "step"]
 
 
-class Load(NamedTuple):
+class LoadReading(NamedTuple):
     """Of runs of one setting. peak: the largest share of the pool that was ever handed out; waits:
     means over the runs, as shares of the time that requests spent; requests, preemptions: of all
     runs; saturated: in how many of them.
@@ -24,7 +24,7 @@ class Load(NamedTuple):
     requests: int
     preemptions: int
     peak: float
-    waits: Waits
+    waits: QueueWaits
 
     @property
     def waits_for_memory(self) -> float:
@@ -57,16 +57,16 @@ class Load(NamedTuple):
         return 2 * self.saturated <= self.runs
 
 
-def load_of(rows: Sequence[Row]) -> Load:
+def load_of(rows: Sequence[Row]) -> LoadReading:
     """Rows of tasks that were asked for their waits, one a run."""
-    waits = [[float(row[f"waits.{name}"]) for row in rows] for name in Waits._fields]
-    return Load(
+    waits = [[float(row[f"waits.{name}"]) for row in rows] for name in QueueWaits._fields]
+    return LoadReading(
         len(rows),
         sum(bool(row["saturated"]) for row in rows),
         sum(int(row["requests.submitted"]) for row in rows),
         sum(int(row["preemptions"]) for row in rows),
         max(float(row["memory.peak_allocated"]) for row in rows),
-        Waits(*map(fmean, waits)),
+        QueueWaits(*map(fmean, waits)),
     )
 
 
@@ -79,7 +79,7 @@ class Headroom(NamedTuple):
     factor: float
     bound_at: float
     rate_per_s: float
-    beyond: Load | None
+    beyond: LoadReading | None
 
 
 class LeastPool(NamedTuple):
@@ -96,14 +96,14 @@ class LeastPool(NamedTuple):
     told: Ratio | None
 
 
-class Standing(NamedTuple):
+class Baseline(NamedTuple):
     """load: in the search; again: on replicates that nothing else has seen. twice: the goal with
     twice the pool and nothing else, on those (None: it cannot be compared). headroom: only where
     nothing binds, and the arrivals have a rate. pool: None where less of it does worse.
     """
 
-    load: Load
-    again: Load
+    load: LoadReading
+    again: LoadReading
     twice: Ratio | None
     headroom: Headroom | None
     pool: LeastPool | None

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 
 from kvsim.plumbing.errors import InputError
-from kvsim.whatif.sweep.backends.backend import ATTEMPTS, BackendOptions, died
-from kvsim.whatif.sweep.point import Outcome, Task, run_task
+from kvsim.whatif.backends.backend import ATTEMPTS, BackendOptions, died
+from kvsim.whatif.task import Task, TaskOutcome, run_task
 
 IDLE_S = 5  # after which a worker that nobody feeds ends, were its sweep killed
 
@@ -17,7 +17,7 @@ class Processes(BackendOptions):
     very process.
     """
 
-    def run(self, tasks: Sequence[Task]) -> Iterator[Outcome]:
+    def run(self, tasks: Sequence[Task]) -> Iterator[TaskOutcome]:
         if self.address is not None:
             raise InputError(
                 "processes have no address",
@@ -34,7 +34,7 @@ def most_jobs() -> int:
     return os.cpu_count() or 1 if find_spec("joblib") else 1
 
 
-def _pooled(tasks: Sequence[Task], jobs: int) -> Iterator[Outcome]:
+def _pooled(tasks: Sequence[Task], jobs: int) -> Iterator[TaskOutcome]:
     """A pool of processes, and a fresh one whenever one of them has died.
 
     Nobody knows whose worker it was: all tasks under way then are run again, one after the other in

@@ -10,7 +10,7 @@ from kvsim.whatif.doctor.shorten import shortened
 from kvsim.whatif.tables import Table, allocator_alone, is_paged
 
 
-class Patient(NamedTuple):
+class DoctorSubject(NamedTuple):
     """table, folder: the scenario with one allocator alone, its stream shortened. notes: what was
     done, and assumed. name, beside: of a real run, with what it did beside its simulation.
     """
@@ -24,7 +24,7 @@ class Patient(NamedTuple):
 
 def patient_of(
     table: Table, folder: Path, label: str | None, most_requests: int, stretches: int
-) -> Patient:
+) -> DoctorSubject:
     """The allocator of this label; None: the first paged one, or the first there is; its stream
     shortened (`shortened`). InputError where there is none.
     """
@@ -45,4 +45,4 @@ def patient_of(
     alone, cut = shortened(alone, folder, most_requests, stretches)
     others = len(Scenario.from_table(table, folder).allocator) - 1
     notes = [f"of {others + 1} allocators {name} was examined"] if others else []
-    return Patient(alone, folder, tuple([*notes, cut] if cut else notes))
+    return DoctorSubject(alone, folder, tuple([*notes, cut] if cut else notes))

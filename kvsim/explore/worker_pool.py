@@ -10,7 +10,7 @@ from multiprocessing.context import SpawnProcess
 from queue import SimpleQueue
 from typing import Any, Literal
 
-from kvsim.explore.task import Task
+from kvsim.explore.task import WorkerTask
 from kvsim.explore.worker import work
 
 KEPT = 40  # answers
@@ -26,7 +26,7 @@ class Job:
     """A task on its way. key: of what it answers. told: what is done, how much, of how much."""
 
     key: str
-    task: Task
+    task: WorkerTask
     state: Literal["waiting", "running", "done", "failed", "cancelled"] = "waiting"
     told: tuple[str, int, int] = ("waiting", 0, 1)
     answer: Any = None
@@ -49,7 +49,7 @@ class Job:
         return bool(self.owners) and time.monotonic() - self.asked_s < PATIENCE_S
 
 
-class Crew:
+class WorkerPool:
     """So many processes, started before they are needed. Each owner has one job at a time."""
 
     def __init__(self, size: int = 2) -> None:
@@ -60,7 +60,7 @@ class Crew:
         for thread in self._threads:
             thread.start()
 
-    def ask(self, owner: str, key: str, task: Task) -> Job:
+    def ask(self, owner: str, key: str, task: WorkerTask) -> Job:
         """The job of this key, begun if it is new or was given up; what the owner asked for before
         is given up.
         """

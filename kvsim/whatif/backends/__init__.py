@@ -1,0 +1,15 @@
+"""Where points are run: one file a backend, and its line here."""
+
+from kvsim.plumbing.registry import Registry
+from kvsim.whatif.backends.backend import BackendOptions
+
+__all__ = ["BACKENDS", "BackendOptions"]
+
+BACKENDS: Registry[BackendOptions] = Registry(
+    "backend",
+    {
+        "processes": "kvsim.whatif.backends.processes:Processes",
+        "dask": "kvsim.whatif.backends.dask:Dask",
+        "ray": "kvsim.whatif.backends.ray:Ray",
+    },
+)

@@ -1,0 +1,116 @@
+"""Jobs: they answer what kvsim run would, tell how far they are, and end at once."""
+
+import time
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.explore_tasks import Dies, Fails
+
+from kvsim.explore import worker_pool
+from kvsim.explore.starting_points import find_starting_points
+from kvsim.explore.state import started
+from kvsim.explore.task import RunTask, SweepTask
+from kvsim.explore.worker_pool import Job, WorkerPool
+from kvsim.simulation import simulate
+
+STARTING_POINTS = find_starting_points(None)
+SMALL = started(STARTING_POINTS["tour:blocks"], ["workload.num_requests=30"]).table
+ENDLESS = RunTask(
+    started(STARTING_POINTS["chat"], ["workload.num_requests=2000000"]).table,
+    STARTING_POINTS["chat"].folder,
+)
+
+
+@pytest.fixture(scope="module")
+def workers() -> Iterator[WorkerPool]:
+    made = WorkerPool(1)
+    yield made
+    made.close()
+
+
+def ended(workers: WorkerPool, key: str, seconds: float = 60.0) -> Job:
+    return until(workers, key, lambda job: job.is_over, seconds)
+
+
+def until(workers: WorkerPool, key: str, true: Any, seconds: float = 60.0) -> Job:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        job = workers.look(key)
+        if job is not None and true(job):
+            return job
+        time.sleep(0.02)
+    raise AssertionError(f"never: {job}")
+
+
+def plain(runs: Any) -> list[dict[str, Any]]:
+    return [{k: v for k, v in run.items() if k != "wall_s"} for run in runs]
+
+
+def test_an_answer_is_what_kvsim_run_gives_and_its_saved_scenario_gives_it_again(
+    workers: WorkerPool,
+) -> None:
+    workers.ask("me", "small", RunTask(SMALL, Path()))
+    job = ended(workers, "small")
+    assert job.state == "done", job.fault
+    expected = [run.summary for run in simulate(SMALL).runs]
+    assert plain(job.answer["runs"]) == plain(expected)
+    saved = tomllib.loads(job.answer["scenario"])
+    assert plain(run.summary for run in simulate(saved).runs) == plain(expected)
+    assert workers.ask("me", "small", RunTask(SMALL, Path())) is job
+
+
+def test_a_cancelled_job_ends_at_once_and_the_next_one_runs(workers: WorkerPool) -> None:
+    workers.ask("me", "endless", ENDLESS)
+    until(workers, "endless", lambda job: job.state == "running")
+    workers.cancel("me")
+    job = ended(workers, "endless", 2.0)
+    assert job.state == "cancelled"
+    assert not job.is_missed_by("me")
+    workers.ask("me", "after", RunTask(SMALL, Path()))
+    assert ended(workers, "after").state == "done"
+
+
+def test_who_asks_for_something_else_gives_up_what_was_asked_before(workers: WorkerPool) -> None:
+    workers.ask("me", "endless", ENDLESS)
+    until(workers, "endless", lambda job: job.state == "running")
+    workers.ask("me", "other", RunTask(SMALL, Path()))
+    assert ended(workers, "endless", 2.0).state == "cancelled"
+    assert ended(workers, "other").state == "done"
+
+
+def test_a_page_that_is_closed_waits_for_nothing(
+    workers: WorkerPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker_pool, "PATIENCE_S", 0.2)
+    job = workers.ask("me", "endless", ENDLESS)
+    time.sleep(0.5)
+    assert job.state == "cancelled"
+    assert job.is_missed_by("me")
+    assert not job.is_missed_by("you")
+
+
+def test_a_process_that_dies_is_replaced(workers: WorkerPool) -> None:
+    workers.ask("me", "dies", Dies())
+    assert ended(workers, "dies").fault == "the process that simulated it ended"
+    workers.ask("me", "fails", Fails())
+    assert "ZeroDivisionError: one by nothing" in ended(workers, "fails").fault
+    wrong = {**SMALL, "memory": {"kv_cache_tokens": 1}}
+    workers.ask("me", "wrong", RunTask(wrong, Path()))
+    assert ended(workers, "wrong").state == "failed"
+    assert "\n" not in ended(workers, "wrong").fault
+
+
+def test_a_sweep_is_a_run_a_value() -> None:
+    told: list[tuple[str, int, int]] = []
+    task = SweepTask(SMALL, Path(), "allocator.2.block_size", (8, 0, 64))
+    points = task.do(lambda *each: told.append(each))
+    assert [point.value for point in points] == [8, 0, 64]
+    assert [bool(point.fault) for point in points] == [False, True, False]
+    for point in (points[0], points[2]):
+        tables = [*SMALL["allocator"][:2], {**SMALL["allocator"][2], "block_size": point.value}]
+        expected = simulate({**SMALL, "allocator": tables})
+        assert plain(point.runs) == plain(run.summary for run in expected.runs)
+    assert all(0 <= done <= total for _, done, total in told)
