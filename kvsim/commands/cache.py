@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from kvsim.whatif.cache_curve.matching import Matching
     from kvsim.whatif.cache_curve.policies import PolicyRun
     from kvsim.whatif.cache_curve.retention import RetentionRun
-    from kvsim.whatif.page import Cells
+    from kvsim.whatif.findings import FindingsTable
 
 
 def cache(
@@ -61,7 +61,6 @@ def cache(
     hold a recurrent state is long, and why nothing is found in it is said.
     """
     from kvsim.commands.tables import out as stdout
-    from kvsim.commands.whatif_tables import printed
     from kvsim.plumbing.errors import InputError
     from kvsim.report.numbers import count
     from kvsim.scenario import Scenario
@@ -72,7 +71,7 @@ def cache(
     from kvsim.whatif.cache_curve.order import in_order
     from kvsim.whatif.cache_curve.prompt_ends import found_at_ends
     from kvsim.whatif.cache_curve.retention import bought
-    from kvsim.whatif.page import Cells
+    from kvsim.whatif.findings import FindingsTable, terminal_table
 
     if belady and partial:
         raise InputError("is for full blocks", where="--belady", remedy="leave out --partial")
@@ -141,18 +140,18 @@ def cache(
     enough = f"unlimited ({largest:,} do)" if largest else "unlimited"
     last = (enough, unlimited, *([unlimited] if belady else []))
     console = stdout()
-    console.print(printed(Cells("Prompt tokens found", "", heads, (*cells, last))))
+    console.print(terminal_table(FindingsTable("Prompt tokens found", "", heads, (*cells, last))))
     console.print(f"Of {count(curve.query_tokens)} prompt tokens, in blocks of {block:,}.")
     if said is not None:
         console.print(said, highlight=False)
     if retained:
         console.print()
-        console.print(printed(_retention_cells(retained)))
+        console.print(terminal_table(_retention_cells(retained)))
         console.print(answer["retention_buys"], highlight=False)
     if compared:
         told = _policy_cells(compared)
         console.print()
-        console.print(printed(told))
+        console.print(terminal_table(told))
         console.print(told.note, highlight=False)
 
 
@@ -179,9 +178,9 @@ def _retained(simulation: "Simulation") -> "list[RetentionRun]":
         return compare_retention(simulation, paged, lambda name: status.update(f"retention {name}"))
 
 
-def _retention_cells(runs: "list[RetentionRun]") -> "Cells":
+def _retention_cells(runs: "list[RetentionRun]") -> "FindingsTable":
     from kvsim.report import numbers
-    from kvsim.whatif.page import Cells
+    from kvsim.whatif.findings import FindingsTable
 
     rows = tuple(
         (
@@ -197,7 +196,7 @@ def _retention_cells(runs: "list[RetentionRun]") -> "Cells":
     )
     cached = "pool cached", "with windows, states"
     heads = ("retention", "found", *cached, "preempted", "mean TTFT, s", "requests/s")
-    return Cells("What is kept of windows and states", "", heads, rows)
+    return FindingsTable("What is kept of windows and states", "", heads, rows)
 
 
 def _compared(simulation: "Simulation") -> "list[PolicyRun]":
@@ -220,9 +219,9 @@ def _policy_answer(run: "PolicyRun") -> dict[str, Any]:
     }
 
 
-def _policy_cells(compared: "list[PolicyRun]") -> "Cells":
+def _policy_cells(compared: "list[PolicyRun]") -> "FindingsTable":
     from kvsim.report import numbers
-    from kvsim.whatif.page import Cells
+    from kvsim.whatif.findings import FindingsTable
 
     rows = tuple(
         (
@@ -240,7 +239,7 @@ def _policy_cells(compared: "list[PolicyRun]") -> "Cells":
         "Full runs of the scenario at its own pool, the best first. Belady: what could have been "
         "found at most in the order in which that run asked, had its content all of the pool."
     )
-    return Cells("Under the exact schedule", note, heads, rows)
+    return FindingsTable("Under the exact schedule", note, heads, rows)
 
 
 def _percent(share: float) -> str:

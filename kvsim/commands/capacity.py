@@ -1,17 +1,11 @@
 """`kvsim capacity`: what load, pool or setting just keeps the objectives."""
 
-import json
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
 from kvsim.commands.arguments import AsJson, Changes, Jobs, ScenarioName
-
-if TYPE_CHECKING:
-    from kvsim.whatif.capacity.answers import Answer, GoodputPoint, Tuning
-    from kvsim.whatif.page import Cells
 
 
 def capacity(
@@ -44,7 +38,7 @@ def capacity(
     jobs: Jobs = None,
     set_: Changes = None,
     out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Write capacity.json and capacity.html.")
+        Path | None, typer.Option(metavar="DIR", help="Write capacity.json, .md and .html.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -53,21 +47,14 @@ def capacity(
     Each seed is bisected on its own requests; the interval is over the seeds. Besides the
     objectives given, no request may be refused, and the queue may not only grow.
     """
-    from rich.console import Console
-
-    from kvsim.commands.tables import out as stdout
-    from kvsim.commands.whatif_tables import printed
+    from kvsim.commands.answers import answer, task_runner
     from kvsim.plumbing.errors import InputError
-    from kvsim.plumbing.writing import check_writable, replace_files, text_writer
+    from kvsim.plumbing.writing import check_writable
     from kvsim.scenario import load_tables
-    from kvsim.whatif.backends import BACKENDS
-    from kvsim.whatif.capacity import tables, words
     from kvsim.whatif.capacity.capacity import Capacity
-    from kvsim.whatif.capacity.load import unit
+    from kvsim.whatif.capacity.capacity_findings import edge_findings, tuning_findings
     from kvsim.whatif.capacity.objectives import complete, parse_objective
-    from kvsim.whatif.capacity.page import make_page
-    from kvsim.whatif.capacity.questions import QUESTIONS, TUNED, question_named
-    from kvsim.whatif.runner import TaskRunner
+    from kvsim.whatif.capacity.questions import TUNED, question_named
 
     if not slo:
         raise InputError("required", where="--slo", remedy="give an objective: --slo ttft_s.p99=2")
@@ -79,76 +66,19 @@ def capacity(
         )
     if rate and find in TUNED:
         raise InputError(f"--find {find} looks for the highest rate itself", where="--rate")
-    question = QUESTIONS["rate"] if find in TUNED else question_named(find)
+    question = None if find in TUNED else question_named(find)
     objectives = complete([parse_objective(text) for text in slo])
     table, folder = load_tables(scenario, set_ or [])
     if out is not None:
         check_writable(out)
-    with Console(stderr=True).status("") as status:
-        runner = TaskRunner(
-            BACKENDS.get("processes")(jobs=jobs),
-            lambda runs: status.update(f"{runs} runs"),
-        )
+    with task_runner(jobs) as runner:
         asked = Capacity(table, folder, objectives, runner, repeat=repeat, tolerance=tolerance)
-        noun = unit(table)
-        cells: list[Cells] = []
-        said: list[str] = []
-        answer: dict[str, Any] = {"objectives": [str(each) for each in objectives]}
-        curves = []
-        if find in TUNED:
-            chosen = _whole_numbers(values) or TUNED[find]
-            tuned = asked.tune(f"scheduler.{find}", chosen)
-            answer["tuned"] = [_tuned(subject.label, found) for subject, found in tuned]
-            cells += [
-                tables.tuning_table(f"scheduler.{find}", subject.label, found, noun)
-                for subject, found in tuned
-            ]
+        if question is None:
+            findings = tuning_findings(asked, find, _whole_numbers(values) or TUNED[find])
         else:
-            asks_rate = question.name == "rate"
-            at: list[float | None] = [*rate] if rate and not asks_rate else [None]
-            answers = asked.find(question, at)
-            answer["answers"] = [_answer(each) for each in answers]
-            if question.name == "pool":
-                most = asked.with_any_pool(answers)
-                said = [
-                    words.pool_sentence(each, objectives, most.get(each.subject.label), noun)
-                    for each in answers
-                ]
-            elif asks_rate and (sentence := words.rate_sentence(answers, noun)) is not None:
-                said = [sentence]
-            said += words.notes_on(answers)
-            cells.append(tables.answers_table(question, answers, objectives, noun))
-            if asks_rate and rate:
-                replicas = [(each, asked.replicas(each, rate)) for each in answers]
-                cells.append(tables.replicas_table(replicas, noun))
-                answer["replicas"] = [
-                    {"label": each.subject.label, **one._asdict()}
-                    for each, found in replicas
-                    for one in found
-                ]
-            if asks_rate and (out is not None or as_json):
-                curves = [(each, asked.goodput(each)) for each in answers]
-                answer["goodput"] = [_curve(each, shares) for each, shares in curves]
-        answer |= {"sentences": said, "runs": runner.num_runs}
-    if out is not None:
-        facts = [("objectives", ", ".join(map(str, objectives))), ("runs", str(runner.num_runs))]
-        title = cells[0].title
-        html = make_page(title, facts, said, cells, curves, table, noun)
-        text = json.dumps(answer, indent=2) + "\n"
-        files = {"capacity.json": text_writer(text), "capacity.html": text_writer(html)}
-        replace_files(out, files)
-    if as_json:
-        typer.echo(json.dumps(answer, indent=2))
-        return
-    console = stdout()
-    for each in cells:
-        console.print(printed(each))
-        console.print(each.note, markup=False, highlight=False)
-        console.print()
-    for line in said:
-        console.print(line, markup=False, highlight=False)
-    if out is not None:
-        typer.echo(str(out / "capacity.html"))
+            goodput = out is not None or as_json
+            findings = edge_findings(asked, question, rate or (), goodput=goodput)
+    answer(findings, as_json=as_json, out=out, name="capacity")
 
 
 def _whole_numbers(text: str | None) -> tuple[int, ...]:
@@ -160,49 +90,3 @@ def _whole_numbers(text: str | None) -> tuple[int, ...]:
     if not all(part.isdigit() and int(part) > 0 for part in parts):
         raise InputError("not whole numbers above 0", where="--values", value=text)
     return tuple(dict.fromkeys(map(int, parts)))
-
-
-def _answer(answer: "Answer") -> dict[str, Any]:
-    interval = answer.interval
-    return {
-        "label": answer.subject.label,
-        "allocator": answer.subject.kind,
-        "rate_per_s": answer.rate_per_s,
-        "mean": None if interval is None else interval.mean,
-        "half_width": None if interval is None else interval.half_width,
-        "open": answer.open,
-        "gpu_memory_utilization": answer.utilization,
-        "seeds": [
-            {"seed": edge.seed, "kept": edge.bracket.kept, "lost": edge.bracket.lost}
-            for edge in answer.edges
-        ],
-    }
-
-
-def _tuned(label: str, tunings: "Sequence[Tuning]") -> dict[str, Any]:
-    return {
-        "label": label,
-        "values": [
-            {
-                "value": tuning.value,
-                "behind": tuning.behind,
-                **({} if tuning.answer is None else {"rate": _answer(tuning.answer)}),
-            }
-            for tuning in tunings
-        ],
-    }
-
-
-def _curve(answer: "Answer", shares: "Sequence[GoodputPoint]") -> dict[str, Any]:
-    return {
-        "label": answer.subject.label,
-        "points": [
-            {
-                "rate_per_s": share.rate_per_s,
-                "within": share.within.mean,
-                "half_width": share.within.half_width,
-                "saturated_seeds": share.saturated,
-            }
-            for share in shares
-        ],
-    }

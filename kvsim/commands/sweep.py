@@ -1,9 +1,7 @@
 """`kvsim sweep`: a scenario at many settings."""
 
-import json
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,14 +10,9 @@ from kvsim.plumbing.process import INTERRUPTED
 
 if TYPE_CHECKING:
     import pandas as pd
-    from rich.console import Console
 
-    from kvsim.report.measures import Measure
     from kvsim.whatif.backends import BackendOptions
-    from kvsim.whatif.sweep.ranking import SweepSetting
     from kvsim.whatif.sweep.sweep import Sweep
-
-_PRINTED = ("ttft_p99", "tokens_per_s")  # what eighty columns have room for
 
 
 def sweep(
@@ -67,18 +60,16 @@ def sweep(
     Every finished point is kept in DIR at once: the same command goes on after any interruption,
     and runs no finished point again.
     """
-    from rich.console import Console
-
-    from kvsim.commands.tables import out as stdout
-    from kvsim.commands.whatif_tables import printed
+    from kvsim.commands.answers import answer
     from kvsim.plumbing.errors import InputError
     from kvsim.plumbing.writing import check_writable
     from kvsim.scenario import load_tables
     from kvsim.whatif.backends import BACKENDS
-    from kvsim.whatif.sweep import page, store
+    from kvsim.whatif.sweep import store
     from kvsim.whatif.sweep.axes import parse_axis, parse_zip
-    from kvsim.whatif.sweep.ranking import measure_named, settings_of
+    from kvsim.whatif.sweep.ranking import measure_named
     from kvsim.whatif.sweep.sweep import Sweep
+    from kvsim.whatif.sweep.sweep_findings import sweep_findings
 
     if out is None:
         raise InputError("required", where="--out", remedy="give a folder for what is finished")
@@ -87,30 +78,16 @@ def sweep(
     options = BACKENDS.parse({"kind": backend, "jobs": jobs, "address": address}, "--backend")
     plan = Sweep(*load_tables(scenario, set_ or []), axes, repeat)
     check_writable(out)
-    frame = _run(plan, out, options, retry_failed, Console(stderr=True))
+    frame = _run(plan, out, options, retry_failed)
     if not (frame["status"] == "done").any():
         raise InputError(f"every point failed, the first of them by: {frame['error'].iloc[0]}")
-    store.write(out, plan, frame, page.make_page(plan, frame, measure, top))
-    settings = settings_of(frame, plan.keys)
-    if as_json:
-        typer.echo(json.dumps(_answer(plan, frame, settings, measure, top), indent=2))
-        return
-    console = stdout()
-    for line in page.words(settings, frame, measure):
-        console.print(line, markup=False, highlight=False)
-    for cells in (
-        page.best_table(settings, plan.keys, measure, top, _PRINTED),
-        page.pareto_table(settings, plan.keys, measure),
-    ):
-        console.print()
-        console.print(printed(cells))
-    typer.echo(str(out / store.PAGE))
+    store.write(out, plan, frame)
+    answer(sweep_findings(plan, frame, measure, top), as_json=as_json, out=out, name="sweep")
 
 
-def _run(
-    plan: "Sweep", out: Path, options: "BackendOptions", retry_failed: bool, console: "Console"
-) -> "pd.DataFrame":
-    """The sweep with a bar on a terminal's stderr; an interruption ends it with what it kept."""
+def _run(plan: "Sweep", out: Path, options: "BackendOptions", retry_failed: bool) -> "pd.DataFrame":
+    """The sweep's table, with a bar on stderr; an interruption ends it, finished points kept."""
+    from rich.console import Console
     from rich.progress import (
         BarColumn,
         MofNCompleteColumn,
@@ -122,6 +99,7 @@ def _run(
 
     from kvsim.whatif.sweep.journal import SweepJournal
 
+    console = Console(stderr=True)
     columns = (TextColumn("points"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with (
         SweepJournal(out) as journal,
@@ -142,47 +120,3 @@ def _run(
                 "the same command goes on from there"
             )
             raise typer.Exit(INTERRUPTED) from None
-
-
-def _answer(
-    plan: "Sweep",
-    frame: "pd.DataFrame",
-    settings: "Sequence[SweepSetting]",
-    measure: "Measure",
-    top: int,
-) -> dict[str, Any]:
-    """The JSON answer: every setting's means, the best, and those nothing beats."""
-    from kvsim.report.measures import MEASURES
-    from kvsim.whatif.sweep.ranking import best, pareto
-
-    def entry(setting: "SweepSetting") -> dict[str, Any]:
-        intervals = {name: setting.interval(each) for name, each in MEASURES.items()}
-        return {
-            "point": setting.point,
-            "label": setting.label,
-            "settings": setting.settings,
-            "saturated_seeds": setting.saturated,
-            **{
-                name: {"mean": found.mean, "half_width": found.half_width}
-                for name, found in intervals.items()
-                if found is not None
-            },
-        }
-
-    failed = frame.loc[frame["status"] == "failed"]
-    return {
-        "seeds": list(plan.seeds),
-        "points": len(plan.points),
-        "failed": [
-            {"point": int(row["point"]), "seed": int(row["seed"]), "error": row["error"]}
-            for _, row in failed.iterrows()
-        ],
-        "settings": [entry(setting) for setting in settings],
-        "best": [
-            {**entry(ranked.setting), "behind": ranked.behind}
-            for ranked in best(settings, measure, top)
-        ],
-        "pareto": [
-            {**entry(setting), "alike": alike} for setting, alike in pareto(settings, measure)
-        ],
-    }

@@ -19,13 +19,14 @@ concurrency does not raise throughput once steps are bound by computation. GPUs 
 many more of them the stream's output takes than it would have to.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from kvsim.memory.options import AllocatorOptions
 from kvsim.memory.paged.options import Paged
 from kvsim.simulation import Simulation
+from kvsim.whatif.findings import Findings, FindingsTable, as_data
 
 Progress = Callable[[str, str], None]
 
@@ -64,16 +65,6 @@ class Attribution:
     def ideal(self) -> RunOutcome:
         """Without any waste."""
         return self.costs[-1].after
-
-    def as_dict(self) -> dict[str, Any]:
-        """The entry of the JSON answer."""
-        return {
-            "allocator": self.allocator,
-            "label": self.label,
-            "actual": self.actual._asdict(),
-            "costs": [{**cost._asdict(), "after": cost.after._asdict()} for cost in self.costs],
-            "ideal": self.ideal._asdict(),
-        }
 
 
 def attribute(
@@ -117,3 +108,38 @@ def _outcome(summary: dict[str, Any]) -> RunOutcome:
         summary["e2e_s"]["mean"],
         summary["preemptions"],
     )
+
+
+def attribution_findings(found: tuple[Attribution, ...], scenario: Mapping[str, Any]) -> Findings:
+    """The findings of all allocators, a table each. scenario: the tables that were simulated."""
+    return Findings(
+        "What each class of waste costs",
+        [("allocators", str(len(found)))],
+        ["Each row: the gain when this class is removed too, after those above it."],
+        [_costs_table(each) for each in found],
+        scenario,
+        {"runs": [{**as_data(vars(each)), "ideal": as_data(each.ideal)} for each in found]},
+    )
+
+
+def _costs_table(found: Attribution) -> FindingsTable:
+    def row(name: str, outcome: RunOutcome, gpus: str) -> tuple[str, ...]:
+        running, tokens = f"{outcome.running:,.2f}", f"{outcome.tokens_per_s:,.0f}"
+        return name, running, tokens, gpus, seconds(outcome.e2e_s)
+
+    def seconds(value: float | None) -> str:
+        return "" if value is None else f"{value:,.2f}"
+
+    gains = [
+        (
+            f"without {' and '.join(cost.classes)}",
+            *(f"{cost.running:+,.2f}", f"{cost.tokens_per_s:+,.0f}", f"{cost.gpus:+.2f}"),
+            seconds(cost.after.e2e_s),
+        )
+        for cost in found.costs
+    ]
+    actual = row("as it is", found.actual, "1")
+    gpus = 1 + sum(cost.gpus for cost in found.costs)
+    ideal = row("without waste", found.ideal, f"{gpus:.2f}")
+    heads = ("", "sequences", "tokens/s", "GPUs", "end to end, s")
+    return FindingsTable(found.label, "", heads, [actual, *gains, ideal], has_total=True)

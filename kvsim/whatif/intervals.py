@@ -9,15 +9,15 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from kvsim.report import numbers
 from kvsim.report.intervals import CONFIDENCE, interval
 
 
-class Interval(NamedTuple):
-    """A mean over `seeds` runs, and the half width of its interval; None: one run allows none."""
+class SeedMean(NamedTuple):
+    """A mean over seeds, and the half width of its interval; None where there is one seed."""
 
     mean: float
     half_width: float | None
-    seeds: int
 
     @property
     def low(self) -> float:
@@ -30,17 +30,17 @@ class Interval(NamedTuple):
         return self.mean + (self.half_width or 0.0)
 
 
-def mean_interval(values: Sequence[float], level: float = CONFIDENCE) -> Interval:
+def mean_interval(values: Sequence[float], level: float = CONFIDENCE) -> SeedMean:
     """The mean of one value a seed (at least one), at this confidence level."""
     found = interval(values, level)
     half_width = None if found is None else found.half
-    return Interval(math.fsum(values) / len(values), half_width, len(values))
+    return SeedMean(math.fsum(values) / len(values), half_width)
 
 
 class PairedDifference(NamedTuple):
     """Of pairs over the same seeds: how much the second reads above the first."""
 
-    of: Interval
+    of: SeedMean
     base: float
 
     @property
@@ -88,3 +88,17 @@ def ratio(first: Sequence[float], second: Sequence[float], level: float = CONFID
     logs = [math.log(b / a) for a, b in zip(first, second, strict=True)]
     of = mean_interval(logs, level)
     return Ratio(math.expm1(of.mean), math.expm1(of.low), math.expm1(of.high))
+
+
+def ratio_text(of: Ratio | None) -> str:
+    """A ratio with its interval: `-17 % (-26 to -7.6)`."""
+    if of is None:
+        return numbers.NOTHING
+    mean = f"{_share(of.mean)} %"
+    same = of.low == of.mean == of.high
+    return mean if same else f"{mean} ({_share(of.low)} to {_share(of.high)})"
+
+
+def _share(of: float) -> str:
+    share = 100 * of
+    return f"{share:+,.0f}" if abs(share) >= 9.95 else f"{share:+.2g}"

@@ -9,7 +9,7 @@ WORKLOAD = "workload_notes"  # of a row: what was left out or drawn again, a lis
 TOLD_ELSEWHERE = ("saturated", "refused")  # a what-if counts and ranks by these
 
 
-def noted(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+def noted(rows: Sequence[Mapping[Any, Any]]) -> list[str]:
     """Sentences on flat rows of runs. Notes that differ in their numbers alone are of one kind: the
     first is told, and how many runs have one.
     """

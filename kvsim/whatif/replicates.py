@@ -45,6 +45,11 @@ class Replicates(NamedTuple):
     report: tuple[Replicate, ...]
     exact: bool = False
 
+    def names(self) -> dict[str, list[str]]:
+        """The names of the replicates, by the set that has them."""
+        sets = {"search": self.search, "test": self.test, "report": self.report}
+        return {name: [each.name for each in members] for name, members in sets.items()}
+
 
 def replicates(table: Table, folder: Path, count: int, least: int = 2) -> Replicates:
     """Three sets of `count`. least: requests that a stretch of a trace must have on average."""

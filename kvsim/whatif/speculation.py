@@ -6,14 +6,17 @@ It takes hits where the last block of one must be computed again. Without drafts
 back, and every token waits for a step of its own.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from kvsim.capacity.pool import Pool
 from kvsim.memory.options import AllocatorOptions
 from kvsim.plumbing.errors import InputError
+from kvsim.report.numbers import count, number, percent, seconds, size
 from kvsim.simulation import Simulation
 from kvsim.speculation import TABLE
+from kvsim.whatif.findings import Findings, FindingsTable
 
 
 @dataclass(frozen=True)
@@ -37,23 +40,6 @@ class SpeculationSide:
     def pool_tokens(self) -> int:
         return self.pool.capacity_bytes // self.token_bytes
 
-    def as_dict(self) -> dict[str, Any]:
-        """Its part of the JSON answer."""
-        pool = self.pool
-        return {
-            "weights_bytes": pool.weights_bytes,
-            "pool_bytes": pool.capacity_bytes,
-            "pool_tokens": self.pool_tokens,
-            "bytes_per_token": self.token_bytes,
-            "hit_share": self.hit_share,
-            "preemptions": self.preemptions,
-            "output_tokens_per_s": self.tokens_per_s,
-            "tpot_s": self.tpot_s,
-            "e2e_s": self.e2e_s,
-            "steps": self.steps,
-            "speculation": self.drafts,
-        }
-
 
 @dataclass(frozen=True)
 class SpeculationCost:
@@ -68,18 +54,6 @@ class SpeculationCost:
     state_bytes: int
     drafted: SpeculationSide
     plain: SpeculationSide
-
-    def as_dict(self) -> dict[str, Any]:
-        """The entry of the JSON answer."""
-        return {
-            "label": self.label,
-            "method": self.method,
-            "num_speculative_tokens": self.tokens,
-            "drafter_weights_bytes": self.weights_bytes,
-            "state_bytes": self.state_bytes,
-            "with": self.drafted.as_dict(),
-            "without": self.plain.as_dict(),
-        }
 
 
 def speculation_costs(simulation: Simulation) -> tuple[SpeculationCost, ...]:
@@ -125,3 +99,99 @@ def _side(simulation: Simulation, options: AllocatorOptions, label: str) -> Spec
         summary["steps"],
         summary.get("speculation"),
     )
+
+
+def speculation_findings(costs: Sequence[SpeculationCost], scenario: Mapping[str, Any]) -> Findings:
+    """The findings of all allocators, a table and a sentence each. scenario: as simulated."""
+    return Findings(
+        "What drafted tokens cost and buy",
+        [("allocators", str(len(costs)))],
+        [],
+        [_sides_table(cost) for cost in costs],
+        scenario,
+        {"runs": [_cost_data(cost) for cost in costs]},
+    )
+
+
+def _sentence(cost: SpeculationCost) -> str:
+    drafted, plain = cost.drafted, cost.plain
+    more = drafted.token_bytes / plain.token_bytes - 1 if plain.token_bytes else 0.0
+    holds = f"the pool, given by {drafted.pool.sized_by}, holds {count(drafted.pool_tokens)} tokens"
+    if drafted.pool_tokens != plain.pool_tokens:
+        holds = (
+            f"the pool holds {count(drafted.pool_tokens)} tokens where it would hold "
+            f"{count(plain.pool_tokens)}"
+        )
+    price = "neither weights nor KV of its own"
+    if cost.weights_bytes or more:
+        price = f"{size(cost.weights_bytes)} of weights and {percent(more)} more KV per token"
+    if cost.state_bytes:
+        price += f", and {size(cost.state_bytes)} more of recurrent states a sequence"
+    parts = [f"{cost.method} with {cost.tokens} drafts costs {price}; {holds}"]
+    drafts = drafted.drafts or {}
+    parts.append(f"{percent(drafts['draft_slots'])} of it is held for drafts and not used")
+    if drafted.hit_share is not None and plain.hit_share is not None:
+        parts.append(
+            f"{percent(drafted.hit_share)} of the prompt tokens are found in the prefix cache, "
+            f"{percent(plain.hit_share)} without"
+        )
+    bought = "nothing was verified"
+    if drafts["mean_acceptance_length"] is not None:
+        bought = (
+            f"it buys {number(drafts['mean_acceptance_length'])} tokens a verification: "
+            f"{seconds(drafted.tpot_s)} a token where it would be {seconds(plain.tpot_s)}, and "
+            f"{number(drafted.tokens_per_s)} tokens/s where there would be "
+            f"{number(plain.tokens_per_s)}"
+        )
+    return f"{'; '.join(parts)}; {bought}."
+
+
+def _sides_table(cost: SpeculationCost) -> FindingsTable:
+    sides = cost.drafted, cost.plain
+    drafts = [side.drafts or {} for side in sides]
+    cells: dict[str, tuple[str, ...]] = {
+        "KV bytes per token": tuple(count(side.token_bytes) for side in sides),
+        "pool": tuple(size(side.pool.capacity_bytes) for side in sides),
+        "tokens it holds": tuple(count(side.pool_tokens) for side in sides),
+        "held for drafts": tuple(percent(each.get("draft_slots")) for each in drafts),
+        "prompt tokens hit": tuple(percent(side.hit_share) for side in sides),
+        "preemptions": tuple(count(side.preemptions) for side in sides),
+        "steps": tuple(count(side.steps) for side in sides),
+        "tokens a verification": tuple(
+            number(each.get("mean_acceptance_length")) for each in drafts
+        ),
+        "TPOT p50": tuple(seconds(side.tpot_s) for side in sides),
+        "end to end p50": tuple(seconds(side.e2e_s) for side in sides),
+        "tokens/s": tuple(number(side.tokens_per_s) for side in sides),
+    }
+    rows = [(name, *texts) for name, texts in cells.items()]
+    return FindingsTable(cost.label, _sentence(cost), ("", "with drafts", "without"), rows)
+
+
+def _cost_data(cost: SpeculationCost) -> dict[str, Any]:
+    return {
+        "label": cost.label,
+        "method": cost.method,
+        "num_speculative_tokens": cost.tokens,
+        "drafter_weights_bytes": cost.weights_bytes,
+        "state_bytes": cost.state_bytes,
+        "with": _side_data(cost.drafted),
+        "without": _side_data(cost.plain),
+        "sentence": _sentence(cost),
+    }
+
+
+def _side_data(side: SpeculationSide) -> dict[str, Any]:
+    return {
+        "weights_bytes": side.pool.weights_bytes,
+        "pool_bytes": side.pool.capacity_bytes,
+        "pool_tokens": side.pool_tokens,
+        "bytes_per_token": side.token_bytes,
+        "hit_share": side.hit_share,
+        "preemptions": side.preemptions,
+        "output_tokens_per_s": side.tokens_per_s,
+        "tpot_s": side.tpot_s,
+        "e2e_s": side.e2e_s,
+        "steps": side.steps,
+        "speculation": side.drafts,
+    }

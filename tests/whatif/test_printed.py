@@ -6,8 +6,7 @@ from collections import Counter
 import pytest
 from rich.console import Console
 
-from kvsim.commands.whatif_tables import printed
-from kvsim.whatif.page import Cells
+from kvsim.whatif.findings import FindingsTable, terminal_table
 
 HEADS = ("", "today", "instead", "e2e_s.mean", "")
 ROWS = (
@@ -19,7 +18,7 @@ ROWS = (
 @pytest.mark.parametrize("width", [60, 80, 120])
 def test_every_letter_is_there_whatever_the_width(width: int) -> None:
     console = Console(width=width, file=io.StringIO())
-    console.print(printed(Cells("Changes", "", HEADS, ROWS)))
+    console.print(terminal_table(FindingsTable("Changes", "", HEADS, ROWS)))
     text = console.file.getvalue()  # type: ignore[attr-defined]
     wanted = " ".join(["Changes", *HEADS, *(cell for row in ROWS for cell in row)])
     letters = Counter(text) - Counter(" \n─" * len(text))

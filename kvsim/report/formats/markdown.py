@@ -1,7 +1,7 @@
 """The words and the tables as Markdown, for an issue, a wiki or a pull request."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from kvsim.plumbing.toml import to_toml
 from kvsim.report.classes import LOOKS
@@ -21,7 +21,7 @@ class Markdown(Form):
     def make(self, result: Result) -> bytes:
         """GitHub's Markdown, in UTF-8."""
         runs = [run.summary for run in result.runs]
-        heads = ["", *(_text(named(run.label)) for run in result.runs)]
+        heads = ["", *(escaped(named(run.label)) for run in result.runs)]
         measures = shown(list(MEASURES), runs)
         numbers = [
             [measure.title, *(_number(measure.text(run), at in best(measure, runs))
@@ -38,14 +38,14 @@ class Markdown(Form):
             ]
         parts = [
             "# Where the KV memory went",
-            *(_text(paragraph) for paragraph in paragraphs(result)),
-            "\n".join(f"- {_text(remark)}" for remark in remarks(result)),
+            *(escaped(paragraph) for paragraph in paragraphs(result)),
+            "\n".join(f"- {escaped(remark)}" for remark in remarks(result)),
             "## Key numbers",
-            _table(heads, numbers),
+            pipe_table(heads, *numbers),
             "## The pool, on average",
-            _table(heads, shares),
+            pipe_table(heads, *shares),
             "## The scenario",
-            _fenced(to_toml(result.scenario)),
+            fenced(to_toml(result.scenario), "toml"),
         ]
         return "\n\n".join(part for part in parts if part).encode() + b"\n"
 
@@ -54,18 +54,19 @@ def _number(text: str, good: bool) -> str:
     return f"**{text}**" if good else text
 
 
-def _text(text: str) -> str:
+def escaped(text: str) -> str:
     """A user's text, none of it taken for Markdown or HTML."""
     return re.sub(r"([\\`*_{}\[\]<>|#&~])", r"\\\1", text)
 
 
-def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def pipe_table(heads: Sequence[str], *rows: Sequence[str]) -> str:
+    """A table whose first column is aligned to the left, the others to the right."""
     lines = [heads, ["---", *["---:"] * (len(heads) - 1)], *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def _fenced(text: str) -> str:
+def fenced(text: str, language: str) -> str:
     """A block of code, its fence longer than any in the text."""
     longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
-    return f"{fence}toml\n{text.strip()}\n{fence}"
+    return f"{fence}{language}\n{text.strip()}\n{fence}"

@@ -23,7 +23,7 @@ from kvsim.plumbing.errors import InputError
 from kvsim.report.intervals import CONFIDENCE
 from kvsim.scenario import Scenario
 from kvsim.simulation import Simulation
-from kvsim.whatif.advice.change import Advice, Change, Goal, said
+from kvsim.whatif.advice.change import Advice, Change, Goal, value_text
 from kvsim.whatif.advice.knobs import KNOBS, Knob
 from kvsim.whatif.advice.survey import Survey
 from kvsim.whatif.intervals import Ratio
@@ -99,7 +99,7 @@ class Advisor:
                     there = with_value(self.table, knob.key, value)
                     Simulation(Scenario.from_table(there, self.folder), [])
                 except InputError as error:
-                    refused.append((f"{knob.key} = {said(value)}", str(error)))
+                    refused.append((f"{knob.key} = {value_text(value)}", str(error)))
                     continue
                 tried.append((knob, value, now))
         return tried, refused
@@ -119,7 +119,7 @@ class Advisor:
             try:
                 ratio_of, also, refused = self._ratios(self.table, table, on)
             except InputError as error:
-                failed.append((f"{knob.key} = {said(value)}", str(error)))
+                failed.append((f"{knob.key} = {value_text(value)}", str(error)))
                 continue
             gain = 0.0 if ratio_of is None else self.goal.gain(ratio_of)
             changes.append(Change(knob, value, now, ratio_of, also, refused, gain))

@@ -44,14 +44,14 @@ class Change:
         """In words."""
         if self.refused > 0:
             return f"refuses {self.refused:,} requests"
-        told = self.tested or self.ratio
-        if told is None:
+        ratio = self.tested or self.ratio
+        if ratio is None:
             return "cannot be compared"
-        if told == (0, 0, 0):
+        if ratio == (0, 0, 0):
             return "the same"
         if self.helps:
             return "better"
-        if self.tested is not None or not told.seen:
+        if self.tested is not None or not ratio.seen:
             return "no difference seen"
         return "worse" if self.gain < 0 else "not tested"
 
@@ -61,7 +61,7 @@ class Advice:
     """changes: every single one, best first. taken: those of the best setting found, in the order
     they were added. base: the goal's mean in the search, as the scenario is; saturated: in how many
     of those runs. reported: the best setting against today's on replicates that the search has not
-    seen, None where nothing helped. also: of the other numbers, likewise. standing: how it stands
+    seen, None where nothing helped. also: of the other numbers, likewise. baseline: how it stands
     as it is. notes: on its runs in the search.
     """
 
@@ -77,7 +77,7 @@ class Advice:
     saturated: int
     reported: Ratio | None
     reported_also: Mapping[str, Ratio]
-    standing: Baseline
+    baseline: Baseline
     notes: tuple[str, ...]
 
 
@@ -87,7 +87,7 @@ def goal_named(name: str) -> Goal:
     return Goal(name, name in RATES)
 
 
-def said(value: Any) -> str:
+def value_text(value: Any) -> str:
     """A value as people read it."""
     if isinstance(value, Mapping):
         return str(value.get("kind"))

@@ -7,7 +7,7 @@ from typing import Any
 from kvsim.model.catalogue import named_model
 from kvsim.scenario import Scenario
 from kvsim.simulation import Simulation
-from kvsim.whatif.advice.change import said
+from kvsim.whatif.advice.change import value_text
 from kvsim.whatif.advice.knobs import KNOBS
 
 
@@ -27,7 +27,7 @@ def command(table: dict[str, Any], folder: Path) -> str:
         if knob.flag is not None:
             flags.append(knob.flag(value))
         elif rest[-1] in _as_given(table, part):
-            comments.append(f"# no flag sets {knob.key} = {said(value)}")
+            comments.append(f"# no flag sets {knob.key} = {value_text(value)}")
     name = str(Path(model["hf_config"]).parent) if "hf_config" in model else _id(model["name"])
     lines = [f"vllm serve {name}", *(f"    {flag}" for flag in flags if flag)]
     return "\n".join([" \\\n".join(lines), *comments])

@@ -3,9 +3,10 @@
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from kvsim.report import numbers
 from kvsim.whatif.capacity.bisection import Bracket
 from kvsim.whatif.capacity.questions import Table
-from kvsim.whatif.intervals import Interval, mean_interval
+from kvsim.whatif.intervals import SeedMean, mean_interval
 from kvsim.whatif.runner import Row
 
 
@@ -46,7 +47,7 @@ class Answer:
         return known if len(known) == len(found) else None
 
     @property
-    def interval(self) -> Interval | None:
+    def interval(self) -> SeedMean | None:
         """The mean of those."""
         return None if self.values is None else mean_interval(self.values)
 
@@ -87,5 +88,13 @@ class GoodputPoint(NamedTuple):
     """
 
     rate_per_s: float
-    within: Interval
+    within: SeedMean
     saturated: int
+
+
+def mean_text(mean: SeedMean | None, *, whole: bool = False) -> str:
+    """A mean with half of its interval: `6.1 ± 0.3`; whole: as whole numbers."""
+    if mean is None:
+        return numbers.NOTHING
+    form = numbers.count if whole else numbers.number
+    return form(mean.mean) + (f" ± {form(mean.half_width)}" if mean.half_width else "")

@@ -22,7 +22,7 @@ from kvsim.whatif.capacity.answers import (
     Tuning,
 )
 from kvsim.whatif.capacity.bisection import bisect
-from kvsim.whatif.capacity.load import with_rate
+from kvsim.whatif.capacity.load import unit, with_rate
 from kvsim.whatif.capacity.objectives import Objective, kept, request_limits_s
 from kvsim.whatif.capacity.questions import (
     QUESTIONS,
@@ -52,7 +52,7 @@ class Capacity:
         tolerance: float = 0.02,
     ) -> None:
         self.folder, self.objectives, self.runner = folder, tuple(objectives), runner
-        self.tolerance = tolerance
+        self.tolerance, self.table, self.unit = tolerance, table, unit(table)
         scenario = Scenario.from_table(table, folder)
         table = pinned(table, prepared(table, folder).max_model_len)
         self.seeds = range(scenario.seed, scenario.seed + repeat)

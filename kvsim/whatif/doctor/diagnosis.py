@@ -15,7 +15,7 @@ Rest = Literal["well", "load", "memory", "unknown"]
 
 
 @dataclass(frozen=True)
-class Finding:
+class CauseFinding:
     """One suspected cause. name: of the registry; title: of its class. evidence: sentences. cure:
     the best of its cures, and effect: what that does alone (None: none was to be tried); on_top:
     what it does beside the causes before it in the list.
@@ -52,15 +52,15 @@ class Diagnosis:
     case: ExaminedRun
     cured: ExaminedRun
     best: Table
-    findings: tuple[Finding, ...]
+    findings: tuple[CauseFinding, ...]
     together: Effect | None
     rest: Rest
     replicates: Replicates
     runs: int
-    patient: DoctorSubject
+    subject: DoctorSubject
 
     @property
-    def causes(self) -> tuple[Finding, ...]:
+    def causes(self) -> tuple[CauseFinding, ...]:
         """What hurts, worst first, settings before resources."""
         return tuple(each for each in self.findings if each.outcome == "cause")
 
@@ -70,6 +70,6 @@ class Diagnosis:
         return not self.causes and not self.incurable and self.rest == "well"
 
     @property
-    def incurable(self) -> tuple[Finding, ...]:
+    def incurable(self) -> tuple[CauseFinding, ...]:
         """What is there, and no flag cures it."""
         return tuple(each for each in self.findings if each.outcome == "no cure")

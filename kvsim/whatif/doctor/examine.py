@@ -19,7 +19,7 @@ from kvsim.report.intervals import CONFIDENCE
 from kvsim.scenario import Scenario
 from kvsim.simulation import Simulation
 from kvsim.whatif.doctor.causes import CAUSES, Cause, Cure, Suspicion
-from kvsim.whatif.doctor.diagnosis import Diagnosis, Finding, FindingOutcome, Rest
+from kvsim.whatif.doctor.diagnosis import CauseFinding, Diagnosis, FindingOutcome, Rest
 from kvsim.whatif.doctor.effect import Effect, effect_of
 from kvsim.whatif.doctor.examined_run import ExaminedRun
 from kvsim.whatif.doctor.shorten import LEAST_REQUESTS
@@ -48,13 +48,13 @@ class _Tried(NamedTuple):
 
 
 class Doctor:
-    """Examines a patient. runner: of the counterfactual runs; repeat: seeds of each set."""
+    """Examines a subject. runner: of the counterfactual runs; repeat: seeds of each set."""
 
-    def __init__(self, patient: DoctorSubject, runner: TaskRunner, *, repeat: int = 4) -> None:
-        table, folder = patient.table, patient.folder
+    def __init__(self, subject: DoctorSubject, runner: TaskRunner, *, repeat: int = 4) -> None:
+        table, folder = subject.table, subject.folder
         longest = Simulation(Scenario.from_table(table, folder), []).max_model_len
         self.table, self.folder, self.runner = pinned(table, longest), folder, runner
-        self.patient = patient
+        self.subject = subject
         self.trials = Trials(runner, folder)
         self.replicates = replicates(self.table, folder, repeat, LEAST_REQUESTS)
 
@@ -86,12 +86,12 @@ class Doctor:
             self._rest(cured, best_of_all),
             self.replicates,
             self.runner.num_runs,
-            self.patient,
+            self.subject,
         )
 
-    def _treat(self, base: Table, suspects: Sequence[_Suspect]) -> tuple[list[Finding], Table]:
+    def _treat(self, base: Table, suspects: Sequence[_Suspect]) -> tuple[list[CauseFinding], Table]:
         """Findings of these suspects, causes first, and the tables with their causes cured."""
-        found: list[Finding] = []
+        found: list[CauseFinding] = []
         tried: list[_Tried] = []
         tables = [cure.put(base) for each in suspects for cure in each.suspicion.cures]
         self.trials.run_all([base, *tables], self.replicates.search)
@@ -110,7 +110,7 @@ class Doctor:
             for each in harmless
         ]
         best_table = base
-        causes: list[Finding] = []
+        causes: list[CauseFinding] = []
         for each in sorted(helpful, key=lambda one: one.effect.gain, reverse=True):
             there = each.cure.put(best_table)
             try:
@@ -226,9 +226,9 @@ def _finding(
     outcome: FindingOutcome,
     on_top: Effect | None = None,
     reason: str | None = None,
-) -> Finding:
+) -> CauseFinding:
     cause = suspect.cause
-    return Finding(
+    return CauseFinding(
         suspect.name,
         cause.title,
         cause.resource,

@@ -1,4 +1,4 @@
-"""A patient's run as it is, and what the ledger says of it."""
+"""A subject's run as it is, and what the ledger says of it."""
 
 from collections.abc import Mapping
 from functools import cached_property

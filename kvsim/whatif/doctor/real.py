@@ -1,7 +1,7 @@
 """What a real server did beside what the simulated one does with the same requests."""
 
 from collections.abc import Iterator
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from kvsim.observed.trial import Trial
 from kvsim.validate.run.comparison import Comparison
@@ -45,10 +45,6 @@ class Beside(NamedTuple):
         if self.unit == "share":
             return self.simulated - self.real
         return self.simulated / self.real - 1.0 if self.real else None
-
-    def as_dict(self) -> dict[str, Any]:
-        """For `--json`."""
-        return self._asdict() | {"difference": self.difference}
 
 
 def beside_run(compared: Comparison) -> tuple[Beside, ...]:

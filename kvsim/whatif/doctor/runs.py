@@ -1,4 +1,4 @@
-"""Real runs as patients: the server that was recorded as a scenario, and what it really did.
+"""Real runs as subjects: the server that was recorded as a scenario, and what it really did.
 
 An observed run (docs/recording-a-run.md, or NAME.run of `kvsim import`) is compared request by
 request; of a published collection (`kvsim validate runs`) each run by the means that are known.
@@ -27,7 +27,7 @@ from kvsim.step_time.roofline import Roofline
 from kvsim.validate.run.comparison import compare_run
 from kvsim.validate.runs.simulate import simulate_trial
 from kvsim.whatif.doctor.real import Beside, beside_run, beside_trial
-from kvsim.whatif.doctor.subject import DoctorSubject, patient_of
+from kvsim.whatif.doctor.subject import DoctorSubject, subject_of
 from kvsim.whatif.tables import Table
 
 ROOFLINE = "roofline"
@@ -63,7 +63,7 @@ def run_beside(scenario: Path) -> Path | None:
     return folder if scenario.suffix == ".toml" and is_run(folder) else None
 
 
-def patients_of_runs(
+def subjects_of_runs(
     path: Path,
     step_time: str,
     scratch: Path,
@@ -71,7 +71,7 @@ def patients_of_runs(
     only: str | None = None,
 ) -> Iterator[DoctorSubject | Refused]:
     """The runs at `path`. step_time: "roofline", or a calibration. scratch: a folder for streams,
-    which must last as long as the patients. only: of a collection, the runs whose name has this.
+    which must last as long as the subjects. only: of a collection, the runs whose name has this.
     InputError for what is no run, and for an observed one that cannot be simulated; of a collection
     such a one is told, and the others go on.
     """
@@ -112,8 +112,8 @@ def _observed(folder: Path, step_time: str, scratch: Path, limits: StreamLimits)
     beside = beside_of(folder, step_time)
     if folder.suffix == ".run" and imported.is_file():
         table, place = load_tables(imported)
-        patient = patient_of(table, place, None, *limits)
-        return patient._replace(name=folder.name, beside=beside)
+        subject = subject_of(table, place, None, *limits)
+        return subject._replace(name=folder.name, beside=beside)
     run = ObservedRun.read(folder)
     if not isinstance(run.meta, VllmMeta):
         raise InputError(
@@ -124,9 +124,9 @@ def _observed(folder: Path, step_time: str, scratch: Path, limits: StreamLimits)
     table, notes = _table(run.meta, run.requests, None, scratch / "stream.jsonl")
     if step_time != ROOFLINE:
         table["step_time"] = {"kind": "calibrated", "file": step_time}
-    patient = patient_of(table, Path(), None, *limits)
-    return patient._replace(
-        name=run.name, beside=beside, notes=(*run.assumptions, *notes, *patient.notes)
+    subject = subject_of(table, Path(), None, *limits)
+    return subject._replace(
+        name=run.name, beside=beside, notes=(*run.assumptions, *notes, *subject.notes)
     )
 
 
@@ -139,12 +139,12 @@ def _published(trial: Trial, stream: Path, limits: StreamLimits) -> DoctorSubjec
     )
     beside = beside_trial(trial, simulate_trial(trial, Roofline().build(hardware)))
     table, notes = _table(meta, trial.requests, trial.max_in_flight, stream)
-    patient = patient_of(table, Path(), None, *limits)
+    subject = subject_of(table, Path(), None, *limits)
     beyond = [f"no simulated engine has {trial.beyond}"] if trial.beyond else []
-    return patient._replace(
+    return subject._replace(
         name=trial.name,
         beside=beside,
-        notes=(*trial.assumed, *beyond, *notes, *patient.notes),
+        notes=(*trial.assumed, *beyond, *notes, *subject.notes),
     )
 
 

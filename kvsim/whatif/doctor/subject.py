@@ -22,7 +22,7 @@ class DoctorSubject(NamedTuple):
     beside: tuple[Beside, ...] = ()
 
 
-def patient_of(
+def subject_of(
     table: Table, folder: Path, label: str | None, most_requests: int, stretches: int
 ) -> DoctorSubject:
     """The allocator of this label; None: the first paged one, or the first there is; its stream

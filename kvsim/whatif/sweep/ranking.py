@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from kvsim.plumbing.errors import InputError
 from kvsim.report import numbers
 from kvsim.report.measures import MEASURES, Measure
-from kvsim.whatif.intervals import Interval, mean_interval, paired
+from kvsim.whatif.intervals import SeedMean, mean_interval, paired
 from kvsim.whatif.sweep.sweep import DONE, STATUS
 
 if TYPE_CHECKING:
@@ -21,7 +21,6 @@ TAKEN = Measure(
     "Memory taken, peak", "memory", lambda run: _taken(run), numbers.size,
     "lower", "The most bytes of the pool that were ever handed out.", always=True,
 )  # fmt: skip
-SHOWN = ("tokens_per_s", "ttft_p50", "ttft_p99", "tpot_p50", "tpot_p99", "e2e_p50", "running")
 
 
 @dataclass(frozen=True)
@@ -43,14 +42,14 @@ class SweepSetting:
         known = [value for value in found if value is not None]
         return known if len(known) == len(found) else None
 
-    def interval(self, measure: Measure) -> Interval | None:
+    def interval(self, measure: Measure) -> SeedMean | None:
         """The mean over the seeds; None where a seed has no value."""
         values = self.values(measure)
         return None if values is None else mean_interval(values)
 
     def text(self, measure: Measure) -> str:
         """The mean as people read it, with its half width: `1.23 s ± 0.04 s`."""
-        return said(measure, self.interval(measure))
+        return interval_text(measure, self.interval(measure))
 
     @property
     def refused(self) -> int:
@@ -62,16 +61,16 @@ class SweepSetting:
         """What the table says of its load: `saturated`, or for how many of the seeds, and whether
         requests are refused; nothing where neither is so.
         """
-        said = []
+        texts = []
         if self.saturated:
             some = f" in {self.saturated} of {len(self.seeds)}"
-            said.append("saturated" + ("" if self.saturated == len(self.seeds) else some))
+            texts.append("saturated" + ("" if self.saturated == len(self.seeds) else some))
         if self.refused:
-            said.append(f"refuses {numbers.count(self.refused)}")
-        return ", ".join(said)
+            texts.append(f"refuses {numbers.count(self.refused)}")
+        return ", ".join(texts)
 
 
-def said(measure: Measure, interval: Interval | None) -> str:
+def interval_text(measure: Measure, interval: SeedMean | None) -> str:
     """A mean with its half width, in the measure's own form."""
     if interval is None:
         return numbers.NOTHING

@@ -3,7 +3,7 @@
 journal.jsonl   every finished point, one line each, kept for the next sweep into this folder
 sweep.parquet   one row a setting, seed and allocator
 sweep.toml      what was swept
-sweep.html      the page
+sweep.html      the page, written with sweep.json and sweep.md
 """
 
 from pathlib import Path
@@ -17,11 +17,11 @@ from kvsim.whatif.sweep.sweep import Sweep
 if TYPE_CHECKING:
     import pandas as pd
 
-TABLE, PLAN, PAGE = "sweep.parquet", "sweep.toml", "sweep.html"
+TABLE, PLAN = "sweep.parquet", "sweep.toml"
 
 
-def write(folder: Path, sweep: Sweep, frame: "pd.DataFrame", page: str) -> None:
-    """Write the table, the plan and the page, whole or not at all; InputError where it cannot."""
+def write(folder: Path, sweep: Sweep, frame: "pd.DataFrame") -> None:
+    """Write the table and the plan, both or neither; InputError where it cannot."""
     plan: dict[str, Any] = {
         "vary": [
             {"keys": list(axis.keys), "values": [list(row) for row in axis.rows]}
@@ -31,14 +31,8 @@ def write(folder: Path, sweep: Sweep, frame: "pd.DataFrame", page: str) -> None:
         "scenario": sweep.table,
     }
     text = f"# Written by kvsim {VERSION}\n{to_toml(plan)}"
-    replace_files(
-        folder,
-        {
-            TABLE: lambda path: _parquet(frame, path),
-            PLAN: text_writer(text),
-            PAGE: text_writer(page),
-        },
-    )
+    files = {TABLE: lambda path: _parquet(frame, path), PLAN: text_writer(text)}
+    replace_files(folder, files)
 
 
 def _parquet(frame: "pd.DataFrame", path: Path) -> None:

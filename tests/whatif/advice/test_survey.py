@@ -8,8 +8,8 @@ from support.chats import chats
 from support.public_traces import public_trace
 
 from kvsim.scenario import load_tables
-from kvsim.whatif.advice import words
 from kvsim.whatif.advice.baseline import Baseline, load_of
+from kvsim.whatif.advice.baseline_sentences import baseline_sentences, head
 from kvsim.whatif.advice.change import goal_named
 from kvsim.whatif.advice.survey import Survey
 from kvsim.whatif.backends import BACKENDS
@@ -49,12 +49,12 @@ def test_where_memory_never_binds_that_is_said_and_other_seeds_say_it_too(tables
     assert found.load.binds is None
     assert not found.load.touches_memory
     assert found.twice == (0, 0, 0)
-    first, second, *_ = words.sentences(found, "e2e_s.mean", "3 more seeds", "requests/s")
+    first, second, *_ = baseline_sentences(found, "e2e_s.mean", "3 more seeds", "requests/s")
     assert first.startswith("Memory never binds: at its fullest ")
     assert second.startswith("3 more seeds, on which nothing was searched, say the same: ")
     other = {**idle(tables), "seed": 100}
     looking = survey(other, "e2e_s.mean", 3)
-    assert words.head(looking.load(other, looking.on.search)) == "Memory never binds"
+    assert head(looking.load(other, looking.on.search)) == "Memory never binds"
 
 
 @pytest.mark.parametrize(
@@ -121,5 +121,5 @@ def test_what_is_said_of_azures_conversations_holds_on_other_stretches() -> None
     _, alone = paged_alone(table, folder)
     looking = survey(alone, "e2e_s.mean", 5, folder)
     first, again = (looking.load(alone, on) for on in (looking.on.search, looking.on.report))
-    assert words.head(first) == words.head(again)
+    assert head(first) == head(again)
     assert first.binds is None  # on the whole: there are full pools, some hundred waits among 6,000

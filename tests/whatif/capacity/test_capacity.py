@@ -18,11 +18,11 @@ from kvsim.whatif.backends import BACKENDS
 from kvsim.whatif.capacity.answers import Answer, CapacitySubject, Edge
 from kvsim.whatif.capacity.bisection import Bracket
 from kvsim.whatif.capacity.capacity import Capacity
+from kvsim.whatif.capacity.capacity_findings import value_text
+from kvsim.whatif.capacity.capacity_sentences import pool_sentence, rate_sentence
 from kvsim.whatif.capacity.load import with_rate
 from kvsim.whatif.capacity.objectives import complete, kept, parse_objective
 from kvsim.whatif.capacity.questions import QUESTIONS
-from kvsim.whatif.capacity.tables import value_text
-from kvsim.whatif.capacity.words import pool_sentence, rate_sentence
 from kvsim.whatif.runner import TaskRunner
 from kvsim.whatif.task import make_task, run_task
 

@@ -12,7 +12,7 @@ from kvsim.scenario import Scenario, load_tables
 from kvsim.simulation import Simulation
 from kvsim.whatif.doctor.causes import CAUSES
 from kvsim.whatif.doctor.examined_run import ExaminedRun
-from kvsim.whatif.doctor.subject import patient_of
+from kvsim.whatif.doctor.subject import subject_of
 
 SERVERS = sorted((Path(__file__).parent / "servers").glob("*.toml"))
 # Arguments of vLLM 0.33 (engine/arg_utils.py) that `kvsim import` does not read.
@@ -22,7 +22,7 @@ MORE = {"max_cudagraph_capture_size", "prefix_cache_retention_interval", "specul
 @cache
 def case(path: Path) -> ExaminedRun:
     table, folder = load_tables(path)
-    return ExaminedRun(patient_of(table, folder, None, 120, 12).table, folder)
+    return ExaminedRun(subject_of(table, folder, None, 120, 12).table, folder)
 
 
 @pytest.mark.parametrize("path", SERVERS, ids=lambda path: path.stem)
@@ -31,16 +31,16 @@ def test_what_a_cause_suspects_can_be_read_and_tried(name: str, path: Path) -> N
     """Evidence in sentences with numbers; cures that are scenarios, in flags that vLLM has."""
     cause = CAUSES.get(name)()
     assert cause.title
-    patient = case(path)
-    suspicion = cause.suspect(patient)
+    subject = case(path)
+    suspicion = cause.suspect(subject)
     if suspicion is None:
         return
     assert suspicion.evidence
     assert all(re.search(r"\d", each) or len(each) > 20 for each in suspicion.evidence)
     for cure in suspicion.cures:
-        there = cure.put(patient.table)
-        assert there != patient.table
-        Simulation(Scenario.from_table(there, patient.folder), [])
+        there = cure.put(subject.table)
+        assert there != subject.table
+        Simulation(Scenario.from_table(there, subject.folder), [])
         assert cure.flags
         for flag in re.findall(r"--([a-z][a-z0-9-]*)", cure.flags):
             argument = flag.removeprefix("no-").replace("-", "_")

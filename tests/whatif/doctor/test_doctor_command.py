@@ -26,9 +26,9 @@ def run(*arguments: str) -> str:
 def test_the_example_of_its_page_says_what_it_says(tmp_path: Path) -> None:
     (scenario,) = re.findall(r"```toml\n(.*?)```", PAGE, flags=re.DOTALL)
     (words,) = re.findall(r"```text\n(.*?)```", PAGE, flags=re.DOTALL)
-    patient = tmp_path / "patient.toml"
-    patient.write_text(scenario)
-    answer = json.loads(run(str(patient), "--json", "--jobs", "1"))
+    subject = tmp_path / "subject.toml"
+    subject.write_text(scenario)
+    answer = json.loads(run(str(subject), "--json", "--jobs", "1"))
     assert answer["words"] == [" ".join(each.split()) for each in words.split("\n\n")]
     assert answer["causes"] == ["too-few-sequences"]
 

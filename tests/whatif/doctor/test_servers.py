@@ -13,7 +13,7 @@ from kvsim.whatif.backends import BACKENDS
 from kvsim.whatif.doctor.causes import CAUSES
 from kvsim.whatif.doctor.diagnosis import Diagnosis
 from kvsim.whatif.doctor.examine import Doctor
-from kvsim.whatif.doctor.subject import patient_of
+from kvsim.whatif.doctor.subject import subject_of
 from kvsim.whatif.runner import TaskRunner
 
 SERVERS = {path.stem: path for path in sorted((Path(__file__).parent / "servers").glob("*.toml"))}
@@ -31,7 +31,7 @@ HEALTHY = [name for name in SERVERS if planted(name) == "none"]
 def examined(name: str) -> Diagnosis:
     table, folder = load_tables(SERVERS[name])
     runner = TaskRunner(BACKENDS.get("processes")(jobs=1))
-    return Doctor(patient_of(table, folder, None, 1000, 12), runner).diagnose()
+    return Doctor(subject_of(table, folder, None, 1000, 12), runner).diagnose()
 
 
 def test_every_cause_has_a_server_that_has_it() -> None:

@@ -22,9 +22,9 @@ from kvsim.simulation import Simulation
 from kvsim.whatif.backends import BACKENDS, processes
 from kvsim.whatif.sweep.axes import parse_axis
 from kvsim.whatif.sweep.journal import JOURNAL, SweepJournal
-from kvsim.whatif.sweep.page import words
 from kvsim.whatif.sweep.ranking import best, pareto, settings_of
 from kvsim.whatif.sweep.sweep import Sweep
+from kvsim.whatif.sweep.sweep_findings import sweep_sentences
 from kvsim.whatif.task import TaskOutcome, flat, make_task, run_task
 
 AXES = [parse_axis("scheduler.max_num_seqs=4,16"), parse_axis("memory.kv_cache_tokens=1500,4000")]
@@ -323,7 +323,7 @@ def test_a_setting_that_refuses_requests_is_not_called_the_best(
     assert quick.values(by) < whole.values(by)  # type: ignore[operator]
     assert [each.setting for each in best(settings, by, 2)] == [whole, quick]
     assert f"refuses {quick.refused}" in quick.load
-    assert any("refuse more requests" in line for line in words(settings, frame, by))
+    assert any("refuse more requests" in line for line in sweep_sentences(settings, frame, by))
 
 
 def test_settings_that_do_all_alike_stand_once(table: dict[str, Any], tmp_path: Path) -> None:

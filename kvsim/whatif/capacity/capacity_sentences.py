@@ -1,12 +1,11 @@
-"""The answers in sentences: what keeps the objectives, and what is short where nothing does."""
+"""Sentences on a capacity: what keeps the objectives, and what is short where nothing does."""
 
 import math
 from collections.abc import Sequence
 
 from kvsim.report.numbers import count, figures, plural
-from kvsim.whatif.capacity.answers import Answer
+from kvsim.whatif.capacity.answers import Answer, mean_text
 from kvsim.whatif.capacity.objectives import Objective, broken
-from kvsim.whatif.capacity.tables import with_width
 from kvsim.whatif.intervals import paired
 from kvsim.whatif.notes import noted
 
@@ -21,13 +20,13 @@ def pool_sentence(
     at = answer.subject.label + ("" if rate is None else f" at {figures(rate)} {unit}")
     if answer.interval is None:
         return f"{at}: no pool keeps them. {_not_memory(answer, objectives, most, unit)}"
-    tokens = with_width(answer.interval, whole=True)
+    tokens = mean_text(answer.interval, whole=True)
     if answer.utilization is not None:
         share = math.ceil(1000 * answer.utilization) / 1000
-        said = f"gpu_memory_utilization {share:g} leaves what the neediest seed takes"
+        verdict = f"gpu_memory_utilization {share:g} leaves what the neediest seed takes"
     else:
-        said = "more than this device has beside the model: it takes a larger one, or several"
-    return f"{at}: a pool of {tokens} tokens keeps them; {said}."
+        verdict = "more than this device has beside the model: it takes a larger one, or several"
+    return f"{at}: a pool of {tokens} tokens keeps them; {verdict}."
 
 
 def rate_sentence(answers: Sequence[Answer], unit: str) -> str | None:
@@ -48,7 +47,7 @@ def rate_sentence(answers: Sequence[Answer], unit: str) -> str | None:
             )
     assert top.interval is not None
     return (
-        f"{top.subject.label} holds out most, {with_width(top.interval)} {unit}; against it, on "
+        f"{top.subject.label} holds out most, {mean_text(top.interval)} {unit}; against it, on "
         f"the same seeds: {', '.join(others)}."
     )
 
@@ -71,6 +70,6 @@ def _not_memory(
         return tried + "Nor does any lower rate keep them with as large a pool."
     num = math.ceil(answer.rate_per_s / most.interval.mean)
     return (
-        f"{tried}One replica holds out {with_width(most.interval)} {unit} with as large a pool, so "
+        f"{tried}One replica holds out {mean_text(most.interval)} {unit} with as large a pool, so "
         f"this rate takes {plural(num, 'replica')} at least."
     )

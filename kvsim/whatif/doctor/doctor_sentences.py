@@ -1,11 +1,11 @@
-"""What was found, in sentences."""
+"""Sentences on a diagnosis: the verdict, the causes, and what is left."""
 
 from collections.abc import Iterator
 
 from kvsim.report import numbers
-from kvsim.whatif.advice.words import ratio_text
-from kvsim.whatif.doctor.diagnosis import Diagnosis, Finding
+from kvsim.whatif.doctor.diagnosis import CauseFinding, Diagnosis
 from kvsim.whatif.doctor.effect import E2E, TTFT, Effect
+from kvsim.whatif.intervals import ratio_text
 
 OUTCOMES = {
     "cause": "it hurts",
@@ -30,7 +30,7 @@ LOAD = {
 }
 
 
-def sentences(diagnosis: Diagnosis) -> list[str]:
+def doctor_sentences(diagnosis: Diagnosis) -> list[str]:
     """The verdict first, then its causes, what is left, and how sure all this is."""
     return [
         _verdict(diagnosis),
@@ -42,13 +42,23 @@ def sentences(diagnosis: Diagnosis) -> list[str]:
         ),
         *(f"Beware: {text}." for text in _cautions(diagnosis)),
         _basis(diagnosis),
-        *(f"Note: {note}." for note in diagnosis.patient.notes),
+        *(f"Note: {note}." for note in diagnosis.subject.notes),
+    ]
+
+
+def suspicions(diagnosis: Diagnosis) -> list[str]:
+    """The evidence for suspicions that are no cause, a sentence each."""
+    return [
+        f"Suspected: {each.title} ({each.name}), {OUTCOMES[each.outcome]}: "
+        f"{'; '.join(each.evidence)}{f' (not tried: {each.reason})' if each.reason else ''}."
+        for each in diagnosis.findings
+        if each.outcome not in ("cause", "no cure")
     ]
 
 
 def _slower(diagnosis: Diagnosis) -> str | None:
     """By how much the real server is slower than simulated, where that is beyond the roofline."""
-    for each in diagnosis.patient.beside:
+    for each in diagnosis.subject.beside:
         if each.name in TIMES and each.real and each.real > BEYOND * each.simulated:
             times = numbers.times(each.real / each.simulated)
             return f"the real server's {each.name} is {times} that of the simulated one"
@@ -149,6 +159,6 @@ def effect_text(effect: Effect) -> str:
     return ", ".join(parts) or "nothing that can be compared"
 
 
-def flags(finding: Finding) -> str:
+def flags(finding: CauseFinding) -> str:
     """The cure's flags, or that there are none."""
     return numbers.NOTHING if finding.cure is None else finding.cure.flags

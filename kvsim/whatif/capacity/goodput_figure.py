@@ -1,12 +1,10 @@
-"""The page of a capacity: its tables, and goodput against load."""
+"""The figure of goodput: requests well served a second against those that come."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from kvsim.plumbing.toml import to_toml
 from kvsim.report.classes import run_line
 from kvsim.report.figure import plain, style
-from kvsim.whatif import page
 from kvsim.whatif.capacity.answers import Answer, GoodputPoint
 from kvsim.whatif.error_bars import error_bars
 
@@ -16,32 +14,7 @@ if TYPE_CHECKING:
 GoodputCurve = tuple[Answer, Sequence[GoodputPoint]]
 
 
-def make_page(
-    title: str,
-    facts: Sequence[tuple[str, str]],
-    words: Sequence[str],
-    tables: Sequence[page.Cells],
-    curves: Sequence[GoodputCurve],
-    table: dict[str, Any],
-    unit: str,
-) -> str:
-    """The page as HTML."""
-    sections: list[page.Section] = list(tables)
-    drawn = [curve for curve in curves if curve[1]]
-    if drawn:
-        sections.append(
-            page.Drawing(
-                "Goodput",
-                "Requests well served a second, each within every limit on its latencies, against "
-                "the rate at which they come. The thin diagonal is all of them; a cross marks "
-                "a rate at which a seed's queue only grew.",
-                goodput(drawn, unit),
-            )
-        )
-    return page.make_page(title, facts, words, sections, to_toml(table))
-
-
-def goodput(curves: Sequence[GoodputCurve], unit: str) -> "go.Figure":
+def goodput_figure(curves: Sequence[GoodputCurve], unit: str) -> "go.Figure":
     """One line an allocator: rate times share, with its interval."""
     import plotly.graph_objects as go
 

@@ -1,49 +1,49 @@
-"""How a scenario stands, in sentences: what binds, with its evidence, and whether others agree."""
+"""Sentences on a baseline: what binds, with its evidence, and whether other replicates agree."""
 
 import math
 
 from kvsim.report import numbers
 from kvsim.report.numbers import count, percent
 from kvsim.whatif.advice.baseline import Baseline, Binding, Headroom, LeastPool, LoadReading
-from kvsim.whatif.intervals import Ratio
+from kvsim.whatif.intervals import ratio_text
 
 
-def sentences(
-    standing: Baseline, goal: str, others: str | None, rate_unit: str, changed: bool = False
+def baseline_sentences(
+    baseline: Baseline, goal: str, others: str | None, rate_unit: str, changed: bool = False
 ) -> list[str]:
     """others: what the second look was at ("5 more seeds"); None: nothing there is random. changed:
     whether a better setting was found, at which the smallest pool was looked for.
     """
-    load, again = standing.load, standing.again
-    said = [f"{head(load)}: {evidence(load)}."]
+    load, again = baseline.load, baseline.again
+    sentences = [f"{head(load)}: {evidence(load)}."]
     if others is not None:
         agrees = head(load) == head(again)
         verb = "say the same" if agrees else f"say otherwise ({_lower(head(again))})"
-        said.append(f"{others}, on which nothing was searched, {verb}: {evidence(again)}.")
-    if standing.headroom is not None:
-        said.append(_headroom(standing.headroom, rate_unit))
-    said.append(_twice(standing, goal))
-    if standing.pool is not None:
-        said.append(_pool(standing.pool, goal, changed))
-    return said
+        sentences.append(f"{others}, on which nothing was searched, {verb}: {evidence(again)}.")
+    if baseline.headroom is not None:
+        sentences.append(_headroom(baseline.headroom, rate_unit))
+    sentences.append(_twice(baseline, goal))
+    if baseline.pool is not None:
+        sentences.append(_pool(baseline.pool, goal, changed))
+    return sentences
 
 
 def head(load: LoadReading) -> str:
     """What binds, in a word or two."""
     if load.binds is not None:
-        said = binds(load.binds)
-        said = said if load.binds == "limit" else said[0].upper() + said[1:]
+        text = binds(load.binds)
+        text = text if load.binds == "limit" else text[0].upper() + text[1:]
     elif load.touches_memory:
-        said = "Nothing binds to speak of, memory now and then"
+        text = "Nothing binds to speak of, memory now and then"
     else:
-        said = "Memory never binds"
-    return said if load.keeps_up else f"It cannot keep up, and {_lower(said)}"
+        text = "Memory never binds"
+    return text if load.keeps_up else f"It cannot keep up, and {_lower(text)}"
 
 
 def binds(what: Binding) -> str:
     """`memory binds`."""
-    said = {"memory": "memory binds", "limit": "max_num_seqs binds"}
-    return said.get(what, "the tokens of a step bind")
+    text = {"memory": "memory binds", "limit": "max_num_seqs binds"}
+    return text.get(what, "the tokens of a step bind")
 
 
 def evidence(load: LoadReading) -> str:
@@ -74,8 +74,8 @@ def _headroom(room: Headroom, rate_unit: str) -> str:
     )
 
 
-def _twice(standing: Baseline, goal: str) -> str:
-    of = standing.twice
+def _twice(baseline: Baseline, goal: str) -> str:
+    of = baseline.twice
     if of is None:
         return f"What twice the pool would buy of {goal} cannot be told."
     if of == (0, 0, 0):
@@ -95,20 +95,6 @@ def _pool(pool: LeastPool, goal: str, changed: bool) -> str:
         f"{goal} is worse by 1 % at most in the search{told}. The engine starts with no fewer than "
         "one sequence of max_model_len takes."
     )
-
-
-def ratio_text(of: Ratio | None) -> str:
-    """A ratio as people read it: `-17 % (-26 to -7.6)`."""
-    if of is None:
-        return numbers.NOTHING
-    mean = f"{_share(of.mean)} %"
-    same = of.low == of.mean == of.high
-    return mean if same else f"{mean} ({_share(of.low)} to {_share(of.high)})"
-
-
-def _share(of: float) -> str:
-    share = 100 * of
-    return f"{share:+,.0f}" if abs(share) >= 9.95 else f"{share:+.2g}"
 
 
 def _lower(text: str) -> str:

@@ -1,0 +1,72 @@
+"""The steps that the what-if commands share: a runner of tasks, and the printed answer."""
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+if TYPE_CHECKING:
+    from kvsim.whatif.findings import Findings
+    from kvsim.whatif.runner import TaskRunner
+
+
+@contextmanager
+def status_line() -> Iterator[Callable[[str], None]]:
+    """A function that shows a text on a terminal's stderr while something runs."""
+    from rich.console import Console
+
+    with Console(stderr=True).status("") as status:
+        yield status.update
+
+
+@contextmanager
+def task_runner(jobs: int | None) -> Iterator["TaskRunner"]:
+    """A runner of tasks in `jobs` processes, the number of its runs on a terminal's stderr."""
+    from kvsim.whatif.backends import BACKENDS
+    from kvsim.whatif.runner import TaskRunner
+
+    backend = BACKENDS.get("processes")(jobs=jobs)
+    with status_line() as show:
+        yield TaskRunner(backend, lambda runs: show(f"{runs} runs"))
+
+
+def write(findings: "Findings", folder: Path, name: str) -> Path:
+    """Write NAME.json, NAME.md and NAME.html into the folder; returns the path of the page."""
+    from kvsim.plumbing.writing import replace_files, text_writer
+    from kvsim.whatif.findings import markdown_of, page_of
+
+    data = json.dumps(findings.data, indent=2)
+    texts = {"json": f"{data}\n", "md": markdown_of(findings), "html": page_of(findings)}
+    replace_files(folder, {f"{name}.{form}": text_writer(text) for form, text in texts.items()})
+    return folder / f"{name}.html"
+
+
+def show(findings: "Findings") -> None:
+    """Print the tables, the sentences and the commands."""
+    from kvsim.commands.tables import out as stdout
+    from kvsim.whatif.findings import print_findings
+
+    print_findings(findings, stdout())
+
+
+def answer(
+    findings: "Findings",
+    *,
+    as_json: bool,
+    out: Path | None = None,
+    name: str = "",
+    ensure_ascii: bool = True,
+) -> None:
+    """Print the findings, as JSON or as text. out: a folder where they are written first, as NAME
+    with its endings; the page's path is then printed too.
+    """
+    page = None if out is None else write(findings, out, name)
+    if as_json:
+        typer.echo(json.dumps(findings.data, indent=2, ensure_ascii=ensure_ascii))
+        return
+    show(findings)
+    if page is not None:
+        typer.echo(str(page))

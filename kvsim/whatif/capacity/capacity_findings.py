@@ -1,0 +1,220 @@
+"""The findings of a capacity: the edge of each allocator, what follows from it, and goodput."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from kvsim.report import numbers
+from kvsim.whatif.capacity.answers import Answer, Edge, GoodputPoint, Replicas, Tuning, mean_text
+from kvsim.whatif.capacity.capacity import Capacity
+from kvsim.whatif.capacity.capacity_sentences import notes_on, pool_sentence, rate_sentence
+from kvsim.whatif.capacity.goodput_figure import goodput_figure
+from kvsim.whatif.capacity.objectives import Objective, broken
+from kvsim.whatif.capacity.questions import Question
+from kvsim.whatif.findings import Column, Findings, FindingsFigure, FindingsTable, Section
+
+_TITLES = {
+    "rate": "The highest rate that keeps the objectives",
+    "pool": "The smallest pool that keeps the objectives",
+    "max_model_len": "The longest max_model_len that keeps the objectives",
+}
+_HEADS = {"rate": "{unit}", "pool": "pool, tokens", "max_model_len": "tokens"}
+
+
+def tuning_findings(capacity: Capacity, name: str, values: Sequence[int]) -> Findings:
+    """The rate that each value of a scheduler's setting holds out."""
+    tuned = capacity.tune(f"scheduler.{name}", values)
+    tables = [
+        FindingsTable(
+            f"{subject.label}: scheduler.{name}",
+            "Rates are compared with the best one's on the same seeds, pair by pair.",
+            (Column(name, numbers.count), f"highest rate, {capacity.unit}", "against the best"),
+            [(each.value, mean_text(each.answer.interval if each.answer else None), each.behind)
+             for each in tunings],
+        )
+        for subject, tunings in tuned
+    ]  # fmt: skip
+    data = [
+        {"label": subject.label, "values": [_tuning_data(each) for each in tunings]}
+        for subject, tunings in tuned
+    ]
+    return _findings(capacity, tables, [], {"tuned": data})
+
+
+def edge_findings(
+    capacity: Capacity, question: Question, rates: Sequence[float], *, goodput: bool
+) -> Findings:
+    """The edge of every allocator. rates: requests a second at which to look for a pool or a
+    length, or that replicas are counted for. goodput: whether its curves are run too.
+    """
+    asks_rate = question.name == "rate"
+    answers = capacity.find(question, [None] if asks_rate or not rates else rates)
+    data: dict[str, Any] = {"answers": [_answer_data(each) for each in answers]}
+    sentences = []
+    if question.name == "pool":
+        most = capacity.with_any_pool(answers)
+        sentences = [
+            pool_sentence(each, capacity.objectives, most.get(each.subject.label), capacity.unit)
+            for each in answers
+        ]
+    elif asks_rate and (sentence := rate_sentence(answers, capacity.unit)) is not None:
+        sentences = [sentence]
+    sentences += notes_on(answers)
+    sections: list[Section] = [_answers_table(question, answers, capacity)]
+    if asks_rate and rates:
+        replicas = [(each, capacity.replicas(each, rates)) for each in answers]
+        sections.append(_replicas_table(replicas, capacity.unit))
+        data["replicas"] = [
+            {"label": each.subject.label, **one._asdict()} for each, found in replicas
+            for one in found
+        ]  # fmt: skip
+    if asks_rate and goodput:
+        curves = [(each, capacity.goodput(each)) for each in answers]
+        data["goodput"] = [
+            {"label": each.subject.label, "points": [_point_data(point) for point in points]}
+            for each, points in curves
+        ]
+        if drawn := [curve for curve in curves if curve[1]]:
+            note = (
+                "Requests well served a second, each within every limit on its latencies, against "
+                "the rate at which they come. The thin diagonal is all of them; a cross marks "
+                "a rate at which a seed's queue only grew."
+            )
+            figure = goodput_figure(drawn, capacity.unit)
+            sections.append(FindingsFigure("Goodput", note, figure))
+    return _findings(capacity, sections, sentences, data)
+
+
+def _findings(
+    capacity: Capacity, sections: Sequence[Section], sentences: list[str], data: dict[str, Any]
+) -> Findings:
+    objectives, runs = [str(each) for each in capacity.objectives], capacity.runner.num_runs
+    return Findings(
+        sections[0].title,
+        [("objectives", ", ".join(objectives)), ("runs", str(runs))],
+        sentences,
+        sections,
+        capacity.table,
+        {"objectives": objectives, **data, "sentences": sentences, "runs": runs},
+    )
+
+
+def _answers_table(
+    question: Question, answers: Sequence[Answer], capacity: Capacity
+) -> FindingsTable:
+    """A row an allocator and rate: the edge, and the runs of the first seed on both sides of it."""
+    objectives, unit = capacity.objectives, capacity.unit
+    at_rates = any(answer.rate_per_s is not None for answer in answers)
+    pool = question.name == "pool"
+    value = numbers.count if question.unit == "tokens" else partial(numbers.figures, digits=4)
+    rows = []
+    for answer in answers:
+        rate = "" if answer.rate_per_s is None else f"{numbers.figures(answer.rate_per_s)} {unit}"
+        share = "does not fit" if answer.utilization is None else f"{answer.utilization:.3f}"
+        share = numbers.NOTHING if answer.interval is None else share
+        first = answer.edges[0]
+        rows.append(
+            (
+                answer.subject.label,
+                *([rate] if at_rates else []),
+                value_text(answer, question),
+                *([share] if pool else []),
+                _inside(first, objectives, value),
+                _outside(first, objectives, value),
+            )
+        )
+    return FindingsTable(
+        _TITLES[question.name],
+        f"Objectives: {', '.join(map(str, objectives))}, and a queue that does not only grow. "
+        f"Mean over {numbers.plural(len(answers[0].edges), 'seed')} ± half of the 95 % interval; "
+        "the two runs shown are those of the first seed.",
+        (
+            "",
+            *(["at"] if at_rates else []),
+            _HEADS[question.name].format(unit=unit),
+            *(["utilization"] if pool else []),
+            "just inside",
+            "just outside",
+        ),
+        rows,
+    )
+
+
+def value_text(answer: Answer, question: Question) -> str:
+    """The value of an answer with its interval, or how many seeds keep the objectives at any."""
+    interval = answer.interval
+    if interval is None:
+        held = sum(edge.bracket.kept is not None for edge in answer.edges)
+        if held:
+            return f"{held} of {len(answer.edges)} seeds keep them"
+        return "none found" if question.name == "pool" else "keeps them at none"
+    text = mean_text(interval, whole=question.unit == "tokens")
+    return f"{text} and beyond" if answer.open else text
+
+
+def _replicas_table(found: Sequence[tuple[Answer, Sequence[Replicas]]], unit: str) -> FindingsTable:
+    def seeds(each: Replicas, kept: int | None) -> str:
+        return numbers.NOTHING if kept is None else f"{kept} of {each.seeds}"
+
+    return FindingsTable(
+        "Replicas",
+        "Requests are dealt out at random. By the mean capacity, and (to be safe) by the lowest of "
+        "the seeds; then in how many seeds a replica keeps the objectives at its share of the "
+        "rate by the mean, and with one replica less.",
+        ("", Column(unit, numbers.figures), "replicas", "to be safe", "kept", "with one less"),
+        [
+            (
+                *(answer.subject.label, each.rate_per_s, each.num, each.safe),
+                *(seeds(each, each.kept), seeds(each, each.kept_with_one_less)),
+            )
+            for answer, replicas in found
+            for each in replicas
+        ],
+    )
+
+
+def _inside(edge: Edge, objectives: Sequence[Objective], value: Callable[[float], str]) -> str:
+    if edge.inside is None or edge.bracket.kept is None:
+        return numbers.NOTHING
+    row = edge.inside
+    texts = [
+        f"{each.name} {float(row[each.name]):.4g}"
+        for each in objectives
+        if row.get(each.name) is not None and each.name != "requests.rejected"
+    ]
+    return f"{value(edge.bracket.kept)}: {', '.join(texts)}"
+
+
+def _outside(edge: Edge, objectives: Sequence[Objective], value: Callable[[float], str]) -> str:
+    if edge.bracket.lost is None:
+        return numbers.NOTHING
+    why = ["cannot be run"] if edge.outside is None else broken(edge.outside, objectives)
+    return f"{value(edge.bracket.lost)}: {', '.join(why)}"
+
+
+def _answer_data(answer: Answer) -> dict[str, Any]:
+    interval = answer.interval
+    return {
+        "label": answer.subject.label,
+        "allocator": answer.subject.kind,
+        "rate_per_s": answer.rate_per_s,
+        "mean": interval and interval.mean,
+        "half_width": interval and interval.half_width,
+        "open": answer.open,
+        "gpu_memory_utilization": answer.utilization,
+        "seeds": [{"seed": edge.seed, **edge.bracket._asdict()} for edge in answer.edges],
+    }
+
+
+def _tuning_data(tuning: Tuning) -> dict[str, Any]:
+    rate = {} if tuning.answer is None else {"rate": _answer_data(tuning.answer)}
+    return {"value": tuning.value, "behind": tuning.behind, **rate}
+
+
+def _point_data(point: GoodputPoint) -> dict[str, Any]:
+    return {
+        "rate_per_s": point.rate_per_s,
+        "within": point.within.mean,
+        "half_width": point.within.half_width,
+        "saturated_seeds": point.saturated,
+    }

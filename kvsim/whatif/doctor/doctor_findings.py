@@ -1,0 +1,201 @@
+"""The findings of a doctor: signs, suspected causes, and the flags that cure what hurts."""
+
+from typing import Any
+
+from kvsim.report import numbers
+from kvsim.report.figures.shares import Shares
+from kvsim.whatif.doctor import doctor_figures
+from kvsim.whatif.doctor.diagnosis import CauseFinding, Diagnosis
+from kvsim.whatif.doctor.doctor_sentences import OUTCOMES, doctor_sentences, flags, suspicions
+from kvsim.whatif.doctor.effect import E2E, TTFT, Effect
+from kvsim.whatif.doctor.examined_run import ExaminedRun
+from kvsim.whatif.doctor.real import Beside
+from kvsim.whatif.findings import (
+    Column,
+    CommandText,
+    Findings,
+    FindingsFigure,
+    FindingsTable,
+    Section,
+    as_data,
+)
+from kvsim.whatif.intervals import ratio_text
+
+_EMPTY = ("reserved", "overprovisioned", "rounding", "transient", "external")
+
+
+def doctor_findings(diagnosis: Diagnosis) -> Findings:
+    """The findings of one server."""
+    case, subject = diagnosis.case, diagnosis.subject
+    runs = [("as it is", case)]
+    if diagnosis.cured is not case:
+        runs.append(("cured", diagnosis.cured))
+    note = (
+        "The mean from arrival to the last token, and what held the queue meanwhile. Blue ran, "
+        "the warm colours waited for what a setting or memory decides, grey for its turn."
+    )
+    times, pools = doctor_figures.times(runs), doctor_figures.pools(runs)
+    sections: list[Section] = [
+        *([_real_table(subject.beside)] if subject.beside else []),
+        _signs_table(runs),
+        FindingsFigure("Where requests spent their time", note, times),
+        FindingsFigure(Shares.title, Shares.note, pools),
+    ]
+    if diagnosis.findings:
+        sections.append(_causes_table(diagnosis.findings))
+    if diagnosis.causes:
+        cures = "\n".join(map(flags, diagnosis.causes))
+        sections.append(CommandText("The cure", "Flags of `vllm serve`, in order.", cures))
+    return Findings(
+        "What the server suffers from",
+        [
+            *([("run", subject.name)] if subject.name else []),
+            ("allocator", case.label),
+            ("requests", numbers.count(case.num_requests)),
+            ("runs", str(diagnosis.runs)),
+        ],
+        doctor_sentences(diagnosis),
+        sections,
+        case.simulation.resolved(),
+        _data(diagnosis),
+        suspicions(diagnosis),
+    )
+
+
+def _real_table(beside: tuple[Beside, ...]) -> FindingsTable:
+    return FindingsTable(
+        "Real and simulated",
+        "The same requests under the same settings, the whole run. Differences are simulated "
+        "against real, of shares in points; in brackets where 95 % of them lie had other requests "
+        "been drawn.",
+        ("", "real", "simulated", "difference"),
+        [
+            (each.name, _amount(each, each.real), _amount(each, each.simulated), _difference(each))
+            for each in beside
+        ],
+    )
+
+
+def _amount(of: Beside, value: float | None) -> str:
+    if value is None:
+        return "not recorded"
+    forms = {"s": numbers.seconds, "share": numbers.percent, "count": numbers.number}
+    return forms[of.unit](value)
+
+
+def _difference(of: Beside) -> str:
+    if of.difference is None:
+        return numbers.NOTHING
+    mean = f"{100 * of.difference:+.1f} {'points' if of.unit == 'share' else '%'}"
+    if of.low is None or of.high is None:
+        return mean
+    return f"{mean} ({100 * of.low:+.1f} to {100 * of.high:+.1f})"
+
+
+def _signs_table(runs: list[tuple[str, ExaminedRun]]) -> FindingsTable:
+    """The signs of each run, a column a run."""
+    columns = [_signs(case) for _, case in runs]
+    rows = [(sign, *(column[sign] for column in columns)) for sign in columns[0]]
+    heads = ("", *(name for name, _ in runs))
+    return FindingsTable("Signs", "One run, at the scenario's own seed.", heads, rows)
+
+
+def _signs(case: ExaminedRun) -> dict[str, str]:
+    summary, waits = case.summary, case.waits
+    latencies = {"TTFT": "ttft_s", "TPOT": "tpot_s", "E2E": "e2e_s"}
+    return {
+        **{f"{name}, mean (p99)": _latency(summary[key]) for name, key in latencies.items()},
+        "running, mean": numbers.number(summary["running_mean"]),
+        "waiting, mean": numbers.number(summary["waiting_mean"]),
+        "time spent waiting at max_num_seqs": numbers.percent(waits.limit),
+        "... for memory": numbers.percent(waits.memory),
+        "... for a hole large enough": numbers.percent(waits.holes),
+        "... for room in the step": numbers.percent(waits.step),
+        "preemptions": numbers.count(summary["preemptions"]),
+        "tokens computed again": numbers.percent(case.recomputed_share),
+        "prompt tokens found": numbers.percent(case.hit_share) if case.caching else "no cache",
+        "pool at work": numbers.percent(case.share("used")),
+        "pool held and empty": numbers.percent(sum(map(case.share, _EMPTY))),
+        "requests refused": numbers.count(summary["requests"]["rejected"]),
+    }
+
+
+def _latency(spread: dict[str, float | None]) -> str:
+    return f"{numbers.seconds(spread['mean'])} ({numbers.seconds(spread['p99'])})"
+
+
+def _causes_table(findings: tuple[CauseFinding, ...]) -> FindingsTable:
+    """Everything that was suspected, causes first."""
+    return FindingsTable(
+        "What was suspected",
+        "Each cure alone, against the server as it is (causes that take resources: with the "
+        "settings above cured), as ratios of means; in the test for those that went so far, else "
+        "in the search.",
+        ("", "", Column("E2E", ratio_text), Column("TTFT", ratio_text), "vllm serve"),
+        [
+            (
+                *(each.name, OUTCOMES[each.outcome]),
+                *(each.effect and each.effect.ratios.get(name) for name in (E2E, TTFT)),
+                flags(each),
+            )
+            for each in findings
+        ],
+    )
+
+
+def _data(diagnosis: Diagnosis) -> dict[str, Any]:
+    """The JSON answer: shares as fractions, times in seconds."""
+    subject = diagnosis.subject
+    return {
+        "label": diagnosis.case.label,
+        "run": subject.name or None,
+        "real": [{**each._asdict(), "difference": each.difference} for each in subject.beside],
+        "healthy": diagnosis.healthy,
+        "rest": diagnosis.rest,
+        "causes": [each.name for each in diagnosis.causes],
+        "findings": [_cause_data(each) for each in diagnosis.findings],
+        "together": _effect_data(diagnosis.together),
+        "signs": {"as_it_is": _sign_data(diagnosis.case), "cured": _sign_data(diagnosis.cured)},
+        "words": doctor_sentences(diagnosis),
+        "replicates": diagnosis.replicates.names(),
+        "notes": list(subject.notes),
+        "runs": diagnosis.runs,
+    }
+
+
+def _cause_data(finding: CauseFinding) -> dict[str, Any]:
+    cure = finding.cure
+    return {
+        "name": finding.name,
+        "title": finding.title,
+        "outcome": finding.outcome,
+        "takes_resources": finding.resource,
+        "evidence": list(finding.evidence),
+        "vllm_serve": cure and cure.flags,
+        "changes": cure and dict(cure.changes),
+        "caution": cure and (cure.caution or None),
+        "effect": _effect_data(finding.effect),
+        "on_top": _effect_data(finding.on_top),
+        "reason": finding.reason,
+    }
+
+
+def _effect_data(effect: Effect | None) -> dict[str, Any] | None:
+    return effect and {
+        **as_data(effect.ratios),
+        "hit_points": effect.hit_points,
+        "served": effect.served,
+    }
+
+
+def _sign_data(case: ExaminedRun) -> dict[str, Any]:
+    summary = case.summary
+    names = ("requests", "ttft_s", "tpot_s", "e2e_s", "running_mean", "waiting_mean")
+    return {
+        **{name: summary[name] for name in names},
+        "waits": case.waits._asdict(),
+        "preemptions": summary["preemptions"],
+        "recomputed_share": case.recomputed_share,
+        "hit_share": case.hit_share if case.caching else None,
+        "memory": summary["memory"]["time_mean"],
+    }

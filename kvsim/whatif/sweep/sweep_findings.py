@@ -1,0 +1,218 @@
+"""The findings of a sweep: the best settings, those that no other beats, and the curves."""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from kvsim.report import numbers
+from kvsim.report.measures import MEASURES, Measure
+from kvsim.report.numbers import count, plural
+from kvsim.whatif.findings import Column, Findings, FindingsFigure, FindingsTable, Section
+from kvsim.whatif.notes import noted
+from kvsim.whatif.sweep import sweep_figures
+from kvsim.whatif.sweep.ranking import (
+    TAKEN,
+    SweepSetting,
+    best,
+    interval_text,
+    pareto,
+    seeds_matter,
+    settings_of,
+)
+from kvsim.whatif.sweep.sweep import DONE, FAILED, STATUS, Sweep
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+SHOWN = ("tokens_per_s", "ttft_p50", "ttft_p99", "tpot_p50", "tpot_p99", "e2e_p50", "running")
+ON_TERMINAL = ("ttft_p99", "tokens_per_s")  # of SHOWN, what eighty columns have room for
+_MOST_FAILURES = 20
+
+
+def sweep_findings(sweep: Sweep, frame: "pd.DataFrame", by: Measure, top: int) -> Findings:
+    """The findings of the sweep's table. by: ranks the settings; top: how many of them to show."""
+    settings = settings_of(frame, sweep.keys)
+    latency = by if by.title.startswith(("Time", "End")) else MEASURES["ttft_p99"]
+    sections: list[Section] = [
+        _best_table(settings, sweep.keys, by, top),
+        _pareto_table(settings, sweep.keys, latency),
+        FindingsFigure(
+            "Curves",
+            "Means over the seeds with their 95 % intervals; a cross marks a saturated setting, "
+            "whose latencies tell how long the run was. Where there are many settings, the keys "
+            "not shown stand as in the best one.",
+            sweep_figures.curves(settings, sweep.keys, by) if settings else None,
+        ),
+    ]
+    maps = sweep_figures.heat_maps(settings, sweep.keys, by) if settings else None
+    if maps is not None:
+        note = "Darker is worse. Keys not shown stand as in the best setting."
+        sections.append(FindingsFigure(f"{by.title} over two keys", note, maps))
+    if (frame[STATUS] == FAILED).any():
+        sections.append(_failures(frame, sweep.keys))
+    return Findings(
+        f"What varies with {', '.join(sweep.keys) or 'the seed'}",
+        [
+            ("settings", count(len(sweep.settings))),
+            ("seeds", count(len(sweep.seeds))),
+            ("runs", count(len(frame))),
+        ],
+        sweep_sentences(settings, frame, by),
+        sections,
+        sweep.table,
+        _data(sweep, frame, settings, by, top),
+    )
+
+
+def sweep_sentences(
+    settings: Sequence[SweepSetting], frame: "pd.DataFrame", by: Measure
+) -> list[str]:
+    """The best setting, and what limits the word of the tables: failures, load, seeds, notes."""
+    sentences = []
+    failed = int((frame[STATUS] == FAILED).sum())
+    if failed:
+        sentences.append(f"{plural(failed, 'point')} failed; they are listed with their errors.")
+    if settings:
+        for top in best(settings, by, 1):
+            setting = top.setting
+            name = ", ".join([setting.label, *(f"{k} = {v}" for k, v in setting.settings.items())])
+            sentences.append(f"Best in {by.title.lower()}: {name}: {setting.text(by)}.")
+        sentences += _load_sentences(settings)
+        if len(settings[0].seeds) == 1:
+            sentences.append("One seed: no intervals. Give --repeat for them.")
+        elif not seeds_matter(settings):
+            sentences.append(
+                "The seed changes nothing in this scenario, so repeating it says nothing more."
+            )
+        done = frame.loc[frame[STATUS] == DONE]
+        sentences += noted(done.to_dict("records"))
+    return sentences
+
+
+def _load_sentences(settings: Sequence[SweepSetting]) -> list[str]:
+    """How many settings are saturated, and how many refuse requests."""
+    sentences = []
+    always = sum(setting.saturated == len(setting.seeds) for setting in settings)
+    sometimes = sum(bool(setting.saturated) for setting in settings) - always
+    if always or sometimes:
+        parts = [f"{count(always)} at every seed" if len(settings[0].seeds) > 1 else count(always)]
+        parts += [f"{count(sometimes)} at some"] if sometimes else []
+        sentences.append(
+            f"Of {plural(len(settings), 'setting')} {numbers.listed(parts)} could not keep up with "
+            "the arrivals (saturated): their waits grow with the length of the run."
+        )
+    least = min(setting.refused for setting in settings)
+    more = sum(setting.refused > least for setting in settings)
+    if least:
+        sentences.append(f"Every setting refuses requests, {count(least)} of them at least.")
+    if more:
+        sentences.append(
+            f"{plural(more, 'setting')} refuse more requests than others, and stand behind those: "
+            "whoever serves fewer is quicker."
+        )
+    return sentences
+
+
+def _best_table(
+    settings: Sequence[SweepSetting], keys: Sequence[str], by: Measure, top: int
+) -> FindingsTable:
+    """The best settings by one measure, and their other measures."""
+    others = [name for name in SHOWN if MEASURES[name] is not by]
+    measures = [by, *map(MEASURES.__getitem__, others)]
+    ranked = best(settings, by, top)
+    return FindingsTable(
+        f"The best {plural(len(ranked), 'setting')} by {by.title.lower()}",
+        "Means over the seeds ± half of the 95 % interval. Settings are compared with the best on "
+        "the same seeds, pair by pair.",
+        (
+            *("", *_short_names(keys), "against the best"),
+            _measure_column(by),
+            *(_measure_column(MEASURES[name], name not in ON_TERMINAL) for name in others),
+            "",
+        ),
+        [
+            (
+                *(each.setting.label, *each.setting.settings.values(), each.behind),
+                *(each.setting.interval(measure) for measure in measures),
+                each.setting.load,
+            )
+            for each in ranked
+        ],
+    )
+
+
+def _pareto_table(
+    settings: Sequence[SweepSetting], keys: Sequence[str], latency: Measure
+) -> FindingsTable:
+    """The settings that no other beats at once in memory, latency, throughput and refusals."""
+    measures = (TAKEN, latency, MEASURES["tokens_per_s"])
+    return FindingsTable(
+        "What nothing beats",
+        "Each of these takes less memory, waits less, serves more or refuses fewer than any other "
+        "(means); of those that do all alike the first stands here.",
+        ("", *_short_names(keys), *(_measure_column(each) for each in measures), ""),
+        [
+            (
+                *(setting.label, *setting.settings.values()),
+                *(setting.interval(measure) for measure in measures),
+                ", ".join(filter(None, [setting.load, f"and {equal} more alike" * bool(equal)])),
+            )
+            for setting, equal in pareto(settings, latency)
+        ],
+    )
+
+
+def _measure_column(measure: Measure, page_only: bool = False) -> Column:
+    return Column(measure.short, partial(interval_text, measure), page_only)
+
+
+def _short_names(keys: Sequence[str]) -> list[str]:
+    """The last parts of the keys, where they tell them apart; else the keys."""
+    lasts = [key.rpartition(".")[2] for key in keys]
+    return lasts if len(set(lasts)) == len(keys) else list(keys)
+
+
+def _failures(frame: "pd.DataFrame", keys: Sequence[str]) -> FindingsTable:
+    failed = frame.loc[frame[STATUS] == FAILED]
+    rows = [
+        (", ".join([*(f"{key} = {row[key]}" for key in keys), f"seed {row['seed']}"]), row["error"])
+        for _, row in failed.head(_MOST_FAILURES).iterrows()
+    ]
+    more = len(failed) - len(rows)
+    note = f"And {plural(more, 'more point')}, in the table." if more else ""
+    return FindingsTable("Points that failed", note, ("", "error"), rows)
+
+
+def _data(
+    sweep: Sweep,
+    frame: "pd.DataFrame",
+    settings: Sequence[SweepSetting],
+    by: Measure,
+    top: int,
+) -> dict[str, Any]:
+    """The JSON answer: the means of every setting, the best, and those that nothing beats."""
+
+    def entry(setting: SweepSetting) -> dict[str, Any]:
+        means = {name: setting.interval(measure) for name, measure in MEASURES.items()}
+        return {
+            "point": setting.point,
+            "label": setting.label,
+            "settings": setting.settings,
+            "saturated_seeds": setting.saturated,
+            **{name: mean._asdict() for name, mean in means.items() if mean is not None},
+        }
+
+    failed = frame.loc[frame[STATUS] == FAILED]
+    return {
+        "seeds": list(sweep.seeds),
+        "points": len(sweep.points),
+        "failed": [
+            {"point": int(row["point"]), "seed": int(row["seed"]), "error": row["error"]}
+            for _, row in failed.iterrows()
+        ],
+        "settings": [entry(setting) for setting in settings],
+        "best": [
+            {**entry(each.setting), "behind": each.behind} for each in best(settings, by, top)
+        ],
+        "pareto": [{**entry(setting), "alike": equal} for setting, equal in pareto(settings, by)],
+    }
