@@ -67,12 +67,14 @@ class WorkerPool:
         with self._lock:
             self._leave(owner, key)
             job = self._jobs.get(key)
-            if job is None or job.state in ("failed", "cancelled"):
+            new = job is None or job.state in ("failed", "cancelled")
+            if job is None or new:
                 job = self._jobs[key] = Job(key, task)
-                self._queue.put(job)
             self._jobs.move_to_end(key)
             job.owners.add(owner)
             job.asked_s = time.monotonic()
+            if new:  # with its owner: a thread drops a job that nobody waits for
+                self._queue.put(job)
             for old in [k for k, each in self._jobs.items() if each.is_over][:-KEPT]:
                 del self._jobs[old]
             return job
