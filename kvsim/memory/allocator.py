@@ -4,7 +4,9 @@ The scheduler admits sequences, computes their prompts chunk by chunk (`admit`, 
 `join` the decoders, moves all decoders on together (`advance`), and takes memory back (`release`).
 Nothing here knows of time: the allocator counts decode steps, the engine knows how long they took.
 
-A new allocator may begin on `kvsim.memory.stepwise`, which needs a handful of methods.
+A new allocator may begin on `kvsim.memory.stepwise`, which needs a handful of methods. What a
+prefix cache adds to the promise stands in prefix.py, what SGLang's scheduler alone asks in
+prefix_room.py.
 """
 
 from abc import ABC, abstractmethod
@@ -15,6 +17,7 @@ from mypy_extensions import mypyc_attr
 
 from kvsim.memory.ledger import Course, Usage
 from kvsim.memory.parts import NO_PARTS, Parts
+from kvsim.memory.prefix import PrefixPromise
 from kvsim.memory.verifying import Verifying
 from kvsim.plumbing.errors import InvariantError
 from kvsim.request import Request
@@ -92,31 +95,18 @@ class Growth(NamedTuple):
     end: Callable[[], None] = _nothing_to_end
 
 
-class CacheTotals(NamedTuple):
-    """What a prefix cache was asked and had so far, 0 without one.
-
-    host_hit_tokens: of the hits, those from a tier in host memory; host_bytes: moved to it and
-    back.
-    """
-
-    query_tokens: int = 0
-    hit_tokens: int = 0
-    host_hit_tokens: int = 0
-    host_bytes: int = 0
-
-
 ADMITTED = Admission()
 GROWN = Growth()
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class Allocator(ABC):
+class Allocator(PrefixPromise, ABC):
     """One pool and the way it is handed out. Units: slots (tokens) in calls, bytes in the ledger.
 
     gives_back: decoding frees memory as it goes, as windows do.
     token_bytes: what one slot costs, all layers together.
     swappable: whether a sequence's slots can come back from elsewhere, all of them at once.
-    page_tokens: slots are granted in multiples of it. keeps_prefixes: content is kept for others.
+    page_tokens: slots are granted in multiples of it.
     keeps_last_token: a sequence that was scheduled once more than it had output gets a slot for it.
     max_sequences: that hold memory at once, whatever is free; None: no limit of that kind.
     """
@@ -126,7 +116,6 @@ class Allocator(ABC):
     gives_back: ClassVar[bool] = False
     swappable: ClassVar[bool] = True
     page_tokens: int = 1
-    keeps_prefixes: bool = False
     keeps_last_token: ClassVar[bool] = False
     max_sequences: int | None = None
 
@@ -141,49 +130,9 @@ class Allocator(ABC):
     def refusal(self, request: Request) -> Refusal | None:
         """Why `request` could not run to its end alone in an empty pool; None if it could."""
 
-    def cached_tokens(self, seq: Sequence) -> int:
-        """Leading tokens of `seq` that a prefix cache holds now. Mutates nothing."""
-        return 0
-
     @abstractmethod
     def admit(self, seq: Sequence, demand: Demand) -> Admission | None:
         """Give a waiting sequence, which holds nothing, what is demanded; None changes nothing."""
-
-    # --- what a scheduler with budgets of its own asks (SGLang's) --------------------------------
-
-    def available_tokens(self) -> int:
-        """Slots that could be handed out now: free ones, and cached ones that nobody holds."""
-        usage = self.usage(None, busy=False)
-        return (usage.idle + usage.cached) // self.token_bytes
-
-    def look_up(self, seq: Sequence) -> int:
-        """Leading tokens of all that a waiting `seq` has now which a prefix cache holds; where the
-        cache dates its content, they count as used now.
-        """
-        return self.cached_tokens(seq)
-
-    def pin(self, seq: Sequence) -> int:
-        """What `cached_tokens` says of a waiting `seq`, which nobody else can take from now on,
-        until it is admitted or unpinned, where an allocator can promise that.
-        """
-        return self.cached_tokens(seq)
-
-    def unpin(self, seq: Sequence) -> None:
-        """A pinned `seq` was not admitted after all."""
-        return
-
-    def make_room(self, tokens: int) -> None:
-        """Forget cached content until `tokens` slots are free, or none is left to forget. An
-        allocator that forgets as it hands out needs no telling.
-        """
-        return
-
-    def checkpoint(self, seq: Sequence, num_tokens: int) -> None:
-        """The step has returned that computed a prompt, or a part of it, up to the first
-        `num_tokens` slots of `seq`, which runs. An allocator to which content is known as soon as
-        it is scheduled needs no telling.
-        """
-        return
 
     # --- growth and decoding -------------------------------------------------------------------
 
@@ -213,18 +162,6 @@ class Allocator(ABC):
         options of the allocator say that it speculates.
         """
         raise InvariantError(f"{type(self).__name__} has no slots for drafts")
-
-    @property
-    def chunk_tokens(self) -> int:
-        """Chunks of a prompt but its last end at multiples of so many, where a step has as many."""
-        return 1
-
-    def cut_chunk(self, seq: Sequence, start_tokens: int, new_tokens: int, most_tokens: int) -> int:
-        """How many of the `new_tokens` tokens from `start_tokens` on the next chunk of a waiting or
-        prefilling sequence had better compute, so that it ends where something can be kept; 0:
-        none in this step. most_tokens: what a step could compute for it at most.
-        """
-        return new_tokens
 
     def step_decided(self) -> None:
         """A step, or a run of them, has been scheduled: what comes now belongs to the next."""
@@ -287,20 +224,8 @@ class Allocator(ABC):
         return self.token_bytes * tokens
 
     @property
-    def saved_bytes(self) -> int | None:
-        """What sequences hold together, counted for each but the first of them. It does not move
-        while the same sequences only decode; None for an allocator where it would.
-        """
-        return 0
-
-    @property
     def pads_blocks(self) -> bool:
         """Whether `rounding` is what states and groups of layers leave free in their blocks."""
-        return False
-
-    @property
-    def tells_cached(self) -> bool:
-        """Whether `parts` says why content is cached."""
         return False
 
     @property
@@ -313,10 +238,6 @@ class Allocator(ABC):
         """Device bytes copied so far (payload, counted once)."""
         return 0
 
-    def cache_totals(self) -> CacheTotals:
-        """What its prefix cache did so far."""
-        return CacheTotals()
-
     @abstractmethod
     def granted_tokens(self, seq: Sequence) -> int:
         """Slots granted to `seq` now, valid or not."""
@@ -325,19 +246,9 @@ class Allocator(ABC):
         """Where the KV of a running sequence lies, for the store that its options name."""
         raise InvariantError(f"{type(self).__name__} has no real store to tell places to")
 
-    def shared_tokens(self, seq: Sequence) -> int:
-        """Leading slots of a running `seq` that other sequences hold too, and keep if it leaves."""
-        return 0
-
     def missing_tokens(self, seq: Sequence, tokens: int) -> int:
         """Slots that must yet be granted for `seq` to hold `tokens`, by whole blocks."""
         return max(0, tokens - self.granted_tokens(seq))
-
-    def missing_for_step(self, slots: Callable[[Sequence], int]) -> int:
-        """Slots that must yet be granted for the next token of everybody who decodes. slots: that
-        each holds.
-        """
-        return sum(self.missing_tokens(seq, slots(seq) + 1) for seq in self.must_extend())
 
     @abstractmethod
     def check(self) -> None:

@@ -17,7 +17,6 @@ from kvsim.memory.allocator import (
     GROWN,
     Admission,
     Allocator,
-    CacheTotals,
     Demand,
     Growth,
     Place,
@@ -42,6 +41,7 @@ from kvsim.memory.paged.slot_counts import SlotCounts, distinct_slots
 from kvsim.memory.paged.table import BlockTable
 from kvsim.memory.paged.verifying.tables import VerifyingTables
 from kvsim.memory.parts import Parts
+from kvsim.memory.prefix import CacheTotals
 from kvsim.plumbing.errors import InvariantError
 from kvsim.plumbing.units import ceil_div
 from kvsim.request import Request

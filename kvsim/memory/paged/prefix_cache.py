@@ -10,11 +10,11 @@ The cache knows nothing of how tables are laid out: what it must do with them it
 
 from typing import Generic, Protocol, TypeVar
 
-from kvsim.memory.allocator import CacheTotals
 from kvsim.memory.paged.content import NO_KEYS, ContentKeys, KeyRuns
 from kvsim.memory.paged.filling import Filling
 from kvsim.memory.paged.host_tier import HostTier
 from kvsim.memory.paged.table import Table
+from kvsim.memory.prefix import CacheTotals
 from kvsim.sequence import Sequence
 from kvsim.speculation import Speculation
 

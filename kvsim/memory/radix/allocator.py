@@ -18,12 +18,13 @@ from kvsim.memory.allocator import (
     GROWN,
     Admission,
     Allocator,
-    CacheTotals,
     Demand,
     Growth,
     Refusal,
 )
 from kvsim.memory.ledger import Course, Usage, split_free
+from kvsim.memory.prefix import CacheTotals
+from kvsim.memory.prefix_room import PrefixRoom
 from kvsim.memory.radix.course import NEVER, Moment, Moves
 from kvsim.memory.radix.decoders import Decoders
 from kvsim.memory.radix.holds import Holds
@@ -46,7 +47,7 @@ class Keeper(Protocol):
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class RadixAllocator(Allocator):
+class RadixAllocator(Allocator, PrefixRoom):
     """Counts of free, owned and cached tokens. caching: what sequences leave is kept for others.
 
     free: tokens of free pages. tree: known content; what nobody locks of it counts as cached.

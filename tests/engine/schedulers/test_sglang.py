@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from support.outcomes import STEP_TIME, check_gaps, check_tokens, outcome
 
 import kvsim
-from kvsim.engine.schedulers.sglang.all_to_the_end import Ends, Span, span
 from kvsim.engine.schedulers.sglang.budget import Budget
+from kvsim.engine.schedulers.sglang.ignore_eos import Ends, Span, span
 from kvsim.engine.schedulers.sglang.limits import Limits
 from kvsim.engine.schedulers.sglang.ratio import NewTokenRatio
 from kvsim.plumbing.errors import InputError

@@ -7,9 +7,9 @@ that what it would hit counts as taken.
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
-from kvsim.engine.schedulers.sglang.all_to_the_end import Ends, Span, span
 from kvsim.engine.schedulers.sglang.budget import CLIP_MAX_NEW_TOKENS, Budget, Stop
-from kvsim.memory.allocator import Allocator
+from kvsim.engine.schedulers.sglang.ignore_eos import Ends, Span, span
+from kvsim.memory.prefix_room import PrefixRoom
 from kvsim.sequence import Sequence
 
 
@@ -23,7 +23,8 @@ class Newcomer(NamedTuple):
 
 class Admission:
     """wishes: what each request may put out. ratio: the share of it that one which may stop before
-    is taken to put out. running: the spans of those that run already.
+    is taken to put out. running: the spans of those that run already. cached: the pool has a
+    prefix cache.
 
     taken: who goes in. stop: why a pass ended before the queue did, if memory or tokens were why;
     no_place: or because as many run as may. cut_twice: SGLang would cut a second prompt too.
@@ -31,17 +32,20 @@ class Admission:
 
     def __init__(
         self,
-        allocator: Allocator,
+        room: PrefixRoom,
         budget: Budget,
         wishes: Mapping[Sequence, int],
         ratio: float,
         running: Callable[[], Iterable[Span]],
+        *,
+        cached: bool,
     ) -> None:
-        self._allocator = allocator
+        self._room = room
         self._budget = budget
         self._wishes = wishes
         self._ratio = ratio
         self._running = running
+        self._cached = cached
         self._ends: Ends | None = None
         self._cut = False  # whether a newcomer computes a part of its prompt
         self.taken: list[Newcomer] = []
@@ -53,23 +57,23 @@ class Admission:
         """Take from the front of `queue`, `places` at most, and `most` in one pass. alone: no
         prompt is under way.
         """
-        allocator, budget = self._allocator, self._budget
+        room, budget = self._room, self._budget
         for seq in queue:
             if budget.stop() is Stop.OTHER:
                 break
             if len(self.taken) >= places:
                 self.no_place = True
                 break
-            cached = allocator.pin(seq)
+            cached = room.pin(seq)
             if len(self.taken) >= most:
-                allocator.unpin(seq)
+                room.unpin(seq)
                 break
-            if seq.request.ignore_eos and not allocator.keeps_prefixes:
+            if seq.request.ignore_eos and not self._cached:
                 new_tokens, self.stop = self._weigh_ends(seq)
             else:
                 new_tokens, self.stop = self._weigh(seq, cached, first=alone and not self.taken)
             if not new_tokens:
-                allocator.unpin(seq)
+                room.unpin(seq)
                 break
             self.taken.append(Newcomer(seq, cached, new_tokens))
             if self.stop is not None:

@@ -11,10 +11,11 @@ from mypy_extensions import mypyc_attr
 from kvsim.engine.plan import Plan, ScheduledChunk
 from kvsim.engine.policies.policies import Policies
 from kvsim.engine.schedulers.scheduler import Scheduler
+from kvsim.engine.schedulers.sglang.in_flight import InFlight
 from kvsim.engine.schedulers.sglang.outputs import Outputs
 from kvsim.engine.schedulers.sglang.ratio import RETRACT_STEPS, NewTokenRatio
-from kvsim.engine.schedulers.sglang.under_way import UnderWay
 from kvsim.memory.allocator import Allocator
+from kvsim.memory.prefix_room import prefix_room
 from kvsim.sequence import Sequence
 
 
@@ -28,12 +29,13 @@ class Decoding(Scheduler):
         self, allocator: Allocator, max_model_len: int, policies: Policies, ratio: NewTokenRatio
     ) -> None:
         super().__init__(allocator, max_model_len, policies)
+        self.room = prefix_room(allocator)
         self.ratio = ratio
         self.decoders: dict[Sequence, int] = {}  # with numbers that grow in that order
         self._entered = 0
         self._full = False  # nobody goes in
-        self._under_way = UnderWay()
-        self._outputs = Outputs(self.batch, self._under_way)
+        self._in_flight = InFlight()
+        self._outputs = Outputs(self.batch, self._in_flight)
 
     def _enter(self, seqs: list[Sequence]) -> None:
         """These decode too, after all others."""
@@ -43,7 +45,7 @@ class Decoding(Scheduler):
     def _drop_who_ends(self) -> bool:
         """Who ends by length with the token under way decodes no more. Returns whether one did."""
         ending = list(
-            filter(self._outputs.end_by_length, self._under_way.last_tokens(self.decoders))
+            filter(self._outputs.end_by_length, self._in_flight.last_tokens(self.decoders))
         )
         for seq in ending:
             del self.decoders[seq]
@@ -66,17 +68,17 @@ class Decoding(Scheduler):
 
     def _make_room_for_decoders(self, plan: Plan) -> bool:
         """Memory for the next token of each; False: not enough, nothing taken."""
-        allocator, batch = self.allocator, self.batch
+        allocator, room, batch = self.allocator, self.room, self.batch
         # Those whose token under way is their last, which nobody knows, decode once more.
-        stopping = self._under_way.last_tokens(self.decoders)
+        stopping = self._in_flight.last_tokens(self.decoders)
         last = int(allocator.keeps_last_token)
         if stopping or not allocator.steps_that_fit(1):
-            need = allocator.missing_for_step(batch.slots)
+            need = room.missing_for_step(batch.slots)
             need += sum(allocator.missing_tokens(seq, seq.num_computed + last) for seq in stopping)
-            allocator.make_room(need)
-            if need > allocator.available_tokens():
+            room.make_room(need)
+            if need > room.available_tokens():
                 return False
-            allocator.make_room((batch.num + len(stopping)) * allocator.page_tokens)
+            room.make_room((batch.num + len(stopping)) * allocator.page_tokens)
             for seq in stopping if last else ():
                 if not self._extend(seq, plan, seq.num_computed + last):
                     return False
@@ -99,7 +101,7 @@ class Decoding(Scheduler):
         self._enter(order)
         while self.decoders:
             self._retract(next(reversed(self.decoders)), plan)
-            self.allocator.make_room(RETRACT_STEPS * len(self.decoders))
+            self.room.make_room(RETRACT_STEPS * len(self.decoders))
             if self._make_room_for_decoders(plan):
                 break
         outputs = sum(map(self._outputs.of, self.decoders))
@@ -112,9 +114,9 @@ class Decoding(Scheduler):
         """
         # A lone sequence goes only where its buffer has to grow in place and cannot (SGLang has no
         # such memory). It keeps its token: without it it would come back no longer, for ever.
-        lost = self._under_way.has_token_of(seq) and len(self.decoders) > 1
+        lost = self._in_flight.has_token_of(seq) and len(self.decoders) > 1
         del self.decoders[seq]
         self._preempt(seq, plan)
         self._full = False
         if lost:
-            self._under_way.lose_token(seq, plan)
+            self._in_flight.lose_token(seq, plan)

@@ -5,7 +5,7 @@ from math import ceil
 
 from kvsim.engine.decode_batch import DecodeBatch
 from kvsim.engine.schedulers.sglang.budget import CLIP_MAX_NEW_TOKENS
-from kvsim.engine.schedulers.sglang.under_way import UnderWay
+from kvsim.engine.schedulers.sglang.in_flight import InFlight
 from kvsim.sequence import Sequence
 
 
@@ -16,8 +16,8 @@ class Outputs:
     discounts.
     """
 
-    def __init__(self, batch: DecodeBatch, under_way: UnderWay) -> None:
-        self._batch, self._under_way = batch, under_way
+    def __init__(self, batch: DecodeBatch, in_flight: InFlight) -> None:
+        self._batch, self._in_flight = batch, in_flight
         self.wishes: dict[Sequence, int] = {}
         self.all_counts = 0
 
@@ -36,7 +36,7 @@ class Outputs:
         outputs = seq.num_outputs
         if seq.decoding:
             outputs = self._batch.slots(seq) - seq.prompt_tokens + 1
-        return outputs - self._under_way.has_token_of(seq)
+        return outputs - self._in_flight.has_token_of(seq)
 
     def end_by_length(self, seq: Sequence) -> bool:
         """Whether `seq` puts out all it wished for."""
@@ -47,7 +47,7 @@ class Outputs:
         in their order, as the engine does.
         """
         wishes, clock, held = self.wishes, self._batch.clock, 0.0
-        everybody, begun = self._under_way.whose
+        everybody, begun = self._in_flight.unreturned_tokens
         for seq in decoders:
             outputs = seq.num_outputs
             if seq.decoding:  # as `of`, which is too slow for all that run at every pass

@@ -6,7 +6,7 @@ now and then for those in front (managers/schedule_policy.py).
 
 from collections.abc import Iterator
 
-from kvsim.memory.allocator import Allocator
+from kvsim.memory.prefix_room import PrefixRoom
 from kvsim.sequence import Sequence
 from kvsim.token_runs import beginning
 
@@ -47,27 +47,27 @@ class SglangQueue:
     def remove(self, seq: Sequence) -> None:
         del self._queue[seq]
 
-    def arrange(self, allocator: Allocator) -> None:
-        """A pass is about to admit: put the queue in order, and mark what it would hit."""
-        if not allocator.keeps_prefixes:
-            return
+    def arrange(self, room: PrefixRoom) -> None:
+        """A pass is about to admit, over a prefix cache: put the queue in order, and mark
+        what it would hit.
+        """
         if self._longest_prefix and len(self._queue) <= LPM_MOST:
-            self._sort(allocator)
+            self._sort(room)
             return
         if self._passes % REFRESH_EVERY == 0:
             front = [seq for seq, _ in zip(self._queue, range(REFRESHED), strict=False)]
             for seq in reversed(front):
-                allocator.look_up(seq)
+                room.look_up(seq)
         self._passes += 1
 
-    def _sort(self, allocator: Allocator) -> None:
+    def _sort(self, room: PrefixRoom) -> None:
         """Longest cached prefix first; who shares an uncached beginning with one before it goes
         last, so that it can hit what that one computes.
         """
         found: dict[Sequence, int] = {}
         beginnings = set()
         for seq in self._queue:
-            matched = allocator.look_up(seq)
+            matched = room.look_up(seq)
             found[seq] = min(matched, seq.num_tokens - 1)
             if matched > IN_BATCH_TOKENS:
                 continue

@@ -15,9 +15,9 @@ from mypy_extensions import mypyc_attr
 from kvsim.engine.plan import Cached, Plan
 from kvsim.engine.policies.policies import Policies
 from kvsim.engine.schedulers.sglang.admission import Admission, Newcomer
-from kvsim.engine.schedulers.sglang.all_to_the_end import Span, span
 from kvsim.engine.schedulers.sglang.budget import Budget, Stop
 from kvsim.engine.schedulers.sglang.decoding import Decoding
+from kvsim.engine.schedulers.sglang.ignore_eos import Span, span
 from kvsim.engine.schedulers.sglang.limits import Limits
 from kvsim.engine.schedulers.sglang.queue import SglangQueue
 from kvsim.engine.schedulers.sglang.ratio import NewTokenRatio
@@ -49,7 +49,7 @@ class SglangScheduler(Decoding):
         super().__init__(allocator, max_model_len, policies, NewTokenRatio(conservativeness))
         self._queue = queue
         self._limits = Limits(
-            allocator.available_tokens(),
+            self.room.available_tokens(),
             max_model_len,
             allocator.page_tokens,
             allocator.max_sequences,
@@ -87,14 +87,14 @@ class SglangScheduler(Decoding):
             self._decode(plan)
         self._close(plan)
         if not plan.empty:
-            self._under_way.scheduled(plan)
-        elif not (self.waiting or self.running or self._under_way):
+            self._in_flight.scheduled(plan)
+        elif not (self.waiting or self.running or self._in_flight):
             self.ratio.idle()
         return plan
 
     def _settle(self) -> None:
         """The batch before this one becomes part of those that decode."""
-        self._under_way.settle()
+        self._in_flight.settle()
         chunked, last = self._chunked, self._prefilled
         if chunked is not None:
             self.allocator.checkpoint(chunked, chunked.num_computed)
@@ -126,12 +126,12 @@ class SglangScheduler(Decoding):
         if chunked is None and min(places, free_rows) <= 0:
             self._full = True
             return
-        if self.waiting:
-            self._queue.arrange(self.allocator)
+        if self.waiting and self.allocator.keeps_prefixes:
+            self._queue.arrange(self.room)
         mixed_tokens = len(self.decoders) if self._mixed else 0
         wishes, ratio = self._outputs.wishes, self.ratio.value
         budget = Budget(
-            self.allocator.available_tokens,
+            self.room.available_tokens,
             self.allocator.page_tokens,
             self._max_prefill_tokens,
             self._chunk_size,
@@ -139,7 +139,9 @@ class SglangScheduler(Decoding):
             self._outputs.most_held_back(len(self.decoders), ratio),
             mixed_tokens,
         )
-        admission = Admission(self.allocator, budget, wishes, ratio, self._spans)
+        admission = Admission(
+            self.room, budget, wishes, ratio, self._spans, cached=self.allocator.keeps_prefixes
+        )
         more = 0
         if chunked is not None:
             rest = chunked.num_tokens - chunked.num_computed
@@ -171,7 +173,7 @@ class SglangScheduler(Decoding):
         allocator, chunked = self.allocator, self._chunked
         page = allocator.page_tokens
         pages = (len(taken) + (chunked is not None)) * page if page > 1 else 0
-        allocator.make_room(more + sum(new for _, _, new in taken) + pages)
+        self.room.make_room(more + sum(new for _, _, new in taken) + pages)
         if chunked is not None:
             while not self._extend(chunked, plan, chunked.num_computed + more):
                 if not self.decoders:
@@ -190,7 +192,7 @@ class SglangScheduler(Decoding):
                 plan, Cached(cached, False), new, cached + new
             ):
                 for other, _, _ in taken[index:]:
-                    allocator.unpin(other)
+                    self.room.unpin(other)
                 break
         self._chunked = None
         for chunk in plan.chunks:
@@ -248,7 +250,7 @@ class SglangScheduler(Decoding):
             plan.finishing.sort(key=places.__getitem__)
 
     def finish(self, plan: Plan) -> list[Sequence]:
-        self._under_way.returned(plan)
+        self._in_flight.returned(plan)
         finishing = dict.fromkeys(plan.finishing)
         done: list[Sequence] = []
         for chunk in plan.chunks:

@@ -13,7 +13,6 @@ from kvsim.memory.allocator import (
     GROWN,
     Admission,
     Allocator,
-    CacheTotals,
     Demand,
     Growth,
     Refusal,
@@ -30,6 +29,7 @@ from kvsim.memory.paged.prefix_cache import PrefixCache
 from kvsim.memory.paged.shape import BlockShape
 from kvsim.memory.paged.slot_counts import SlotCounts
 from kvsim.memory.parts import CACHED_OUTPUTS, NO_PARTS, Parts
+from kvsim.memory.prefix import CacheTotals
 from kvsim.plumbing.errors import InvariantError
 from kvsim.plumbing.units import ceil_div
 from kvsim.request import Request

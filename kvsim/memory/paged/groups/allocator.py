@@ -21,7 +21,6 @@ from kvsim.memory.allocator import (
     GROWN,
     Admission,
     Allocator,
-    CacheTotals,
     Demand,
     Growth,
     Refusal,
@@ -44,6 +43,7 @@ from kvsim.memory.paged.groups.verifying import VerifyingGroups
 from kvsim.memory.paged.lookahead import Lookahead
 from kvsim.memory.paged.shape import BlockShape
 from kvsim.memory.parts import Parts
+from kvsim.memory.prefix import CacheTotals
 from kvsim.plumbing.units import ceil_div
 from kvsim.request import Request
 from kvsim.sequence import Sequence

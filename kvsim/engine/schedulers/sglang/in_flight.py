@@ -1,4 +1,4 @@
-"""What the steps under way compute, which nobody has seen yet.
+"""The steps in flight, whose outputs have not returned.
 
 Under the overlap schedule a pass comes before the outputs of the step before it: they are on their
 way, and a retraction may throw one away.
@@ -10,7 +10,7 @@ from kvsim.engine.plan import Plan
 from kvsim.sequence import Sequence
 
 
-class UnderWay:
+class InFlight:
     """Plans scheduled whose outputs have not returned, in their order."""
 
     def __init__(self) -> None:
@@ -30,7 +30,7 @@ class UnderWay:
         self._plans = [other for other in self._plans if other is not plan]
 
     def settle(self) -> None:
-        """A pass begins: what the last plan computes is what is under way in it."""
+        """A pass begins: what the last plan computes is what is in flight in it."""
         last = self._plans[-1] if self._plans else None
         self._all_decoders = last is not None and last.num_decode > 0
         self._begun = {chunk.seq for chunk in last.chunks} if last else set()
@@ -40,18 +40,18 @@ class UnderWay:
         return self._all_decoders or seq in self._begun
 
     @property
-    def whose(self) -> tuple[bool, set[Sequence]]:
-        """Whether a token of everybody who decodes is under way; if not, whose is."""
+    def unreturned_tokens(self) -> tuple[bool, set[Sequence]]:
+        """Whether a token of all decoding sequences is in flight; if not, of which one is."""
         return self._all_decoders, self._begun
 
     def last_tokens(self, among: Container[Sequence]) -> list[Sequence]:
-        """Whose token under way is the last one, which nobody may know yet."""
+        """Sequences whose token in flight is their last one, which no scheduler may know yet."""
         if not self._plans:
             return []
         return [seq for seq in self._plans[-1].finishing if seq in among]
 
     def lose_token(self, seq: Sequence, plan: Plan) -> None:
-        """The step under way computes a token of `seq`, retracted in `plan`, that nobody will
+        """The step in flight computes a token of `seq`, retracted in `plan`, that nobody will
         see.
         """
         last = self._plans[-1]

@@ -1,0 +1,78 @@
+"""What SGLang's scheduler alone asks of an allocator: budgets of its own weigh requests, what they
+would hit is pinned, and room is made before it is taken.
+"""
+
+from abc import abstractmethod
+from collections.abc import Callable
+
+from mypy_extensions import trait
+
+from kvsim.memory.allocator import Allocator
+from kvsim.sequence import Sequence
+
+
+@trait
+class PrefixRoom:
+    """Room in a pool, and the cached content that gives way for it."""
+
+    @abstractmethod
+    def available_tokens(self) -> int:
+        """Slots that could be handed out now: free ones, and cached ones that nobody holds."""
+
+    @abstractmethod
+    def look_up(self, seq: Sequence) -> int:
+        """Leading tokens of all that a waiting `seq` has now which a prefix cache holds; where the
+        cache dates its content, they count as used now.
+        """
+
+    @abstractmethod
+    def pin(self, seq: Sequence) -> int:
+        """What `cached_tokens` says of a waiting `seq`, which nobody else can take from now on,
+        until it is admitted or unpinned, where an allocator can promise that.
+        """
+
+    @abstractmethod
+    def unpin(self, seq: Sequence) -> None:
+        """A pinned `seq` was not admitted after all."""
+
+    @abstractmethod
+    def make_room(self, tokens: int) -> None:
+        """Forget cached content until `tokens` slots are free, or none is left to forget."""
+
+    @abstractmethod
+    def missing_for_step(self, slots: Callable[[Sequence], int]) -> int:
+        """Slots that must yet be granted for the next token of all decoding sequences. slots: those
+        that each holds.
+        """
+
+
+class RoomOnDemand(PrefixRoom):
+    """The same over an allocator that forgets content as it hands out, and can pin none."""
+
+    def __init__(self, allocator: Allocator) -> None:
+        self._allocator = allocator
+
+    def available_tokens(self) -> int:
+        usage = self._allocator.usage(None, busy=False)
+        return (usage.idle + usage.cached) // self._allocator.token_bytes
+
+    def look_up(self, seq: Sequence) -> int:
+        return self._allocator.cached_tokens(seq)
+
+    def pin(self, seq: Sequence) -> int:
+        return self._allocator.cached_tokens(seq)
+
+    def unpin(self, seq: Sequence) -> None:
+        return
+
+    def make_room(self, tokens: int) -> None:
+        return
+
+    def missing_for_step(self, slots: Callable[[Sequence], int]) -> int:
+        allocator = self._allocator
+        return sum(allocator.missing_tokens(seq, slots(seq) + 1) for seq in allocator.must_extend())
+
+
+def prefix_room(allocator: Allocator) -> PrefixRoom:
+    """The room of this allocator's pool."""
+    return allocator if isinstance(allocator, PrefixRoom) else RoomOnDemand(allocator)
