@@ -74,11 +74,11 @@ def _print(imported: "Imported") -> None:
     console = Console(highlight=False)
     for read in imported.reads:
         description = read.description
-        gave = [f"{name} = {value}" for name, value in description.settings.said().items()]
+        gave = [f"{name} = {value}" for name, value in description.settings.reported().items()]
         if description.requests is not None:
             gave.append(f"{len(description.requests.rows):,} requests")
-        if description.curve is not None:
-            gave.append(f"{len(description.curve.samples):,} samples of gauges")
+        if description.gauges is not None:
+            gave.append(f"{len(description.gauges.samples):,} samples of gauges")
         if description.load is not None and description.requests is None:
             gave.append(f"the means of {description.load.num_requests:,} requests")
         console.print(f"[bold]{escape(read.name)}[/bold] ({read.format})", soft_wrap=True)

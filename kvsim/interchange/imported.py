@@ -48,9 +48,9 @@ class Imported:
                 {
                     "name": read.name,
                     "format": read.format,
-                    "settings": read.description.settings.said(),
+                    "settings": read.description.settings.reported(),
                     "requests": len(getattr(read.description.requests, "rows", ())),
-                    "samples": len(getattr(read.description.curve, "samples", ())),
+                    "samples": len(getattr(read.description.gauges, "samples", ())),
                     "measured": read.description.measured,
                     "notes": list(read.description.notes),
                 }
@@ -76,7 +76,7 @@ def import_sources(
     notes: list[str] = []
     reads = read_sources(sources, notes)
     user = Settings.parse({key: value for key, value in given.items() if value is not None}, "")
-    words = [Read(GIVEN, GIVEN, USER, Description(user))] if user.said() else []
+    words = [Read(GIVEN, GIVEN, USER, Description(user))] if user.reported() else []
     merged = merge([*words, *reads])
     notes.extend(merged.notes)
     server = server_of(merged.settings)
@@ -84,7 +84,7 @@ def import_sources(
     stream = stream_of(merged.requests, merged.load, f"{out.stem}.requests.jsonl", notes)
     told = ", ".join(dict.fromkeys(read.name for read in reads))
     recording = recording_of(
-        server, merged.requests, merged.curve, merged.curve_clock, f"imported from {told}", notes
+        server, merged.requests, merged.gauges, merged.gauges_clock, f"imported from {told}", notes
     )
     table: dict[str, Any] = {
         "seed": seed,

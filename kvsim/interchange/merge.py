@@ -37,15 +37,15 @@ class Contradiction(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """All that is known. origins: who said each setting. clock: of requests and curve together,
+    """All that is known. origins: who said each setting. clock: of requests and gauges together,
     None where they have no clock in common.
     """
 
     settings: Settings
     origins: dict[str, str]
     requests: Requests | None
-    curve: GaugeSeries | None
-    curve_clock: Clock | None
+    gauges: GaugeSeries | None
+    gauges_clock: Clock | None
     load: ClientLoad | None
     contradictions: tuple[Contradiction, ...]
     notes: tuple[str, ...]
@@ -59,25 +59,25 @@ def merge(reads: Sequence[Read]) -> Merged:
     settings, origins, contradictions = _settings(ordered)
     notes: list[str] = []
     requests = join([(read.name, read.description.requests) for read in reads], notes)
-    with_curve = [read for read in ordered if read.description.curve is not None]
-    with_curve.sort(key=lambda read: getattr(read.description.curve, "clock", "") != "unix")
-    curve, clock = None, None
-    if with_curve:
-        first = with_curve[0]
-        curve = first.description.curve
-        assert curve is not None
+    with_gauges = [read for read in ordered if read.description.gauges is not None]
+    with_gauges.sort(key=lambda read: getattr(read.description.gauges, "clock", "") != "unix")
+    gauges, clock = None, None
+    if with_gauges:
+        first = with_gauges[0]
+        gauges = first.description.gauges
+        assert gauges is not None
         same = first.description.requests is not None
-        clock = None if curve.clock == "own" and not same else curve.clock
+        clock = None if gauges.clock == "own" and not same else gauges.clock
         notes.extend(
             f"the gauges of {read.name} are left aside for those of {first.name}"
-            for read in with_curve[1:]
+            for read in with_gauges[1:]
         )
     loads = [read.description.load for read in reads if read.description.load is not None]
     return Merged(
         settings,
         origins,
         requests,
-        curve,
+        gauges,
         clock,
         loads[0] if loads else None,
         tuple(contradictions),
@@ -108,7 +108,7 @@ def _settings(
     origins: dict[str, str] = {}
     contradictions: list[Contradiction] = []
     for read in ordered:
-        for name, value in read.description.settings.said().items():
+        for name, value in read.description.settings.reported().items():
             if name not in found:
                 found[name], origins[name] = value, read.name
             elif not _same(name, found[name], value):

@@ -9,16 +9,18 @@ from pathlib import Path
 from typing import Any
 
 from kvsim.plumbing.errors import InputError
-from kvsim.plumbing.reading.csv_rows import columns, has_columns, numbered_rows
+from kvsim.plumbing.reading.csv_rows import columns, has_columns, records
 from kvsim.plumbing.reading.files import Text, read_bytes, read_text
 from kvsim.readers.description import Description, Requests, Settings, SourceRequest
-from kvsim.readers.parsing import fields
+from kvsim.readers.parsing.fields import Fields, tokens
+from kvsim.readers.parsing.reports import left_out
 from kvsim.readers.reader import CLIENT, MEASURED, MOST_BYTES, SERVER, STREAM, Sniffed, Source
 
 _NEEDED = ("request_id", "input_tokens", "output_tokens", "arrival_time_us", "status")
 _TIMES = ("send_time_us", "first_chunk_time_us", "last_chunk_time_us")
 _KEY = re.compile(r"(\s*)([\w]+):\s*(\S.*)?$")
 NS_PER_US = 1000
+_UNIX_NS = 10**17  # 1973
 
 
 class BlisTraceV2(Source):
@@ -87,45 +89,38 @@ def _header(path: Path) -> Settings:
 
 
 def _requests(text: Text, notes: list[str]) -> Requests | None:
-    names = (*_NEEDED, *_TIMES)
-    places = dict(zip(names, columns(text, names), strict=True))
-    header = text.lines[0].split(",")
-    wanted = ("server_input_tokens", "session_id")
-    optional: dict[str, int] = {name: header.index(name) for name in wanted if name in header}
+    columns(text, (*_NEEDED, *_TIMES))
     rows: list[SourceRequest] = []
     failed = 0
-    for line, cells in numbered_rows(text):
-
-        def whole(name: str, cells: list[str] = cells, line: int = line) -> int:
-            value = cells[places[name] if name in places else optional[name]]
-            number = fields.whole(value, where := f"{text.name}, line {line}: {name}")
-            if name.endswith("_tokens"):
-                number = fields.tokens(number, where)
-            assert number is not None
-            return number
-
-        if cells[places["status"]] not in ("ok", ""):
+    for line, cells in records(text):
+        if cells.get("status", "ok") == "ok":
+            rows.append(_request(Fields(cells, f"{text.name}, line {line}")))
+        else:
             failed += 1
-            continue
-        prompt = whole("input_tokens")
-        if "server_input_tokens" in optional and cells[optional["server_input_tokens"]]:
-            prompt = whole("server_input_tokens") or prompt  # as the server counted them
-        sent = whole("send_time_us") if cells[places["send_time_us"]] else 0
-        measured = sent > 0
-        session = cells[optional["session_id"]] if "session_id" in optional else ""
-        rows.append(
-            SourceRequest(
-                cells[places["request_id"]],
-                NS_PER_US * (sent if measured else whole("arrival_time_us")),
-                prompt,
-                whole("output_tokens"),
-                NS_PER_US * whole("first_chunk_time_us") if measured else None,
-                NS_PER_US * whole("last_chunk_time_us") if measured else None,
-                session=session or None,
-            )
-        )
-    if failed:
-        notes.append(f"{failed:,} requests failed and are left out")
-    rows.sort(key=lambda row: row.arrival_ns or 0)
-    unix = bool(rows) and (rows[0].arrival_ns or 0) > 10**17  # after 1973
-    return Requests(tuple(rows), "unix" if unix else "own") if rows else None
+    notes += left_out(failed, "failed and are")
+    unix = min((row.arrival_ns or 0 for row in rows), default=0) > _UNIX_NS
+    return Requests.in_order(rows, "unix" if unix else "own")
+
+
+def _request(row: Fields) -> SourceRequest:
+    def whole(name: str) -> int:
+        value = row.whole(name)
+        if value is None:
+            raise InputError("not a whole number", where=row.place(name), value="")
+        return value
+
+    prompt, output = (
+        tokens(whole(name), row.place(name)) for name in ("input_tokens", "output_tokens")
+    )
+    counted = tokens(row.whole("server_input_tokens"), row.place("server_input_tokens"))
+    sent = row.whole("send_time_us") or 0
+    measured = sent > 0
+    return SourceRequest(
+        str(row.get("request_id", "")),
+        NS_PER_US * (sent if measured else whole("arrival_time_us")),
+        counted or prompt,
+        output,
+        NS_PER_US * whole("first_chunk_time_us") if measured else None,
+        NS_PER_US * whole("last_chunk_time_us") if measured else None,
+        session=row.get("session_id"),
+    )

@@ -4,6 +4,7 @@ Settings go by vLLM's names, whatever engine they are of. Times are whole nanose
 the source's own; who reads it says which clock.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -70,7 +71,7 @@ class Settings(Options):
     enable_mixed_chunk: bool | None = None
     disable_overlap_schedule: bool | None = None
 
-    def said(self) -> dict[str, Any]:
+    def reported(self) -> dict[str, Any]:
         """The settings that are not None."""
         return self.model_dump(exclude_none=True)
 
@@ -102,6 +103,14 @@ class Requests:
     rows: tuple[SourceRequest, ...]
     clock: Clock = "own"
     hash_block_tokens: int | None = None
+
+    @classmethod
+    def in_order(
+        cls, rows: Iterable[SourceRequest], clock: Clock, hash_block_tokens: int | None = None
+    ) -> "Requests | None":
+        """The requests in order of arrival; None where there are none."""
+        ordered = tuple(sorted(rows, key=lambda row: row.arrival_ns or 0))
+        return cls(ordered, clock, hash_block_tokens) if ordered else None
 
 
 class GaugeSample(NamedTuple):
@@ -147,7 +156,7 @@ class Description:
 
     settings: Settings = field(default_factory=Settings)
     requests: Requests | None = None
-    curve: GaugeSeries | None = None
+    gauges: GaugeSeries | None = None
     load: ClientLoad | None = None
     measured: dict[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()

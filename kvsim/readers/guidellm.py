@@ -4,20 +4,26 @@ Requests keep their prompts in this file; they are not looked at. Older reports 
 flat times, newer ones nested timings.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 from kvsim.plumbing.errors import InputError
 from kvsim.readers.description import ClientLoad, Description, Requests, Settings, SourceRequest
-from kvsim.readers.parsing import fields
+from kvsim.readers.parsing.fields import Fields, text, tokens
+from kvsim.readers.parsing.reports import left_out, mean_load, statistics
 from kvsim.readers.reader import CLIENT, MEASURED, SERVER, STREAM, Sniffed, Source
 
-_FIGURES = {
-    "time_to_first_token_ms": ("ttft", 1e-3),
-    "inter_token_latency_ms": ("itl", 1e-3),
-    "request_latency": ("e2e", 1.0),
+_FIGURES: dict[str, tuple[str, Callable[[float], float]]] = {
+    "time_to_first_token_ms": ("ttft", lambda ms: ms * 1e-3),
+    "inter_token_latency_ms": ("itl", lambda ms: ms * 1e-3),
+    "request_latency": ("e2e", float),
 }
 _STATS = {"mean": "mean", "median": "p50"}
-_SHARES = {"p90": "p90", "p95": "p95", "p99": "p99"}
+_PERCENTILES = {"p90": "p90", "p95": "p95", "p99": "p99"}
+_MODELS = (
+    *(("config", "backend", "model"), ("config", "spec", "backend", "model")),
+    *(("args", "model"), ("args", "backend_model")),
+)
 
 
 class GuideLLM(Source):
@@ -39,72 +45,63 @@ class GuideLLM(Source):
     @classmethod
     def read(cls, source: Sniffed) -> Description:
         """Its only benchmark, or of several the last, and says so."""
-        report, where = source.object(), source.name
-        benchmarks = fields.rows(report["benchmarks"], f"{where}: benchmarks")
+        report, where = Fields(source.object(), source.name), source.name
+        benchmarks = report.tables("benchmarks")
         notes: list[str] = []
         if len(benchmarks) > 1:
             notes.append(f"{len(benchmarks)} benchmarks: the last one is taken")
-        benchmark = fields.table(benchmarks[-1], f"{where}: benchmarks")
-        by_status = fields.table(benchmark.get("requests"), f"{where}: requests")
-        answered = fields.rows(by_status.get("successful"), f"{where}: successful")
-        lost = sum(
-            len(fields.rows(by_status.get(status), f"{where}: {status}"))
-            for status in ("errored", "incomplete")
-        )
-        if lost:
-            notes.append(f"{lost:,} requests failed or were cut off and are left out")
-        rows = [_request(row, f"{where}: request {at}") for at, row in enumerate(answered)]
-        rows.sort(key=lambda row: row.arrival_ns or 0)
-        metrics = fields.table(benchmark.get("metrics"), f"{where}: metrics")
+        benchmark = benchmarks[-1]
+        requests, metrics = benchmark.table("requests"), benchmark.table("metrics")
+        answered = requests.rows("successful")
+        lost = sum(len(requests.rows(status)) for status in ("errored", "incomplete"))
+        notes += left_out(lost, "failed or were cut off and are")
+        rows = [_request(Fields(row, f"{where}: request {at}")) for at, row in enumerate(answered)]
         return Description(
-            Settings.parse(_settings(report, benchmark), where),
-            requests=Requests(tuple(rows), "unix") if rows else None,
-            load=_load(benchmark, metrics, where),
-            measured=_measured(metrics, where),
+            Settings.parse({"served_model_name": _model(benchmark) or _model(report)}, where),
+            requests=Requests.in_order(rows, "unix"),
+            load=_load(benchmark, metrics),
+            measured=_measured(metrics),
             notes=tuple(notes),
         )
 
 
-def _settings(report: dict[str, Any], benchmark: dict[str, Any]) -> dict[str, Any]:
-    for holder in (benchmark, report):
-        for path in (("config", "backend", "model"), ("config", "spec", "backend", "model"),
-                     ("args", "model"), ("args", "backend_model")):  # fmt: skip
-            place: Any = holder
-            for key in path:
-                place = place.get(key) if isinstance(place, dict) else None
-            if fields.text(place):
-                return {"served_model_name": place}
-    return {}
+def _model(holder: Fields) -> str | None:
+    for path in _MODELS:
+        place: Any = holder.items
+        for key in path:
+            place = place.get(key) if isinstance(place, dict) else None
+        if text(place):
+            return text(place)
+    return None
 
 
-def _request(row: Any, where: str) -> SourceRequest:
-    table = fields.table(row, where)
-    info = fields.table(table.get("info"), f"{where}: info")
-    timings = fields.table(info.get("timings"), f"{where}: timings")
+def _request(table: Fields) -> SourceRequest:
+    info = table.table("info")
+    timings = info.table("timings")
 
     def moment(*names: str) -> int | None:
         for name in names:
             for holder in (timings, table):
                 if holder.get(name) is not None:
-                    return fields.nanoseconds(holder[name], f"{where}: {name}")
+                    return holder.nanoseconds(name)
         return None
 
     start = moment("request_start", "resolve_start", "request_start_time", "start_time")
     return SourceRequest(
-        str(table.get("request_id") or where),
+        str(table.get("request_id") or table.where),
         start,
-        fields.tokens(_tokens(table, "prompt_tokens", "input_metrics"), where),
-        fields.tokens(_tokens(table, "output_tokens", "output_metrics"), where),
+        tokens(_tokens(table, "prompt_tokens", "input_metrics"), table.where),
+        tokens(_tokens(table, "output_tokens", "output_metrics"), table.where),
         moment("first_token_iteration", "first_iteration", "first_token_time"),
         moment("last_token_iteration", "last_iteration", "last_token_time", "request_end",
                "request_end_time", "end_time"),
-        session=fields.text(info.get("conversation_id")),
+        session=info.text("conversation_id"),
     )  # fmt: skip
 
 
-def _tokens(table: dict[str, Any], flat: str, nested: str) -> Any:
+def _tokens(table: Fields, flat: str, nested: str) -> Any:
     if table.get(flat) is not None:
-        return table[flat]
+        return table.get(flat)
     metrics = table.get(nested)
     if not isinstance(metrics, dict):
         return None
@@ -112,51 +109,33 @@ def _tokens(table: dict[str, Any], flat: str, nested: str) -> Any:
     return metrics.get("text_tokens") if total is None else total
 
 
-def _measured(metrics: dict[str, Any], where: str) -> dict[str, float]:
-    found = {}
-    for metric, (figure, scale) in _FIGURES.items():
-        table = fields.table(metrics.get(metric), f"{where}: {metric}")
-        told = fields.table(table.get("successful"), f"{where}: {metric}")
-        if not told.get("count", 1):
-            continue
-        shares = fields.table(told.get("percentiles"), f"{where}: {metric}")
-        for names, holder in ((_STATS, told), (_SHARES, shares)):
-            for key, stat in names.items():
-                value = fields.number(holder, key, f"{where}: {metric}")
-                if value is not None:
-                    found[f"{figure}_{stat}_s"] = value * scale
+def _measured(metrics: Fields) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for metric, (figure, in_s) in _FIGURES.items():
+        answered = metrics.table(metric).table("successful")
+        if answered.get("count", 1):
+            found |= statistics(answered, figure, _STATS, in_s)
+            found |= statistics(answered.table("percentiles"), figure, _PERCENTILES, in_s)
     return found
 
 
-def _load(benchmark: dict[str, Any], metrics: dict[str, Any], where: str) -> ClientLoad | None:
+def _load(benchmark: Fields, metrics: Fields) -> ClientLoad | None:
     """The benchmark's means, where its requests were not kept."""
-    totals = fields.table(metrics.get("request_totals"), f"{where}: request_totals")
-    count = fields.tokens(totals.get("successful"), f"{where}: request_totals")
-    means = []
-    for metric in ("prompt_token_count", "output_token_count"):
-        told = fields.table(metrics.get(metric), f"{where}: {metric}")
-        means.append(
-            fields.number(fields.table(told.get("successful"), f"{where}: {metric}"), "mean", where)
-        )
-    prompt, output = means
-    if not count or not prompt or not output:
-        return None
-    config = fields.table(benchmark.get("config"), f"{where}: config")
-    strategy = fields.table(config.get("strategy"), f"{where}: strategy")
+    prompt, output = (
+        metrics.table(metric).table("successful").number("mean")
+        for metric in ("prompt_token_count", "output_token_count")
+    )
+    strategy = benchmark.table("config").table("strategy")
     kind = str(strategy.get("type_"))
     rate = strategy.get("rate") if kind in ("constant", "poisson", "async") else None
     streams = strategy.get("streams") if kind == "concurrent" else None
-    if kind == "synchronous":
-        streams = 1
     if isinstance(rate, str):
-        raise InputError("not a rate", where=f"{where}: strategy", value=rate)
-    return ClientLoad.parse(
-        {
-            "num_requests": count,
-            "prompt_tokens": prompt,
-            "output_tokens": output,
-            "rate_per_s": rate,
-            "max_concurrency": streams,
-        },
-        where,
+        raise InputError("not a rate", where=strategy.where, value=rate)
+    return mean_load(
+        metrics.table("request_totals").tokens("successful"),
+        prompt,
+        output,
+        benchmark.where,
+        rate_per_s=rate,
+        max_concurrency=1 if kind == "synchronous" else streams,
     )

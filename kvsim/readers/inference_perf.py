@@ -5,8 +5,9 @@ The requests' file holds prompts and answers beside the times; they are not look
 
 from typing import Any
 
-from kvsim.readers.description import ClientLoad, Description, Requests, Settings, SourceRequest
-from kvsim.readers.parsing import fields
+from kvsim.readers.description import Description, Requests, SourceRequest
+from kvsim.readers.parsing.fields import Fields, nanoseconds
+from kvsim.readers.parsing.reports import left_out, mean_load, statistics
 from kvsim.readers.reader import CLIENT, MEASURED, STREAM, Sniffed, Source
 
 _FIGURES = {
@@ -39,64 +40,44 @@ class InferencePerf(Source):
         """Requests, or what they were on average."""
         if isinstance(source.document, list):
             return _requests(source.document, source.name)
-        return _summary(source.object(), source.name)
+        return _summary(Fields(source.object(), source.name))
 
 
 def _requests(rows: list[Any], where: str) -> Description:
     found, failed = [], 0
     for index, row in enumerate(rows):
-        place = f"{where}: request {index}"
-        table = fields.table(row, place)
-        info = fields.table(table.get("info"), f"{place}: info")
-        times = fields.rows(info.get("output_token_times"), f"{place}: output_token_times")
-        output = fields.tokens(info.get("output_tokens"), f"{place}: output_tokens")
+        table = Fields(row, f"{where}: request {index}")
+        info = table.table("info")
+        times = info.rows("output_token_times")
+        output = info.tokens("output_tokens")
         if table.get("error") or not output:
             failed += 1
             continue
-        end = table.get("end_time") if not times else times[-1]
-        found.append(
-            SourceRequest(
-                f"request-{index}",
-                fields.nanoseconds(table.get("start_time"), f"{place}: start_time"),
-                fields.tokens(info.get("input_tokens"), f"{place}: input_tokens"),
-                output,
-                fields.nanoseconds(times[0] if times else None, f"{place}: output_token_times"),
-                fields.nanoseconds(end, f"{place}: end_time"),
-            )
-        )
-    found.sort(key=lambda each: each.arrival_ns or 0)
-    notes = (f"{failed:,} requests failed and are left out",) if failed else ()
-    return Description(requests=Requests(tuple(found)) if found else None, notes=notes)
+        start, prompt = table.nanoseconds("start_time"), info.tokens("input_tokens")
+        if times:
+            place = info.place("output_token_times")
+            first, last = nanoseconds(times[0], place), nanoseconds(times[-1], place)
+        else:
+            first, last = None, table.nanoseconds("end_time")
+        found.append(SourceRequest(f"request-{index}", start, prompt, output, first, last))
+    notes = left_out(failed, "failed and are")
+    return Description(requests=Requests.in_order(found, "own"), notes=tuple(notes))
 
 
-def _summary(report: dict[str, Any], where: str) -> Description:
-    load = fields.table(report["load_summary"], f"{where}: load_summary")
-    answered = fields.table(report["successes"], f"{where}: successes")
-    count = fields.tokens(answered.get("count"), f"{where}: successes")
-    latency = fields.table(answered.get("latency"), f"{where}: latency")
-    measured = {}
+def _summary(report: Fields) -> Description:
+    load, answered = report.table("load_summary"), report.table("successes")
+    latency = answered.table("latency")
+    measured: dict[str, float] = {}
     for key, figure in _FIGURES.items():
-        table = fields.table(latency.get(key), f"{where}: {key}")
-        for stat, name in _STATS.items():
-            value = fields.number(table, stat, f"{where}: {key}")
-            if value is not None:
-                measured[f"{figure}_{name}_s"] = value
-    failures = fields.table(report.get("failures"), f"{where}: failures").get("count")
+        measured |= statistics(latency.table(key), figure, _STATS)
+    failures = report.table("failures").get("count")
     notes = [f"{failures:,} requests failed"] if isinstance(failures, int) and failures else []
-    means = [
-        fields.number(fields.table(answered.get(key), f"{where}: {key}"), "mean", where)
-        for key in ("prompt_len", "output_len")
-    ]
-    if not count or not all(means):
-        return Description(measured=measured, notes=tuple(notes))
-    rate = fields.number(load, "requested_rate", where)
-    made = ClientLoad.parse(
-        {
-            "num_requests": fields.tokens(load.get("count"), where) or count,
-            "prompt_tokens": means[0],
-            "output_tokens": means[1],
-            "rate_per_s": rate or fields.number(load, "achieved_rate", where) or None,
-        },
-        where,
+    count = answered.tokens("count")
+    made = mean_load(
+        count and (load.tokens("count") or count),
+        answered.table("prompt_len").number("mean"),
+        answered.table("output_len").number("mean"),
+        report.where,
+        rate_per_s=load.number("requested_rate") or load.number("achieved_rate") or None,
     )
-    return Description(Settings(), load=made, measured=measured, notes=tuple(notes))
+    return Description(load=made, measured=measured, notes=tuple(notes))

@@ -30,7 +30,7 @@ class TicksTable(Source):
         )
         if not samples:
             raise InputError("no rows", where=text.name)
-        return Description(curve=GaugeSeries(samples, "run"))
+        return Description(gauges=GaugeSeries(samples, "run"))
 
 
 def _sample(tick: Tick) -> GaugeSample:

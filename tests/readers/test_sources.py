@@ -66,9 +66,9 @@ def test_a_sample_gives_what_its_reader_says(name: str, tmp_path: Path) -> None:
     found = described(name, tmp_path)
     rows = found.requests.rows if found.requests else ()
     held = {
-        "server": bool(found.settings.said() or found.by_file),
+        "server": bool(found.settings.reported() or found.by_file),
         "stream": bool(rows or found.load),
-        "measured": bool(found.measured or found.curve or any(row.last_token_ns for row in rows)),
+        "measured": bool(found.measured or found.gauges or any(row.last_token_ns for row in rows)),
     }
     assert {part for part, here in held.items() if here} <= SOURCES[name].gives
 
@@ -122,7 +122,7 @@ def test_a_damaged_file_is_one_line(name: str, tmp_path: Path, data: st.DataObje
 
 def test_a_command_line_keeps_what_it_says_of_memory(tmp_path: Path) -> None:
     found = described("vllm-command", tmp_path)
-    assert found.settings.said() == {
+    assert found.settings.reported() == {
         "engine": "vllm",
         "model": "facebook/opt-125m",
         "num_gpu_blocks": 4000,
@@ -150,7 +150,7 @@ def test_a_command_line_keeps_what_it_says_of_memory(tmp_path: Path) -> None:
 )  # fmt: skip
 def test_command_lines(words: str, expected: dict[str, object]) -> None:
     (read,) = read_sources([words], [])
-    said = read.description.settings.said()
+    said = read.description.settings.reported()
     assert said.pop("model") == "m"
     assert expected.items() <= said.items()
     assert said.keys() - expected.keys() <= {"engine", "dtype"}
@@ -215,7 +215,7 @@ def test_a_manifest_lists_a_command_line(form: str, tmp_path: Path) -> None:
     path = write(tmp_path / "deployment.yaml", MANIFESTS[form].replace("SECRET", SECRET))
     (read,) = read_sources([str(path)], [])
     assert read.format == "vllm-command"
-    assert read.description.settings.said() == {
+    assert read.description.settings.reported() == {
         "engine": "vllm",
         "engine_version": "0.19.1",
         "model": "Qwen/Qwen3-8B",
@@ -227,12 +227,12 @@ def test_a_manifest_lists_a_command_line(form: str, tmp_path: Path) -> None:
 
 def test_a_log_tells_settings_and_gauges(tmp_path: Path) -> None:
     found = described("vllm-log", tmp_path)
-    said = found.settings.said()
+    said = found.settings.reported()
     assert said["engine_version"] == "0.22.1"
     assert (said["num_gpu_blocks"], said["kv_cache_tokens"]) == (4000, 64_000)
     assert (said["available_kv_gib"], said["max_model_len"]) == (60.0, 2048)
-    assert found.curve is not None
-    (first, second) = found.curve.samples
+    assert found.gauges is not None
+    (first, second) = found.gauges.samples
     assert (first.running, first.waiting, first.usage) == (2, 1, 0.125)
     assert second.time_ns - first.time_ns == 10 * 10**9
 
@@ -249,7 +249,7 @@ def test_real_logs_say_what_was_read_off_them() -> None:
         if not SOURCES["vllm-log"].sniff(source):
             continue
         known += 1
-        said = SOURCES["vllm-log"].read(source).settings.said()
+        said = SOURCES["vllm-log"].read(source).settings.reported()
         for setting, column in COLUMNS.items():
             if setting in said and told[name][column]:
                 compared += 1
@@ -283,7 +283,7 @@ def test_what_carries_a_log_changes_nothing(carried: Callable[[str], str], tmp_p
     (read,) = read_sources([str(path)], [])
     assert read.format == "vllm-log"
     assert read.description.settings == plain.description.settings
-    assert read.description.curve is not None
+    assert read.description.gauges is not None
 
 
 BOTH = "GPU KV cache size: 1,024 tokens, Maximum concurrency for 512 tokens per request: 2.00x"
@@ -309,7 +309,7 @@ BOTH = "GPU KV cache size: 1,024 tokens, Maximum concurrency for 512 tokens per 
 def test_lines_of_several_versions(line: str, setting: str, value: float, tmp_path: Path) -> None:
     path = write(tmp_path / "server.log", f"INFO 11-20 12:00:01 {line}\nINFO GPU KV cache size:\n")
     (read,) = read_sources([str(path)], [])
-    assert read.description.settings.said()[setting] == value
+    assert read.description.settings.reported()[setting] == value
 
 
 def test_a_build_without_a_tag_has_no_version(tmp_path: Path) -> None:
@@ -429,7 +429,7 @@ def test_dynamos_files_of_one_run_are_one_trace(tmp_path: Path) -> None:
     assert read.description.requests == described("dynamo-trace", tmp_path).requests
 
 
-def test_an_aiperf_summary_alone_is_a_load_and_slices_are_a_curve(tmp_path: Path) -> None:
+def test_an_aiperf_summary_alone_is_a_load_and_slices_are_gauges(tmp_path: Path) -> None:
     def mean(value: float) -> dict[str, Any]:
         return {"unit": "", "avg": value}
 
@@ -451,11 +451,11 @@ def test_an_aiperf_summary_alone_is_a_load_and_slices_are_a_curve(tmp_path: Path
     export = {"metrics": {"vllm:kv_cache_usage_perc": {"type": "gauge", "series": series}}}
     write(folder / "server_metrics_export.json", json.dumps(export))
     (read,) = read_sources([str(folder)], [])
-    load, curve = read.description.load, read.description.curve
+    load, gauges = read.description.load, read.description.gauges
     assert load is not None
     assert (load.num_requests, load.prompt_tokens, load.max_concurrency) == (20, 100.0, 4)
-    assert curve is not None
-    assert [sample.usage for sample in curve.samples] == [0.25, 0.25]
+    assert gauges is not None
+    assert [sample.usage for sample in gauges.samples] == [0.25, 0.25]
 
 
 def test_lookups_tell_reuse_and_no_answers(tmp_path: Path) -> None:

@@ -35,12 +35,12 @@ class Recording(NamedTuple):
 def recording_of(
     server: DescribedServer,
     requests: Requests | None,
-    curve: GaugeSeries | None,
+    gauges: GaugeSeries | None,
     clock: Clock | None,
     source: str,
     notes: list[str],
 ) -> Recording | None:
-    """The run, None where no request was timed from its arrival to its end. clock: of the curve."""
+    """The run, None where no request was timed from its arrival to its end. clock: the gauges'."""
     if requests is None:
         return None
     rows = [row for row in usable(requests, []) if _is_timed(row)]
@@ -53,7 +53,7 @@ def recording_of(
     zero = first_arrival(rows)
     assert zero is not None
     served = _served(rows, requests.hash_block_tokens, zero)
-    ticks = _ticks(curve, clock, requests.clock, served, zero, notes) if curve else []
+    ticks = _ticks(gauges, clock, requests.clock, served, zero, notes) if gauges else []
     meta = server.told | {"source": source}
     if len(ticks) > 1:
         gaps = [after.t - before.t for before, after in pairwise(ticks)]
@@ -106,7 +106,7 @@ def _served(
 
 
 def _ticks(
-    curve: GaugeSeries,
+    gauges: GaugeSeries,
     clock: Clock | None,
     requests_clock: Clock,
     served: Sequence[tuple[ObservedRequest, Request]],
@@ -115,7 +115,7 @@ def _ticks(
 ) -> list[Tick]:
     """The gauges on the requests' clock, from the first arrival to the last answer."""
     end = zero + round(max(row.last_token_s for row, _ in served) * NS_PER_S)
-    samples = curve.samples
+    samples = gauges.samples
     shift: int | None = None
     if clock == requests_clock and clock is not None:
         shift = 0

@@ -71,7 +71,7 @@ class DescribedServer:
         return {"kind": "continuous"} | meta.scheduler_options().model_dump(exclude_unset=True)
 
     def _sglang_scheduler(self) -> dict[str, Any]:
-        known = self.settings.said()
+        known = self.settings.reported()
         table = {"kind": "sglang"} | {key: known[key] for key in _SGLANG if key in known}
         if "max_num_seqs" in known:
             table["max_running_requests"] = known["max_num_seqs"]
@@ -110,7 +110,7 @@ def server_of(settings: Settings) -> DescribedServer:
     notes: list[str] = []
     device = served_device(settings, assumed)
     served = served_model(settings, assumed)
-    model, known = served.table, settings.said()
+    model, known = served.table, settings.reported()
     told: dict[str, Any] = {name: known[name] for name in _META if name in known}
     if "max_model_len" in model:
         told["max_model_len"] = model["max_model_len"]

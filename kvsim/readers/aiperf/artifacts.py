@@ -14,13 +14,7 @@ from typing import Any
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.reading.files import read_bytes
 from kvsim.plumbing.reading.json_text import read_object
-from kvsim.readers.aiperf.server_metrics import (
-    curve_of,
-    curve_of_export,
-    settings_of_export,
-    settings_of_series,
-)
-from kvsim.readers.aiperf.summary import asked, figures, load_of
+from kvsim.readers.aiperf import server_metrics, summary
 from kvsim.readers.description import (
     ClientLoad,
     Description,
@@ -29,13 +23,14 @@ from kvsim.readers.description import (
     Settings,
     SourceRequest,
 )
-from kvsim.readers.parsing import fields
+from kvsim.readers.parsing.fields import NS_PER_MS, Fields, tokens
 from kvsim.readers.parsing.json_lines import numbered
+from kvsim.readers.parsing.reports import left_out
 from kvsim.readers.reader import CLIENT, MEASURED, MOST_BYTES, SERVER, STREAM, Sniffed, Source
 
 RECORDS, SUMMARY = "profile_export.jsonl", "profile_export_aiperf.json"
 SERIES, EXPORT = "server_metrics_export.jsonl", "server_metrics_export.json"
-NS_PER_MS = 10**6
+_MS = {"s": 1000.0, "us": 1e-3, "ns": 1e-6}  # a unit in milliseconds
 
 
 class AIPerfArtifacts(Source):
@@ -76,75 +71,72 @@ def _is_series(record: dict[str, Any]) -> bool:
 
 def _described(present: dict[str, Path]) -> Description:
     notes: list[str] = []
-    settings, measured, found = Settings(), dict[str, float](), dict[str, Any]()
+    measured, found = dict[str, float](), dict[str, Any]()
     requests: Requests | None = None
-    curve: GaugeSeries | None = None
+    gauges: GaugeSeries | None = None
     load: ClientLoad | None = None
     if RECORDS in present:
         requests = _requests(present[RECORDS], notes)
     if SUMMARY in present:
-        summary = read_object(present[SUMMARY])
-        found |= asked(summary, SUMMARY)
-        measured = figures(summary, SUMMARY)
-        load = load_of(summary, SUMMARY)
+        report = Fields(read_object(present[SUMMARY]), SUMMARY)
+        found |= summary.asked(report)
+        measured, load = summary.figures(report), summary.load_of(report)
     if EXPORT in present:
-        export = read_object(present[EXPORT])
-        found |= settings_of_export(export, EXPORT)
-        curve = curve_of_export(export, EXPORT, notes) if SERIES not in present else None
+        export = Fields(read_object(present[EXPORT]), EXPORT)
+        found |= server_metrics.settings_of_export(export)
+        if SERIES not in present:
+            gauges = server_metrics.gauges_of_export(export, notes)
     if SERIES in present:
         rows = list(numbered(read_bytes(present[SERIES], MOST_BYTES), SERIES))
-        found |= settings_of_series(rows)
-        curve = curve_of(rows, notes)
+        found |= server_metrics.settings_of_series(rows)
+        gauges = server_metrics.gauges_of_series(rows, notes)
     settings = Settings.parse(found, str(next(iter(present.values())).parent))
-    return Description(settings, requests, curve, load, measured, tuple(notes))
+    return Description(settings, requests, gauges, load, measured, tuple(notes))
 
 
 def _requests(path: Path, notes: list[str]) -> Requests | None:
     """The requests of the profiling phase that were answered, as they were sent."""
     rows: list[SourceRequest] = []
     warmups, failed = 0, 0
-    for where, record in numbered(read_bytes(path, MOST_BYTES), path.name):
-        metadata = fields.table(record.get("metadata"), f"{where}: metadata")
+    for record in numbered(read_bytes(path, MOST_BYTES), path.name):
+        metadata = record.table("metadata")
         if metadata.get("benchmark_phase", "profiling") != "profiling":
             warmups += 1
         elif record.get("error") or metadata.get("was_cancelled"):
             failed += 1
         else:
-            rows.append(_request(metadata, record, where))
-    if failed:
-        notes.append(f"{failed:,} requests failed or were cancelled and are left out")
-    if warmups:
-        notes.append(f"{warmups:,} requests of the warm-up are left out")
-    rows.sort(key=lambda row: row.arrival_ns or 0)
-    return Requests(tuple(rows), "unix") if rows else None
+            rows.append(_request(record, metadata))
+    notes += left_out(failed, "failed or were cancelled and are")
+    notes += left_out(warmups, "of the warm-up are")
+    return Requests.in_order(rows, "unix")
 
 
-def _request(metadata: dict[str, Any], record: dict[str, Any], where: str) -> SourceRequest:
-    metrics = fields.table(record.get("metrics"), f"{where}: metrics")
+def _request(record: Fields, metadata: Fields) -> SourceRequest:
+    metrics = record.table("metrics")
 
     def metric(name: str) -> float | None:
-        entry = fields.table(metrics.get(name), f"{where}: {name}")
-        value = fields.number(entry, "value", f"{where}: {name}")
-        scale = {"s": 1000.0, "us": 1e-3, "ns": 1e-6}.get(str(entry.get("unit")), 1.0)
-        return None if value is None else value * scale
+        entry = metrics.table(name)
+        value = entry.number("value")
+        return None if value is None else value * _MS.get(str(entry.get("unit")), 1.0)
+
+    def length(*names: str) -> int | None:
+        name = next((name for name in names if metric(name) is not None), names[0])
+        return tokens(metric(name), metrics.place(name))
 
     start = metadata.get("request_start_ns")
     if type(start) is not int:
-        raise InputError("not a time", where=f"{where}: request_start_ns", value=start)
-    ttft, latency = metric("time_to_first_token"), metric("request_latency")
-    prompt = metric("input_sequence_length")
-    output = metric("output_sequence_length")
-    session = fields.text(metadata.get("x_correlation_id")) or fields.text(
-        metadata.get("conversation_id")
+        raise InputError("not a time", where=metadata.place("request_start_ns"), value=start)
+    first, last = (
+        None if (after := metric(name)) is None else start + round(after * NS_PER_MS)
+        for name in ("time_to_first_token", "request_latency")
     )
-    turn = metadata.get("turn_index")
-    name = fields.text(metadata.get("x_request_id")) or where
+    in_session = isinstance(metadata.get("turn_index"), int)
     return SourceRequest(
-        name,
+        metadata.text("x_request_id") or record.where,
         start,
-        fields.tokens(prompt, f"{where}: input_sequence_length"),
-        fields.tokens(output if output is not None else metric("output_token_count"), where),
-        None if ttft is None else start + round(ttft * NS_PER_MS),
-        None if latency is None else start + round(latency * NS_PER_MS),
-        session=session if isinstance(turn, int) else None,
+        length("input_sequence_length"),
+        length("output_sequence_length", "output_token_count"),
+        first,
+        last,
+        session=metadata.text("x_correlation_id", "conversation_id") if in_session else None,
     )

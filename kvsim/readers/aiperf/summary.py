@@ -3,7 +3,8 @@
 from typing import Any
 
 from kvsim.readers.description import ClientLoad
-from kvsim.readers.parsing import fields
+from kvsim.readers.parsing.fields import Fields, text
+from kvsim.readers.parsing.reports import mean_load, seconds_of_ms, statistics
 
 _METRICS = {
     "time_to_first_token": "ttft",
@@ -13,58 +14,43 @@ _METRICS = {
 _STATS = {"avg": "mean", "p50": "p50", "p90": "p90", "p95": "p95", "p99": "p99"}
 
 
-def asked(summary: dict[str, Any], where: str) -> dict[str, Any]:
-    """Whose model it asked for."""
-    config = fields.table(summary.get("input_config"), f"{where}: input_config")
+def asked(summary: Fields) -> dict[str, Any]:
+    """The model that it asked for."""
+    config = summary.table("input_config")
     names: list[Any] = []
-    models = config.get("models")  # since 0.10
-    if isinstance(models, dict):
-        items = fields.rows(models.get("items"), f"{where}: models")
+    if isinstance(config.get("models"), dict):  # since 0.10
+        items = config.table("models").rows("items")
         names = [item.get("name") for item in items if isinstance(item, dict)]
     endpoint = config.get("endpoint")
     if not names and isinstance(endpoint, dict) and isinstance(endpoint.get("model_names"), list):
         names = endpoint["model_names"]
-    model = fields.text(names[0]) if names else None
+    model = text(names[0]) if names else None
     return {"served_model_name": model} if model else {}
 
 
-def figures(summary: dict[str, Any], where: str) -> dict[str, float]:
+def figures(summary: Fields) -> dict[str, float]:
     """Its latencies, in seconds."""
-    found = {}
+    found: dict[str, float] = {}
     for metric, figure in _METRICS.items():
-        table = fields.table(summary.get(metric), f"{where}: {metric}")
-        for stat, name in _STATS.items():
-            value = fields.number(table, stat, f"{where}: {metric}")
-            if value is not None:
-                found[f"{figure}_{name}_s"] = value / 1000
+        found |= statistics(summary.table(metric), figure, _STATS, seconds_of_ms)
     return found
 
 
-def load_of(summary: dict[str, Any], where: str) -> ClientLoad | None:
+def load_of(summary: Fields) -> ClientLoad | None:
     """What it did on average, for where its records were not kept."""
-
-    def mean(metric: str) -> float | None:
-        return fields.number(fields.table(summary.get(metric), where), "avg", f"{where}: {metric}")
-
-    count, prompt = mean("request_count"), mean("input_sequence_length")
-    output = mean("output_sequence_length")
-    if not count or not prompt or not output:
-        return None
-    config = fields.table(summary.get("input_config"), f"{where}: input_config")
-    phases = fields.rows(config.get("phases"), f"{where}: phases")
-    told = next(
-        (each for each in phases if isinstance(each, dict) and each.get("kind") == "profiling"), {}
+    count, prompt, output = (
+        summary.table(metric).number("avg")
+        for metric in ("request_count", "input_sequence_length", "output_sequence_length")
     )
-    loadgen = fields.table(config.get("loadgen"), f"{where}: loadgen")  # before 0.10
-    rate = told.get("rate", loadgen.get("request_rate"))
-    concurrency = told.get("concurrency", loadgen.get("concurrency"))
-    return ClientLoad.parse(
-        {
-            "num_requests": round(count),
-            "prompt_tokens": prompt,
-            "output_tokens": output,
-            "rate_per_s": rate,
-            "max_concurrency": concurrency,
-        },
-        where,
+    config = summary.table("input_config")
+    phases = [phase for phase in config.rows("phases") if isinstance(phase, dict)]
+    profiling = next((phase for phase in phases if phase.get("kind") == "profiling"), {})
+    loadgen = config.table("loadgen")  # before 0.10
+    return mean_load(
+        round(count or 0),
+        prompt,
+        output,
+        summary.where,
+        rate_per_s=profiling.get("rate", loadgen.get("request_rate")),
+        max_concurrency=profiling.get("concurrency", loadgen.get("concurrency")),
     )

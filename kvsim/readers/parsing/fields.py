@@ -2,7 +2,6 @@
 
 import math
 import re
-from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
@@ -12,17 +11,74 @@ from kvsim.readers.description import NS_PER_S
 
 MOST_SECONDS = 1e10  # some 300 years: what a clock since 1970 may show
 MOST_TOKENS = 1 << 40
+NS_PER_MS = 10**6
 _WHOLE = re.compile("-?[0-9]{1,20}")
 
 
-def number(table: Mapping[str, Any], key: str, where: str) -> float | None:
-    """A finite number; None where it is missing or null."""
-    value = table.get(key)
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise InputError("not a number", where=f"{where}: {key}", value=value)
-    return float(value)
+class Fields:
+    """A JSON object and its place, which messages name. null counts as an empty object, and a key
+    whose value is null as a key that is missing.
+    """
+
+    def __init__(self, value: Any, where: str) -> None:
+        if value is not None and not isinstance(value, dict):
+            raise InputError("not a JSON object", where=where, value=type(value).__name__)
+        self.items: dict[str, Any] = value or {}
+        self.where = where
+
+    def place(self, key: str) -> str:
+        """The place of a key's value."""
+        return f"{self.where}: {key}"
+
+    def get(self, key: str, otherwise: Any = None) -> Any:
+        """The value as it is."""
+        return self.items.get(key, otherwise)
+
+    def table(self, key: str) -> "Fields":
+        """An object; an empty one for null."""
+        return Fields(self.items.get(key), self.place(key))
+
+    def rows(self, key: str) -> list[Any]:
+        """A list; an empty one for null."""
+        return rows(self.items.get(key), self.place(key))
+
+    def tables(self, key: str) -> list["Fields"]:
+        """A list of objects."""
+        return [Fields(value, self.place(key)) for value in self.rows(key)]
+
+    def number(self, key: str) -> float | None:
+        """A finite number."""
+        value = self.items.get(key)
+        if value is None:
+            return None
+        plain = isinstance(value, int | float) and not isinstance(value, bool)
+        if not plain or not math.isfinite(value):
+            raise InputError("not a number", where=self.place(key), value=value)
+        return float(value)
+
+    def whole(self, key: str) -> int | None:
+        """A whole number of 64 bits, or one as text."""
+        return whole(self.items.get(key), self.place(key))
+
+    def tokens(self, *keys: str) -> int | None:
+        """A count of tokens: of the first key that is not missing."""
+        key = next((key for key in keys if self.items.get(key) is not None), keys[0])
+        return tokens(self.items.get(key), self.place(key))
+
+    def nanoseconds(self, key: str) -> int | None:
+        """Whole nanoseconds of a time in seconds."""
+        return nanoseconds(self.items.get(key), self.place(key))
+
+    def after(self, start_ns: int | None, key: str) -> int | None:
+        """A moment in ns: so many milliseconds after `start_ns`."""
+        milliseconds = self.number(key)
+        if start_ns is None or milliseconds is None:
+            return None
+        return start_ns + round(milliseconds * NS_PER_MS)
+
+    def text(self, *keys: str) -> str | None:
+        """The first of these that is a string and not empty."""
+        return next((found for key in keys if (found := text(self.items.get(key)))), None)
 
 
 def whole(value: Any, where: str) -> int | None:
@@ -58,15 +114,6 @@ def nanoseconds(seconds: Any, where: str) -> int | None:
     if not -MOST_SECONDS <= seconds <= MOST_SECONDS:
         raise InputError("not a time in seconds", where=where, value=seconds, limit=MOST_SECONDS)
     return round(Decimal(str(seconds)) * NS_PER_S)  # a time since 1970 has too many digits
-
-
-def table(value: Any, where: str) -> dict[str, Any]:
-    """A JSON object; {} for null."""
-    if value is None:
-        return {}
-    if not isinstance(value, dict):
-        raise InputError("not a JSON object", where=where, value=type(value).__name__)
-    return value
 
 
 def rows(value: Any, where: str) -> list[Any]:

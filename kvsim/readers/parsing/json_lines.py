@@ -5,6 +5,7 @@ from typing import Any
 
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.reading.json_text import JsonError, loads
+from kvsim.readers.parsing.fields import Fields
 
 
 def values(data: bytes, name: str) -> Iterator[tuple[str, Any]]:
@@ -19,9 +20,9 @@ def values(data: bytes, name: str) -> Iterator[tuple[str, Any]]:
             raise InputError(f"not JSON: {fault}", where=where) from None
 
 
-def numbered(data: bytes, name: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """(place, object) of each line that is not empty."""
+def numbered(data: bytes, name: str) -> Iterator[Fields]:
+    """The object on each line that is not empty."""
     for where, value in values(data, name):
         if not isinstance(value, dict):
             raise InputError("not a JSON object", where=where)
-        yield where, value
+        yield Fields(value, where)

@@ -12,6 +12,7 @@ from pathlib import Path
 from kvsim.observed.trial import Trial
 from kvsim.observed.vllm_meta import VllmMeta
 from kvsim.plumbing.errors import InputError
+from kvsim.readers.parsing.fields import Fields
 from kvsim.readers.published.tables import (
     MOST,
     Row,
@@ -24,6 +25,7 @@ from kvsim.readers.published.tables import (
     text,
 )
 from kvsim.readers.reader import RecordedRuns, Sniffed
+from kvsim.readers.vllm.bench_rows import bench_rows
 
 SETTINGS = {
     "model": "openai/gpt-oss-120b",
@@ -67,14 +69,14 @@ def _lengths(folder: Path) -> list[tuple[int, int]]:
     """Prompts and outputs of the longest of the runs whose lengths are there."""
     longest: list[tuple[int, int]] = []
     for path in sorted(folder.glob("gt_c*.json.gz")):
-        table = read_json(path)
-        try:
-            pairs = list(zip(table["input_lens"], table["output_lens"], strict=True))
-        except (KeyError, TypeError, ValueError):
-            raise InputError("no input_lens and output_lens", where=str(path)) from None
-        if not all(type(each) is int and 0 <= each <= MOST for pair in pairs for each in pair):
+        rows = bench_rows(Fields(read_json(path), str(path)))
+        pairs = [(row.prompt_tokens or 0, row.output_tokens) for row in rows]
+        known = [(prompt, output) for prompt, output in pairs if output is not None]
+        if not rows or len(known) < len(rows):
+            raise InputError("no input_lens and output_lens", where=str(path))
+        if max(map(max, known)) > MOST:
             raise InputError("input_lens and output_lens are no tokens", where=str(path))
-        longest = max(longest, pairs, key=len)
+        longest = max(longest, known, key=len)
     if not longest:
         raise InputError("no gt_cN.json.gz tells lengths", where=str(folder))
     return longest

@@ -85,7 +85,7 @@ class VllmLog(Source):
         lines = _last_start([each for each in everything if _tells(each)], notes)
         found = _settings(lines, source.name)
         samples = gauge_lines(lines, notes)
-        curve = GaugeSeries(samples, "local") if samples else None
+        gauges = GaugeSeries(samples, "local") if samples else None
         if any("Asynchronous scheduling is enabled" in line for line in lines):
             found["async_scheduling"] = True
         elif any("Asynchronous scheduling is disabled" in line for line in lines):
@@ -95,7 +95,7 @@ class VllmLog(Source):
         if str(found.get("engine_version", "")).startswith(_UNTAGGED):
             notes.append(f"version {found.pop('engine_version')}: a build of one's own")
         settings = Settings.parse({**found, "engine": "vllm"}, source.name)
-        return Description(settings, curve=curve, notes=tuple(notes))
+        return Description(settings, gauges=gauges, notes=tuple(notes))
 
 
 def _tells(line: str) -> bool:
@@ -126,10 +126,10 @@ def _settings(lines: list[str], where: str) -> dict[str, Any]:
             told["engine_version"] = version[1].rstrip(".")
         arguments = _ARGUMENTS.search(line)
         if arguments:
-            asked |= settings_of(pairs_of(arguments[1], KNOWN), where).said()
+            asked |= settings_of(pairs_of(arguments[1], KNOWN), where).reported()
         engine = _CONFIG.search(line)
         if engine:
-            config |= settings_of(pairs_of(engine[1], KNOWN), where).said()
+            config |= settings_of(pairs_of(engine[1], KNOWN), where).reported()
         override = _OVERRIDE.search(line)
         if override:
             told["num_gpu_blocks"] = whole(override[2])

@@ -1,4 +1,4 @@
-"""The gauges that vLLM logs every ten seconds, as a curve."""
+"""The gauges that vLLM logs every ten seconds, as a series."""
 
 import re
 from datetime import UTC, datetime

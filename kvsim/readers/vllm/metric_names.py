@@ -50,7 +50,7 @@ _MEANS = {
 def cache_settings(labels: Mapping[str, str], where: str) -> dict[str, Any]:
     """What the labels of `vllm:cache_config_info` say."""
     arguments = {name: labels[label] for label, name in _LABELS.items() if label in labels}
-    found = settings_of(arguments, where).said()
+    found = settings_of(arguments, where).reported()
     tokens, concurrency = labels.get("kv_cache_size_tokens"), labels.get("kv_cache_max_concurrency")
     if tokens not in UNSAID and tokens is not None:
         found["kv_cache_tokens"] = whole(tokens)
@@ -64,6 +64,12 @@ def cache_settings(labels: Mapping[str, str], where: str) -> dict[str, Any]:
 def settings_from(samples: Iterable[Metric], where: str) -> Settings:
     """The settings that a scrape shows."""
     found: dict[str, Any] = {}
+    add_settings(found, samples, where)
+    return Settings.parse(found, where)
+
+
+def add_settings(found: dict[str, Any], samples: Iterable[Metric], where: str) -> None:
+    """Add to `found` what the labels of metrics say; of several models the first counts."""
     for name, labels, _ in samples:
         if not name.startswith(PREFIX):
             continue
@@ -72,7 +78,6 @@ def settings_from(samples: Iterable[Metric], where: str) -> Settings:
             found.setdefault("served_model_name", labels["model_name"])
         if name.removeprefix(PREFIX) == INFO:
             found |= cache_settings(labels, where)
-    return Settings.parse(found, where)
 
 
 def figures_from(samples: Iterable[Metric]) -> dict[str, float]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from kvsim.plumbing.errors import InputError
 from kvsim.readers.description import Description, Requests, Settings, SourceRequest
-from kvsim.readers.parsing import fields
+from kvsim.readers.parsing.fields import Fields, tokens, whole
 from kvsim.readers.parsing.json_lines import values
 from kvsim.readers.reader import ENGINE_ITSELF, MEASURED, SERVER, STREAM, Sniffed, Source
 
@@ -34,65 +34,59 @@ class OtelSpans(Source):
         rows: list[SourceRequest] = []
         model: str | None = None
         unfinished = 0
-        for where, span in _spans(source):
-            told = _attributes(span, where)
-            row = _request(span, told, where)
+        for span in _spans(source):
+            attributes = Fields(_attributes(span), span.where)
+            row = _request(span, attributes)
             if row is None:
                 unfinished += 1
                 continue
             rows.append(row)
-            model = fields.text(told.get("gen_ai.response.model")) or model
+            model = attributes.text("gen_ai.response.model") or model
         if not rows:
             raise InputError("no span of a request with its tokens", where=source.name)
         notes = (f"{unfinished:,} spans of other things are left out",) if unfinished else ()
-        rows.sort(key=lambda row: row.arrival_ns or 0)
         settings = Settings.parse({"served_model_name": model}, source.name)
-        return Description(settings, Requests(tuple(rows), "unix"), notes=notes)
+        return Description(settings, Requests.in_order(rows, "unix"), notes=notes)
 
 
-def _spans(source: Sniffed) -> Iterator[tuple[str, dict[str, Any]]]:
-    """(place, span), whatever the service and the library."""
-    if source.document is not None:
-        batches: Iterator[tuple[str, Any]] = iter([(source.name, source.document)])
-    else:
-        batches = values(source.data, source.name)
+def _spans(source: Sniffed) -> Iterator[Fields]:
+    """The spans, whatever the service and the library."""
+    batches: Iterator[tuple[str, Any]] = (
+        values(source.data, source.name)
+        if source.document is None
+        else iter([(source.name, source.document)])
+    )
     for where, batch in batches:
-        for resource in fields.rows(fields.table(batch, where).get("resourceSpans"), where):
-            table = fields.table(resource, where)
-            scopes = table.get("scopeSpans", table.get("instrumentationLibrarySpans"))
-            for scope in fields.rows(scopes, where):
-                for span in fields.rows(fields.table(scope, where).get("spans"), where):
-                    yield where, fields.table(span, where)
+        for resource in Fields(batch, where).tables("resourceSpans"):
+            newer = "scopeSpans" in resource.items
+            for scope in resource.tables("scopeSpans" if newer else "instrumentationLibrarySpans"):
+                yield from (Fields(span, where) for span in scope.rows("spans"))
 
 
-def _attributes(span: dict[str, Any], where: str) -> dict[str, Any]:
-    found = {}
-    for entry in fields.rows(span.get("attributes"), where):
-        table = fields.table(entry, where)
-        value = fields.table(table.get("value"), where)
-        found[str(table.get("key"))] = next(iter(value.values()), None)
-    return found
+def _attributes(span: Fields) -> dict[str, Any]:
+    return {
+        str(entry.get("key")): next(iter(entry.table("value").items.values()), None)
+        for entry in span.tables("attributes")
+    }
 
 
-def _request(span: dict[str, Any], told: dict[str, Any], where: str) -> SourceRequest | None:
+def _request(span: Fields, attributes: Fields) -> SourceRequest | None:
     prompt, output = (
-        next((told[name] for name in names if name in told), None) for names in (_PROMPT, _OUTPUT)
+        next((attributes.get(name) for name in names if name in attributes.items), None)
+        for names in (_PROMPT, _OUTPUT)
     )
-    start, end = (
-        fields.whole(span.get(key), f"{where}: {key}")  # OTLP's JSON writes 64-bit numbers as text
-        for key in ("startTimeUnixNano", "endTimeUnixNano")
-    )
+    # OTLP's JSON writes numbers of 64 bits as text.
+    start, end = span.whole("startTimeUnixNano"), span.whole("endTimeUnixNano")
     if prompt is None or output is None or start is None:
         return None
-    ttft, e2e = (fields.nanoseconds(told.get(name), f"{where}: {name}") for name in (_TTFT, _E2E))
+    ttft, e2e = attributes.nanoseconds(_TTFT), attributes.nanoseconds(_E2E)
     prompt_tokens, output_tokens = (
-        fields.tokens(fields.whole(each, where), where) for each in (prompt, output)
+        tokens(whole(each, span.where), span.where) for each in (prompt, output)
     )
     if not prompt_tokens or not output_tokens:
         return None
-    name = told.get("gen_ai.request.id") or span.get("spanId")
     return SourceRequest(
-        str(name or where),
+        str(attributes.get("gen_ai.request.id") or span.get("spanId") or span.where),
         start,
         prompt_tokens,
         output_tokens,

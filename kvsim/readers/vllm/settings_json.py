@@ -51,7 +51,7 @@ def _settings(table: dict[str, Any], where: str, notes: list[str]) -> Settings:
     plain["scheduling_policy"] = plain.pop("policy", None)
     for name, value in plain.items():
         try:
-            found |= settings_of({name: value}, where).said()
+            found |= settings_of({name: value}, where).reported()
         except InputError:
             notes.append(f"{name}: {value!r} is no value of it, and is left out")
     for key, setting in (("gpu", "gpu"), ("vllm_version", "engine_version")):
