@@ -27,6 +27,7 @@ COMMANDS: dict[str, str] = {
     "models": "models:models",
     "devices": "devices:devices",
     "options": "options:options",
+    "schema": "schema:schema",
     "traces": "traces:app",
     "convert": "convert:convert",
     "snapshot": "snapshot:snapshot",

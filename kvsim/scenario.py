@@ -52,6 +52,10 @@ class AllocatorChoice(OneOf):
         assert isinstance(allocator, AllocatorOptions)
         return allocator.under(scheduler)
 
+    def keys_beside(self) -> dict[str, OneOf]:
+        """The scheduler of its own."""
+        return {"scheduler": OneOf(SCHEDULERS, f"{self.where}.scheduler", DEFAULT_SCHEDULER)}
+
     def _write(self, value: Options) -> dict[str, Any]:
         assert isinstance(value, AllocatorOptions)
         return super()._write(value) | _own_scheduler(value)

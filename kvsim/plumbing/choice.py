@@ -3,12 +3,14 @@
 from collections.abc import Mapping
 from typing import Any
 
-from pydantic import GetCoreSchemaHandler
+from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.options import Options
 from kvsim.plumbing.registry import Registry
+
+CHOICE = "x-kvsim-choice"  # in a JSON schema: stands for the kinds that a `OneOf` has
 
 
 class OneOf:
@@ -32,6 +34,16 @@ class OneOf:
             core_schema.is_instance_schema(source),
             serialization=core_schema.plain_serializer_function_ser_schema(self._write),
         )
+
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        """A stand-in: a registry may hold kinds whose tables hold the same registry."""
+        return {CHOICE: self}
+
+    def keys_beside(self) -> dict[str, "OneOf"]:
+        """Keys that a table of any kind may hold beside its own, each a choice too."""
+        return {}
 
     def read(self, value: object) -> object:
         """The options of a table, or of a kind by its name; options stay as they are."""
