@@ -17,7 +17,7 @@ from kvsim.observed.folder import ObservedRun
 from kvsim.step_time.calibrated.file import read_calibration
 from kvsim.validate.run.steps import lock_step
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture
