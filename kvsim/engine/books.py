@@ -3,7 +3,7 @@
 from kvsim.engine.pauses import Pauses
 from kvsim.engine.plan import Plan
 from kvsim.engine.schedulers.scheduler import Scheduler
-from kvsim.memory.ledger import Course, Usage
+from kvsim.memory.ledger import Course, Usage, file_free, filed
 from kvsim.memory.parts import NO_PARTS
 from kvsim.results.recorder import Recorder
 from kvsim.sequence import Sequence
@@ -18,6 +18,7 @@ class Books:
         self._scheduler = scheduler
         self._recorder = recorder
         self._usage = Usage()
+        self._opened = Usage()  # when time began to pass: splits the free bytes of what follows
         self._saved_bytes = 0
         self._parts = NO_PARTS
         self._num_waiting = 0
@@ -62,7 +63,11 @@ class Books:
         """One more step of a plan was scheduled: this is how the ledger stands, its free bytes
         split as when time began to pass. ahead: the plan, if slots of that step are not yet valid.
         """
-        usage, allocator = self._scheduler.usage_for(self._head), self._scheduler.allocator
+        allocator = self._scheduler.allocator
+        if ahead is None or ahead.ends_ps:
+            usage = self._opened = self._scheduler.usage_for(self._head)
+        else:
+            usage = file_free(allocator.usage(None, busy=True), self._opened)
         self._usage = usage if ahead is None else self._before_return(usage, ahead)
         self._saved_bytes, self._parts = allocator.saved_bytes or 0, allocator.parts
 
@@ -71,6 +76,8 @@ class Books:
         by `course`.
         """
         if not plan.ends_ps:
+            if course is not None:
+                course = filed(course, self._opened)
             self._book(plan, plan.start_ps, steps, plan.first_ps, plan.growth_ps, course)
             return
         before_ps = plan.ends_ps[first - 1] if first else 0
