@@ -7,6 +7,7 @@ Without it a wheel is compiled where a compiler is found, and an installation in
 
 import os
 import re
+import shutil
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -16,6 +17,7 @@ from typing import Any
 
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
+from setuptools.command.build_py import build_py
 
 sys.path.insert(0, str(Path(__file__).parent / "build_backend"))
 import kvsim_build
@@ -23,6 +25,7 @@ import kvsim_build
 LIST = Path("kvsim", "compiled.txt")
 # What mypyc would take for classes of its own and is not: pydantic's, and simpy's events.
 FOREIGN = re.compile(r"^from pydantic import|^class \w+\((simpy\.|.*Options\))", re.MULTILINE)
+SHIPPED = ("workloads/*.toml", "calibration/*.json", "calibration/models/*.json")
 DIGESTS = Path("kvsim", "compiled.sha256")
 
 
@@ -117,6 +120,26 @@ def side_by_side(compile_: Any, sources: list[str], options: dict[str, Any]) -> 
     return [path for each in sources for path in objects[each]]
 
 
+class BuildWithShipped(build_py):
+    """Puts the files of SHIPPED, which lie at the top of the checkout, into kvsim/shipped/."""
+
+    def run(self) -> None:
+        super().run()
+        if not self.editable_mode:
+            for source, target in self._shipped():
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(source, target)
+
+    def get_outputs(self, include_bytecode: bool = True) -> list[str]:
+        """What is installed, for the record of the wheel."""
+        found: list[str] = super().get_outputs(include_bytecode)
+        return found + [str(target) for _, target in self._shipped()]
+
+    def _shipped(self) -> list[tuple[Path, Path]]:
+        found = sorted(path for pattern in SHIPPED for path in Path().glob(pattern))
+        return [(path, Path(self.build_lib, "kvsim", "shipped", path)) for path in found]
+
+
 def builds() -> bool:
     """Whether this call of setup.py makes extensions: not one that writes metadata or sources, nor
     an installation in place that nobody asked to be compiled.
@@ -126,4 +149,7 @@ def builds() -> bool:
     return not {"dist_info", "egg_info", "sdist"}.intersection(sys.argv)
 
 
-setup(ext_modules=extensions() if builds() else [], cmdclass={"build_ext": BuildCompiled})
+setup(
+    ext_modules=extensions() if builds() else [],
+    cmdclass={"build_ext": BuildCompiled, "build_py": BuildWithShipped},
+)

@@ -1,7 +1,6 @@
 """The page put together: Dash, the callbacks, the pages of single runs, and who may ask."""
 
 from ipaddress import ip_address
-from pathlib import Path
 from string import Template
 
 from dash import Dash, Input, Output
@@ -10,6 +9,7 @@ from flask import Flask, Response, abort, request
 from kvsim.explore import editing, running, sweeping
 from kvsim.explore.layout import make_layout
 from kvsim.explore.page_context import PageContext
+from kvsim.plumbing.shipped import package_folder
 from kvsim.report.page import map_page, whole_page
 from kvsim.report.template import style_sheet
 
@@ -47,7 +47,7 @@ def make_app(context: PageContext, host: str) -> Flask:
         __name__,
         title="kvsim explore",
         update_title=None,  # the title stays as it is
-        assets_folder=str(Path(__file__).parent / "assets"),
+        assets_folder=str(package_folder("explore", "assets")),
         index_string=PAGE.substitute(style=style_sheet()),
         suppress_callback_exceptions=True,  # widgets come and go
         serve_locally=True,

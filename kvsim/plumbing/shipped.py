@@ -1,17 +1,44 @@
-"""Files that ship beside the code: recipes (workloads/) and calibrations (calibration/)."""
+"""Files that ship beside the code: recipes (workloads/) and calibrations (calibration/).
 
-import site
-import sys
+A checkout has them at its top; an installed package holds them in kvsim/shipped/ (setup.py).
+"""
+
+import atexit
+from functools import cache
+from importlib.resources import files
+from importlib.resources.abc import Traversable
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 
 def shipped_folder(name: str) -> Path:
-    """The folder `name`: of the source checkout kvsim runs from, else of the installation, be it
-    for all (sys.prefix), for one user, or into a folder of its own (`pip install --target`).
-    """
+    """The folder `name` of the checkout that kvsim runs from, else of the installed package."""
     beside = Path(__file__).parents[2] / name
     if (beside.parent / "pyproject.toml").exists() and beside.is_dir():
         return beside
-    places = [Path(sys.prefix), Path(site.getuserbase()), Path(__file__).parents[2]]
-    folders = [place / "share" / "kvsim" / name for place in places]
-    return next((folder for folder in folders if folder.is_dir()), folders[0])
+    return package_folder("shipped", name)
+
+
+@cache
+def package_folder(*names: str) -> Path:
+    """A folder of the package, by the names that lead to it, as a path.
+
+    Where kvsim is imported from a zip file the folder is copied to a temporary one, which is
+    removed when the process ends.
+    """
+    folder = files("kvsim").joinpath(*names)
+    if isinstance(folder, Path):
+        return folder
+    copy = TemporaryDirectory(prefix="kvsim-")
+    atexit.register(copy.cleanup)
+    _copy(folder, Path(copy.name))
+    return Path(copy.name)
+
+
+def _copy(folder: Traversable, to: Path) -> None:
+    for each in folder.iterdir():
+        if each.is_dir():
+            (to / each.name).mkdir()
+            _copy(each, to / each.name)
+        else:
+            (to / each.name).write_bytes(each.read_bytes())

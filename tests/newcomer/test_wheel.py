@@ -18,6 +18,7 @@ README = (ROOT / "README.md").read_text()
 SOURCES = (
     *("kvsim", "workloads", "calibration", "build_backend"),
     *("pyproject.toml", "setup.py", "mypyc.ini", "README.md", "LICENSE"),
+    *("MANIFEST.in", "CHANGELOG.md", "CONTRIBUTING.md"),
 )
 
 
@@ -90,6 +91,24 @@ def test_the_evidence_is_no_part_of_the_wheel_and_says_so(
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.count("\n") == 1
     assert f"in a checkout of kvsim run: python -m kvsim validate {name}" in done.stderr
+
+
+@pytest.mark.parametrize("form", ["zip", "folder"])
+def test_the_wheel_runs_where_nothing_is_installed(form: str, wheel: Path, tmp_path: Path) -> None:
+    """As a zip file on the path, and as the folder that `pip install --target` makes."""
+    place = wheel
+    if form == "folder":
+        place = tmp_path / "target"
+        shutil.unpack_archive(wheel, place, "zip")
+    scenario = ["chat", "--set", "workload.num_requests=40", "--out", str(tmp_path / "out")]
+    for command in (["run", *scenario], ["recipes"], ["devices"]):
+        done = subprocess.run(
+            [sys.executable, "-m", "kvsim", *command],
+            cwd=tmp_path, capture_output=True, text=True, check=False,
+            env=clean() | {"PYTHONPATH": str(place), "KVSIM_COMPILED": "0"},
+        )  # fmt: skip
+        assert done.returncode == 0, (command, done.stderr)
+    assert (tmp_path / "out" / "report.html").exists()
 
 
 def test_the_readme_from_its_first_line_to_an_own_trace(fresh: Path, tmp_path: Path) -> None:
