@@ -64,6 +64,14 @@ def paired(
     return PairedDifference(mean_interval(differences, level), math.fsum(first) / len(first))
 
 
+def difference_text(first: Sequence[float], second: Sequence[float]) -> str:
+    """How far the second reads above the first, `+12.3 %`, or that no difference is seen."""
+    difference = paired(first, second)
+    if not difference.seen:
+        return "no difference seen"
+    return "worse" if difference.relative is None else f"{100 * difference.relative:+.3g} %"
+
+
 class Ratio(NamedTuple):
     """How much a second setting reads above the first, as shares of the first: the geometric mean
     over the pairs, and the ends of its interval (the mean itself where one pair allows none).

@@ -8,7 +8,7 @@ from kvsim.report.intervals import CONFIDENCE
 from kvsim.whatif.intervals import Ratio, ratio
 from kvsim.whatif.replicates import Replicate
 from kvsim.whatif.runner import Row, TaskRunner
-from kvsim.whatif.tables import Table
+from kvsim.whatif.scenario_tables import Table
 from kvsim.whatif.task import Task, make_task
 
 REFUSED = "requests.rejected"

@@ -7,14 +7,13 @@ Three sets: what was found on the first is tested on the second and told by the 
 
 import copy
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from kvsim.plumbing.units import PS_PER_S
 from kvsim.request import Stream
 from kvsim.scenario import Scenario
 from kvsim.simulation import Simulation
-
-Table = dict[str, Any]
+from kvsim.whatif.scenario_tables import Table
 
 
 class Replicate(NamedTuple):

@@ -27,12 +27,11 @@ from kvsim.whatif.advice.change import Advice, Change, Goal, value_text
 from kvsim.whatif.advice.knobs import KNOBS, Knob
 from kvsim.whatif.advice.survey import Survey
 from kvsim.whatif.intervals import Ratio
-from kvsim.whatif.limits import pinned
 from kvsim.whatif.notes import noted
 from kvsim.whatif.pairs import Trials, more_refused, ratios
 from kvsim.whatif.replicates import Replicate, replicates
 from kvsim.whatif.runner import TaskRunner
-from kvsim.whatif.tables import Table, paged_alone, with_value
+from kvsim.whatif.scenario_tables import Table, paged_alone, pinned, with_value
 
 MOST_TESTED = 6
 LEAST_GAIN = 0.001  # a thousandth better is not worth a test

@@ -8,7 +8,8 @@ from kvsim.whatif.advice.baseline import Baseline
 from kvsim.whatif.advice.knobs import Knob
 from kvsim.whatif.capacity.objectives import RATES, check_number
 from kvsim.whatif.intervals import Ratio
-from kvsim.whatif.replicates import Replicates, Table
+from kvsim.whatif.replicates import Replicates
+from kvsim.whatif.scenario_tables import Table
 
 
 class Goal(NamedTuple):

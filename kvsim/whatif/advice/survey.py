@@ -19,7 +19,7 @@ from kvsim.whatif.capacity.questions import (
 from kvsim.whatif.intervals import Ratio
 from kvsim.whatif.pairs import Trials, more_refused, ratios
 from kvsim.whatif.replicates import Replicate, Replicates
-from kvsim.whatif.tables import Table
+from kvsim.whatif.scenario_tables import Table
 
 NO_WORSE = 0.01  # by so much a smaller pool may serve worse and still do
 FASTEST = 64.0  # times today's rate is far enough to look

@@ -5,9 +5,9 @@ from typing import NamedTuple
 
 from kvsim.report import numbers
 from kvsim.whatif.capacity.bisection import Bracket
-from kvsim.whatif.capacity.questions import Table
 from kvsim.whatif.intervals import SeedMean, mean_interval
 from kvsim.whatif.runner import Row
+from kvsim.whatif.scenario_tables import Table
 
 
 class CapacitySubject(NamedTuple):

@@ -11,7 +11,6 @@ from pathlib import Path
 
 from kvsim.memory import ALLOCATORS
 from kvsim.plumbing.errors import InputError
-from kvsim.plumbing.keys import put
 from kvsim.scenario import Scenario
 from kvsim.whatif.capacity.answers import (
     Answer,
@@ -27,14 +26,13 @@ from kvsim.whatif.capacity.objectives import Objective, kept, request_limits_s
 from kvsim.whatif.capacity.questions import (
     QUESTIONS,
     Question,
-    Table,
     prepared,
     utilization_of,
 )
 from kvsim.whatif.capacity.search import Search, SearchResult, search
-from kvsim.whatif.intervals import mean_interval, paired
-from kvsim.whatif.limits import pinned
+from kvsim.whatif.intervals import difference_text, mean_interval
 from kvsim.whatif.runner import TaskRunner
+from kvsim.whatif.scenario_tables import Table, pinned, with_value
 from kvsim.whatif.task import Task, make_task
 
 
@@ -66,57 +64,53 @@ class Capacity:
             for subject in self.subjects
             for rate in rates
         ]
-        searches = [
-            self._search(question, table, seed) for _, _, table in cases for seed in self.seeds
+        edges = self._edges(question, [table for *_, table in cases])
+        pool = question.name == "pool"
+        return [
+            Answer(subject, rate, found, self._utilization(subject, found) if pool else None)
+            for (subject, rate, _), found in zip(cases, edges, strict=True)
         ]
-        found = iter(search(self.runner, searches))
-        answers = []
-        for subject, rate, _ in cases:
-            edges = tuple(_edge(seed, next(found)) for seed in self.seeds)
-            answers.append(Answer(subject, rate, edges))
-        return answers if question.name != "pool" else [self._utilized(each) for each in answers]
 
     def with_any_pool(self, answers: Sequence[Answer]) -> dict[str, Answer]:
-        """By label, the rate that an allocator holds out in the largest pool that was tried: of
-        those for which no pool keeps the objectives at some rate.
+        """The rate that an allocator holds out in the largest pool that was tried, by its label:
+        of the allocators for which no pool keeps the objectives at some rate.
         """
-        found = {}
+        subjects: dict[str, CapacitySubject] = {}
         for answer in answers:
-            lost = answer.edges[0].bracket.lost
-            if answer.interval is None and lost is not None and answer.subject.label not in found:
-                table = QUESTIONS["pool"].put(answer.subject.table, lost)
-                subject = answer.subject._replace(table=table)
-                searches = [self._search(QUESTIONS["rate"], table, seed) for seed in self.seeds]
-                edges = zip(self.seeds, search(self.runner, searches), strict=True)
-                found[subject.label] = Answer(subject, None, tuple(_edge(*each) for each in edges))
-        return found
+            subject, lost = answer.subject, answer.edges[0].bracket.lost
+            if answer.interval is None and lost is not None and subject.label not in subjects:
+                table = QUESTIONS["pool"].put(subject.table, lost)
+                subjects[subject.label] = subject._replace(table=table)
+        edges = self._edges(QUESTIONS["rate"], [each.table for each in subjects.values()])
+        return {
+            label: Answer(subject, None, found)
+            for (label, subject), found in zip(subjects.items(), edges, strict=True)
+        }
 
     def tune(self, key: str, values: Sequence[int]) -> list[tuple[CapacitySubject, list[Tuning]]]:
-        """The rate that each value of a setting holds out, allocator by allocator; values whose
-        difference from the best is not seen over the seeds are told to be as good.
+        """The rate that each value of a setting holds out, by allocator. A value counts as good as
+        the best where their difference is not seen over the seeds.
         """
-        question = QUESTIONS["rate"]
-        cases = []
-        for subject in self.subjects:
-            for value in values:
-                table = copy.deepcopy(subject.table)
-                put(table, key, value, "--find")
-                cases.append((subject, value, table if _can_be(table, self.folder) else None))
-        searches = [
-            self._search(question, table, seed)
-            for _, _, table in cases
-            if table is not None
-            for seed in self.seeds
+        tables = [
+            [_with_setting(subject.table, key, value, self.folder) for value in values]
+            for subject in self.subjects
         ]
-        found = iter(search(self.runner, searches))
-        answers: dict[str, list[tuple[int, Answer | None]]] = {}
-        for subject, value, there in cases:
-            answer = None
-            if there is not None:
-                edges = tuple(_edge(seed, next(found)) for seed in self.seeds)
-                answer = Answer(subject._replace(table=there), None, edges)
-            answers.setdefault(subject.label, []).append((value, answer))
-        return [(subject, _compared(answers[subject.label])) for subject in self.subjects]
+        edges = iter(
+            self._edges(QUESTIONS["rate"], [each for row in tables for each in row if each])
+        )
+        return [
+            (
+                subject,
+                _compared(
+                    values,
+                    [
+                        Answer(subject._replace(table=each), None, next(edges)) if each else None
+                        for each in row
+                    ],
+                ),
+            )
+            for subject, row in zip(self.subjects, tables, strict=True)
+        ]
 
     def replicas(self, answer: Answer, rates: Sequence[float]) -> list[Replicas]:
         """How many replicas each rate takes, by the highest rate one holds out; none where it
@@ -165,6 +159,14 @@ class Capacity:
         tasks = [self._task(with_rate(subject.table, rate), seed) for seed in self.seeds]
         return sum(kept(outcome.rows[0], self.objectives) for outcome in self.runner.run(tasks))
 
+    def _edges(self, question: Question, tables: Sequence[Table]) -> list[tuple[Edge, ...]]:
+        """The edges of every table, one a seed; all searches go on side by side."""
+        cases = [(table, seed) for table in tables for seed in self.seeds]
+        found = search(self.runner, [self._search(question, *each) for each in cases])
+        edges = [_edge(seed, each) for (_, seed), each in zip(cases, found, strict=True)]
+        num = len(self.seeds)
+        return [tuple(edges[at : at + num]) for at in range(0, len(edges), num)]
+
     def _search(self, question: Question, table: Table, seed: int) -> Search:
         def task(value: float) -> Task | None:
             there = question.put(table, value)
@@ -179,14 +181,13 @@ class Capacity:
     def _task(self, table: Table, seed: int) -> Task:
         return make_task({**table, "seed": seed}, self.folder, self._limits_s)
 
-    def _utilized(self, answer: Answer) -> Answer:
-        interval = answer.interval
-        share = (
-            None
-            if interval is None
-            else utilization_of(answer.subject.table, self.folder, max(answer.values or [0]))
-        )
-        return Answer(answer.subject, answer.rate_per_s, answer.edges, share)
+    def _utilization(self, subject: CapacitySubject, edges: Sequence[Edge]) -> float | None:
+        """The gpu_memory_utilization that leaves the largest pool of the seeds; None without."""
+        kept = [edge.bracket.kept for edge in edges]
+        pools = [tokens for tokens in kept if tokens is not None]
+        if len(pools) < len(kept):
+            return None
+        return utilization_of(subject.table, self.folder, max(pools))
 
 
 def subjects_of(table: Table, scenario: Scenario) -> list[CapacitySubject]:
@@ -201,40 +202,32 @@ def subjects_of(table: Table, scenario: Scenario) -> list[CapacitySubject]:
     return found
 
 
-def _can_be(table: Table, folder: Path) -> bool:
-    """Whether a scenario is one that can be run."""
+def _with_setting(table: Table, key: str, value: int, folder: Path) -> Table | None:
+    """The tables with one key at this value; None where they are no scenario that can be run."""
+    table = with_value(table, key, value, "--find")
     try:
         prepared(table, folder)
     except InputError:
-        return False
-    return True
+        return None
+    return table
 
 
-def _compared(answers: Sequence[tuple[int, Answer | None]]) -> list[Tuning]:
+def _compared(values: Sequence[int], answers: Sequence[Answer | None]) -> list[Tuning]:
     """Each value against the one that holds out the highest mean rate, on the same seeds."""
-    known = [
-        (answer.interval.mean, at)
-        for at, (_, answer) in enumerate(answers)
-        if answer is not None and answer.interval is not None
-    ]
-    if not known:
-        return [Tuning(value, answer, "keeps them at no rate") for value, answer in answers]
-    _, top = max(known)
-    best = answers[top][1]
-    assert best is not None
-    assert best.values is not None
+    means = [each.interval.mean if each and each.interval else -1.0 for each in answers]
+    top = max(reversed(range(len(means))), key=means.__getitem__)
+    best = answers[top] if means[top] >= 0 else None
     tunings = []
-    for at, (value, answer) in enumerate(answers):
-        if answer is None:
+    for at, (value, answer) in enumerate(zip(values, answers, strict=True)):
+        if answer is None and best is not None:
             behind = "cannot be run"
-        elif answer.values is None:
+        elif answer is None or answer.values is None:
             behind = "keeps them at no rate"
         elif at == top:
             behind = "the best"
         else:
-            difference = paired(best.values, answer.values)
-            share = difference.relative or 0.0
-            behind = f"{100 * share:+.3g} %" if difference.seen else "no difference seen"
+            assert best is not None
+            behind = difference_text(best.values or [], answer.values)
         tunings.append(Tuning(value, answer, behind))
     return tunings
 

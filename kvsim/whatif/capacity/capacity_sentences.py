@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from kvsim.report.numbers import count, figures, plural
 from kvsim.whatif.capacity.answers import Answer, mean_text
 from kvsim.whatif.capacity.objectives import Objective, broken
-from kvsim.whatif.intervals import paired
+from kvsim.whatif.intervals import difference_text
 from kvsim.whatif.notes import noted
 
 
@@ -37,14 +37,11 @@ def rate_sentence(answers: Sequence[Answer], unit: str) -> str | None:
     if len(known) < 2:
         return None
     top = max(known, key=lambda answer: answer.interval.mean if answer.interval else 0.0)
-    others = []
-    for answer in known:
-        if answer is not top:
-            difference = paired(top.values or [], answer.values or [])
-            share = f"{100 * (difference.relative or 0.0):+.3g} %"
-            others.append(
-                f"{answer.subject.label} {share if difference.seen else 'no difference seen'}"
-            )
+    others = [
+        f"{answer.subject.label} {difference_text(top.values or [], answer.values or [])}"
+        for answer in known
+        if answer is not top
+    ]
     assert top.interval is not None
     return (
         f"{top.subject.label} holds out most, {mean_text(top.interval)} {unit}; against it, on "

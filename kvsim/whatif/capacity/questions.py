@@ -12,19 +12,18 @@ some values (`tunings`).
 import copy
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from kvsim.capacity.options import WAYS
 from kvsim.plumbing.errors import InputError
-from kvsim.plumbing.keys import put
 from kvsim.plumbing.units import PS_PER_S
 from kvsim.request import Request
 from kvsim.scenario import Scenario
 from kvsim.simulation import Simulation
 from kvsim.whatif.capacity.bisection import Bounds
 from kvsim.whatif.capacity.load import rate_of, with_rate
+from kvsim.whatif.scenario_tables import Table, with_value
 
-Table = dict[str, Any]
 UP_TO = 4096.0  # times the start is far enough to look
 SHORTEST_TOKENS = 16.0
 
@@ -86,9 +85,7 @@ def _pool_bounds(table: Table, folder: Path, tolerance: float) -> Bounds:
 
 def _with_length(table: Table, tokens: float) -> Table:
     """The requests stay what they are at the scenario's own length (see Capacity)."""
-    table = copy.deepcopy(table)
-    put(table, "model.max_model_len", int(tokens), "--find")
-    return table
+    return with_value(table, "model.max_model_len", int(tokens), "--find")
 
 
 def _length_bounds(table: Table, folder: Path, tolerance: float) -> Bounds:

@@ -8,7 +8,7 @@ from kvsim.whatif.doctor.effect import Effect
 from kvsim.whatif.doctor.examined_run import ExaminedRun
 from kvsim.whatif.doctor.subject import DoctorSubject
 from kvsim.whatif.replicates import Replicates
-from kvsim.whatif.tables import Table
+from kvsim.whatif.scenario_tables import Table
 
 FindingOutcome = Literal["cause", "beside", "trade", "unsure", "harmless", "no cure", "failed"]
 Rest = Literal["well", "load", "memory", "unknown"]

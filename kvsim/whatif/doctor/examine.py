@@ -24,11 +24,10 @@ from kvsim.whatif.doctor.effect import Effect, effect_of
 from kvsim.whatif.doctor.examined_run import ExaminedRun
 from kvsim.whatif.doctor.shorten import LEAST_REQUESTS
 from kvsim.whatif.doctor.subject import DoctorSubject
-from kvsim.whatif.limits import pinned
 from kvsim.whatif.pairs import Trials
 from kvsim.whatif.replicates import Replicate, replicates
 from kvsim.whatif.runner import TaskRunner
-from kvsim.whatif.tables import Table
+from kvsim.whatif.scenario_tables import Table, pinned
 from kvsim.whatif.watch import SUBSTANTIAL
 
 ALIKE = 0.01  # of gains: of cures as good as the best the first is taken, the mildest

@@ -19,7 +19,7 @@ from kvsim.simulation import BLOCK_SIZE, Simulation
 from kvsim.vllm.grouping import is_uniform
 from kvsim.whatif.cache_curve.lru import HitCurve, lru_curve
 from kvsim.whatif.cache_curve.order import in_order
-from kvsim.whatif.tables import Table
+from kvsim.whatif.scenario_tables import Table
 from kvsim.whatif.watch import SUBSTANTIAL, Preempted, QueueWaits, QueueWatch
 
 

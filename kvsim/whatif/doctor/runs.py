@@ -28,7 +28,7 @@ from kvsim.validate.run.comparison import compare_run
 from kvsim.validate.runs.simulate import simulate_trial
 from kvsim.whatif.doctor.real import Beside, beside_run, beside_trial
 from kvsim.whatif.doctor.subject import DoctorSubject, subject_of
-from kvsim.whatif.tables import Table
+from kvsim.whatif.scenario_tables import Table
 
 ROOFLINE = "roofline"
 _SETTINGS = (

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from kvsim.scenario import Scenario
 from kvsim.simulation import Simulation
-from kvsim.whatif.tables import Table
+from kvsim.whatif.scenario_tables import Table
 
 # A stretch of a trace shorter than this begins and ends as an empty server does.
 LEAST_REQUESTS = 500

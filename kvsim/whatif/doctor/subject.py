@@ -7,7 +7,7 @@ from kvsim.plumbing.errors import InputError
 from kvsim.scenario import Scenario
 from kvsim.whatif.doctor.real import Beside
 from kvsim.whatif.doctor.shorten import shortened
-from kvsim.whatif.tables import Table, allocator_alone, is_paged
+from kvsim.whatif.scenario_tables import Table, allocator_alone, is_paged
 
 
 class DoctorSubject(NamedTuple):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from kvsim.plumbing.errors import InputError
 from kvsim.report import numbers
 from kvsim.report.measures import MEASURES, Measure
-from kvsim.whatif.intervals import SeedMean, mean_interval, paired
+from kvsim.whatif.intervals import SeedMean, difference_text, mean_interval
 from kvsim.whatif.sweep.sweep import DONE, STATUS
 
 if TYPE_CHECKING:
@@ -160,16 +160,8 @@ def best(settings: Sequence[SweepSetting], measure: Measure, count: int) -> list
 
 def _behind(top: SweepSetting, other: SweepSetting, measure: Measure) -> str:
     """`other` against the best, in words."""
-    first, second = top.values(measure), other.values(measure)
-    assert first is not None
-    assert second is not None
-    if first == second:
-        return "the same"
-    difference = paired(first, second)
-    if not difference.seen:
-        return "no difference seen"
-    share = difference.relative
-    return "worse" if share is None else f"{100 * share:+.3g} %"
+    first, second = top.values(measure) or [], other.values(measure) or []
+    return "the same" if first == second else difference_text(first, second)
 
 
 def pareto(settings: Sequence[SweepSetting], latency: Measure) -> list[tuple[SweepSetting, int]]:

@@ -18,7 +18,7 @@ from kvsim.whatif.capacity.questions import QUESTIONS
 from kvsim.whatif.pairs import Trials
 from kvsim.whatif.replicates import replicates
 from kvsim.whatif.runner import TaskRunner
-from kvsim.whatif.tables import paged_alone
+from kvsim.whatif.scenario_tables import paged_alone
 from kvsim.whatif.task import make_task, run_task
 
 

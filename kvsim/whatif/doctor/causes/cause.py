@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from kvsim.plumbing.options import Options
 from kvsim.whatif.doctor.examined_run import ExaminedRun
-from kvsim.whatif.tables import Table, with_value
+from kvsim.whatif.scenario_tables import Table, with_value
 
 
 @dataclass(frozen=True)

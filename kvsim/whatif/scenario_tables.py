@@ -1,4 +1,4 @@
-"""A scenario's tables with one key changed, and with one of its allocators alone."""
+"""A scenario's tables with one key changed, one allocator alone, or its requests' limits held."""
 
 import copy
 from collections.abc import Callable
@@ -61,4 +61,16 @@ def with_value(table: Table, key: str, value: Any, where: str = "advise") -> Tab
         for part in outer:
             place = place[int(part) if isinstance(place, list) else part]
         del place[last]
+    return table
+
+
+def pinned(table: Table, max_model_len: int) -> Table:
+    """The tables with the workload's limits that follow max_model_len held at this many tokens, so
+    that a change of max_model_len changes what is served and not what is asked.
+    """
+    table = copy.deepcopy(table)
+    workload = table.get("workload")
+    if isinstance(workload, dict):
+        follows = [key for key, value in workload.items() if value == "max_model_len"]
+        workload.update(dict.fromkeys(follows, max_model_len))
     return table
