@@ -1,4 +1,4 @@
-"""What a click or a word on the page does to a visit: one function an action, pure."""
+"""The actions of a page: what a click or a new value does to a visit, one pure function each."""
 
 from collections.abc import Mapping
 from copy import deepcopy
@@ -18,12 +18,14 @@ from kvsim.plumbing.keys import assignment, put
 
 
 def begin(visit: PageVisit, context: PageContext, base: str) -> PageVisit:
-    """From another base, what is pinned stays."""
+    """The visit from another starting point; pinned runs stay."""
     return visit._replace(state=started(context.starting_points[base]), sweep="")
 
 
 def turn(visit: PageVisit, context: PageContext, values: Mapping[str, Any]) -> PageVisit:
-    """Set keys to what their widgets hold. InputError where that is no scenario."""
+    """The visit with keys set to the values of their widgets; InputError where they are no
+    scenario.
+    """
     table = deepcopy(visit.state.table)
     for key, value in values.items():
         _set(table, key, value)
@@ -31,21 +33,21 @@ def turn(visit: PageVisit, context: PageContext, values: Mapping[str, Any]) -> P
 
 
 def add_allocator(visit: PageVisit, context: PageContext) -> PageVisit:
-    """One more."""
+    """The visit with one allocator more."""
     table = deepcopy(visit.state.table)
     added(table)
     return _checked(visit, context, table)
 
 
 def remove_allocator(visit: PageVisit, context: PageContext, index: int) -> PageVisit:
-    """One less."""
+    """The visit without the allocator of this index."""
     table = deepcopy(visit.state.table)
     removed(table, index)
     return _checked(visit, context, table)
 
 
 def attempt(visit: PageVisit, context: PageContext, index: int) -> PageVisit:
-    """Do what a stop of the tour says to try."""
+    """The visit with the keys set that a stop of the tour says to try."""
     table = deepcopy(visit.state.table)
     for each in find_stop(visit.state.base.removeprefix(TOUR)).tries[index].settings:
         put(table, *assignment(each, "try"), "try")
@@ -53,7 +55,7 @@ def attempt(visit: PageVisit, context: PageContext, index: int) -> PageVisit:
 
 
 def pin(visit: PageVisit, context: PageContext) -> PageVisit:
-    """Keep what is there beside what comes."""
+    """The visit with its run pinned beside those to come."""
     query = visit.state.query(context.starting_points)
     if query in visit.pins or len(visit.pins) >= MOST_PINS:
         return visit
@@ -61,14 +63,14 @@ def pin(visit: PageVisit, context: PageContext) -> PageVisit:
 
 
 def unpin(visit: PageVisit, index: int) -> PageVisit:
-    """Take a pinned run away."""
+    """The visit without the pinned run of this index."""
     return visit._replace(pins=visit.pins[:index] + visit.pins[index + 1 :])
 
 
 def sweep(
     visit: PageVisit, context: PageContext, key: str, low: Any, high: Any, count: Any
 ) -> PageVisit:
-    """Sweep a key; InputError where the range is none."""
+    """The visit with a sweep of one key; InputError where the ends are no range."""
     log = "log" if isinstance(low, int | float) and low > 0 else ""
     asked = f"{key}={low}:{high}:{count}{log}"
     context.sweep_task(visit.state, asked)

@@ -1,4 +1,4 @@
-"""The page put together: Dash, the callbacks, the pages of single runs, and who may ask."""
+"""The Dash application: layout, callbacks, the pages of single runs, and the check of hosts."""
 
 from ipaddress import ip_address
 from string import Template

@@ -1,4 +1,4 @@
-"""The callback that changes a visit: whatever is turned, clicked or typed into the address."""
+"""The callback that changes a visit: widgets, buttons, and the address."""
 
 from typing import Any
 
@@ -129,7 +129,7 @@ def _shown(
         "base": None if name.startswith(TOUR) else name,
         "controls": no_update if same or (widgets_stay and kept) else _controls(table),
         "tour": touring.stops(name) if moved else no_update,
-        "stop": touring.told(name) if moved else no_update,
+        "stop": touring.stop_page(name) if moved else no_update,
         "command": no_update if same else _command(new, context),
     }
 

@@ -1,4 +1,4 @@
-"""What came out, as components: words, cards, numbers side by side, the report's figures."""
+"""Results as components: sentences, cards, numbers side by side, and the report's figures."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple

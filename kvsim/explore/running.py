@@ -1,4 +1,4 @@
-"""The callbacks that have a visit simulated, tell how far it is, and show what came out."""
+"""The callbacks that simulate a visit, show its progress, and show its results."""
 
 from typing import Any
 
@@ -38,7 +38,7 @@ def _register_run(app: Dash, context: PageContext) -> None:
         output={
             "awaited": Output("awaited", "data"),
             "shown": Output("shown", "data"),
-            "told": Output("told", "children"),
+            "progress": Output("progress", "children"),
             "bar": Output("bar", "style"),
             "idle": Output("tick", "disabled"),
             "cancel": Output("cancel", "disabled"),
@@ -87,7 +87,7 @@ def _register_run(app: Dash, context: PageContext) -> None:
         return {
             "awaited": awaited,
             "shown": no_update if new == shown else new,
-            "told": told(job),
+            "progress": progress_text(job),
             "bar": bar(job),
             "idle": not waits,
             "cancel": not (job and not job.is_over),
@@ -106,12 +106,12 @@ def _pinned(visit: PageVisit | None, context: PageContext, tab: str) -> list[tup
     return found
 
 
-def told(job: Job | None) -> str:
+def progress_text(job: Job | None) -> str:
     """How far a job is, in words."""
     if job is None:
         return ""
     if job.state == "running":
-        what, done, total = job.told
+        what, done, total = job.progress
         return f"{what}: {done:,} of {total:,}" if total > 1 else f"{what} …"
     words = {"waiting": "waiting for a free processor …", "cancelled": "cancelled", "done": ""}
     return words.get(job.state, job.fault)
@@ -121,7 +121,7 @@ def bar(job: Job | None) -> dict[str, str]:
     """The bar of it, as CSS."""
     if job is None or job.state not in ("running", "waiting"):
         return {"width": "0"}
-    _, done, total = job.told
+    _, done, total = job.progress
     return {"width": f"{100 * done / max(total, 1):.1f}%"}
 
 

@@ -1,4 +1,4 @@
-"""What the page can start from: the scenario it was given, the recipes, the stops of the tour."""
+"""The starting points of the page: the given scenario, the recipes, the stops of the tour."""
 
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -10,8 +10,8 @@ TOUR = "tour:"
 
 
 class StartingPoint(NamedTuple):
-    """name: what the address calls it. table: a scenario's tables. folder: where its paths start.
-    asked: what `kvsim run` calls it; None: it has no name there.
+    """One starting point. name: in the address. table: a scenario's tables. folder: where its
+    relative paths start. asked: its name for `kvsim run`; None where it has none.
     """
 
     name: str
@@ -21,7 +21,7 @@ class StartingPoint(NamedTuple):
 
 
 def normal(table: dict[str, Any]) -> dict[str, Any]:
-    """The tables with the allocators as a list of tables, as they may be written in fewer words."""
+    """The tables with the allocators as a list of tables, which may be written in fewer words."""
     held = table.get("allocator")
     some = held if isinstance(held, list) else [held]
     plain = [{"kind": each} if isinstance(each, str) else each for each in some]
@@ -29,8 +29,8 @@ def normal(table: dict[str, Any]) -> dict[str, Any]:
 
 
 def find_starting_points(given: str | None) -> dict[str, StartingPoint]:
-    """All of them by name, the given one first; InputError if it is none. An address can name these
-    and no other file.
+    """All starting points by name, the given one first; InputError where it is no scenario. An
+    address can name these and no other file.
     """
     found = {}
     if given is not None:

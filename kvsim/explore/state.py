@@ -17,7 +17,9 @@ FROM, SET = "from", "set"
 
 
 class ScenarioState(NamedTuple):
-    """base: the name of what it started from. table: the scenario's tables as they are now."""
+    """A scenario as it is edited. base: the name of its starting point. table: its tables as they
+    are now.
+    """
 
     base: str
     table: dict[str, Any]
@@ -38,8 +40,8 @@ class ScenarioState(NamedTuple):
     @property
     def key(self) -> str:
         """A name that two states share where they are the same."""
-        told = json.dumps([self.base, self.table], sort_keys=True)
-        return sha256(told.encode()).hexdigest()[:20]
+        text = json.dumps([self.base, self.table], sort_keys=True)
+        return sha256(text.encode()).hexdigest()[:20]
 
 
 def started(base: StartingPoint, settings: list[str] | None = None) -> ScenarioState:

@@ -1,4 +1,4 @@
-"""The callbacks of the sweep: its knobs, its job, its curve."""
+"""The callbacks of the sweep: its controls, its job, its curve."""
 
 from collections.abc import Iterator, Mapping
 from hashlib import sha256
@@ -11,7 +11,7 @@ from kvsim.explore import curve
 from kvsim.explore.controls.rate import RATES
 from kvsim.explore.page_context import PageContext
 from kvsim.explore.results import CONFIG
-from kvsim.explore.running import bar, told
+from kvsim.explore.running import bar, progress_text
 from kvsim.explore.theme import themed
 from kvsim.explore.visit import PageVisit
 from kvsim.plumbing.keys import assignment
@@ -26,7 +26,7 @@ def register(app: Dash, context: PageContext) -> None:
 
     @app.callback(
         output={
-            "told": Output("sweep-told", "children"),
+            "progress": Output("sweep-progress", "children"),
             "bar": Output("sweep-bar", "style"),
             "idle": Output("sweep-tick", "disabled"),
             "cancel": Output("sweep-cancel", "disabled"),
@@ -48,7 +48,7 @@ def register(app: Dash, context: PageContext) -> None:
         owner = f"{tab} sweep"
         if visit is None or not visit.sweep:
             context.workers.cancel(owner)
-            return {"told": "", "bar": bar(None), "idle": True, "cancel": True, "curve": []}
+            return {"progress": "", "bar": bar(None), "idle": True, "cancel": True, "curve": []}
         key = sha256(f"{visit.state.key} {visit.sweep}".encode()).hexdigest()[:20]
         if ctx.triggered_id == "sweep-cancel":
             context.workers.cancel(owner)
@@ -60,7 +60,7 @@ def register(app: Dash, context: PageContext) -> None:
         waits = job is not None and not job.is_over
         done = job is not None and job.answer is not None
         return {
-            "told": told(job),
+            "progress": progress_text(job),
             "bar": bar(job),
             "idle": not waits,
             "cancel": not waits,

@@ -21,7 +21,7 @@ def stops(base: str) -> list[Component]:
     return [html.Span("Why paging won:"), *buttons]
 
 
-def told(base: str) -> list[Component]:
+def stop_page(base: str) -> list[Component]:
     """What a stop says, what to try there, and the next one; nothing elsewhere."""
     if not base.startswith(TOUR):
         return []

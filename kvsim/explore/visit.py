@@ -1,4 +1,4 @@
-"""What an open page holds: a state, pinned runs, a sweep; all of it in its address."""
+"""The visit: what an open page holds, all of which its address says."""
 
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlencode
@@ -11,7 +11,9 @@ MOST_PINS = 4
 
 
 class PageVisit(NamedTuple):
-    """pins: states as their queries. sweep: `a.b=lo:hi:n` of this very state, or empty."""
+    """An open page. pins: the queries of pinned states. sweep: `a.b=lo:hi:n` of this state, or
+    empty.
+    """
 
     state: ScenarioState
     pins: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""The process that simulates: it waits for a task, tells how far it is, and answers."""
+"""The worker process: it receives a task, sends its progress, and sends the answer."""
 
 import os
 import time
@@ -11,8 +11,8 @@ TELL_EVERY_S = 0.1
 
 
 def work(line: Connection) -> None:
-    """Do tasks until the other end is gone. Sends ("told", what, done, total), ("answer", it) and
-    ("fault", words).
+    """Run tasks until the other end of the pipe is closed. Sends (`progress`, (what, done, total)),
+    (`answer`, it) and (`fault`, words).
     """
     import kvsim.report.page
     import kvsim.simulation  # noqa: F401 - while nobody waits yet
@@ -37,7 +37,7 @@ def _outcome(task: Any, line: Connection) -> tuple[str, Any]:
         now_s = time.monotonic()
         if now_s - told_s >= TELL_EVERY_S:
             told_s = now_s
-            line.send(("told", (what, done, total)))
+            line.send(("progress", (what, done, total)))
 
     try:
         return "answer", task.do(tell)

@@ -1,4 +1,4 @@
-"""Worker processes and the jobs they do. A job that is cancelled ends at once: its process does."""
+"""Worker processes and their jobs. A job that is cancelled ends at once, with its process."""
 
 import multiprocessing
 import threading
@@ -23,12 +23,15 @@ OVER = ("done", "failed", "cancelled")
 
 @dataclass
 class Job:
-    """A task on its way. key: of what it answers. told: what is done, how much, of how much."""
+    """A task in the pool. key: the name of its answer. progress: what is being done, how much of it
+    is done, of how much. asked_s: the monotonic clock when a page last asked for it, in seconds.
+    owners: the pages that wait for it.
+    """
 
     key: str
     task: WorkerTask
     state: Literal["waiting", "running", "done", "failed", "cancelled"] = "waiting"
-    told: tuple[str, int, int] = ("waiting", 0, 1)
+    progress: tuple[str, int, int] = ("waiting", 0, 1)
     answer: Any = None
     fault: str = ""
     asked_s: float = field(default_factory=time.monotonic)
@@ -36,21 +39,23 @@ class Job:
 
     @property
     def is_over(self) -> bool:
-        """Nothing more will come of it."""
+        """Whether the job will change no more."""
         return self.state in OVER
 
     def is_missed_by(self, owner: str) -> bool:
-        """It was given up because nobody seemed to wait, and here is somebody who does."""
+        """Whether the job was cancelled because no page seemed to wait, while this owner still
+        does.
+        """
         return self.state == "cancelled" and owner in self.owners
 
     @property
     def is_wanted(self) -> bool:
-        """Somebody waits for it."""
+        """Whether a page waits for the job and has asked for it lately."""
         return bool(self.owners) and time.monotonic() - self.asked_s < PATIENCE_S
 
 
 class WorkerPool:
-    """So many processes, started before they are needed. Each owner has one job at a time."""
+    """A pool of `size` processes, started before they are needed. An owner has one job at a time."""
 
     def __init__(self, size: int = 2) -> None:
         self._jobs: OrderedDict[str, Job] = OrderedDict()
@@ -61,8 +66,8 @@ class WorkerPool:
             thread.start()
 
     def ask(self, owner: str, key: str, task: WorkerTask) -> Job:
-        """The job of this key, begun if it is new or was given up; what the owner asked for before
-        is given up.
+        """The job of this key, started if it is new, failed or was cancelled; the owner's earlier
+        job is cancelled.
         """
         with self._lock:
             self._leave(owner, key)
@@ -80,7 +85,7 @@ class WorkerPool:
             return job
 
     def look(self, key: str | None) -> Job | None:
-        """The job of this key, if there is one. Who looks is still waiting for it."""
+        """The job of this key, or None. A page that looks still waits for it."""
         with self._lock:
             job = self._jobs.get(key or "")
             if job is not None:
@@ -88,7 +93,7 @@ class WorkerPool:
             return job
 
     def cancel(self, owner: str) -> None:
-        """Give up what the owner asked for."""
+        """Cancel the job of this owner, unless another owner waits for it."""
         with self._lock:
             self._leave(owner, None)
 
@@ -141,8 +146,8 @@ def _followed(job: Job, line: Connection) -> bool:
         if not line.poll(LOOK_EVERY_S):
             continue
         kind, what = line.recv()
-        if kind == "told":
-            job.told = what
+        if kind == "progress":
+            job.progress = what
         elif kind == "answer":
             job.answer, job.state = what, "done"
             return True

@@ -1,4 +1,4 @@
-"""Intervals of numbers that are never below 0, as plotly draws them."""
+"""Error bars of plotly for numbers that are never below 0."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,8 +1,8 @@
-"""What seeds allow to say: means with intervals, and differences of pairs.
+"""Means over seeds with their intervals, and differences of pairs (Student's t over independent
+seeds).
 
-Student's t over independent seeds. Two settings run on the same seeds are compared pair by pair:
-what a seed brings to both cancels, and where the interval of the differences holds zero, no
-difference was seen.
+Two settings that ran on the same seeds are compared pair by pair: the effect of a seed on both
+cancels. Where the interval of the differences holds zero, no difference was seen.
 """
 
 import math
@@ -38,15 +38,15 @@ def mean_interval(values: Sequence[float], level: float = CONFIDENCE) -> SeedMea
 
 
 class PairedDifference(NamedTuple):
-    """Of pairs over the same seeds: how much the second reads above the first."""
+    """The difference of pairs over the same seeds. of: second - first. base: mean of the first."""
 
     of: SeedMean
     base: float
 
     @property
     def seen(self) -> bool:
-        """Whether the interval leaves zero out. Without an interval any difference is seen: with
-        nothing random there is no chance to blame.
+        """Whether the interval leaves zero out. Without an interval any difference is seen: nothing
+        in the runs is random.
         """
         return self.of.low > 0 or self.of.high < 0
 
@@ -59,7 +59,7 @@ class PairedDifference(NamedTuple):
 def paired(
     first: Sequence[float], second: Sequence[float], level: float = CONFIDENCE
 ) -> PairedDifference:
-    """The differences second - first, seed by seed (the same seeds in the same order)."""
+    """The differences second - first, seed by seed; both have the same seeds in the same order."""
     differences = [b - a for a, b in zip(first, second, strict=True)]
     return PairedDifference(mean_interval(differences, level), math.fsum(first) / len(first))
 
@@ -73,8 +73,8 @@ def difference_text(first: Sequence[float], second: Sequence[float]) -> str:
 
 
 class Ratio(NamedTuple):
-    """How much a second setting reads above the first, as shares of the first: the geometric mean
-    over the pairs, and the ends of its interval (the mean itself where one pair allows none).
+    """The relative difference of pairs, as shares of the first. mean: the geometric mean. low,
+    high: the ends of its interval, or the mean where there is one pair.
     """
 
     mean: float

@@ -1,4 +1,4 @@
-"""What a reader must be told of runs that are only summed up: the notes on them, each kind once."""
+"""The notes on runs that are only summed up, each kind of note once."""
 
 import json
 import re
@@ -6,12 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 WORKLOAD = "workload_notes"  # of a row: what was left out or drawn again, a list as JSON
-TOLD_ELSEWHERE = ("saturated", "refused")  # a what-if counts and ranks by these
+COUNTED_ELSEWHERE = ("saturated", "refused")  # a what-if counts and ranks by these
 
 
 def noted(rows: Sequence[Mapping[Any, Any]]) -> list[str]:
     """Sentences on flat rows of runs. Notes that differ in their numbers alone are of one kind: the
-    first is told, and how many runs have one.
+    first of a kind stands for all, with the number of runs that have one.
     """
     kinds: dict[str, tuple[str, int]] = {}
     for row in rows:
@@ -32,7 +32,7 @@ def _notes(row: Mapping[str, Any]) -> Iterable[str]:
     for note in _listed(row.get(WORKLOAD)):
         yield f"Requests: {note}."
     for note in _listed(row.get("notes")):
-        if note["about"] not in TOLD_ELSEWHERE:
+        if note["about"] not in COUNTED_ELSEWHERE:
             yield str(note["text"])
 
 

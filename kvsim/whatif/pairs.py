@@ -1,4 +1,4 @@
-"""Two settings on the same replicates, number by number."""
+"""Two settings compared on the same replicates, number by number."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -15,18 +15,18 @@ REFUSED = "requests.rejected"
 
 
 class Trials:
-    """Runs of tables on replicates; each is run once, however often it is asked for."""
+    """Runs of tables on replicates; the runner runs each only once."""
 
     def __init__(self, runner: TaskRunner, folder: Path) -> None:
         self._runner, self._folder = runner, folder
 
     def run_all(self, tables: Iterable[Table], on: Sequence[Replicate]) -> None:
-        """All of them side by side, so that `rows` has them at hand."""
+        """Run all tables on all replicates side by side, before `rows` asks for them."""
         self._runner.run([self._task(table, each) for table in tables for each in on])
 
     def rows(self, table: Table, on: Sequence[Replicate], *, waits: bool = False) -> list[Row]:
-        """One row a replicate, with why its queue waited if asked for; InputError where it cannot
-        be run.
+        """One row a replicate; InputError where the table cannot be run. waits: whether rows also
+        hold the causes for which the queue waited.
         """
         rows: list[Row] = []
         for outcome in self._runner.run([self._task(table, each, waits) for each in on]):
@@ -42,7 +42,9 @@ class Trials:
 def ratios(
     first: Sequence[Row], second: Sequence[Row], names: Iterable[str], level: float = CONFIDENCE
 ) -> dict[str, Ratio]:
-    """Second / first - 1 of the numbers that are above 0 in all rows, pair by pair."""
+    """The ratios second / first - 1, pair by pair, of the named numbers that are above 0 in all
+    rows.
+    """
     found = {}
     for name in names:
         pairs = [(a[name], b[name]) for a, b in zip(first, second, strict=True)]
@@ -52,5 +54,5 @@ def ratios(
 
 
 def more_refused(first: Sequence[Row], second: Sequence[Row]) -> int:
-    """How many requests more the second refuses."""
+    """The number of requests that the second rows refuse beyond those of the first."""
     return sum(int(row[REFUSED]) for row in second) - sum(int(row[REFUSED]) for row in first)

@@ -1,8 +1,8 @@
-"""What a scenario is repeated on, so that a difference can be told from chance.
+"""The replicates of a scenario, on which a difference can be separated from chance.
 
-Where something in it is random, on other seeds. Where nothing is (a trace at its own pace), on
-other stretches of its time: a window each, of equal length, one after the other, dealt out in turn.
-Three sets: what was found on the first is tested on the second and told by the third.
+Where the scenario is random, replicates are other seeds. Where nothing in it is random (a trace
+with its own arrival times), they are windows of the trace of equal length, dealt out in turn. There
+are three sets: what the first one finds is tested on the second and reported from the third.
 """
 
 import copy
@@ -17,14 +17,16 @@ from kvsim.whatif.scenario_tables import Table
 
 
 class Replicate(NamedTuple):
-    """name: `seed 3`, or the window. changes: what it sets in the tables."""
+    """One seed or one window. name: `seed 3`, or the window in seconds. window_s: its begin and end
+    on the trace's clock; None for a seed.
+    """
 
     name: str
     seed: int
     window_s: tuple[float, float] | None
 
     def put(self, table: Table) -> Table:
-        """The tables at this seed or in this window."""
+        """A copy of the tables at this seed and in this window."""
         table = copy.deepcopy(table)
         table["seed"] = self.seed
         if self.window_s is not None:
@@ -35,8 +37,9 @@ class Replicate(NamedTuple):
 
 
 class Replicates(NamedTuple):
-    """Three sets of equal size: to search on, to test on, and to tell the outcome by. exact:
-    nothing is random and there is no time to divide, so all three are the scenario as it is.
+    """Three sets of equal size. search: to find changes. test: to test what was found. report: for
+    the reported numbers. exact: nothing is random and there is no time to divide, so that all three
+    are the scenario as it is.
     """
 
     search: tuple[Replicate, ...]
@@ -51,7 +54,9 @@ class Replicates(NamedTuple):
 
 
 def replicates(table: Table, folder: Path, count: int, least: int = 2) -> Replicates:
-    """Three sets of `count`. least: requests that a stretch of a trace must have on average."""
+    """Three sets of `count` replicates. least: the requests that a window of a trace must have on
+    average.
+    """
     first = Scenario.from_table(table, folder).seed
     if _stream(table, folder, first).requests != _stream(table, folder, first + 1).requests:
         made = [Replicate(f"seed {first + at}", first + at, None) for at in range(3 * count)]

@@ -12,7 +12,9 @@ Progress = Callable[[int], None]
 
 
 class TaskRunner:
-    """Runs tasks, each once. num_runs: so far. progress: called with it."""
+    """A runner of tasks in a backend, each task once. num_runs: simulations so far; `progress` is
+    called with it.
+    """
 
     def __init__(self, backend: BackendOptions, progress: Progress = lambda runs: None) -> None:
         self._backend = backend

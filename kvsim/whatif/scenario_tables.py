@@ -16,8 +16,8 @@ Table = dict[str, Any]
 def allocator_alone(
     table: Table, folder: Path, wanted: Callable[[AllocatorOptions, str], bool]
 ) -> tuple[str, Table] | None:
-    """The label of the scenario's first allocator that is wanted, and the tables with it alone;
-    None where there is none. A scheduler of its own becomes the scenario's.
+    """The label of the first allocator that `wanted` accepts, and the tables with it alone; None
+    where there is none. A scheduler of its own becomes the scenario's.
     """
     scenario = Scenario.from_table(table, folder)
     entries = table["allocator"] if isinstance(table["allocator"], list) else [table["allocator"]]
@@ -33,7 +33,7 @@ def allocator_alone(
 
 
 def is_paged(options: AllocatorOptions) -> bool:
-    """Whether it is vLLM's way of keeping memory."""
+    """Whether the allocator keeps memory in blocks, as vLLM does."""
     return hasattr(options, "enable_prefix_caching")
 
 

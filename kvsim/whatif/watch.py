@@ -1,4 +1,4 @@
-"""Who looks on while a scenario runs: why its queue waits, and who is thrown out."""
+"""The observer of a run that a what-if looks into: why the queue waits, and what is preempted."""
 
 from typing import NamedTuple
 
@@ -15,7 +15,9 @@ SUBSTANTIAL = 0.05
 
 
 class Preempted(NamedTuple):
-    """One preemption. outputs: tokens the victim had put out; computed: slots that it lost."""
+    """One preemption. time_ps: when, in picoseconds. outputs: output tokens that the victim had.
+    computed: KV slots that it lost.
+    """
 
     time_ps: int
     outputs: int
@@ -23,10 +25,11 @@ class Preempted(NamedTuple):
 
 
 class QueueWaits(NamedTuple):
-    """What held the head of the queue back, in parts of what requests waited there.
+    """The causes for which the head of the waiting queue was not admitted, as shares of the time
+    that requests spent in the engine.
 
-    limit: max_num_seqs ran; memory: the pool had no room for it; holes: it had, in no one place;
-    step: the step had no tokens left for it.
+    limit: max_num_seqs were running. memory: the pool had no room for it. holes: the pool had the
+    room, but not in one place. step: the step had no tokens left (max_num_batched_tokens).
     """
 
     limit: float = 0.0
@@ -36,15 +39,15 @@ class QueueWaits(NamedTuple):
 
     @property
     def total(self) -> float:
-        """For whatever reason."""
+        """The share for all causes together."""
         return sum(self)
 
 
 class QueueWatch(Observer):
-    """Of one run. options: of its scheduler, whose limits tell why nobody was let in.
+    """The queue of one run. options: of its scheduler, with the limits that explain a wait.
 
-    waited_ps: requests * ps in the queue, by the fields of QueueWaits. preempted: in order.
-    longest: how many waited at most, and since when (ps).
+    waited_ps: requests * ps in the queue, by the fields of QueueWaits. preempted: preemptions in
+    order. longest: the most requests that waited, and since when (ps).
     """
 
     def __init__(self, options: Options) -> None:
@@ -56,11 +59,13 @@ class QueueWatch(Observer):
         self._since_ps, self._waiting, self._why = 0, 0, "step"
 
     def arrived(self, scheduler: Scheduler, request: Request, now_ps: int) -> None:
-        """One more waits, for the reason that keeps the others waiting."""
+        """Count the wait so far; one more request waits, for the cause of those before it."""
         self._count(scheduler, now_ps)
 
     def planned(self, scheduler: Scheduler, plan: Plan, now_ps: int) -> None:
-        """Until the next plan whoever still waits does so for what ended this step's admissions."""
+        """Count the wait so far. Until the next plan, requests wait for what ended the admissions
+        of this step.
+        """
         for seq in plan.preempted:
             self.preempted.append(Preempted(now_ps, seq.num_outputs, seq.num_computed))
         self._count(scheduler, now_ps)
@@ -70,7 +75,7 @@ class QueueWatch(Observer):
                 self.longest = self._waiting, now_ps
 
     def waits(self, whole_ps: int) -> QueueWaits:
-        """As shares of so many ps."""
+        """The waits as shares of `whole_ps` picoseconds."""
         if not whole_ps:
             return QueueWaits()
         return QueueWaits(**{name: total / whole_ps for name, total in self.waited_ps.items()})

@@ -124,7 +124,7 @@ def test_a_cancelled_run_stops(opened: Any) -> None:
     wait(opened, "return !document.getElementById('cancel').disabled")
     time.sleep(0.5)
     cancel.click()
-    wait(opened, f"{kept(opened, '#told')} === 'cancelled'", 5)
+    wait(opened, f"{kept(opened, '#progress')} === 'cancelled'", 5)
     assert opened.execute_script("return document.getElementById('cancel').disabled")
     assert opened.execute_script(NUMBERS) == before  # what was there stands
 

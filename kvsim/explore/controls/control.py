@@ -1,4 +1,4 @@
-"""What every control is: widgets for some keys of a scenario."""
+"""The promise of every control: widgets for some keys of a scenario."""
 
 from abc import abstractmethod
 from typing import Any, ClassVar

@@ -1,4 +1,4 @@
-"""Which GPU."""
+"""The control of the GPU."""
 
 from typing import Any, ClassVar
 

@@ -1,4 +1,4 @@
-"""Which model, and how it is kept and split."""
+"""The control of the model, its parallelism and the type of its KV cache."""
 
 from typing import Any, ClassVar
 

@@ -1,4 +1,4 @@
-"""How large the pool is: a share of the device, or so many bytes, tokens or blocks."""
+"""The control of the pool: a share of the device, or a number of bytes, tokens or blocks."""
 
 from typing import Any, ClassVar
 

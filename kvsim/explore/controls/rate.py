@@ -1,4 +1,4 @@
-"""How much comes: the first of a workload's keys that says it, as a slider."""
+"""The control of the load: the first of the workload's keys that sets it, as a slider."""
 
 from collections.abc import Iterator, Mapping
 from math import floor, log10

@@ -1,4 +1,4 @@
-"""Who runs when: the scheduler and all its options."""
+"""The control of the scheduler and all its options."""
 
 from typing import Any, ClassVar
 

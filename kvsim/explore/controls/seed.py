@@ -1,4 +1,4 @@
-"""Of everything random."""
+"""The control of the seed."""
 
 from typing import Any, ClassVar
 

@@ -1,4 +1,4 @@
-"""What comes: the workload of the base, or of any recipe."""
+"""The control of the workload: that of the starting point, or of any recipe."""
 
 from typing import Any, ClassVar
 

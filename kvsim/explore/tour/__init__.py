@@ -39,9 +39,9 @@ class TourStop(NamedTuple):
 
 def find_stop(name: str) -> TourStop:
     """What the stop of this name says."""
-    told = _read(name)["stop"]
-    tries = tuple(Try(each["label"], tuple(each["set"])) for each in told.get("try", ()))
-    return TourStop(name, told["title"], tuple(told["text"]), told["look"], tries)
+    stop = _read(name)["stop"]
+    tries = tuple(Try(each["label"], tuple(each["set"])) for each in stop.get("try", ()))
+    return TourStop(name, stop["title"], tuple(stop["text"]), stop["look"], tries)
 
 
 def stop_tables(name: str) -> dict[str, Any]:

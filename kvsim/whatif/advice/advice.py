@@ -35,7 +35,7 @@ from kvsim.whatif.scenario_tables import Table, paged_alone, pinned, with_value
 
 MOST_TESTED = 6
 LEAST_GAIN = 0.001  # a thousandth better is not worth a test
-ALSO = ("ttft_s.p99", "tpot_s.p50", "output_tokens_per_s")  # told beside the goal
+ALSO = ("ttft_s.p99", "tpot_s.p50", "output_tokens_per_s")  # shown beside the goal
 
 
 class Advisor:

@@ -1,5 +1,5 @@
-"""How a scenario stands before anything is changed: what holds its requests back, and how far from
-it what holds nobody back is.
+"""The baseline of an advice: what binds in a scenario before anything is changed, and how much load
+or how small a pool it takes until something else does.
 """
 
 from collections.abc import Sequence
@@ -14,9 +14,9 @@ Binding = Literal["memory", "limit", "step"]
 
 
 class LoadReading(NamedTuple):
-    """Of runs of one setting. peak: the largest share of the pool that was ever handed out; waits:
-    means over the runs, as shares of the time that requests spent; requests, preemptions: of all
-    runs; saturated: in how many of them.
+    """The load of the runs of one setting. runs, saturated: how many runs, and how many of them are
+    saturated. requests, preemptions: in all runs. peak: the largest share of the pool that was ever
+    allocated. waits: means over the runs.
     """
 
     runs: int
@@ -28,13 +28,13 @@ class LoadReading(NamedTuple):
 
     @property
     def waits_for_memory(self) -> float:
-        """For room in the pool, in one place or at all."""
+        """The share of waits for room in the pool, in one place or at all."""
         return self.waits.memory + self.waits.holes
 
     @property
     def binds(self) -> Binding | None:
-        """What requests wait a twentieth of their time for, the most of it first; memory also where
-        one in twenty is thrown out of it. None: nothing.
+        """The resource that requests wait a twentieth of their time for, the largest share of them;
+        memory also where one request in twenty is preempted. None: nothing binds.
         """
         shares: dict[Binding, float] = {
             "memory": self.waits_for_memory,
@@ -48,17 +48,17 @@ class LoadReading(NamedTuple):
 
     @property
     def touches_memory(self) -> bool:
-        """Whether the end of the pool was ever met."""
+        """Whether the end of the pool was ever reached."""
         return self.preemptions > 0 or self.waits_for_memory > 0
 
     @property
     def keeps_up(self) -> bool:
-        """Whether no more than half of the runs are saturated."""
+        """Whether at most half of the runs are saturated."""
         return 2 * self.saturated <= self.runs
 
 
 def load_of(rows: Sequence[Row]) -> LoadReading:
-    """Rows of tasks that were asked for their waits, one a run."""
+    """The load of rows whose tasks were asked for waits, one row a run."""
     waits = [[float(row[f"waits.{name}"]) for row in rows] for name in QueueWaits._fields]
     return LoadReading(
         len(rows),
@@ -71,9 +71,10 @@ def load_of(rows: Sequence[Row]) -> LoadReading:
 
 
 class Headroom(NamedTuple):
-    """How many times today's rate nothing binds at, and the least times at which something does.
-    rate_per_s: what that comes to, the mean over the runs. beyond: how it stands there. None: as
-    far as was looked nothing binds.
+    """The load at which something begins to bind. factor: the largest multiple of today's rate at
+    which nothing binds. bound_at: the smallest at which something does. rate_per_s: requests a
+    second at `bound_at`, the mean over the runs. beyond: the load there; None where nothing binds
+    at any multiple tried.
     """
 
     factor: float
@@ -83,10 +84,10 @@ class Headroom(NamedTuple):
 
 
 class LeastPool(NamedTuple):
-    """The smallest pool, in tokens, with which the goal is no worse than by a hundredth, and the
-    largest tried with which it is. of: the pool that it is compared with. utilization: the
-    gpu_memory_utilization that leaves it (None: the pool is not sized by it). told: the goal with
-    it, on replicates that its search has not seen.
+    """The smallest pool with which the goal is worse by a hundredth at most. tokens: its size.
+    lost_tokens: the largest tried that does worse. of: tokens of the pool that it is compared with.
+    utilization: the gpu_memory_utilization that leaves it; None where another key sizes the pool.
+    told: the goal with it, on replicates that its search has not seen.
     """
 
     tokens: int
@@ -97,9 +98,10 @@ class LeastPool(NamedTuple):
 
 
 class Baseline(NamedTuple):
-    """load: in the search; again: on replicates that nothing else has seen. twice: the goal with
-    twice the pool and nothing else, on those (None: it cannot be compared). headroom: only where
-    nothing binds, and the arrivals have a rate. pool: None where less of it does worse.
+    """The scenario as it is. load: on the replicates of the search. again: on replicates that
+    nothing else has seen. twice: the goal with twice the pool and nothing else, on those; None
+    where it cannot be compared. headroom: where nothing binds and the arrivals have a rate. pool:
+    None where any smaller pool does worse.
     """
 
     load: LoadReading

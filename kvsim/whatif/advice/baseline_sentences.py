@@ -11,8 +11,9 @@ from kvsim.whatif.intervals import ratio_text
 def baseline_sentences(
     baseline: Baseline, goal: str, others: str | None, rate_unit: str, changed: bool = False
 ) -> list[str]:
-    """others: what the second look was at ("5 more seeds"); None: nothing there is random. changed:
-    whether a better setting was found, at which the smallest pool was looked for.
+    """Sentences on the baseline. goal: the name of its number. others: what `again` looked at (`5
+    more seeds`); None where nothing is random. changed: whether a better setting was found, at
+    which the smallest pool was looked for.
     """
     load, again = baseline.load, baseline.again
     sentences = [f"{head(load)}: {evidence(load)}."]
@@ -29,7 +30,7 @@ def baseline_sentences(
 
 
 def head(load: LoadReading) -> str:
-    """What binds, in a word or two."""
+    """The resource that binds, in a word or two."""
     if load.binds is not None:
         text = binds(load.binds)
         text = text if load.binds == "limit" else text[0].upper() + text[1:]
@@ -41,20 +42,22 @@ def head(load: LoadReading) -> str:
 
 
 def binds(what: Binding) -> str:
-    """`memory binds`."""
+    """The clause that names a binding resource: `memory binds`."""
     text = {"memory": "memory binds", "limit": "max_num_seqs binds"}
     return text.get(what, "the tokens of a step bind")
 
 
 def evidence(load: LoadReading) -> str:
-    """The numbers that say so."""
+    """The numbers behind `head`: peak of the pool, preemptions, waits."""
     parts = {
         "for memory": load.waits_for_memory,
         "for max_num_seqs": load.waits.limit,
         "for their turn in a step": load.waits.step,
     }
-    told = ", ".join(f"{percent(share)} {name}" for name, share in parts.items() if share >= 0.0005)
-    waited = f"{percent(load.waits.total)} of their time" + (f" ({told})" if told else "")
+    causes = ", ".join(
+        f"{percent(share)} {name}" for name, share in parts.items() if share >= 0.0005
+    )
+    waited = f"{percent(load.waits.total)} of their time" + (f" ({causes})" if causes else "")
     return (
         f"at its fullest {percent(load.peak)} of the pool is taken, {count(load.preemptions)} of "
         f"{count(load.requests)} requests are thrown out of it, and they wait {waited}"
@@ -88,12 +91,12 @@ def _pool(pool: LeastPool, goal: str, changed: bool) -> str:
     share = ""
     if pool.utilization is not None:
         share = f" (gpu_memory_utilization {math.ceil(1000 * pool.utilization) / 1000:g})"
-    told = "" if pool.told is None else f", and by {ratio_text(pool.told)} on those others"
+    unseen = "" if pool.told is None else f", and by {ratio_text(pool.told)} on those others"
     at = "the best setting found" if changed else "this setting"
     return (
         f"With {at} {count(pool.tokens)} of the pool's {count(pool.of)} tokens suffice{share}: "
-        f"{goal} is worse by 1 % at most in the search{told}. The engine starts with no fewer than "
-        "one sequence of max_model_len takes."
+        f"{goal} is worse by 1 % at most in the search{unseen}. The engine starts with no fewer "
+        "than one sequence of max_model_len takes."
     )
 
 

@@ -1,4 +1,4 @@
-"""What advice is made of: a goal, changes of one knob, and what was found of them."""
+"""The nouns of an advice: a goal, changes of one knob, and what was found of them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,21 +13,24 @@ from kvsim.whatif.scenario_tables import Table
 
 
 class Goal(NamedTuple):
-    """A number of the summary, its keys dotted, and whether more of it is better."""
+    """The number to improve. name: of the summary, keys dotted. higher: whether more of it is
+    better.
+    """
 
     name: str
     higher: bool
 
     def gain(self, of: Ratio) -> float:
-        """How much better, as a share of what it was; below zero it is worse."""
+        """The improvement as a share of the old value; below zero the change is worse."""
         return of.mean if self.higher else -of.mean
 
 
 @dataclass(frozen=True)
 class Change:
-    """One knob at another value, in the search: ratio of the goal (None: it has none), also: of the
-    other numbers, refused: requests it refuses more. tested: the ratio in the test, None where it
-    was not promising enough for one.
+    """One knob at another value. before: its value today. ratio: of the goal in the search; None
+    where it has none. also: ratios of the other numbers. refused: requests that it refuses beyond
+    today's. gain: the improvement of the goal as a share. tested: the ratio in the test; None where
+    the search did not promise enough.
     """
 
     knob: Knob
@@ -42,7 +45,7 @@ class Change:
 
     @property
     def verdict(self) -> str:
-        """In words."""
+        """The outcome in words: `better`, `no difference seen`, `refuses 3 requests`."""
         if self.refused > 0:
             return f"refuses {self.refused:,} requests"
         ratio = self.tested or self.ratio
@@ -59,11 +62,12 @@ class Change:
 
 @dataclass(frozen=True)
 class Advice:
-    """changes: every single one, best first. taken: those of the best setting found, in the order
-    they were added. base: the goal's mean in the search, as the scenario is; saturated: in how many
-    of those runs. reported: the best setting against today's on replicates that the search has not
-    seen, None where nothing helped. also: of the other numbers, likewise. baseline: how it stands
-    as it is. notes: on its runs in the search.
+    """The result of an advice. changes: every single one, best first. not_tried: settings that are
+    no scenario, each with its error. taken: changes of the best setting found, in the order of
+    adding. base: the mean of the goal in the search, as the scenario is. saturated: the number of
+    those runs that are saturated. reported: the best setting against today's on replicates that the
+    search has not seen; None where nothing helped. reported_also: likewise of the other numbers.
+    baseline: of the scenario as it is. notes: on its runs in the search.
     """
 
     goal: Goal
@@ -89,7 +93,7 @@ def goal_named(name: str) -> Goal:
 
 
 def value_text(value: Any) -> str:
-    """A value as people read it."""
+    """A value as the tables write it, a table by its kind."""
     if isinstance(value, Mapping):
         return str(value.get("kind"))
     if value is None:

@@ -1,7 +1,7 @@
-"""What a user of vLLM can change, and what to try instead: one entry a knob.
+"""The knobs of vLLM that an advice tries, and the values to try: one entry a knob.
 
-A knob is tried where the scenario has its key. What no flag sets is named all the same: it says
-what a change of the engine would be worth.
+A knob is tried where the scenario has its key. A knob without a flag is tried too: it says what a
+change of the engine would be worth.
 """
 
 from collections.abc import Callable, Iterable
@@ -19,9 +19,9 @@ SHARES = (0.8, 0.85, 0.9, 0.92, 0.95)
 
 
 class Knob(NamedTuple):
-    """key: in the scenario's tables. values: to try, given how the scenario stands. flag: what
-    `vllm serve` takes for a value; None: no flag sets it. caution: what a simulation of memory and
-    time does not show.
+    """One knob. key: in the scenario's tables. values: to try, from the simulation as it is. flag:
+    the argument of `vllm serve` for a value; None where no flag sets it. caution: what a simulation
+    of memory and time does not show.
     """
 
     key: str

@@ -1,4 +1,4 @@
-"""A setting as a command line of `vllm serve`."""
+"""The command line of `vllm serve` for a setting."""
 
 import re
 from pathlib import Path

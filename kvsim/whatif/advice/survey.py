@@ -1,4 +1,6 @@
-"""How a scenario stands: run as it is, with twice the pool, at higher rates, and with less pool."""
+"""The survey of a baseline: the scenario as it is, with twice the pool, at higher rates, and with
+less pool.
+"""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -27,13 +29,15 @@ TOLERANCE = 0.05  # of a rate or a pool that is looked for: a hint, not a capaci
 
 
 class Survey:
-    """Of scenarios on one set of replicates."""
+    """A survey on one set of replicates."""
 
     def __init__(self, trials: Trials, on: Replicates, folder: Path, goal: Goal) -> None:
         self.trials, self.on, self.folder, self.goal = trials, on, folder, goal
 
     def of(self, today: Table, best: Table) -> Baseline:
-        """Of the scenario as it is; the smallest pool is looked for at the best setting."""
+        """The baseline of the scenario as it is; the smallest pool is looked for at the best
+        setting.
+        """
         load = self.load(today, self.on.search)
         return Baseline(
             load,
@@ -50,7 +54,7 @@ class Survey:
     def _twice(self, table: Table) -> Ratio | None:
         there = QUESTIONS["pool"].put(table, 2 * self._pool_tokens(table))
         try:
-            return self._told(table, there)
+            return self._unseen(table, there)
         except InputError:
             return None  # such a server cannot be
 
@@ -83,16 +87,16 @@ class Survey:
         found = answered(bisect(bounds), does)
         if found.kept is None or found.kept >= today:
             return None
-        told = None if self.on.exact else self._told(table, pool.put(table, found.kept))
+        unseen = None if self.on.exact else self._unseen(table, pool.put(table, found.kept))
         lost = None if found.lost is None else int(found.lost)
         share = None
         if prepared(table, self.folder).pool.sized_by == "gpu_memory_utilization":
             share = utilization_of(table, self.folder, found.kept)
-        return LeastPool(int(found.kept), lost, today, share, told)
+        return LeastPool(int(found.kept), lost, today, share, unseen)
 
     def _no_worse(self, table: Table, there: Table) -> bool:
-        """Whether the goal is kept within a hundredth, nobody is refused for it, and the engine
-        starts: a pool must hold one sequence of max_model_len.
+        """Whether the goal is worse by a hundredth at most, no more requests are refused, and the
+        engine starts: a pool must hold one sequence of max_model_len.
         """
         if not longest_fits(there, self.folder):
             return False
@@ -108,8 +112,8 @@ class Survey:
             return [row[name] for row in first] == [row[name] for row in second]
         return self.goal.gain(of) >= -NO_WORSE
 
-    def _told(self, table: Table, there: Table) -> Ratio | None:
-        """The goal there against here, on replicates that no search has seen."""
+    def _unseen(self, table: Table, there: Table) -> Ratio | None:
+        """The ratio of the goal there against here, on replicates that no search has seen."""
         first, second = (self.trials.rows(each, self.on.report) for each in (table, there))
         return ratios(first, second, [self.goal.name]).get(self.goal.name)
 

@@ -1,4 +1,4 @@
-"""Where points are run: one file a backend, and its line here."""
+"""The backends that run tasks: one file a backend, and its line here."""
 
 from kvsim.plumbing.registry import Registry
 from kvsim.whatif.backends.backend import BackendOptions

@@ -1,4 +1,4 @@
-"""What every backend promises: each task is run, wherever, and its outcome comes back once."""
+"""The promise of every backend: each task is run, and its outcome comes back once."""
 
 import socket
 from abc import abstractmethod

@@ -20,8 +20,8 @@ _NEVER = 1 << 62
 
 
 class CacheVisit(NamedTuple):
-    """What one sequence asks for and leaves. runs: the content it leaves, beginning with its
-    prompt; None: nobody can name it. prompt_tokens: of which one at least is computed.
+    """One sequence's request to the cache. prompt_tokens: of which one at least is computed. runs:
+    the content that it leaves, beginning with its prompt; None where the content has no name.
     """
 
     prompt_tokens: int

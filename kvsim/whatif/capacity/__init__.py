@@ -1,1 +1,1 @@
-"""What load, pool or setting just keeps the objectives: found by bisection over runs."""
+"""The load, pool or setting that just keeps the objectives, found by bisection over runs."""

@@ -1,4 +1,4 @@
-"""What capacity answers: edges found seed by seed, and what follows from them."""
+"""The answers of a capacity: edges found seed by seed, and what follows from them."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -11,7 +11,7 @@ from kvsim.whatif.scenario_tables import Table
 
 
 class CapacitySubject(NamedTuple):
-    """One allocator: the scenario's tables with it alone."""
+    """One allocator, and the scenario's tables with it alone."""
 
     label: str
     kind: str
@@ -19,7 +19,9 @@ class CapacitySubject(NamedTuple):
 
 
 class Edge(NamedTuple):
-    """One seed's answer, and the rows of the runs just inside and just outside of it."""
+    """The answer of one seed. inside, outside: rows of the runs at the last value that kept the
+    objectives and at the first that did not; None where there was no such run.
+    """
 
     seed: int
     bracket: Bracket
@@ -29,9 +31,9 @@ class Edge(NamedTuple):
 
 @dataclass(frozen=True)
 class Answer:
-    """What one allocator holds out at one rate (None: the rate is what was looked for).
-
-    edges: one a seed. utilization: of a pool, the gpu_memory_utilization that leaves it.
+    """The value that one allocator holds out. rate_per_s: the rate it was looked for at; None where
+    the rate itself was looked for, or the scenario's own. edges: one a seed. utilization: the
+    gpu_memory_utilization that leaves the pool.
     """
 
     subject: CapacitySubject
@@ -41,25 +43,25 @@ class Answer:
 
     @property
     def values(self) -> list[float] | None:
-        """What was kept, one a seed; None if a seed keeps nothing at any value."""
+        """The values that were kept, one a seed; None if a seed keeps none of them."""
         found = [edge.bracket.kept for edge in self.edges]
         known = [value for value in found if value is not None]
         return known if len(known) == len(found) else None
 
     @property
     def interval(self) -> SeedMean | None:
-        """The mean of those."""
+        """The mean of `values` with its interval."""
         return None if self.values is None else mean_interval(self.values)
 
     @property
     def open(self) -> bool:
-        """Whether a seed kept every value there was to try, so that there is no edge."""
+        """Whether a seed kept every value up to the bound, so that there is no edge."""
         return any(edge.bracket.kept and edge.bracket.lost is None for edge in self.edges)
 
 
 class Tuning(NamedTuple):
-    """A setting at one value, and the rate it holds out. behind: against the best value, in words;
-    None where the setting cannot be run.
+    """A setting at one value. answer: the rate that it holds out; None where it cannot be run.
+    behind: its distance from the best value, in words.
     """
 
     value: int
@@ -68,10 +70,9 @@ class Tuning(NamedTuple):
 
 
 class Replicas(NamedTuple):
-    """How many replicas a rate takes, each with its equal share of it.
-
-    num: by the mean capacity; safe: by the lowest of the seeds. kept, kept_with_one_less: in
-    how many seeds `num` and `num - 1` of them kept the objectives when run (None: there is none).
+    """The number of replicas that a rate takes, each with an equal share. num: by the mean
+    capacity. safe: by the lowest capacity of the seeds. kept, kept_with_one_less: the seeds in
+    which `num` and `num - 1` replicas kept the objectives when run; None for no replica.
     """
 
     rate_per_s: float
@@ -83,8 +84,8 @@ class Replicas(NamedTuple):
 
 
 class GoodputPoint(NamedTuple):
-    """One point of a goodput curve: of the requests that come at `rate_per_s`, the share that
-    keeps every limit, over the seeds.
+    """One point of a goodput curve. within: the share of the requests that keep every limit, over
+    the seeds. saturated: the number of saturated seeds.
     """
 
     rate_per_s: float

@@ -1,6 +1,5 @@
-"""Bisection that asks: a generator yields a value to try and is sent whether it is kept.
-
-So that many searches go on at once, each waiting for its own run.
+"""Bisection as a generator: it yields a value to try and is sent whether the value is kept, so that
+many searches go on side by side, each waiting for its own run.
 """
 
 import math
@@ -11,8 +10,8 @@ Asking = Generator[float, bool, "Bracket"]
 
 
 class Bracket(NamedTuple):
-    """kept: the value nearest to the edge that was tried and kept; lost: the nearest that was not.
-    None: no value tried was kept, or none was lost, down or up to the bounds.
+    """The two values next to the edge. kept: the nearest that was kept. lost: the nearest that was
+    not. None: no value down or up to the bounds was.
     """
 
     kept: float | None
@@ -20,9 +19,10 @@ class Bracket(NamedTuple):
 
 
 class Bounds(NamedTuple):
-    """What may be tried: start first; least <= value <= most. largest: the largest value that is
-    kept is looked for (a rate), else the smallest (a pool). whole: whole numbers only. tolerance:
-    the relative width at which a bracket is narrow enough; whole numbers may do with 1.
+    """The values to try, from `start`, with least <= value <= most. largest: whether the largest
+    kept value is looked for (a rate) or the smallest (a pool). whole: whole numbers only.
+    tolerance: the relative width at which a bracket is narrow enough, for whole numbers a width of
+    1 at least.
     """
 
     start: float

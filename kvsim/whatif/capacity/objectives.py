@@ -82,12 +82,12 @@ def kept(row: Mapping[str, Any], objectives: Sequence[Objective]) -> bool:
 
 def broken(row: Mapping[str, Any], objectives: Sequence[Objective]) -> list[str]:
     """What a run does not keep, in words."""
-    said = [
+    broken_ones = [
         f"{objective.name} {float(row[objective.name]):.4g}"
         for objective in objectives
         if not objective.holds(row)
     ]
-    return [*said, "saturated"] if row["saturated"] else said
+    return [*broken_ones, "saturated"] if row["saturated"] else broken_ones
 
 
 def request_limits_s(objectives: Sequence[Objective]) -> dict[str, float]:

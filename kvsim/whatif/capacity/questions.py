@@ -29,8 +29,8 @@ SHORTEST_TOKENS = 16.0
 
 
 class Question(NamedTuple):
-    """put: the tables with this value; bounds: where to look, for one allocator's tables;
-    possible: whether a value can be tried at all; unit: of the value.
+    """One question. put: the tables with a value. bounds: where to look, for the tables of one
+    allocator and a tolerance. possible: whether a value can be tried at all. unit: of the value.
     """
 
     name: str

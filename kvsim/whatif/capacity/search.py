@@ -10,8 +10,8 @@ from kvsim.whatif.task import Task
 
 
 class Search(NamedTuple):
-    """One bisection: what it asks, the run that answers for a value, and whether a run's row is
-    good enough. task: None for a value that is lost without a run.
+    """One bisection. asking: the values it tries. task: the run that answers for a value; None for
+    a value that is lost without a run. kept: whether a row is good enough.
     """
 
     asking: Asking
@@ -20,14 +20,18 @@ class Search(NamedTuple):
 
 
 class SearchResult(NamedTuple):
-    """The bracket, and the row of every value that was run; None: it could not be run."""
+    """The bracket of one search, and the row of every value that was run; None where it could not
+    be.
+    """
 
     bracket: Bracket
     rows: dict[float, Row | None]
 
 
 def search(runner: TaskRunner, searches: Sequence[Search]) -> list[SearchResult]:
-    """Carry all searches to their end; InputError where no value of one could be run at all."""
+    """The results of all searches, carried to their ends side by side; InputError where no value of
+    one could be run at all.
+    """
     found: list[Bracket | None] = [None] * len(searches)
     rows: list[dict[float, Row | None]] = [{} for _ in searches]
     errors: list[str | None] = [None] * len(searches)

@@ -1,1 +1,3 @@
-"""What a server suffers from: causes found in the ledger, proved by counterfactual runs, ranked."""
+"""The causes that a server suffers from: suspected by its ledger, proved by counterfactual runs,
+ranked.
+"""

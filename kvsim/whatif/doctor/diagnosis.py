@@ -1,4 +1,4 @@
-"""What a doctor says: nouns."""
+"""The nouns of a diagnosis."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -16,15 +16,15 @@ Rest = Literal["well", "load", "memory", "unknown"]
 
 @dataclass(frozen=True)
 class CauseFinding:
-    """One suspected cause. name: of the registry; title: of its class. evidence: sentences. cure:
-    the best of its cures, and effect: what that does alone (None: none was to be tried); on_top:
-    what it does beside the causes before it in the list.
+    """One suspected cause. name: in the registry. title: of its class. resource: its cure takes
+    memory, GPUs or the model's answers. evidence: sentences. cure: the best of its cures; None
+    where none was to be tried. effect: of the cure alone. on_top: of the cure beside the causes
+    before it in the list. reason: why it could not be tried.
 
-    outcome: `cause`, it hurts and this cures it; `beside`, its cure helps alone and nothing on top
+    outcome: `cause`, it hurts and the cure helps; `beside`, the cure helps alone and nothing on top
     of those before it; `trade`, requests would end sooner and begin later, or the reverse;
-    `unsure`, it may be chance; `harmless`, the evidence stands and curing it changes nothing;
-    `no cure`, nothing that can be set would change it; `failed`, what was tried cannot be run, by
-    `reason`.
+    `unsure`, the help may be chance; `harmless`, the evidence stands and the cure changes nothing;
+    `no cure`, no setting would change it; `failed`, what was tried cannot be run.
     """
 
     name: str
@@ -40,13 +40,14 @@ class CauseFinding:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """findings: causes first, in the order in which they are cured. case: the run as it is; cured:
-    the run with all causes cured (the same where there is none), of the tables `best`.
+    """The diagnosis of one server. case: the run as it is. cured: the run with all causes cured, of
+    the tables `best`; the same run where there is no cause. findings: causes first, in the order of
+    their cures. together: the effect of all cures at once, on replicates that nothing else has
+    seen.
 
-    together: all cures at once, on replicates that nothing of this has seen. rest: what is left
-    with them: `well`, nothing to speak of; `load`, requests still wait, and would with any memory;
-    `memory`, they still wait, and memory or sequences to spare would help; `unknown`, they still
-    wait, and it cannot be told why.
+    rest: what is left with all cures: `well`, nothing to speak of; `load`, requests still wait, and
+    would with any memory; `memory`, requests still wait, and more memory or sequences would help;
+    `unknown`, requests still wait, and the reason is not known.
     """
 
     case: ExaminedRun
@@ -61,15 +62,15 @@ class Diagnosis:
 
     @property
     def causes(self) -> tuple[CauseFinding, ...]:
-        """What hurts, worst first, settings before resources."""
+        """The causes that hurt, worst first, settings before resources."""
         return tuple(each for each in self.findings if each.outcome == "cause")
 
     @property
     def healthy(self) -> bool:
-        """Nothing hurts, and nothing is lost that no flag brings back."""
+        """Whether nothing hurts and nothing is lost that no flag brings back."""
         return not self.causes and not self.incurable and self.rest == "well"
 
     @property
     def incurable(self) -> tuple[CauseFinding, ...]:
-        """What is there, and no flag cures it."""
+        """Suspicions that hold and that no flag cures."""
         return tuple(each for each in self.findings if each.outcome == "no cure")

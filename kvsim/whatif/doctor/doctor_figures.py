@@ -38,9 +38,9 @@ def times(named: Sequence[tuple[str, ExaminedRun]]) -> "go.Figure | None":
         spent = [part[name] * mean for part, mean in zip(parts, means, strict=True)]
         texts = [seconds(each) for each in spent]
         shares = [percent(part[name]) for part in parts]
-        told = f"{look.name}: %{{customdata[1]}}, %{{customdata[2]}} of the time"
+        hover = f"{look.name}: %{{customdata[1]}}, %{{customdata[2]}} of the time"
         details = list(zip(texts, shares, strict=True))
-        classes.append(Stretches(look, spent, texts, told, details))
+        classes.append(Stretches(look, spent, texts, hover, details))
     figure = class_bars([label for label, _ in named], classes, row_px=64, edges_px=84, gap=0.5)
     longest = max(means)
     ticks = [longest * at / (_TICKS - 1) for at in range(_TICKS)]

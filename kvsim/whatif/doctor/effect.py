@@ -1,4 +1,4 @@
-"""What a cure did: the numbers of the server with it against those without."""
+"""The effect of a cure: the numbers of the server with it against those without it."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -17,8 +17,9 @@ FELT_S = 1.0
 
 
 class Effect(NamedTuple):
-    """ratios: of NUMBERS, cured against not. hit_points: of the prompt tokens, found more, in
-    points; served: of all requests, those served now that were refused. saved_ttft_s: of the mean.
+    """The effect of a cure. ratios: of NUMBERS, cured against not. hit_points: the rise of prompt
+    tokens found, in points. served: requests served that were refused before, as a share of all.
+    saved_ttft_s: seconds less of mean TTFT.
     """
 
     ratios: Mapping[str, Ratio]
@@ -28,8 +29,8 @@ class Effect(NamedTuple):
 
     @property
     def gain(self) -> float:
-        """By which cures are ranked: of the requests those served now, else of the mean end-to-end
-        time the share that is saved.
+        """The gain by which cures are ranked: the share of requests newly served, else the share
+        saved of the mean end-to-end time.
         """
         if self.served > 0:
             return self.served
@@ -53,12 +54,14 @@ class Effect(NamedTuple):
 
     @property
     def unsure(self) -> bool:
-        """Whether it would help were its mean no chance."""
+        """Whether the cure would help if its mean were no chance."""
         return not self.helps and not self.trades and self.gain >= SUBSTANTIAL
 
     @property
     def trades(self) -> bool:
-        """Whether it buys one with the other: sooner ends with later beginnings, or the reverse."""
+        """Whether one latency is bought with the other: sooner ends with later first tokens, or the
+        reverse.
+        """
         return (
             not self.helps
             and self.served >= 0

@@ -1,14 +1,14 @@
 """The examination: suspect, try the cures, test what helped, put it together.
 
-1. One run as it is. Each cause of the registry looks at its ledger and says what speaks for it.
+1. One run as it is. Each cause of the registry looks at its ledger and collects evidence.
 2. Search: every cure of every suspect against the run as it is, on the same seeds, pair by pair;
    the best cure stands for its cause.
-3. Test: those that helped, on seeds of their own, with intervals as wide as their number asks
-   (Bonferroni). What is a twentieth or less, or may be chance, is no trouble (`effect`).
-4. The causes that a setting cures are cured one after the other, best first; one that then changes
-   nothing more was another face of those before it. With these cured, causes that take resources
-   are examined in the same way: more memory would hide any of the others.
-5. All cures at once, on seeds that nothing of this has seen; and whether something still waits.
+3. Test: the cures that helped, on other seeds, with intervals widened for their number
+   (Bonferroni). A gain of a twentieth or less, or one by chance, does not count (`effect`).
+4. Causes that a setting cures are cured one after the other, best first; a cure that then changes
+   nothing more treats another face of the causes before it. With these cured, causes that take
+   resources are examined in the same way: more memory would hide any of the others.
+5. All cures at once, on seeds that nothing of this has seen; and whether requests still wait.
 """
 
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ from kvsim.whatif.runner import TaskRunner
 from kvsim.whatif.scenario_tables import Table, pinned
 from kvsim.whatif.watch import SUBSTANTIAL
 
-ALIKE = 0.01  # of gains: of cures as good as the best the first is taken, the mildest
+AS_GOOD = 0.01  # of gains: of cures as good as the best the first is taken, the mildest
 PLENTY = 16  # times the pool and the sequences: what still waits then waits for the GPU
 
 
@@ -47,7 +47,7 @@ class _Tried(NamedTuple):
 
 
 class Doctor:
-    """Examines a subject. runner: of the counterfactual runs; repeat: seeds of each set."""
+    """The examination of one server. runner: of counterfactual runs. repeat: seeds of each set."""
 
     def __init__(self, subject: DoctorSubject, runner: TaskRunner, *, repeat: int = 4) -> None:
         table, folder = subject.table, subject.folder
@@ -134,8 +134,8 @@ class Doctor:
                 continue
             tried.append(_Tried(suspect, cure, effect))
         most = max((_rank(one.effect) for one in tried), default=(False, 0.0))
-        alike = (one for one in tried if _rank(one.effect) >= (most[0], most[1] - ALIKE))
-        return next(alike, None), reason
+        equal = (one for one in tried if _rank(one.effect) >= (most[0], most[1] - AS_GOOD))
+        return next(equal, None), reason
 
     def _tested(self, base: Table, tried: Sequence[_Tried]) -> tuple[list[_Tried], list[_Tried]]:
         """Those whose cure helps on fresh replicates too, with what it does there; and the rest."""

@@ -1,4 +1,4 @@
-"""What a real server did beside what the simulated one does with the same requests."""
+"""Numbers of a real server beside those of the simulated one with the same requests."""
 
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
@@ -26,8 +26,8 @@ _CURVES: dict[str, tuple[str, Unit]] = {
 
 class Beside(NamedTuple):
     """One number of both. unit: seconds, a share of 1, or a count. real: None where it was not
-    recorded. low, high: between which 95 % of the differences lie had other requests been drawn:
-    relative ones, of shares in shares; None where that cannot be told.
+    recorded. low, high: the interval of 95 % of the differences, had other requests been drawn;
+    relative, but of shares in shares; None where it is not known.
     """
 
     name: str
@@ -48,12 +48,12 @@ class Beside(NamedTuple):
 
 
 def beside_run(compared: Comparison) -> tuple[Beside, ...]:
-    """Of an observed run, whose requests were timed one by one."""
+    """The numbers of an observed run, with every request timed."""
     return (*_hits(compared), *_curves(compared), *_latencies(compared))
 
 
 def beside_trial(trial: Trial, simulated: dict[str, float]) -> tuple[Beside, ...]:
-    """Of a published run, of which some figures are known."""
+    """The numbers of a published run, those of its figures that are known."""
     return tuple(
         Beside(words, unit, trial.recorded[name], simulated[name])
         for name, (words, unit) in _TRIAL.items()

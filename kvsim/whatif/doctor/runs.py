@@ -73,7 +73,7 @@ def subjects_of_runs(
     """The runs at `path`. step_time: "roofline", or a calibration. scratch: a folder for streams,
     which must last as long as the subjects. only: of a collection, the runs whose name has this.
     InputError for what is no run, and for an observed one that cannot be simulated; of a collection
-    such a one is told, and the others go on.
+    such a one is reported as `Refused`, and the others go on.
     """
     if (path / "meta.json").is_file() and (path / "requests.csv").is_file():
         yield _observed(path, step_time, scratch, limits)
@@ -152,11 +152,11 @@ def _table(
     meta: VllmMeta, requests: Sequence[Request], max_in_flight: int | None, stream: Path
 ) -> tuple[Table, list[str]]:
     """The recorded server as a scenario, its requests in a file, and what had to be assumed."""
-    told = {name: getattr(meta, name) for name in _SETTINGS}
+    recorded = {name: getattr(meta, name) for name in _SETTINGS}
     if meta.pool_recorded:
-        told["num_gpu_blocks"] = meta.num_gpu_blocks
-    told |= {"engine": "vllm", "engine_version": meta.vllm_version}
-    server = server_of(Settings.parse(told, "meta.json"))
+        recorded["num_gpu_blocks"] = meta.num_gpu_blocks
+    recorded |= {"engine": "vllm", "engine_version": meta.vllm_version}
+    server = server_of(Settings.parse(recorded, "meta.json"))
     in_order = sorted(requests, key=lambda request: request.arrival_ps)
     timed = ((request.arrival_ps / PS_PER_MS, request) for request in in_order)
     write_lines(stream, stream_lines(timed, meta.block_size))

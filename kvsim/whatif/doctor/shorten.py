@@ -1,4 +1,4 @@
-"""A stream cut to what a doctor needs to see of it."""
+"""A stream cut to the requests that an examination needs."""
 
 import copy
 from pathlib import Path

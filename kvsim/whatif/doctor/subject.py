@@ -1,4 +1,6 @@
-"""Who is examined: one allocator of a scenario, and so much of its stream as is needed."""
+"""The subject of an examination: one allocator of a scenario, and as much of its stream as is
+needed.
+"""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -11,8 +13,9 @@ from kvsim.whatif.scenario_tables import Table, allocator_alone, is_paged
 
 
 class DoctorSubject(NamedTuple):
-    """table, folder: the scenario with one allocator alone, its stream shortened. notes: what was
-    done, and assumed. name, beside: of a real run, with what it did beside its simulation.
+    """One server. table, folder: the scenario with one allocator alone, its stream shortened.
+    notes: what was shortened or assumed. name: of a real run. beside: numbers of the real run and
+    of its simulation.
     """
 
     table: Table
@@ -25,8 +28,8 @@ class DoctorSubject(NamedTuple):
 def subject_of(
     table: Table, folder: Path, label: str | None, most_requests: int, stretches: int
 ) -> DoctorSubject:
-    """The allocator of this label; None: the first paged one, or the first there is; its stream
-    shortened (`shortened`). InputError where there is none.
+    """The allocator of this label, its stream shortened (`shortened`); for None the first paged
+    one, or the first there is. InputError where there is none.
     """
     found = None
     if label is None:

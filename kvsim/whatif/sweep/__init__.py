@@ -1,1 +1,3 @@
-"""Many runs of one scenario: axes -> points -> a backend -> the journal -> one table and a page."""
+"""A sweep, many runs of one scenario: axes, points, a backend, the journal, one table and its
+findings.
+"""

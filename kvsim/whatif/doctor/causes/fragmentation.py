@@ -21,8 +21,8 @@ class Fragmentation(Cause):
         lost = {name: case.share(name) for name in WASTE if case.share(name)}
         if sum(lost.values()) < SUBSTANTIAL:
             return None
-        told = ", ".join(f"{100 * share:.0f} % {name}" for name, share in lost.items())
-        evidence = [f"of the pool {told}; {100 * case.share('used'):.0f} % was at work"]
+        shares = ", ".join(f"{100 * share:.0f} % {name}" for name, share in lost.items())
+        evidence = [f"of the pool {shares}; {100 * case.share('used'):.0f} % was at work"]
         if case.waits.holes >= SUBSTANTIAL:
             evidence.append(
                 f"requests spent {100 * case.waits.holes:.0f} % of their time waiting for a hole "
