@@ -38,7 +38,7 @@ SMALL = {
 NUMBERS = "return [...document.querySelectorAll('.card .number')].map(e => e.textContent).join()"
 SETTLED = (
     "return document.querySelectorAll('#results .card').length === 4"
-    " && document.getElementById('told').textContent === ''"
+    " && document.getElementById('progress').textContent === ''"
 )
 PLOTS = "return document.querySelectorAll('#results .js-plotly-plot .main-svg').length"
 

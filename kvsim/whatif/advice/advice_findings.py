@@ -19,7 +19,10 @@ MOST_ROWS = 12
 def advice_findings(advice: Advice, folder: Path, runs: int) -> Findings:
     """The findings of the advice. folder: where the scenario's paths start; runs: simulations."""
     today, best = (serve.command(each, folder) for each in (advice.today, advice.best))
-    sections: list[Section] = [_changes_table(advice), CommandText("Today", "As flags.", today)]
+    sections: list[Section] = [
+        _changes_table(advice),
+        CommandText("Today", "As `vllm serve` flags.", today),
+    ]
     if advice.reported is not None:
         sections.append(CommandText("The best setting found", "Ready to paste.", best))
     if advice.not_tried:
@@ -82,11 +85,11 @@ def _changes_table(advice: Advice) -> FindingsTable:
     return FindingsTable(
         "What each change buys",
         f"Each change alone, against today on the same requests: {goal} in the test for those that "
-        "went that far, with its interval, else in the search; other numbers in the search.",
+        "went that far, with its interval, else in the search.",
         (
             *("", Column("today", value_text), Column("instead", value_text)),
             *(Column(goal, ratio_text), ""),
-            *(Column(name, ratio_text, page_only=True) for name in others),
+            *(Column(f"{name} in the search", ratio_text, page_only=True) for name in others),
         ),
         [
             (
