@@ -55,7 +55,7 @@ class Job:
 
 
 class WorkerPool:
-    """A pool of `size` processes, started before they are needed. Each owner has one job at once."""
+    """A pool of `size` processes, started before their jobs. An owner has one job at a time."""
 
     def __init__(self, size: int = 2) -> None:
         self._jobs: OrderedDict[str, Job] = OrderedDict()
