@@ -27,7 +27,7 @@ def make_layout(context: PageContext) -> Component:
             _head(context),
             html.Nav(id="tour", className="tour", **{"aria-label": "The tour"}),
             html.Section(id="stop"),
-            html.Div([_side(), _results()], className="context"),
+            html.Div([_side(), _results()], className="workspace"),
         ],
         className="explore",
     )
