@@ -6,7 +6,8 @@ from kvsim.readers.description import Description, Requests, SourceRequest
 from kvsim.readers.reader import CLIENT, STREAM, Sniffed, Source
 from kvsim.workload.traces import TRACE_FORMATS
 from kvsim.workload.traces.format import HashedFormat
-from kvsim.workload.traces.reader import read_trace
+from kvsim.workload.traces.line import first_objects, fits
+from kvsim.workload.traces.reader import detect, read_trace
 
 USUAL_SIZES = (16, 32, 64, 128, 256, 512, 1024)
 
@@ -54,11 +55,8 @@ class RecordedTrace(Source):
 
 def _block_size(source: Sniffed) -> tuple[int | None, str | None]:
     """(the ids' block size if it is not the format's, what was assumed)."""
-    from kvsim.workload.traces.json_lines import first_objects, fits
-
     text = read_text(source.path)
-    name = next(name for name in TRACE_FORMATS if TRACE_FORMATS.get(name).sniff(text.lines))
-    cls = TRACE_FORMATS.get(name)
+    cls = TRACE_FORMATS.get(detect(text))
     if not issubclass(cls, HashedFormat):
         return None, None
     records = first_objects(text.lines)

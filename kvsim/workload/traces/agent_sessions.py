@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 
 from pydantic import PositiveInt
 
-from kvsim.plumbing.reading.files import Text, row_error
+from kvsim.plumbing.reading.files import Text
 from kvsim.plumbing.reading.json_text import JsonError, loads
 from kvsim.plumbing.units import PS_PER_S
 from kvsim.workload.text import json_object, scaled_time, whole_number
 from kvsim.workload.traces.format import DELAYS, HASHES, SESSIONS, HashedFormat, UncheckedRows
-from kvsim.workload.traces.json_lines import hash_ids, length, required
+from kvsim.workload.traces.line import Line, json_lines
 from kvsim.workload.traces.record import Trace, TraceRow
 from kvsim.workload.traces.units import decimal_text
 
@@ -62,21 +62,14 @@ class AgentSessions(HashedFormat):
 
     def _rows(self, text: Text) -> Iterator[TraceRow]:
         next_id = 0
-        for line, session in _sessions(text):
-            block = session.get("block_size", self.hash_block_tokens)
+        for line in _sessions(text):
+            block = line.values.get("block_size", self.hash_block_tokens)
             if block != self.hash_block_tokens:
-                raise row_error(
-                    text.name,
-                    line,
-                    "a session with another block size",
-                    block,
-                    f"{self.hash_block_tokens}",
-                    "set hash_block_tokens",
-                )
-            name = str(required(session, "id", text.name, line))
-            scope = session.get("hash_id_scope", "local")
-            reader = _Session(text.name, line, name, block, 0 if scope == "global" else next_id)
-            yield from reader.rows(required(session, "requests", text.name, line), None)
+                what, usual = "a session with another block size", f"{self.hash_block_tokens}"
+                raise line.error(what, block, usual, "set hash_block_tokens")
+            name, shared = str(line.required("id")), line.get("hash_id_scope") == "global"
+            reader = _Session(line, name, block, 0 if shared else next_id)
+            yield from reader.rows(line.required("requests"), None)
             next_id = max(next_id, reader.largest_id + 1)
 
 
@@ -91,8 +84,8 @@ class _Done(NamedTuple):
 class _Session:
     """Reads one session's requests, nested ones included."""
 
-    def __init__(self, file: str, line: int, name: str, block: int, first_id: int) -> None:
-        self._file, self._line, self._name, self._block = file, line, name, block
+    def __init__(self, line: Line, name: str, block: int, first_id: int) -> None:
+        self._line, self._name, self._block = line, name, block
         self._first_id = first_id
         self.largest_id = first_id - 1
         self._count = 0
@@ -101,10 +94,10 @@ class _Session:
     def rows(self, requests: object, before: _Done | None) -> Iterator[TraceRow]:
         """The rows of a list of requests, the first after `before`; sets `last`."""
         if not isinstance(requests, list):
-            raise row_error(self._file, self._line, "requests is not a list", requests)
+            raise self._line.error("requests is not a list", requests)
         for request in requests:
             if not isinstance(request, dict):
-                raise row_error(self._file, self._line, "a request is not an object", request)
+                raise self._line.error("a request is not an object", request)
             if "requests" in request:
                 yield from self.rows(request["requests"], before)
                 ended = self.last
@@ -118,23 +111,25 @@ class _Session:
     def _row(self, request: dict[str, Any], before: _Done | None) -> tuple[TraceRow, _Done]:
         self._count += 1
         where = f"requests[{self._count}]"
-        prompt = length(request, "in", self._file, self._line)
-        output = whole_number(request.get("out"), self._file, self._line, f"{where}.out", 0)
+        file, number = self._line.name, self._line.number
+        line = Line(request, file, number)
+        prompt = line.tokens("in")
+        output = whole_number(request.get("out"), file, number, f"{where}.out", 0)
         at, think, took = (
             self._time(request, key, where) for key in ("t", "think_time", "api_time")
         )
         start = 0 if at is None else at
         if think is None and before is not None:
             if start < before.at_ps:
-                raise row_error(self._file, self._line, f"{where}.t goes back", request.get("t"))
+                raise line.error(f"{where}.t goes back", request.get("t"))
             think = start - before.at_ps - before.took_ps
-        ids = hash_ids(request.get("hash_ids"), prompt, self._block, self._file, self._line)
+        ids = line.hash_ids(prompt, self._block)
         if ids is not None:
             ids = tuple(self._first_id + local for local in ids)
             self.largest_id = max(self.largest_id, *ids, -1)
         name = f"{self._name}/{self._count}"
         row = TraceRow(
-            self._line,
+            number,
             start if before is None else None,
             prompt,
             output,
@@ -150,16 +145,15 @@ class _Session:
         value = request.get(key)
         if value is None:
             return None
-        return scaled_time(value, PS_PER_S, self._file, self._line, f"{where}.{key}")
+        return scaled_time(value, PS_PER_S, self._line.name, self._line.number, f"{where}.{key}")
 
 
-def _sessions(text: Text) -> Iterator[tuple[int, dict[str, Any]]]:
-    """(line, session): one a line, or the whole file one object."""
+def _sessions(text: Text) -> Iterator[Line]:
+    """Each session: one a line, or the whole file one object."""
     if len(text.lines) > 1 and not _complete(text.lines[0]):
-        yield 1, json_object("\n".join(text.lines), text.name, 1)
-        return
-    for line, content in enumerate(text.lines, 1):
-        yield line, json_object(content, text.name, line)
+        yield Line(json_object("\n".join(text.lines), text.name, 1), text.name, 1)
+    else:
+        yield from json_lines(text)
 
 
 def _complete(line: str) -> bool:

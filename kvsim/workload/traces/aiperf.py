@@ -7,17 +7,15 @@ as its whole prompt.
 
 import json
 from collections.abc import Iterator
-from typing import Any
 
 from pydantic import PositiveInt
 
 from kvsim.plumbing.errors import InputError
-from kvsim.plumbing.reading.files import Text, row_error
+from kvsim.plumbing.reading.files import Text
 from kvsim.plumbing.units import PS_PER_MS
-from kvsim.workload.text import scaled_time
 from kvsim.workload.traces import mooncake_fields
 from kvsim.workload.traces.format import DELAYS, HASHES, SESSIONS, HashedFormat, UncheckedRows
-from kvsim.workload.traces.json_lines import first_objects, hash_ids, length, numbered_objects
+from kvsim.workload.traces.line import Line, first_objects, json_lines
 from kvsim.workload.traces.record import Trace, TraceRow
 from kvsim.workload.traces.units import decimal_text
 
@@ -67,36 +65,34 @@ class AIPerfTrace(HashedFormat):
 
 def _rows(text: Text, block_tokens: int) -> Iterator[TraceRow]:
     newest: dict[str, str] = {}
-    for line, record in numbered_objects(text):
-        name, session = f"r{line}", _session(record, text.name, line)
+    for line in json_lines(text):
+        name, session = f"r{line.number}", _session(line)
         follows = None if session is None else newest.get(session)
-        time, delay = record.get("timestamp"), record.get("delay")
-        if time is not None and delay:
-            raise row_error(text.name, line, "a record has a timestamp or a delay, not both")
-        if follows is None and delay:
-            raise row_error(text.name, line, "a delay, but no record of its session before it")
-        if time is not None:
-            follows = None
+        timed, delayed = line.get("timestamp") is not None, bool(line.get("delay"))
+        if timed and delayed:
+            raise line.error("a record has a timestamp or a delay, not both")
+        if follows is None and delayed:
+            raise line.error("a delay, but no record of its session before it")
         if session is not None:
             newest[session] = name
-        prompt = length(record, "input_length", text.name, line)
+        prompt = line.tokens("input_length")
         yield TraceRow(
-            line,
-            None if time is None else scaled_time(time, PS_PER_MS, text.name, line, "timestamp"),
+            line.number,
+            line.time("timestamp", PS_PER_MS) if timed else None,
             prompt,
-            length(record, "output_length", text.name, line),
-            hash_ids(record.get("hash_ids"), prompt, block_tokens, text.name, line),
+            line.tokens("output_length"),
+            line.hash_ids(prompt, block_tokens),
             id=name,
             session=session,
-            follows=follows,
-            delay_ps=scaled_time(delay or 0, PS_PER_MS, text.name, line, "delay"),
+            follows=None if timed else follows,
+            delay_ps=line.time("delay", PS_PER_MS) if delayed else 0,
         )
 
 
-def _session(record: dict[str, Any], name: str, line: int) -> str | None:
-    session = record.get("session_id")
+def _session(line: Line) -> str | None:
+    session = line.get("session_id")
     if session is None or isinstance(session, str):
         return session
     if type(session) is int:
         return str(session)
-    raise row_error(name, line, "session_id is not a name", session)
+    raise line.error("session_id is not a name", session)

@@ -8,11 +8,11 @@ import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
-from kvsim.plumbing.reading.csv_rows import columns, has_columns, numbered_rows
-from kvsim.plumbing.reading.files import Text, row_error
+from kvsim.plumbing.reading.csv_rows import has_columns
+from kvsim.plumbing.reading.files import Text
 from kvsim.plumbing.units import PS_PER_S
-from kvsim.workload.text import whole_number
 from kvsim.workload.traces.format import TraceFormat, UncheckedRows
+from kvsim.workload.traces.line import Line, csv_lines
 from kvsim.workload.traces.record import Trace, TraceRow
 
 COLUMNS = ("TIMESTAMP", "ContextTokens", "GeneratedTokens")
@@ -34,11 +34,10 @@ class Azure(TraceFormat):
 
     def read(self, text: Text) -> UncheckedRows:
         """Times count from the first row."""
-        places = columns(text, COLUMNS)
-        clock = _Clock(text.name)
-        first = next((fields for _, fields in numbered_rows(text)), None)
-        zero = clock.ps(first[places[0]], 2) if first else 0
-        return UncheckedRows(_rows(text, places, clock, zero), zero)
+        clock = _Clock()
+        first = next(csv_lines(text, COLUMNS), None)
+        zero = 0 if first is None else clock.ps(first)
+        return UncheckedRows(_rows(text, clock, zero), zero)
 
     def write(self, trace: Trace) -> Iterator[str]:
         """On the trace's wall clock, or from 1970 on where it has none."""
@@ -52,46 +51,43 @@ class Azure(TraceFormat):
             yield f"{clock}.{fraction},{row.prompt_tokens},{row.output_tokens}"
 
 
-def _rows(text: Text, places: list[int], clock: "_Clock", zero: int) -> Iterator[TraceRow]:
-    time, prompt, output = places
-    for line, fields in numbered_rows(text):
-        at = clock.ps(fields[time], line) - zero
-        yield TraceRow(
-            line,
-            at,
-            whole_number(fields[prompt], text.name, line, COLUMNS[1], 0),
-            whole_number(fields[output], text.name, line, COLUMNS[2], 0),
-        )
+def _rows(text: Text, clock: "_Clock", zero: int) -> Iterator[TraceRow]:
+    for line in csv_lines(text, COLUMNS):
+        at = clock.ps(line) - zero
+        yield TraceRow(line.number, at, line.tokens(COLUMNS[1]), line.tokens(COLUMNS[2]))
 
 
 class _Clock:
     """Reads wall clocks; each day and offset is worked out once."""
 
-    def __init__(self, name: str) -> None:
-        self._name = name
+    def __init__(self) -> None:
         self._days: dict[tuple[str, str | None], int] = {}
 
-    def ps(self, clock: str, line: int) -> int:
+    def ps(self, line: Line) -> int:
         """Picoseconds since 1970."""
+        clock = line.values[COLUMNS[0]]
         match = CLOCK.fullmatch(clock)
         if match is None:
-            raise self._error(clock, line)
+            raise _error(line)
         day, hours, minutes, seconds, fraction, offset = match.groups()
         start = self._days.get((day, offset))
         if start is None:
-            start = self._days[day, offset] = self._start(clock, line, day, offset)
+            start = self._days[day, offset] = _start(line, day, offset)
         if hours > "23" or minutes > "59" or seconds > "59":
-            raise self._error(clock, line)
+            raise _error(line)
         at = start + int(hours) * 3600 + int(minutes) * 60 + int(seconds)
         return at * PS_PER_S + int((fraction or "").ljust(12, "0"))
 
-    def _start(self, clock: str, line: int, day: str, offset: str | None) -> int:
-        try:
-            midnight = datetime.fromisoformat(f"{day}T00:00:00{offset or '+00:00'}")
-        except ValueError:
-            raise self._error(clock, line) from None
-        return int((midnight - EPOCH).total_seconds())
 
-    def _error(self, clock: str, line: int) -> Exception:
-        expected = "like 2023-11-16 18:15:46.6805900"
-        return row_error(self._name, line, "TIMESTAMP is not a clock time", repr(clock), expected)
+def _start(line: Line, day: str, offset: str | None) -> int:
+    """The day's midnight, in seconds since 1970."""
+    try:
+        midnight = datetime.fromisoformat(f"{day}T00:00:00{offset or '+00:00'}")
+    except ValueError:
+        raise _error(line) from None
+    return int((midnight - EPOCH).total_seconds())
+
+
+def _error(line: Line) -> Exception:
+    clock, expected = repr(line.values[COLUMNS[0]]), "like 2023-11-16 18:15:46.6805900"
+    return line.error("TIMESTAMP is not a clock time", clock, expected)

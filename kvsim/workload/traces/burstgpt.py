@@ -2,17 +2,11 @@
 
 from collections.abc import Iterator
 
-from kvsim.plumbing.reading.csv_rows import (
-    columns,
-    has_columns,
-    header_of,
-    numbered_rows,
-    one_line,
-)
+from kvsim.plumbing.reading.csv_rows import has_columns, one_line
 from kvsim.plumbing.reading.files import Text
 from kvsim.plumbing.units import PS_PER_S
-from kvsim.workload.text import scaled_time, whole_number
 from kvsim.workload.traces.format import SESSIONS, TraceFormat, UncheckedRows
+from kvsim.workload.traces.line import csv_lines
 from kvsim.workload.traces.record import Trace, TraceRow
 from kvsim.workload.traces.units import decimal_text
 
@@ -34,7 +28,7 @@ class BurstGPT(TraceFormat):
 
     def read(self, text: Text) -> UncheckedRows:
         """labels: model, log type, elapsed time."""
-        return UncheckedRows(_rows(text, columns(text, COLUMNS)))
+        return UncheckedRows(_rows(text))
 
     def write(self, trace: Trace) -> Iterator[str]:
         """With the session columns of later releases where the trace has sessions."""
@@ -51,18 +45,13 @@ class BurstGPT(TraceFormat):
             yield one_line([at, *session, model, *lengths, log_type])
 
 
-def _rows(text: Text, places: list[int]) -> Iterator[TraceRow]:
-    time, model, prompt, output, _, log_type = places
-    header = header_of(text.lines[0])
-    session = header.index(SESSION) if SESSION in header else None
-    elapsed = header.index(ELAPSED) if ELAPSED in header else None
-    for line, fields in numbered_rows(text):
-        took = "" if elapsed is None else fields[elapsed]
+def _rows(text: Text) -> Iterator[TraceRow]:
+    for line in csv_lines(text, COLUMNS, (SESSION, ELAPSED)):
         yield TraceRow(
-            line,
-            scaled_time(fields[time], PS_PER_S, text.name, line, COLUMNS[0]),
-            whole_number(fields[prompt], text.name, line, COLUMNS[2], 0),
-            whole_number(fields[output], text.name, line, COLUMNS[3], 0),
-            session=None if session is None else fields[session] or None,
-            labels=(fields[model], fields[log_type], took),
+            line.number,
+            line.time(COLUMNS[0], PS_PER_S),
+            line.tokens(COLUMNS[2]),
+            line.tokens(COLUMNS[3]),
+            session=line.get(SESSION) or None,
+            labels=(line.values[COLUMNS[1]], line.values[COLUMNS[5]], line.get(ELAPSED) or ""),
         )

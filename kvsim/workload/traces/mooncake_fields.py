@@ -5,19 +5,37 @@ from typing import Any
 
 from kvsim.plumbing.reading.files import Text
 from kvsim.plumbing.units import PS_PER_MS
-from kvsim.workload.text import scaled_time
-from kvsim.workload.traces.json_lines import (
-    first_objects,
-    fits,
-    hash_ids,
-    length,
-    numbered_objects,
-    required,
-)
+from kvsim.workload.traces.format import HASHES, HashedFormat, UncheckedRows
+from kvsim.workload.traces.line import first_objects, json_lines
 from kvsim.workload.traces.record import Trace, TraceRow
 from kvsim.workload.traces.units import decimal_text
 
 KEYS = '{"timestamp": ms, "input_length": tokens, "output_length": tokens, "hash_ids": [...]}'
+
+
+class MooncakeFields(HashedFormat):
+    """hash_block_tokens: tokens per hash id. One record a line, each with its timestamp."""
+
+    carries = frozenset({HASHES})
+    example = KEYS
+
+    def read(self, text: Text) -> UncheckedRows:
+        """One record a line."""
+        return UncheckedRows(self._rows(text))
+
+    def write(self, trace: Trace) -> Iterator[str]:
+        """One record a line."""
+        for row in trace.rows:
+            assert row.arrival_ps is not None
+            at = decimal_text(row.arrival_ps, PS_PER_MS)
+            yield "{" + f'"timestamp": {at}, {fields(row)}' + "}"
+
+    def _rows(self, text: Text) -> Iterator[TraceRow]:
+        for line in json_lines(text):
+            time = line.time("timestamp", PS_PER_MS)
+            prompt, output = line.tokens("input_length"), line.tokens("output_length")
+            ids = line.hash_ids(prompt, self.hash_block_tokens)
+            yield TraceRow(line.number, time, prompt, output, ids)
 
 
 def looks_like(lines: list[str]) -> list[dict[str, Any]]:
@@ -25,32 +43,6 @@ def looks_like(lines: list[str]) -> list[dict[str, Any]]:
     records = first_objects(lines)
     keys = {"timestamp", "input_length", "output_length"}
     return records if all(keys <= set(record) for record in records) else []
-
-
-def fits_blocks(lines: list[str], block_tokens: int) -> bool:
-    """Whether the first records' hash ids are of blocks of so many tokens."""
-    return fits(first_objects(lines), block_tokens)
-
-
-def rows(text: Text, block_tokens: int) -> Iterator[TraceRow]:
-    """Records with a timestamp each."""
-    for line, record in numbered_objects(text):
-        time = required(record, "timestamp", text.name, line)
-        prompt = length(record, "input_length", text.name, line)
-        yield TraceRow(
-            line,
-            scaled_time(time, PS_PER_MS, text.name, line, "timestamp"),
-            prompt,
-            length(record, "output_length", text.name, line),
-            hash_ids(record.get("hash_ids"), prompt, block_tokens, text.name, line),
-        )
-
-
-def lines(trace: Trace) -> Iterator[str]:
-    """The same rows as text."""
-    for row in trace.rows:
-        assert row.arrival_ps is not None
-        yield "{" + f'"timestamp": {decimal_text(row.arrival_ps, PS_PER_MS)}, {fields(row)}' + "}"
 
 
 def fields(row: TraceRow) -> str:

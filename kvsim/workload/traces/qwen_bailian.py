@@ -7,17 +7,10 @@ from collections.abc import Iterator
 
 from pydantic import PositiveInt
 
-from kvsim.plumbing.reading.files import Text, row_error
+from kvsim.plumbing.reading.files import Text
 from kvsim.plumbing.units import PS_PER_S
-from kvsim.workload.text import scaled_time
 from kvsim.workload.traces.format import HASHES, SESSIONS, HashedFormat, UncheckedRows
-from kvsim.workload.traces.json_lines import (
-    first_objects,
-    hash_ids,
-    length,
-    numbered_objects,
-    required,
-)
+from kvsim.workload.traces.line import first_objects, json_lines
 from kvsim.workload.traces.record import Trace, TraceRow
 from kvsim.workload.traces.units import decimal_text
 
@@ -73,28 +66,18 @@ class QwenBailian(HashedFormat):
 
 def _rows(text: Text, block_tokens: int) -> Iterator[TraceRow]:
     roots: dict[int, str] = {}
-    for line, record in numbered_objects(text):
-        chat, parent = (
-            _number(required(record, key, text.name, line), key, text.name, line)
-            for key in KEYS[:2]
-        )
+    for line in json_lines(text):
+        chat, parent = line.number_of("chat_id"), line.number_of("parent_chat_id")
         root = roots[chat] = str(chat) if parent == ROOT else roots.get(parent, str(parent))
-        prompt = length(record, "input_length", text.name, line)
-        time = required(record, "timestamp", text.name, line)
-        turn = _number(record.get("turn", 1), "turn", text.name, line)
+        prompt = line.tokens("input_length")
+        turn = line.number_of("turn", 1)
         yield TraceRow(
-            line,
-            scaled_time(time, PS_PER_S, text.name, line, "timestamp"),
+            line.number,
+            line.time("timestamp", PS_PER_S),
             prompt,
-            length(record, "output_length", text.name, line),
-            hash_ids(record.get("hash_ids"), prompt, block_tokens, text.name, line),
+            line.tokens("output_length"),
+            line.hash_ids(prompt, block_tokens),
             id=str(chat),
             session=root,
-            labels=(str(parent), str(record.get("type", "text")), str(turn)),
+            labels=(str(parent), str(line.values.get("type", "text")), str(turn)),
         )
-
-
-def _number(value: object, key: str, name: str, line: int) -> int:
-    if type(value) is not int:
-        raise row_error(name, line, f"{key} is not a whole number", value)
-    return value

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 
-from kvsim.plumbing.reading.csv_rows import columns, has_columns, numbered_rows, one_line
-from kvsim.plumbing.reading.files import Text, row_error
+from kvsim.plumbing.reading.csv_rows import has_columns, one_line
+from kvsim.plumbing.reading.files import Text
 from kvsim.plumbing.units import PS_PER_S
-from kvsim.workload.text import scaled_time, whole_number
 from kvsim.workload.traces.format import TraceFormat, UncheckedRows
+from kvsim.workload.traces.line import csv_lines
 from kvsim.workload.traces.record import Trace, TraceRow
 from kvsim.workload.traces.units import decimal_text
 
@@ -34,7 +34,7 @@ class Splitwise(TraceFormat):
 
     def read(self, text: Text) -> UncheckedRows:
         """labels: request type, application."""
-        return UncheckedRows(_rows(text, columns(text, COLUMNS)))
+        return UncheckedRows(_rows(text))
 
     def write(self, trace: Trace) -> Iterator[str]:
         """Requests are numbered where the trace has no ids of its own."""
@@ -49,16 +49,15 @@ class Splitwise(TraceFormat):
             yield one_line([name, request_type, application, at, 1, *sizes])
 
 
-def _rows(text: Text, places: list[int]) -> Iterator[TraceRow]:
-    name, request_type, application, time, batch, prompt, output = places
-    for line, fields in numbered_rows(text):
-        if whole_number(fields[batch], text.name, line, COLUMNS[4], 0) != 1:
-            raise row_error(text.name, line, "a batch of requests", fields[batch], "batch_size 1")
+def _rows(text: Text) -> Iterator[TraceRow]:
+    for line in csv_lines(text, COLUMNS):
+        if line.tokens("batch_size") != 1:
+            raise line.error("a batch of requests", line.values["batch_size"], "batch_size 1")
         yield TraceRow(
-            line,
-            scaled_time(fields[time], PS_PER_S, text.name, line, COLUMNS[3]),
-            whole_number(fields[prompt], text.name, line, COLUMNS[5], 0),
-            whole_number(fields[output], text.name, line, COLUMNS[6], 0),
-            id=fields[name],
-            labels=(fields[request_type], fields[application]),
+            line.number,
+            line.time("arrival_timestamp", PS_PER_S),
+            line.tokens("prompt_size"),
+            line.tokens("token_size"),
+            id=line.values["request_id"],
+            labels=(line.values["request_type"], line.values["application_id"]),
         )

@@ -5,11 +5,11 @@ Its files of lengths alone have no arrivals; `[workload.arrivals]` then supplies
 
 from collections.abc import Iterator
 
-from kvsim.plumbing.reading.csv_rows import columns, has_columns, header_of, numbered_rows
+from kvsim.plumbing.reading.csv_rows import has_columns, header_of
 from kvsim.plumbing.reading.files import Text
 from kvsim.plumbing.units import PS_PER_S
-from kvsim.workload.text import scaled_time, whole_number
 from kvsim.workload.traces.format import TraceFormat, UncheckedRows
+from kvsim.workload.traces.line import csv_lines
 from kvsim.workload.traces.record import Trace, TraceRow
 from kvsim.workload.traces.units import decimal_text
 
@@ -30,7 +30,7 @@ class Vidur(TraceFormat):
 
     def read(self, text: Text) -> UncheckedRows:
         """Lengths, and arrivals if the header names them."""
-        return UncheckedRows(_rows(text, columns(text, LENGTHS)))
+        return UncheckedRows(_rows(text))
 
     def write(self, trace: Trace) -> Iterator[str]:
         """A trace without times becomes a file of lengths."""
@@ -43,17 +43,8 @@ class Vidur(TraceFormat):
                 yield f"{decimal_text(row.arrival_ps, PS_PER_S)},{lengths}"
 
 
-def _rows(text: Text, places: list[int]) -> Iterator[TraceRow]:
-    prompt, output = places
-    header = header_of(text.lines[0])
-    time = header.index(TIME) if TIME in header else None
-    for line, fields in numbered_rows(text):
-        arrival = None
-        if time is not None:
-            arrival = scaled_time(fields[time], PS_PER_S, text.name, line, TIME)
-        yield TraceRow(
-            line,
-            arrival,
-            whole_number(fields[prompt], text.name, line, LENGTHS[0], 0),
-            whole_number(fields[output], text.name, line, LENGTHS[1], 0),
-        )
+def _rows(text: Text) -> Iterator[TraceRow]:
+    timed = TIME in header_of(text.lines[0])
+    for line in csv_lines(text, LENGTHS, (TIME,)):
+        arrival = line.time(TIME, PS_PER_S) if timed else None
+        yield TraceRow(line.number, arrival, line.tokens(LENGTHS[0]), line.tokens(LENGTHS[1]))
