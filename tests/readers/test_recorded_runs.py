@@ -1,5 +1,6 @@
 """Collections of published runs: each kind read from a folder of its own, and compared."""
 
+import csv
 import json
 import math
 import os
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 from support.collection_samples import (
     MAKERS,
+    all_at_once,
     blis_training,
     inferencex,
     observed,
@@ -100,6 +102,12 @@ def test_repeats_are_averaged_and_what_the_engine_lacks_is_left_out(tmp_path: Pa
     assert names == [("inferencex", "cf_c2_b5"), ("rate_stages", "vllm at 5/s")]
     first = next(one for _, one in read_runs([tmp_path]))
     assert first.recorded["ttft_s"] == pytest.approx(0.0215)
+
+
+def test_a_run_has_the_name_that_its_table_gives_it(tmp_path: Path) -> None:
+    all_at_once(tmp_path)
+    ids = [row["id"] for row in csv.DictReader((tmp_path / "runs.csv").open())]
+    assert [one.name.split(" ")[0] for _, one in read_runs([tmp_path])] == ids
 
 
 def test_the_command(tmp_path: Path) -> None:

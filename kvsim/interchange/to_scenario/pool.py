@@ -128,15 +128,21 @@ def _number(settings: Settings, unit: Unit, block: int, notes: list[str]) -> int
             return number
     elif tokens is not None:
         return max(tokens // block, 1)
-    if settings.kv_cache_bytes is not None:
-        return max(settings.kv_cache_bytes // unit.bytes, 1)
-    if settings.available_kv_gib is not None:
-        notes.append(f"the pool is {settings.available_kv_gib:g} GiB, as the log rounds it")
-        return max(round(settings.available_kv_gib * GIB) // unit.bytes, 1)
+    total = _bytes(settings, notes)
+    if total is not None:
+        return max(total // unit.bytes, 1)
     if tokens is not None:
         notes.append(f"{tokens:,} tokens are not what this engine would say of any pool")
         return max(tokens // block, 1)
     return None
+
+
+def _bytes(settings: Settings, notes: list[str]) -> int | None:
+    """The pool's bytes, exactly or as a log rounds them; None where no source says."""
+    if settings.kv_cache_bytes is not None or settings.available_kv_gib is None:
+        return settings.kv_cache_bytes
+    notes.append(f"the pool is {settings.available_kv_gib:g} GiB, as the log rounds it")
+    return round(settings.available_kv_gib * GIB)
 
 
 def _for_tokens(plan: CachePlan, version: SizingRules, tokens: int) -> int | None:
@@ -144,16 +150,16 @@ def _for_tokens(plan: CachePlan, version: SizingRules, tokens: int) -> int | Non
     that of no number of blocks.
     """
 
-    def said(number: int) -> int:
+    def printed(number: int) -> int:
         return start_up(plan, number, version).kv_cache_size_tokens
 
     least, most = 1, 1
-    while said(most) < tokens:
+    while printed(most) < tokens:
         most *= 2
     while least < most:
         middle = (least + most) // 2
-        least, most = (least, middle) if said(middle) >= tokens else (middle + 1, most)
-    return least if said(least) == tokens else None
+        least, most = (least, middle) if printed(middle) >= tokens else (middle + 1, most)
+    return least if printed(least) == tokens else None
 
 
 def _of_unknown_layers(
@@ -165,10 +171,7 @@ def _of_unknown_layers(
         number = max(ceil_div(settings.kv_cache_tokens, block), 1)
     if number is not None:
         return FoundPool({"num_gpu_blocks": number}, max(number, 2))
-    total = settings.kv_cache_bytes
-    if total is None and settings.available_kv_gib is not None:
-        notes.append(f"the pool is {settings.available_kv_gib:g} GiB, as the log rounds it")
-        total = round(settings.available_kv_gib * GIB)
+    total = _bytes(settings, notes)
     if total is not None:
         return FoundPool({"kv_cache_bytes": total}, None)
     return FoundPool(_estimated(settings, meta, notes), None)

@@ -5,6 +5,7 @@ from pathlib import Path
 from kvsim.engine.observer import Observer
 from kvsim.engine.plan import Plan
 from kvsim.engine.schedulers.scheduler import Scheduler
+from kvsim.interchange.exports.export import HELD
 from kvsim.interchange.torch_snapshot.recorder import SnapshotRecorder
 from kvsim.memory.arena.placement import Arena
 from kvsim.memory.options import AllocatorOptions
@@ -12,8 +13,6 @@ from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.units import PS_PER_S, PS_PER_US
 from kvsim.results.result import Run
 from kvsim.simulation import Simulation
-
-HELD = ("used", "reserved", "overprovisioned", "rounding", "transient")
 
 
 def write_torch_snapshot(

@@ -13,15 +13,7 @@ from kvsim.observed.trial import Trial
 from kvsim.observed.vllm_meta import VllmMeta
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.units import GIB
-from kvsim.readers.published.tables import (
-    Row,
-    count,
-    head_of,
-    number,
-    read_rows,
-    request,
-    text,
-)
+from kvsim.readers.published.tables import RunRow, head_of, read_rows, request
 from kvsim.readers.reader import RecordedRuns, Sniffed
 
 SETTINGS = {
@@ -48,18 +40,13 @@ class AllAtOnce(RecordedRuns):
     def runs(cls, folder: Path) -> Iterator[Trial]:
         path = folder / "runs.csv"
         for row in read_rows(path):
-            yield _trial(row, path)
+            name = row.text("id")
+            yield _trial(name, row._replace(where=f"{path}, {name}"))
 
 
-def _trial(row: Row, path: Path) -> Trial:
-    name = text(row, "id", path)
-    where = f"{path}, {name}"
-
-    def cell(column: str) -> float:
-        return number(row, column, where)
-
-    tp = round(number(row, "tp", where, least=1.0))
-    model, place = text(row, "model", where), text(row, "gpu", where)
+def _trial(name: str, row: RunRow) -> Trial:
+    tp = round(row.number("tp", least=1.0))
+    model, place = row.text("model"), row.text("gpu")
     gpu, _, beside = place.partition(", ")
     meta = VllmMeta.parse(
         {
@@ -67,15 +54,15 @@ def _trial(row: Row, path: Path) -> Trial:
             "model": model,
             "gpu": gpu,
             "tensor_parallel_size": tp,
-            "num_gpu_blocks": _pool_tokens(row, model, tp, where) // 16,
+            "num_gpu_blocks": _pool_tokens(row, model, tp) // 16,
         },
-        where,
+        row.where,
     )
-    requests = count(row, "num_prompts", where)
-    prompt, output = cell("total_input_tokens") / requests, cell("total_output_tokens") / requests
-    recorded = {"makespan_s": cell("duration_s")}
-    for name in ("ttft", "tpot"):
-        recorded[f"{name}_s"] = cell(f"{name}_mean_ms") / 1e3
+    requests = row.count("num_prompts")
+    prompt, output = (row.number(f"total_{each}_tokens") / requests for each in ("input", "output"))
+    recorded = {"makespan_s": row.number("duration_s")}
+    for latency in ("ttft", "tpot"):
+        recorded[f"{latency}_s"] = row.number(f"{latency}_mean_ms") / 1e3
     assumed = ["lengths: all as long as the mean", "no prompt of an earlier run is in the cache"]
     beyond = "" if beside in ("", "one node") else f"{beside}, and the network between them"
     return Trial(
@@ -88,11 +75,11 @@ def _trial(row: Row, path: Path) -> Trial:
     )
 
 
-def _pool_tokens(row: Row, model: str, tp: int, where: str) -> int:
+def _pool_tokens(row: RunRow, model: str, tp: int) -> int:
     """As logged; else what its GiB hold of the model's KV cache."""
-    if "kv_cache_tokens" in row:
-        return round(number(row, "kv_cache_tokens", where))
-    layout = named_model(model, where).kv_layout(tensor_parallel_size=tp)
+    if "kv_cache_tokens" in row.cells:
+        return round(row.number("kv_cache_tokens"))
+    layout = named_model(model, row.where).kv_layout(tensor_parallel_size=tp)
     if not layout.bytes_per_token:
-        raise InputError("no kv_cache_tokens, and a model whose tokens take none", where=where)
-    return round(number(row, "available_kv_gib", where) * GIB) // layout.bytes_per_token
+        raise InputError("no kv_cache_tokens, and a model whose tokens take none", where=row.where)
+    return round(row.number("available_kv_gib") * GIB) // layout.bytes_per_token

@@ -15,13 +15,7 @@ import numpy as np
 from kvsim.observed.trial import Trial
 from kvsim.observed.vllm_meta import VllmMeta
 from kvsim.plumbing.errors import InputError
-from kvsim.readers.published.tables import (
-    number,
-    read_json,
-    read_rows,
-    request,
-    served,
-)
+from kvsim.readers.published.tables import read_json, read_rows, request, served
 from kvsim.readers.reader import RecordedRuns, Sniffed
 from kvsim.request import TokenRuns
 
@@ -68,7 +62,7 @@ def _trial(path: Path, run: dict[str, Any]) -> Trial:
     rows = read_rows(path)
     columns = ("arrival_s", "prompt_tokens", "output_tokens", "ttft_s", "e2e_s", "failed")
     arrival, prompt, output, ttft, e2e, failed = (
-        np.array([number(row, column, path, empty="0") for row in rows]) for column in columns
+        np.array([row.number(column, empty="0") for row in rows]) for column in columns
     )
     lost = failed > 0
     if lost.all():

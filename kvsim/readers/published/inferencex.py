@@ -13,17 +13,7 @@ from kvsim.observed.trial import Trial
 from kvsim.observed.vllm_meta import VllmMeta
 from kvsim.plumbing.errors import InputError
 from kvsim.readers.parsing.fields import Fields
-from kvsim.readers.published.tables import (
-    MOST,
-    Row,
-    count,
-    head_of,
-    number,
-    read_json,
-    read_rows,
-    request,
-    text,
-)
+from kvsim.readers.published.tables import MOST, RunRow, head_of, read_json, read_rows, request
 from kvsim.readers.reader import RecordedRuns, Sniffed
 from kvsim.readers.vllm.bench_rows import bench_rows
 
@@ -56,13 +46,13 @@ class InferenceX(RecordedRuns):
     @classmethod
     def runs(cls, folder: Path) -> Iterator[Trial]:
         path = folder / "runs.csv"
-        repeats: dict[str, list[Row]] = {}
+        repeats: dict[str, list[RunRow]] = {}
         for row in read_rows(path):
-            repeats.setdefault(re.sub(r"_r\d+$", "", text(row, "label", path)), []).append(row)
+            repeats.setdefault(re.sub(r"_r\d+$", "", row.text("label")), []).append(row)
         lengths = _lengths(folder)
         meta = VllmMeta.parse(SETTINGS, str(path))
         for label, rows in repeats.items():
-            yield _trial(label, rows, lengths, meta, path)
+            yield _trial(label, rows, lengths, meta)
 
 
 def _lengths(folder: Path) -> list[tuple[int, int]]:
@@ -82,13 +72,11 @@ def _lengths(folder: Path) -> list[tuple[int, int]]:
     return longest
 
 
-def _trial(
-    label: str, rows: list[Row], lengths: list[tuple[int, int]], meta: VllmMeta, path: Path
-) -> Trial:
+def _trial(label: str, rows: list[RunRow], lengths: list[tuple[int, int]], meta: VllmMeta) -> Trial:
     def mean(column: str, least: float = 0.0) -> float:
-        return sum(number(row, column, path, least=least) for row in rows) / len(rows)
+        return sum(row.number(column, least) for row in rows) / len(rows)
 
-    requests = round(sum(count(row, "num_prompts", path) for row in rows) / len(rows))
+    requests = round(sum(row.count("num_prompts") for row in rows) / len(rows))
     pairs = [lengths[at % len(lengths)] for at in range(requests)]
     recorded = {name: mean(column) / 1e3 for name, column in _LATENCIES.items()}
     recorded |= {

@@ -15,16 +15,7 @@ from numpy.random import PCG64, Generator
 from kvsim.observed.trial import Trial
 from kvsim.observed.vllm_meta import VllmMeta
 from kvsim.plumbing.errors import InputError
-from kvsim.readers.published.tables import (
-    Row,
-    count,
-    head_of,
-    number,
-    read_json,
-    read_rows,
-    request,
-    text,
-)
+from kvsim.readers.published.tables import RunRow, head_of, read_json, read_rows, request
 from kvsim.readers.reader import RecordedRuns, Sniffed
 
 MODEL, GPU = "meta-llama/Meta-Llama-3-8B", "H100"
@@ -54,9 +45,9 @@ class RateStages(RecordedRuns):
         servers = read_json(folder / "servers.json")
         path = folder / "stages.csv"
         for row in read_rows(path):
-            variant = text(row, "variant", path)
+            variant = row.text("variant")
             if "v0_engine" not in variant:  # another engine, whose settings vLLM's V1 lacks
-                yield _trial(row, variant, _meta(servers, variant, folder / "servers.json"), path)
+                yield _trial(row, variant, _meta(servers, variant, folder / "servers.json"))
 
 
 def _meta(servers: Any, variant: str, path: Path) -> VllmMeta:
@@ -80,23 +71,20 @@ def _meta(servers: Any, variant: str, path: Path) -> VllmMeta:
     return VllmMeta.parse(table, str(path))
 
 
-def _trial(row: Row, variant: str, meta: VllmMeta, path: Path) -> Trial:
-    def cell(column: str, least: float = 0.0) -> float:
-        return number(row, column, path, least=least)
-
-    rate = cell("requested_rate", 1e-3)
-    gaps = Generator(PCG64(0)).exponential(1 / rate, size=count(row, "requests", path))
+def _trial(row: RunRow, variant: str, meta: VllmMeta) -> Trial:
+    rate = row.number("requested_rate", 1e-3)
+    gaps = Generator(PCG64(0)).exponential(1 / rate, size=row.count("requests"))
     arrivals = (gaps.cumsum() - gaps[0]).tolist()
-    prompt, output = cell("prompt_tokens_mean"), cell("output_tokens_mean")
-    recorded = {name: cell(f"{name[:-2]}_mean_s") for name in ("ttft_s", "e2e_s")}
+    prompt, output = row.number("prompt_tokens_mean"), row.number("output_tokens_mean")
+    recorded = {name: row.number(f"{name[:-2]}_mean_s") for name in ("ttft_s", "e2e_s")}
     if recorded["e2e_s"] < recorded["ttft_s"]:
-        raise InputError("an answer ends before it begins", where=str(path), value=recorded)
+        raise InputError("an answer ends before it begins", where=row.where, value=recorded)
     if output > 1:
         recorded["tpot_s"] = (recorded["e2e_s"] - recorded["ttft_s"]) / (output - 1)
     return Trial(
         f"{variant} at {rate:g}/s",
         meta,
         tuple(request(f"r{at}", when, prompt, output) for at, when in enumerate(arrivals)),
-        recorded | {"preemptions": cell("server_preemptions")},
+        recorded | {"preemptions": row.number("server_preemptions")},
         assumed=(*meta.assumptions, "arrivals: Poisson", "lengths: all as long as the mean"),
     )

@@ -13,13 +13,7 @@ import numpy as np
 
 from kvsim.observed.trial import Trial
 from kvsim.observed.vllm_meta import VllmMeta
-from kvsim.readers.published.tables import (
-    number,
-    read_json,
-    read_rows,
-    request,
-    served,
-)
+from kvsim.readers.published.tables import read_json, read_rows, request, served
 from kvsim.readers.reader import RecordedRuns, Sniffed
 
 IN_FLIGHT = 256  # the client's, as its README says
@@ -56,13 +50,13 @@ class Residency(RecordedRuns):
 
 
 def _trial(path: Path, meta: VllmMeta) -> Trial:
-    rows = sorted(read_rows(path), key=lambda row: number(row, "scheduled_s", path))
+    rows = sorted(read_rows(path), key=lambda row: row.number("scheduled_s"))
     columns = (
         *("scheduled_s", "send_s", "prompt_tokens", "output_tokens"),
         *("first_token_s", "last_token_s"),
     )
     meant, sent, prompt, output, first, last = (
-        np.array([number(row, column, path) for row in rows]) for column in columns
+        np.array([row.number(column) for row in rows]) for column in columns
     )
     requests = tuple(
         request(f"r{at}", meant[at], prompt[at], output[at]) for at in range(len(rows))

@@ -1,7 +1,7 @@
 """How the files of published runs are read: tables of strings, figures with bounds."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,13 +18,46 @@ MOST = 9e9  # of any figure: seconds since 1970, tokens, milliseconds
 MOST_REQUESTS = 10**6  # of one run that nobody recorded one by one
 MOST_HEAD_BYTES = 1 << 16
 
-Row = dict[str, str]
 Column = NDArray[np.float64]
 
 
-def read_rows(path: Path) -> list[Row]:
-    """The rows of a CSV file, empty fields left out; at least one."""
-    rows = [row for _, row in records(read_text(path))]
+class RunRow(NamedTuple):
+    """A row of a CSV file, without its empty cells. where: the row's place, for messages."""
+
+    cells: dict[str, str]
+    where: str
+
+    def text(self, column: str) -> str:
+        """A cell that is not empty."""
+        if column not in self.cells:
+            raise InputError("no value in this column", where=self.where, value=column)
+        return self.cells[column]
+
+    def number(self, column: str, least: float = 0.0, empty: str | None = None) -> float:
+        """A cell as a number from `least` on; `empty` stands for an empty one."""
+        cell = self.text(column) if empty is None else self.cells.get(column, empty)
+        where = f"{self.where}.{column}"
+        try:
+            value = float(cell)
+        except ValueError:
+            raise InputError("not a number", where=where, value=repr(cell)) from None
+        if not least <= value <= MOST:
+            limit = f"{least:g} to {MOST:,.0f}"
+            raise InputError("out of range", where=where, value=value, limit=limit)
+        return value
+
+    def count(self, column: str) -> int:
+        """A cell as a count of requests, at least one."""
+        value = round(self.number(column, least=1.0))
+        if value > MOST_REQUESTS:
+            where = f"{self.where}.{column}"
+            raise InputError("too many requests", where=where, value=value, limit=MOST_REQUESTS)
+        return value
+
+
+def read_rows(path: Path) -> list[RunRow]:
+    """The rows of a CSV file; at least one."""
+    rows = [RunRow(cells, str(path)) for _, cells in records(read_text(path))]
     if not rows:
         raise InputError("no rows", where=str(path))
     return rows
@@ -45,40 +78,6 @@ def head_of(path: Path) -> set[str]:
             return set(header_of(file.readline(MOST_HEAD_BYTES)))
     except OSError:
         return set()
-
-
-def text(row: Row, column: str, where: object) -> str:
-    """A cell that is not empty."""
-    if column not in row:
-        raise InputError("no value in this column", where=str(where), value=column)
-    return row[column]
-
-
-def number(
-    row: Row, column: str, where: object, empty: str | None = None, least: float = 0.0
-) -> float:
-    """A cell as a number from `least` on; `empty` stands for an empty one."""
-    cell = row.get(column, empty)
-    if cell is None:
-        raise InputError("no value in this column", where=str(where), value=column)
-    try:
-        value = float(cell)
-    except ValueError:
-        raise InputError("not a number", where=f"{where}.{column}", value=repr(cell)) from None
-    if not least <= value <= MOST:
-        limit = f"{least:g} to {MOST:,.0f}"
-        raise InputError("out of range", where=f"{where}.{column}", value=value, limit=limit)
-    return value
-
-
-def count(row: Row, column: str, where: object) -> int:
-    """A cell as a count of requests, at least one."""
-    value = round(number(row, column, where, least=1.0))
-    if value > MOST_REQUESTS:
-        raise InputError(
-            "too many requests", where=f"{where}.{column}", value=value, limit=MOST_REQUESTS
-        )
-    return value
 
 
 def served(
