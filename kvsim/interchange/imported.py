@@ -82,9 +82,9 @@ def import_sources(
     server = server_of(merged.settings)
     notes.extend(server.notes)
     stream = stream_of(merged.requests, merged.load, f"{out.stem}.requests.jsonl", notes)
-    told = ", ".join(dict.fromkeys(read.name for read in reads))
+    names = ", ".join(dict.fromkeys(read.name for read in reads))
     recording = recording_of(
-        server, merged.requests, merged.gauges, merged.gauges_clock, f"imported from {told}", notes
+        server, merged.requests, merged.gauges, merged.gauges_clock, f"imported from {names}", notes
     )
     table: dict[str, Any] = {
         "seed": seed,

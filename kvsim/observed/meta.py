@@ -60,7 +60,7 @@ class RunMeta(Options):
         """Its settings in words, for a page."""
 
     @abstractmethod
-    def told(self) -> dict[str, Any]:
+    def engine_facts(self) -> dict[str, Any]:
         """What `--json` says of the engine."""
 
     @abstractmethod

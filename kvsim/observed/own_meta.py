@@ -81,7 +81,7 @@ class ObservedMeta(Circumstances, RunMeta):
         tokens = self.capacity_bytes // self.kv_bytes_per_token
         return [("engine", self.engine), ("pool", f"{tokens:,} tokens"), ("clock", self.clock)]
 
-    def told(self) -> dict[str, Any]:
+    def engine_facts(self) -> dict[str, Any]:
         return {"kvsim_version": self.kvsim, "allocator": self.label, "clock": self.clock}
 
     def model_identity(self) -> ModelIdentity:

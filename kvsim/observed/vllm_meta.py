@@ -90,7 +90,7 @@ class VllmMeta(RunMeta):
         number = f"{self.num_gpu_blocks:,}" if self.pool_recorded else "not recorded,"
         return f"{number} of {self.block_size} tokens"
 
-    def told(self) -> dict[str, Any]:
+    def engine_facts(self) -> dict[str, Any]:
         return {"vllm_version": self.vllm_version}
 
     def model_identity(self) -> ModelIdentity:

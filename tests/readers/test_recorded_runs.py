@@ -106,7 +106,7 @@ def test_repeats_are_averaged_and_what_the_engine_lacks_is_left_out(tmp_path: Pa
 
 def test_a_run_has_the_name_that_its_table_gives_it(tmp_path: Path) -> None:
     all_at_once(tmp_path)
-    ids = [row["id"] for row in csv.DictReader((tmp_path / "runs.csv").open())]
+    ids = [row["id"] for row in csv.DictReader((tmp_path / "runs.csv").read_text().splitlines())]
     assert [one.name.split(" ")[0] for _, one in read_runs([tmp_path])] == ids
 
 

@@ -75,21 +75,21 @@ def _slices(done: Answered, at: int, lane: int) -> Iterator[dict[str, Any]]:
         int(US_PER_S * float(column[at]))
         for column in (done.arrival_s, done.scheduled_s, done.first_token_s, done.finish_s)
     ]
-    told = {
+    args = {
         "prompt_tokens": int(done.prompt_tokens[at]),
         "output_tokens": int(done.output_tokens[at]),
         "cached_tokens": int(done.cached_tokens[at]),
         "preemptions": int(done.preemptions[at]),
     }
-    yield _slice(done.ids[at], lane, edges[0], edges[-1], told)
+    yield _slice(done.ids[at], lane, edges[0], edges[-1], args)
     for phase, begin, end in zip(_PHASES, edges[:-1], edges[1:], strict=True):
         if end > begin:
             yield _slice(phase, lane, begin, end, {})
 
 
-def _slice(name: str, lane: int, begin: int, end: int, told: dict[str, int]) -> dict[str, Any]:
+def _slice(name: str, lane: int, begin: int, end: int, args: dict[str, int]) -> dict[str, Any]:
     event = {"ph": "X", "name": name, "pid": _REQUESTS, "tid": lane, "ts": begin}
-    return event | {"dur": end - begin} | ({"args": told} if told else {})
+    return event | {"dur": end - begin} | ({"args": args} if args else {})
 
 
 def _counters(run: Run) -> Iterator[dict[str, Any]]:

@@ -93,8 +93,8 @@ def _flags(exported: Exported) -> Iterator[str]:
             yield _switch(name, scheduler[key])
     drafting = exported.scenario.get("speculative_config")
     if drafting:
-        told = {key: drafting[key] for key in _SPECULATION if drafting.get(key)}
-        yield from ("--speculative-config", json.dumps(told))
+        config = {key: drafting[key] for key in _SPECULATION if drafting.get(key)}
+        yield from ("--speculative-config", json.dumps(config))
 
 
 def _pool(exported: Exported) -> Iterator[str]:

@@ -54,7 +54,7 @@ def recording_of(
     assert zero is not None
     served = _served(rows, requests.hash_block_tokens, zero)
     ticks = _ticks(gauges, clock, requests.clock, served, zero, notes) if gauges else []
-    meta = server.told | {"source": source}
+    meta = server.meta_table | {"source": source}
     if len(ticks) > 1:
         gaps = [after.t - before.t for before, after in pairwise(ticks)]
         meta["tick_seconds"] = round(median(gaps), 3)

@@ -38,18 +38,19 @@ _META = (
 
 @dataclass(frozen=True, slots=True)
 class DescribedServer:
-    """What is served, and by whom. model, memory: as [model] and [memory] take them; device: a name
-    of the catalogue.
+    """A server that sources describe.
 
-    told: the engine's settings as meta.json of an observed run has them; meta: the same with its
-    defaults in place. assumed: what was taken for granted, notes: what else is to be known.
+    model, memory: the tables [model] and [memory] of a scenario. device: a name of the catalogue.
+    meta_table: the engine's settings as meta.json of an observed run has them; meta: the same with
+    the engine's defaults for what is missing. assumed: settings that no source has, each with the
+    value taken. notes: what else a reader of the scenario has to know.
     """
 
     settings: Settings
     model: dict[str, Any]
     device: str
     memory: dict[str, Any]
-    told: dict[str, Any]
+    meta_table: dict[str, Any]
     meta: VllmMeta
     assumed: tuple[str, ...]
     notes: tuple[str, ...]
@@ -105,28 +106,28 @@ class DescribedServer:
 
 
 def server_of(settings: Settings) -> DescribedServer:
-    """The server; InputError where its model or its device cannot be told."""
+    """The server; InputError where its model or its device no source names."""
     assumed: list[str] = []
     notes: list[str] = []
     device = served_device(settings, assumed)
     served = served_model(settings, assumed)
     model, known = served.table, settings.reported()
-    told: dict[str, Any] = {name: known[name] for name in _META if name in known}
+    meta_table: dict[str, Any] = {name: known[name] for name in _META if name in known}
     if "max_model_len" in model:
-        told["max_model_len"] = model["max_model_len"]
+        meta_table["max_model_len"] = model["max_model_len"]
     engine = settings.engine or "vllm"
     if engine == "vllm" and settings.engine_version is not None:
-        told["vllm_version"] = settings.engine_version
+        meta_table["vllm_version"] = settings.engine_version
     elif engine != "vllm":
-        told["vllm_version"] = NEWEST  # whose rules stand for those of another engine
-        told.setdefault("block_size", _PLAIN_BLOCK[engine])
+        meta_table["vllm_version"] = NEWEST  # whose rules stand for those of another engine
+        meta_table.setdefault("block_size", _PLAIN_BLOCK[engine])
         assumed.append(_STANDS[engine])
-    told |= {"model": str(model.get("name", model.get("hf_config"))), "gpu": device}
-    pool = pool_of(settings, served, device, VllmMeta.parse(told, "import"), notes)
-    told["num_gpu_blocks"] = pool.blocks
+    meta_table |= {"model": str(model.get("name", model.get("hf_config"))), "gpu": device}
+    pool = pool_of(settings, served, device, VllmMeta.parse(meta_table, "import"), notes)
+    meta_table["num_gpu_blocks"] = pool.blocks
     if pool.blocks is not None and "num_gpu_blocks" not in pool.memory:
         notes.append("an observed run keeps every token in all layers: the same bytes as one kind")
-    meta = VllmMeta.parse(told, "import")
+    meta = VllmMeta.parse(meta_table, "import")
     assumed.extend(line for line in meta.assumptions if not line.startswith("num_gpu_blocks"))
     assumed.extend(
         f"{name} = {known[name]}: one replica, not split into stages, stands for all"
@@ -135,5 +136,5 @@ def server_of(settings: Settings) -> DescribedServer:
     )
     table = model | {"max_model_len": meta.max_model_len}
     return DescribedServer(
-        settings, table, device, pool.memory, told, meta, tuple(assumed), tuple(notes)
+        settings, table, device, pool.memory, meta_table, meta, tuple(assumed), tuple(notes)
     )

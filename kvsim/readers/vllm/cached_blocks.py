@@ -121,16 +121,16 @@ def _event(value: Any, where: str) -> Iterator[KvEvent]:
         yield KvEvent(CLEARED)
         return
     if isinstance(value, Mapping):
-        told: Mapping[str, Any] = value
+        fields: Mapping[str, Any] = value
     else:
-        told = dict(zip(_STORED if kind == STORED else _REMOVED, value[1:], strict=False))
-    hashes = told.get("block_hashes")
+        fields = dict(zip(_STORED if kind == STORED else _REMOVED, value[1:], strict=False))
+    hashes = fields.get("block_hashes")
     if not isinstance(hashes, list | tuple) or not all(map(_is_hash, hashes)):
         raise InputError("not a list of hashes", where=f"{where}: block_hashes")
-    size, group, medium = (told.get(name) for name in ("block_size", "group_idx", "medium"))
+    size, group, medium = (fields.get(name) for name in ("block_size", "group_idx", "medium"))
     if size is not None and (type(size) is not int or not 0 < size < 1 << 32):
         raise InputError("not a block size", where=f"{where}: block_size", value=size)
-    parent = told.get("parent_block_hash")
+    parent = fields.get("parent_block_hash")
     yield KvEvent(
         kind,
         tuple(hashes),

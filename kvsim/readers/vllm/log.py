@@ -119,11 +119,11 @@ def _settings(lines: list[str], where: str) -> dict[str, Any]:
     """What was asked for, then what came of it: later kinds of lines know better."""
     asked: dict[str, Any] = {}
     config: dict[str, Any] = {}
-    told: dict[str, Any] = {}
+    printed: dict[str, Any] = {}
     for line in lines:
         version = _VERSION.search(line)
-        if version and "engine_version" not in told:
-            told["engine_version"] = version[1].rstrip(".")
+        if version and "engine_version" not in printed:
+            printed["engine_version"] = version[1].rstrip(".")
         arguments = _ARGUMENTS.search(line)
         if arguments:
             asked |= settings_of(pairs_of(arguments[1], KNOWN), where).reported()
@@ -132,22 +132,22 @@ def _settings(lines: list[str], where: str) -> dict[str, Any]:
             config |= settings_of(pairs_of(engine[1], KNOWN), where).reported()
         override = _OVERRIDE.search(line)
         if override:
-            told["num_gpu_blocks"] = whole(override[2])
+            printed["num_gpu_blocks"] = whole(override[2])
         for setting, pattern in _PATTERNS:
             match = pattern.search(line)
             if match:
-                _take(told, setting, match[1])
+                _take(printed, setting, match[1])
         refused = _REFUSED.search(line)
-        if refused and "max_model_len" not in told:
-            told["max_model_len"] = whole(refused[1])
-    return asked | config | told
+        if refused and "max_model_len" not in printed:
+            printed["max_model_len"] = whole(refused[1])
+    return asked | config | printed
 
 
-def _take(told: dict[str, Any], setting: str, number: str) -> None:
+def _take(printed: dict[str, Any], setting: str, number: str) -> None:
     value = float(number.replace(",", "")) if setting in _FRACTIONS else whole(number)
-    if setting == "weights_gib" and setting in told:
+    if setting == "weights_gib" and setting in printed:
         return  # a later line says the same with fewer digits
-    if setting in _LEAST and setting in told:
-        value = min(value, told[setting])
+    if setting in _LEAST and setting in printed:
+        value = min(value, printed[setting])
     if value > 0:
-        told[setting] = value
+        printed[setting] = value

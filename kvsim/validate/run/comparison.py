@@ -73,7 +73,7 @@ class Comparison(NamedTuple):
                 "name": self.run.name,
                 "model": meta.model,
                 "gpu": meta.gpu,
-                **meta.told(),
+                **meta.engine_facts(),
                 "requests": len(self.run.rows),
                 "source": meta.source,
                 "assumed": list(self.run.assumptions),
