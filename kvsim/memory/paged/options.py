@@ -13,7 +13,7 @@ from kvsim.memory.paged.counted.allocator import CountedAllocator, counts_suffic
 from kvsim.memory.paged.eviction import EVICTION_POLICIES
 from kvsim.memory.paged.eviction.policy import EvictionPolicy
 from kvsim.memory.paged.groups.allocator import GroupsAllocator
-from kvsim.memory.paged.groups.extent_tables import groups_can_be_counted
+from kvsim.memory.paged.groups.shapes import groups_can_be_counted
 from kvsim.memory.paged.shape import BlockShape
 from kvsim.plumbing.choice import OneOf
 from kvsim.plumbing.errors import InputError

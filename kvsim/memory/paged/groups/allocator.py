@@ -420,8 +420,8 @@ class GroupsAllocator(Allocator):
         return self._shape.block_bytes
 
     def blocks_of(self, seq: Sequence) -> list[int]:
-        """The blocks of a running sequence, group by group."""
-        return self._tables.blocks_of(seq.memory)
+        """The blocks of a running sequence, group by group; none where it has returned them."""
+        return self._tables.blocks_of(seq.memory) if seq.memory else []
 
     def usage(self, head: Sequence | None, *, busy: bool) -> Usage:
         need = None

@@ -7,12 +7,13 @@ successive keys, however many units they hold.
 from collections.abc import Sequence
 
 from kvsim.memory.paged.content import KeyRuns
-from kvsim.memory.paged.extent_pool import NOTHING_FOUND, ExtentPool
+from kvsim.memory.paged.extent_pool import ExtentPool
 from kvsim.memory.paged.groups.extent_table import ExtentTable
 from kvsim.memory.paged.groups.hits import Hits, Kind, Lookup, skipped_blocks
 from kvsim.memory.paged.groups.names import GroupNames
 from kvsim.memory.paged.groups.places import Places
 from kvsim.memory.paged.groups.table import GroupTable
+from kvsim.memory.paged.parts import NOTHING_FOUND, stretches
 from kvsim.memory.paged.table import Table
 from kvsim.plumbing.units import ceil_div
 from kvsim.vllm.sizes import Sizes
@@ -151,10 +152,12 @@ class ExtentNames(GroupNames):
         if is_state:
             places = [place for place in places if place in table.held_states]
         runs, parts, num = table.runs_in(self._units[g]), table.parts[g], self._num
+        held, skipped = table.lists[g], table.skipped[g]
         for start, end in stretches(places):
             at = start
             for first, count in runs.between(start, end):
-                self._extents.register(g, parts, at, first, count)
+                blocks = held[at - skipped : at - skipped + count]
+                self._extents.register(g, parts, at, first, count, blocks)
                 at += count
                 if is_state and in_step:
                     self.in_step.update(range(first * num + g, (first + count) * num + g, num))
@@ -173,20 +176,3 @@ class ExtentNames(GroupNames):
                 if (extent.key + before + num - 1) * self._num + g in self.in_step:
                     return True
         return False
-
-
-def stretches(places: Sequence[int]) -> list[tuple[int, int]]:
-    """Rising places as stretches of successive ones: (first, end) of each."""
-    if not places:
-        return []
-    if places[-1] - places[0] == len(places) - 1:
-        return [(places[0], places[-1] + 1)]
-    found: list[tuple[int, int]] = []
-    start = end = places[0]
-    for place in places:
-        if place != end:
-            found.append((start, end))
-            start = place
-        end = place + 1
-    found.append((start, end))
-    return found

@@ -6,55 +6,21 @@ take and give them together; so do all groups of recurrent states.
 """
 
 from collections.abc import Iterable, Sequence
-from itertools import groupby
-from typing import NamedTuple
 
-from kvsim.memory.options import MemorySpec
-from kvsim.memory.paged.extent import Extent
-from kvsim.memory.paged.extent_pool import ExtentPool, Part
+from kvsim.memory.paged.extent import NO_BLOCKS, Extent
+from kvsim.memory.paged.extent_pool import ExtentPool
 from kvsim.memory.paged.groups.extent_names import ExtentNames
 from kvsim.memory.paged.groups.extent_table import ExtentTable
 from kvsim.memory.paged.groups.hits import Hits
+from kvsim.memory.paged.groups.shapes import GroupsOfOneShape, shapes_of
 from kvsim.memory.paged.groups.table import GroupTable
 from kvsim.memory.paged.groups.tables import GroupTables
 from kvsim.memory.paged.kept import OUTPUT
+from kvsim.memory.paged.parts import NO_PARTS, Part, extents_of, num_leading_shared
+from kvsim.plumbing.errors import InvariantError
 from kvsim.plumbing.units import ceil_div
 from kvsim.vllm.grouping import BlockGroup
 from kvsim.vllm.sizes import Sizes
-
-NO_PARTS: list[Part] = []
-
-
-def groups_can_be_counted(memory: MemorySpec) -> bool:
-    """Whether nobody can tell blocks without names apart: nobody watches them, and what goes back
-    goes to the front of the free queue, or has a name.
-    """
-    rules, groups = memory.rules, memory.layout.groups
-    states = any(group.state_bytes for group in groups)
-    counted = memory.unwatched and memory.speculation is None and rules.blank_first
-    return counted and (rules.retires_behind_gaps or not states)
-
-
-class GroupsOfOneShape(NamedTuple):
-    """Groups that take and give together.
-
-    window_tokens: how far they look back, None: all. span: units in a block. states: they hold
-    recurrent states. pad_bytes, state_bytes: of a block of each; slot_bytes: of a slot of each.
-    """
-
-    members: list[int]
-    window_tokens: int | None
-    block_size: int
-    span: int
-    states: bool
-    pad_bytes: int
-    state_bytes: int
-    slot_bytes: int
-
-    @property
-    def num(self) -> int:
-        """How many groups."""
-        return len(self.members)
 
 
 class ExtentTables(GroupTables):
@@ -73,30 +39,15 @@ class ExtentTables(GroupTables):
         states_kept: bool,
     ) -> None:
         super().__init__(groups, sizes, block_bytes, names, states_kept=states_kept)
-        self._pool, self._extent_names = pool, names
-        is_state = [group.state_bytes > 0 for group in groups]
-        kinds = [*zip(self.windows, sizes.blocks, is_state, strict=True)]
-        parted = groupby(self.placed, key=kinds.__getitem__)
-        shapes = [self._of_one_shape(list(members)) for _, members in parted]
+        self._pool, self._extent_names, self._tracked = pool, names, pool.tracked
+        shapes = shapes_of(groups, self.placed, self.windows, sizes.unit, self._pads)
         self._shapes = shapes
         self._placed_states = [each for each in shapes if each.states]
         self._attending = [each for each in shapes if not each.states]
         self._sliding = [each for each in shapes if each.window_tokens is not None]
+        # In the order in which a version without blank blocks in front, and numbers, show it.
+        self._one_by_one = pool.tracked or not pool.blank_first
         self._all_pads = sum(each.pad_bytes for each in shapes)
-
-    def _of_one_shape(self, members: list[int]) -> GroupsOfOneShape:
-        groups, first = self.groups, members[0]
-        size = self._sizes.blocks[first]
-        return GroupsOfOneShape(
-            members,
-            self.windows[first],
-            size,
-            size // self._sizes.unit,
-            groups[first].state_bytes > 0,
-            sum(self._pads[g] for g in members),
-            sum(groups[g].state_bytes for g in members),
-            sum(groups[g].slot_bytes for g in members),
-        )
 
     # --- moving blocks -------------------------------------------------------------------------
 
@@ -111,8 +62,8 @@ class ExtentTables(GroupTables):
                 self._extent_names.kept_until(table, each.members[0]) for each in self._sliding
             ]
         if self._single:
-            self._pool.take(len(self._single))
             for g in self._single:
+                table.lists[g] = self._pool.take(1)
                 self._book(g, 1, 0)
 
     def _take_over(self, table: ExtentTable, hits: Hits) -> None:
@@ -123,13 +74,16 @@ class ExtentTables(GroupTables):
                 table.held_states = [table.states - 1]
             for g in each.members:
                 found, first = hits.found[g], hits.first[g]
-                revived = found.num - self._pool.share(found, first, table.parts[g])
+                parts = table.parts[g]
+                revived = found.num - self._pool.share(found, first, parts)
+                if self._tracked:
+                    table.lists[g] = [block for part in parts for block in part[1].blocks]
                 self._book(g, revived, revived * each.block_size)
                 table.skipped[g] = first
 
     def grow(self, table: GroupTable, count: int, states: int, *, checkpoint: bool = False) -> None:
         assert isinstance(table, ExtentTable)
-        new = 0
+        new, before = 0, table.count
         if count > table.count:
             for each in self._attending:
                 more = -(-count // each.span) + -table.count // each.span
@@ -149,13 +103,32 @@ class ExtentTables(GroupTables):
                     self.used_bytes += each.state_bytes
                     self.state_bytes += each.state_bytes
         if new:
-            self._pool.take(new)
+            blocks = self._pool.take(new)
+            if blocks:
+                self._deal(table, blocks, before, count)
+
+    def _deal(self, table: GroupTable, blocks: list[int], before: int, count: int) -> None:
+        """These blocks are those of units `before` to `count` of a table, group by group."""
+        at, lists = 0, table.lists
+        if len(lists) == 1:
+            lists[0] += blocks
+            return
+        for each in self._attending:
+            more = -(-count // each.span) + -before // each.span
+            for g in each.members if more else ():
+                lists[g] += blocks[at : at + more]
+                at += more
 
     def start_units(self, tables: Sequence[GroupTable]) -> None:
         for table in tables:
             table.count += 1
         self.pad_bytes += len(tables) * self._all_pads
-        self._pool.take(len(tables) * len(self.placed))
+        blocks = self._pool.take(len(tables) * len(self.placed))
+        if blocks:
+            num = len(self.placed)
+            for at, g in enumerate(self.placed):
+                for table, block in zip(tables, blocks[at::num], strict=True):
+                    table.lists[g].append(block)
 
     def give_back_below(self, table: GroupTable, computed: int) -> None:
         assert isinstance(table, ExtentTable)
@@ -185,28 +158,22 @@ class ExtentTables(GroupTables):
         if each.states:
             held, slots = sum(start <= at < end for at in table.held_states), 0
         self._return(each, held, slots)
-        blank = held * each.num
+        num_blank = 0
         for g in each.members:
             table.skipped[g] = end
             parts = table.parts[g]
-            if parts and parts[0][0] < end:
-                blank -= self._give_named(g, self._before(parts, end), 0)
-        if blank:
-            self._pool.give_back(NO_PARTS, 0, 0, (), blank)
-
-    def _before(self, parts: list[Part], end: int) -> list[Part]:
-        """Take the blocks before position `end` out of these parts."""
-        num = 0
-        for place, _, count in parts:
-            if place >= end:
-                break
-            num += 1
-            if place + count > end:
-                parts[num - 1 : num] = self._pool.cut(parts[num - 1], end - place)
-                break
-        gone = parts[:num]
-        del parts[:num]
-        return gone
+            gone = self._pool.cut_before(parts, end) if parts and parts[0][0] < end else NO_PARTS
+            if self._one_by_one:
+                blocks = table.lists[g][: end - start]
+                del table.lists[g][: end - start]
+                self._give(g, gone, 0, (), held, blocks, start)
+            else:
+                num_blank += held
+                if gone:
+                    num_blank -= self._give(g, gone, 0, (), 0, NO_BLOCKS, start)
+        if num_blank:
+            self._pool.give_back(NO_PARTS, 0, 0, (), num_blank)
+        self._pool.given_back()
 
     def _return(self, each: GroupsOfOneShape, held: int, slots: int) -> None:
         """Each of these groups returns so many blocks, and so many valid slots in them."""
@@ -214,18 +181,33 @@ class ExtentTables(GroupTables):
         self.used_bytes -= held * each.state_bytes + slots * each.slot_bytes
         self.state_bytes -= held * each.state_bytes
 
-    def _give_named(self, g: int, parts: list[Part], prompt_end: int) -> int:
-        """Group g returns blocks with keys; returns how many they are."""
+    def _give(
+        self,
+        g: int,
+        parts: list[Part],
+        prompt_end: int,
+        nameless: Sequence[int],
+        held: int,
+        blocks: list[int],
+        start: int,
+    ) -> int:
+        """Group g returns `held` blocks, or those with keys alone: see `ExtentPool.give_back`.
+        Returns how many have keys.
+        """
         num = 0
         for _, _, count in parts:
             num += count
-        shared = self._pool.give_back(parts, self._why[g], prompt_end, (), 0)
+        num_blank = max(0, held - num - len(nameless))
+        shared = self._pool.give_back(
+            parts, self._why[g], prompt_end, nameless, num_blank, blocks, start
+        )
         if shared:
             self._book(g, shared, shared * self._sizes.blocks[g])
         return num
 
     def close(self, table: GroupTable, known: int) -> None:
         assert isinstance(table, ExtentTable)
+        closing: dict[int, tuple[int, int, Sequence[int], int]] = {}
         for each in self._shapes:
             first = each.members[0]
             start, end = table.skipped[first], self._end(table, each)
@@ -240,18 +222,18 @@ class ExtentTables(GroupTables):
             if self._why[first] == OUTPUT:  # full attention, which keeps all in a row
                 prompt_end = self._num_prompt(first, table, 0)
             for g in each.members:
-                parts, nameless = table.parts[g], kept
-                if known and parts and each.window_tokens is None:
-                    nameless = self._without_keys(table, g, kept)
-                num = held - len(nameless)
-                for _, _, count in parts:
-                    num -= count
-                shared = self._pool.give_back(parts, self._why[g], prompt_end, nameless, num)
-                if shared:
-                    self._book(g, shared, shared * each.block_size)
-        for g in self._single:
-            self._pool.give_back(NO_PARTS, 0, 0, (), 1)
-            self._book(g, -1, 0)
+                closing[g] = start, held, kept, prompt_end
+        for g in range(len(self.groups)):
+            if g not in closing:
+                self._pool.give_back(NO_PARTS, 0, 0, (), 1, table.lists[g])
+                self._book(g, -1, 0)
+                continue
+            start, held, kept, prompt_end = closing[g]
+            parts = table.parts[g]
+            if known and parts and self.windows[g] is None:
+                kept = self._without_keys(table, g, kept)
+            self._give(g, parts, prompt_end, kept, held, table.lists[g], start)
+        self._pool.given_back()
 
     def _kept(self, table: ExtentTable, each: GroupsOfOneShape, known: int) -> Sequence[int]:
         """Places of blocks of each of these groups whose content goes without the key it would
@@ -299,7 +281,7 @@ class ExtentTables(GroupTables):
         assert isinstance(table, ExtentTable)
         if not self._pool.num_shared:
             return 0
-        shared, sizes = self._pool.num_leading_shared, self._sizes.blocks
+        shared, sizes = num_leading_shared, self._sizes.blocks
         full = [g for g in self.placed if self.windows[g] is None]
         return min((shared(table.parts[g]) * sizes[g] for g in full), default=0)
 
@@ -307,24 +289,31 @@ class ExtentTables(GroupTables):
         assert isinstance(table, ExtentTable)
         return next((self._end(table, each) for each in self._shapes if 0 in each.members), 1)
 
+    def blocks_of(self, table: GroupTable) -> list[int]:
+        if len(table.lists) == 1:
+            return table.lists[0]
+        return [block for blocks in table.lists for block in blocks]
+
     def check(self, live: Iterable[tuple[int, GroupTable]]) -> None:
         used = states = pad = num_blocks = 0
         seen: set[Extent] = set()
         named: list[list[Part]] = []
+        lists: list[list[int]] = []
         for tokens, table in live:
             assert isinstance(table, ExtentTable)
             held = self.held_blocks(table)
             num_blocks += sum(held)
+            lists += table.lists
+            if self._pool.tracked and held != [len(blocks) for blocks in table.lists]:
+                raise InvariantError(f"{held} blocks held in lists of other lengths")
             for g, group in enumerate(self.groups):
                 named.append(table.parts[g])
-                shared = 0
-                for _, head, num in table.parts[g]:
-                    extents = head.chain(num)
-                    shared += sum(extent.num for extent in extents if extent in seen)
-                    seen.update(extents)
+                extents = extents_of(table.parts[g])
+                shared = sum(extent.num for extent in extents if extent in seen)
+                seen.update(extents)
                 pad += (held[g] - shared) * self._pads[g]
                 states += (held[g] - shared) * group.state_bytes
                 start = table.skipped[g] + shared
                 used += (tokens - start * group.block_size) * group.slot_bytes
-        self._pool.check(named, num_blocks)
+        self._pool.check(named, num_blocks, lists)
         self._check_bytes(used, states, pad)

@@ -13,8 +13,8 @@ v1/core/kv_cache_coordinator.py and v1/core/single_type_kv_cache_manager.py.
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from kvsim.memory.paged.extent_pool import NOTHING_FOUND, Found
 from kvsim.memory.paged.groups.table import GroupTable
+from kvsim.memory.paged.parts import NOTHING_FOUND, Found
 from kvsim.vllm.grouping import BlockGroup
 from kvsim.vllm.sizes import Sizes
 

@@ -33,6 +33,15 @@ class Store(NamedTuple):
     tables: GroupTables
 
 
+def extents_suffice(memory: MemorySpec, sizes: Sizes, *, states_kept: bool, counted: bool) -> bool:
+    """Whether no rule asks for a single block."""
+    if memory.speculation is not None or sizes.inner:
+        return False
+    if states_kept:
+        return counted and sizes.same
+    return counted or memory.rules.blank_first or sizes.same
+
+
 def store_of(
     memory: MemorySpec,
     shape: BlockShape,
@@ -52,8 +61,11 @@ def store_of(
     kinds = kinds_of(groups, states_kept=caching, drops=places.drops)
     states, num_blocks = any(group.state_bytes for group in groups), shape.usable_blocks + 1
     rules, drafter = memory.rules, memory.speculation
-    if counted and eviction is None and not sizes.inner and (sizes.same or not states):
-        pool = ExtentPool(num_blocks, len(groups), blank_first=rules.blank_first)
+    kept = states and caching
+    if eviction is None and extents_suffice(memory, sizes, states_kept=kept, counted=counted):
+        pool = ExtentPool(
+            num_blocks, len(groups), tracked=not counted, blank_first=rules.blank_first
+        )
         counting = ExtentNames(pool, kinds, sizes, retention_tokens, places=places)
         made = ExtentTables(pool, groups, sizes, shape.block_bytes, counting, states_kept=caching)
         return Store(pool, counting, made)

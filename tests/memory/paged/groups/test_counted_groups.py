@@ -15,7 +15,7 @@ import kvsim
 from kvsim.memory.options import MemorySpec
 from kvsim.memory.paged import options
 from kvsim.memory.paged.groups.allocator import GroupsAllocator
-from kvsim.memory.paged.groups.extent_tables import groups_can_be_counted
+from kvsim.memory.paged.groups.shapes import groups_can_be_counted
 from kvsim.request import Request
 from kvsim.scenario import Scenario
 from kvsim.validate.schedule.verdict import validate_case
