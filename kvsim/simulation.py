@@ -1,13 +1,11 @@
 """Run a scenario: the same requests through every allocator, one engine each."""
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
-from kvsim.capacity.drafter import Drafter
 from kvsim.capacity.local_attention import freed_chunks
 from kvsim.capacity.pool import Pool
 from kvsim.capacity.sglang.simulated import settings_of, sglang_pool
@@ -20,16 +18,15 @@ from kvsim.engine.schedulers.speculating import SpeculatingScheduler
 from kvsim.memory import ALLOCATORS
 from kvsim.memory.options import AllocatorOptions
 from kvsim.plumbing.errors import InputError
-from kvsim.plumbing.units import seconds_from_ps
 from kvsim.request import Request, Stream
-from kvsim.results import metrics
+from kvsim.resolved import resolved
+from kvsim.results.metrics import summarise
 from kvsim.results.result import Result, Run
+from kvsim.results.summary import KeptChunks
 from kvsim.scenario import Scenario
 from kvsim.step_time.options import Hardware
-from kvsim.version import VERSION
 
 Progress = Callable[[str, int, int], None]
-PATH_KEYS = ("path", "hf_config", "file")
 BLOCK_SIZE = 16  # where no allocator names one: vLLM's default
 
 
@@ -189,121 +186,26 @@ class Simulation:
             progress=progress and partial(progress, label),
         )
         replica.run()
-        scheduler, recorder = replica.scheduler, replica.recorder
-        allocator = scheduler.allocator
-        cache = allocator.cache_totals()
         kind = ALLOCATORS.name_of(options)
-        refused = len(recorder.rejected)
-        makespan_s = seconds_from_ps(recorder.makespan_ps)
-        outputs = int(recorder.finished.column("output_tokens").sum())
-        finished = len(stream.requests) - refused
-        summary = {
-            "allocator": kind,
-            "label": label,
-            "requests": {
-                "submitted": len(stream.requests),
-                "finished": finished,
-                "rejected": refused,
-            },
-            "preemptions": scheduler.num_preemptions,
-            "makespan_s": makespan_s,
-            "requests_per_s": finished / makespan_s if makespan_s else 0.0,
-            "output_tokens_per_s": outputs / makespan_s if makespan_s else 0.0,
-            "running_mean": recorder.running_sum / recorder.total_ps if recorder.total_ps else 0.0,
-            "waiting_mean": recorder.waiting_sum / recorder.total_ps if recorder.total_ps else 0.0,
-            **metrics.latencies(recorder),
-            "memory": metrics.memory(
-                recorder,
-                allocator.token_bytes,
-                shares=allocator.saved_bytes is not None,
-                pads_blocks=allocator.pads_blocks,
-                tells_cached=allocator.tells_cached,
-            ),
-            "prefix_cache": {
-                "query_tokens": cache.query_tokens,
-                "hit_tokens": cache.hit_tokens,
-                "host_hit_tokens": cache.host_hit_tokens,
-            },
-            "copied_bytes": allocator.copied_bytes,
-            "recomputed_tokens": scheduler.recomputed_tokens,
-            "swapped_bytes": scheduler.swapped_bytes + cache.host_bytes,
-            "steps": recorder.steps,
-            "outside_domain_steps": recorder.outside_steps,
-            "wall_s": time.perf_counter() - began,
-        }
-        if scheduler.engine_faults:
-            summary["engine_faults"] = scheduler.engine_faults
-        if isinstance(scheduler, SpeculatingScheduler):
-            summary["speculation"] = metrics.speculation(recorder, scheduler.verifier)
-        version = self.scenario.memory.version.sizing
-        chunks = freed_chunks(self.model, version, self.max_model_len)
+        chunks = freed_chunks(self.model, self.scenario.memory.version.sizing, self.max_model_len)
+        kept = None
         if chunks and kind == "paged":
-            summary["kept_chunks"] = {"layers": len(chunks), "chunk_tokens": chunks[0]}
-        shareable = not stream.anonymous
-        return Run.recorded(
-            label, kind, summary, recorder, self.scenario.window, shareable=shareable
+            kept = KeptChunks(layers=len(chunks), chunk_tokens=chunks[0])
+        summary = summarise(
+            replica,
+            kind,
+            label,
+            num_requests=len(stream.requests),
+            began_s=began,
+            window=self.scenario.window,
+            verified=replica.scheduler.verifier
+            if isinstance(replica.scheduler, SpeculatingScheduler)
+            else None,
+            kept_chunks=kept,
+            shareable=not stream.anonymous,
         )
+        return Run.recorded(summary, replica.recorder)
 
     def resolved(self) -> dict[str, Any]:
         """The scenario with every default written out, and where its inputs came from."""
-        meant = self.scenario.model_copy(update={"allocator": tuple(self._meant())})
-        tables = meant.model_dump(mode="json", exclude_none=True)
-        _root_paths(tables, self.scenario.folder)
-        if self.max_model_len is not None:
-            tables["model"]["max_model_len"] = self.max_model_len
-        if self.pool.sized_by not in tables["memory"]:
-            tables["memory"][self.pool.sized_by] = self.scenario.memory.utilization
-        tables["provenance"] = {
-            "kvsim": VERSION,
-            "requests": len(self.stream.requests),
-            "pool": self.pool._asdict(),
-            **self._engine_defaults(),
-            "source": dict(self.stream.source),
-            "notes": [*self.stream.notes, *self._assumptions()],
-        }
-        if self.drafter is not None:
-            tables["provenance"]["drafter"] = self._drafter_cost(self.drafter)
-        return tables
-
-    def _meant(self) -> Iterator[AllocatorOptions]:
-        """The allocators as they are resolved over their pools, called as they are called here."""
-        scenario = self.scenario
-        for label, given in zip(scenario.labels(), scenario.allocator, strict=True):
-            meant = given.resolved(self.replica_spec(given).memory_spec())
-            yield given if meant is given else meant.model_copy(update={"label": label})
-
-    def _engine_defaults(self) -> dict[str, Any]:
-        """What was not given of the pool, and whose default it is."""
-        memory = self.scenario.memory
-        if self.pool.sized_by != "gpu_memory_utilization" or memory.gpu_memory_utilization:
-            return {}
-        said = f"{memory.utilization:g}, the default of vLLM {memory.engine_version}"
-        return {"defaults": {"gpu_memory_utilization": said}}
-
-    def _drafter_cost(self, drafter: Drafter) -> dict[str, Any]:
-        """What drafting takes of memory, as `kvsim memory` says it."""
-        options, model = self.scenario.model, self.model
-        dtype = options.kv_cache_dtype
-        dtype = model.kv_cache_dtype if dtype == "auto" else dtype
-        caches, tp = options.caches(model), options.tensor_parallel_size
-        return drafter.cost(model, caches, dtype, tp)._asdict()
-
-    def _assumptions(self) -> list[str]:
-        """What had to be assumed of requests that do not say it."""
-        specs = [self.replica_spec(each) for each in self.scenario.allocator]
-        silent = sum(request.max_tokens is None for request in self.stream.requests)
-        if not silent or not any(spec.scheduler.weighs_max_tokens for spec in specs):
-            return []
-        return [
-            f"{silent:,} requests declare no max_tokens: a scheduler that weighs it counts them "
-            "with all that the context and the pool leave them"
-        ]
-
-
-def _root_paths(table: dict[str, Any], folder: Path) -> None:
-    """Make paths relative to the scenario's folder absolute, so that a stored one runs anywhere."""
-    for key, value in table.items():
-        if isinstance(value, dict):
-            _root_paths(value, folder)
-        elif key in PATH_KEYS and isinstance(value, str) and (folder / value).exists():
-            table[key] = str((folder / value).resolve())
+        return resolved(self)

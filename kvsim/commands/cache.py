@@ -188,9 +188,9 @@ def _retention_cells(runs: "list[RetentionRun]") -> "FindingsTable":
             _percent(run.ratio),
             _percent(run.cached),
             _percent(run.left),
-            f"{run.summary['preemptions']:,}",
-            numbers.figures(run.summary["ttft_s"]["mean"], 3),
-            numbers.figures(run.summary["requests_per_s"], 3),
+            f"{run.summary.preemptions:,}",
+            numbers.number(run.summary.ttft_s.mean),
+            numbers.number(run.summary.requests_per_s),
         )
         for run in runs
     )
@@ -210,12 +210,15 @@ def _compared(simulation: "Simulation") -> "list[PolicyRun]":
 
 
 def _policy_answer(run: "PolicyRun") -> dict[str, Any]:
-    numbers = ("preemptions", "recomputed_tokens", "requests_per_s", "ttft_s", "e2e_s")
     return {
         "policy": run.policy,
         "found": run.ratio,
         "belady": run.most_ratio,
-        **{name: run.summary[name] for name in numbers},
+        "preemptions": run.summary.preemptions,
+        "recomputed_tokens": run.summary.recomputed_tokens,
+        "requests_per_s": run.summary.requests_per_s,
+        "ttft_s": run.summary.ttft_s.as_json(),
+        "e2e_s": run.summary.e2e_s.as_json(),
     }
 
 
@@ -228,9 +231,9 @@ def _policy_cells(compared: "list[PolicyRun]") -> "FindingsTable":
             run.policy,
             _percent(run.ratio),
             numbers.NOTHING if run.most_ratio is None else _percent(run.most_ratio),
-            f"{run.summary['preemptions']:,}",
-            numbers.figures(run.summary["ttft_s"]["mean"], 3),
-            numbers.figures(run.summary["requests_per_s"], 3),
+            f"{run.summary.preemptions:,}",
+            numbers.number(run.summary.ttft_s.mean),
+            numbers.number(run.summary.requests_per_s),
         )
         for run in sorted(compared, key=lambda run: run.ratio, reverse=True)
     )

@@ -75,8 +75,8 @@ def _notes(side: "Side", names: Sequence[str]) -> "Iterator[str]":
         yield side.unlike
     texts: dict[str, list[str]] = {}
     for name, run in zip(names, side.runs, strict=True):
-        for note in (run or {}).get("notes", []):
-            texts.setdefault(note["text"], []).append(name)
+        for note in (run and run.notes) or ():
+            texts.setdefault(note.text, []).append(name)
     for text, who in texts.items():
         yield text if len(who) == len(names) else f"{listed(who)}: {text}"
 

@@ -79,10 +79,10 @@ def _check_served(result: "Result") -> None:
     """A scenario none of whose requests could run is a wrong one, however well it was counted."""
     from kvsim.plumbing.errors import InputError
 
-    if any(run.summary["requests"]["finished"] for run in result.runs):
+    if any(run.summary.requests.finished for run in result.runs):
         return
-    notes = [note for run in result.runs for note in run.summary["notes"]]
-    said = next((note["text"] for note in notes if note["about"] == "refused"), "none arrived")
+    notes = [note for run in result.runs for note in run.summary.notes or ()]
+    said = next((note.text for note in notes if note.about == "refused"), "none arrived")
     raise InputError(
         f"no request was served under any allocator: {said.rstrip('.')}",
         where="workload",

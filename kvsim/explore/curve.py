@@ -21,12 +21,12 @@ def draw(points: Sequence[CurvePoint], key: str, name: str) -> "go.Figure | None
     import plotly.graph_objects as go
 
     measure = MEASURES[name]
-    labels = list(dict.fromkeys(run["label"] for point in points for run in point.runs))
+    labels = list(dict.fromkeys(run.label for point in points for run in point.runs))
     if not labels:
         return None
     figure = go.Figure()
     for index, label in enumerate(labels):
-        found = [(p.value, run) for p in points for run in p.runs if run["label"] == label]
+        found = [(p.value, run) for p in points for run in p.runs if run.label == label]
         figure.add_scatter(
             name=plain(label),
             x=[value for value, _ in found],

@@ -82,7 +82,7 @@ def _numbers(columns: Sequence[Column]) -> Component:
     runs = [run for column in columns for run in column.held["runs"]]
     heads = [
         html.Th(
-            [html.Bdi(run["label"])]
+            [html.Bdi(run.label)]
             + ([html.Small(html.Bdi(column.name))] if len(columns) > 1 else []),
             scope="col",
         )

@@ -1,12 +1,13 @@
 """What a worker is asked to do, and what it answers: plain data, so that it goes by any pipe."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from copy import deepcopy
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.keys import put
+from kvsim.results.summary import RunSummary
 from kvsim.scenario import Scenario
 from kvsim.simulation import Simulation
 
@@ -66,5 +67,5 @@ class CurvePoint(NamedTuple):
     """A value and the runs' entries of summary.json there; or why there are none."""
 
     value: Any
-    runs: tuple[Mapping[str, Any], ...]
+    runs: tuple[RunSummary, ...]
     fault: str

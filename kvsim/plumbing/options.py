@@ -29,14 +29,7 @@ class Options(BaseModel):
     @model_validator(mode="after")
     def _numbers_within_bounds(self) -> Self:
         for name, value in self.__dict__.items():
-            fault = _beyond(value)
-            if fault is not None:
-                limit, found = fault
-                raise PydanticCustomError(
-                    "number_out_of_bounds",
-                    "a number out of bounds",
-                    {"key": name, "limit": limit, "found": found},
-                )
+            within_bounds(value, name)
         return self
 
     @classmethod
@@ -48,10 +41,23 @@ class Options(BaseModel):
             raise input_error(error, where, cls) from None
 
 
-def input_error(error: ValidationError, where: str, owner: type[BaseModel]) -> InputError:
+def within_bounds(value: Any, key: str = "") -> Any:
+    """The value of this key, where every number in it can be kept in TOML and in the tables; a
+    PydanticCustomError otherwise.
+    """
+    fault = _beyond(value)
+    if fault is not None:
+        told = {"key": key, "limit": fault[0], "found": fault[1]}
+        raise PydanticCustomError("number_out_of_bounds", "a number out of bounds", told)
+    return value
+
+
+def input_error(
+    error: ValidationError, where: str, owner: type[BaseModel] = BaseModel
+) -> InputError:
     """The fault of a pydantic error that explains most, as one InputError line.
 
-    owner: the class that was validated, whose keys are named where one is unknown.
+    owner: the class of options that was validated, whose keys are named where one is unknown.
     """
     faults = error.errors(include_url=False)
     ranked = (fault for kind in _FIRST for fault in faults if fault["type"] == kind)

@@ -27,6 +27,7 @@ _KINDS = {
     "tuple_type": "not a list",
     "dict_type": "not a table",
     "model_type": "not a table",
+    "dataclass_type": "not a table",
 }
 
 

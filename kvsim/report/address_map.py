@@ -44,8 +44,8 @@ def address_maps(result: Result, places: tuple[dict[str, int], ...]) -> list[dic
 
 
 def _map(run: Run, stays: pd.DataFrame, places: dict[str, int], most: int) -> dict[str, Any]:
-    memory = run.summary["memory"]
-    capacity = int(memory["capacity_bytes"])
+    memory = run.summary.memory
+    capacity = memory.capacity_bytes
     address, num_bytes = (stays[name].to_numpy(np.int64) for name in ("address", "num_bytes"))
     unit = int(np.gcd.reduce(np.concatenate([np.unique(address), np.unique(num_bytes)])))
     cut = len(stays) >= addresses.MOST_STAYS
@@ -65,7 +65,7 @@ def _map(run: Run, stays: pd.DataFrame, places: dict[str, int], most: int) -> di
     columns = np.stack([address // unit, num_bytes // unit, start, end, owner, kept])
     drawn: dict[str, Any] = {
         "capacity_bytes": capacity,
-        "token_bytes": capacity // max(int(memory["capacity_tokens"]), 1),
+        "token_bytes": capacity // max(memory.capacity_tokens, 1),
         "unit_bytes": unit,
         "span_s": span_ps / PS_PER_S,
         "ticks": TICKS,

@@ -11,7 +11,7 @@ from kvsim.results.result import Result
 AT_WORK = Measure(
     "Pool at work, mean",
     "at work",
-    lambda run: float(run["memory"]["time_mean"]["used"]),
+    lambda run: run["memory"]["time_mean"]["used"],
     percent,
     None,
     "Keys and values of live requests; the rest was held, cached or free.",
@@ -50,9 +50,7 @@ def cards(result: Result) -> list[Card]:
         values = [measure.value(run) or 0.0 for run in runs]
         largest = max(values)
         lines = tuple(
-            CardLine(
-                run["label"], measure.text(run), value / largest if largest else 0.0, at in top
-            )
+            CardLine(run.label, measure.text(run), value / largest if largest else 0.0, at in top)
             for at, (run, value) in enumerate(zip(runs, values, strict=True))
         )
         made.append(Card(measure.title, measure.meaning, lines))

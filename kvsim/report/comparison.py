@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 from kvsim.memory.ledger import CLASSES
 from kvsim.report.differences import Difference, differences
 from kvsim.report.intervals import Interval, interval
-from kvsim.report.measures import MEASURES, Measure, Summary, judged, same_work, shown
+from kvsim.report.measures import MEASURES, Measure, judged, same_work, shown
 from kvsim.report.names import listed
+from kvsim.results.summary import ResultSummary, RunSummary
 
-Contents = Mapping[str, Any]
 UNSEEN = 0.0005  # a change by less reads as 0.0 %, and is called neither better nor worse
 
 
@@ -36,7 +36,7 @@ class Side(NamedTuple):
     """
 
     label: str
-    runs: tuple[Summary | None, ...]
+    runs: tuple[RunSummary | None, ...]
     same: bool
     unlike: str | None
     lines: tuple[Line, ...]
@@ -54,23 +54,23 @@ class Comparison(NamedTuple):
     sides: tuple[Side, ...]
 
 
-def compare_results(results: Sequence[Contents]) -> Comparison:
-    """Compare results (the contents of their summary.json) with the first of them."""
-    differing = differences([result["scenario"] for result in results])
+def compare_results(results: Sequence[ResultSummary]) -> Comparison:
+    """Compare results with the first of them."""
+    differing = differences([result.scenario for result in results])
     changed = tuple(each for each in differing if not each.key.startswith("provenance."))
     found = tuple(each for each in differing if each.key.startswith("provenance."))
     seeds_only = [each.key for each in changed] == ["seed"]
-    labels = dict.fromkeys(run["label"] for result in results for run in result["runs"])
+    labels = dict.fromkeys(run.label for result in results for run in result.runs)
     workloads = [each.key for each in changed if each.key.split(".")[0] == "workload"]
     sides = tuple(_side(label, results, workloads, seeds_only) for label in labels)
     return Comparison(changed, found, seeds_only, sides)
 
 
 def _side(
-    label: str, results: Sequence[Contents], workloads: Sequence[str], seeds_only: bool
+    label: str, results: Sequence[ResultSummary], workloads: Sequence[str], seeds_only: bool
 ) -> Side:
     runs = tuple(
-        next((run for run in result["runs"] if run["label"] == label), None) for result in results
+        next((run for run in result.runs if run.label == label), None) for result in results
     )
     present = [run for run in runs if run is not None]
     lines = tuple(
@@ -83,15 +83,16 @@ def _side(
         for measure in shown(list(MEASURES), present)
     )
     shares = {
-        name: tuple(None if run is None else run["memory"]["time_mean"][name] for run in runs)
+        name: tuple(None if run is None else run.memory.time_mean.of(name) for run in runs)
         for name in CLASSES
     }
-    same = len(runs) > 1 and all(_numbers(run) == _numbers(runs[0]) for run in runs)
+    simulated = [run and run.simulated() for run in runs]
+    same = len(runs) > 1 and all(each == simulated[0] for each in simulated)
     unlike = None if same or seeds_only else _unlike(present, workloads)
     return Side(label, runs, same, unlike, lines, shares)
 
 
-def _unlike(runs: Sequence[Summary], workloads: Sequence[str]) -> str | None:
+def _unlike(runs: Sequence[RunSummary], workloads: Sequence[str]) -> str | None:
     if workloads:
         what, still = f"The requests were not the same ({listed(workloads)})", ""
     elif not same_work(runs):
@@ -102,7 +103,7 @@ def _unlike(runs: Sequence[Summary], workloads: Sequence[str]) -> str | None:
 
 
 def _line(
-    measure: Measure, runs: Sequence[Summary | None], *, fair: bool, seeds_only: bool
+    measure: Measure, runs: Sequence[RunSummary | None], *, fair: bool, seeds_only: bool
 ) -> Line:
     values = tuple(None if run is None else measure.value(run) for run in runs)
     up, down = _moved(values, 1), _moved(values, -1)
@@ -126,12 +127,7 @@ def _moved(values: Sequence[float | None], sign: int) -> frozenset[int]:
     )
 
 
-def _numbers(run: Summary | None) -> Summary | None:
-    """A run's summary without what differs from machine to machine."""
-    return None if run is None else {key: run[key] for key in run if key != "wall_s"}
-
-
-def as_json(names: Sequence[str], results: Sequence[Contents]) -> dict[str, Any]:
+def as_json(names: Sequence[str], results: Sequence[ResultSummary]) -> dict[str, Any]:
     """The comparison as data: the results, what differs, and each measure's change.
 
     change: against the first result, a fraction of it; None where that is 0 or missing. unlike: why
@@ -140,7 +136,8 @@ def as_json(names: Sequence[str], results: Sequence[Contents]) -> dict[str, Any]
     compared = compare_results(results)
     return {
         "results": [
-            {"folder": name, **result} for name, result in zip(names, results, strict=True)
+            {"folder": name, **result.as_json()}
+            for name, result in zip(names, results, strict=True)
         ],
         "differences": [
             {"key": each.key, "values": each.values}

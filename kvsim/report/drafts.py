@@ -3,20 +3,23 @@
 from collections.abc import Sequence
 
 from kvsim.report import numbers
-from kvsim.report.measures import Summary
 from kvsim.report.names import called
+from kvsim.results.summary import RunSummary, SpeculationSummary
 
 
-def drafted(runs: Sequence[Summary]) -> list[str]:
+def drafted(runs: Sequence[RunSummary]) -> list[str]:
     """A sentence for each run that verified drafts."""
-    return [_sentence(run) for run in runs if run.get("speculation", {}).get("draft_tokens")]
+    return [
+        _sentence(run.label, run.speculation)
+        for run in runs
+        if run.speculation is not None and run.speculation.draft_tokens
+    ]
 
 
-def _sentence(run: Summary) -> str:
-    found = run["speculation"]
+def _sentence(label: str, found: SpeculationSummary) -> str:
     return (
-        f"{called(run['label'])} verified {numbers.count(found['draft_tokens'])} drafts and "
-        f"accepted {numbers.percent(found['acceptance_rate'])} of them, "
-        f"{numbers.figures(found['mean_acceptance_length'])} tokens a verification; slots held for "
-        f"drafts and not used were {numbers.percent(found['draft_slots'])} of the pool."
+        f"{called(label)} verified {numbers.count(found.draft_tokens)} drafts and "
+        f"accepted {numbers.percent(found.acceptance_rate)} of them, "
+        f"{numbers.number(found.mean_acceptance_length)} tokens a verification; slots held for "
+        f"drafts and not used were {numbers.percent(found.draft_slots)} of the pool."
     )

@@ -4,56 +4,57 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from kvsim.report import numbers
+from kvsim.results.summary import RunSummary
 
-Summary = Mapping[str, Any]
+# Numbers of a run by their keys in summary.json: a RunSummary, or the row of a sweep's table.
+Numbers = Mapping[str, Any]
 
 
 class Measure(NamedTuple):
     """One key number.
 
-    title: its name in full; short: at the head of a narrow column. value: out of an entry of
-    summary.json's `runs`, None where it does not apply. form: as text. better: which way is good
-    for who has the same work done, None where neither is: more sequences running may be more
-    memory well used or slower steps. meaning: for a reader who does not know the word. always:
-    shown even where it is 0 or missing in every run.
+    title: its name in full; short: at the head of a narrow column. value: the number of a run,
+    None where it does not apply. form: the number as text. better: which way is good where the same
+    work is done, None where neither is: more sequences running may be more memory well used or
+    slower steps. meaning: for a reader who does not know the word. always: shown even where it is 0
+    or missing in every run.
     """
 
     title: str
     short: str
-    value: Callable[[Summary], float | None]
+    value: Callable[[Numbers], float | None]
     form: Callable[[float | None], str]
     better: Literal["higher", "lower"] | None
     meaning: str
     always: bool = False
 
-    def text(self, run: Summary) -> str:
+    def text(self, run: Numbers) -> str:
         """The number of one run, as people read it."""
         return self.form(self.value(run))
 
 
-def _at(*path: str) -> Callable[[Summary], float | None]:
-    def value(run: Summary) -> float | None:
+def _at(key: str) -> Callable[[Numbers], float | None]:
+    def value(run: Numbers) -> float | None:
         found: Any = run
-        for key in path:
-            found = found.get(key) if isinstance(found, Mapping) else None
+        for part in key.split("."):
+            found = found.get(part) if isinstance(found, Mapping) else None
         return found if isinstance(found, int | float) else None
 
     return value
 
 
-def hit_fraction(run: Summary) -> float | None:
-    """The share of the prompt tokens looked up that the prefix cache held; None without a cache."""
-    cache = run.get("prefix_cache") or {}
-    return cache["hit_tokens"] / cache["query_tokens"] if cache.get("query_tokens") else None
+def _hit_rate(run: Numbers) -> float | None:
+    cache = run["prefix_cache"]
+    return cache["hit_tokens"] / cache["query_tokens"] if cache["query_tokens"] else None
 
 
 MEASURES: dict[str, Measure] = {
     "finished": Measure(
-        "Requests finished", "done", _at("requests", "finished"), numbers.count,
+        "Requests finished", "done", _at("requests.finished"), numbers.count,
         "higher", "Requests that got all their output.", always=True,
     ),
     "rejected": Measure(
-        "Requests refused", "refused", _at("requests", "rejected"), numbers.count,
+        "Requests refused", "refused", _at("requests.rejected"), numbers.count,
         "lower", "Requests that could never fit, refused on arrival.",
     ),
     "makespan": Measure(
@@ -73,27 +74,27 @@ MEASURES: dict[str, Measure] = {
         None, "How many sequences the engine worked on at a time, on average.", always=True,
     ),
     "ttft_p50": Measure(
-        "Time to first token, median", "TTFT p50", _at("ttft_s", "p50"), numbers.seconds,
+        "Time to first token, median", "TTFT p50", _at("ttft_s.p50"), numbers.seconds,
         "lower", "Half of the requests saw their first token sooner.", always=True,
     ),
     "ttft_p99": Measure(
-        "Time to first token, p99", "TTFT p99", _at("ttft_s", "p99"), numbers.seconds,
+        "Time to first token, p99", "TTFT p99", _at("ttft_s.p99"), numbers.seconds,
         "lower", "99 of 100 requests saw their first token sooner.", always=True,
     ),
     "tpot_p50": Measure(
-        "Time per output token, median", "TPOT p50", _at("tpot_s", "p50"), numbers.seconds,
+        "Time per output token, median", "TPOT p50", _at("tpot_s.p50"), numbers.seconds,
         "lower", "The mean gap between a request's tokens after the first.", always=True,
     ),
     "tpot_p99": Measure(
-        "Time per output token, p99", "TPOT p99", _at("tpot_s", "p99"), numbers.seconds,
+        "Time per output token, p99", "TPOT p99", _at("tpot_s.p99"), numbers.seconds,
         "lower", "99 of 100 requests read faster than this.", always=True,
     ),
     "e2e_p50": Measure(
-        "End to end, median", "E2E p50", _at("e2e_s", "p50"), numbers.seconds,
+        "End to end, median", "E2E p50", _at("e2e_s.p50"), numbers.seconds,
         "lower", "From arrival to the last output token.", always=True,
     ),
     "e2e_p99": Measure(
-        "End to end, p99", "E2E p99", _at("e2e_s", "p99"), numbers.seconds,
+        "End to end, p99", "E2E p99", _at("e2e_s.p99"), numbers.seconds,
         "lower", "99 of 100 requests were done sooner.", always=True,
     ),
     "preemptions": Measure(
@@ -114,27 +115,27 @@ MEASURES: dict[str, Measure] = {
         None, "Bytes moved between the device and the host.",
     ),
     "hits": Measure(
-        "Prompt tokens found in the prefix cache", "hits", hit_fraction, numbers.percent,
+        "Prompt tokens found in the prefix cache", "hits", _hit_rate, numbers.percent,
         "higher", "Prompt tokens that did not have to be computed.",
     ),
     "peak_used": Measure(
-        "Pool used, peak", "peak used", _at("memory", "peak_used"), numbers.percent,
+        "Pool used, peak", "peak used", _at("memory.peak_used"), numbers.percent,
         None, "The most of the pool that ever held live keys and values.", always=True,
     ),
     "peak_allocated": Measure(
-        "Pool allocated, peak", "peak held", _at("memory", "peak_allocated"), numbers.percent,
+        "Pool allocated, peak", "peak held", _at("memory.peak_allocated"), numbers.percent,
         None, "The most of the pool that was ever handed out.", always=True,
     ),
 }  # fmt: skip
 
 
-def shown(names: Sequence[str], runs: Sequence[Summary]) -> list[Measure]:
+def shown(names: Sequence[str], runs: Sequence[RunSummary]) -> list[Measure]:
     """The measures of these names that tell something about these runs."""
     measures = [MEASURES[name] for name in names]
     return [m for m in measures if m.always or any(m.value(run) for run in runs)]
 
 
-def best(measure: Measure, runs: Sequence[Summary]) -> set[int]:
+def best(measure: Measure, runs: Sequence[RunSummary]) -> set[int]:
     """Indices of the runs that read best in this measure.
 
     Empty where neither way is good, where all read the same, and where the runs did not finish
@@ -150,20 +151,16 @@ def best(measure: Measure, runs: Sequence[Summary]) -> set[int]:
     return {index for index, value in enumerate(values) if measure.form(value) == top}
 
 
-def judged(measure: Measure, runs: Sequence[Summary]) -> bool:
+def judged(measure: Measure, runs: Sequence[RunSummary]) -> bool:
     """Whether a way of this measure is good for these runs of one stream of requests."""
-    counted = measure.value in _COUNTS and len(_all_of(runs, "submitted")) < 2
-    return measure.better is not None and (counted or same_work(runs))
+    one_stream = len({run.requests.submitted for run in runs}) < 2
+    return measure.better is not None and ((measure in _COUNTS and one_stream) or same_work(runs))
 
 
-def same_work(runs: Sequence[Summary]) -> bool:
+def same_work(runs: Sequence[RunSummary]) -> bool:
     """Whether all runs finished as many requests of the same stream."""
-    return len(_all_of(runs, "finished")) < 2
+    return len({run.requests.finished for run in runs}) < 2
 
 
-def _all_of(runs: Sequence[Summary], what: str) -> set[int]:
-    return {run["requests"][what] for run in runs}
-
-
-# What was served and what was turned away, on which runs of the same stream may be compared.
-_COUNTS = tuple(MEASURES[name].value for name in ("finished", "rejected"))
+# Requests finished and refused, by which runs of the same stream may be compared.
+_COUNTS = (MEASURES["finished"], MEASURES["rejected"])

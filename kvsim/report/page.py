@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from markupsafe import Markup, escape
@@ -22,6 +23,7 @@ from kvsim.report.template import inert, plotly_js, rendered
 from kvsim.report.windows import window_rows, window_title
 from kvsim.report.words import paragraphs
 from kvsim.results.result import Result
+from kvsim.results.summary import RunSummary
 
 _TITLE_LABELS = 4
 SCRIPTS = ("data", "theme", "figures", "map", "requests")
@@ -61,7 +63,7 @@ def make_page(result: Result) -> str:
 def contents(result: Result) -> dict[str, Any]:
     """What the page says and draws, as plain values: all that the result is needed for."""
     runs = [run.summary for run in result.runs]
-    labels = [run["label"] for run in runs]
+    labels = [run.label for run in runs]
     listed_requests = request_list(result)
     maps = address_maps(result, listed_requests.places)
     data = {"requests": listed_requests.data, "maps": maps, "dark": DARK | DARK_INKS}
@@ -80,7 +82,7 @@ def contents(result: Result) -> dict[str, Any]:
         "left_out": count(listed_requests.left_out) if listed_requests.left_out else "",
         "data": inert(json.dumps(data, ensure_ascii=False, allow_nan=False)),
         "figures": _figures(result),
-        "version": result.summary()["kvsim"],
+        "version": result.version,
         "scenario": to_toml(result.scenario),
     }
 
@@ -119,7 +121,7 @@ def _figures(result: Result) -> dict[str, Drawn]:
     return drawn
 
 
-def _table(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _table(runs: Sequence[RunSummary]) -> list[dict[str, Any]]:
     """Rows of the key numbers: title, meaning, texts (one a run) and which of them read best."""
     return [
         {
@@ -135,14 +137,14 @@ def _table(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def _facts(result: Result) -> list[tuple[str, str]]:
     """What was run, for the line under the title."""
     scenario = result.scenario
-    memory = result.runs[0].summary["memory"]
-    requests = result.runs[0].summary["requests"]
+    memory = result.runs[0].summary.memory
+    requests = result.runs[0].summary.requests
     found = [
-        ("requests", count(requests["submitted"])),
+        ("requests", count(requests.submitted)),
         ("workload", _name(scenario.get("workload"), "name", "path", "kind")),
         ("model", _name(scenario.get("model"), "name", "hf_config")),
         ("device", _name(scenario.get("device"), "name")),
-        ("pool", f"{size(memory['capacity_bytes'])}, {count(memory['capacity_tokens'])} tokens"),
+        ("pool", f"{size(memory.capacity_bytes)}, {count(memory.capacity_tokens)} tokens"),
         ("scheduler", _name(scenario.get("scheduler"), "kind")),
         ("step time", _name(scenario.get("step_time"), "kind")),
         ("seed", str(scenario.get("seed", 0))),

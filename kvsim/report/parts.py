@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from kvsim.report.measures import Summary
 from kvsim.report.numbers import percent
+from kvsim.results.summary import RunSummary
 
 
 class PartLook(NamedTuple):
@@ -85,7 +85,7 @@ class PartRow(NamedTuple):
     texts: list[str]
 
 
-def part_rows(runs: Sequence[Summary], owner: str | None = None) -> list[PartRow]:
+def part_rows(runs: Sequence[RunSummary], owner: str | None = None) -> list[PartRow]:
     """The parts, of one class or of all, that some run has."""
     return [
         PartRow(look, [percent(_share(look, run)) for run in runs])
@@ -94,15 +94,14 @@ def part_rows(runs: Sequence[Summary], owner: str | None = None) -> list[PartRow
     ]
 
 
-def _share(look: PartLook, run: Summary) -> float | None:
+def _share(look: PartLook, run: RunSummary) -> float | None:
     """Of the pool; None where the run does not tell the parts of that class."""
-    parts, memory = _parts(run), run["memory"]
+    parts, memory = _parts(run), run.memory
     if look.name in parts:
-        return float(parts[look.name])
+        return parts[look.name]
     told = any(each.name in parts for each in PART_LOOKS if each.owner == look.owner)
-    return None if look.owner == "cached" and memory["time_mean"]["cached"] and not told else 0.0
+    return None if look.owner == "cached" and memory.time_mean.cached and not told else 0.0
 
 
-def _parts(run: Summary) -> dict[str, float]:
-    found: dict[str, float] = run["memory"].get("parts", {})
-    return found
+def _parts(run: RunSummary) -> dict[str, float]:
+    return run.memory.parts or {}

@@ -1,8 +1,8 @@
 """What a reader must know beside the numbers: what was left out, what they do not hold."""
 
-from kvsim.report.measures import Summary
 from kvsim.report.names import called, listed
 from kvsim.results.result import Result
+from kvsim.results.summary import NoWindow, RunSummary
 
 
 def remarks(result: Result) -> list[str]:
@@ -12,10 +12,10 @@ def remarks(result: Result) -> list[str]:
     given = bool(result.scenario.get("window"))
     texts: dict[str, list[str]] = {}
     for run in result.runs:
-        for note in run.summary.get("notes", []):
-            if note["about"] == "saturated":
+        for note in run.summary.notes or ():
+            if note.about == "saturated":
                 continue  # the words themselves say so
-            texts.setdefault(note["text"], []).append(called(run.label))
+            texts.setdefault(note.text, []).append(called(run.label))
         unmeasured = _unmeasured(run.summary, given)
         if unmeasured:
             texts.setdefault(unmeasured, []).append(called(run.label))
@@ -26,13 +26,12 @@ def remarks(result: Result) -> list[str]:
     return said
 
 
-def _unmeasured(run: Summary, given: bool) -> str:
+def _unmeasured(run: RunSummary, given: bool) -> str:
     """Why no part of a run that served something stands beside the whole; nothing where one does.
 
     given: whether the part was asked for by its edges.
     """
-    window = run.get("window") or {}
-    if window.get("found") != "none" or not run["requests"]["finished"]:
+    if not isinstance(run.window, NoWindow) or not run.requests.finished:
         return ""
     what = "The window that was given was not measured" if given else "No steady part was found"
-    return f"{what}: {window.get('reason', '')}."
+    return f"{what}: {run.window.reason}."

@@ -5,12 +5,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kvsim.report.classes import LOOKS
 from kvsim.report.columns import Cell, Row, tables
-from kvsim.report.measures import Summary, best, shown
+from kvsim.report.measures import best, shown
 from kvsim.report.numbers import count, number, percent, seconds
 from kvsim.report.parts import part_rows
 from kvsim.report.remarks import remarks
 from kvsim.report.words import paragraphs
 from kvsim.results.result import Result
+from kvsim.results.summary import RunSummary, WindowSummary
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -41,13 +42,13 @@ def print_result(result: Result, console: "Console") -> None:
         console.print()
 
 
-def _measures(names: Sequence[str], runs: Sequence[Summary]) -> "_Part":
+def _measures(names: Sequence[str], runs: Sequence[RunSummary]) -> "_Part":
     """Key numbers, one row a run; what reads best in a column is bold."""
     measures = shown(names, runs)
     bests = [best(measure, runs) for measure in measures]
     rows = [
         Row(
-            Cell(run["label"]),
+            Cell(run.label),
             [
                 Cell(measure.text(run), "bold" if index in top else "")
                 for measure, top in zip(measures, bests, strict=True)
@@ -58,35 +59,34 @@ def _measures(names: Sequence[str], runs: Sequence[Summary]) -> "_Part":
     return _Part("", [measure.short for measure in measures], rows)
 
 
-def _window(runs: Sequence[Summary]) -> "_Part":
+def _window(runs: Sequence[RunSummary]) -> "_Part":
     """The numbers of the window that was given or found steady; the notes tell of the rest."""
-    windows = [(run["label"], run.get("window", {"found": "none"})) for run in runs]
+    windows = [(run.label, run.window) for run in runs if isinstance(run.window, WindowSummary)]
     rows = [
         Row(
             Cell(label),
             [
-                Cell(seconds(window["start_s"])),
-                Cell(seconds(window["end_s"])),
-                Cell(count(window["requests"])),
-                Cell(number(window["output_tokens_per_s"])),
-                Cell(number(window["running_mean"])),
-                Cell(number(window["waiting_mean"])),
-                Cell(seconds(window["ttft_s"]["p50"])),
+                Cell(seconds(window.start_s)),
+                Cell(seconds(window.end_s)),
+                Cell(count(window.requests)),
+                Cell(number(window.output_tokens_per_s)),
+                Cell(number(window.running_mean)),
+                Cell(number(window.waiting_mean)),
+                Cell(seconds(window.ttft_s.p50)),
             ],
         )
         for label, window in windows
-        if window["found"] != "none"
     ]
-    given = any(window["found"] == "given" for _, window in windows)
+    given = any(window.found == "given" for _, window in windows)
     heads = ["from", "to", "requests", "tok/s", "running", "waiting", "TTFT p50"]
     return _Part("in the window" if given else "while steady", heads, rows)
 
 
-def _memory(runs: Sequence[Summary]) -> "_Part":
+def _memory(runs: Sequence[RunSummary]) -> "_Part":
     """The ledger's time-mean in per cent of the pool: one row a class that occurs, and below it its
     parts that are told by themselves.
     """
-    shares = [run["memory"]["time_mean"] for run in runs]
+    shares = [run.memory.time_mean for run in runs]
     rows = []
     for look in LOOKS:
         if any(share[look.name] for share in shares):
@@ -94,7 +94,7 @@ def _memory(runs: Sequence[Summary]) -> "_Part":
             rows.append(Row(Cell(f"\N{BLACK SQUARE} {look.name}", look.colour), cells))
         for part, texts in part_rows(runs, look.name):
             rows.append(Row(Cell(f"  {part.words}"), [Cell(text) for text in texts]))
-    return _Part("mean of the pool", [run["label"] for run in runs], rows)
+    return _Part("mean of the pool", [run.label for run in runs], rows)
 
 
 def _fitted(part: "_Part", width: int) -> Iterator["Table"]:

@@ -7,13 +7,13 @@ themselves: by Little's law a run holds more when it is fed more or when each on
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 from kvsim.report import numbers
 from kvsim.report.drafts import drafted
-from kvsim.report.measures import Summary, hit_fraction, same_work
+from kvsim.report.measures import same_work
 from kvsim.report.names import called, listed
 from kvsim.results.result import Result
+from kvsim.results.summary import RunSummary
 
 _NOTABLE = 0.05
 
@@ -44,7 +44,7 @@ _PARTS = (
 
 def paragraphs(result: Result) -> list[str]:
     """One to six paragraphs for a reader who has not seen a single number yet."""
-    runs: Sequence[Summary] = [run.summary for run in result.runs]
+    runs: Sequence[RunSummary] = [run.summary for run in result.runs]
     parts = [
         [_setting(runs), *_outcome(runs)],
         _saturated(runs),
@@ -56,12 +56,12 @@ def paragraphs(result: Result) -> list[str]:
     return [" ".join(part) for part in parts if part]
 
 
-def _setting(runs: Sequence[Summary]) -> str:
+def _setting(runs: Sequence[RunSummary]) -> str:
     first = runs[0]
-    memory: dict[str, Any] = first["memory"]
-    pool = numbers.size(memory["capacity_bytes"])
-    room = numbers.plural(memory["capacity_tokens"], "token")
-    requests = numbers.plural(first["requests"]["submitted"], "request")
+    memory = first.memory
+    pool = numbers.size(memory.capacity_bytes)
+    room = numbers.plural(memory.capacity_tokens, "token")
+    requests = numbers.plural(first.requests.submitted, "request")
     if len(runs) == 1:
         return f"{requests} met a pool of {pool}, room for {room}, under {_name(first)}."
     return (
@@ -70,9 +70,9 @@ def _setting(runs: Sequence[Summary]) -> str:
     )
 
 
-def _outcome(runs: Sequence[Summary]) -> list[str]:
+def _outcome(runs: Sequence[RunSummary]) -> list[str]:
     """What a user of the service would have noticed."""
-    done = [run for run in runs if run["requests"]["finished"]]
+    done = [run for run in runs if run.requests.finished]
     said = [f"No request finished under {_name(run)}." for run in runs if run not in done]
     if not done:
         return said
@@ -80,7 +80,7 @@ def _outcome(runs: Sequence[Summary]) -> list[str]:
         return [*said, *_alone(done[0])]
     if not same_work(done):
         counts = [
-            f"{_name(run)} {numbers.count(run['requests']['finished'])}"
+            f"{_name(run)} {numbers.count(run.requests.finished)}"
             for run in sorted(done, key=_finished, reverse=True)
         ]
         said.append(
@@ -88,45 +88,45 @@ def _outcome(runs: Sequence[Summary]) -> list[str]:
             "cannot be held against each other."
         )
         return said
-    fast = min(done, key=lambda run: float(run["makespan_s"]))
-    slow = max(done, key=lambda run: float(run["makespan_s"]))
-    if _same(fast["makespan_s"], slow["makespan_s"]):
+    fast = min(done, key=lambda run: run.makespan_s)
+    slow = max(done, key=lambda run: run.makespan_s)
+    if _same(fast.makespan_s, slow.makespan_s):
         who = "Both" if len(done) == 2 else f"All {len(done)}"
-        said.append(f"{who} were done after about {numbers.seconds(slow['makespan_s'])}.")
+        said.append(f"{who} were done after about {numbers.seconds(slow.makespan_s)}.")
     else:
-        ratio = numbers.times(slow["makespan_s"] / fast["makespan_s"])
+        ratio = numbers.times(slow.makespan_s / fast.makespan_s)
         said.append(
-            f"{_name(fast)} was done after {numbers.seconds(fast['makespan_s'])}, "
-            f"{_name(slow)} after {numbers.seconds(slow['makespan_s'])}, {ratio} as long."
+            f"{_name(fast)} was done after {numbers.seconds(fast.makespan_s)}, "
+            f"{_name(slow)} after {numbers.seconds(slow.makespan_s)}, {ratio} as long."
         )
-    waits = [run for run in done if run["ttft_s"]["p50"] is not None]
+    waits = [(run.ttft_s.p50, _name(run)) for run in done if run.ttft_s.p50 is not None]
     if len(waits) > 1:
-        waits.sort(key=lambda run: float(run["ttft_s"]["p50"]))
-        quick, late = waits[0], waits[-1]
-        if not _same(quick["ttft_s"]["p50"], late["ttft_s"]["p50"]):
+        waits.sort(key=lambda wait: wait[0])
+        (quick, quickest), (late, latest) = waits[0], waits[-1]
+        if not _same(quick, late):
             said.append(
                 f"Half of the requests saw their first token within "
-                f"{numbers.seconds(quick['ttft_s']['p50'])} under {_name(quick)}, and within "
-                f"{numbers.seconds(late['ttft_s']['p50'])} under {_name(late)}."
+                f"{numbers.seconds(quick)} under {quickest}, and within "
+                f"{numbers.seconds(late)} under {latest}."
             )
     return said
 
 
-def _alone(run: Summary) -> list[str]:
-    wait = run["ttft_s"]["p50"]
-    if wait is None or not run["makespan_s"]:
+def _alone(run: RunSummary) -> list[str]:
+    wait = run.ttft_s.p50
+    if wait is None or not run.makespan_s:
         return []
     finished = numbers.plural(_finished(run), "request")
     return [
         f"{finished} {'was' if _finished(run) == 1 else 'were'} done after "
-        f"{numbers.seconds(run['makespan_s'])}; half saw their first token within "
+        f"{numbers.seconds(run.makespan_s)}; half saw their first token within "
         f"{numbers.seconds(wait)}."
     ]
 
 
-def _saturated(runs: Sequence[Summary]) -> list[str]:
+def _saturated(runs: Sequence[RunSummary]) -> list[str]:
     """The runs that could not keep up, called so."""
-    full = [run for run in runs if "saturated" in _abouts(run)]
+    full = [run for run in runs if run.noted("saturated")]
     if not full:
         return []
     names = listed([_name(run) for run in full])
@@ -140,34 +140,34 @@ def _saturated(runs: Sequence[Summary]) -> list[str]:
     ]
 
 
-def _concurrency(runs: Sequence[Summary]) -> list[str]:
+def _concurrency(runs: Sequence[RunSummary]) -> list[str]:
     """How many sequences each run held, and where the rest of the memory was."""
-    running = [run for run in runs if run["running_mean"]]
+    running = [run for run in runs if run.running_mean]
     if not running:
         return []
     if len(running) == 1:
         return [_held_alone(running[0])]
     # The mark is the run that served best; of equals, the one that wasted the least.
-    pace = min(float(run["makespan_s"]) for run in running)
+    pace = min(run.makespan_s for run in running)
     comparable = same_work(running)
-    fastest = [run for run in running if not comparable or _same(run["makespan_s"], pace)]
+    fastest = [run for run in running if not comparable or _same(run.makespan_s, pace)]
     mark = min(fastest, key=_wasted)
     said = [_against(run, mark, comparable) for run in running if run is not mark]
-    used = numbers.percent(mark["memory"]["time_mean"]["used"])
+    used = numbers.percent(mark.memory.time_mean.used)
     return [*said, f"{_name(mark)} kept {used} of the pool at work; {_waste(mark)}."]
 
 
-def _held_alone(run: Summary) -> str:
-    used = numbers.percent(run["memory"]["time_mean"]["used"])
+def _held_alone(run: RunSummary) -> str:
+    used = numbers.percent(run.memory.time_mean.used)
     return (
-        f"{_name(run)} held {_sequences(run['running_mean'])} at a time on average and kept {used} "
-        f"of the pool at work; {_waste(run)}."
+        f"{_name(run)} held {_sequences(run.running_mean or 0.0)} at a time on average and kept "
+        f"{used} of the pool at work; {_waste(run)}."
     )
 
 
-def _against(run: Summary, mark: Summary, comparable: bool) -> str:
+def _against(run: RunSummary, mark: RunSummary, comparable: bool) -> str:
     """How many sequences `run` held where `mark` did, and why that differs."""
-    mean, top = float(run["running_mean"]), float(mark["running_mean"])
+    mean, top = run.running_mean or 0.0, mark.running_mean or 0.0
     if _same(mean, top):
         held = f"{_name(run)} held about as many sequences at a time as {_name(mark)}"
     elif mean < top:
@@ -184,9 +184,9 @@ def _against(run: Summary, mark: Summary, comparable: bool) -> str:
     return f"{held}; {_waste(run)}."
 
 
-def _waste(run: Summary) -> str:
+def _waste(run: RunSummary) -> str:
     """The largest waste of a run as a clause."""
-    shares: dict[str, float] = run["memory"]["time_mean"]
+    shares = run.memory.time_mean
     worst = max(_WASTE, key=lambda name: shares[name])
     if shares[worst] >= _NOTABLE:
         return f"{numbers.percent(shares[worst])} of its memory {_why(run, worst)}"
@@ -195,25 +195,24 @@ def _waste(run: Summary) -> str:
     return f"no kind of waste took more than {numbers.percent(shares[worst])} of its memory"
 
 
-def _why(run: Summary, name: str) -> str:
+def _why(run: RunSummary, name: str) -> str:
     """What a class of waste was for: a part with a name, if most of it is, or as a rule."""
-    memory = run["memory"]
-    share, parts = float(memory["time_mean"][name]), memory.get("parts", {})
+    share = run.memory.time_mean.of(name)
     for whole, part, words in _PARTS:
-        if whole == name and 2 * float(parts.get(part, 0.0)) >= share:
+        if whole == name and 2 * run.memory.part(part) >= share:
             return words
     return _WASTE[name]
 
 
-def _costs(runs: Sequence[Summary]) -> list[str]:
+def _costs(runs: Sequence[RunSummary]) -> list[str]:
     """What the runs paid on the way."""
-    refused = [run["requests"]["rejected"] for run in runs]
+    refused = [run.requests.rejected for run in runs]
     alike = len(runs) > 1 and refused[0] and len(set(refused)) == 1
     said = [f"Each {_refused(refused[0])}."] if alike else []
     for run in runs:
         paid = _paid(run)
-        if run["requests"]["rejected"] and not alike:
-            paid.insert(0, _refused(run["requests"]["rejected"]))
+        if run.requests.rejected and not alike:
+            paid.insert(0, _refused(run.requests.rejected))
         if paid:
             said.append(f"{_name(run)} {numbers.listed(paid)}.")
     return said
@@ -223,49 +222,45 @@ def _refused(rejected: int) -> str:
     return f"refused {numbers.plural(rejected, 'request')} that could never fit"
 
 
-def _paid(run: Summary) -> list[str]:
+def _paid(run: RunSummary) -> list[str]:
     paid = []
-    if run["preemptions"]:
-        times = numbers.plural(run["preemptions"], "time")
-        again = run["recomputed_tokens"]
+    if run.preemptions:
+        times = numbers.plural(run.preemptions, "time")
+        again = run.recomputed_tokens
         lost = f" ({numbers.plural(again, 'token')} computed again)" if again else ""
         paid.append(f"preempted sequences {times}{lost}")
-    if run["copied_bytes"]:
-        paid.append(f"copied {numbers.size(run['copied_bytes'])} of KV on the device")
-    if run["swapped_bytes"]:
-        paid.append(f"swapped {numbers.size(run['swapped_bytes'])} of KV to the host and back")
-    hits = hit_fraction(run)
+    if run.copied_bytes:
+        paid.append(f"copied {numbers.size(run.copied_bytes)} of KV on the device")
+    if run.swapped_bytes:
+        paid.append(f"swapped {numbers.size(run.swapped_bytes)} of KV to the host and back")
+    hits = run.prefix_cache.hit_rate
     if hits:
         paid.append(f"found {numbers.percent(hits)} of its prompt tokens in the prefix cache")
     return paid
 
 
-def _limit(runs: Sequence[Summary]) -> list[str]:
+def _limit(runs: Sequence[RunSummary]) -> list[str]:
     """Say so where the pool was never full: then it cannot tell the allocators apart."""
-    memories = [run["memory"] for run in runs]
+    memories = [run.memory for run in runs]
     if not all(_finished(run) for run in runs) or any(
-        memory["peak_allocated"] > 1 - _NOTABLE
-        or memory["time_mean"]["short"] + memory["time_mean"]["external"] > 0
+        memory.peak_allocated > 1 - _NOTABLE
+        or memory.time_mean.short + memory.time_mean.external > 0
         for memory in memories
     ):
         return []
-    least = numbers.percent(1 - max(memory["peak_allocated"] for memory in memories))
+    least = numbers.percent(1 - max(memory.peak_allocated for memory in memories))
     return [
         f"Memory was never the limit here: at least {least} of the pool was free at every moment. "
         "More load, or a smaller pool, would show what the allocation costs."
     ]
 
 
-def _name(run: Summary) -> str:
-    return called(run["label"])
+def _name(run: RunSummary) -> str:
+    return called(run.label)
 
 
-def _finished(run: Summary) -> int:
-    return int(run["requests"]["finished"])
-
-
-def _abouts(run: Summary) -> set[str]:
-    return {note["about"] for note in run.get("notes", [])}
+def _finished(run: RunSummary) -> int:
+    return run.requests.finished
 
 
 def _sequences(mean: float) -> str:
@@ -273,8 +268,8 @@ def _sequences(mean: float) -> str:
     return f"{text} sequence{'' if text == '1.0' else 's'}"
 
 
-def _wasted(run: Summary) -> float:
-    return sum(float(run["memory"]["time_mean"][name]) for name in _WASTE)
+def _wasted(run: RunSummary) -> float:
+    return sum(run.memory.time_mean.of(name) for name in _WASTE)
 
 
 def _same(one: float, other: float) -> bool:

@@ -1,14 +1,14 @@
 """The moments of the sequences that finished, as arrays; their latencies, all or some."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kvsim.plumbing.units import PS_PER_S
 from kvsim.results import latency
-from kvsim.results.latency import QUANTILES
 from kvsim.results.recorder import Recorder
+from kvsim.results.summary import LatencySummary
 
 Times = NDArray[np.int64]
 
@@ -40,21 +40,25 @@ class Departures(NamedTuple):
         """The sequences that `chosen` (n,) marks."""
         return Departures(*(column[chosen] for column in self))
 
-    def latencies(self) -> dict[str, dict[str, float | None]]:
-        """ttft_s, tpot_s, e2e_s and queue_s: mean and quantiles in seconds, None where undefined.
-
-        As in `kvsim.results.latency`.
-        """
+    def latencies(self) -> "Latencies":
+        """Mean and quantiles of each latency, as `kvsim.results.latency` defines it."""
         arrival, scheduled, first, finish, outputs = self
-        return {
-            "ttft_s": _spread(latency.ttft(arrival, first) / PS_PER_S),
-            "tpot_s": _spread(latency.tpot(first, finish, outputs) / PS_PER_S),
-            "e2e_s": _spread(latency.e2e(arrival, finish) / PS_PER_S),
-            "queue_s": _spread(latency.queue(arrival, scheduled) / PS_PER_S),
-        }
+        return Latencies(
+            _summary(latency.ttft(arrival, first)),
+            _summary(latency.tpot(first, finish, outputs)),
+            _summary(latency.e2e(arrival, finish)),
+            _summary(latency.queue(arrival, scheduled)),
+        )
 
 
-def _spread(values: NDArray[np.float64]) -> dict[str, float | None]:
-    if not len(values):
-        return dict.fromkeys(("mean", *QUANTILES))
-    return {**latency.spread(values)}
+class Latencies(NamedTuple):
+    """The latencies of finished sequences, in seconds."""
+
+    ttft_s: LatencySummary
+    tpot_s: LatencySummary
+    e2e_s: LatencySummary
+    queue_s: LatencySummary
+
+
+def _summary(values_ps: NDArray[Any]) -> LatencySummary:
+    return LatencySummary.of(latency.spread(values_ps / PS_PER_S) if len(values_ps) else {})

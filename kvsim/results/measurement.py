@@ -5,7 +5,7 @@ of a window stand beside those of the whole run, never instead of them.
 """
 
 from itertools import pairwise
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,7 @@ from kvsim.plumbing.units import PS_PER_S
 from kvsim.results.departures import Departures
 from kvsim.results.recorder import Recorder
 from kvsim.results.steady import fed_until, find_steady
+from kvsim.results.summary import ClassShares, NoWindow, WindowMemory, WindowSummary
 
 MIN_REQUESTS = 100  # to look for a steady part of
 # A queue grew if it was longer in each quarter of the arrivals than in the one before, and so many
@@ -41,10 +42,10 @@ class WindowOptions(Options):
         return self
 
 
-def measure_window(recorder: Recorder, options: WindowOptions) -> dict[str, Any]:
-    """The entry `window` of a run's summary.
+def measure_window(recorder: Recorder, options: WindowOptions) -> WindowSummary | NoWindow:
+    """The numbers of the window of a run, or why there is none.
 
-    found: "given", "steady" or "none", and then the reason. Its edges move inwards to moments at
+    Its edges move inwards to moments at
     which a sequence came or left, so that its means are exact. Requests count by their arrival for
     latencies and by their end for rates; waiting_mean counts those that no step has taken in yet.
     """
@@ -55,24 +56,22 @@ def measure_window(recorder: Recorder, options: WindowOptions) -> dict[str, Any]
         start = origin + round((options.from_s or 0.0) * PS_PER_S)
         end = recorder.end_ps if options.to_s is None else origin + round(options.to_s * PS_PER_S)
     elif len(done.arrival_ps) < MIN_REQUESTS:
-        found, reason = "none", f"fewer than {MIN_REQUESTS} requests were served"
+        found, reason = "", f"fewer than {MIN_REQUESTS} requests were served"
         start = end = 0
     else:
         times, running, _ = _marks(recorder)
         until_ps = fed_until(recorder.finished, done.finish_ps)
         start, end, reason = find_steady(times, running, int(done.arrival_ps.min()), until_ps)
-        found = "steady" if reason is None else "none"
-    if reason is None:
-        measured = _measured(recorder, done, start, end, origin)
-        if measured is not None:
-            return {"found": found, **measured}
-        reason = "nothing came or left between its edges"
-    return {"found": "none", "reason": reason}
+        found = "steady"
+    if reason is not None:
+        return NoWindow(reason=reason)
+    measured = _measured(recorder, done, found, start, end, origin)
+    return measured or NoWindow(reason="nothing came or left between its edges")
 
 
 def _measured(
-    recorder: Recorder, done: Departures, start_ps: int, end_ps: int, origin_ps: int
-) -> dict[str, Any] | None:
+    recorder: Recorder, done: Departures, found: str, start_ps: int, end_ps: int, origin_ps: int
+) -> WindowSummary | None:
     """The numbers between the outermost marks within start_ps <= t <= end_ps, if there are two."""
     times, running, booked = _marks(recorder)
     low = int(np.searchsorted(times, start_ps))
@@ -88,17 +87,22 @@ def _measured(
     whole = recorder.capacity_bytes * int(booked[high] - booked[low])
     shares = (_sums(recorder, high) - _sums(recorder, low)) / whole
     latencies = done.only(came).latencies()
-    return {
-        "start_s": (start - origin_ps) / PS_PER_S,
-        "end_s": (end - origin_ps) / PS_PER_S,
-        "requests": int(came.sum()),
-        "requests_per_s": int(left.sum()) * PS_PER_S / span_ps,
-        "output_tokens_per_s": int(done.output_tokens[left].sum()) * PS_PER_S / span_ps,
-        "running_mean": float(held.sum()) / span_ps,
-        "waiting_mean": float(waited.astype(np.float64).sum()) / span_ps,
-        **{name: latencies[name] for name in ("ttft_s", "tpot_s", "e2e_s")},
-        "memory": {"time_mean": dict(zip(CLASSES, shares.tolist(), strict=True))},
-    }
+    return WindowSummary(
+        found=found,
+        start_s=(start - origin_ps) / PS_PER_S,
+        end_s=(end - origin_ps) / PS_PER_S,
+        requests=int(came.sum()),
+        requests_per_s=int(left.sum()) * PS_PER_S / span_ps,
+        output_tokens_per_s=int(done.output_tokens[left].sum()) * PS_PER_S / span_ps,
+        running_mean=float(held.sum()) / span_ps,
+        waiting_mean=float(waited.astype(np.float64).sum()) / span_ps,
+        ttft_s=latencies.ttft_s,
+        tpot_s=latencies.tpot_s,
+        e2e_s=latencies.e2e_s,
+        memory=WindowMemory(
+            time_mean=ClassShares(**dict(zip(CLASSES, shares.tolist(), strict=True)))
+        ),
+    )
 
 
 def _marks(recorder: Recorder) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:

@@ -1,29 +1,115 @@
-"""From what the recorder wrote down to one entry of summary.json's `runs`."""
+"""The summary of a run, from what the recorder wrote down and what the scheduler counted."""
 
-from typing import Any, Protocol
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, Protocol
 
 from kvsim.memory.ledger import CLASSES
 from kvsim.memory.parts import PARTS
-from kvsim.plumbing.units import PS_PER_S
+from kvsim.plumbing.units import PS_PER_S, seconds_from_ps
 from kvsim.results.departures import Departures
 from kvsim.results.gaps import Gaps
 from kvsim.results.latency import QUANTILES
+from kvsim.results.measurement import WindowOptions, measure_window
+from kvsim.results.notes import notes_on
 from kvsim.results.recorder import Recorder
+from kvsim.results.summary import (
+    ClassShares,
+    KeptChunks,
+    LatencySummary,
+    MemorySummary,
+    PrefixCacheSummary,
+    RequestCounts,
+    RunSummary,
+    SpeculationSummary,
+)
+
+if TYPE_CHECKING:
+    from kvsim.engine.replica import Replica
+
+# Classes of the ledger that sequences hold, whoever shares them.
+_HELD = ("used", "reserved", "overprovisioned", "rounding")
 
 
-def latencies(recorder: Recorder) -> dict[str, dict[str, float | None]]:
-    """ttft_s, tpot_s, itl_s, e2e_s and queue_s of the finished sequences; None where undefined.
+def summarise(
+    replica: "Replica",
+    kind: str,
+    label: str,
+    *,
+    num_requests: int,
+    began_s: float,
+    window: WindowOptions | None = None,
+    verified: "Verified | None" = None,
+    kept_chunks: KeptChunks | None = None,
+    shareable: bool = False,
+) -> RunSummary:
+    """The numbers of a replica that has served its requests.
 
-    itl: all gaps between tokens; the others as in `kvsim.results.latency`.
+    kind: of its allocator. num_requests: those submitted. began_s: `time.perf_counter` when the
+    simulation of the run began. window: the part of the run that is measured beside the whole.
+    verified: what became of drafts; None where none are drafted. kept_chunks: chunks that vLLM
+    would free and the allocator keeps. shareable: requests name content that others could hit.
     """
+    scheduler, recorder = replica.scheduler, replica.recorder
+    allocator = scheduler.allocator
+    cache = allocator.cache_totals()
+    refused = len(recorder.rejected)
+    finished = num_requests - refused
+    makespan_s = seconds_from_ps(recorder.makespan_ps)
+    outputs = int(recorder.finished.column("output_tokens").sum())
+    total_ps = recorder.total_ps
     done = Departures.of(recorder).latencies()
+    summary = RunSummary(
+        allocator=kind,
+        label=label,
+        requests=RequestCounts(submitted=num_requests, finished=finished, rejected=refused),
+        preemptions=scheduler.num_preemptions,
+        makespan_s=makespan_s,
+        requests_per_s=finished / makespan_s if makespan_s else 0.0,
+        output_tokens_per_s=outputs / makespan_s if makespan_s else 0.0,
+        running_mean=recorder.running_sum / total_ps if total_ps else 0.0,
+        waiting_mean=recorder.waiting_sum / total_ps if total_ps else 0.0,
+        ttft_s=done.ttft_s,
+        tpot_s=done.tpot_s,
+        itl_s=_gaps_between_tokens(recorder),
+        e2e_s=done.e2e_s,
+        queue_s=done.queue_s,
+        memory=memory(
+            recorder,
+            allocator.token_bytes,
+            shares=allocator.saved_bytes is not None,
+            pads_blocks=allocator.pads_blocks,
+            tells_cached=allocator.tells_cached,
+        ),
+        prefix_cache=PrefixCacheSummary(
+            query_tokens=cache.query_tokens,
+            hit_tokens=cache.hit_tokens,
+            host_hit_tokens=cache.host_hit_tokens,
+        ),
+        copied_bytes=allocator.copied_bytes,
+        recomputed_tokens=scheduler.recomputed_tokens,
+        swapped_bytes=scheduler.swapped_bytes + cache.host_bytes,
+        steps=recorder.steps,
+        outside_domain_steps=recorder.outside_steps,
+        wall_s=time.perf_counter() - began_s,
+        engine_faults=scheduler.engine_faults or None,
+        speculation=None if verified is None else _speculation(recorder, verified),
+        kept_chunks=kept_chunks,
+        window=measure_window(recorder, window or WindowOptions()),
+    )
+    return replace(summary, notes=notes_on(summary, recorder, shareable=shareable))
+
+
+def _gaps_between_tokens(recorder: Recorder) -> LatencySummary:
+    """Of all gaps between output tokens, in seconds; None where there is none."""
     gaps = Gaps(recorder.gaps, recorder.late_gaps)
-    itl: dict[str, float | None] = dict.fromkeys(("mean", *QUANTILES))
-    if gaps.num:
-        found = [gaps.mean_ps(), *gaps.quantiles_ps(QUANTILES.values())]
-        itl = {name: gap_ps / PS_PER_S for name, gap_ps in zip(itl, found, strict=True)}
-    return {"ttft_s": done["ttft_s"], "tpot_s": done["tpot_s"], "itl_s": itl,
-            "e2e_s": done["e2e_s"], "queue_s": done["queue_s"]}  # fmt: skip
+    if not gaps.num:
+        return LatencySummary.of({})
+    found = [gaps.mean_ps(), *gaps.quantiles_ps(QUANTILES.values())]
+    names = ("mean", *QUANTILES)
+    return LatencySummary.of(
+        {name: gap_ps / PS_PER_S for name, gap_ps in zip(names, found, strict=True)}
+    )
 
 
 def memory(
@@ -33,11 +119,12 @@ def memory(
     shares: bool,
     pads_blocks: bool = False,
     tells_cached: bool = False,
-) -> dict[str, Any]:
-    """The ledger's means as fractions of the capacity, and its peaks; what sharing saved, unless
-    the allocator did not follow it (shares). parts: of these means over time, what has a name of
-    its own (see kvsim.memory.parts), and `block_padding`, all of rounding where `pads_blocks`, and
-    `cached_prompts`, the rest of what is cached where the allocator tells why it is.
+) -> MemorySummary:
+    """The ledger's means and peaks.
+
+    token_bytes: bytes of one token's keys and values. shares: whether the allocator counts what
+    sharing saves. pads_blocks: whether all of `rounding` is padding of blocks. tells_cached:
+    whether the allocator counts why blocks are cached, so that the rest of `cached` lay in prompts.
     """
     capacity = recorder.capacity_bytes
     whole = capacity * recorder.total_ps
@@ -48,58 +135,44 @@ def memory(
     if tells_cached:
         others = (total for name, total in parts.items() if name.startswith("cached_"))
         parts["cached_prompts"] = sums["cached"] - sum(others)
-    return {
-        "capacity_bytes": capacity,
-        "capacity_tokens": capacity // token_bytes,
-        "time_mean": _shares(recorder.time_sum, capacity * recorder.total_ps),
-        "parts": {name: total / whole for name, total in parts.items() if total},
-        "step_mean": _shares(recorder.step_sum, capacity * recorder.steps),
-        "peak_used": recorder.peak_used / capacity,
-        "peak_allocated": recorder.peak_allocated / capacity,
-        "sharing_savings": _savings(recorder) if shares else None,
-    }
+    held = sum(sums[name] for name in _HELD)
+    logical = held + recorder.saved_sum
+    return MemorySummary(
+        capacity_bytes=capacity,
+        capacity_tokens=capacity // token_bytes,
+        time_mean=_shares(recorder.time_sum, whole),
+        parts={name: total / whole for name, total in parts.items() if total},
+        step_mean=_shares(recorder.step_sum, capacity * recorder.steps),
+        peak_used=recorder.peak_used / capacity,
+        peak_allocated=recorder.peak_allocated / capacity,
+        sharing_savings=(recorder.saved_sum / logical if logical else 0.0) if shares else None,
+    )
 
 
 class Verified(Protocol):
-    """What became of drafts."""
+    """How many drafts were verified: sequences * steps with drafts, drafts, drafts accepted."""
 
     num_verifications: int
     num_drafts: int
     num_accepted: int
 
 
-def speculation(recorder: Recorder, verified: Verified) -> dict[str, Any]:
-    """What drafting did: drafts of the steps that verified some, and of the pool the share that was
-    held for drafts and not used (in the ledger a part of `reserved` and `overprovisioned`).
-
-    acceptance_rate: accepted / drafted; mean_acceptance_length: tokens that a verification put out,
-    one of which it would have without drafts (None: nothing was verified).
-    """
+def _speculation(recorder: Recorder, verified: Verified) -> SpeculationSummary:
+    """What drafting did; `draft_slots` is the part of the ledger of that name."""
     count, drafts = verified.num_verifications, verified.num_drafts
     whole = recorder.capacity_bytes * recorder.total_ps
-    return {
-        "verifications": count,
-        "draft_tokens": drafts,
-        "accepted_tokens": verified.num_accepted,
-        "acceptance_rate": verified.num_accepted / drafts if drafts else None,
-        "mean_acceptance_length": 1 + verified.num_accepted / count if count else None,
-        "draft_slots": recorder.part_sums[PARTS.index("draft_slots")] / whole if whole else 0.0,
-    }
-
-
-def _savings(recorder: Recorder) -> float:
-    """1 - physical / logical: of what sequences hold, counted for each, how much they share."""
-    physical = sum(
-        total
-        for name, total in zip(CLASSES, recorder.time_sum, strict=True)
-        if name in ("used", "reserved", "overprovisioned", "rounding")
+    return SpeculationSummary(
+        verifications=count,
+        draft_tokens=drafts,
+        accepted_tokens=verified.num_accepted,
+        acceptance_rate=verified.num_accepted / drafts if drafts else None,
+        mean_acceptance_length=1 + verified.num_accepted / count if count else None,
+        draft_slots=recorder.part_sums[PARTS.index("draft_slots")] / whole if whole else 0.0,
     )
-    logical = physical + recorder.saved_sum
-    return recorder.saved_sum / logical if logical else 0.0
 
 
-def _shares(sums: list[int], whole: int) -> dict[str, float]:
+def _shares(sums: list[int], whole: int) -> ClassShares:
     """Each class's share; without any time all is idle, as the pool was."""
     if not whole:
-        return {name: float(name == "idle") for name in CLASSES}
-    return {name: total / whole for name, total in zip(CLASSES, sums, strict=True)}
+        return ClassShares(**{name: float(name == "idle") for name in CLASSES})
+    return ClassShares(**{name: total / whole for name, total in zip(CLASSES, sums, strict=True)})

@@ -1,9 +1,8 @@
 """What a reader of a run's numbers must be told: what was left out, what they do not hold."""
 
-from typing import Any
-
 from kvsim.results.measurement import queue_grew
 from kvsim.results.recorder import Recorder
+from kvsim.results.summary import RunSummary, SummaryNote
 
 _UNSHARED = "no prompt of this workload is known to begin like an earlier one"
 _SHARED = (
@@ -13,9 +12,9 @@ _SHARED = (
 
 
 def notes_on(
-    summary: dict[str, Any], recorder: Recorder, *, shareable: bool = False
-) -> list[dict[str, str]]:
-    """The entry `notes` of a run's summary: {"about": one of the words below, "text": a sentence}.
+    summary: RunSummary, recorder: Recorder, *, shareable: bool = False
+) -> tuple[SummaryNote, ...]:
+    """The notes of a run; `about` is one of the words below.
 
     refused: requests were turned away, and why. saturated: the queue grew as long as requests came.
     prefix-cache: it was on and found nothing. step-time: steps beyond what was measured.
@@ -23,10 +22,10 @@ def notes_on(
     back is kept. shareable: requests name content that others could hit.
     """
     found = []
-    requests, steps = summary["requests"], summary["steps"]
-    if requests["rejected"]:
+    requests, steps = summary.requests, summary.steps
+    if requests.rejected:
         _, _, reason = recorder.rejected[0]
-        all_, refused = requests["submitted"], requests["rejected"]
+        all_, refused = requests.submitted, requests.rejected
         which = "All" if refused == all_ else f"{refused:,} of"
         were = f"{which} {all_:,} requests were" if all_ > 1 else "The only request was"
         first = "" if refused == 1 else ", the first"
@@ -38,33 +37,33 @@ def notes_on(
             f"The queue grew as long as requests came: {grown[0]:,} of {grown[1]:,} had not been "
             "started when the last one arrived. Waits tell how long the stream was",
         ))  # fmt: skip
-    cache = summary["prefix_cache"]
-    if cache["query_tokens"] and not cache["hit_tokens"]:
+    cache = summary.prefix_cache
+    if cache.query_tokens and not cache.hit_tokens:
         found.append((
             "prefix-cache",
-            f"The prefix cache was asked for {cache['query_tokens']:,} prompt tokens and held none "
+            f"The prefix cache was asked for {cache.query_tokens:,} prompt tokens and held none "
             f"of them: {_SHARED if shareable else _UNSHARED}",
         ))  # fmt: skip
-    faults = summary.get("engine_faults", 0)
+    faults = summary.engine_faults
     if faults:
         found.append((
             "engine",
             f"{faults:,} times SGLang 0.5.23 would have cut a second prompt in one pass, and then "
             "taken the first for whole; here the second waits for the next pass",
         ))  # fmt: skip
-    kept = summary.get("kept_chunks")
+    kept = summary.kept_chunks
     if kept is not None:
         found.append((
             "local-attention",
-            f"{kept['layers']} layers attend within chunks of {kept['chunk_tokens']:,} tokens: "
+            f"{kept.layers} layers attend within chunks of {kept.chunk_tokens:,} tokens: "
             "vLLM gives back those before the current one (kvsim memory counts so), here every "
             "token is kept",
         ))  # fmt: skip
-    outside = summary["outside_domain_steps"]
+    outside = summary.outside_domain_steps
     if outside:
         found.append((
             "step-time",
             f"{outside:,} of {steps:,} steps were longer or larger than those the step time was "
             "measured on; their time is extrapolated",
         ))  # fmt: skip
-    return [{"about": about, "text": f"{text}."} for about, text in found]
+    return tuple(SummaryNote(about=about, text=f"{text}.") for about, text in found)

@@ -6,9 +6,8 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Self
 
 from kvsim.results.addresses import Addresses
-from kvsim.results.measurement import WindowOptions, measure_window
-from kvsim.results.notes import notes_on
 from kvsim.results.recorder import Recorder
+from kvsim.results.summary import ResultSummary, RunSummary
 from kvsim.results.tables import COLUMNS, Columns
 from kvsim.version import VERSION
 
@@ -28,37 +27,21 @@ def _frame(columns: Callable[[Recorder], Columns], recorder: Recorder) -> "pd.Da
 class Run:
     """One allocator's run.
 
-    summary: its entry of summary.json. tables: by name, each made when it is first asked for.
+    summary: its numbers. tables: by name, each made when it is first asked for.
     recorder: what the engine wrote down, where the run was simulated in this process.
     """
 
     label: str
     kind: str
-    summary: dict[str, Any]
+    summary: RunSummary
     tables: Mapping[str, Table] = field(repr=False)
     recorder: Recorder | None = field(default=None, repr=False)
 
     @classmethod
-    def recorded(
-        cls,
-        label: str,
-        kind: str,
-        summary: dict[str, Any],
-        recorder: Recorder,
-        window: WindowOptions | None = None,
-        *,
-        shareable: bool = False,
-    ) -> Self:
-        """The run that `recorder` wrote down; `summary` with the numbers of `window`, and with
-        notes on what must be known to read it. shareable: see `notes_on`.
-        """
-        summary = {
-            **summary,
-            "window": measure_window(recorder, window or WindowOptions()),
-            "notes": notes_on(summary, recorder, shareable=shareable),
-        }
+    def recorded(cls, summary: RunSummary, recorder: Recorder) -> Self:
+        """The run that `recorder` wrote down, with its summary."""
         tables = {name: partial(_frame, of, recorder) for name, of in COLUMNS.items()}
-        return cls(label, kind, summary, tables, recorder)
+        return cls(summary.label, summary.allocator, summary, tables, recorder)
 
     def with_addresses(self, addresses: Addresses) -> Self:
         """The same run with the tables of who lay where."""
@@ -107,11 +90,12 @@ class Result:
 
     def summary(self) -> dict[str, Any]:
         """The contents of summary.json."""
-        return {
-            "kvsim": self.version,
-            "scenario": self.scenario,
-            "runs": [run.summary for run in self.runs],
-        }
+        return self.typed_summary().as_json()
+
+    def typed_summary(self) -> ResultSummary:
+        """The numbers of all runs, with the scenario."""
+        runs = tuple(run.summary for run in self.runs)
+        return ResultSummary(kvsim=self.version, scenario=self.scenario, runs=runs)
 
     def __getitem__(self, label: str) -> Run:
         """The run with this label."""

@@ -21,7 +21,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kvsim.memory.parts import PARTS
 from kvsim.plumbing.errors import InputError
@@ -33,6 +33,7 @@ from kvsim.results.addresses import ADDRESS_COLUMNS, EVENT_COLUMNS, HOLE_COLUMNS
 from kvsim.results.parquet import table_writer
 from kvsim.results.recorder import SERIES_COLUMNS
 from kvsim.results.result import Result, Run, Table
+from kvsim.results.summary import ResultSummary
 from kvsim.results.tables import REQUEST_COLUMNS
 
 if TYPE_CHECKING:
@@ -72,8 +73,8 @@ def write(folder: Path, result: Result, report_html: str | None) -> None:
     the page of an older result that this one has not are removed.
     Raises InputError if the folder cannot be written.
     """
-    summary = result.summary()
-    head = f"# Written by kvsim {summary['kvsim']}\n"
+    summary = json.dumps(result.summary(), indent=2, ensure_ascii=False) + "\n"
+    head = f"# Written by kvsim {result.version}\n"
     traces = {name: _trace(result, name) for name in TRACES}
     replace_files(
         folder,
@@ -84,7 +85,7 @@ def write(folder: Path, result: Result, report_html: str | None) -> None:
             MEMORY: table_writer({run.label: run.columns("memory") for run in result.runs}),
             **({} if report_html is None else {REPORT: text_writer(report_html)}),
             # Last: a folder with a summary is a whole result.
-            SUMMARY: text_writer(json.dumps(summary, indent=2, ensure_ascii=False) + "\n"),
+            SUMMARY: text_writer(summary),
         },
     )
     stale = [_file(name) for name, frames in traces.items() if not frames]
@@ -105,8 +106,8 @@ def _file(name: str) -> str:
 
 def read(folder: Path) -> Result:
     """The result stored in `folder`; raises InputError where it is not one, or a damaged one."""
-    contents = read_summary(folder)
-    labels = [run["label"] for run in contents["runs"]]
+    summary = read_summary(folder)
+    labels = [run.label for run in summary.runs]
     tables = {
         "requests": _split(folder / REQUESTS, labels, _REQUEST_KINDS),
         "memory": _split(
@@ -119,25 +120,20 @@ def read(folder: Path) -> Result:
     for name, columns in TRACES.items():
         if (folder / _file(name)).exists():
             tables[name] = _split(folder / _file(name), labels, columns)
-    return Result(
-        contents["scenario"],
-        tuple(
-            Run(
-                run["label"],
-                run["allocator"],
-                run,
-                {name: split[index] for name, split in tables.items()},
-            )
-            for index, run in enumerate(contents["runs"])
-        ),
-        contents["kvsim"],
+    runs = (
+        Run(
+            run.label,
+            run.allocator,
+            run,
+            {name: split[index] for name, split in tables.items()},
+        )
+        for index, run in enumerate(summary.runs)
     )
+    return Result(summary.scenario, tuple(runs), summary.kvsim)
 
 
-def read_summary(folder: Path) -> dict[str, Any]:
-    """The contents of the folder's summary.json; raises InputError where it is not a result."""
-    from kvsim.results.stored import StoredSummary
-
+def read_summary(folder: Path) -> ResultSummary:
+    """The folder's summary.json; raises InputError where the folder holds no result."""
     path = folder / SUMMARY
     if folder.is_file():
         raise InputError("a file, where the folder of a result is meant", where=str(folder))
@@ -147,12 +143,11 @@ def read_summary(folder: Path) -> dict[str, Any]:
             where=str(folder),
             remedy="make one with: kvsim run SCENARIO --out DIR",
         )
-    contents = read_object(path)
-    StoredSummary.parse(contents, f"{path}: not a summary of kvsim")
-    labels = [run["label"] for run in contents["runs"]]
+    summary = ResultSummary.parse(read_object(path), f"{path}: not a summary of kvsim")
+    labels = [run.label for run in summary.runs]
     if len(set(labels)) < len(labels):
         raise InputError("two runs with the same label", where=str(path), value=", ".join(labels))
-    return contents
+    return summary
 
 
 def _split(

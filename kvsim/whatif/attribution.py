@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 
 from kvsim.memory.options import AllocatorOptions
 from kvsim.memory.paged.options import Paged
+from kvsim.results.summary import RunSummary
 from kvsim.simulation import Simulation
 from kvsim.whatif.findings import Findings, FindingsTable, as_data
 
@@ -84,10 +85,10 @@ def _attribute(
     progress(label, "as it is")
     run = simulation.run(options, label)
     before = actual = _outcome(run.summary)
-    wasted = run.summary["memory"]["time_mean"]
+    wasted = run.summary.memory.time_mean
     costs = []
     for classes, without in options.removals():
-        if without is not None and not any(wasted[name] for name in classes):
+        if without is not None and not any(wasted.of(name) for name in classes):
             continue  # there is nothing of it to remove
         progress(label, f"without {', '.join(classes)}")
         after = _outcome(simulation.run(without or IDEAL, label).summary)
@@ -101,12 +102,12 @@ def _attribute(
 IDEAL = Paged(block_size=1, enable_prefix_caching=False, watermark=0.0)
 
 
-def _outcome(summary: dict[str, Any]) -> RunOutcome:
+def _outcome(summary: RunSummary) -> RunOutcome:
     return RunOutcome(
-        summary["running_mean"],
-        summary["output_tokens_per_s"],
-        summary["e2e_s"]["mean"],
-        summary["preemptions"],
+        summary.running_mean or 0.0,
+        summary.output_tokens_per_s or 0.0,
+        summary.e2e_s.mean,
+        summary.preemptions,
     )
 
 

@@ -14,6 +14,7 @@ from kvsim.capacity.pool import Pool
 from kvsim.memory.options import AllocatorOptions
 from kvsim.plumbing.errors import InputError
 from kvsim.report.numbers import count, number, percent, seconds, size
+from kvsim.results.summary import SpeculationSummary
 from kvsim.simulation import Simulation
 from kvsim.speculation import TABLE
 from kvsim.whatif.findings import Findings, FindingsTable
@@ -34,7 +35,7 @@ class SpeculationSide:
     tpot_s: float | None
     e2e_s: float | None
     steps: int
-    drafts: dict[str, Any] | None
+    drafts: SpeculationSummary | None
 
     @property
     def pool_tokens(self) -> int:
@@ -86,18 +87,16 @@ def speculation_costs(simulation: Simulation) -> tuple[SpeculationCost, ...]:
 
 def _side(simulation: Simulation, options: AllocatorOptions, label: str) -> SpeculationSide:
     summary = simulation.run(options, label).summary
-    cache = summary["prefix_cache"]
-    asked = cache["query_tokens"]
     return SpeculationSide(
         simulation.pool,
         simulation.layout.bytes_per_token,
-        cache["hit_tokens"] / asked if asked else None,
-        summary["preemptions"],
-        summary["output_tokens_per_s"],
-        summary["tpot_s"]["p50"],
-        summary["e2e_s"]["p50"],
-        summary["steps"],
-        summary.get("speculation"),
+        summary.prefix_cache.hit_rate,
+        summary.preemptions,
+        summary.output_tokens_per_s or 0.0,
+        summary.tpot_s.p50,
+        summary.e2e_s.p50,
+        summary.steps,
+        summary.speculation,
     )
 
 
@@ -128,17 +127,18 @@ def _sentence(cost: SpeculationCost) -> str:
     if cost.state_bytes:
         price += f", and {size(cost.state_bytes)} more of recurrent states a sequence"
     parts = [f"{cost.method} with {cost.tokens} drafts costs {price}; {holds}"]
-    drafts = drafted.drafts or {}
-    parts.append(f"{percent(drafts['draft_slots'])} of it is held for drafts and not used")
+    drafts = drafted.drafts
+    assert drafts is not None  # the scenario drafts
+    parts.append(f"{percent(drafts.draft_slots)} of it is held for drafts and not used")
     if drafted.hit_share is not None and plain.hit_share is not None:
         parts.append(
             f"{percent(drafted.hit_share)} of the prompt tokens are found in the prefix cache, "
             f"{percent(plain.hit_share)} without"
         )
     bought = "nothing was verified"
-    if drafts["mean_acceptance_length"] is not None:
+    if drafts.mean_acceptance_length is not None:
         bought = (
-            f"it buys {number(drafts['mean_acceptance_length'])} tokens a verification: "
+            f"it buys {number(drafts.mean_acceptance_length)} tokens a verification: "
             f"{seconds(drafted.tpot_s)} a token where it would be {seconds(plain.tpot_s)}, and "
             f"{number(drafted.tokens_per_s)} tokens/s where there would be "
             f"{number(plain.tokens_per_s)}"
@@ -148,18 +148,19 @@ def _sentence(cost: SpeculationCost) -> str:
 
 def _sides_table(cost: SpeculationCost) -> FindingsTable:
     sides = cost.drafted, cost.plain
-    drafts = [side.drafts or {} for side in sides]
+    slots = [None if side.drafts is None else side.drafts.draft_slots for side in sides]
+    lengths = [
+        None if side.drafts is None else side.drafts.mean_acceptance_length for side in sides
+    ]
     cells: dict[str, tuple[str, ...]] = {
         "KV bytes per token": tuple(count(side.token_bytes) for side in sides),
         "pool": tuple(size(side.pool.capacity_bytes) for side in sides),
         "tokens it holds": tuple(count(side.pool_tokens) for side in sides),
-        "held for drafts": tuple(percent(each.get("draft_slots")) for each in drafts),
+        "held for drafts": tuple(map(percent, slots)),
         "prompt tokens hit": tuple(percent(side.hit_share) for side in sides),
         "preemptions": tuple(count(side.preemptions) for side in sides),
         "steps": tuple(count(side.steps) for side in sides),
-        "tokens a verification": tuple(
-            number(each.get("mean_acceptance_length")) for each in drafts
-        ),
+        "tokens a verification": tuple(map(number, lengths)),
         "TPOT p50": tuple(seconds(side.tpot_s) for side in sides),
         "end to end p50": tuple(seconds(side.e2e_s) for side in sides),
         "tokens/s": tuple(number(side.tokens_per_s) for side in sides),
@@ -193,5 +194,5 @@ def _side_data(side: SpeculationSide) -> dict[str, Any]:
         "tpot_s": side.tpot_s,
         "e2e_s": side.e2e_s,
         "steps": side.steps,
-        "speculation": side.drafts,
+        "speculation": side.drafts and side.drafts.as_json(),
     }

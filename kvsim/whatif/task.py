@@ -17,11 +17,12 @@ import numpy as np
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.units import PS_PER_S
 from kvsim.request import Stream
+from kvsim.resolved import PATH_KEYS
 from kvsim.results.departures import Departures
 from kvsim.results.measurement import queue_grew
 from kvsim.results.recorder import Recorder
 from kvsim.scenario import Scenario
-from kvsim.simulation import PATH_KEYS, Simulation
+from kvsim.simulation import Simulation
 from kvsim.version import VERSION
 from kvsim.whatif.notes import WORKLOAD
 from kvsim.whatif.watch import QueueWatch
@@ -91,9 +92,8 @@ def _rows(task: Task) -> list[Row]:
     for options, label in zip(scenario.allocator, simulation.labels, strict=True):
         watch = QueueWatch(options.scheduler or scenario.scheduler) if task.waits else None
         run = simulation.run(options, label, observer=watch)
-        summary = {name: value for name, value in run.summary.items() if name != "wall_s"}
         assert run.recorder is not None  # it has just been simulated
-        row = {**flat(summary), "saturated": queue_grew(run.recorder) is not None}
+        row = {**flat(run.summary.simulated()), "saturated": queue_grew(run.recorder) is not None}
         row[WORKLOAD] = json.dumps(simulation.stream.notes)
         if task.limits_s:
             row["within"] = share_within(run.recorder, task.limits_s)

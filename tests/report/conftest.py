@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from support.summaries import run_summary
 
 from kvsim.memory.ledger import CLASSES
 from kvsim.report import latency
@@ -126,7 +127,7 @@ def make_run(
         ],
     ).astype(np.int64)
     label = label or kind
-    summary = _summary(kind, label, table, memory, capacity_tokens)
+    summary = run_summary(_summary(kind, label, table, memory, capacity_tokens))
     tables = {"requests": lambda: table, "memory": lambda: memory}
     return Run(label, kind, summary, tables)
 

@@ -7,6 +7,7 @@ import re
 import stat
 import struct
 import zlib
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -92,7 +93,7 @@ def test_the_csv_holds_the_numbers_of_the_summary(result):
 
 def test_a_label_is_no_formula_and_no_markup(hostile):
     run = hostile.runs[0]
-    formula = type(run)("=1+1", run.kind, {**run.summary, "label": "=1+1"}, run.tables)
+    formula = type(run)("=1+1", run.kind, replace(run.summary, label="=1+1"), run.tables)
     made = FORMS.get("csv")().make(type(hostile)(hostile.scenario, (formula,)))
     assert next(csv.DictReader(io.StringIO(made.decode())))["label"] == "'=1+1"
     words = FORMS.get("md")().make(hostile).decode().partition("## The scenario")[0]

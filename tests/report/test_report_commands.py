@@ -1,4 +1,5 @@
 import copy
+import dataclasses
 import io
 import json
 
@@ -8,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
+from support.summaries import run_summary
 from typer.testing import CliRunner
 
 from kvsim.commands.compare import compare
@@ -46,8 +48,14 @@ def folders(tmp_path, result):
     changed = Result(copy.deepcopy(result.scenario), copy.deepcopy(result.runs), result.version)
     changed.scenario["seed"] = 1
     changed.scenario["allocator"][2]["block_size"] = 32
-    for run in changed.runs:
-        run.summary["requests_per_s"] /= 2
+    runs = tuple(
+        dataclasses.replace(
+            run,
+            summary=dataclasses.replace(run.summary, requests_per_s=run.summary.requests_per_s / 2),
+        )
+        for run in changed.runs
+    )
+    changed = Result(changed.scenario, runs, result.version)
     paths = [tmp_path / "base", tmp_path / "other"]
     for path, each in zip(paths, (result, changed), strict=True):
         store.write(path, each, "<html>")
@@ -160,7 +168,8 @@ def test_more_running_is_neither_better_nor_worse(result):
     runs = [run.summary for run in result.runs]
     assert best(MEASURES["running"], runs) == set()
     assert best(MEASURES["makespan"], runs)
-    fewer = {**runs[0], "makespan_s": 1.0, "requests": {**runs[0]["requests"], "finished": 3}}
+    counts = dataclasses.replace(runs[0].requests, finished=3)
+    fewer = dataclasses.replace(runs[0], makespan_s=1.0, requests=counts)
     assert best(MEASURES["makespan"], [fewer, *runs[1:]]) == set()
     assert best(MEASURES["finished"], [fewer, *runs[1:]]) == {1, 2}
 
@@ -178,9 +187,12 @@ def against(result, tmp_path):
     """The result, and the same after `change` of its scenario and summary: two folders."""
 
     def folders(change):
-        changed = Result(copy.deepcopy(result.scenario), copy.deepcopy(result.runs), result.version)
-        for run in changed.runs:
-            change(changed.scenario, run.summary)
+        scenario, runs = copy.deepcopy(result.scenario), []
+        for run in result.runs:
+            numbers = copy.deepcopy(run.summary.as_json())
+            change(scenario, numbers)
+            runs.append(dataclasses.replace(run, summary=run_summary(numbers)))
+        changed = Result(scenario, tuple(runs), result.version)
         store.write(tmp_path / "a", result, "<html>")
         store.write(tmp_path / "b", changed, "<html>")
         return tmp_path / "a", tmp_path / "b"
@@ -229,7 +241,7 @@ def test_a_share_changes_by_points(call, against):
         line for line in call("compare", *folders).stdout.splitlines()
         if line.startswith("Pool used, peak")
     )  # fmt: skip
-    before = store.read_summary(folders[0])["runs"][0]["memory"]["peak_used"]
+    before = store.read_summary(folders[0]).runs[0].memory.peak_used
     assert line.endswith(f"25 % {25 - 100 * before:+.1f} points")
 
 
@@ -256,9 +268,10 @@ def test_compare_tells_what_the_runs_must_be_read_with(call, against):
 def test_results_under_several_seeds_have_intervals(tmp_path, result, call):
     for seed, rate in enumerate((2.0, 3.0, 4.0)):
         scenario = {**result.scenario, "seed": seed}
-        runs = tuple(copy.deepcopy(run) for run in result.runs)
-        for run in runs:
-            run.summary["requests_per_s"] = rate
+        runs = tuple(
+            dataclasses.replace(run, summary=dataclasses.replace(run.summary, requests_per_s=rate))
+            for run in result.runs
+        )
         store.write(tmp_path / str(seed), Result(scenario, runs), "<html>")
     answer = json.loads(call("compare", *(tmp_path / str(n) for n in range(3)), "--json").stdout)
     (over,) = (

@@ -1,13 +1,14 @@
 import copy
 
 import pytest
+from support.summaries import bare_run
 
 from kvsim.memory.ledger import CLASSES
 from kvsim.report.classes import LOOKS
 from kvsim.report.names import listed
 from kvsim.report.remarks import remarks
 from kvsim.report.words import paragraphs
-from kvsim.results.result import Result, Run
+from kvsim.results.result import Result
 
 STATS = {"mean": 1.0, "p50": 0.34, "p90": 1.0, "p95": 1.0, "p99": 1.0}
 
@@ -38,7 +39,7 @@ def run(label, running, makespan_s, shares, **other):
 
 
 def say(*runs):
-    return paragraphs(Result({}, tuple(Run(r["label"], r["allocator"], r, {}) for r in runs)))
+    return paragraphs(Result({}, tuple(bare_run(r) for r in runs)))
 
 
 MAX = run(
@@ -128,7 +129,7 @@ def test_remarks_name_the_runs_they_are_true_of():
     result = Result(
         {"provenance": {"notes": ["left out 3 of 9 turns"]}},
         tuple(
-            Run(label, "paged", {"notes": notes}, {})
+            bare_run({"label": label, "notes": notes})
             for label, notes in (("a", [cold]), ("b b", [cold]), ("c", []))
         ),
     )
@@ -144,11 +145,11 @@ def test_remarks_name_the_runs_they_are_true_of():
 )
 def test_a_part_that_was_not_measured_is_said_to_be_none(window, what):
     runs = [
-        Run(label, "paged", {"requests": {"finished": finished}, "window": found}, {})
+        bare_run({"label": label, "requests": {"finished": finished}, **found})
         for label, finished, found in (
-            ("a", 5, {"found": "none", "reason": "too few"}),
-            ("b", 5, {"found": "given"}),
-            ("c", 0, {"found": "none", "reason": "too few"}),
+            ("a", 5, {"window": {"found": "none", "reason": "too few"}}),
+            ("b", 5, {}),
+            ("c", 0, {"window": {"found": "none", "reason": "too few"}}),
         )
     ]
     (said,) = remarks(Result({"window": window}, tuple(runs)))

@@ -142,7 +142,7 @@ def answered(run: Run) -> Answered:
 def gauges(run: Run) -> Gauges:
     """The engine's gauges whenever they changed; zero once all is over."""
     table = run.memory
-    capacity = run.summary["memory"]["capacity_bytes"]
+    capacity = run.summary.memory.capacity_bytes
     held = sum(table[f"{name}_bytes"] for name in HELD)
     pool = np.maximum(capacity - table["metadata_bytes"].to_numpy(), 1)
     time_s = table["start_ps"].to_numpy(dtype=np.float64) / PS_PER_S

@@ -145,7 +145,7 @@ def _pool(exported: Exported, block_size: int) -> _Pool:
             plan["kv_cache_size_tokens"],
             plan["max_concurrency"],
         )
-    blocks = int(exported.run.summary["memory"]["capacity_tokens"]) // block_size
+    blocks = exported.run.summary.memory.capacity_tokens // block_size
     longest = exported.scenario["model"].get("max_model_len")
     tokens = blocks * block_size
     return _Pool(block_size, blocks, tokens, tokens / longest if longest else None)

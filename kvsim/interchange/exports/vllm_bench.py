@@ -26,7 +26,7 @@ class VllmBenchExport(Export):
 
 def _result(exported: Exported) -> dict[str, Any]:
     summary, done = exported.run.summary, answered(exported.run)
-    makespan = summary["makespan_s"] or 1.0
+    makespan = summary.makespan_s or 1.0
     inputs, outputs = int(done.prompt_tokens.sum()), int(done.output_tokens.sum())
     return {
         "backend": "kvsim",
@@ -36,9 +36,9 @@ def _result(exported: Exported) -> dict[str, Any]:
         "tokenizer_id": exported.model,
         "num_prompts": len(exported.run.requests),
         **_load(exported.scenario.get("workload", {})),
-        "duration": summary["makespan_s"],
+        "duration": summary.makespan_s,
         "completed": len(done.ids),
-        "failed": summary["requests"]["rejected"],
+        "failed": summary.requests.rejected,
         "total_input_tokens": inputs,
         "total_output_tokens": outputs,
         "request_throughput": len(done.ids) / makespan,
@@ -46,7 +46,7 @@ def _result(exported: Exported) -> dict[str, Any]:
         "total_token_throughput": (inputs + outputs) / makespan,
         **_statistics("ttft", done.ttft_s),
         **_statistics("tpot", done.tpot_s[done.output_tokens > 1]),
-        **_gaps(summary["itl_s"]),
+        **_gaps(summary.itl_s),
         **_statistics("e2el", done.e2e_s),
         **_rows(done),
     }

@@ -107,7 +107,7 @@ def _pool(exported: Exported) -> Iterator[str]:
     elif memory.get("num_gpu_blocks") is not None and _is_uniform(exported):
         yield from ("--num-gpu-blocks-override", str(memory["num_gpu_blocks"]))
     else:
-        capacity = exported.run.summary["memory"]["capacity_bytes"]
+        capacity = exported.run.summary.memory.capacity_bytes
         yield from ("--kv-cache-memory-bytes", str(capacity))
     if memory.get("enforce_eager"):
         yield "--enforce-eager"

@@ -46,7 +46,7 @@ class Ledger(Figure):
 
 def _panel(figure: "go.Figure", run: Run, row: int, unit_s: float) -> None:
     """Add one run's classes, and the line of the most that was held, to panel `row`."""
-    capacity = run.summary["memory"]["capacity_bytes"]
+    capacity = run.summary.memory.capacity_bytes
     memory = run.memory.assign(
         held_bytes=run.memory[[f"{name}_bytes" for name in _HELD]].sum(axis=1),
         held_end_bytes=run.memory[[f"{name}_end_bytes" for name in _HELD]].sum(axis=1),

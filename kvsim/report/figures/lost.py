@@ -1,12 +1,13 @@
 """Lost concurrency: what else would have fitted into the bytes that did no work."""
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from kvsim.report.class_bars import Stretches, class_bars
 from kvsim.report.classes import LOOKS
 from kvsim.report.figure import Figure
 from kvsim.report.numbers import figures
 from kvsim.results.result import Result
+from kvsim.results.summary import RunSummary
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -30,7 +31,7 @@ class Lost(Figure):
         runs = [
             run.summary
             for run in result.runs
-            if run.summary["running_mean"] and run.summary["memory"]["time_mean"]["used"]
+            if run.summary.running_mean and run.summary.memory.time_mean.used
         ]
         if not runs:
             return None
@@ -43,13 +44,13 @@ class Lost(Figure):
             did = "ran" if look.name == "used" else f"lost: {look.name}"
             told = f"%{{customdata[1]}} sequences {did}"
             classes.append(Stretches(look, sequences, texts, told, [[text] for text in texts]))
-        labels = [run["label"] for run in runs]
+        labels = [run.label for run in runs]
         figure = class_bars(labels, classes, row_px=64, edges_px=44, gap=0.5)
         figure.update_xaxes(rangemode="tozero")
         return figure
 
 
-def _sequences(run: dict[str, Any], name: str) -> float:
+def _sequences(run: RunSummary, name: str) -> float:
     """Sequences of the run's mean size that the bytes of a class hold."""
-    shares: dict[str, float] = run["memory"]["time_mean"]
-    return float(run["running_mean"]) * shares[name] / shares["used"]
+    shares = run.memory.time_mean
+    return (run.running_mean or 0.0) * shares.of(name) / shares.used

@@ -26,13 +26,13 @@ class Shares(Figure):
 
     def draw(self, result: Result) -> "go.Figure | None":
         """Horizontal bars, the first run on top; each bar's segments sum to 1."""
-        runs = [run for run in result.runs if any(run.summary["memory"]["time_mean"].values())]
+        runs = [run for run in result.runs if any(run.summary.memory.time_mean.values())]
         if not runs:
             return None
-        memory = [run.summary["memory"] for run in runs]
+        memory = [run.summary.memory for run in runs]
         classes = []
         for look in LOOKS:
-            shares = [entry["time_mean"][look.name] for entry in memory]
+            shares = [entry.time_mean.of(look.name) for entry in memory]
             texts = [percent(share) for share in shares]
             sizes = [
                 size(share * entry["capacity_bytes"])

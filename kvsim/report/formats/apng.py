@@ -49,7 +49,7 @@ def _panel(run: Run, until_ps: float) -> NDArray[np.uint8]:
     assert stays is not None
     stays = stays.loc[stays["start_ps"] < until_ps]
     start, end = (stays[name].to_numpy(np.float64) / until_ps for name in ("start_ps", "end_ps"))
-    capacity = run.summary["memory"]["capacity_bytes"]
+    capacity = run.summary.memory.capacity_bytes
     low = stays["address"].to_numpy(np.float64) / capacity
     high = low + stays["num_bytes"].to_numpy(np.float64) / capacity
     owner = stays["request"].cat.codes.to_numpy().astype(np.int64) * 7 % len(_OWNERS)

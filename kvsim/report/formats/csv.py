@@ -32,5 +32,5 @@ def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
             yield from _leaves(inner, f"{path}.{key}" if path else str(key))
     elif isinstance(value, str):
         yield path, f"'{value}" if value.startswith(_FORMULA) else value
-    elif not isinstance(value, list):
+    elif not isinstance(value, list | tuple):
         yield path, "" if value is None else value

@@ -30,7 +30,7 @@ class Markdown(Form):
         ]  # fmt: skip
         shares = []
         for look in LOOKS:
-            means = [run["memory"]["time_mean"][look.name] for run in runs]
+            means = [run.memory.time_mean.of(look.name) for run in runs]
             if any(means):
                 shares.append([look.name, *map(percent, means)])
             shares += [

@@ -3,7 +3,7 @@ no policy passes in the order in which its run asked and left.
 """
 
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from kvsim.engine.observer import Observer
 from kvsim.engine.plan import Plan
@@ -15,6 +15,7 @@ from kvsim.memory.paged.eviction import EVICTION_POLICIES
 from kvsim.memory.paged.options import Paged
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.units import GIB
+from kvsim.results.summary import RunSummary
 from kvsim.sequence import Sequence
 from kvsim.simulation import Simulation
 from kvsim.whatif.cache_curve.belady import CacheVisit, VisitEvent, most_hits
@@ -31,7 +32,7 @@ class PolicyRun(NamedTuple):
     query_tokens: int
     hit_tokens: int
     most_hit_tokens: int | None
-    summary: dict[str, Any]
+    summary: RunSummary
 
     @property
     def ratio(self) -> float:
@@ -76,8 +77,8 @@ def policy_run(simulation: Simulation, options: Paged, name: str) -> PolicyRun:
         host_bytes = int((options.host_cache_gib or 0.0) * GIB)
         num_blocks = allocator.pool.num_blocks - 1 + host_bytes // allocator.block_bytes
         most = most_hits(visits.visits, visits.moments, num_blocks, allocator.block_size)
-    cache = summary["prefix_cache"]
-    return PolicyRun(name, cache["query_tokens"], cache["hit_tokens"], most, summary)
+    cache = summary.prefix_cache
+    return PolicyRun(name, cache.query_tokens, cache.hit_tokens, most, summary)
 
 
 def caching_paged(allocators: tuple[AllocatorOptions, ...]) -> Paged:

@@ -9,7 +9,8 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from kvsim.memory.paged.options import Paged
-from kvsim.report.numbers import figures, percent
+from kvsim.report.numbers import number, percent
+from kvsim.results.summary import RunSummary
 from kvsim.simulation import Simulation
 
 
@@ -17,34 +18,35 @@ class RetentionRun(NamedTuple):
     """A run under one prefix_cache_retention_interval. summary: the run's."""
 
     interval: int | str
-    summary: dict[str, Any]
+    summary: RunSummary
 
     @property
     def ratio(self) -> float:
         """The share of the prompt tokens that was found."""
-        cache = self.summary["prefix_cache"]
-        return float(cache["hit_tokens"] / cache["query_tokens"]) if cache["query_tokens"] else 0.0
+        return self.summary.prefix_cache.hit_rate or 0.0
 
     @property
     def cached(self) -> float:
         """The share of the pool that is cached, the mean over time."""
-        return float(self.summary["memory"]["time_mean"]["cached"])
+        return self.summary.memory.time_mean.cached
 
     @property
     def left(self) -> float:
         """Of the pool, what windows and states left behind of that."""
-        parts = self.summary["memory"]["parts"]
-        return float(parts.get("cached_windows", 0.0) + parts.get("cached_states", 0.0))
+        memory = self.summary.memory
+        return memory.part("cached_windows") + memory.part("cached_states")
 
     def as_dict(self) -> dict[str, Any]:
         """The entry of the JSON answer."""
-        names = ("preemptions", "requests_per_s", "ttft_s", "e2e_s")
         return {
             "interval": self.interval,
             "found": self.ratio,
             "cached": self.cached,
             "cached_of_windows_and_states": self.left,
-            **{name: self.summary[name] for name in names},
+            "preemptions": self.summary.preemptions,
+            "requests_per_s": self.summary.requests_per_s,
+            "ttft_s": self.summary.ttft_s.as_json(),
+            "e2e_s": self.summary.e2e_s.as_json(),
         }
 
 
@@ -70,7 +72,7 @@ def bought(runs: list[RetentionRun], whole: float) -> str:
     all layers of each token.
     """
     dense, least = runs[0], runs[1]
-    ttft = [run.summary["ttft_s"]["mean"] for run in (dense, least)]
+    ttft = [run.summary.ttft_s.mean for run in (dense, least)]
     verb = "buys" if least.ratio >= dense.ratio else "costs"
     points = 100 * abs(least.ratio - dense.ratio)
     if not (dense.ratio or least.ratio):
@@ -83,6 +85,6 @@ def bought(runs: list[RetentionRun], whole: float) -> str:
         f"{percent(dense.ratio)} of the prompt tokens are found; with only what a resent prompt "
         f"and places where prompts part need, {percent(least.ratio)}. What windows and states left "
         f"behind takes {percent(least.left)} of the pool then, and {percent(dense.left)} where "
-        f"everything is kept. Mean TTFT {figures(ttft[1], 3)} s against {figures(ttft[0], 3)} s."
+        f"everything is kept. Mean TTFT {number(ttft[1])} s against {number(ttft[0])} s."
         f"{beyond}"
     )

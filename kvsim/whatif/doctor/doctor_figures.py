@@ -29,7 +29,7 @@ def times(named: Sequence[tuple[str, ExaminedRun]]) -> "go.Figure | None":
     """The mean end-to-end time of each run, in bars of seconds, by what it was spent on; None where
     nobody finished.
     """
-    means = [case.summary["e2e_s"]["mean"] for _, case in named]
+    means = [case.summary.e2e_s.mean or 0.0 for _, case in named]
     if not all(means):
         return None
     parts = [{"running": 1.0 - case.waits.total, **case.waits._asdict()} for _, case in named]

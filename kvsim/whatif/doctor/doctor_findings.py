@@ -4,6 +4,7 @@ from typing import Any
 
 from kvsim.report import numbers
 from kvsim.report.figures.shares import Shares
+from kvsim.results.summary import LatencySummary
 from kvsim.whatif.doctor import doctor_figures
 from kvsim.whatif.doctor.diagnosis import CauseFinding, Diagnosis
 from kvsim.whatif.doctor.doctor_sentences import OUTCOMES, doctor_sentences, flags, suspicions
@@ -102,26 +103,26 @@ def _signs_table(runs: list[tuple[str, ExaminedRun]]) -> FindingsTable:
 
 def _signs(case: ExaminedRun) -> dict[str, str]:
     summary, waits = case.summary, case.waits
-    latencies = {"TTFT": "ttft_s", "TPOT": "tpot_s", "E2E": "e2e_s"}
+    latencies = {"TTFT": summary.ttft_s, "TPOT": summary.tpot_s, "E2E": summary.e2e_s}
     return {
-        **{f"{name}, mean (p99)": _latency(summary[key]) for name, key in latencies.items()},
-        "running, mean": numbers.number(summary["running_mean"]),
-        "waiting, mean": numbers.number(summary["waiting_mean"]),
+        **{f"{name}, mean (p99)": _latency(each) for name, each in latencies.items()},
+        "running, mean": numbers.number(summary.running_mean),
+        "waiting, mean": numbers.number(summary.waiting_mean),
         "time spent waiting at max_num_seqs": numbers.percent(waits.limit),
         "... for memory": numbers.percent(waits.memory),
         "... for a hole large enough": numbers.percent(waits.holes),
         "... for room in the step": numbers.percent(waits.step),
-        "preemptions": numbers.count(summary["preemptions"]),
+        "preemptions": numbers.count(summary.preemptions),
         "tokens computed again": numbers.percent(case.recomputed_share),
         "prompt tokens found": numbers.percent(case.hit_share) if case.caching else "no cache",
         "pool at work": numbers.percent(case.share("used")),
         "pool held and empty": numbers.percent(sum(map(case.share, _EMPTY))),
-        "requests refused": numbers.count(summary["requests"]["rejected"]),
+        "requests refused": numbers.count(summary.requests.rejected),
     }
 
 
-def _latency(spread: dict[str, float | None]) -> str:
-    return f"{numbers.seconds(spread['mean'])} ({numbers.seconds(spread['p99'])})"
+def _latency(of: LatencySummary) -> str:
+    return f"{numbers.seconds(of.mean)} ({numbers.seconds(of.p99)})"
 
 
 def _causes_table(findings: tuple[CauseFinding, ...]) -> FindingsTable:
@@ -190,12 +191,19 @@ def _effect_data(effect: Effect | None) -> dict[str, Any] | None:
 
 def _sign_data(case: ExaminedRun) -> dict[str, Any]:
     summary = case.summary
-    names = ("requests", "ttft_s", "tpot_s", "e2e_s", "running_mean", "waiting_mean")
+    parts = {
+        "requests": summary.requests,
+        "ttft_s": summary.ttft_s,
+        "tpot_s": summary.tpot_s,
+        "e2e_s": summary.e2e_s,
+    }
     return {
-        **{name: summary[name] for name in names},
+        **{name: part.as_json() for name, part in parts.items()},
+        "running_mean": summary.running_mean,
+        "waiting_mean": summary.waiting_mean,
         "waits": case.waits._asdict(),
-        "preemptions": summary["preemptions"],
+        "preemptions": summary.preemptions,
         "recomputed_share": case.recomputed_share,
         "hit_share": case.hit_share if case.caching else None,
-        "memory": summary["memory"]["time_mean"],
+        "memory": summary.memory.time_mean.as_json(),
     }

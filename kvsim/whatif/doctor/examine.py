@@ -204,7 +204,7 @@ def _rank(effect: Effect) -> tuple[bool, float]:
 
 def _hurts(case: ExaminedRun) -> bool:
     """Whether requests wait, are computed again, or are refused, by a twentieth or more."""
-    refused = case.summary["requests"]["rejected"] / max(1, case.num_requests)
+    refused = case.summary.requests.rejected / max(1, case.num_requests)
     return bool(max(case.waits.total, case.recomputed_share, refused) >= SUBSTANTIAL)
 
 

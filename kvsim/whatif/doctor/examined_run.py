@@ -1,6 +1,5 @@
 """A subject's run as it is, and what the ledger says of it."""
 
-from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from kvsim.plumbing.options import Options
 from kvsim.plumbing.units import PS_PER_S
 from kvsim.results.recorder import SERIES_COLUMNS, Recorder
 from kvsim.results.result import Run
+from kvsim.results.summary import RunSummary
 from kvsim.scenario import Scenario
 from kvsim.simulation import BLOCK_SIZE, Simulation
 from kvsim.vllm.grouping import is_uniform
@@ -39,7 +39,7 @@ class ExaminedRun:
         self.run: Run = self.simulation.run(self.allocator, self.label, observer=self.watch)
 
     @property
-    def summary(self) -> Mapping[str, Any]:
+    def summary(self) -> RunSummary:
         """Of its run."""
         return self.run.summary
 
@@ -69,14 +69,12 @@ class ExaminedRun:
     @property
     def caching(self) -> bool:
         """Whether a prefix cache was asked for anything."""
-        return bool(self.summary["prefix_cache"]["query_tokens"])
+        return bool(self.summary.prefix_cache.query_tokens)
 
     @property
     def hit_share(self) -> float:
         """Of the prompt tokens asked for, those found."""
-        cache = self.summary["prefix_cache"]
-        asked: int = cache["query_tokens"]
-        return cache["hit_tokens"] / asked if asked else 0.0
+        return self.summary.prefix_cache.hit_rate or 0.0
 
     def curve(self, block_tokens: int) -> HitCurve:
         """What an LRU cache finds of this stream in blocks of so many tokens, by its size."""
@@ -130,7 +128,7 @@ class ExaminedRun:
     @property
     def recomputed_share(self) -> float:
         """Of all tokens computed, those computed again after a preemption."""
-        again: int = self.summary["recomputed_tokens"]
+        again = self.summary.recomputed_tokens
         done = self.recorder.finished
         once = sum(seq.prompt_tokens - seq.hit_tokens + seq.output_tokens for seq in done)
         return again / (again + once) if again else 0.0
@@ -152,16 +150,16 @@ class ExaminedRun:
         """
         waits = self.waits
         bound = max(waits.memory + waits.holes, self.recomputed_share)
-        return bound >= SUBSTANTIAL or bool(self.summary["requests"]["rejected"])
+        return bound >= SUBSTANTIAL or bool(self.summary.requests.rejected)
 
     # --- the pool -------------------------------------------------------------------------------
 
     def share(self, name: str) -> float:
         """A class's share of the pool, its mean over time."""
         assert name in CLASSES
-        return float(self.summary["memory"]["time_mean"][name])
+        return self.summary.memory.time_mean.of(name)
 
     @property
     def capacity_tokens(self) -> int:
         """Slots of the pool."""
-        return int(self.summary["memory"]["capacity_tokens"])
+        return self.summary.memory.capacity_tokens

@@ -24,7 +24,7 @@ class IdleCache(Cause):
         possible = case.curve(case.block_tokens).unlimited
         if possible >= SUBSTANTIAL or case.hit_share >= SUBSTANTIAL:
             return None
-        asked = case.summary["prefix_cache"]["query_tokens"]
+        asked = case.summary.prefix_cache.query_tokens
         evidence = (
             f"of {asked:,} prompt tokens that the cache was asked for, "
             f"{100 * case.hit_share:.1f} % were found, and {100 * possible:.1f} % could have been "

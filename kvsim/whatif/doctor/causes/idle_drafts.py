@@ -17,14 +17,14 @@ class IdleDrafts(Cause):
     title: ClassVar[str] = "drafts that cost more than they save"
 
     def suspect(self, case: ExaminedRun) -> Suspicion | None:
-        told = case.summary.get("speculation")
-        if not told or not told["draft_tokens"] or told["acceptance_rate"] >= FEW:
+        found = case.summary.speculation
+        if found is None or found.acceptance_rate is None or found.acceptance_rate >= FEW:
             return None
         config, drafter = case.simulation.scenario.speculative_config, case.simulation.drafter
         assert config is not None  # what drafted was asked to
         evidence = [
-            f"of {told['draft_tokens']:,} tokens drafted {100 * told['acceptance_rate']:.0f} % "
-            f"were accepted: a step puts out {told['mean_acceptance_length']:.2f} tokens of each "
+            f"of {found.draft_tokens:,} tokens drafted {100 * found.acceptance_rate:.0f} % "
+            f"were accepted: a step puts out {found.mean_acceptance_length:.2f} tokens of each "
             f"sequence for {config.num_speculative_tokens} drafted"
         ]
         if drafter is not None:

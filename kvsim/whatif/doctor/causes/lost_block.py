@@ -22,7 +22,7 @@ class LostBlock(Cause):
         if config is None or not case.caching or not config.speculation.drops_last_block:
             return None
         block = case.block_tokens
-        asked = case.summary["prefix_cache"]["query_tokens"]
+        asked = case.summary.prefix_cache.query_tokens
         possible = case.curve(block).ratio(case.capacity_tokens)
         lost = min(possible - case.hit_share, block * case.num_requests / asked)
         if lost < SUBSTANTIAL:

@@ -18,7 +18,7 @@ class TooFewSequences(Cause):
         if limit is None or waited < SUBSTANTIAL:
             return None
         most, when = case.longest_queue()
-        peak = case.summary["memory"]["peak_allocated"]
+        peak = case.summary.memory.peak_allocated
         evidence = (
             f"requests spent {100 * waited:.0f} % of their time waiting while max_num_seqs = "
             f"{limit:,} ran; up to {most:,} waited, {when:,.0f} s into the run",

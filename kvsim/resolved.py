@@ -1,0 +1,88 @@
+"""The resolved scenario of a simulation: every default written out, and its provenance."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kvsim.memory.options import AllocatorOptions
+from kvsim.version import VERSION
+
+if TYPE_CHECKING:
+    from kvsim.simulation import Simulation
+
+PATH_KEYS = ("path", "hf_config", "file")
+
+
+def resolved(simulation: "Simulation") -> dict[str, Any]:
+    """The tables of a scenario that runs again as this simulation does, and their `provenance`:
+    kvsim's version, requests, pool, engine's defaults, source of the requests, notes and the cost
+    of drafting.
+    """
+    scenario, pool = simulation.scenario, simulation.pool
+    meant = scenario.model_copy(update={"allocator": tuple(_allocators(simulation))})
+    tables = meant.model_dump(mode="json", exclude_none=True)
+    _root_paths(tables, scenario.folder)
+    if simulation.max_model_len is not None:
+        tables["model"]["max_model_len"] = simulation.max_model_len
+    if pool.sized_by not in tables["memory"]:
+        tables["memory"][pool.sized_by] = scenario.memory.utilization
+    stream = simulation.stream
+    tables["provenance"] = {
+        "kvsim": VERSION,
+        "requests": len(stream.requests),
+        "pool": pool._asdict(),
+        **_engine_defaults(simulation),
+        "source": dict(stream.source),
+        "notes": [*stream.notes, *_assumptions(simulation)],
+    }
+    if simulation.drafter is not None:
+        tables["provenance"]["drafter"] = _drafter_cost(simulation)
+    return tables
+
+
+def _allocators(simulation: "Simulation") -> Iterator[AllocatorOptions]:
+    """The allocators with their defaults over their pools, and with the labels of their runs."""
+    allocators = simulation.scenario.allocator
+    for label, options in zip(simulation.labels, allocators, strict=True):
+        meant = options.resolved(simulation.replica_spec(options).memory_spec())
+        yield options if meant is options else meant.model_copy(update={"label": label})
+
+
+def _engine_defaults(simulation: "Simulation") -> dict[str, Any]:
+    """The engine's default for the size of the pool, where the scenario leaves it open."""
+    memory = simulation.scenario.memory
+    if simulation.pool.sized_by != "gpu_memory_utilization" or memory.gpu_memory_utilization:
+        return {}
+    default = f"{memory.utilization:g}, the default of vLLM {memory.engine_version}"
+    return {"defaults": {"gpu_memory_utilization": default}}
+
+
+def _drafter_cost(simulation: "Simulation") -> dict[str, Any]:
+    """What drafting takes of memory, as `kvsim memory` prints it."""
+    drafter, options, model = simulation.drafter, simulation.scenario.model, simulation.model
+    assert drafter is not None
+    dtype = options.kv_cache_dtype
+    dtype = model.kv_cache_dtype if dtype == "auto" else dtype
+    cost = drafter.cost(model, options.caches(model), dtype, options.tensor_parallel_size)
+    return cost._asdict()
+
+
+def _assumptions(simulation: "Simulation") -> list[str]:
+    """What had to be assumed of requests that leave max_tokens open."""
+    specs = [simulation.replica_spec(each) for each in simulation.scenario.allocator]
+    silent = sum(request.max_tokens is None for request in simulation.stream.requests)
+    if not silent or not any(spec.scheduler.weighs_max_tokens for spec in specs):
+        return []
+    return [
+        f"{silent:,} requests declare no max_tokens: a scheduler that weighs it counts them "
+        "with all that the context and the pool leave them"
+    ]
+
+
+def _root_paths(table: dict[str, Any], folder: Path) -> None:
+    """Make paths relative to the scenario's folder absolute, so that a stored one runs anywhere."""
+    for key, value in table.items():
+        if isinstance(value, dict):
+            _root_paths(value, folder)
+        elif key in PATH_KEYS and isinstance(value, str) and (folder / value).exists():
+            table[key] = str((folder / value).resolve())

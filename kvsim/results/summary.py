@@ -1,0 +1,351 @@
+"""The summary of a result: the one typed form of summary.json, for whoever writes or reads it.
+
+Every number has its unit in its name or in its docstring; `_s` are seconds, `_tokens` tokens,
+`_bytes` bytes. Shares are fractions of the pool's capacity from 0 to 1. The attributes are the keys
+of summary.json, in its order; a key that may be missing there has None as its default.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import Field as DataclassField
+from dataclasses import dataclass, field, fields
+from functools import cache
+from typing import Annotated, Any, Self
+
+from pydantic import AfterValidator, Field, PlainValidator, Strict, ValidationError
+
+from kvsim.plumbing.options import input_error, within_bounds
+
+_Whole = Annotated[int, Strict(), AfterValidator(within_bounds)]
+_Real = Annotated[float, Strict(), Field(allow_inf_nan=False), AfterValidator(within_bounds)]
+Count = Annotated[_Whole, Field(ge=0)]
+Positive = Annotated[_Whole, Field(ge=1)]
+Measured = Annotated[_Real, Field(ge=0)]
+Share = Annotated[_Real, Field(ge=-1e-9, le=1 + 1e-9)]
+
+
+@dataclass
+class _Provenance:
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass
+class _ScenarioTables:
+    provenance: _Provenance = field(default_factory=_Provenance)
+
+
+def _check_provenance(scenario: dict[str, Any]) -> dict[str, Any]:
+    """The tables as they are, where what a report reads of them has the types it reads."""
+    from pydantic import TypeAdapter
+
+    TypeAdapter(_ScenarioTables).validate_python(scenario)
+    return scenario
+
+
+# Of a field with a default: summary.json holds null for None, where the key would be missing.
+_NULL = {"null": True}
+
+
+@cache
+def _fields(part: type["SummaryPart"]) -> "dict[str, DataclassField[Any]]":
+    return {each.name: each for each in fields(part)}
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class SummaryPart(Mapping[str, Any]):
+    """A table of summary.json: numbers by attribute (`run.ttft_s.p50`), or by their keys where a
+    key is data (`run["ttft_s"]["p50"]`). Two are equal where all their numbers are.
+    """
+
+    def __getitem__(self, key: str) -> Any:
+        if key in _fields(type(self)) and self._has(key):
+            return getattr(self, key)
+        raise KeyError(key)
+
+    def __iter__(self) -> Iterator[str]:
+        return filter(self._has, _fields(type(self)))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.as_json()})"
+
+    def _has(self, key: str) -> bool:
+        own = _fields(type(self))[key]
+        return own.default is not None or "null" in own.metadata or getattr(self, key) is not None
+
+    def as_json(self) -> dict[str, Any]:
+        """The table as summary.json holds it: plain values, in its order of keys."""
+        return {key: _plain(value) for key, value in self.items()}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, SummaryPart):
+        return value.as_json()
+    return [_plain(each) for each in value] if isinstance(value, tuple) else value
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class RequestCounts(SummaryPart):
+    """Requests of a run: those submitted, those that finished, and those refused on arrival because
+    they could never fit.
+    """
+
+    submitted: Count
+    finished: Count
+    rejected: Count
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class LatencySummary(SummaryPart):
+    """Mean and quantiles of one latency over finished requests, in seconds; None where no request
+    defines it. Definitions: `kvsim.results.latency`.
+    """
+
+    mean: Measured | None
+    p50: Measured | None
+    p90: Measured | None
+    p95: Measured | None
+    p99: Measured | None
+
+    @classmethod
+    def of(cls, found: Mapping[str, float]) -> Self:
+        """The mean and quantiles of these names; None for those that are not there."""
+        mean, p50, p90, p95, p99 = map(found.get, ("mean", "p50", "p90", "p95", "p99"))
+        return cls(mean=mean, p50=p50, p90=p90, p95=p95, p99=p99)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class ClassShares(SummaryPart):
+    """The share of the pool in each class of the ledger, which sum to 1; the classes are defined in
+    `kvsim.memory.ledger`.
+    """
+
+    used: Share
+    reserved: Share
+    overprovisioned: Share
+    rounding: Share
+    cached: Share
+    transient: Share
+    metadata: Share
+    external: Share
+    short: Share
+    idle: Share
+
+    def of(self, name: str) -> float:
+        """The share of the class of this name."""
+        share: float = self[name]
+        return share
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class MemorySummary(SummaryPart):
+    """The ledger of a run.
+
+    capacity_bytes, capacity_tokens: the size of the pool. time_mean: mean shares over time,
+    step_mean: over steps, each with weight one. parts: mean shares over time of those parts of
+    classes that occurred, by name (`kvsim.memory.parts`, `block_padding`, `cached_prompts`).
+    peak_used: the largest share in class `used`; peak_allocated: the largest share that live
+    requests held. sharing_savings: 1 - physical / logical bytes that sequences held; None where the
+    allocator does not follow it.
+    """
+
+    capacity_bytes: Positive
+    capacity_tokens: Count
+    time_mean: ClassShares
+    parts: dict[str, Share] | None = None
+    step_mean: ClassShares
+    peak_used: Measured
+    peak_allocated: Measured
+    sharing_savings: Share | None = field(default=None, metadata=_NULL)
+
+    def part(self, name: str) -> float:
+        """The mean share of one part; 0.0 where it did not occur."""
+        return (self.parts or {}).get(name, 0.0)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class PrefixCacheSummary(SummaryPart):
+    """Prompt tokens looked up in the prefix cache, those found on the device or on the host
+    (hit_tokens), and of these those found on the host.
+    """
+
+    query_tokens: Count
+    hit_tokens: Count
+    host_hit_tokens: Count | None = None
+
+    @property
+    def hit_rate(self) -> float | None:
+        """hit_tokens / query_tokens; None where nothing was looked up."""
+        return self.hit_tokens / self.query_tokens if self.query_tokens else None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class SpeculationSummary(SummaryPart):
+    """What speculative decoding did.
+
+    verifications: sequences * steps in which drafts were verified. draft_tokens: drafts verified,
+    accepted_tokens: drafts accepted. acceptance_rate: accepted / drafted. mean_acceptance_length:
+    output tokens of one verification, one of which came without a draft. Both are None where
+    nothing was verified. draft_slots: the mean share of the pool that was held for drafts and not
+    used (of the classes `reserved` and `overprovisioned`).
+    """
+
+    verifications: Count
+    draft_tokens: Count
+    accepted_tokens: Count
+    acceptance_rate: Share | None
+    mean_acceptance_length: Measured | None
+    draft_slots: Share
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class KeptChunks(SummaryPart):
+    """Layers with chunked local attention whose earlier chunks vLLM frees and kvsim keeps: how many
+    layers, and the chunk of the first in tokens.
+    """
+
+    layers: Count
+    chunk_tokens: Count
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class SummaryNote(SummaryPart):
+    """What must be known to read a run's numbers: about, one of the words of
+    `kvsim.results.notes`, and a sentence.
+    """
+
+    about: str
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class WindowMemory(SummaryPart):
+    """The ledger's mean shares over a window of time."""
+
+    time_mean: ClassShares
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class WindowSummary(SummaryPart):
+    """The numbers of a part of a run, beside those of the whole (`kvsim.results.measurement`).
+
+    found: "given" by its edges, or "steady". start_s, end_s: its edges, from the first arrival.
+    requests: those that arrived in it; the latencies are theirs. requests_per_s,
+    output_tokens_per_s: of requests that finished in it. running_mean: sequences running,
+    waiting_mean: requests that no step had taken in yet, means over time.
+    """
+
+    found: str
+    start_s: Measured
+    end_s: Measured
+    requests: Count
+    requests_per_s: Measured
+    output_tokens_per_s: Measured
+    running_mean: Measured
+    waiting_mean: Measured
+    ttft_s: LatencySummary
+    tpot_s: LatencySummary
+    e2e_s: LatencySummary
+    memory: WindowMemory
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class NoWindow(SummaryPart):
+    """Why no part of a run was measured. found: "none"."""
+
+    found: str = "none"
+    reason: str = ""
+
+
+def _read_window(table: Any) -> WindowSummary | NoWindow:
+    """A window of a stored summary, by what it says was found."""
+    from pydantic import TypeAdapter
+
+    none = isinstance(table, dict) and table.get("found") == "none"
+    kind: type[WindowSummary | NoWindow] = NoWindow if none else WindowSummary
+    return TypeAdapter(kind).validate_python(table)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class RunSummary(SummaryPart):
+    """The numbers of one run: an entry of `runs`.
+
+    allocator: its kind; label: the run's name, unique in a result. preemptions: how often a running
+    sequence lost its memory. makespan_s: from the first arrival to the end of the last step;
+    requests_per_s and output_tokens_per_s: of finished requests, over the makespan (None:
+    not known). running_mean:
+    sequences running, waiting_mean: sequences waiting, means over time. copied_bytes: copied on the
+    device to grow buffers or to split shared blocks. recomputed_tokens: computed again after
+    preemptions. swapped_bytes: moved between device and host. steps: of the engine;
+    outside_domain_steps: those beyond what the step time was measured on. wall_s: how long the
+    simulation took here, the one number that differs from machine to machine. engine_faults: passes
+    in which SGLang 0.5.23 would have taken a cut prompt for whole.
+    """
+
+    allocator: str
+    label: str
+    requests: RequestCounts
+    preemptions: Count
+    makespan_s: Measured
+    requests_per_s: Measured | None
+    output_tokens_per_s: Measured | None
+    running_mean: Measured | None
+    waiting_mean: Measured | None = None
+    ttft_s: LatencySummary
+    tpot_s: LatencySummary
+    itl_s: LatencySummary
+    e2e_s: LatencySummary
+    queue_s: LatencySummary | None = None
+    memory: MemorySummary
+    prefix_cache: PrefixCacheSummary
+    copied_bytes: Count
+    recomputed_tokens: Count
+    swapped_bytes: Count
+    steps: Count
+    outside_domain_steps: Count | None = None
+    wall_s: Measured
+    engine_faults: Count | None = None
+    speculation: SpeculationSummary | None = None
+    kept_chunks: KeptChunks | None = None
+    window: Annotated[WindowSummary | NoWindow | None, PlainValidator(_read_window)] = None
+    notes: tuple[SummaryNote, ...] | None = None
+
+    def simulated(self) -> dict[str, Any]:
+        """The numbers as JSON without `wall_s`: the same on every machine."""
+        return {key: value for key, value in self.as_json().items() if key != "wall_s"}
+
+    def noted(self, about: str) -> bool:
+        """Whether a note is about this."""
+        return any(note.about == about for note in self.notes or ())
+
+
+def _time_has_passed(run: RunSummary) -> RunSummary:
+    if run.requests.finished and not (run.makespan_s and run.steps):
+        raise ValueError("requests have finished, and no time has passed")
+    return run
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class ResultSummary(SummaryPart):
+    """A summary.json. kvsim: the version that wrote it. scenario: the tables of the resolved
+    scenario, every default written out, with its provenance.
+    """
+
+    kvsim: str
+    scenario: Annotated[dict[str, Any], Strict(), AfterValidator(_check_provenance)]
+    runs: Annotated[
+        tuple[Annotated[RunSummary, AfterValidator(_time_has_passed)], ...], Field(min_length=1)
+    ]
+
+    @classmethod
+    def parse(cls, contents: Mapping[str, Any], where: str) -> Self:
+        """The summary in the contents of a summary.json found at `where`; further keys are left
+        out. Raises InputError for a key that is missing or wrong.
+        """
+        from pydantic import TypeAdapter
+
+        try:
+            return TypeAdapter(cls).validate_python(contents)
+        except ValidationError as error:
+            raise input_error(error, where) from None
