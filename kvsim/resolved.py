@@ -2,18 +2,35 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
+from kvsim.capacity.drafter import Drafter
+from kvsim.capacity.pool import Pool
+from kvsim.engine.replica import ReplicaSpec
 from kvsim.memory.options import AllocatorOptions
+from kvsim.model import Model
+from kvsim.request import Stream
+from kvsim.scenario import Scenario
 from kvsim.version import VERSION
-
-if TYPE_CHECKING:
-    from kvsim.simulation import Simulation
 
 PATH_KEYS = ("path", "hf_config", "file")
 
 
-def resolved(simulation: "Simulation") -> dict[str, Any]:
+class Prepared(Protocol):
+    """A scenario made ready to run, with its requests, model and pool (`kvsim.simulation`)."""
+
+    scenario: Scenario
+    stream: Stream
+    model: Model
+    max_model_len: int
+    pool: Pool
+    labels: list[str]
+    drafter: Drafter | None
+
+    def replica_spec(self, options: AllocatorOptions) -> ReplicaSpec: ...
+
+
+def resolved(simulation: Prepared) -> dict[str, Any]:
     """The tables of a scenario that runs again as this simulation does, and their `provenance`:
     kvsim's version, requests, pool, engine's defaults, source of the requests, notes and the cost
     of drafting.
@@ -40,7 +57,7 @@ def resolved(simulation: "Simulation") -> dict[str, Any]:
     return tables
 
 
-def _allocators(simulation: "Simulation") -> Iterator[AllocatorOptions]:
+def _allocators(simulation: Prepared) -> Iterator[AllocatorOptions]:
     """The allocators with their defaults over their pools, and with the labels of their runs."""
     allocators = simulation.scenario.allocator
     for label, options in zip(simulation.labels, allocators, strict=True):
@@ -48,7 +65,7 @@ def _allocators(simulation: "Simulation") -> Iterator[AllocatorOptions]:
         yield options if meant is options else meant.model_copy(update={"label": label})
 
 
-def _engine_defaults(simulation: "Simulation") -> dict[str, Any]:
+def _engine_defaults(simulation: Prepared) -> dict[str, Any]:
     """The engine's default for the size of the pool, where the scenario leaves it open."""
     memory = simulation.scenario.memory
     if simulation.pool.sized_by != "gpu_memory_utilization" or memory.gpu_memory_utilization:
@@ -57,7 +74,7 @@ def _engine_defaults(simulation: "Simulation") -> dict[str, Any]:
     return {"defaults": {"gpu_memory_utilization": default}}
 
 
-def _drafter_cost(simulation: "Simulation") -> dict[str, Any]:
+def _drafter_cost(simulation: Prepared) -> dict[str, Any]:
     """What drafting takes of memory, as `kvsim memory` prints it."""
     drafter, options, model = simulation.drafter, simulation.scenario.model, simulation.model
     assert drafter is not None
@@ -67,7 +84,7 @@ def _drafter_cost(simulation: "Simulation") -> dict[str, Any]:
     return cost._asdict()
 
 
-def _assumptions(simulation: "Simulation") -> list[str]:
+def _assumptions(simulation: Prepared) -> list[str]:
     """What had to be assumed of requests that leave max_tokens open."""
     specs = [simulation.replica_spec(each) for each in simulation.scenario.allocator]
     silent = sum(request.max_tokens is None for request in simulation.stream.requests)

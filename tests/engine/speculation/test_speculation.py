@@ -14,13 +14,13 @@ from support.drafting import METHODS, SCHEDULERS, suits
 from support.drafting import drafting as made
 
 import kvsim
-from kvsim.commands.speculation import sentence
 from kvsim.engine.speculation.acceptance import DrawnAcceptance
 from kvsim.plumbing.errors import InputError
 from kvsim.request import Request
 from kvsim.scenario import Scenario
 from kvsim.sequence import Sequence
 from kvsim.simulation import Simulation
+from kvsim.whatif.speculation import _sentence as sentence
 from kvsim.whatif.speculation import speculation_costs
 
 PLAIN_STEP = {"kind": "linear", "base_us": 1000}
