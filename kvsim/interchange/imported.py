@@ -16,7 +16,7 @@ from kvsim.readers.description import Description, Settings
 from kvsim.readers.detect import Read, read_sources
 from kvsim.scenario import Scenario
 
-GIVEN = "given here"
+HERE = "given here"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Imported:
 
     @property
     def contradictions(self) -> tuple[Contradiction, ...]:
-        """What sources say differently."""
+        """Settings that sources report differently."""
         return self.merged.contradictions
 
     def as_dict(self) -> dict[str, Any]:
@@ -67,16 +67,19 @@ class Imported:
 
 
 def import_sources(
-    sources: Sequence[str], given: Mapping[str, Any], out: Path, seed: int = 0
+    sources: Sequence[str], named: Mapping[str, Any], out: Path, seed: int = 0
 ) -> Imported:
-    """Read and merge. given: settings that the user names, which go before all sources.
+    """Sources read, merged and made into a scenario.
+
+    named: settings that the user names, which count before all sources. out: the scenario's file,
+    beside which the requests will lie. seed: the scenario's.
 
     InputError for a source that cannot be used, and where the model or the device stays unknown.
     """
     notes: list[str] = []
     reads = read_sources(sources, notes)
-    user = Settings.parse({key: value for key, value in given.items() if value is not None}, "")
-    words = [Read(GIVEN, GIVEN, USER, Description(user))] if user.reported() else []
+    user = Settings.parse({key: value for key, value in named.items() if value is not None}, "")
+    words = [Read(HERE, HERE, USER, Description(user))] if user.reported() else []
     merged = merge([*words, *reads])
     notes.extend(merged.notes)
     server = server_of(merged.settings)

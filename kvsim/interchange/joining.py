@@ -10,13 +10,14 @@ _FIELDS = ("output_tokens", "first_token_ns", "last_token_ns", "session", "cache
 Named = tuple[str, Requests | None]
 
 
-def join(given: Sequence[Named], notes: list[str]) -> Requests | None:
-    """The requests of the source that measured them (else of the one that tells their answers,
-    else of the first), with what the others know besides.
+def join(named: Sequence[Named], notes: list[str]) -> Requests | None:
+    """The requests of one source, with the fields that only other sources have.
 
-    A note for each source that names other requests, and is left aside.
+    The source taken is the one that timed the requests; where none did, the one that has their
+    output lengths; else the first. named: each source's name and requests. notes: gets a line for
+    each source that has other requests and is left aside.
     """
-    known = [(name, requests) for name, requests in given if requests is not None]
+    known = [(name, requests) for name, requests in named if requests is not None]
     if not known:
         return None
     main_name, main = max(known, key=lambda each: _worth(each[1]))
@@ -43,7 +44,7 @@ def _worth(requests: Requests) -> tuple[bool, bool, bool]:
 def _pairs(
     rows: Sequence[SourceRequest], others: Sequence[SourceRequest]
 ) -> list[SourceRequest | None] | None:
-    """For each row the one of the other source; None where the two are not of one run."""
+    """The other source's row for each row; None where the two sources are not of one run."""
     by_id = {_bare(row.id): row for row in others}
     found = [by_id.get(_bare(row.id)) for row in rows]
     if 2 * sum(each is not None for each in found) > len(rows):

@@ -1,6 +1,7 @@
-"""Several descriptions of one server as one: whose word counts, and what contradicts.
+"""Several descriptions of one server as one, and where they contradict each other.
 
-The engine's word about itself goes before what was asked of it, and that before what a client says.
+What the engine prints about itself counts before what was asked of the engine, and that before what
+a client reports.
 """
 
 import math
@@ -13,14 +14,14 @@ from kvsim.plumbing.errors import InputError
 from kvsim.readers.description import ClientLoad, Clock, GaugeSeries, Requests, Settings
 from kvsim.readers.detect import Read
 
-# The user's own word goes before all others.
+# The rank of settings named on the command line, which count before all others.
 USER = 4
 _CLOSE = 1e-3  # of figures that are printed to two digits
 _MODEL_MARKS = ("/", "--")
 
 
 class Contradiction(NamedTuple):
-    """Two sources that say different things; `kept` is used."""
+    """A setting that two sources report differently; `kept` is used."""
 
     what: str
     kept: Any
@@ -37,8 +38,10 @@ class Contradiction(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """All that is known. origins: who said each setting. clock: of requests and gauges together,
-    None where they have no clock in common.
+    """All descriptions as one.
+
+    origins: the source of each setting. gauges_clock: the clock of the gauges, None where requests
+    and gauges have no clock in common.
     """
 
     settings: Settings

@@ -1,4 +1,4 @@
-"""What prompts share, as an observed run's files tell it."""
+"""What prompts share, by ids of blocks, as files of an observed run have it."""
 
 from collections.abc import Iterator
 

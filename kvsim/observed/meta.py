@@ -1,4 +1,4 @@
-"""What every meta.json tells: a real engine's settings, and the simulated engine they make."""
+"""What every meta.json holds: a real engine's settings, and the simulated engine they make."""
 
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from kvsim.step_time.calibrated.identity import ModelIdentity
 
 
 class RunMeta(Options):
-    """What every recording tells; what else the file says is for the reader.
+    """Settings that every recording has; further ones in the file are for its readers.
 
     block_size: tokens an id of stream.jsonl stands for. tick_seconds: between rows of the time
     series. clock_ahead_s: by how much the clock of the time series is ahead of that of the
@@ -48,11 +48,11 @@ class RunMeta(Options):
 
     @property
     def shares_prompts(self) -> bool:
-        """Whether it matters which prompts begin alike."""
+        """Whether the engine shares equal beginnings of prompts."""
         return True
 
     def serving(self, requests: Sequence[Request]) -> Self:
-        """The settings for these requests: a pool that is not known is given room for all."""
+        """The settings for these requests: a pool that is not known has room for all."""
         return self
 
     @abstractmethod
@@ -61,11 +61,11 @@ class RunMeta(Options):
 
     @abstractmethod
     def engine_facts(self) -> dict[str, Any]:
-        """What `--json` says of the engine."""
+        """The engine as `--json` reports it."""
 
     @abstractmethod
     def model_identity(self) -> ModelIdentity:
-        """Whose step times it had."""
+        """The model whose step times the run had."""
 
     @abstractmethod
     def replica_spec(self) -> ReplicaSpec:

@@ -19,8 +19,8 @@ _DIGITS = 9  # of seconds: a file says nanoseconds
 class Observation:
     """Times in ps on the run's clock.
 
-    arrived: ids of the requests that were let in, in order of arrival. recorder: who finished and
-    who was refused. records: the engine's own log, one a step. shapes: of the steps.
+    arrived: ids of the requests that were let in, in order of arrival. recorder: requests that
+    finished and that were refused. records: the engine's own log, one a step. shapes: of the steps.
     """
 
     recorder: Recorder
@@ -30,7 +30,7 @@ class Observation:
     records: list[EngineRecord] = field(default_factory=list)
 
     def served(self) -> list[tuple[ObservedRequest, Request]]:
-        """Who finished, in the order in which the requests came."""
+        """Finished requests, in the order in which they came."""
         recorder = self.recorder
         finished = {
             seq.id: (seq, end_ps)

@@ -29,9 +29,9 @@ class Circumstances(Options):
     KV, and what read it. started_at, finished_at: in UTC. device_facts, load_after, software: of
     the machine. bytes_beside_the_store: on the device, when the run began. preemptions,
     recomputed_tokens, swapped_bytes: of the whole run, as its scheduler counts. graphs: steps that
-    were captured, replayed, and run launch by launch. pace_s: of the step that tells the machine's
-    pace, the median over a run by thread CPU time (see `kvsim calibrate pace`). refused: who was
-    not served.
+    were captured, replayed, and run launch by launch. pace_s: of the step that shows the machine's
+    pace, the median over a run by thread CPU time (see `kvsim calibrate pace`). refused: the
+    requests that were not served.
     """
 
     clock: str
@@ -57,8 +57,8 @@ class ObservedMeta(Circumstances, RunMeta):
 
     kvsim: its version. label: of the allocator. copy_bytes_per_s: what the simulated device
     copies, bytes read and written; host_bytes_per_s: of its link to host memory (that of
-    PCIe 4.0 x16 where the file does not say). seed, workload: whose requests they were, for the
-    reader.
+    PCIe 4.0 x16 where the file does not say). seed, workload: where the requests came from, for
+    the reader.
     """
 
     kvsim: str

@@ -14,8 +14,8 @@ from kvsim.step import StepShape
 def schedule_step(
     scheduler: Scheduler, planned: Callable[[Plan], object] = lambda _: None
 ) -> tuple[Plan, list[Sequence]]:
-    """The next plan that computes something, or an empty one, and all who were preempted for it: a
-    schedule may do nothing but preempt. planned: told of each.
+    """The next plan that computes something, or an empty one, and all sequences preempted for it: a
+    schedule may do nothing but preempt. planned: called with each.
     """
     preempted: list[Sequence] = []
     while True:
@@ -30,8 +30,8 @@ class ScheduledStep(Options):
     """A step as the scheduler decided it: the same for the same requests in the same steps.
 
     preempted: how many lost their memory for it. running, waiting: sequences, it included.
-    used_bytes, allocated_bytes: of the ledger while it computes: valid KV, and all that somebody
-    holds. blocks: the latter in blocks, of an allocator that has them.
+    used_bytes, allocated_bytes: of the ledger while it computes: valid KV, and all that
+    sequences hold. blocks: the latter in blocks, of an allocator that has them.
     after_allocated_bytes: when its outputs have been processed.
     """
 

@@ -1,4 +1,4 @@
-"""A run of which little was recorded: its settings, its requests, and some figures.
+"""A run of which only some figures were recorded: settings, requests, means.
 
 Where a folder of `kvsim.observed.folder` has every request's times, published benchmarks often have
 means alone, and clients of their own kind.
@@ -22,11 +22,11 @@ FIGURES = (
 
 class Trial(NamedTuple):
     """requests: when the client meant to send each. max_in_flight: it sends none while so many are
-    on their way; None: it waits for nobody. Latencies count from when a request was really sent.
+    on their way; None: it never waits. Latencies count from when a request was really sent.
 
     recorded: of FIGURES those that are known: means of the latencies, the makespan, sequences
-    running on average, tokens of who decodes on average (`resident_tokens`), the share of the pool
-    taken on average, preemptions. counted: the requests that these are of, by index; None: all.
+    running on average, tokens of decoding sequences on average (`resident_tokens`), the share of
+    the pool taken on average, preemptions. counted: the requests that these are of, by index; None: all.
     assumed: what was not recorded, in words. beyond: what of the run no simulated engine has; "":
     nothing.
     """

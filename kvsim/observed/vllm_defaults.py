@@ -1,4 +1,4 @@
-"""What vLLM does where nobody says otherwise: for settings a recording leaves open.
+"""vLLM's defaults, for settings that a recording leaves open.
 
 What differs by version stands in `kvsim.vllm.versions`. Sequences may be as long as the
 model's own maximum.
@@ -20,7 +20,7 @@ _LONGEST = 2**20  # of a model that is not known
 
 
 class Assumed(NamedTuple):
-    """A setting that nobody recorded, and why it is taken to be so."""
+    """The value of a setting that was not recorded, and why this value is taken."""
 
     value: Any
     why: str
@@ -37,22 +37,22 @@ def release(version: str) -> Release:
         ) from None
 
 
-def assumed(given: Mapping[str, Any]) -> dict[str, Assumed]:
-    """The settings that `given` (meta.json without nulls) leaves open, each as the engine has it.
+def assumed(recorded: Mapping[str, Any]) -> dict[str, Assumed]:
+    """The settings that `recorded` (meta.json without nulls) leaves open, by the engine's defaults.
 
     num_gpu_blocks: None, for a pool that never fills. InputError for a version that is none.
     """
-    version = str(given.get("vllm_version", NEWEST))
+    version = str(recorded.get("vllm_version", NEWEST))
     at = release(version)
     default = f"vLLM {at[0]}.{at[1]}'s default"
     engine = vllm_version(f"{at[0]}.{at[1]}", "meta.json.vllm_version").sizing
-    seqs, tokens = _batch(given, engine, default)
-    most = given.get("max_num_batched_tokens", tokens.value)
+    seqs, tokens = _batch(recorded, engine, default)
+    most = recorded.get("max_num_batched_tokens", tokens.value)
     if isinstance(most, int):
         seqs = seqs._replace(value=min(seqs.value, most))
     known = {
         "vllm_version": Assumed(version, "the newest whose rules are known"),
-        "max_model_len": _longest(str(given.get("model", ""))),
+        "max_model_len": _longest(str(recorded.get("model", ""))),
         "block_size": Assumed(16, default),
         "enable_prefix_caching": Assumed(engine.caches_prefixes, default),
         "async_scheduling": Assumed(engine.schedules_ahead, default),
@@ -60,11 +60,13 @@ def assumed(given: Mapping[str, Any]) -> dict[str, Assumed]:
         "max_num_batched_tokens": tokens,
         "num_gpu_blocks": Assumed(None, "not recorded: a pool that never fills"),
     }
-    return {name: value for name, value in known.items() if name not in given}
+    return {name: value for name, value in known.items() if name not in recorded}
 
 
-def _batch(given: Mapping[str, Any], engine: SizingRules, default: str) -> tuple[Assumed, Assumed]:
-    gpu, memory_bytes = str(given.get("gpu", "")), given.get("gpu_memory_bytes")
+def _batch(
+    recorded: Mapping[str, Any], engine: SizingRules, default: str
+) -> tuple[Assumed, Assumed]:
+    gpu, memory_bytes = str(recorded.get("gpu", "")), recorded.get("gpu_memory_bytes")
     if not isinstance(memory_bytes, int | float):
         try:
             memory_bytes = named_device(gpu).memory_bytes

@@ -81,8 +81,8 @@ def _stream(served: Iterable[tuple[ObservedRequest, Request]], block_size: int) 
 
 
 def stream_lines(timed: Iterable[tuple[float, Request]], block_size: int) -> Iterator[str]:
-    """Requests, each with its arrival in ms, in Mooncake's fields; no ids where nobody knows the
-    prompt.
+    """Requests, each with its arrival in ms, in Mooncake's fields; no ids where the prompt is
+    not known.
     """
     ids = BlockIds(block_size)
     for arrival_ms, request in timed:
@@ -98,10 +98,10 @@ def stream_lines(timed: Iterable[tuple[float, Request]], block_size: int) -> Ite
 
 
 def _csv(rows: Sequence[Options]) -> Callable[[Path], object]:
-    """At least one row, all of one class; columns that no row says anything in are left out."""
+    """At least one row, all of one class; columns that are empty in all rows are left out."""
     tables = [row.model_dump(exclude_none=True) for row in rows]
-    said = set().union(*tables)
-    columns = [name for name in type(rows[0]).model_fields if name in said]
+    filled = set().union(*tables)
+    columns = [name for name in type(rows[0]).model_fields if name in filled]
 
     def save(path: Path) -> None:
         with path.open("w", encoding="utf-8", newline="") as file:

@@ -9,7 +9,7 @@ Formats of requests alone, which workloads replay and `kvsim convert` writes, ar
 floor, in `kvsim.workload.traces`; the reader `trace` stands for all of them. Prompts, answers, keys
 and tokens of access are never kept.
 
-    reader.py       what a reader promises           detect.py   whose file is this
+    reader.py       what a reader promises           detect.py   which reader a file has
     description.py  what a source gives              parsing/    values out of text, bounded
 """
 

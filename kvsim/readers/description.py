@@ -1,4 +1,4 @@
-"""What a source says of a server and its traffic: a description, as partial as the source is.
+"""Descriptions of a server and its traffic, each as partial as its source.
 
 Settings go by vLLM's names, whatever engine they are of. Times are whole nanoseconds on a clock of
 the source's own; who reads it says which clock.
@@ -21,12 +21,12 @@ NS_PER_S = 10**9
 
 
 class Settings(Options):
-    """None: not said. Memory figures are of one GPU.
+    """Settings of a server; None: not reported. Memory figures are of one GPU.
 
-    model: an id or a path, as the engine was given it; served_model_name: as clients call it.
+    model: an id or a path, as on the engine's command line; served_model_name: as clients call it.
     gpu_memory_gib: what the device has. num_gpu_blocks: of the engine's own blocks, which hold a
     group of layers each. kv_cache_tokens: as the engine prints it. available_kv_gib: for KV, to
-    two digits; kv_cache_bytes: the same, given exactly. host_cache_gib: of a tier in host memory.
+    two digits; kv_cache_bytes: the same, exactly. host_cache_gib: of a tier in host memory.
     capacity_policy: TensorRT-LLM's. From max_prefill_tokens on: SGLang's, by its names.
     """
 
@@ -79,7 +79,7 @@ class Settings(Options):
 class SourceRequest(NamedTuple):
     """One request. arrival_ns: when its client sent it; None: not recorded.
 
-    prompt_tokens, output_tokens: None where the source does not say. hash_ids: ids of the prompt's
+    prompt_tokens, output_tokens: None where not recorded. hash_ids: ids of the prompt's
     blocks, small numbers, equal ids where all tokens up to the block's end are equal.
     first_token_ns, last_token_ns: on the clock of arrival_ns. cached_tokens: of its prompt, as the
     engine counted them.

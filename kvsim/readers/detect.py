@@ -1,4 +1,4 @@
-"""Whose file is this: by its content, or as named (`FORMAT=PATH`)."""
+"""The reader of each file: found by content, or named (`FORMAT=PATH`)."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path

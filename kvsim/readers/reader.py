@@ -1,4 +1,4 @@
-"""What a reader promises: is this its file, what can the file give, and what does it say."""
+"""What a reader promises: whether a file is its own, what the file can give, what it holds."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -78,27 +78,28 @@ class Reader(Options):
 
     @classmethod
     def sniff(cls, source: Sniffed) -> bool:
-        """Whether the source is of this kind; a `Source` says so without raising."""
+        """Whether the source is of this kind; the sniff of a `Source` never raises."""
         raise NotImplementedError(cls.__name__)  # every registered reader overrides this
 
 
 class Source(Reader):
     """A reader that describes one server, as far as the file goes.
 
-    rank: of two sources that contradict each other the one of the higher rank counts: the engine's
-    words about itself, what was asked of the engine, what a client says.
+    rank: of two sources that contradict each other the one of the higher rank counts. What the
+    engine prints about itself ranks above what was asked of the engine, and that above what a
+    client reports.
     """
 
     rank: ClassVar[int]
 
     @classmethod
     def read(cls, source: Sniffed) -> Description:
-        """What it says; InputError where it is damaged. Secrets and prompts are not looked at."""
+        """The source's description; InputError where it is damaged. Secrets are not looked at."""
         raise NotImplementedError(cls.__name__)  # every registered source overrides this
 
 
 class RecordedRuns(Reader):
-    """A reader of whole runs: a folder in the form in which somebody published them."""
+    """A reader of folders of whole runs, in the form in which they were published."""
 
     gives = SERVER | STREAM | MEASURED
 

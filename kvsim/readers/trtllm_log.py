@@ -30,7 +30,7 @@ _PATTERNS: tuple[tuple[str, re.Pattern[str], Callable[[str], Any]], ...] = (
 
 
 class TrtLlmLog(Source):
-    """Settings alone, as far as the log tells: the model it does not name."""
+    """Settings alone, without the model, which the log does not name."""
 
     rank = ENGINE_ITSELF
     what = "a TensorRT-LLM server's log"

@@ -56,12 +56,12 @@ def info(labels: Mapping[str, str], times: Sequence[float] | None) -> Iterator[s
 def _samples(
     name: str, labels: Mapping[str, str], values: Iterable[float], times: Sequence[float] | None
 ) -> Iterator[str]:
-    labelled = ",".join(
+    pairs = ",".join(
         f'{key}="{value.translate(_ESCAPES)}"' for key, value in sorted(labels.items())
     )
     if times is None:
         for value in values:
-            yield f"{name}{{{labelled}}} {float(value)!r}\n"
+            yield f"{name}{{{pairs}}} {float(value)!r}\n"
         return
     for value, time in zip(values, times, strict=True):
-        yield f"{name}{{{labelled}}} {float(value)!r} {time:.3f}\n"
+        yield f"{name}{{{pairs}}} {float(value)!r} {time:.3f}\n"

@@ -114,7 +114,7 @@ def _pool(exported: Exported) -> Iterator[str]:
 
 
 def _is_uniform(exported: Exported) -> bool:
-    """Whether a block of vLLM's holds its tokens in all layers; False where nobody knows."""
+    """Whether a block of vLLM's holds its tokens in all layers; False for an unknown model."""
     try:
         options = ModelOptions.parse(exported.scenario["model"], "[model]")
         layout = options.layout(options.build(offline=True))

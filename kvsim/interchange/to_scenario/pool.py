@@ -1,4 +1,4 @@
-"""The pool that an engine made, out of what it says of it: its blocks, its tokens, its bytes.
+"""The pool of an engine, from the blocks, tokens or bytes that the engine prints.
 
 An engine's block holds the tokens of one group of layers; how large it is, and how many tokens the
 engine prints for so many, is as `kvsim.capacity.planning` plans the cache for the model.
@@ -37,8 +37,10 @@ class Unit(NamedTuple):
 
 
 class FoundPool(NamedTuple):
-    """memory: the table [memory]. blocks: that hold tokens in all layers, None where nobody says
-    how large the pool is.
+    """A pool as a scenario has it.
+
+    memory: the table [memory]. blocks: those that hold their tokens in all layers; None where no
+    source has the pool's size.
     """
 
     memory: dict[str, Any]
@@ -118,7 +120,7 @@ def _unit(served: ServedModel, device: str, settings: Settings, meta: VllmMeta) 
 
 
 def _number(settings: Settings, unit: Unit, block: int, notes: list[str]) -> int | None:
-    """The engine's blocks; None where nobody says how large the pool is."""
+    """The engine's blocks; None where no source has the pool's size."""
     if settings.num_gpu_blocks is not None:
         return settings.num_gpu_blocks
     tokens = settings.kv_cache_tokens
@@ -146,8 +148,8 @@ def _bytes(settings: Settings, notes: list[str]) -> int | None:
 
 
 def _for_tokens(plan: CachePlan, version: SizingRules, tokens: int) -> int | None:
-    """The fewest blocks of which the engine says that they hold so many tokens; None if it says
-    that of no number of blocks.
+    """The fewest blocks for which the engine prints this number of tokens; None where it prints it
+    for no number of blocks.
     """
 
     def printed(number: int) -> int:
@@ -165,7 +167,7 @@ def _for_tokens(plan: CachePlan, version: SizingRules, tokens: int) -> int | Non
 def _of_unknown_layers(
     settings: Settings, block: int, meta: VllmMeta, notes: list[str]
 ) -> FoundPool:
-    """A model that is not known here: its layers are taken to be alike."""
+    """The pool of a model that kvsim does not know: all layers are taken to be of one kind."""
     number = settings.num_gpu_blocks
     if number is None and settings.kv_cache_tokens is not None:
         number = max(ceil_div(settings.kv_cache_tokens, block), 1)

@@ -14,7 +14,9 @@ _SAME_MEMORY = 1e-3  # between what a log says of a device and what the catalogu
 
 
 class ServedModel(NamedTuple):
-    """table: [model]. options, model: what it builds; None where the model is not known here."""
+    """A model that is served. table: the table [model]. options, model: what the table builds; None
+    where kvsim does not know the model.
+    """
 
     table: dict[str, Any]
     options: ModelOptions | None
@@ -22,23 +24,25 @@ class ServedModel(NamedTuple):
 
 
 def served_device(settings: Settings, assumed: list[str]) -> str:
-    """The device's name in the catalogue; InputError where no source tells it."""
+    """The device's name in the catalogue; InputError where no source names it."""
     if settings.gpu is not None:
         return named_device(settings.gpu, "--device").name
     memory = settings.gpu_memory_gib
-    alike = [
+    fitting = [
         name
         for name in device_names()
         if memory is not None
         and isclose(named_device(name).memory_bytes, memory * GIB, rel_tol=_SAME_MEMORY)
     ]
-    if len(alike) == 1:
-        assumed.append(f"device = {alike[0]}: of all in the catalogue it has {memory:g} GiB")
-        return alike[0]
+    if len(fitting) == 1:
+        assumed.append(f"device = {fitting[0]}: of all in the catalogue it has {memory:g} GiB")
+        return fitting[0]
     raise InputError(
         "no source names the device",
         where="[device]",
-        value=f"{memory:g} GiB: {', '.join(alike) or 'none in the catalogue'}" if memory else None,
+        value=f"{memory:g} GiB: {', '.join(fitting) or 'none in the catalogue'}"
+        if memory
+        else None,
         remedy="give --device",
     )
 

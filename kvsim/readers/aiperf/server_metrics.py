@@ -14,7 +14,7 @@ _THROUGHPUTS = {"prompt_tokens": "prompt", "generation_tokens": "generation"}
 
 
 def settings_of_series(rows: list[Fields]) -> dict[str, Any]:
-    """What the samples' labels say of the engine, up to the first scrape with its pool."""
+    """The engine's settings in the samples' labels, up to the first scrape with its pool."""
     found: dict[str, Any] = {}
     for row in rows:
         metrics = row.table("metrics")
@@ -109,7 +109,7 @@ def _sample(time_ns: int, gauges: dict[str, float], rates: dict[str, float]) -> 
 
 
 def _engines(metrics: Fields) -> int:
-    """How many engines tell their share of the pool."""
+    """The number of engines that report their share of the pool."""
     names = (PREFIX + name for name, gauge in GAUGES.items() if gauge == "usage")
     return max(len(metrics.rows(next(name for name in names if name in metrics.items))), 1)
 

@@ -1,1 +1,1 @@
-"""Recorded runs, each as somebody published them."""
+"""Recorded runs, in the forms in which they were published."""

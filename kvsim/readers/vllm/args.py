@@ -1,4 +1,4 @@
-"""vLLM's arguments, by its names, as settings: of a command line and of a log alike."""
+"""vLLM's arguments, by its names, as settings: of a command line or of a log."""
 
 from collections.abc import Callable, Mapping
 from typing import Any

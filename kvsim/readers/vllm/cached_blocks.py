@@ -1,4 +1,4 @@
-"""KV cache events of vLLM (vllm/distributed/kv_events.py), and the set of cached blocks they tell.
+"""KV cache events of vLLM (vllm/distributed/kv_events.py), and the blocks that they leave cached.
 
 Events are arrays with a tag, or maps with a `type`; fields that newer versions put at the end may
 be missing. Token ids, which are the prompts, are not kept.

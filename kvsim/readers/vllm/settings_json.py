@@ -1,4 +1,4 @@
-"""Settings that somebody wrote down as JSON, by vLLM's names: meta.json of an observed run, or a
+"""Settings written down as JSON, by vLLM's names: meta.json of an observed run, or a
 list of them, one a run, each with the `file` of its requests.
 """
 

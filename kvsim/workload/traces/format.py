@@ -1,4 +1,4 @@
-"""What a trace format answers: whose file is this, its rows, and the same rows written.
+"""What a trace format answers: whether a file is its own, its rows, and the same rows written.
 
 The checks that hold for all formats are in `reader`; a format knows its own columns alone.
 """

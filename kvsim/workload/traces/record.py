@@ -37,7 +37,7 @@ class Trace:
     """A file's rows, checked.
 
     format: the name of its format. hash_block_tokens: tokens per hash id (None: no hashes).
-    origin_ps: the wall clock at time 0, in ps since 1970 (UTC), where the file tells it.
+    origin_ps: the wall clock at time 0, in ps since 1970 (UTC), where the file has it.
     notes: what was done to the rows on reading.
     """
 
@@ -50,5 +50,5 @@ class Trace:
 
     @property
     def timed(self) -> bool:
-        """Whether the file says when its requests came."""
+        """Whether the file has arrival times."""
         return self.rows[0].arrival_ps is not None
