@@ -26,9 +26,9 @@ class Trial(NamedTuple):
 
     recorded: of FIGURES those that are known: means of the latencies, the makespan, sequences
     running on average, tokens of decoding sequences on average (`resident_tokens`), the share of
-    the pool taken on average, preemptions. counted: the requests that these are of, by index; None: all.
-    assumed: what was not recorded, in words. beyond: what of the run no simulated engine has; "":
-    nothing.
+    the pool taken on average, preemptions. counted: the requests that these are of, by index; None:
+    all. assumed: what was not recorded, in words. beyond: what of the run no simulated engine has;
+    "": nothing.
     """
 
     name: str
