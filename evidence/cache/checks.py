@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from evidence.prove.replay import Equality as Found
     from kvsim.backend.devices.device import AttentionKind
     from kvsim.backend.shape import Shape
-    from kvsim.backend.stores.store import Store
+    from kvsim.backend.stores.store import TensorStore
 
 LAYERS, HIDDEN, HEADS, KV_HEADS, HEAD_DIM, INTERMEDIATE, VOCAB = 3, 64, 8, 2, 16, 96, 50
 CPU_DTYPES = ("float64", "float32", "bfloat16")
@@ -21,7 +21,7 @@ CONTEXT = 48
 EXACT = 1e-12
 
 
-class Equality(NamedTuple):
+class EqualityCheck(NamedTuple):
     """Logits of random schedules on a store against recomputing; a broken allocator must differ."""
 
     store: str
@@ -33,7 +33,7 @@ class Equality(NamedTuple):
     ok: bool
 
 
-class Work(NamedTuple):
+class WorkCheck(NamedTuple):
     """One decode step of a scheme: FLOP and bytes as counted, and by formula."""
 
     scheme: str
@@ -46,7 +46,7 @@ class Work(NamedTuple):
     ok: bool
 
 
-class Exactness(NamedTuple):
+class ExactnessCheck(NamedTuple):
     """Whether a rule's cache gives the logits of recomputing, and whether it should."""
 
     rule: str
@@ -65,11 +65,11 @@ class CacheReport(NamedTuple):
     """
 
     device: str
-    equality: tuple[Equality, ...]
-    replayed: tuple[Equality, ...]
-    simulated: tuple[Equality, ...]
-    work: tuple[Work, ...]
-    exactness: tuple[Exactness, ...]
+    equality: tuple[EqualityCheck, ...]
+    replayed: tuple[EqualityCheck, ...]
+    simulated: tuple[EqualityCheck, ...]
+    work: tuple[WorkCheck, ...]
+    exactness: tuple[ExactnessCheck, ...]
 
     @property
     def ok(self) -> bool:
@@ -110,7 +110,7 @@ def small_shape(dtype: str) -> "Shape":
     return Shape(LAYERS, HIDDEN, HEADS, KV_HEADS, HEAD_DIM, INTERMEDIATE, VOCAB, dtype)
 
 
-def store_of(kind: "StoreKind", shape: "Shape", device: str) -> "Store":
+def store_of(kind: "StoreKind", shape: "Shape", device: str) -> "TensorStore":
     """An empty store for the schedules of `evidence.prove.random_steps`."""
     from evidence.prove.random_steps import BLOCK_SIZE, SLOTS
     from kvsim.backend.stores.buffers import BufferStore
@@ -124,7 +124,7 @@ def store_of(kind: "StoreKind", shape: "Shape", device: str) -> "Store":
     return ContiguousStore(shape, SLOTS, device)
 
 
-def _equality(seed: int, schedules: int, device: str) -> list[Equality]:
+def _equality(seed: int, schedules: int, device: str) -> list[EqualityCheck]:
     from evidence.prove.random_steps import STORE_KINDS, random_steps
     from evidence.prove.replay import replay
     from kvsim.backend.transformer.decoder import Decoder
@@ -146,10 +146,10 @@ def _equality(seed: int, schedules: int, device: str) -> list[Equality]:
     return checks
 
 
-def _worst(store: str, dtype: str, found: list["Found"], *, broken: bool = False) -> Equality:
+def _worst(store: str, dtype: str, found: list["Found"], *, broken: bool = False) -> EqualityCheck:
     """The worst of several comparisons on one store, a difference that is no number before all."""
     worst = max(found, key=lambda one: (one.error != one.error, one.error))
-    return Equality(
+    return EqualityCheck(
         store=store,
         dtype=dtype,
         allocator="broken" if broken else "sound",
@@ -160,7 +160,7 @@ def _worst(store: str, dtype: str, found: list["Found"], *, broken: bool = False
     )
 
 
-def _replayed(seed: int, schedules: int, device: str) -> list[Equality]:
+def _replayed(seed: int, schedules: int, device: str) -> list[EqualityCheck]:
     from evidence.prove.captured import compare_captured
     from evidence.prove.random_steps import STORE_KINDS, random_steps
     from kvsim.backend.devices import device_of
@@ -188,7 +188,7 @@ def _replayed(seed: int, schedules: int, device: str) -> list[Equality]:
     return checks
 
 
-def _simulated(seed: int, device: str) -> list[Equality]:
+def _simulated(seed: int, device: str) -> list[EqualityCheck]:
     from evidence.cache.simulated import replay_run, runs
     from kvsim.backend.transformer.decoder import Decoder
 
@@ -207,7 +207,7 @@ def _tokens(seed: int, count: int) -> list[int]:
     return [int(token) for token in Generator(PCG64(seed)).integers(0, VOCAB, count)]
 
 
-def _work(seed: int) -> list[Work]:
+def _work(seed: int) -> list[WorkCheck]:
     from evidence.prove.schemes import SCHEMES, decode
     from kvsim.backend.transformer.decoder import Decoder
 
@@ -220,7 +220,7 @@ def _work(seed: int) -> list[Work]:
         formula = scheme.cost(decoder.shape, CONTEXT)
         error = float((logits - exact).abs().max() / exact.abs().max())
         checks.append(
-            Work(
+            WorkCheck(
                 scheme=scheme.name,
                 context=CONTEXT,
                 flop=measured.flop,
@@ -234,7 +234,7 @@ def _work(seed: int) -> list[Work]:
     return checks
 
 
-def _exactness(seed: int) -> list[Exactness]:
+def _exactness(seed: int) -> list[ExactnessCheck]:
     from evidence.prove import exactness as rules
     from kvsim.backend.transformer.decoder import Decoder
 
@@ -252,6 +252,6 @@ def _exactness(seed: int) -> list[Exactness]:
         error = rules.largest_error(decoder, _tokens(seed, CONTEXT // 2), truth, rule)
         kept = (rule.kept_width + 1) / 2
         checks.append(
-            Exactness(name, kept, expected, error, (error <= EXACT) == (expected == "equal"))
+            ExactnessCheck(name, kept, expected, error, (error <= EXACT) == (expected == "equal"))
         )
     return checks

@@ -17,8 +17,9 @@ from kvsim.simulation import Simulation
 class StepRecorder(Observer):
     """An engine's observer that keeps every step. Needs plans of one step each (max_steps = 1).
 
-    steps: what a `Runner`, or a replay, takes, on a store of the kind `store`; begin_ps: when each
-    began. scheduler: the one that made them.
+    vocab: token ids of the model. store: the kind of store that the steps run on. most_steps: how
+    many are kept, None for all. steps: as `DecoderRunner` takes them. begin_ps: when each began,
+    picoseconds. scheduler: the scheduler that planned them.
     """
 
     vocab: int
@@ -52,7 +53,7 @@ class StepRecorder(Observer):
         self.begin_ps.append(plan.start_ps)
 
     def finished(self, scheduler: Scheduler, plan: Plan, now_ps: int) -> None:
-        """Those that left stand nowhere."""
+        """Sequences that have finished give up their places."""
         for seq in plan.finishing:
             self._maker.left(seq)
 

@@ -26,7 +26,7 @@ LEAST_STREAMS = 12  # more than the free cells of figure 2, with some to estimat
 
 
 @dataclass(frozen=True)
-class Findings:
+class PaperFindings:
     """Every check, and the simulations that the figures are drawn from."""
 
     setting: Setting
@@ -72,7 +72,7 @@ def validate_paper(
     streams: int = STREAMS,
     *,
     progress: Progress = lambda what: None,
-) -> Findings:
+) -> PaperFindings:
     """Run everything. seed: of the first stream; streams: how many, seeds in a row.
 
     lengths_file: ShareGPT's lengths as recorded, in place of the grids. progress: called with the
@@ -112,4 +112,4 @@ def validate_paper(
     found.extend(beyond.checks(others))
     source = "the shipped grids" if lengths_file is None else lengths_file.name
     draws = (figure_2.draw(runs), figure_13.draw(batches))
-    return Findings(setting, source, tuple(found), draws, runs, batches, others, curve)
+    return PaperFindings(setting, source, tuple(found), draws, runs, batches, others, curve)

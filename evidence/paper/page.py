@@ -9,7 +9,7 @@ from typing import NamedTuple
 from evidence.paper import figure_2
 from evidence.paper.check import Check
 from evidence.paper.experiment import Means, mean_of
-from evidence.paper.findings import Findings
+from evidence.paper.findings import PaperFindings
 from evidence.paper.strips import strips
 from kvsim.report.classes import LOOKS
 from kvsim.report.template import rendered
@@ -52,7 +52,7 @@ class Chart(NamedTuple):
     bars: tuple[Bar, ...]
 
 
-def make_page(found: Findings, today: dict[str, Means]) -> str:
+def make_page(found: PaperFindings, today: dict[str, Means]) -> str:
     """The page as HTML. today: `evidence.paper.today.simulate`."""
     return rendered(
         "paper.html",
@@ -86,7 +86,7 @@ def _published() -> Chart:
     return Chart("The paper's figure 2", "Per cent of KV memory; OPT-13B, A100-40GB.", tuple(bars))
 
 
-def _simulated(found: Findings) -> Chart:
+def _simulated(found: PaperFindings) -> Chart:
     bars = [
         Bar(
             name,
@@ -111,7 +111,7 @@ def _ledger(name: str, means: Means) -> Bar:
     return Bar(name, tuple(boxes), f"{means.running:,.1f} running")
 
 
-def _placements(found: Findings) -> Chart:
+def _placements(found: PaperFindings) -> Chart:
     oracle = mean_of(
         found.figure_2["Orca (Oracle)"][: found.setting.few]
     )  # the streams that the others met

@@ -5,7 +5,7 @@ from statistics import fmean, stdev
 from typing import NamedTuple
 
 from evidence.paper import figure_2, figure_13
-from evidence.paper.findings import Findings
+from evidence.paper.findings import PaperFindings
 
 REACH = 4.0  # standard deviations from the middle of a strip to its end
 
@@ -19,7 +19,7 @@ class Strip(NamedTuple):
     note: str
 
 
-def strips(found: Findings) -> list[Strip]:
+def strips(found: PaperFindings) -> list[Strip]:
     """Figure 2's free cells, then figure 13's."""
     published, rows = figure_2.free_cells(found.figure_2)
     made = [

@@ -1,11 +1,11 @@
 """The checks as markdown."""
 
 from evidence.paper.check import Check
-from evidence.paper.findings import Findings
+from evidence.paper.findings import PaperFindings
 from evidence.paper.one_draw import LEVEL
 
 
-def markdown(found: Findings) -> str:
+def markdown(found: PaperFindings) -> str:
     """Two tables: what is held, and what is only reported."""
     missed = sum(not check.ok for check in found.held)
     verdict = "all within tolerance" if not missed else f"{missed} outside tolerance"
@@ -30,7 +30,7 @@ def markdown(found: Findings) -> str:
     return "\n".join(lines) + "\n"
 
 
-def streams_csv(found: Findings) -> str:
+def streams_csv(found: PaperFindings) -> str:
     """Every stream of figures 2 and 13 by itself: what the means and spreads are made of."""
     lines = ["figure,system,seed,token_states,reservation,internal,external_and_others,running"]
     for figure, runs in (("2", found.figure_2), ("13", found.figure_13)):
@@ -41,7 +41,7 @@ def streams_csv(found: Findings) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _draws(found: Findings) -> list[str]:
+def _draws(found: PaperFindings) -> list[str]:
     rows = [
         f"Held: p is at least {LEVEL:g}. p: the chance that one stream more lies as far from the "
         "others in all free cells at once (Hotelling); by rank: the same without assuming normal "

@@ -7,16 +7,16 @@ from evidence.prove.random_steps import LONGEST
 from evidence.prove.replay import TOLERANCE, Equality
 from kvsim.backend.devices.device import AttentionKind
 from kvsim.backend.step import Step
-from kvsim.backend.stores.store import Store
+from kvsim.backend.stores.store import TensorStore
 from kvsim.backend.transformer.decoder import Decoder
-from kvsim.backend.transformer.runner import Runner
+from kvsim.backend.transformer.runner import DecoderRunner
 
 
 def compare_captured(
     records: Sequence[Mapping[str, Any]],
     decoder: Decoder,
-    captured: Store,
-    launched: Store,
+    captured: TensorStore,
+    launched: TensorStore,
     attention: AttentionKind | None = None,
 ) -> Equality:
     """Run the same records (of `random_steps`) on two empty stores of the same kind, on one with
@@ -25,9 +25,9 @@ def compare_captured(
     Its error is NaN where none was: then nothing has been shown.
     """
     steps = [Step.from_record(record) for record in records]
-    replaying = Runner(decoder, captured, attention)
+    replaying = DecoderRunner(decoder, captured, attention)
     replaying.with_graphs(LONGEST, ([len(span.tokens) for span in step.spans] for step in steps))
-    launching = Runner(decoder, launched, attention)
+    launching = DecoderRunner(decoder, launched, attention)
     error, worst, rows, count = 0.0, None, 0, 0
     for count, step in enumerate(steps, 1):
         before = replaying.graphs.num_replayed if replaying.graphs else 0

@@ -6,7 +6,7 @@ from typing import Any
 CopyList = list[tuple[int, int, int]]
 
 
-class Places(ABC):
+class RandomPlaces(ABC):
     """Where sequences keep their slots. `None` from a method: no room, nothing changed."""
 
     @abstractmethod
@@ -30,7 +30,7 @@ class Places(ABC):
         return 0
 
 
-class Blocks(Places):
+class Blocks(RandomPlaces):
     """Paged: a free list, reference counts, copy on write; block 0 is nobody's. Broken: every ninth
     block handed out stays in the free list, so that two sequences come to share it.
     """
@@ -87,7 +87,7 @@ class Blocks(Places):
         return block
 
 
-class Ranges(Places):
+class Ranges(RandomPlaces):
     """Contiguous, first fit, doubling from `first` slots; with `first` the longest sequence it is
     max-buffer. Broken: the upper half of a range counts as free.
     """
@@ -135,7 +135,7 @@ class Ranges(Places):
         return at if self.num_slots - at >= slots else None
 
 
-class Capacities(Places):
+class Capacities(RandomPlaces):
     """A buffer of its own for each sequence: only its capacity matters, and it cannot fork."""
 
     def __init__(self, *, first: int) -> None:

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from numpy.random import PCG64, Generator
 
-from evidence.prove.random_places import Blocks, Capacities, Places, Ranges
+from evidence.prove.random_places import Blocks, Capacities, RandomPlaces, Ranges
 
 StoreKind = Literal["paged", "max-buffer", "doubling", "buffers"]
 STORE_KINDS: tuple[StoreKind, ...] = ("paged", "max-buffer", "doubling", "buffers")
@@ -33,7 +33,7 @@ class _Live:
     found: list[int] = field(default_factory=list)  # the prefix it took over, until it is told
 
 
-def places(kind: StoreKind, *, broken: bool = False) -> Places:
+def places(kind: StoreKind, *, broken: bool = False) -> RandomPlaces:
     """The allocator of a kind; a broken one hands some memory out twice."""
     if kind == "paged":
         return Blocks(SLOTS // BLOCK_SIZE, BLOCK_SIZE, broken=broken)
@@ -55,7 +55,7 @@ def random_steps(
 
 
 class _Driver:
-    def __init__(self, places: Places, random: Generator, vocab: int) -> None:
+    def __init__(self, places: RandomPlaces, random: Generator, vocab: int) -> None:
         self.places = places
         self.random = random
         self.vocab = vocab

@@ -7,11 +7,11 @@ from typing import Any
 from torch import Tensor
 
 from kvsim.backend.devices.device import AttentionKind
-from kvsim.backend.step import Span, Step
+from kvsim.backend.step import Step, TokenSpan
 from kvsim.backend.stores.recompute import RecomputeStore
-from kvsim.backend.stores.store import Store
+from kvsim.backend.stores.store import TensorStore
 from kvsim.backend.transformer.decoder import Decoder
-from kvsim.backend.transformer.runner import Runner
+from kvsim.backend.transformer.runner import DecoderRunner
 from kvsim.plumbing.errors import InputError
 
 TOLERANCE = {"float64": 1e-12, "float32": 1e-4, "bfloat16": 6e-2, "float16": 6e-2}
@@ -40,7 +40,7 @@ class Equality:
 def replay(
     steps: Iterable[Step | Mapping[str, Any]],
     decoder: Decoder,
-    store: Store,
+    store: TensorStore,
     attention: AttentionKind | None = None,
 ) -> Equality:
     """Run `steps` on `store` and compare each span's last logits with those of its sequence
@@ -50,7 +50,7 @@ def replay(
     there in `prefixes`. InputError where a sequence comes with a gap, or with other tokens than
     before.
     """
-    runner = Runner(decoder, store, attention)
+    runner = DecoderRunner(decoder, store, attention)
     histories: dict[str, list[int]] = {}
     rows: list[tuple[int, str, int, Tensor]] = []
     count = 0
@@ -76,7 +76,7 @@ def replay(
     return Equality(count, len(rows), error, TOLERANCE[decoder.shape.dtype], worst)
 
 
-def _remember(history: list[int], span: Span, prefix: Sequence[int] | None) -> None:
+def _remember(history: list[int], span: TokenSpan, prefix: Sequence[int] | None) -> None:
     if prefix is not None and not history:
         history.extend(prefix)
     if span.start > len(history):
@@ -94,5 +94,7 @@ def _remember(history: list[int], span: Span, prefix: Sequence[int] | None) -> N
 
 def _recompute(decoder: Decoder, histories: Mapping[str, Sequence[int]]) -> list[Tensor]:
     # Never by the kernel under test.
-    runner = Runner(decoder, RecomputeStore(), "gather")
-    return [runner.all_logits([Span(name, tokens, 0)])[0] for name, tokens in histories.items()]
+    runner = DecoderRunner(decoder, RecomputeStore(), "gather")
+    return [
+        runner.all_logits([TokenSpan(name, tokens, 0)])[0] for name, tokens in histories.items()
+    ]

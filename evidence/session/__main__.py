@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from evidence.session.plan import PLANS, SessionPlan
-from evidence.session.stage import Journal, OutOfTime, Session, Stage
+from evidence.session.stage import Journal, OutOfTime, Session, SessionStage
 from evidence.session.stages import stages
 from kvsim.plumbing.errors import InputError
 
@@ -36,14 +36,14 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         if given.stage:
             return _run_one(plan, given.out, given.stage, end_s)
-        return Runner(plan, given.device, given.out, end_s).run()
+        return SessionRunner(plan, given.device, given.out, end_s).run()
     except InputError as error:  # a journal that is none
         _say(f"error: {error}")
         return 2
 
 
 @dataclass(slots=True)
-class Runner:
+class SessionRunner:
     """Runs the stages one after the other, each in a process of its own."""
 
     plan: SessionPlan
@@ -75,7 +75,7 @@ class Runner:
             _say("run it again on the same folder: it goes on with what is not done")
         return 1 if count["failed"] else 0
 
-    def _obstacle(self, stage: Stage, journal: Journal) -> str | None:
+    def _obstacle(self, stage: SessionStage, journal: Journal) -> str | None:
         """Why the stage cannot be run now."""
         missing = stage.missing()
         if missing:
@@ -89,7 +89,7 @@ class Runner:
             return f"{max(left, 0):.1f} minutes left, it takes about {stage.minutes:g}"
         return None
 
-    def _start(self, stage: Stage, journal: Journal) -> None:
+    def _start(self, stage: SessionStage, journal: Journal) -> None:
         left_s = self.end_s - time.monotonic()
         command = [sys.executable, "-m", "evidence.session", "--out", str(self.out)]
         command += ["--device", self.device, "--stage", stage.name, "--minutes", str(left_s / 60)]

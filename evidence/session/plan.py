@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from kvsim.backend.devices.device import AttentionKind
 from kvsim.backend.measure.bench import StoreName
-from kvsim.backend.measure.grid import CUDA, Limits
+from kvsim.backend.measure.grid import CUDA, GridLimits
 from kvsim.backend.shape import Shape
 
 
@@ -40,7 +40,7 @@ class SessionPlan:
 
     device: str
     subjects: tuple[Subject, ...]
-    limits: Limits
+    limits: GridLimits
     rounds: int
     schedules: int
     requests: int
@@ -96,7 +96,7 @@ STAND_IN = SessionPlan(
         Subject("tiny", _llama(2, 32, 2, 1, 48, 61, "float32"), ("paged", "contiguous")),
         Subject("tinier", _llama(1, 32, 2, 2, 32, 61, "float32"), ("paged",)),
     ),
-    limits=Limits((1, 2, 4), (8, 32, 64), 128, 512),
+    limits=GridLimits((1, 2, 4), (8, 32, 64), 128, 512),
     rounds=1,
     schedules=1,
     requests=6,

@@ -32,7 +32,7 @@ class Session:
         write_text(self.out / name, json.dumps(found, indent=1) + "\n")
 
 
-class Stage(NamedTuple):
+class SessionStage(NamedTuple):
     """name. minutes: what it takes on one large GPU, roughly. needs: packages beside torch and
     numpy. after: stages whose files it reads. run: does it; returns figures for the journal.
     """

@@ -4,7 +4,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from evidence.session.plan import SessionPlan, Subject
-from evidence.session.stage import Session, Stage
+from evidence.session.stage import Session, SessionStage
 from kvsim.backend.devices import device_of
 from kvsim.backend.measure.bench import StoreName
 from kvsim.backend.measure.compare import compare_stores
@@ -30,20 +30,22 @@ LEAST_TORCH_BYTES = 8 << 20  # four of its small segments
 HELD_OUT = "held-out.jsonl"
 
 
-def stages(plan: SessionPlan) -> list[Stage]:
+def stages(plan: SessionPlan) -> list[SessionStage]:
     """All of them, the most needed first."""
     first = plan.subjects[0]
     fits = {store: f"calibrate {first.name} {store}" for store in first.stores}
     return [
-        Stage("prove", 2, _prove, SIMULATOR),
-        Stage("plan", 0.5, _plan, SIMULATOR),
+        SessionStage("prove", 2, _prove, SIMULATOR),
+        SessionStage("plan", 0.5, _plan, SIMULATOR),
         *(
             stage
             for subject in plan.subjects
             for store in subject.stores
             for stage in (
-                Stage(f"measure {subject.name} {store}", 6, partial(_measure, subject, store)),
-                Stage(
+                SessionStage(
+                    f"measure {subject.name} {store}", 6, partial(_measure, subject, store)
+                ),
+                SessionStage(
                     f"calibrate {subject.name} {store}",
                     2,
                     partial(_calibrate, subject, store),
@@ -52,10 +54,13 @@ def stages(plan: SessionPlan) -> list[Stage]:
                 ),
             )
         ),
-        Stage("compare", 1, _compare),
-        *(Stage(f"observe {label}", 2, partial(_observe, label), SIMULATOR) for label in LABELS),
+        SessionStage("compare", 1, _compare),
         *(
-            Stage(
+            SessionStage(f"observe {label}", 2, partial(_observe, label), SIMULATOR)
+            for label in LABELS
+        ),
+        *(
+            SessionStage(
                 f"validate {label}",
                 0.5,
                 partial(_validate, label),

@@ -13,7 +13,7 @@ from kvsim.backend.devices.staging import Put
 from kvsim.plumbing.errors import InputError
 
 
-class Span(NamedTuple):
+class TokenSpan(NamedTuple):
     """New tokens of one sequence, computed in one step behind the `start` it has in the cache.
 
     Where its KV is, by the kind of store: `blocks`, the block table (physical ids, in order);
@@ -44,9 +44,9 @@ class Copy(NamedTuple):
     slots: int
 
 
-class Swap(NamedTuple):
+class HostSwap(NamedTuple):
     """Before the step, the first `slots` slots of a sequence go to host memory, or come back from
-    there. blocks, slot, capacity: its place on the device, as in `Span`.
+    there. blocks, slot, capacity: its place on the device, as in `TokenSpan`.
     """
 
     id: str
@@ -57,7 +57,7 @@ class Swap(NamedTuple):
     capacity: int | None = None
 
 
-Move = Copy | Swap
+Move = Copy | HostSwap
 
 
 class Step(NamedTuple):
@@ -65,7 +65,7 @@ class Step(NamedTuple):
     cache (a prefix hit, a fork), by span id; only a replay that recomputes needs them.
     """
 
-    spans: tuple[Span, ...]
+    spans: tuple[TokenSpan, ...]
     moves: tuple[Move, ...] = ()
     prefixes: Mapping[str, Sequence[int]] = {}
 
@@ -82,7 +82,7 @@ class Step(NamedTuple):
             fields = dict(entry)
             prefix = fields.pop("prefix", None)
             try:
-                span = Span(**fields)
+                span = TokenSpan(**fields)
             except TypeError as error:
                 raise InputError(f"no span: {error}", where="step.seqs", value=entry) from None
             spans.append(span)
@@ -101,7 +101,7 @@ class Batch:
     brings an array to the device, as it brought these.
     """
 
-    spans: tuple[Span, ...]
+    spans: tuple[TokenSpan, ...]
     token_ids: Tensor
     positions: Tensor
     last: Tensor
@@ -111,7 +111,7 @@ class Batch:
     put: Put
 
     @classmethod
-    def pack(cls, spans: Sequence[Span], put: Put = torch.from_numpy) -> Self:
+    def pack(cls, spans: Sequence[TokenSpan], put: Put = torch.from_numpy) -> Self:
         """Pack at least one span of at least one token each."""
         lengths = [len(span.tokens) for span in spans]
         if not lengths or min(lengths) < 1:

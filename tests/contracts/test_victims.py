@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from support.auditor import Auditor
 from support.cases import VICTIM_SCHEDULERS, streams
 from support.outcomes import CROWDED, STEP_TIME
@@ -109,27 +110,37 @@ def test_who_shares_its_prompt_has_less_to_compute_again(
     assert recomputed["least-recomputed"] < recomputed["least-computed"]
 
 
-def test_the_rules_choose_as_they_say() -> None:
-    def sequence(name: str, priority: int) -> Sequence:
-        return Sequence(Request(name, 0, 10, 10, priority=priority), 0)
+@st.composite
+def running_sequences(draw: st.DrawFn) -> dict[Sequence, tuple[int, int]]:
+    """In order of admission, each with its computed tokens and how many of them others hold too."""
+    made: dict[Sequence, tuple[int, int]] = {}
+    for at in range(draw(st.integers(1, 6))):
+        arrival_ps, priority = draw(st.integers(0, 3)), draw(st.integers(0, 2))
+        request = Request(f"r{at}", arrival_ps, 10, 10, priority=priority)
+        computed = draw(st.integers(1, 5))
+        made[Sequence(request, arrival_ps)] = computed, draw(st.integers(0, computed))
+    return made
 
-    running = {sequence("a", 0): (300, 280), sequence("b", 2): (90, 0), sequence("c", 1): (100, 0)}
 
-    def computed(seq: Sequence) -> int:
-        return running[seq][0]
+def chosen(rule: str, running: dict[Sequence, tuple[int, int]]) -> Sequence:
+    """Whom a rule chooses, which asks of those that run alone and changes nothing."""
+    before = list(running)
+    victim = VICTIMS.get(rule)().choose(
+        running, lambda seq: running[seq][0], lambda seq: running[seq][1]
+    )
+    assert list(running) == before
+    return victim
 
-    def shared(seq: Sequence) -> int:
-        return running[seq][1]
 
-    chosen = {
-        rule: VICTIMS.get(rule)().choose(running, computed, shared).request.id for rule in RULES
-    }
-    assert chosen == {
-        "latest": "c",
-        "lowest-priority": "b",
-        "least-computed": "b",
-        "least-recomputed": "a",
-    }
+@pytest.mark.parametrize("rule", RULES)
+@given(running=running_sequences())
+def test_a_rule_is_pure_and_chooses_among_those_that_run(
+    rule: str, running: dict[Sequence, tuple[int, int]]
+) -> None:
+    first = chosen(rule, running)
+    assert first in running
+    chosen(rule, dict(list(running.items())[:1]))  # whatever was asked before
+    assert chosen(rule, running) is first
 
 
 @pytest.mark.parametrize("rule", RULES)

@@ -16,7 +16,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
 SOURCES = (
-    *("kvsim", "workloads", "calibration", "build_backend"),
+    *("kvsim", "evidence", "workloads", "calibration", "build_backend"),
     *("pyproject.toml", "setup.py", "mypyc.ini", "README.md", "LICENSE"),
     *("MANIFEST.in", "CHANGELOG.md", "CONTRIBUTING.md"),
 )

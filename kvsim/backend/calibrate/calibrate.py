@@ -9,8 +9,8 @@ from kvsim.backend.calibrate.held_out import held_out_steps
 from kvsim.backend.calibrate.served import Chats, Served, level_of, serve_chats
 from kvsim.backend.devices.device import AttentionKind
 from kvsim.backend.measure.bench import StoreName
-from kvsim.backend.measure.grid import DESIGNS, Limits, StepPlan, grid
-from kvsim.backend.measure.measure import Measured, Progress, Setup, measure, read_samples
+from kvsim.backend.measure.grid import DESIGNS, GridLimits, StepPlan, grid
+from kvsim.backend.measure.measure import MeasuredSamples, Progress, Setup, measure, read_samples
 from kvsim.backend.measure.pace import PACE_PLAN
 from kvsim.backend.simulated.shape import llama_shape
 from kvsim.memory.paged.options import Paged
@@ -44,7 +44,7 @@ def find_model(name: str, dtype: str | None) -> ModelOptions:
     return options
 
 
-def trace_steps(limits: Limits, count: int, seed: int) -> list[StepPlan]:
+def trace_steps(limits: GridLimits, count: int, seed: int) -> list[StepPlan]:
     """About `count` steps of simulated chats (ShareGPT's lengths): two thirds under a load that
     just fills the limits' largest batch, the others where requests mostly come alone, for there
     prompts are computed by themselves.
@@ -62,7 +62,7 @@ def _with_pace(plans: list[StepPlan], device: str) -> list[StepPlan]:
 
 
 def _chat_steps(
-    limits: Limits, rate_per_s: float, num_requests: int, count: int, seed: int
+    limits: GridLimits, rate_per_s: float, num_requests: int, count: int, seed: int
 ) -> list[StepPlan]:
     scenario = Scenario.load(
         "chat",
@@ -127,7 +127,7 @@ def calibrate_samples(
     model: ModelOptions,
     path: Path,
     device: str,
-    limits: Limits,
+    limits: GridLimits,
     store: StoreName,
     seed: int,
     *,
@@ -142,7 +142,7 @@ def calibrate_samples(
 
 
 def fitted(
-    model: Model, measured: Measured, seed: int, served: Served | None = None
+    model: Model, measured: MeasuredSamples, seed: int, served: Served | None = None
 ) -> Calibration:
     """The file of a measurement: its grid fitted, its held-out steps predicted, both at the level
     of the steps of a served run, if there is one.

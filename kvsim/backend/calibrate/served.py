@@ -15,7 +15,7 @@ import numpy as np
 from kvsim.backend.devices import device_of
 from kvsim.backend.devices.device import AttentionKind
 from kvsim.backend.measure.bench import StoreName
-from kvsim.backend.measure.grid import Limits
+from kvsim.backend.measure.grid import GridLimits
 from kvsim.backend.serve.run import observe
 from kvsim.backend.shape import DTYPE_BYTES, Shape
 from kvsim.backend.simulated.shape import llama_shape
@@ -73,7 +73,7 @@ class Level(NamedTuple):
 class Chats(NamedTuple):
     """So many chats of ShareGPT's lengths, all at once, within what was measured."""
 
-    limits: Limits
+    limits: GridLimits
     seed: int
     requests: int
 
@@ -126,7 +126,7 @@ def serve_chats(
     return Served(steps, meta.pace_s)
 
 
-def _pool_tokens(shape: Shape, device: str, limits: Limits) -> int:
+def _pool_tokens(shape: Shape, device: str, limits: GridLimits) -> int:
     """What the limits allow and the device holds beside weights, activations and logits."""
     element = DTYPE_BYTES[shape.dtype]
     weights = (shape.layer_weights + 2 * shape.vocab * shape.hidden) * element

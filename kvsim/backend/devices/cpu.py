@@ -7,12 +7,12 @@ from pathlib import Path
 
 from torch import Tensor
 
-from kvsim.backend.devices.device import Captured, Device, KvMemory, MemoryCount
+from kvsim.backend.devices.device import Captured, KvMemory, MemoryCount, TorchDevice
 
 MEMINFO = Path("/proc/meminfo")
 
 
-class CpuDevice(Device):
+class CpuDevice(TorchDevice):
     """Graphs are re-run where somebody asks for them: what a test of their contents needs."""
 
     attention = "gather"

@@ -7,12 +7,12 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from kvsim.backend.devices.device import Captured, Device, KvMemory, MemoryCount
+from kvsim.backend.devices.device import Captured, KvMemory, MemoryCount, TorchDevice
 
 WARM_UPS = 3  # runs before a capture: they compile kernels and set up libraries
 
 
-class CudaDevice(Device):
+class CudaDevice(TorchDevice):
     """One GPU; work is asked for in its current stream."""
 
     attention = "triton"

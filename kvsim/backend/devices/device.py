@@ -40,7 +40,7 @@ class KvMemory(ABC):
         """What it has now. held_bytes: of tensors in it, for a device that keeps no books."""
 
 
-class Device(ABC):
+class TorchDevice(ABC):
     """name: torch's. attention: how it attends unless asked otherwise. captures: whether steps are
     recorded and replayed unless asked otherwise. pins: whether host memory is pinned for copies
     that go on beside the host. spare_bytes: of its memory, for libraries, graphs and what torch

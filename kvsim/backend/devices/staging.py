@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from kvsim.backend.devices.device import Device
+from kvsim.backend.devices.device import TorchDevice
 from kvsim.plumbing.errors import InvariantError
 
 Array = (
@@ -26,7 +26,7 @@ class Staging:
     once. The tensors are valid until `clear`.
     """
 
-    def __init__(self, device: Device, num_bytes: int) -> None:
+    def __init__(self, device: TorchDevice, num_bytes: int) -> None:
         self._device = device
         self._host = torch.empty(num_bytes, dtype=torch.uint8, pin_memory=device.pins)
         self._there = torch.empty(num_bytes, dtype=torch.uint8, device=device.name)

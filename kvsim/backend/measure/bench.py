@@ -10,11 +10,11 @@ from kvsim.backend.devices import device_of
 from kvsim.backend.devices.device import AttentionKind
 from kvsim.backend.measure.grid import StepPlan
 from kvsim.backend.shape import DTYPE_BYTES, Shape
-from kvsim.backend.step import Span
+from kvsim.backend.step import TokenSpan
 from kvsim.backend.stores.contiguous import ContiguousStore
 from kvsim.backend.stores.paged import PagedStore
 from kvsim.backend.transformer.decoder import Decoder
-from kvsim.backend.transformer.runner import Runner
+from kvsim.backend.transformer.runner import DecoderRunner
 
 StoreName = Literal["paged", "contiguous"]
 
@@ -55,7 +55,7 @@ class Bench:
         else:
             self.store = ContiguousStore(shape, num_blocks * block_size, device)
         self.store.pool.fill(seed)
-        self.runner = Runner(self.decoder, self.store, attention)
+        self.runner = DecoderRunner(self.decoder, self.store, attention)
         self._deal = 1 + Generator(PCG64(seed)).permutation(num_blocks - 1)
         if graphs:
             longest = max(span_tokens for plan in self.plans for span_tokens in _spans(plan))
@@ -79,7 +79,7 @@ class Bench:
         prepared = self.runner.prepare(spans)
         return lambda: self.runner.run(prepared)
 
-    def spans(self, plan: StepPlan) -> list[Span]:
+    def spans(self, plan: StepPlan) -> list[TokenSpan]:
         """The plan's spans, each in a place of its own; chunks first."""
         size = self.block_size
         shapes = [*plan.chunks, *((1, context - 1) for context in plan.contexts)]
@@ -89,7 +89,7 @@ class Bench:
             tokens = (np.arange(new) * 7919 + at) % self.shape.vocab
             table = self._deal[dealt : dealt + blocks]
             slot = dealt * size
-            spans.append(Span(str(at), tokens.tolist(), prior, table.tolist(), slot))
+            spans.append(TokenSpan(str(at), tokens.tolist(), prior, table.tolist(), slot))
             dealt += blocks
         return spans
 

@@ -10,11 +10,11 @@ from numpy.random import PCG64, Generator
 from kvsim.backend.devices import device_of
 from kvsim.backend.measure.timing import Clock
 from kvsim.backend.shape import Shape
-from kvsim.backend.step import Span
+from kvsim.backend.step import TokenSpan
 from kvsim.backend.stores.contiguous import ContiguousStore
 from kvsim.backend.stores.paged import PagedStore
 from kvsim.backend.transformer.decoder import Decoder
-from kvsim.backend.transformer.runner import Runner
+from kvsim.backend.transformer.runner import DecoderRunner
 
 Rows = list[dict[str, float]]
 
@@ -57,13 +57,13 @@ def _decode_times(
     """
     blocks = store.pool.num_slots // block_size
     dealt = 1 + Generator(PCG64(0)).permutation(blocks - 1)
-    runner = Runner(decoder, store)
+    runner = DecoderRunner(decoder, store)
     if device_of(decoder.device).captures:
         runner.with_graphs(max(context for _, context in cases), ([1] * num for num, _ in cases))
     for num, context in cases:
         own = -(-context // block_size)
         spans = [
-            Span(
+            TokenSpan(
                 str(at),
                 [at % decoder.shape.vocab],
                 context - 1,

@@ -55,7 +55,7 @@ class StepPlan(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class GridLimits:
     """How far a grid reaches: sequences, tokens a sequence, tokens a step, tokens in the pool."""
 
     batches: tuple[int, ...]
@@ -68,12 +68,12 @@ class Limits:
         return asdict(self)
 
 
-CPU = Limits((1, 2, 3, 4, 6, 8, 12, 16, 24, 32), (32, 128, 512, 1024, 2048), 1024, 32768)
-CPU_QUICK = Limits((1, 2, 4, 8, 16, 32), (32, 256, 1024), 512, 16384)
-CUDA = Limits(
+CPU = GridLimits((1, 2, 3, 4, 6, 8, 12, 16, 24, 32), (32, 128, 512, 1024, 2048), 1024, 32768)
+CPU_QUICK = GridLimits((1, 2, 4, 8, 16, 32), (32, 256, 1024), 512, 16384)
+CUDA = GridLimits(
     (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 256), (128, 512, 2048, 4096, 8192), 8192, 524288
 )
-CUDA_QUICK = Limits((1, 4, 16, 64, 256), (128, 1024, 4096), 2048, 262144)
+CUDA_QUICK = GridLimits((1, 4, 16, 64, 256), (128, 1024, 4096), 2048, 262144)
 
 # By device and whether it must be quick: how far the grid reaches, and how many rounds. The least
 # CPU time of a busy machine wants many short rounds; events on a GPU hardly spread.
@@ -112,7 +112,7 @@ def read_plans(path: Path) -> list[StepPlan]:
     return plans
 
 
-def grid(limits: Limits) -> list[StepPlan]:
+def grid(limits: GridLimits) -> list[StepPlan]:
     """Every step of the design that fits the limits, each once."""
     plans = [*_decode(limits), *_prefill(limits), *_chunks(limits), *_mixed(limits)]
     fitting = [
@@ -123,7 +123,7 @@ def grid(limits: Limits) -> list[StepPlan]:
     return list(dict.fromkeys(fitting))
 
 
-def _decode(limits: Limits) -> list[StepPlan]:
+def _decode(limits: GridLimits) -> list[StepPlan]:
     plans = []
     for at, batch in enumerate(limits.batches):
         for also, context in enumerate(limits.contexts):
@@ -133,7 +133,7 @@ def _decode(limits: Limits) -> list[StepPlan]:
     return plans
 
 
-def _prefill(limits: Limits) -> list[StepPlan]:
+def _prefill(limits: GridLimits) -> list[StepPlan]:
     edges = [8, 16, 32]
     for tile in range(TILE, min(768, limits.step_tokens) + 1, TILE):
         edges += [tile, tile + 1]
@@ -141,7 +141,7 @@ def _prefill(limits: Limits) -> list[StepPlan]:
     return [StepPlan(((tokens, 0),), ()) for tokens in edges]
 
 
-def _chunks(limits: Limits) -> list[StepPlan]:
+def _chunks(limits: GridLimits) -> list[StepPlan]:
     sizes = [size for size in (16, 64, 192, 512, 2048) if size <= limits.step_tokens]
     priors = limits.contexts[-4:]
     plans = [StepPlan(((size, prior),), ()) for size in sizes for prior in priors]
@@ -151,7 +151,7 @@ def _chunks(limits: Limits) -> list[StepPlan]:
     return plans
 
 
-def _mixed(limits: Limits) -> list[StepPlan]:
+def _mixed(limits: GridLimits) -> list[StepPlan]:
     batches = limits.batches[1::2]
     sizes = [size for size in (16, 48, 128, 256, 448, 960, 1984) if size <= limits.step_tokens]
     contexts = limits.contexts[:4]

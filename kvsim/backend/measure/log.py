@@ -11,7 +11,7 @@ from kvsim.plumbing.reading.files import read_string
 from kvsim.plumbing.reading.json_text import loads
 
 
-class Row(NamedTuple):
+class TimingRow(NamedTuple):
     """One timing of one plan in one round."""
 
     turn: int
@@ -28,7 +28,7 @@ class Log:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.rows: list[Row] = []
+        self.rows: list[TimingRow] = []
         self.sentinels: list[Timing] = []
         self.dropped: dict[StepPlan, str] = {}
         self.ceilings: dict[str, Any] | None = None
@@ -61,7 +61,7 @@ class Log:
         """What need not be measured again."""
         return {(row.turn, row.plan) for row in self.rows}
 
-    def note(self, row: Row) -> None:
+    def note(self, row: TimingRow) -> None:
         """Keep a timing."""
         self.rows.append(row)
         plan = row.plan._asdict()
@@ -101,7 +101,7 @@ class Log:
             self.dropped[StepPlan.from_record(entry["dropped"])] = str(entry["why"])
         else:
             plan = StepPlan.from_record(entry["plan"])
-            self.rows.append(Row(int(entry["round"]), plan, _timing(entry["timing"])))
+            self.rows.append(TimingRow(int(entry["round"]), plan, _timing(entry["timing"])))
 
     def _append(self, entry: dict[str, Any]) -> None:
         with self.path.open("a", encoding="utf-8") as file:

@@ -22,7 +22,7 @@ from kvsim.backend.measure.bench import Bench, StoreName
 from kvsim.backend.measure.ceilings import ceilings
 from kvsim.backend.measure.grid import StepPlan
 from kvsim.backend.measure.host import Watch, software_facts
-from kvsim.backend.measure.log import Log, Row
+from kvsim.backend.measure.log import Log, TimingRow
 from kvsim.backend.measure.pace import PACE_PLAN
 from kvsim.backend.measure.sentinel import judge
 from kvsim.backend.measure.timing import Clock, clock_of
@@ -76,7 +76,7 @@ class Setup:
         return {**asdict(self), "shape": self.shape.as_dict()}
 
 
-class Measured(NamedTuple):
+class MeasuredSamples(NamedTuple):
     """rows: one sample a plan; facts: device, software, model, backend, method (with what to be
     wary of), ceilings, sentinel, and how many samples were refused as impossible.
     """
@@ -87,7 +87,7 @@ class Measured(NamedTuple):
 
 def measure(
     setup: Setup, plans: Sequence[StepPlan], log_path: Path, progress: Progress | None = None
-) -> Measured:
+) -> MeasuredSamples:
     """Time every plan in every round, or what of it the log does not hold yet.
 
     A row has kind, chunks, decode_seqs, decode_context_tokens, decode_context_max, seconds (the
@@ -144,7 +144,7 @@ def _time_all(
             log.note_sentinel(clock.time(bench.work(sentinel)))
         if plan not in log.dropped:
             try:
-                log.note(Row(turn, plan, clock.time(bench.work(plan))))
+                log.note(TimingRow(turn, plan, clock.time(bench.work(plan))))
             except torch.OutOfMemoryError:
                 log.note_dropped(plan, "the device ran out of memory")
                 bench.give_up()
@@ -163,9 +163,11 @@ def _sentinel(plans: Sequence[StepPlan], *, on_gpu: bool) -> StepPlan:
     return sorted(candidates, key=lambda plan: plan.cache_tokens)[len(candidates) // 2]
 
 
-def _summary(setup: Setup, plans: list[StepPlan], log: Log, clock: Clock, watch: Watch) -> Measured:
+def _summary(
+    setup: Setup, plans: list[StepPlan], log: Log, clock: Clock, watch: Watch
+) -> MeasuredSamples:
     on_gpu = setup.device.startswith("cuda")
-    found: dict[StepPlan, list[Row]] = defaultdict(list)
+    found: dict[StepPlan, list[TimingRow]] = defaultdict(list)
     for row in log.rows:
         found[row.plan].append(row)
     rates = log.ceilings or {}
@@ -226,7 +228,7 @@ def _summary(setup: Setup, plans: list[StepPlan], log: Log, clock: Clock, watch:
         "sentinel": sentinel._asdict(),
         "refused": refused,
     }
-    return Measured(rows, facts)
+    return MeasuredSamples(rows, facts)
 
 
 def impossible(shape: Shape, plan: StepPlan, seconds: float, bytes_per_s: float) -> bool:
@@ -239,18 +241,18 @@ def impossible(shape: Shape, plan: StepPlan, seconds: float, bytes_per_s: float)
     return least_bytes > 1.05 * bytes_per_s * seconds
 
 
-def write_samples(path: Path, measured: Measured) -> None:
+def write_samples(path: Path, measured: MeasuredSamples) -> None:
     """The rows as JSON lines, and beside them PATH with the suffix .facts.json; whole or not."""
     write_lines(path, measured.rows)
     facts = json.dumps(measured.facts, indent=1) + "\n"
     write_text(path.with_suffix(".facts.json"), facts)
 
 
-def read_samples(path: Path) -> Measured:
+def read_samples(path: Path) -> MeasuredSamples:
     """What `write_samples` wrote."""
     rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
     facts = json.loads(path.with_suffix(".facts.json").read_text(encoding="utf-8"))
-    return Measured(rows, facts)
+    return MeasuredSamples(rows, facts)
 
 
 def write_lines(path: Path, rows: Iterable[dict[str, Any]]) -> None:

@@ -9,11 +9,11 @@ import numpy as np
 
 from kvsim.backend.measure.grid import StepPlan
 from kvsim.backend.measure.timing import CpuClock
-from kvsim.backend.step import Span
+from kvsim.backend.step import TokenSpan
 from kvsim.backend.stores.contiguous import ContiguousStore
 from kvsim.backend.stores.paged import PagedStore
 from kvsim.backend.transformer.decoder import Decoder
-from kvsim.backend.transformer.runner import Runner
+from kvsim.backend.transformer.runner import DecoderRunner
 
 SEQUENCES, CONTEXT, BLOCK_SIZE = 16, 256, 16
 PACE_PLAN = StepPlan((), (CONTEXT,) * SEQUENCES, "pace")
@@ -31,10 +31,10 @@ class Pace:
             else ContiguousStore(decoder.shape, SEQUENCES * CONTEXT, decoder.device)
         )
         store.pool.fill(0)
-        self._runner = Runner(decoder, store)
+        self._runner = DecoderRunner(decoder, store)
         self._clock = CpuClock(BUDGET_S)
         self._spans = [
-            Span(
+            TokenSpan(
                 f"pace {at}",
                 [at % decoder.shape.vocab],
                 CONTEXT - 1,

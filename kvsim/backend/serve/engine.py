@@ -12,7 +12,7 @@ from kvsim.backend.measure.pace import Pace
 from kvsim.backend.serve.clock import RunClock
 from kvsim.backend.serve.memory import StoreMemory
 from kvsim.backend.simulated.steps import StepMaker
-from kvsim.backend.transformer.runner import Runner
+from kvsim.backend.transformer.runner import DecoderRunner
 from kvsim.engine.intake import Intake
 from kvsim.engine.plan import Plan
 from kvsim.engine.record import EngineRecord
@@ -42,7 +42,7 @@ class RealTimeEngine:
         self,
         requests: tuple[Request, ...],
         scheduler: Scheduler,
-        runner: Runner,
+        runner: DecoderRunner,
         maker: StepMaker,
         memory: StoreMemory,
         progress: Left | None = None,

@@ -3,7 +3,7 @@
 import torch
 
 from kvsim.backend.devices.device import MemoryCount
-from kvsim.backend.stores.store import Store
+from kvsim.backend.stores.store import TensorStore
 
 
 class StoreMemory:
@@ -11,7 +11,7 @@ class StoreMemory:
     GPU, so that weights, logits and indices do not count. beside: what torch holds besides.
     """
 
-    def __init__(self, store: Store, device: str) -> None:
+    def __init__(self, store: TensorStore, device: str) -> None:
         self._store = store
         self.beside = self._beside(device)
 

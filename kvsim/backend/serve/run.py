@@ -10,7 +10,7 @@ from kvsim.backend.serve.clock import run_clock
 from kvsim.backend.serve.engine import Left, RealTimeEngine
 from kvsim.backend.serve.memory import StoreMemory
 from kvsim.backend.serve.setup import choose_allocator, make_ready
-from kvsim.backend.transformer.runner import Runner
+from kvsim.backend.transformer.runner import DecoderRunner
 from kvsim.memory.options import AllocatorOptions
 from kvsim.observed.observation import Observation
 from kvsim.observed.own_meta import Circumstances, ObservedMeta, RefusedRequest
@@ -85,7 +85,7 @@ def observe(
     return Observed(observation, describe(simulation, options, label, str(before["name"]), ran))
 
 
-def _graphs(runner: Runner) -> dict[str, int]:
+def _graphs(runner: DecoderRunner) -> dict[str, int]:
     """How many steps were captured, and how many steps of the run replayed one or found none."""
     graphs = runner.graphs
     if graphs is None:

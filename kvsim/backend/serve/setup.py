@@ -11,9 +11,9 @@ from kvsim.backend.simulated.shape import llama_shape
 from kvsim.backend.simulated.sizes import likely_steps
 from kvsim.backend.simulated.steps import StepMaker
 from kvsim.backend.simulated.stores import WORDS, build_store, store_kind
-from kvsim.backend.step import Span
+from kvsim.backend.step import TokenSpan
 from kvsim.backend.transformer.decoder import Decoder
-from kvsim.backend.transformer.runner import Runner
+from kvsim.backend.transformer.runner import DecoderRunner
 from kvsim.engine.schedulers.scheduler import Scheduler
 from kvsim.memory.allocator import Allocator
 from kvsim.memory.options import AllocatorOptions
@@ -30,7 +30,7 @@ class Ready:
 
     requests: tuple[Request, ...]
     scheduler: Scheduler
-    runner: Runner
+    runner: DecoderRunner
     maker: StepMaker
     store: str
 
@@ -75,7 +75,7 @@ def make_ready(
     allocator = scheduler.allocator
     try:
         store = build_store(kind, allocator, shape, device)
-        runner = Runner(Decoder(shape, device=device), store, attention)
+        runner = DecoderRunner(Decoder(shape, device=device), store, attention)
         if device_of(device).captures if graphs is None else graphs:
             steps = likely_steps(simulation, options, shape)
             runner.with_graphs(simulation.max_model_len, steps)
@@ -113,11 +113,11 @@ def _check(simulation: Simulation, shape: Shape, requests: tuple[Request, ...]) 
             )
 
 
-def _warm_up(runner: Runner, allocator: Allocator) -> None:
+def _warm_up(runner: DecoderRunner, allocator: Allocator) -> None:
     """Two steps on memory that nobody has yet: what loads or compiles on first use does so now."""
     # In blocks of any size, even of one token.
     tokens = min(WARM_UP_TOKENS, allocator.capacity_bytes // allocator.token_bytes - 1)
-    first = Span("warm-up", [0] * tokens, 0, range(tokens + 1), 0, tokens + 1)
+    first = TokenSpan("warm-up", [0] * tokens, 0, range(tokens + 1), 0, tokens + 1)
     chunk = first._replace(blocks=range(1, tokens + 2))  # block 0 is nobody's in a captured step
     runner.warm([chunk])
     runner.warm([chunk._replace(tokens=[0], start=tokens)])

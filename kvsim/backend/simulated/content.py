@@ -5,7 +5,7 @@ from kvsim.sequence import Sequence
 MIXER = 0x9E3779B97F4A7C15  # 2^64 over the golden ratio: neighbours fall far apart
 
 
-class Content:
+class VocabTokens:
     """Token ids below `vocab`; equal where the simulator calls tokens equal, else as random."""
 
     def __init__(self, vocab: int) -> None:

@@ -2,9 +2,9 @@
 
 from typing import NamedTuple
 
-from kvsim.backend.simulated.content import Content
+from kvsim.backend.simulated.content import VocabTokens
 from kvsim.backend.simulated.copies import in_order
-from kvsim.backend.step import Copy, Move, Span, Swap
+from kvsim.backend.step import Copy, HostSwap, Move, TokenSpan
 from kvsim.engine.plan import Plan
 from kvsim.engine.schedulers.scheduler import Scheduler
 from kvsim.memory.allocator import Allocator
@@ -14,7 +14,7 @@ from kvsim.sequence import Sequence
 
 
 class Stand(NamedTuple):
-    """Where the KV of a sequence lay when it last ran, as a `Span` says it."""
+    """Where the KV of a sequence lay when it last ran, as a `TokenSpan` says it."""
 
     blocks: tuple[int, ...] = ()
     slot: int | None = None
@@ -30,10 +30,10 @@ class StepMaker:
     """
 
     def __init__(self, vocab: int, store: StoreKind) -> None:
-        self.content = Content(vocab)
+        self.content = VocabTokens(vocab)
         self._store = store
         self._stands: dict[Sequence, Stand] = {}
-        self._outs: list[Swap] = []  # on their way to host memory with the next step
+        self._outs: list[HostSwap] = []  # on their way to host memory with the next step
         self._swapped: dict[Sequence, int] = {}
 
     def preempted(self, plan: Plan, scheduler: Scheduler) -> list[Sequence]:
@@ -47,18 +47,20 @@ class StepMaker:
                 continue
             if stand is None:
                 raise InvariantError(f"{seq} was swapped out before it ran")
-            self._outs.append(Swap(seq.id, tokens, True, *stand))
+            self._outs.append(HostSwap(seq.id, tokens, True, *stand))
             self._swapped[seq] = tokens
         return recompute
 
-    def spans(self, plan: Plan, scheduler: Scheduler) -> tuple[tuple[Span, ...], tuple[Move, ...]]:
+    def spans(
+        self, plan: Plan, scheduler: Scheduler
+    ) -> tuple[tuple[TokenSpan, ...], tuple[Move, ...]]:
         """Spans of a plan that computes, and what moves before them, in order: out to host memory,
         within the device, and back in.
         """
         allocator, copies = scheduler.allocator, list[Copy]()
         outs, self._outs = self._outs, []
         ins = [
-            Swap(seq.id, self._swapped.pop(seq), False, *self._stand(allocator, seq))
+            HostSwap(seq.id, self._swapped.pop(seq), False, *self._stand(allocator, seq))
             for seq, _, _ in plan.admitted
             if seq in self._swapped
         ]
@@ -74,13 +76,13 @@ class StepMaker:
 
     def _span(
         self, allocator: Allocator, seq: Sequence, start: int, new_tokens: int, copies: list[Copy]
-    ) -> Span:
+    ) -> TokenSpan:
         stand, stood = self._stand(allocator, seq), self._stands.get(seq)
         if stood is not None and stood.slot is not None and stood.slot != stand.slot:
             assert stand.slot is not None
             copies.append(Copy(stood.slot, stand.slot, start))
         self._stands[seq] = stand
-        return Span(seq.id, self.content.tokens(seq, start, start + new_tokens), start, *stand)
+        return TokenSpan(seq.id, self.content.tokens(seq, start, start + new_tokens), start, *stand)
 
     def _stand(self, allocator: Allocator, seq: Sequence) -> Stand:
         place = allocator.place(seq)

@@ -6,7 +6,7 @@ from kvsim.backend.shape import Shape
 from kvsim.backend.stores.buffers import BufferStore
 from kvsim.backend.stores.contiguous import ContiguousStore
 from kvsim.backend.stores.paged import PagedStore
-from kvsim.backend.stores.store import Store
+from kvsim.backend.stores.store import TensorStore
 from kvsim.memory import ALLOCATORS
 from kvsim.memory.allocator import Allocator
 from kvsim.memory.options import AllocatorOptions, StoreKind
@@ -35,7 +35,7 @@ def store_kind(options: AllocatorOptions) -> StoreKind:
     return options.store
 
 
-def build_store(kind: StoreKind, allocator: Allocator, shape: Shape, device: str) -> Store:
+def build_store(kind: StoreKind, allocator: Allocator, shape: Shape, device: str) -> TensorStore:
     """An empty store with a place for every block or slot of the allocator's pool."""
     slots = allocator.capacity_bytes // allocator.token_bytes
     if kind == "blocks":

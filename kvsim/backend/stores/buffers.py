@@ -5,12 +5,12 @@ import torch
 from torch import Tensor
 
 from kvsim.backend.shape import Shape
-from kvsim.backend.step import Batch, Swap
-from kvsim.backend.stores.store import Address, Store, must_fit
+from kvsim.backend.step import Batch, HostSwap
+from kvsim.backend.stores.store import Address, TensorStore, must_fit
 from kvsim.plumbing.errors import InvariantError
 
 
-class BufferStore(Store):
+class BufferStore(TensorStore):
     """Each sequence owns one tensor [layers, 2, capacity, kv_dim].
 
     `span.capacity` says how many slots it must have: a span that asks for more than its buffer has
@@ -52,11 +52,11 @@ class BufferStore(Store):
         with self.memory.allocating():
             return torch.empty(size, dtype=self._dtype, device=self.device)
 
-    def gather(self, swap: Swap) -> Tensor:
+    def gather(self, swap: HostSwap) -> Tensor:
         """The buffer goes with its content."""
         return self._buffers.pop(swap.id)[:, :, : swap.slots]
 
-    def scatter(self, swap: Swap, rows: Tensor) -> None:
+    def scatter(self, swap: HostSwap, rows: Tensor) -> None:
         if swap.capacity is None or swap.id in self._buffers:
             raise InvariantError(f"no new buffer for sequence {swap.id!r}: {swap}")
         must_fit(swap.id, swap.slots, swap.capacity)

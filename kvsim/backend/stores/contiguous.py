@@ -5,13 +5,13 @@ from torch import Tensor
 
 from kvsim.backend.devices.staging import Array, Staging
 from kvsim.backend.shape import Shape
-from kvsim.backend.step import Batch, Copy, Span, Swap
+from kvsim.backend.step import Batch, Copy, HostSwap, TokenSpan
 from kvsim.backend.stores.pool import SlotPool
-from kvsim.backend.stores.store import Address, FixedPlaces, Store, must_fit
+from kvsim.backend.stores.store import Address, FixedPlaces, TensorStore, must_fit
 from kvsim.plumbing.errors import InvariantError
 
 
-class ContiguousStore(Store):
+class ContiguousStore(TensorStore):
     """num_slots slots; a sequence's token t lies at slot `span.slot + t`.
 
     What a buffer reserves and where it stands is the allocator's matter. One that grows arrives
@@ -36,7 +36,7 @@ class ContiguousStore(Store):
         self._first = [self.slot_of(span) for span in batch.spans]
         self._slots = None
 
-    def slot_of(self, span: Span) -> int:
+    def slot_of(self, span: TokenSpan) -> int:
         """Where a span's buffer starts; InvariantError if its context does not fit behind."""
         if span.slot is None or span.slot < 0:
             raise InvariantError(f"sequence {span.id!r} has no slot: {span.slot}")
@@ -77,13 +77,13 @@ class ContiguousStore(Store):
             raise InvariantError(f"a copy within {self.num_slots} slots, got {copy}")
         self.pool.copy(copy.source, copy.target, copy.slots)
 
-    def gather(self, swap: Swap) -> Tensor:
+    def gather(self, swap: HostSwap) -> Tensor:
         return self._range(swap)
 
-    def scatter(self, swap: Swap, rows: Tensor) -> None:
+    def scatter(self, swap: HostSwap, rows: Tensor) -> None:
         self._range(swap).copy_(rows)
 
-    def _range(self, swap: Swap) -> Tensor:
+    def _range(self, swap: HostSwap) -> Tensor:
         if swap.slot is None or swap.slot < 0:
             raise InvariantError(f"sequence {swap.id!r} has no slot: {swap.slot}")
         must_fit(swap.id, swap.slots, self.num_slots - swap.slot)
@@ -103,7 +103,7 @@ class _FixedOffsets:
     def clear(self) -> None:
         self._host[...] = self._store.num_slots * self._store.shape.kv_dim
 
-    def load(self, index: int, span: Span) -> None:
+    def load(self, index: int, span: TokenSpan) -> None:
         self._host[index] = self._store.slot_of(span) * self._store.shape.kv_dim
 
     def address(self, layer: int) -> Address:

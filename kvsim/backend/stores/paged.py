@@ -6,16 +6,16 @@ from torch import Tensor
 
 from kvsim.backend.devices.staging import Array, Staging
 from kvsim.backend.shape import Shape
-from kvsim.backend.step import Batch, Copy, Span, Swap
+from kvsim.backend.step import Batch, Copy, HostSwap, TokenSpan
 from kvsim.backend.stores.pool import SlotPool
-from kvsim.backend.stores.store import Address, FixedPlaces, Store, must_fit
+from kvsim.backend.stores.store import Address, FixedPlaces, TensorStore, must_fit
 from kvsim.plumbing.errors import InvariantError
 
 WIDTH = 16  # block tables come in widths of multiples of this: kernels know one width from another
 NULL_BLOCK = 0  # what is nobody's in a captured step writes here; no sequence may own it then
 
 
-class PagedStore(Store):
+class PagedStore(TensorStore):
     """num_blocks blocks of block_size slots; block b holds slots b * block_size and following."""
 
     captures = True
@@ -36,7 +36,7 @@ class PagedStore(Store):
         self._tables = [self.table_of(span) for span in batch.spans]
         self._slots = None
 
-    def table_of(self, span: Span) -> Array:
+    def table_of(self, span: TokenSpan) -> Array:
         """The blocks of a span's context, int64; InvariantError if they do not hold it."""
         must_fit(span.id, span.context, len(span.blocks) * self.block_size)
         table = np.asarray(span.blocks[: -(-span.context // self.block_size)], dtype=np.int64)
@@ -95,13 +95,13 @@ class PagedStore(Store):
         size = self.block_size
         self.pool.copy(copy.source * size, copy.target * size, copy.slots)
 
-    def gather(self, swap: Swap) -> Tensor:
+    def gather(self, swap: HostSwap) -> Tensor:
         return self.pool.rows.index_select(2, self._slots_of(swap))
 
-    def scatter(self, swap: Swap, rows: Tensor) -> None:
+    def scatter(self, swap: HostSwap, rows: Tensor) -> None:
         self.pool.rows.index_copy_(2, self._slots_of(swap), rows.to(self.device))
 
-    def _slots_of(self, swap: Swap) -> Tensor:
+    def _slots_of(self, swap: HostSwap) -> Tensor:
         """The first slots of the swap's block table, int64 [slots]."""
         must_fit(swap.id, swap.slots, len(swap.blocks) * self.block_size)
         blocks = torch.tensor(swap.blocks, dtype=torch.int64)
@@ -122,7 +122,7 @@ class _FixedTables:
     def clear(self) -> None:
         self._host[...] = NULL_BLOCK
 
-    def load(self, index: int, span: Span) -> None:
+    def load(self, index: int, span: TokenSpan) -> None:
         table = self._store.table_of(span)
         if (table == NULL_BLOCK).any():
             raise InvariantError(f"sequence {span.id!r} has the block that is nobody's")

@@ -4,11 +4,11 @@ import numpy as np
 from torch import Tensor
 
 from kvsim.backend.step import Batch
-from kvsim.backend.stores.store import Address, Store
+from kvsim.backend.stores.store import Address, TensorStore
 from kvsim.plumbing.errors import InvariantError
 
 
-class RecomputeStore(Store):
+class RecomputeStore(TensorStore):
     """Keeps K and V of one layer of one step."""
 
     def __init__(self) -> None:

@@ -8,7 +8,7 @@ from torch import Tensor
 from kvsim.backend.devices import device_of
 from kvsim.backend.devices.device import KvMemory
 from kvsim.backend.devices.staging import Staging
-from kvsim.backend.step import Batch, Copy, Move, Span, Swap
+from kvsim.backend.step import Batch, Copy, HostSwap, Move, TokenSpan
 from kvsim.backend.stores.host import HostMemory
 from kvsim.plumbing.errors import InvariantError
 
@@ -37,15 +37,15 @@ class FixedPlaces(Protocol):
     def clear(self) -> None:
         """Every span is nobody's: what it writes lies where no sequence can be."""
 
-    def load(self, index: int, span: Span) -> None:
+    def load(self, index: int, span: TokenSpan) -> None:
         """Span `index` of the step is `span`; on the device with the next `Staging.send`."""
 
     def address(self, layer: int) -> Address:
-        """As `Store.address`."""
+        """As `TensorStore.address`."""
         ...
 
 
-class Store(ABC):
+class TensorStore(ABC):
     """K and V of every layer. A step: `begin`, then `write` and `read` (or a kernel that goes by
     `address`) layer by layer; moves come before `begin`.
 
@@ -109,11 +109,11 @@ class Store(ABC):
         """Move slots within the device."""
         raise InvariantError(f"{type(self).__name__} copies by itself, got {copy}")
 
-    def gather(self, swap: Swap) -> Tensor:
+    def gather(self, swap: HostSwap) -> Tensor:
         """K and V [layers, 2, slots, kv_dim] of the swap's place, whose content may go then."""
         raise InvariantError(f"{type(self).__name__} keeps nothing to swap, got {swap}")
 
-    def scatter(self, swap: Swap, rows: Tensor) -> None:
+    def scatter(self, swap: HostSwap, rows: Tensor) -> None:
         """Write `rows`, shaped as `gather` gave them, to the swap's place."""
         raise InvariantError(f"{type(self).__name__} keeps nothing to swap, got {swap}")
 

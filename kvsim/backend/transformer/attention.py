@@ -6,13 +6,13 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from kvsim.backend.shape import Shape
 from kvsim.backend.step import Batch
-from kvsim.backend.stores.store import Store
+from kvsim.backend.stores.store import TensorStore
 
 
 class GatherAttention:
     """An `Attend` for one step; every span attends to its own cache and, causally, to itself."""
 
-    def __init__(self, shape: Shape, store: Store, batch: Batch) -> None:
+    def __init__(self, shape: Shape, store: TensorStore, batch: Batch) -> None:
         self.shape = shape
         self.store = store
         self.batch = batch

@@ -8,7 +8,7 @@ from torch.nn.functional import embedding, linear, rms_norm, silu
 
 from kvsim.backend.shape import Shape
 from kvsim.backend.transformer.rope import rotate, turns
-from kvsim.backend.transformer.weights import Weights, random_weights
+from kvsim.backend.transformer.weights import DecoderWeights, random_weights
 
 EPSILON = 1e-5
 
@@ -26,7 +26,9 @@ class Attend(Protocol):
 class Decoder:
     """A Llama-shaped decoder with weights on one device."""
 
-    def __init__(self, shape: Shape, weights: Weights | None = None, device: str = "cpu") -> None:
+    def __init__(
+        self, shape: Shape, weights: DecoderWeights | None = None, device: str = "cpu"
+    ) -> None:
         self.shape = shape
         self.device = device
         self.dtype: torch.dtype = getattr(torch, shape.dtype)

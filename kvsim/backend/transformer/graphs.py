@@ -12,11 +12,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from kvsim.backend.devices.device import Captured, Device
+from kvsim.backend.devices.device import Captured, TorchDevice
 from kvsim.backend.devices.staging import Array, Staging
 from kvsim.backend.shape import Shape
-from kvsim.backend.step import Span
-from kvsim.backend.stores.store import FixedPlaces, Store
+from kvsim.backend.step import TokenSpan
+from kvsim.backend.stores.store import FixedPlaces, TensorStore
 from kvsim.backend.transformer.decoder import Decoder
 from kvsim.backend.transformer.tiles import (
     KernelPlan,
@@ -70,11 +70,11 @@ class StepGraph:
     def __init__(
         self,
         decoder: Decoder,
-        store: Store,
+        store: TensorStore,
         launch: Launch,
         size: GraphSize,
         max_context: int,
-        device: Device,
+        device: TorchDevice,
         pool: object,
     ) -> None:
         shape = decoder.shape
@@ -118,7 +118,7 @@ class StepGraph:
         return self._decoder.logits(hidden[self._last])
 
     @torch.inference_mode()
-    def load(self, spans: Sequence[Span]) -> "StepGraph":
+    def load(self, spans: Sequence[TokenSpan]) -> "StepGraph":
         """Bring a step that the size holds to the device, in one copy."""
         self._staging.wait()
         host, size = self._host, self.size
@@ -168,7 +168,12 @@ class StepGraphs:
     """
 
     def __init__(
-        self, decoder: Decoder, store: Store, launch: Launch, max_context: int, device: Device
+        self,
+        decoder: Decoder,
+        store: TensorStore,
+        launch: Launch,
+        max_context: int,
+        device: TorchDevice,
     ) -> None:
         self._parts = decoder, store, launch
         self._max_context = max_context
@@ -194,14 +199,14 @@ class StepGraphs:
                 *self._parts, size, self._max_context, self._device, self._pool
             )
 
-    def find(self, spans: Sequence[Span]) -> StepGraph | None:
+    def find(self, spans: Sequence[TokenSpan]) -> StepGraph | None:
         """The graph that holds a step, if it was captured."""
         if max(span.context for span in spans) > self._max_context:
             return None
         size = GraphSize.holding(self._parts[0].shape, (len(span.tokens) for span in spans))
         return self._graphs.get(size) if size else None
 
-    def run(self, spans: Sequence[Span]) -> Tensor | None:
+    def run(self, spans: Sequence[TokenSpan]) -> Tensor | None:
         """The logits of a replay; None for a step that no graph holds. Counts both."""
         graph = self.find(spans)
         if graph is None:

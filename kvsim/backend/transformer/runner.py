@@ -10,8 +10,8 @@ from torch import Tensor
 from kvsim.backend.devices import device_of
 from kvsim.backend.devices.device import AttentionKind
 from kvsim.backend.devices.staging import Array, Staging
-from kvsim.backend.step import Batch, Move, Span
-from kvsim.backend.stores.store import Store
+from kvsim.backend.step import Batch, Move, TokenSpan
+from kvsim.backend.stores.store import TensorStore
 from kvsim.backend.transformer import reference
 from kvsim.backend.transformer.attention import GatherAttention
 from kvsim.backend.transformer.decoder import Attend, Decoder
@@ -28,7 +28,7 @@ class Prepared(NamedTuple):
     attend: Attend
 
 
-class Runner:
+class DecoderRunner:
     """A decoder on a store. attention: "gather" runs anywhere, "triton" is the GPU's kernel,
     "reference" the same in plain torch; by default the device's own.
 
@@ -39,7 +39,7 @@ class Runner:
     def __init__(
         self,
         decoder: Decoder,
-        store: Store,
+        store: TensorStore,
         attention: AttentionKind | None = None,
         *,
         staging: Staging | None = None,
@@ -67,7 +67,7 @@ class Runner:
             self.graphs.capture(steps)
         return self
 
-    def warm(self, spans: Sequence[Span]) -> None:
+    def warm(self, spans: Sequence[TokenSpan]) -> None:
         """Run `spans` in every variant a kernel is compiled in, so that none is compiled later."""
         self.step(spans)
         splits = 1
@@ -77,7 +77,7 @@ class Runner:
         if self.graphs is not None:
             self.graphs.num_replayed = self.graphs.num_eager = 0
 
-    def step(self, spans: Sequence[Span], moves: Sequence[Move] = ()) -> Tensor:
+    def step(self, spans: Sequence[TokenSpan], moves: Sequence[Move] = ()) -> Tensor:
         """Logits [spans, vocab] of each span's last token. Writes the spans' KV into the store.
 
         Their places must hold what earlier steps wrote for positions below `start`.
@@ -92,7 +92,7 @@ class Runner:
 
     @torch.inference_mode()
     def prepare(
-        self, spans: Sequence[Span], moves: Sequence[Move] = (), splits: int | None = None
+        self, spans: Sequence[TokenSpan], moves: Sequence[Move] = (), splits: int | None = None
     ) -> Prepared:
         """Do the moves and bring tokens and places to the device; the store is set on this step
         until the next `prepare`. splits: of the keys, where a kernel shall not choose.
@@ -117,7 +117,7 @@ class Runner:
         return self.decoder.logits(self._hidden(prepared)[prepared.batch.last])
 
     @torch.inference_mode()
-    def all_logits(self, spans: Sequence[Span]) -> list[Tensor]:
+    def all_logits(self, spans: Sequence[TokenSpan]) -> list[Tensor]:
         """As `step`, with the logits [new tokens, vocab] of every token, span by span."""
         prepared = self.prepare(spans)
         logits = self.decoder.logits(self._hidden(prepared))

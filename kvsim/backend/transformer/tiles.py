@@ -10,7 +10,7 @@ from torch import Tensor
 from kvsim.backend.devices.staging import Array
 from kvsim.backend.shape import DTYPE_BYTES, Shape
 from kvsim.backend.step import Batch
-from kvsim.backend.stores.store import Address, Store
+from kvsim.backend.stores.store import Address, TensorStore
 from kvsim.plumbing.errors import InputError
 
 DECODE_ROWS = 16  # the least a matrix unit takes; a decoding span fills `group` of them
@@ -105,7 +105,12 @@ class KernelAttention:
     """An `Attend` for one step, over any store that can tell a kernel where K and V are."""
 
     def __init__(
-        self, launch: Launch, shape: Shape, store: Store, batch: Batch, splits: int | None = None
+        self,
+        launch: Launch,
+        shape: Shape,
+        store: TensorStore,
+        batch: Batch,
+        splits: int | None = None,
     ) -> None:
         check_shape(shape)
         store.locate()

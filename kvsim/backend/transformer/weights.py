@@ -25,7 +25,7 @@ class LayerWeights:
 
 
 @dataclass(frozen=True, slots=True)
-class Weights:
+class DecoderWeights:
     """embedding, unembedding: [vocab, hidden]; norm: [hidden]."""
 
     embedding: Tensor
@@ -34,7 +34,7 @@ class Weights:
     unembedding: Tensor
 
 
-def random_weights(shape: Shape, seed: int = 0, device: str = "cpu") -> Weights:
+def random_weights(shape: Shape, seed: int = 0, device: str = "cpu") -> DecoderWeights:
     """Normal weights of variance 1 / fan-in, so that activations keep their size through the depth.
 
     The same seed gives the same bits on the same kind of device. Never zeros: a chip draws less
@@ -61,7 +61,7 @@ def random_weights(shape: Shape, seed: int = 0, device: str = "cpu") -> Weights:
             down=matrix(shape.hidden, shape.intermediate),
         )
 
-    return Weights(
+    return DecoderWeights(
         embedding=matrix(shape.vocab, shape.hidden) * shape.hidden**0.5,
         layers=tuple(layer() for _ in range(shape.layers)),
         norm=norm(),

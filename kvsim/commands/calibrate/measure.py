@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from kvsim.backend.calibrate.calibrate import Calibration
 
 
-class Store(Enum):
+class StoreChoice(Enum):
     """Where the cache lies while steps are measured."""
 
     PAGED = "paged"
@@ -40,8 +40,8 @@ def measure(
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of weights, order and held-out steps.")] = 0,
     store: Annotated[
-        Store, typer.Option(help="Blocks of one pool, or a contiguous buffer a sequence.")
-    ] = Store.PAGED,
+        StoreChoice, typer.Option(help="Blocks of one pool, or a contiguous buffer a sequence.")
+    ] = StoreChoice.PAGED,
     served: Annotated[
         bool, typer.Option(help="Bring step times to the level of a short run that is served.")
     ] = True,

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from kvsim.validate.logs.outcome import Outcome
-    from kvsim.validate.logs.summary import Errors, Summary
+    from kvsim.validate.logs.summary import PoolErrors, Summary
 
 
 def logs(
@@ -48,7 +48,7 @@ def logs(
         console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
-def _plain(value: "int | Errors") -> object:
+def _plain(value: "int | PoolErrors") -> object:
     return value if isinstance(value, int) else value._asdict()
 
 

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table as RichTable
 
-    from kvsim.validate.run.comparison import Comparison
-    from kvsim.validate.run.tables import Table
+    from kvsim.validate.run.comparison import RunComparison
+    from kvsim.validate.run.tables import TextTable
 
 
 def run(
@@ -77,7 +77,7 @@ def run(
     _print(comparison, summary, out)
 
 
-def _print(comparison: "Comparison", summary: dict[str, Any], out: Path | None) -> None:
+def _print(comparison: "RunComparison", summary: dict[str, Any], out: Path | None) -> None:
     from rich.console import Console
 
     from kvsim.validate.run.tables import curve_table, fit_table, in_words
@@ -154,7 +154,7 @@ def _latencies(summary: dict[str, Any]) -> "RichTable":
     return table
 
 
-def _rich(table: "Table") -> "RichTable":
+def _rich(table: "TextTable") -> "RichTable":
     from kvsim.commands.tables import numbers_table
 
     shown = numbers_table(*table.heads, title=table.title)

@@ -8,7 +8,7 @@ import numpy as np
 from kvsim.validate.logs.outcome import Outcome
 
 
-class Errors(NamedTuple):
+class PoolErrors(NamedTuple):
     """Of |error| over `rows` rows: numpy's linear quantiles; None without any."""
 
     rows: int
@@ -26,9 +26,9 @@ class Summary(NamedTuple):
     sized: int
     refused: int
     unknown: int
-    pool: Errors
-    described: Errors
-    tokens: Errors
+    pool: PoolErrors
+    described: PoolErrors
+    tokens: PoolErrors
 
     @property
     def answered(self) -> float:
@@ -50,9 +50,9 @@ def summarise(outcomes: Sequence[Outcome]) -> Summary:
     )
 
 
-def _errors(values: Sequence[float | None]) -> Errors:
+def _errors(values: Sequence[float | None]) -> PoolErrors:
     found = [abs(value) for value in values if value is not None]
     if not found:
-        return Errors(0, None, None, None)
+        return PoolErrors(0, None, None, None)
     median, p90, worst = (float(value) for value in np.quantile(found, [0.5, 0.9, 1.0]))
-    return Errors(len(found), median, p90, worst)
+    return PoolErrors(len(found), median, p90, worst)

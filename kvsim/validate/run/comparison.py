@@ -43,7 +43,7 @@ class StepByStep(NamedTuple):
         }
 
 
-class Comparison(NamedTuple):
+class RunComparison(NamedTuple):
     """One comparison.
 
     fit: what was fitted on the first part of the run; None: nothing was. reported: the requests
@@ -99,7 +99,7 @@ def compare_run(
     step_time: str | CalibrationFile,
     fit_share: float | None = None,
     fit_form: str | None = None,
-) -> Comparison:
+) -> RunComparison:
     """Replay the run in `folder` with the step times that `step_time` names.
 
     fit_share: fit a correction on the requests answered within this share of the run's time, and
@@ -114,7 +114,7 @@ def compare_run(
         fit, reported = fit_run(run, parts, times, fit_form), parts.rest
     form = times.corrected(fit.correction if fit is not None else NONE)
     found = replay(run, form)
-    return Comparison(
+    return RunComparison(
         run=run,
         times=times,
         fit=fit,

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 from kvsim.report.figure import GRID, INK, heading, style
 from kvsim.report.numbers import count, figures, plural
 from kvsim.report.template import inert, plotly_js, rendered
-from kvsim.validate.run.comparison import Comparison
+from kvsim.validate.run.comparison import RunComparison
 from kvsim.validate.run.curves import SATURATED_USAGE
 from kvsim.validate.run.errors import relative
 from kvsim.validate.run.fitting.fit import RunFit
 from kvsim.validate.run.tables import (
-    Table,
+    TextTable,
     between,
     curve_table,
     fit_table,
@@ -34,7 +34,7 @@ _PANELS = (
 _NAMES = {"ttft_s": "time to first token", "tpot_s": "time per output token", "e2e_s": "end to end"}
 
 
-def make_page(comparisons: Sequence[Comparison]) -> str:
+def make_page(comparisons: Sequence[RunComparison]) -> str:
     """The page of one run compared once, or twice: with nothing fitted and with a fit.
 
     HTML of about 5 MB, nearly all of it plotly.js; loads nothing.
@@ -61,7 +61,7 @@ def make_page(comparisons: Sequence[Comparison]) -> str:
     )
 
 
-def draw(comparisons: Sequence[Comparison]) -> "go.Figure | None":
+def draw(comparisons: Sequence[RunComparison]) -> "go.Figure | None":
     """A panel over time for each recorded column of the log, and each simulated one in it; None
     where no log was kept.
     """
@@ -117,17 +117,17 @@ def draw(comparisons: Sequence[Comparison]) -> "go.Figure | None":
     return figure
 
 
-def _colours(comparisons: Sequence[Comparison]) -> tuple[tuple[str, str], ...]:
+def _colours(comparisons: Sequence[RunComparison]) -> tuple[tuple[str, str], ...]:
     return _LINES[-len(comparisons) :]
 
 
-def _label(comparison: Comparison) -> str:
+def _label(comparison: RunComparison) -> str:
     if comparison.fit is None:
         return "simulated, nothing fitted on the run"
     return f"simulated, {in_words(comparison.fit)} fitted on the first part"
 
 
-def _facts(comparison: Comparison) -> list[tuple[str, str]]:
+def _facts(comparison: RunComparison) -> list[tuple[str, str]]:
     run = comparison.run
     return [
         ("requests", count(len(run.rows))),
@@ -146,7 +146,7 @@ def _warned(fit: RunFit) -> list[str]:
     return [f"{warning[0].upper()}{warning[1:]}." for warning in fit.warnings]
 
 
-def _words(comparison: Comparison) -> str:
+def _words(comparison: RunComparison) -> str:
     errors = relative(comparison.simulated, comparison.recorded)
     means = [
         f"{_NAMES[name]} {signed(spread['mean'])}"
@@ -168,7 +168,7 @@ def _words(comparison: Comparison) -> str:
     return f"{how} {', '.join(means)} on average, and the makespan at {signed(makespan)}."
 
 
-def _tables(comparison: Comparison) -> list[Table]:
+def _tables(comparison: RunComparison) -> list[TextTable]:
     which = _label(comparison).removeprefix("simulated, ")
     tables = [_latency_table(comparison, which)]
     if comparison.fit is not None:
@@ -180,7 +180,7 @@ def _tables(comparison: Comparison) -> list[Table]:
     return tables
 
 
-def _latency_table(comparison: Comparison, which: str) -> Table:
+def _latency_table(comparison: RunComparison, which: str) -> TextTable:
     errors = relative(comparison.simulated, comparison.recorded)
     rows: list[tuple[str, ...]] = []
     for name, spread in comparison.recorded.items():
@@ -196,7 +196,7 @@ def _latency_table(comparison: Comparison, which: str) -> Table:
     unseen = "." if comparison.fit is None else ", none of which the fit has seen."
     note = f"Of {plural(len(comparison.reported), 'request')}{unseen}"
     heads = ("", "recorded", "simulated", "error", "95 %")
-    return Table(f"Latencies: {which}", note, heads, tuple(rows))
+    return TextTable(f"Latencies: {which}", note, heads, tuple(rows))
 
 
 def _time(name: str, value_s: float) -> str:

@@ -52,14 +52,14 @@ class Replay(NamedTuple):
     preemptions: int
 
 
-class Stop(NamedTuple):
+class ReplayEnd(NamedTuple):
     """End a replay early: when the requests at these indices have left, but not before time_ps."""
 
     served: Sequence[int]
     time_ps: int
 
 
-def replay(run: ObservedRun, step_time: StepTime, stop: Stop | None = None) -> Replay:
+def replay(run: ObservedRun, step_time: StepTime, stop: ReplayEnd | None = None) -> Replay:
     """Simulate the run's requests, arriving when they did. InputError if the recorded pool could
     not have served a request.
     """

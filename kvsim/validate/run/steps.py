@@ -20,7 +20,7 @@ from kvsim.step_time.form import StepTime
 from kvsim.validate.run.intervals import mean_interval
 
 
-class Difference(NamedTuple):
+class StepDifference(NamedTuple):
     """The first step that was decided otherwise, and the first of its figures that differs."""
 
     step: int
@@ -38,7 +38,7 @@ class LockStep(NamedTuple):
     recorded: tuple[ObservedStep, ...]
     shapes: tuple[StepShape, ...]
     stalls_ps: tuple[int, ...]
-    difference: Difference | None
+    difference: StepDifference | None
 
     def summary(self) -> dict[str, Any]:
         """For `--json`."""
@@ -78,11 +78,11 @@ def lock_step(run: ObservedRun) -> LockStep:
     return LockStep(run.steps, tuple(shapes), tuple(stalls_ps), None)
 
 
-def _difference(number: int, recorded: ObservedStep, found: ScheduledStep) -> Difference | None:
+def _difference(number: int, recorded: ObservedStep, found: ScheduledStep) -> StepDifference | None:
     for figure in ScheduledStep.model_fields:
         was, now = getattr(recorded, figure), getattr(found, figure)
         if was != now:
-            return Difference(number, figure, was, now)
+            return StepDifference(number, figure, was, now)
     return None
 
 

@@ -16,7 +16,7 @@ from kvsim.validate.run.steps import LockStep, StepErrors
 _SIDES = ("recorded", "simulated")
 
 
-class Table(NamedTuple):
+class TextTable(NamedTuple):
     """A table of texts; the first cell of a row is its name."""
 
     title: str
@@ -59,7 +59,7 @@ def _amount(name: str, value: float) -> str:
     return f"{value / PS_PER_US:,.4g} us"
 
 
-def fit_table(fit: RunFit) -> Table:
+def fit_table(fit: RunFit) -> TextTable:
     """The forms that were tried, and how far each was off where it had not been fitted."""
     aims = [*fit.judged[0].held_out]
     rows = []
@@ -72,7 +72,7 @@ def fit_table(fit: RunFit) -> Table:
         f"(95 %: {_amount(name, low)} to {_amount(name, high)})"
         for name, (low, high) in fit.intervals.items()
     )
-    return Table(
+    return TextTable(
         "What was fitted on the first part",
         f"{numbers}. Each form was judged on a third of the part that it was not fitted on: its "
         "misses in units of their noise, squared, and in per cent. Of forms within a standard "
@@ -82,7 +82,7 @@ def fit_table(fit: RunFit) -> Table:
     )
 
 
-def curve_table(curves: Curves, title: str) -> Table:
+def curve_table(curves: Curves, title: str) -> TextTable:
     """How far the logs lie apart, phase by phase; a dash for what was not recorded."""
     rows: list[tuple[str, ...]] = []
     phases: dict[str, Any] = curves.summary()["phases"]
@@ -93,7 +93,7 @@ def curve_table(curves: Curves, title: str) -> Table:
         usage = found.get("kv_cache_usage_mean")
         means = (f"{100 * usage[side]:.1f} %" if usage else "-" for side in _SIDES)
         rows.append((name, count(found["ticks"]), *apart, *means))
-    return Table(
+    return TextTable(
         title,
         "Mean absolute difference over the ticks of each phase, of the whole run.",
         ("", "ticks", "running", "waiting", "KV, points", "KV recorded", "KV simulated"),
@@ -108,7 +108,7 @@ def _apart(found: dict[str, Any], series: str) -> str:
     return f"{(100 if series == 'kv_cache_usage' else 1) * apart:.1f}"
 
 
-def step_tables(steps: StepByStep, which: str) -> list[Table]:
+def step_tables(steps: StepByStep, which: str) -> list[TextTable]:
     """What was decided, how long steps took, and the pool."""
     tables = [_decisions(steps.lock_step)]
     if steps.times is not None:
@@ -116,13 +116,13 @@ def step_tables(steps: StepByStep, which: str) -> list[Table]:
     return [*tables, _memory(steps.memory, which)]
 
 
-def _decisions(found: LockStep) -> Table:
+def _decisions(found: LockStep) -> TextTable:
     steps = count(len(found.recorded))
     rows = [("steps recorded", steps), ("decided as recorded", count(len(found.shapes)))]
     if found.difference is not None:
         step, figure, recorded, simulated = found.difference
         rows.append((f"{figure} of step {step}", f"{recorded} recorded, {simulated} simulated"))
-    return Table(
+    return TextTable(
         "Decisions, step by step",
         "The recorded steps scheduled again with the same requests before each: tokens, queues, "
         "preemptions, blocks and bytes must be equal.",
@@ -131,7 +131,7 @@ def _decisions(found: LockStep) -> Table:
     )
 
 
-def _times(times: StepErrors, which: str) -> Table:
+def _times(times: StepErrors, which: str) -> TextTable:
     rows = []
     for kind, errors in times.by_kind.items():
         low, high = times.intervals[kind]["mape"]
@@ -140,10 +140,10 @@ def _times(times: StepErrors, which: str) -> Table:
         rows.append((kind, count(errors.n), sizes[0], span, *sizes[1:], signed(errors.bias)))
     note = f"Relative errors of single steps; all of them together take {signed(times.total)}."
     heads = ("", "steps", "mean", "95 %", "p50", "p90", "bias")
-    return Table(f"Step times: {which}", note, heads, tuple(rows))
+    return TextTable(f"Step times: {which}", note, heads, tuple(rows))
 
 
-def _memory(found: MemoryErrors, which: str) -> Table:
+def _memory(found: MemoryErrors, which: str) -> TextTable:
     rows = (
         ("mean difference", f"{100 * found.mean_absolute:.1f} points"),
         ("largest difference", f"{100 * found.largest:.1f} points"),
@@ -153,4 +153,4 @@ def _memory(found: MemoryErrors, which: str) -> Table:
         ("peak, simulated", f"{100 * found.simulated_peak:.1f} %"),
     )
     note = "The share of the pool that is taken, at equal times."
-    return Table(f"KV memory over time: {which}", note, ("", ""), rows)
+    return TextTable(f"KV memory over time: {which}", note, ("", ""), rows)

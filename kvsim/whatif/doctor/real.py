@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
 from kvsim.observed.trial import Trial
-from kvsim.validate.run.comparison import Comparison
+from kvsim.validate.run.comparison import RunComparison
 from kvsim.validate.run.intervals import ratio_interval
 
 Unit = Literal["s", "share", "count"]
@@ -47,7 +47,7 @@ class Beside(NamedTuple):
         return self.simulated / self.real - 1.0 if self.real else None
 
 
-def beside_run(compared: Comparison) -> tuple[Beside, ...]:
+def beside_run(compared: RunComparison) -> tuple[Beside, ...]:
     """The numbers of an observed run, with every request timed."""
     return (*_hits(compared), *_curves(compared), *_latencies(compared))
 
@@ -61,7 +61,7 @@ def beside_trial(trial: Trial, simulated: dict[str, float]) -> tuple[Beside, ...
     )
 
 
-def _hits(compared: Comparison) -> Iterator[Beside]:
+def _hits(compared: RunComparison) -> Iterator[Beside]:
     rows, found = compared.run.rows, compared.replay.cached_tokens
     asked = [row.prompt_tokens for row in rows]
     simulated = sum(found) / sum(asked)
@@ -73,7 +73,7 @@ def _hits(compared: Comparison) -> Iterator[Beside]:
     yield Beside("prompt tokens found", "share", sum(recorded) / sum(asked), simulated, low, high)
 
 
-def _curves(compared: Comparison) -> Iterator[Beside]:
+def _curves(compared: RunComparison) -> Iterator[Beside]:
     """Means over the ticks of the engine's log."""
     curves = compared.curves
     for name, (words, unit) in _CURVES.items():
@@ -85,7 +85,7 @@ def _curves(compared: Comparison) -> Iterator[Beside]:
     yield Beside("preemptions", "count", None, compared.replay.preemptions)
 
 
-def _latencies(compared: Comparison) -> Iterator[Beside]:
+def _latencies(compared: RunComparison) -> Iterator[Beside]:
     for name in ("ttft_s", "tpot_s", "e2e_s"):
         if name not in compared.recorded:
             continue

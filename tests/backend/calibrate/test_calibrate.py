@@ -11,8 +11,8 @@ from kvsim.backend.calibrate import calibrate as calibrating
 from kvsim.backend.calibrate.calibrate import find_model, fitted, trace_steps
 from kvsim.backend.calibrate.pace import at_pace_of
 from kvsim.backend.calibrate.served import Served, level_of
-from kvsim.backend.measure.grid import CPU, CUDA, Limits, grid
-from kvsim.backend.measure.measure import Measured
+from kvsim.backend.measure.grid import CPU, CUDA, GridLimits, grid
+from kvsim.backend.measure.measure import MeasuredSamples
 from kvsim.backend.measure.pace import Pace
 from kvsim.backend.shape import Shape
 from kvsim.backend.simulated.shape import llama_shape
@@ -88,7 +88,7 @@ def test_a_device_that_follows_the_form_is_found_again(tmp_path):
         "refused": 0,
     }
     model = find_model("llama-3-8b", None).build()
-    made = fitted(model, Measured(rows, facts), seed=0)
+    made = fitted(model, MeasuredSamples(rows, facts), seed=0)
     assert set(made.held_out) == {"decode", "prefill", "mixed"}
     assert max(errors.mape for errors in made.held_out.values()) < 0.002
     path = tmp_path / "file.json"
@@ -130,7 +130,7 @@ def test_samples_are_brought_to_the_level_of_a_served_run(overhead, scale):
     held_out = [SampleRow.parse(row, "") for row in rows if row["source"] != "grid"]
     served = [Sample(row.sample().shape, overhead + scale * row.seconds) for row in held_out]
     model = find_model("llama-3-8b", None).build()
-    made = fitted(model, Measured(rows, facts), seed=0, served=Served(served))
+    made = fitted(model, MeasuredSamples(rows, facts), seed=0, served=Served(served))
     level = made.file.measured.method["served"]
     assert level["overhead_s"] == pytest.approx(overhead, abs=5e-5)
     assert level["scale"] == pytest.approx(scale, rel=0.01)
@@ -162,7 +162,7 @@ def test_a_level_is_right_in_the_mean_and_takes_nothing_away():
 
 
 def test_the_command_measures_fits_and_leaves_one_file(tmp_path, monkeypatch):
-    small = Limits((1, 2, 4), (8, 32), 192, 512)
+    small = GridLimits((1, 2, 4), (8, 32), 192, 512)
     monkeypatch.setattr(calibrating, "DESIGNS", {("cpu", True): (small, 1)})
     config, out = tmp_path / "config.json", tmp_path / "made" / "tiny.json"
     config.write_text(json.dumps(TINY))
@@ -210,7 +210,7 @@ def calibrated_at(pace_s):
     rows = repeated_rows()
     served = Served([SampleRow.parse(row, "").sample() for row in rows], 2 * pace_s)
     model = find_model("llama-3-8b", None).build()
-    return fitted(model, Measured(rows, facts), seed=0, served=served).file
+    return fitted(model, MeasuredSamples(rows, facts), seed=0, served=served).file
 
 
 def run_at(pace_s):

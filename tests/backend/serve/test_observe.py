@@ -19,7 +19,7 @@ from kvsim.backend.simulated.shape import llama_shape
 from kvsim.backend.simulated.stores import build_store
 from kvsim.backend.step import Step
 from kvsim.backend.transformer.decoder import Decoder
-from kvsim.backend.transformer.runner import Runner
+from kvsim.backend.transformer.runner import DecoderRunner
 from kvsim.cli import app
 from kvsim.observed.content import BlockIds
 from kvsim.observed.folder import ObservedRun
@@ -207,7 +207,7 @@ def test_the_same_steps_are_decided_again_without_a_clock(made):
     assert (difference.step, difference.figure, difference.recorded) == (at, "allocated_bytes", 1)
 
 
-class Watched(Runner):
+class Watched(DecoderRunner):
     """Keeps every step it runs."""
 
     steps: ClassVar[list[Step]] = []
@@ -220,7 +220,7 @@ class Watched(Runner):
 @pytest.mark.parametrize("label", ["paged", "doubling"])
 def test_swapped_sequences_go_to_host_memory_and_come_back(path, tmp_path, monkeypatch, label):
     monkeypatch.setattr(Watched, "steps", [])
-    monkeypatch.setattr(setup, "Runner", Watched)
+    monkeypatch.setattr(setup, "DecoderRunner", Watched)
     swap = ("scheduler.preemption_mode='swap'", "allocator.0.enable_prefix_caching=false")
     observation, meta = observe(loaded(path, label, *swap), "cpu", allocator=label, clock="cpu")
     swapped = sum(step.swapped_bytes for step in observation.steps)

@@ -17,7 +17,7 @@ from evidence.cache.simulated import (
 from evidence.prove.replay import replay
 from kvsim.backend.calibrate.held_out import held_out_steps
 from kvsim.backend.simulated.copies import in_order
-from kvsim.backend.step import Copy, Swap
+from kvsim.backend.step import Copy, HostSwap
 from kvsim.backend.stores.buffers import BufferStore
 from kvsim.backend.stores.paged import PagedStore
 from kvsim.backend.transformer.decoder import Decoder
@@ -57,7 +57,7 @@ def test_what_the_replays_hold():
 def test_what_was_swapped_comes_back_as_it_was(name):
     found, recorder = replay_run(small_run(PREEMPTING[name], scheduler=SWAPPING), DECODER)
     assert found.ok, found
-    swaps = [move for step in recorder.steps for move in step.moves if isinstance(move, Swap)]
+    swaps = [move for step in recorder.steps for move in step.moves if isinstance(move, HostSwap)]
     scheduler = recorder.scheduler
     token_bytes = scheduler.allocator.token_bytes
     assert len(swaps) >= 4
@@ -73,7 +73,7 @@ def test_a_buffer_of_its_own_leaves_the_device_and_comes_back_in_another():
     simulation = small_run(CONTIGUOUS["doubling"], scheduler=SWAPPING)
     recorder = StepRecorder(DECODER.shape.vocab, "buffers")
     simulation.run(simulation.scenario.allocator[0], "", observer=recorder)
-    assert any(isinstance(move, Swap) for step in recorder.steps for move in step.moves)
+    assert any(isinstance(move, HostSwap) for step in recorder.steps for move in step.moves)
     store = BufferStore(DECODER.shape)
     assert replay(recorder.steps, DECODER, store).ok
     assert store.host.held_bytes == 0

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from kvsim.backend.shape import Shape
-from kvsim.backend.step import Batch, Copy, Span
+from kvsim.backend.step import Batch, Copy, TokenSpan
 from kvsim.backend.stores.buffers import BufferStore
 from kvsim.backend.stores.contiguous import ContiguousStore
 from kvsim.backend.stores.paged import PagedStore
@@ -51,7 +51,7 @@ def test_what_is_no_llama_is_refused(change, words):
 
 
 def begin(store, **place):
-    store.begin(Batch.pack([Span("a", [1, 2, 3], 2, **place)]))
+    store.begin(Batch.pack([TokenSpan("a", [1, 2, 3], 2, **place)]))
 
 
 @pytest.mark.parametrize(
@@ -94,11 +94,11 @@ def test_buffers_grow_by_copying_and_are_freed():
     store = BufferStore(SHAPE)
     slot_bytes = SHAPE.kv_bytes_per_token
     key = torch.arange(3 * SHAPE.kv_dim, dtype=torch.float32).view(3, 2, 8)
-    store.begin(Batch.pack([Span("a", [1, 2, 3], 0, capacity=4)]))
+    store.begin(Batch.pack([TokenSpan("a", [1, 2, 3], 0, capacity=4)]))
     for layer in range(SHAPE.layers):
         store.write(layer, key, -key)
     assert store.held_bytes == 4 * slot_bytes
-    store.begin(Batch.pack([Span("a", [4], 3, capacity=8)]))
+    store.begin(Batch.pack([TokenSpan("a", [4], 3, capacity=8)]))
     assert store.held_bytes == 8 * slot_bytes
     store.write(0, key[:1] + 100, key[:1])
     kept_key, kept_value = store.read(0, 0)

@@ -13,12 +13,12 @@ import torch
 from torch import Tensor
 
 from kvsim.backend.shape import Shape
-from kvsim.backend.step import Batch, Span
+from kvsim.backend.step import Batch, TokenSpan
 from kvsim.backend.stores.buffers import BufferStore
 from kvsim.backend.stores.contiguous import ContiguousStore
 from kvsim.backend.stores.paged import PagedStore
 from kvsim.backend.stores.recompute import RecomputeStore
-from kvsim.backend.stores.store import Store
+from kvsim.backend.stores.store import TensorStore
 from kvsim.backend.transformer import tiles, triton_attention
 from kvsim.backend.transformer.attention import GatherAttention
 from kvsim.backend.transformer.decoder import Attend
@@ -42,7 +42,7 @@ PLACES = {
 }
 
 
-def store_of(kind: str, shape: Shape) -> Store:
+def store_of(kind: str, shape: Shape) -> TensorStore:
     if kind == "paged":
         return PagedStore(shape, 48, 4)
     if kind == "contiguous":
@@ -59,7 +59,7 @@ def attended(attention: Callable[..., Attend], kind: str, shape: Shape) -> Tenso
         drawn = torch.randn(tokens, heads, DIM, generator=numbers)
         return drawn.to(getattr(torch, shape.dtype))
 
-    def step(spans: list[Span]) -> Tensor:
+    def step(spans: list[TokenSpan]) -> Tensor:
         batch = Batch.pack(spans)
         store.begin(batch)
         tokens = batch.begin[-1]
@@ -68,9 +68,11 @@ def attended(attention: Callable[..., Attend], kind: str, shape: Shape) -> Tenso
 
     places = PLACES[kind]
     if kind == "recompute":
-        return step([Span(name, [1] * (new + prior), 0) for name, (new, prior) in STEP.items()])
-    step([Span(at, [1] * n, 0, **places[at]) for at, (_, n) in STEP.items() if n])
-    return step([Span(at, [1] * new, n, **places[at]) for at, (new, n) in STEP.items()])
+        return step(
+            [TokenSpan(name, [1] * (new + prior), 0) for name, (new, prior) in STEP.items()]
+        )
+    step([TokenSpan(at, [1] * n, 0, **places[at]) for at, (_, n) in STEP.items() if n])
+    return step([TokenSpan(at, [1] * new, n, **places[at]) for at, (new, n) in STEP.items()])
 
 
 if __name__ == "__main__":

@@ -12,13 +12,13 @@ from evidence.prove.replay import replay
 from kvsim.backend.devices import device_of
 from kvsim.backend.devices.staging import Staging
 from kvsim.backend.shape import Shape
-from kvsim.backend.step import Span, Step
+from kvsim.backend.step import Step, TokenSpan
 from kvsim.backend.stores.buffers import BufferStore
 from kvsim.backend.stores.contiguous import ContiguousStore
 from kvsim.backend.stores.paged import PagedStore, _FixedTables
 from kvsim.backend.transformer.decoder import Decoder
 from kvsim.backend.transformer.graphs import DECODE_SIZES, MOST_CHUNKS, MOST_TOKENS, GraphSize
-from kvsim.backend.transformer.runner import Runner
+from kvsim.backend.transformer.runner import DecoderRunner
 from kvsim.plumbing.errors import InvariantError
 
 SHAPE = Shape(2, 32, 6, 2, 16, 48, 50)
@@ -30,7 +30,7 @@ def runner_of(kind, **options):
         store = PagedStore(SHAPE, SLOTS // BLOCK_SIZE + 1, BLOCK_SIZE)
     else:
         store = ContiguousStore(SHAPE, SLOTS)
-    return Runner(DECODER, store, "reference", **options)
+    return DecoderRunner(DECODER, store, "reference", **options)
 
 
 def steps_of(kind, seed, **options):
@@ -96,19 +96,22 @@ def test_a_size_holds_its_step_and_is_found_again(news):
 def test_the_block_that_is_nobodys_is_refused_in_a_captured_step():
     runner = runner_of("paged").with_graphs(LONGEST, [[1]])
     with pytest.raises(InvariantError, match="nobody's"):
-        runner.step([Span("a", [1], 0, blocks=[0])])
+        runner.step([TokenSpan("a", [1], 0, blocks=[0])])
 
 
 def test_a_store_without_fixed_places_runs_launch_by_launch():
-    runner = Runner(DECODER, BufferStore(SHAPE), "reference").with_graphs(LONGEST, [[1]])
+    runner = DecoderRunner(DECODER, BufferStore(SHAPE), "reference").with_graphs(LONGEST, [[1]])
     assert runner.graphs is None
-    assert Runner(DECODER, runner_of("paged").store, "gather").with_graphs(9, [[1]]).graphs is None
+    assert (
+        DecoderRunner(DECODER, runner_of("paged").store, "gather").with_graphs(9, [[1]]).graphs
+        is None
+    )
 
 
 def test_a_context_beyond_the_tables_of_the_graphs_runs_launch_by_launch():
     runner = runner_of("paged").with_graphs(8, [[1], [3]])
-    runner.step([Span("a", [1, 2, 3], 0, blocks=[1])])
-    runner.step([Span("a", range(40), 0, blocks=range(1, 11))])
+    runner.step([TokenSpan("a", [1, 2, 3], 0, blocks=[1])])
+    runner.step([TokenSpan("a", range(40), 0, blocks=range(1, 11))])
     assert (runner.graphs.num_replayed, runner.graphs.num_eager) == (1, 1)
 
 

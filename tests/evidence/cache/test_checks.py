@@ -29,9 +29,9 @@ def test_the_command_shows_that_every_check_holds():
 
 
 def test_a_failed_check_shows_and_fails_the_command(monkeypatch):
-    bad = cache.Exactness("a rule", 1.0, "equal", 0.5, False)
-    work = cache.Work("a scheme", 4, 1, 1, 1, 1, 0.0, True)
-    lost = cache.Equality("paged", "float64", "sound", 3, float("nan"), 1e-12, False)
+    bad = cache.ExactnessCheck("a rule", 1.0, "equal", 0.5, False)
+    work = cache.WorkCheck("a scheme", 4, 1, 1, 1, 1, 0.0, True)
+    lost = cache.EqualityCheck("paged", "float64", "sound", 3, float("nan"), 1e-12, False)
     report = cache.CacheReport("cpu", (lost,), (), (), (work,), (bad,))
     monkeypatch.setattr(cache, "validate_cache", lambda *_: report)
     done = CliRunner().invoke(app, ["validate", "cache"])

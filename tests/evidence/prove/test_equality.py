@@ -7,12 +7,12 @@ from evidence.cache.checks import small_shape, store_of
 from evidence.prove import exactness
 from evidence.prove.random_steps import STORE_KINDS, random_steps
 from evidence.prove.replay import replay
-from kvsim.backend.step import Copy, Span, Step
+from kvsim.backend.step import Copy, Step, TokenSpan
 from kvsim.backend.stores.contiguous import ContiguousStore
 from kvsim.backend.stores.paged import PagedStore
 from kvsim.backend.stores.recompute import RecomputeStore
 from kvsim.backend.transformer.decoder import Decoder
-from kvsim.backend.transformer.runner import Runner
+from kvsim.backend.transformer.runner import DecoderRunner
 from kvsim.plumbing.errors import InputError
 
 DECODERS = {
@@ -99,8 +99,8 @@ def test_memory_nobody_wrote_does_not_pass_for_a_small_error():
 def test_packed_decoder_agrees_with_the_plain_one():
     decoder = DECODERS["float64"]
     tokens = list(range(20))
-    packed = Runner(decoder, RecomputeStore()).all_logits(
-        [Span("a", tokens, 0), Span("b", tokens[5:9], 0)]
+    packed = DecoderRunner(decoder, RecomputeStore()).all_logits(
+        [TokenSpan("a", tokens, 0), TokenSpan("b", tokens[5:9], 0)]
     )
     for row, end in ((packed[0][-1], tokens), (packed[1][-1], tokens[5:9])):
         plain = exactness.recomputed(decoder, end, exactness.Causal())
@@ -110,9 +110,9 @@ def test_packed_decoder_agrees_with_the_plain_one():
 def test_a_fork_of_a_contiguous_buffer_copies_it():
     decoder = DECODERS["float64"]
     steps = [
-        Step((Span("a", [1, 2, 3], 0, slot=0),)),
+        Step((TokenSpan("a", [1, 2, 3], 0, slot=0),)),
         Step(
-            (Span("a", [4], 3, slot=0), Span("b", [5], 3, slot=8)),
+            (TokenSpan("a", [4], 3, slot=0), TokenSpan("b", [5], 3, slot=8)),
             (Copy(0, 8, 3),),
             {"b": [1, 2, 3]},
         ),
@@ -124,8 +124,8 @@ def test_a_sequence_may_not_come_with_a_gap_or_other_tokens():
     decoder = DECODERS["float64"]
     store = ContiguousStore(decoder.shape, 16)
     with pytest.raises(InputError, match="behind tokens nobody named"):
-        replay([Step((Span("a", [1], 2, slot=0),))], decoder, store)
-    again = [Step((Span("a", [1, 2], 0, slot=0),)), Step((Span("a", [1, 3], 0, slot=0),))]
+        replay([Step((TokenSpan("a", [1], 2, slot=0),))], decoder, store)
+    again = [Step((TokenSpan("a", [1, 2], 0, slot=0),)), Step((TokenSpan("a", [1, 3], 0, slot=0),))]
     with pytest.raises(InputError, match="other tokens than before"):
         replay(again, decoder, store)
     with pytest.raises(InputError, match="no span"):

@@ -27,7 +27,7 @@ def here(monkeypatch):
     def start(self, stage, journal):
         command._run_one(self.plan, self.out, stage.name, self.end_s)
 
-    monkeypatch.setattr(command.Runner, "_start", start)
+    monkeypatch.setattr(command.SessionRunner, "_start", start)
 
 
 def run(out, *options):

@@ -12,9 +12,9 @@ from kvsim.validate.run.fitting.aims import Aims
 from kvsim.validate.run.fitting.forms import FORMS, Proportions
 from kvsim.validate.run.fitting.judge import Judged, choose, judge
 from kvsim.validate.run.fitting.parts import Parts
-from kvsim.validate.run.fitting.search import Found, Numbers, noises, search
+from kvsim.validate.run.fitting.search import FittedNumbers, Numbers, noises, search
 from kvsim.validate.run.intervals import Interval, ends
-from kvsim.validate.run.replay import Replay, Stop, replay
+from kvsim.validate.run.replay import Replay, ReplayEnd, replay
 from kvsim.validate.run.step_times import StepTimes
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def fit_run(run: ObservedRun, parts: Parts, times: StepTimes, form: str | None =
             "no such form", where="--fit-form", value=form, limit=f"one of {', '.join(FORMS)}"
         )
     aims = Aims(run, parts)
-    stop = Stop(parts.first, round(parts.end_s * PS_PER_S))
+    stop = ReplayEnd(parts.first, round(parts.end_s * PS_PER_S))
     known: dict[Correction, list[Floats]] = {}
 
     def simulated(correction: Correction) -> Replay:
@@ -81,7 +81,7 @@ def fit_run(run: ObservedRun, parts: Parts, times: StepTimes, form: str | None =
     tokens = plain.tokens / plain.steps
     proportions = Proportions(step_ps, tokens, plain.chunks / plain.steps)
 
-    def searched(name: str, starts: Sequence[Numbers]) -> Found:
+    def searched(name: str, starts: Sequence[Numbers]) -> FittedNumbers:
         def simulate(numbers: Numbers) -> "list[Floats]":
             correction = proportions.correction(name, numbers)
             if correction not in known:

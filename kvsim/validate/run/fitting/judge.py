@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kvsim.validate.run.fitting.aims import BLOCKS, Aims
 from kvsim.validate.run.fitting.forms import FORMS
-from kvsim.validate.run.fitting.search import Found, noises
+from kvsim.validate.run.fitting.search import FittedNumbers, noises
 
 if TYPE_CHECKING:
     import numpy as np
@@ -24,7 +24,7 @@ class Judged(NamedTuple):
     """
 
     form: str
-    found: Found
+    found: FittedNumbers
     squares: "Floats"
     held_out: dict[str, float]
 
@@ -38,7 +38,7 @@ class Judged(NamedTuple):
         return {"form": self.form, "score": self.score, "held_out": self.held_out}
 
 
-def judge(found: dict[str, Found], aims: Aims) -> list[Judged]:
+def judge(found: dict[str, FittedNumbers], aims: Aims) -> list[Judged]:
     """Hold each form to each block in turn. The noise is that of the form with the least, for what
     fits badly looks noisy.
     """
@@ -48,7 +48,7 @@ def judge(found: dict[str, Found], aims: Aims) -> list[Judged]:
     return [_judged(form, one, aims, noise) for form, one in found.items()]
 
 
-def _judged(form: str, found: Found, aims: Aims, noise: "Floats") -> Judged:
+def _judged(form: str, found: FittedNumbers, aims: Aims, noise: "Floats") -> Judged:
     import numpy as np
 
     misses, squares = [], []

@@ -21,7 +21,7 @@ _EXACT = 2e-4
 _MOST_STEPS = 8
 
 
-class Found(NamedTuple):
+class FittedNumbers(NamedTuple):
     """numbers: of the form. simulated: what they give, one list an aim; moved: what it gives to
     have one of them larger by `step`, number by number. lowest: how far each may go down.
     """
@@ -64,7 +64,7 @@ def search(
     simulate: "Callable[[Numbers], list[Floats]]",
     lowest: Numbers,
     starts: Sequence[Numbers],
-) -> Found:
+) -> FittedNumbers:
     """The numbers, none below its `lowest`, that meet all the aims best.
 
     simulate: numbers -> one list an aim. starts: places to begin at; the best of them is taken.
@@ -102,7 +102,7 @@ def search(
         simulate((*numbers[:at], numbers[at] + _STEP, *numbers[at + 1 :]))
         for at in range(len(numbers))
     ]
-    return Found(numbers, lowest, simulate(numbers), moved)
+    return FittedNumbers(numbers, lowest, simulate(numbers), moved)
 
 
 def noises(aims: Aims, simulated: "list[Floats]") -> "Floats":
