@@ -1,4 +1,6 @@
 # make demo   install into .venv and run the main job      make test   the whole test suite
+# make quick  in two minutes: lint and tests of what git says was touched, and a few that hold all
+# make docs   the pages that are generated: docs/scenario.md
 # make check  lint, format, types                          make bench  speed, never a test: BENCH="--only 10k"
 # make fuzz   damaged files by the thousand, for FUZZ seconds or up to CASES a reader; what fails
 #             is kept in out/fuzz, and the next one goes on behind the last case
@@ -9,7 +11,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test check install compile bench fuzz mutants soak lowest gpu clean
+.PHONY: demo test quick docs check install compile bench fuzz mutants soak lowest gpu clean
 
 demo: .venv/.demo
 	$(BIN)/kvsim run chat --out out/demo
@@ -22,6 +24,13 @@ test: .venv/.tests
 	KVSIM_COMPILED=0 $(BIN)/python -m pytest -n 2 $(PYTEST)
 	if $(BIN)/kvsim --version | grep -q compiled; then $(BIN)/python -m pytest -n 2 $(COMPILED); \
 	else echo "nothing is compiled, or its sources were edited since: make compile"; fi
+
+# PYTEST="-k name" and the like as above.
+quick: .venv/.tests
+	KVSIM_COMPILED=0 PYTHONPATH=tests $(BIN)/python -m support.quick $(PYTEST)
+
+docs: .venv/.demo
+	$(BIN)/kvsim options --markdown > docs/scenario.md
 
 COMPILED ?= tests/test_compiled.py tests/engine tests/memory tests/contracts tests/validate/schedule
 

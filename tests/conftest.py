@@ -9,6 +9,22 @@ import pytest
 # For evidence/, which is not installed; last, so that an installed kvsim comes before this one.
 sys.path.append(str(Path(__file__).parents[1]))
 
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Known where a test under tests/ is asked for."""
+    parser.addoption("--quick", action="store_true", help="of the longest a few (support/quick.py)")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """With --quick: of the tests that hold everything against everything, those `quick` chooses."""
+    if not config.getoption("--quick"):
+        return
+    from support.quick import few
+
+    items[:], left = few(items)
+    config.hook.pytest_deselected(items=left)
+
+
 MODEL = {"name": "opt-125m"}
 DEVICE = {"name": "a100-40gb"}
 
