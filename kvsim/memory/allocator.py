@@ -113,8 +113,8 @@ class Allocator(PrefixPromise, ABC):
 
     capacity_bytes: int
     token_bytes: int
-    gives_back: ClassVar[bool] = False
-    swappable: ClassVar[bool] = True
+    gives_back: bool = False
+    swappable: bool = True
     page_tokens: int = 1
     keeps_last_token: ClassVar[bool] = False
     max_sequences: int | None = None

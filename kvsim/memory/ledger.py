@@ -18,6 +18,7 @@ granted and F the slots it will hold at its end:
 Parts of these classes that are told by themselves stand in parts.py.
 """
 
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from kvsim.memory.parts import PartMove
@@ -91,10 +92,71 @@ class Course(NamedTuple):
 
 
 def course_of(
-    slope: Usage, jumps: Usage, first: Usage, second: Usage, parts: tuple[PartMove, ...]
+    slope: Usage,
+    jumps: Usage,
+    first: Usage,
+    second: Usage,
+    rises: tuple[int, int],
+    parts: tuple[PartMove, ...],
 ) -> Course:
-    """A course without rises on the way, made as `usage_of` makes a ledger."""
-    return tuple.__new__(Course, (slope, jumps, first, second, 0, 0, parts))
+    """A course, made as `usage_of` makes a ledger. rises: used_rise and allocated_rise."""
+    return tuple.__new__(Course, (slope, jumps, first, second, *rises, parts))
+
+
+class Jumps:
+    """Sums over the steps t of one `advance` of what some quantities gained in them, with weights
+    1, t and t * (t - 1) / 2: all that a `Course` keeps.
+
+    num: quantities, told apart by their place. total, first, second: the three sums of each.
+    """
+
+    __slots__ = ("first", "second", "total")
+
+    def __init__(self, num: int) -> None:
+        self.total = [0] * num
+        self.first = [0] * num
+        self.second = [0] * num
+
+    def add(self, place: int, gain: int, t: int) -> None:
+        """One quantity gains `gain` at step t."""
+        self.total[place] += gain
+        self.first[place] += gain * t
+        self.second[place] += gain * (t * (t - 1) // 2)
+
+    def repeat(self, place: int, gain: int, t: int, period: int, times: int) -> None:
+        """One quantity gains `gain` at each of the steps t, t + period, ..., `times` of them."""
+        pairs = times * (times - 1) // 2
+        squares = (times - 1) * times * (2 * times - 1) // 6
+        # sum of (t + period * i) * (t + period * i - 1)
+        twice = times * t * (t - 1) + period * (2 * t - 1) * pairs + period * period * squares
+        self.total[place] += gain * times
+        self.first[place] += gain * (times * t + period * pairs)
+        self.second[place] += gain * (twice // 2)
+
+    def part(self, place: int, part: int, unit_bytes: int = 1) -> tuple[PartMove, ...]:
+        """How a part of the ledger moved that is `unit_bytes` of a quantity; nothing if it did not.
+
+        part: its place in parts.py.
+        """
+        total, first, second = self.total[place], self.first[place], self.second[place]
+        if not (total or first or second):
+            return ()
+        return ((part, total * unit_bytes, first * unit_bytes, second * unit_bytes),)
+
+    def course(
+        self,
+        slope: Usage,
+        ledger: Callable[[Sequence[int]], Usage],
+        parts: tuple[PartMove, ...] = (),
+        rises: tuple[int, int] = (0, 0),
+    ) -> Course:
+        """How the ledger moved, `slope` a step beside. ledger: what gains of the quantities do to
+        it, a linear function. rises: used_rise and allocated_rise of the course.
+        """
+        if not (any(self.total) or any(self.first) or any(self.second)):
+            return course_of(slope, NOTHING, NOTHING, NOTHING, rises, parts)
+        first, second = ledger(self.first), ledger(self.second)
+        return course_of(slope, ledger(self.total), first, second, rises, parts)
 
 
 def filed(course: Course, base: Usage) -> Course:

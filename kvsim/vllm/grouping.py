@@ -74,6 +74,13 @@ def is_uniform(layout: KVLayout, *, windows: bool) -> bool:
     return not windows or "sliding" not in kinds or any(max(slots) % slot for slot in latent)
 
 
+def one_table(layout: KVLayout, block_size: int) -> Grouping:
+    """All layers of `layout` in one group that keeps every token, whatever their windows."""
+    layers, slot_bytes = sum(group.layers for group in layout.groups), layout.bytes_per_token
+    group = BlockGroup("full", layers, slot_bytes, block_size=block_size)
+    return Grouping((group,), layers, block_size, slot_bytes)
+
+
 def group_layers(
     layout: KVLayout,
     block_size: int,

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from kvsim.engine.schedulers.scheduler import Scheduler
 from kvsim.memory.paged.allocator import PagedAllocator
 from kvsim.memory.paged.block_pool import NULL_BLOCK
-from kvsim.memory.paged.groups.allocator import GroupsAllocator
 from kvsim.memory.parts import PARTS, bytes_by_name
 from support.auditor import Auditor
 
@@ -40,7 +39,7 @@ class ReasonAuditor(Auditor):
     def _audit(self, scheduler: Scheduler) -> None:
         super()._audit(scheduler)
         allocator = scheduler.allocator
-        assert isinstance(allocator, PagedAllocator | GroupsAllocator)
+        assert isinstance(allocator, PagedAllocator)
         states = self._look(allocator)
         pool = allocator.pool
         pool.listener = self
@@ -62,12 +61,12 @@ class ReasonAuditor(Auditor):
             others["cached_outputs"] += filled
         assert found == {**others, "states": states}
 
-    def _look(self, allocator: PagedAllocator | GroupsAllocator) -> int:
+    def _look(self, allocator: PagedAllocator) -> int:
         """Note who holds which block for what; returns the bytes of states that are held."""
-        if isinstance(allocator, PagedAllocator):
+        if allocator.one_table:
             for seq in allocator._live:
                 prompt = seq.prompt_tokens // allocator.block_size
-                for place, block in enumerate(seq.memory.blocks):
+                for place, block in enumerate(allocator.blocks_of(seq)):
                     self._last[block] = "prompt" if place < prompt else "cached_outputs"
             return 0
         tables, state_bytes = allocator._tables, 0

@@ -226,10 +226,6 @@ class BlockPool(NumberedPool):
             self.add_key(other, key)
         return keys[0]
 
-    def has_spare(self, keys: Sequence[int]) -> bool:
-        """Whether some of these keys, all held, may be found in use once a free block goes."""
-        return any(block in self._back for block in self._names.with_younger(keys))
-
     def is_cached(self, block: int) -> bool:
         """Whether `block` is free and its content may still be hit."""
         return block in self._back and block not in self._blank_back

@@ -1,8 +1,13 @@
-"""The ledger of a pool cut into blocks, by what its tables say they hold."""
+"""What sequences hold of a pool of blocks, and what the ledger says of it."""
 
+from mypy_extensions import mypyc_attr
+
+from kvsim.memory.allocator import Allocator, Place
 from kvsim.memory.ledger import Usage, split_free, usage_of
+from kvsim.memory.options import MemorySpec
+from kvsim.memory.paged.assembly import Assembly
+from kvsim.memory.paged.groups.verifying import VerifyingGroups
 from kvsim.memory.paged.kept import OUTPUT, STATE, WINDOW
-from kvsim.memory.paged.pool import Pool
 from kvsim.memory.paged.shape import BlockShape
 from kvsim.memory.parts import (
     CACHED_OUTPUTS,
@@ -14,45 +19,136 @@ from kvsim.memory.parts import (
     STATES,
     Parts,
 )
+from kvsim.memory.prefix import CacheTotals
+from kvsim.plumbing.units import ceil_div
+from kvsim.sequence import Sequence
 
 
-def block_usage(
-    shape: BlockShape, pool: Pool, used: int, over: int, pad: int, head_blocks: int | None
-) -> Usage:
-    """The ledger now. used, over, pad: bytes in held blocks that are valid, that will never be
-    filled, and that no slot can fill. head_blocks: what the head of the queue asks to be free;
-    None: nobody waits.
+@mypyc_attr(allow_interpreted_subclasses=True)
+class BlockLedger(Allocator):
+    """The part of a paged allocator that reads: who is admitted, grows and leaves is a subclass's.
+
+    block_size: tokens in a block, the fewest of any group. pool: of the blocks. one_table: all
+    layers have one table, which keeps every token.
     """
-    block_bytes = shape.block_bytes
-    held = (shape.usable_blocks - pool.num_free) * block_bytes
-    cached = pool.num_cached_free * block_bytes
-    need = None if head_blocks is None else head_blocks * block_bytes
-    free = pool.num_free * block_bytes - cached
-    external, short, idle = split_free(free, cached, need, placeable=True)
-    reserved = held - used - over - pad
-    metadata = shape.metadata_bytes
-    return usage_of((used, reserved, over, pad, cached, 0, metadata, external, short, idle))
 
+    def __init__(self, memory: MemorySpec, shape: BlockShape, parts: Assembly) -> None:
+        self._shape = shape
+        self.block_size = shape.block_size
+        self.capacity_bytes = memory.capacity_bytes
+        self.token_bytes = memory.layout.bytes_per_token
+        self.one_table = parts.one_table
+        self.pool, self._tables, self._rooms = parts.pool, parts.tables, parts.rooms
+        self._cache, self._needs, self._sizes = parts.cache, parts.needs, parts.sizes
+        self._decoders, self._forks, self._behind = parts.decoders, parts.forks, parts.behind
+        self._verifying: VerifyingGroups | None = None
+        self._live: dict[Sequence, None] = {}
 
-def block_parts(
-    shape: BlockShape, pool: Pool, drafts: int = 0, *, behind: int = 0, states: int = 0
-) -> Parts:
-    """What of it has a name of its own. drafts, behind, states: bytes for drafts, that windows have
-    left behind, and of states that somebody holds.
-    """
-    block_bytes, kept = shape.block_bytes, pool.kept.nums
-    found: list[tuple[int, int]] = []
-    if behind:
-        found.append((LEFT_BEHIND, behind))
-    if drafts:
-        found.append((DRAFT_SLOTS, drafts))
-    if states:
-        found.append((STATES, states))
-    outputs, windows, checkpoints = kept[OUTPUT], kept[WINDOW], kept[STATE]
-    if outputs:
-        found.append((CACHED_OUTPUTS, outputs * block_bytes))
-    if windows:
-        found.append((CACHED_WINDOWS, windows * block_bytes))
-    if checkpoints:
-        found.append((CACHED_STATES, checkpoints * block_bytes))
-    return tuple(found) if found else NO_PARTS
+    @property
+    def saved_bytes(self) -> int | None:
+        """As promised: windows give shared blocks back."""
+        return self.pool.num_shared * self._shape.block_bytes if self.one_table else None
+
+    def cache_totals(self) -> CacheTotals:
+        return self._cache.totals
+
+    @property
+    def pads_blocks(self) -> bool:
+        return not self.one_table
+
+    @property
+    def tells_cached(self) -> bool:
+        return True
+
+    @property
+    def parts(self) -> Parts:
+        tables, kept = self._tables, self.pool.kept.nums
+        drafts = self._rooms.drafts * self.token_bytes + tables.scratch_bytes
+        block_bytes, behind = self._shape.block_bytes, self._left_bytes()
+        found: list[tuple[int, int]] = []
+        if behind:
+            found.append((LEFT_BEHIND, behind))
+        if drafts:
+            found.append((DRAFT_SLOTS, drafts))
+        if tables.state_bytes:
+            found.append((STATES, tables.state_bytes))
+        if kept[OUTPUT]:
+            found.append((CACHED_OUTPUTS, kept[OUTPUT] * block_bytes))
+        if kept[WINDOW]:
+            found.append((CACHED_WINDOWS, kept[WINDOW] * block_bytes))
+        if kept[STATE]:
+            found.append((CACHED_STATES, kept[STATE] * block_bytes))
+        return tuple(found) if found else NO_PARTS
+
+    @property
+    def copied_bytes(self) -> int:
+        return self._forks.num_copies * self._shape.block_bytes if self._forks is not None else 0
+
+    def granted_tokens(self, seq: Sequence) -> int:
+        return seq.memory.count * self._sizes.unit if seq.memory else 0
+
+    def held_blocks(self, seq: Sequence) -> list[int]:
+        """How many blocks `seq` holds in each group."""
+        return self._tables.held_blocks(seq.memory)
+
+    def table_length(self, seq: Sequence) -> int:
+        """Positions of its table in the first group of layers."""
+        return self._tables.length(seq.memory)
+
+    def shared_tokens(self, seq: Sequence) -> int:
+        """By the groups that keep every token; what windows and states need may be gone."""
+        shared = self._tables.leading_shared(seq.memory)
+        return min(shared, self._slots(seq))
+
+    def _slots(self, seq: Sequence) -> int:
+        """Valid slots of a live sequence."""
+        if self._verifying is not None and seq in self._verifying:
+            return self._verifying.slots(seq)
+        return self._decoders.slots(seq)
+
+    def missing_tokens(self, seq: Sequence, tokens: int) -> int:
+        units = ceil_div(tokens - self.granted_tokens(seq), self._sizes.unit)
+        return max(0, units) * self._sizes.unit
+
+    @property
+    def block_bytes(self) -> int:
+        """Of a block of `pool`."""
+        return self._shape.block_bytes
+
+    def blocks_of(self, seq: Sequence) -> list[int]:
+        """The blocks of a running sequence, group by group; none where it has returned them."""
+        return self._tables.blocks_of(seq.memory) if seq.memory else []
+
+    def place(self, seq: Sequence) -> Place:
+        return Place(blocks=self.blocks_of(seq)) if self.one_table else super().place(seq)
+
+    def usage(self, head: Sequence | None, *, busy: bool) -> Usage:
+        need = None
+        if head is not None:
+            need = self._needs.need_of_head(head, self._needs.hits(head), busy=busy)
+            need *= self._shape.block_bytes
+        tables, shape, pool = self._tables, self._shape, self.pool
+        block_bytes, behind = shape.block_bytes, self._left_bytes()
+        used, over, pad = tables.used_bytes, self._rooms.over_bytes, tables.pad_bytes
+        cached = pool.num_cached_free * block_bytes
+        reserved = (shape.usable_blocks - pool.num_free) * block_bytes - used - over - pad
+        free = split_free(pool.num_free * block_bytes - cached, cached, need, placeable=True)
+        used, over = used - behind, over + behind
+        return usage_of((used, reserved, over, pad, cached, 0, shape.metadata_bytes, *free))
+
+    def _left_bytes(self) -> int:
+        """What windows have left behind."""
+        return 0 if self._behind is None else self._behind.bytes(self._live)
+
+    def check(self) -> None:
+        self._tables.check((self._slots(seq), seq.memory) for seq in self._live)
+        forks = self._forks if self._forks is not None else ()
+        own = ((seq.memory, seq.final_tokens) for seq in self._live if seq not in forks)
+        self._rooms.check(own, sum(map(self._drafts_of, self._live)))
+
+    def _drafts_of(self, seq: Sequence) -> int:
+        """Slots of a live sequence that drafts have a claim to."""
+        if self._verifying is not None and seq in self._verifying:
+            return self._verifying.drafts_of(seq)
+        drafts: int = seq.memory.drafts
+        return drafts

@@ -1,88 +1,69 @@
-"""How the ledger of one block table a sequence moves while decoders start blocks."""
+"""How the ledger of a pool of blocks moves while decoders take blocks and give them back."""
 
-from collections.abc import Iterable
-from typing import Protocol
+from collections.abc import Callable, Sequence
 
-from kvsim.memory.ledger import Course, Usage, course_of, usage_of
-from kvsim.memory.paged.kept import OUTPUT, Kept
+from kvsim.memory.ledger import Course, Jumps, Usage, filling, usage_of
 from kvsim.memory.paged.shape import BlockShape
-from kvsim.memory.paged.slot_counts import SlotCounts
-from kvsim.memory.parts import CACHED_OUTPUTS, PartMove
+from kvsim.memory.parts import CACHED_OUTPUTS, CACHED_STATES, CACHED_WINDOWS, STATES
+
+# Free blocks, cached ones among them, used bytes, bytes of slots never to be filled, padding; bytes
+# of states; cached blocks of outputs, of windows and of states.
+Books = tuple[int, int, int, int, int, int, int, int, int]
+_FREE, _USED, _NUM = 0, 2, 9
+_STATES, _OUTPUTS, _WINDOWS, _CHECKPOINTS = 5, 6, 7, 8
 
 
-class Evicting(Protocol):
-    """A pool that counts the blocks taken from it that had held content."""
+class BlockMoves:
+    """Compares the books after each step of one `advance` in which blocks moved with those before.
 
-    num_evicted: int
-    kept: Kept
-
-
-# t, blocks taken, evicted for it, of these those of outputs, slots of them never filled
-Moment = tuple[int, int, int, int, int]
-
-
-class BlockStarts:
-    """Counts what is taken during one `advance`, moment by moment."""
-
-    def __init__(self, shape: BlockShape, pool: Evicting, counts: SlotCounts) -> None:
-        self._shape, self._pool, self._counts = shape, pool, counts
-        self._evicted_before = pool.num_evicted
-        self._outputs_before = pool.kept.nums[OUTPUT]
-        self._over_before = counts.over
-        self._moments: list[Moment] = []
-
-    def at(self, t: int, num_taken: int) -> None:
-        """At step t so many blocks were taken."""
-        evicted, over = self._pool.num_evicted, self._counts.over
-        outputs = self._pool.kept.nums[OUTPUT]
-        gone, gone_outputs = evicted - self._evicted_before, self._outputs_before - outputs
-        self._moments.append((t, num_taken, gone, gone_outputs, over - self._over_before))
-        self._evicted_before, self._outputs_before, self._over_before = evicted, outputs, over
-
-    def course(self, slope: Usage) -> Course:
-        """How the ledger moved, `slope` a step beside the blocks taken."""
-        return block_course(self._shape, slope, self._moments)
-
-
-def block_course(shape: BlockShape, slope: Usage, moments: Iterable[Moment]) -> Course:
-    """How the ledger moves where blocks are taken at these moments, as sums weighted by 1, t and
-    t * (t - 1) / 2. Of the blocks taken some were cached till then; and of their slots some will
-    stay empty.
+    books: what they say now. slope_bytes: what decoders fill a step. gives_back: blocks go back on
+    the way too, so that more may be held there than at the end.
     """
-    taken0 = taken1 = taken2 = gone0 = gone1 = gone2 = over0 = over1 = over2 = 0
-    outputs0 = outputs1 = outputs2 = 0
-    for t, taken, evicted, outputs, over in moments:
-        pairs = t * (t - 1) // 2
-        taken0 += taken
-        taken1 += taken * t
-        taken2 += taken * pairs
-        if evicted:
-            gone0 += evicted
-            gone1 += evicted * t
-            gone2 += evicted * pairs
-            if outputs:
-                outputs0 += outputs
-                outputs1 += outputs * t
-                outputs2 += outputs * pairs
-        if over:
-            over0 += over
-            over1 += over * t
-            over2 += over * pairs
-    if not taken0:
-        return Course(slope)
-    parts: tuple[PartMove, ...] = ()
-    if outputs0:
-        size = -shape.block_bytes
-        parts = ((CACHED_OUTPUTS, outputs0 * size, outputs1 * size, outputs2 * size),)
-    jumps = _taken(shape, taken0, gone0, over0)
-    first, second = _taken(shape, taken1, gone1, over1), _taken(shape, taken2, gone2, over2)
-    return course_of(slope, jumps, first, second, parts)
 
+    def __init__(
+        self,
+        shape: BlockShape,
+        books: Callable[[], Books],
+        slope_bytes: int,
+        *,
+        gives_back: bool = False,
+    ) -> None:
+        self._shape, self._books, self._slope_bytes = shape, books, slope_bytes
+        self._gives_back = gives_back
+        self._used_rise = self._allocated_rise = 0
+        self._start = self._before = books()
+        self._jumps = Jumps(_NUM)
 
-def _taken(shape: BlockShape, taken: int, evicted: int, over: int) -> Usage:
-    """What the ledger gains and loses."""
-    block_bytes = shape.block_bytes
-    over_bytes, pad_bytes = over * shape.slot_bytes, taken * shape.pad_bytes
-    reserved = taken * block_bytes - over_bytes - pad_bytes
-    gone, idle = -evicted * block_bytes, (evicted - taken) * block_bytes
-    return usage_of((0, reserved, over_bytes, pad_bytes, gone, 0, 0, 0, 0, idle))
+    def at(self, t: int) -> None:
+        """Blocks moved at step t."""
+        before, now = self._before, self._books()
+        self._before = now
+        if self._gives_back:
+            rise = before[_USED] - self._start[_USED] + self._slope_bytes * (t - 1)
+            self._used_rise = max(self._used_rise, rise)
+            rise = (self._start[_FREE] - now[_FREE]) * self._shape.block_bytes
+            self._allocated_rise = max(self._allocated_rise, rise)
+        jumps = self._jumps
+        for place in range(_NUM):
+            gain = now[place] - before[place]
+            if gain:
+                jumps.add(place, gain, t)
+
+    def course(self) -> Course:
+        """How the ledger moved."""
+        jumps, size = self._jumps, self._shape.block_bytes
+        parts = (
+            *jumps.part(_STATES, STATES),
+            *jumps.part(_OUTPUTS, CACHED_OUTPUTS, size),
+            *jumps.part(_WINDOWS, CACHED_WINDOWS, size),
+            *jumps.part(_CHECKPOINTS, CACHED_STATES, size),
+        )
+        rises = self._used_rise, self._allocated_rise
+        return jumps.course(filling(self._slope_bytes), self._ledger, parts, rises)
+
+    def _ledger(self, gains: Sequence[int]) -> Usage:
+        """What gains of the books do to the ledger."""
+        free, cached, used, over, pad = gains[0], gains[1], gains[2], gains[3], gains[4]
+        size = self._shape.block_bytes
+        reserved, idle = -free * size - used - over - pad, (free - cached) * size
+        return usage_of((used, reserved, over, pad, cached * size, 0, 0, 0, 0, idle))

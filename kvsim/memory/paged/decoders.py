@@ -55,6 +55,10 @@ class Decoders:
         waiting = cohort.keys() - self.extended if self.extended else cohort
         return sorted(waiting, key=by_order)
 
+    def not_extended(self) -> list[Sequence]:
+        """All who have no room asked for in their turn, in `order`."""
+        return sorted((seq for seq in self._cohorts if seq not in self.extended), key=by_order)
+
     def steps_within(self, blocks: int, limit: int) -> int:
         """For how many steps from now on `blocks` new blocks suffice, at most `limit`."""
         return self._cohorts.steps_within(blocks, self.clock, limit)

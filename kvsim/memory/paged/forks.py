@@ -17,27 +17,36 @@ are counted, a block each; they take no time.
 
 from kvsim.memory.paged.block_pool import BlockPool
 from kvsim.memory.paged.decoders import Decoders, by_order
-from kvsim.memory.paged.slot_counts import SlotCounts
-from kvsim.memory.paged.table import BlockTable
+from kvsim.memory.paged.groups.rooms import Rooms
+from kvsim.memory.paged.groups.table import GroupTable
+from kvsim.memory.paged.groups.tables import GroupTables
 from kvsim.plumbing.units import ceil_div
 from kvsim.sequence import Sequence
 
 
 class Forks:
-    """The families of samples on one pool. num_copies: blocks copied so far.
+    """The families of samples on one pool, where all layers have one table of blocks with numbers.
+
+    num_copies: blocks copied so far.
 
     A sequence whose last block is shared, or was when it last looked, is forked: it books no slots
     that will stay empty, since others may fill them.
     """
 
     def __init__(
-        self, pool: BlockPool, decoders: Decoders, counts: SlotCounts, block_size: int
+        self,
+        pool: BlockPool,
+        tables: GroupTables,
+        rooms: Rooms,
+        decoders: Decoders,
+        block_size: int,
+        slot_bytes: int,
     ) -> None:
         self.num_copies = 0
         self._pool = pool
+        self._tables, self._rooms = tables, rooms
         self._decoders = decoders
-        self._counts = counts
-        self._size = block_size
+        self._size, self._slot_bytes = block_size, slot_bytes
         self._families: dict[str, dict[Sequence, None]] = {}  # live samples, by their request
         self._forked: dict[Sequence, None] = {}
 
@@ -53,12 +62,12 @@ class Forks:
         prompt = seq.prompt_tokens
         best: list[int] = []
         for other in self._families.get(seq.request.id, ()):
-            table: BlockTable = other.memory
+            table: GroupTable = other.memory
             if table.tokens < prompt:
                 continue
             if not seq.num_outputs and self._decoders.slots(other) == prompt:
-                return table.blocks[: ceil_div(prompt, self._size)]
-            best = table.blocks[: prompt // self._size]
+                return table.lists[0][: ceil_div(prompt, self._size)]
+            best = table.lists[0][: prompt // self._size]
         return best
 
     def prompt_is_coming(self, seq: Sequence) -> bool:
@@ -77,26 +86,32 @@ class Forks:
         rest = seq.prompt_tokens % self._size
         if not rest or seq.num_outputs or len(hits) * self._size <= seq.prompt_tokens:
             return
-        self._counts.used += self._size - rest  # only so many slots of it are valid
-        table: BlockTable = seq.memory
-        table.registered = min(table.registered, len(hits) - 1)
+        self._fill(self._size - rest)  # only so many slots of it are valid
+        table: GroupTable = seq.memory
+        table.registered = table.named[0] = min(table.registered, len(hits) - 1)
         for other in others:
-            if other.memory.blocks[len(hits) - 1 :] == hits[-1:]:
+            if other.memory.lists[0][len(hits) - 1 :] == hits[-1:]:
                 self._fork(other)
         self._fork(seq)
 
     def _fork(self, seq: Sequence) -> None:
         if seq not in self._forked:
             self._forked[seq] = None
-            self._counts.over -= self._never_filled(seq)
+            self._rooms.gave_up(seq.final_tokens, seq.memory.count)
 
     def _own(self, seq: Sequence) -> None:
         """The last block of `seq` is its own from now on."""
         del self._forked[seq]
-        self._counts.over += self._never_filled(seq)
+        self._rooms.grown(seq.final_tokens, 0, seq.memory.count)
 
-    def _never_filled(self, seq: Sequence) -> int:
-        return max(0, len(seq.memory.blocks) * self._size - seq.final_tokens)
+    def _fill(self, slots: int) -> None:
+        """So many more distinct slots of shared blocks are valid."""
+        self._tables.used_bytes += slots * self._slot_bytes
+
+    def _last(self, seq: Sequence) -> int:
+        """The last block of a live sequence."""
+        table: GroupTable = seq.memory
+        return table.lists[0][-1]
 
     # --- decoding ------------------------------------------------------------------------------
 
@@ -105,14 +120,14 @@ class Forks:
         if not self._forked:
             return []
         shared = self._pool.is_shared
-        writers = (seq for seq in self._forked if seq.decoding and shared(seq.memory.blocks[-1]))
+        writers = (seq for seq in self._forked if seq.decoding and shared(self._last(seq)))
         return sorted(writers, key=by_order)
 
     def make_room(self, seq: Sequence, num_tokens: int) -> bool:
         """`seq` is about to hold `num_tokens` slots; False: no block for its copy is free."""
         if seq not in self._forked or num_tokens <= seq.prompt_tokens:
             return True
-        if self._pool.is_shared(seq.memory.blocks[-1]) and not self._pool.num_free:
+        if self._pool.is_shared(self._last(seq)) and not self._pool.num_free:
             return False
         self._write(seq)
         return True
@@ -125,28 +140,27 @@ class Forks:
 
     def _write(self, seq: Sequence) -> None:
         """The first token behind the prompt needs the last block for `seq` alone."""
-        blocks = seq.memory.blocks
+        table: GroupTable = seq.memory
+        blocks = table.lists[0]
         if self._pool.is_shared(blocks[-1]):
             self._pool.drop(blocks[-1])
             blocks[-1:] = self._pool.take(1)
-            self._counts.used += seq.prompt_tokens % self._size
+            self._fill(seq.prompt_tokens % self._size)
             self.num_copies += 1
         self._own(seq)
 
     # --- release -------------------------------------------------------------------------------
 
-    def leave(self, seq: Sequence) -> int:
-        """`seq` is about to return its blocks; returns how many slots of them are empty though
-        others, who hold them too, count them as full.
+    def leave(self, seq: Sequence) -> None:
+        """`seq` is about to return its blocks. Slots of its last block that are empty, though the
+        other holders count them as full, are no longer booked as valid.
         """
         family = self._families.get(seq.request.id)
         if family is not None:
             del family[seq]
             if not family:
                 del self._families[seq.request.id]
-        unused = 0
         if seq in self._forked:
-            if self._pool.is_shared(seq.memory.blocks[-1]):
-                unused = self._size - seq.prompt_tokens % self._size
+            if self._pool.is_shared(self._last(seq)):
+                self._fill(seq.prompt_tokens % self._size - self._size)
             self._own(seq)
-        return unused

@@ -9,16 +9,16 @@ from kvsim.layout import KVLayout
 from kvsim.memory.allocator import Allocator
 from kvsim.memory.options import AllocatorOptions, MemorySpec, Removal, StoreKind
 from kvsim.memory.paged.allocator import PagedAllocator
+from kvsim.memory.paged.assembly import Settings
 from kvsim.memory.paged.counted.allocator import CountedAllocator, counts_suffice
 from kvsim.memory.paged.eviction import EVICTION_POLICIES
 from kvsim.memory.paged.eviction.policy import EvictionPolicy
-from kvsim.memory.paged.groups.allocator import GroupsAllocator
 from kvsim.memory.paged.groups.shapes import groups_can_be_counted
+from kvsim.memory.paged.refusals import Asked, check
 from kvsim.memory.paged.shape import BlockShape
 from kvsim.plumbing.choice import OneOf
-from kvsim.plumbing.errors import InputError
-from kvsim.plumbing.units import GIB, ceil_div
-from kvsim.vllm.grouping import Grouping, group_layers, is_uniform
+from kvsim.plumbing.units import GIB
+from kvsim.vllm.grouping import Grouping, group_layers, is_uniform, one_table
 from kvsim.vllm.rules import BlockRules
 from kvsim.vllm.versions import NEWEST
 
@@ -111,52 +111,46 @@ class Paged(AllocatorOptions):
         )
 
     def build(self, memory: MemorySpec) -> Allocator:
-        self._refuse_drafts(memory)
-        if self.watermark and not memory.rules.knows_watermark:
-            raise InputError(
-                "not of the scheduler's version",
-                where="allocator.watermark",
-                value=self.watermark,
-                remedy="leave it out",
-            )
-        if self._has_several_tables(memory):
-            self._refuse_kinds(memory)
-            self._refuse_several_tables(memory)
-            kept, matched = self._keeps_states(memory), self._caches(memory)
-            self._refuse_without_states(memory.rules, kept=kept, matched=matched)
-            return GroupsAllocator(
-                memory,
-                self.grouping(memory.layout, memory.rules, given_blocks=memory.given_blocks),
-                caching=self._caches(memory),
+        several = self._has_several_tables(memory)
+        given = frozenset(self.model_fields_set)
+        caches, keeps = self._caches(memory), several and self._keeps_states(memory)
+        check(Asked(dict(self), given, memory, several, caches, keeps))
+        if several:
+            grouping = self.grouping(memory.layout, memory.rules, given_blocks=memory.given_blocks)
+            settings = Settings(
+                caching=caches,
                 watermark=self.watermark,
-                retention_tokens=self._retention(memory),
+                retention_tokens=self._retention(memory.rules),
                 checkpoint_alignment=self.prefill_checkpoint_alignment,
                 eviction=self.eviction_policy,
                 match_unit=self.prefix_match_unit,
                 counted=groups_can_be_counted(memory),
             )
-        self._refuse_without_states(memory.rules, kept=False, matched=False)
-        self._refuse_retention(memory)
+            return PagedAllocator(memory, self._shape(memory, grouping), grouping, settings)
         rules, host_gib = memory.rules, self.host_cache_gib
         forks = self.sharing == "copy-on-write"
         if self.sharing is None and host_gib is None:
             forks = rules.forks
-        slot_bytes = memory.layout.bytes_per_token
-        shape = BlockShape.of(memory, self.block_size, slot_bytes, rules.null_blocks)
+        grouping = one_table(memory.layout, self.block_size)
+        shape = self._shape(memory, grouping)
         plain = host_gib is None and self.eviction_policy is None and not forks
         if plain and counts_suffice(memory):
             return CountedAllocator(
                 memory, shape, caching=self.enable_prefix_caching, watermark=self.watermark
             )
-        return PagedAllocator(
-            memory,
-            shape,
+        settings = Settings(
             caching=self.enable_prefix_caching,
             watermark=self.watermark,
             forks=forks,
             host_cache_bytes=None if host_gib is None else int(host_gib * GIB),
             eviction=self.eviction_policy,
         )
+        return PagedAllocator(memory, shape, grouping, settings)
+
+    def _shape(self, memory: MemorySpec, grouping: Grouping) -> BlockShape:
+        """The pool in blocks of these groups."""
+        null_blocks = memory.rules.null_blocks
+        return BlockShape.of(memory, grouping.block_size, grouping.slot_bytes, null_blocks)
 
     def resolved(self, memory: MemorySpec) -> Self:
         """Without a prefix cache where a state is not kept, which is the default there."""
@@ -181,128 +175,9 @@ class Paged(AllocatorOptions):
         """Whether there are recurrent states, and they are kept."""
         return self._caches(memory) and any(g.state_bytes for g in memory.layout.groups)
 
-    def _retention(self, memory: MemorySpec) -> int | None:
+    def _retention(self, rules: BlockRules) -> int | None:
         """Tokens between kept places; None: all are."""
         given = self.prefix_cache_retention_interval
-        if not memory.rules.knows_retention:
-            if given not in (None, "none"):
-                raise InputError(
-                    f"{memory.rules.name} does not know it, it keeps every block",
-                    where="allocator.prefix_cache_retention_interval",
-                    value=given,
-                    remedy="leave it out",
-                )
-            return None
         if given is None:
-            return memory.rules.default_retention
-        if given == "none":
-            return None
-        return given
-
-    def _refuse_retention(self, memory: MemorySpec) -> None:
-        """InputError for an interval where every layer keeps every token (0 and null are taken)."""
-        if self._retention(memory):
-            raise InputError(
-                "no layer has a window or a state of which anything could be left out",
-                where="allocator.prefix_cache_retention_interval",
-                value=self.prefix_cache_retention_interval,
-                remedy="leave it out",
-            )
-
-    def _refuse_without_states(self, rules: BlockRules, *, kept: bool, matched: bool) -> None:
-        """InputError for what goes with kept states where there are none, with groups whose
-        prefixes are matched, or of another version.
-        """
-        known_to = {
-            "prefill_checkpoint_alignment": (rules.writes_inside, kept),
-            "prefix_match_unit": (rules.matches_inside, matched),
-        }
-        for key, (known, there) in known_to.items():
-            if there and known:
-                continue
-            value = getattr(self, key)
-            if value is not None:
-                raise InputError(
-                    "no recurrent state is kept" if known else "not of the scheduler's version",
-                    where=f"allocator.{key}",
-                    value=value,
-                    remedy="leave it out",
-                )
-
-    def _refuse_drafts(self, memory: MemorySpec) -> None:
-        """InputError for what is not done where tokens are drafted ahead."""
-        if memory.speculation is None:
-            return
-        drafts, one_kind = memory.speculation, len(memory.layout.groups) == 1
-        if drafts.drops_last_block and drafts.redrafted_tokens and not one_kind:
-            raise InputError(
-                "chained modules whose hits lose a block, beside several kinds of layers: each "
-                "kind would know another part of a prompt, which is not simulated",
-                where="speculative_config.disable_lookahead_block_hashes",
-                value=True,
-                remedy="leave it out",
-            )
-        if memory.speculation.drops_last_block and self.prefill_checkpoint_alignment is not None:
-            raise InputError(
-                "a state written out within a chunk lies a block too far for hits that lose one",
-                where="allocator.prefill_checkpoint_alignment",
-                value=self.prefill_checkpoint_alignment,
-                remedy="leave it out, or speculative_config.disable_lookahead_block_hashes",
-            )
-        for key, idle in (("sharing", "cache"), ("host_cache_gib", None)):
-            value = getattr(self, key)
-            if value not in (None, idle):
-                raise InputError(
-                    "not where tokens are drafted ahead",
-                    where=f"allocator.{key}",
-                    value=value,
-                    remedy="leave it out, or speculative_config",
-                )
-
-    def _refuse_kinds(self, memory: MemorySpec) -> None:
-        """InputError for kinds of layers that an engine of this version does not start with."""
-        rules, groups = memory.rules, memory.layout.groups
-        attending = [group for group in groups if not group.state_bytes]
-        slots = {ceil_div(group.bytes_per_token, group.layers) for group in attending}
-        remedy = "a later version"
-        if len(attending) == len(groups):
-            remedy += ", or allocator.disable_hybrid_kv_cache_manager = true"
-        if len(slots) > 1 and not rules.unequal_blocks:
-            raise InputError(
-                "it does not start with layers in which a token takes unequally many bytes",
-                where="scheduler.semantics",
-                value=rules.name,
-                remedy=remedy,
-            )
-        windows = [group for group in attending if group.kind == "sliding"]
-        beside_full = len(attending) - len(windows) == len(windows) == 1
-        many = len(attending) > 1 and not beside_full
-        if many and self._caches(memory) and not rules.any_kinds:
-            raise InputError(
-                "it matches prefixes of full attention and one other kind of layers at most, and "
-                f"does not start with {len(attending)} kinds",
-                where="scheduler.semantics",
-                value=rules.name,
-                remedy=f"{remedy}, or allocator.enable_prefix_caching = false",
-            )
-
-    def _refuse_several_tables(self, memory: MemorySpec) -> None:
-        """InputError for what block tables in several groups of layers do not have."""
-        for key, idle in (("sharing", "cache"), ("host_cache_gib", None)):
-            value = getattr(self, key)
-            if value not in (None, idle):
-                raise InputError(
-                    "not for block tables in several groups of layers",
-                    where=f"allocator.{key}",
-                    value=value,
-                    remedy="leave it out, or set disable_hybrid_kv_cache_manager = true",
-                )
-        if self._caches(memory):
-            return
-        for key in ("enable_prefix_caching", "eviction_policy"):
-            if key in self.model_fields_set and getattr(self, key):
-                raise InputError(
-                    "a recurrent state is overwritten in every step, no prefix of it is kept",
-                    where=f"allocator.{key}",
-                    remedy="leave the key out",
-                )
+            return rules.default_retention
+        return None if given == "none" else given

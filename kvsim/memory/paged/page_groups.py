@@ -17,10 +17,12 @@ from kvsim.layout import KVLayout
 from kvsim.memory.allocator import Allocator
 from kvsim.memory.options import AllocatorOptions, MemorySpec
 from kvsim.memory.paged.allocator import PagedAllocator
+from kvsim.memory.paged.assembly import Settings
 from kvsim.memory.paged.counted.allocator import CountedAllocator, counts_suffice
 from kvsim.memory.paged.shape import BlockShape
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.units import KIB, ceil_div
+from kvsim.vllm.grouping import one_table
 from kvsim.vllm.rules import BlockRules
 
 VATTENTION = BlockRules("vattention", null_blocks=0)
@@ -37,7 +39,8 @@ class PageGroups(AllocatorOptions):
         shape, memory = self.shape(memory), memory._replace(rules=VATTENTION)
         if counts_suffice(memory):
             return CountedAllocator(memory, shape, caching=False)
-        return PagedAllocator(memory, shape, caching=False)
+        grouping = one_table(memory.layout, shape.block_size)
+        return PagedAllocator(memory, shape, grouping, Settings(caching=False))
 
     def shape(self, memory: MemorySpec) -> BlockShape:
         """The pool in blocks of one page group in each tensor."""

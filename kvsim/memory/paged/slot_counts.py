@@ -1,6 +1,5 @@
 """Slots of live sequences, counted once where several hold them."""
 
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 
@@ -18,13 +17,3 @@ class SlotCounts:
         """A sequence that will hold so many slots had `before` blocks and has `after`."""
         if after * block_size > final_tokens:
             self.over += after * block_size - max(final_tokens, before * block_size)
-
-
-def distinct_slots(tables: Iterable[tuple[Sequence[int], int]], block_size: int) -> int:
-    """Valid slots of block tables with so many each, those of a shared block once. Slow."""
-    valid: dict[int, int] = {}
-    for blocks, slots in tables:
-        for index, block in enumerate(blocks):
-            here = min(block_size, slots - index * block_size)
-            valid[block] = max(here, valid.get(block, 0))
-    return sum(valid.values())

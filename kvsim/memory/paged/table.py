@@ -63,17 +63,3 @@ class KeyedTable(Table):
     def add_keys(self, first: int, count: int) -> None:
         super().add_keys(first, count)
         self._keys = None
-
-
-class BlockTable(KeyedTable):
-    """One block table. blocks: which blocks of the pool hold its slots, in their order. drafts: of
-    its slots, those asked for beyond what is valid when its last step has returned. computed: slots
-    it had before the last step it was in, while it does not decode.
-    """
-
-    __slots__ = ("blocks", "computed", "drafts")
-
-    def __init__(self, runs: KeyRuns, num_shareable: int) -> None:
-        super().__init__(runs, num_shareable)
-        self.blocks: list[int] = []
-        self.computed = self.drafts = 0

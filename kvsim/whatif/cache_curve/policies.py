@@ -73,7 +73,8 @@ def policy_run(simulation: Simulation, options: Paged, name: str) -> PolicyRun:
     samples = any(request.n > 1 for request in simulation.stream.requests)
     most = None
     allocator = visits.allocator
-    if isinstance(allocator, PagedAllocator) and not (forks and samples):
+    shares = forks and samples
+    if isinstance(allocator, PagedAllocator) and allocator.one_table and not shares:
         host_bytes = int((options.host_cache_gib or 0.0) * GIB)
         num_blocks = allocator.pool.num_blocks - 1 + host_bytes // allocator.block_bytes
         most = most_hits(visits.visits, visits.moments, num_blocks, allocator.block_size)

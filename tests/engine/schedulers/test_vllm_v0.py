@@ -116,10 +116,10 @@ def test_blocks_go_out_last_in_first_out() -> None:
     seqs = [Sequence(Request(name, 0, 32, 2), 0) for name in "abc"]
     for seq in seqs[:2]:
         made.admit(seq, Demand(32, 32, busy=True))
-    given_back = set(seqs[0].memory.blocks)
+    given_back = set(made.blocks_of(seqs[0]))
     made.release(seqs[0])
     made.admit(seqs[2], Demand(32, 32, busy=True))
-    assert set(seqs[2].memory.blocks) == given_back
+    assert set(made.blocks_of(seqs[2])) == given_back
     made.check()
 
 

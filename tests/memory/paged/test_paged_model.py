@@ -248,7 +248,7 @@ class Harness:
 
     def compare_tables(self) -> None:
         for seq, table in self.model.tables.items():
-            assert seq.memory.blocks == table
+            assert self.real.blocks_of(seq) == table
         assert self.real.pool.free_queue() == self.model.free
 
     def compare_counts(self) -> None:

@@ -18,12 +18,12 @@ from kvsim.memory.allocator import (
     Refusal,
 )
 from kvsim.memory.cohorts import Cohort
-from kvsim.memory.ledger import Course, Usage, filling, split_free, usage_of
+from kvsim.memory.ledger import Course, Usage, split_free, usage_of
 from kvsim.memory.options import MemorySpec
 from kvsim.memory.paged.counted.pool import CountedPool, Hits
 from kvsim.memory.paged.counted.table import CountedTable
 from kvsim.memory.paged.counted.tables import CountedTables
-from kvsim.memory.paged.course import block_course
+from kvsim.memory.paged.course import BlockMoves, Books
 from kvsim.memory.paged.decoders import Decoders
 from kvsim.memory.paged.prefix_cache import PrefixCache
 from kvsim.memory.paged.shape import BlockShape
@@ -193,15 +193,22 @@ class CountedAllocator(Allocator):
         return limit if spare < 0 else self._decoders.steps_within(spare, limit)
 
     def advance(self, steps: int) -> Course:
-        moments = [
-            (t, *self._start_blocks(t, cohort)) for t, cohort in self._decoders.block_starts(steps)
-        ]
+        slope = self._decoders.num * self.token_bytes
+        moves = BlockMoves(self._shape, self._books, slope)
+        for t, cohort in self._decoders.block_starts(steps):
+            self._start_blocks(t, cohort)
+            moves.at(t)
         self._cache.advanced(self._decoders.clock, steps)
         self._decoders.advance(steps)
-        num = self._decoders.num
-        self._counts.used += num * steps
-        slope = num * self.token_bytes
-        return block_course(self._shape, filling(slope), moments)
+        self._counts.used += self._decoders.num * steps
+        return moves.course()
+
+    def _books(self) -> Books:
+        pool, size = self.pool, self.token_bytes
+        over = self._counts.over * size
+        pad = (self._shape.usable_blocks - pool.num_free) * self._shape.pad_bytes
+        cached, outputs = pool.num_cached_free, pool.num_outputs
+        return pool.num_free, cached, 0, over, pad, 0, outputs, 0, 0
 
     def step(self) -> None:
         decoders = self._decoders
@@ -212,19 +219,13 @@ class CountedAllocator(Allocator):
         decoders.advance(1)
         self._counts.used += decoders.num
 
-    def _start_blocks(self, t: int, cohort: Cohort) -> tuple[int, int, int, int]:
-        """Every sequence of `cohort` takes its next block at step t. Returns how many did, how many
-        of these blocks held content, how many of these an output's, and how many of their slots
-        will never be filled.
-        """
+    def _start_blocks(self, t: int, cohort: Cohort) -> None:
+        """Every sequence of `cohort` takes its next block at step t."""
         decoders, count = self._decoders, len(cohort)
         if t == 1 and decoders.extended:
             count = sum(seq not in decoders.extended for seq in cohort)
-        over = self._last_blocks.pop(decoders.clock + t - 1, 0)
-        self._counts.over += over
-        outputs = self.pool.num_outputs
-        evicted = self.pool.take(count)
-        return count, evicted, outputs - self.pool.num_outputs, over
+        self._counts.over += self._last_blocks.pop(decoders.clock + t - 1, 0)
+        self.pool.take(count)
 
     # --- release -------------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 from kvsim.memory.paged.groups.hits import Hits
 from kvsim.memory.paged.groups.names import GroupNames
 from kvsim.memory.paged.groups.table import GroupTable
+from kvsim.memory.paged.host_tier import HostTier
 from kvsim.memory.paged.prefix_cache import PrefixCache
 from kvsim.memory.paged.table import Table
 from kvsim.speculation import Speculation
@@ -23,6 +24,7 @@ class GroupsCache(PrefixCache[Hits]):
         speculation: Speculation | None,
         holds_back: bool,
         names_returned: bool,
+        host: HostTier | None = None,
     ) -> None:
         super().__init__(
             names,
@@ -30,6 +32,7 @@ class GroupsCache(PrefixCache[Hits]):
             enabled=enabled,
             lag=lag,
             unit_tokens=sizes.match,
+            host=host,
             speculation=speculation,
             holds_back=holds_back,
             names_returned=names_returned,

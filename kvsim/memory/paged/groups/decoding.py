@@ -1,28 +1,45 @@
-"""Decoding sequences with several block tables: whose turn it is to give and to take, and how far
-all can go before somebody must be asked.
+"""Decoding sequences with block tables: whose turn it is to give and to take, and how far all can
+go before somebody must be asked.
 
-When several sequences take and give in one step, each gives before it takes, in running order.
+Where no table gives blocks back while its sequence runs and all blocks hold as many tokens, whoever
+starts a block in a step starts one in every group of layers: cohorts take together, and how far the
+free blocks reach is found in closed form. Elsewhere steps are foreseen one by one; when several
+sequences take and give in one step, each gives before it takes, in running order.
 """
 
+from collections.abc import Iterable
+
+from kvsim.memory.cohorts import Cohort
 from kvsim.memory.ledger import Course
+from kvsim.memory.paged.behind import BehindInBlocks
+from kvsim.memory.paged.course import BlockMoves, Books
 from kvsim.memory.paged.decoders import Decoders, by_order
-from kvsim.memory.paged.groups.course import GroupMoves
+from kvsim.memory.paged.forks import Forks
 from kvsim.memory.paged.groups.forecast import Forecast
 from kvsim.memory.paged.groups.hits import Hits
 from kvsim.memory.paged.groups.rooms import Rooms
 from kvsim.memory.paged.groups.table import GroupTable
 from kvsim.memory.paged.groups.tables import GroupTables
 from kvsim.memory.paged.groups.windows import Windows
+from kvsim.memory.paged.kept import OUTPUT, STATE, WINDOW
 from kvsim.memory.paged.pool import Pool
 from kvsim.memory.paged.prefix_cache import PrefixCache
 from kvsim.memory.paged.shape import BlockShape
+from kvsim.plumbing.errors import InvariantError
 from kvsim.sequence import Sequence
 from kvsim.vllm.sizes import Sizes
 
 
 class Decoding:
-    """Moves blocks between `pool` and `tables` while all decode. lag: as in MemorySpec's
-    hash_lag. token_bytes: what one slot costs, all layers together.
+    """Moves blocks between `pool` and `tables` while all decode.
+
+    decoders: who decodes, and how far. even: no table gives blocks back while its sequence runs,
+    and all blocks hold as many tokens. copying: sequences whose next step begins with a copy.
+    behind: what windows left behind where every layer keeps every token; None: there are none.
+    forks: samples that share blocks by copy on write; None: none do. spare_block: see BlockRules.
+    lag: as in MemorySpec's hash_lag. token_bytes: what one slot costs, all layers together.
+    ranked: an eviction policy chooses which content goes, so that it matters whether content is
+    known when a block is taken.
     """
 
     def __init__(
@@ -33,16 +50,24 @@ class Decoding:
         rooms: Rooms,
         cache: PrefixCache[Hits],
         sizes: Sizes,
+        decoders: Decoders,
+        behind: BehindInBlocks | None,
+        forks: Forks | None,
         *,
         lag: int,
         token_bytes: int,
+        spare_block: bool,
+        ranked: bool,
     ) -> None:
         self._shape, self._pool, self._tables, self._rooms = shape, pool, tables, rooms
         self._cache, self._unit, self._lag, self._token_bytes = cache, sizes.unit, lag, token_bytes
-        self.decoders = Decoders(sizes.unit)
+        self._behind, self._forks = behind, forks
+        self._spare_block, self._ranked = spare_block, ranked
+        self.decoders = decoders
+        self.even = not tables.slides and sizes.unit == sizes.whole
         self._windows = Windows(tables.windows, sizes.blocks, lag)
-        self.forecast = Forecast(pool, tables, self.decoders, self._windows, sizes)
-        self.copying: dict[Sequence, None] = {}  # whose next step begins with a copy
+        self.forecast = Forecast(pool, tables, decoders, self._windows, sizes)
+        self.copying: dict[Sequence, None] = {}
 
     def join(self, seq: Sequence, num_tokens: int) -> None:
         """`seq`, with so many valid slots, decodes from the next step on."""
@@ -52,18 +77,22 @@ class Decoding:
         table.since = self.decoders.clock
         self.decoders.join(seq, table, num_tokens)
         self._cache.join(seq, table)
-        self._windows.join(seq, table.base, self.decoders.clock, table.skipped)
-        if table.copied:
-            self.copying[seq] = None
+        if not self.even:
+            self._windows.join(seq, table.base, self.decoders.clock, table.skipped)
+            if table.copied:
+                self.copying[seq] = None
 
     def leave(self, seq: Sequence) -> None:
         """`seq` decodes no more."""
         table: GroupTable = seq.memory
         table.processed = self.computed(table, self.decoders.clock)
-        self.copying.pop(seq, None)
         self._cache.leave(seq, table)
         self.decoders.leave(seq, table)
-        self._windows.leave(seq, table.base)
+        if table.tokens > table.joined:
+            table.computed = table.tokens - 1
+        if not self.even:
+            self.copying.pop(seq, None)
+            self._windows.leave(seq, table.base)
 
     def computed(self, table: GroupTable, clock: int) -> int:
         """Slots of a decoder that have returned when the step at `clock` is scheduled."""
@@ -84,35 +113,110 @@ class Decoding:
         if count > table.count:
             self._rooms.grown(seq.final_tokens, table.count, count)
         self._tables.grow(table, count, states, checkpoint=checkpoint)
-        self.copying.pop(seq, None)
+        if self.copying:
+            self.copying.pop(seq, None)
+
+    # --- who must be asked ---------------------------------------------------------------------
 
     def must_extend(self) -> list[Sequence]:
         """Who takes a block or gives one: both happen in running order."""
         decoders = self.decoders
+        if self._spare_block:
+            return decoders.not_extended()
+        if self.even:
+            waiting = decoders.without_room()
+            copying = self._forks.copying() if self._forks is not None else ()
+            return sorted({*waiting, *copying}, key=by_order) if copying else waiting
         movers = decoders.at(decoders.clock) | self._windows.givers(decoders.clock) | self.copying
         return sorted(movers.keys() - decoders.extended, key=by_order)
 
     def steps_that_fit(self, limit: int) -> int:
         """See `Allocator.steps_that_fit`."""
+        free = self._pool.num_free
+        if self.even:
+            if self._spare_block:  # nobody can have missed one while a block is still free
+                return self.steps_within(free - 1, limit) if free else 0
+            return self.steps_within(free, limit)
         if self.copying:
             copies = sum(len(seq.memory.copied) for seq in self.copying)
             need = self._tables.most_new_blocks * self.decoders.num + copies
-            return int(need <= self._pool.num_free)
+            return int(need <= free)
         return self.forecast.steps_that_fit(limit)
 
-    def advance(self, steps: int) -> Course:
-        """All take one slot in each of `steps` steps."""
+    def steps_within(self, blocks: int, limit: int) -> int:
+        """For how many steps `blocks` blocks suffice, where all is even."""
+        if self._forks is not None:
+            blocks -= len(self._forks.copying())
+            if blocks < 0:
+                return 0
+        return self.decoders.steps_within(blocks // self._tables.most_new_blocks, limit)
+
+    # --- steps ---------------------------------------------------------------------------------
+
+    def advance(self, steps: int, live: Iterable[Sequence]) -> Course:
+        """All take one slot in each of `steps` steps. live: all that hold memory."""
+        if self._forks is not None:
+            self._forks.advance()
+        behind = self._behind
+        movers = behind.movers(live) if behind is not None else []
+        slope_bytes = self.decoders.num * self._token_bytes
+        moves = BlockMoves(self._shape, self._books, slope_bytes, gives_back=not self.even)
+        if self.even:
+            self._advance_evenly(steps, moves)
+        else:
+            self._advance_one_by_one(steps, moves)
+        self._tables.used_bytes += slope_bytes * steps
+        course = moves.course()
+        return behind.during(course, movers, steps) if behind is not None and movers else course
+
+    def step(self) -> None:
+        """`advance(1)`, where nobody asks how the ledger moved."""
         decoders = self.decoders
-        slope_bytes = decoders.num * self._token_bytes
-        moves = GroupMoves(self._shape, self._pool, self._tables, self._rooms, slope_bytes)
-        start = decoders.clock
+        if not self.even or self._forks is not None:
+            self.advance(1, ())
+            return
+        cohort = decoders.at(decoders.clock)
+        if cohort:
+            self._start_blocks(1, cohort)
+        self._cache.advanced(decoders.clock)
+        decoders.advance(1)
+        self._tables.used_bytes += decoders.num * self._token_bytes
+
+    def _advance_evenly(self, steps: int, moves: BlockMoves) -> None:
+        decoders, told = self.decoders, 0  # steps whose filled blocks are known content
+        for t, cohort in decoders.block_starts(steps):
+            if self._ranked:
+                self._cache.advanced(decoders.clock + told, t - 1 - told)
+                told = t - 1
+            self._start_blocks(t, cohort)
+            moves.at(t)
+        self._cache.advanced(decoders.clock + told, steps - told)
+        decoders.advance(steps)
+
+    def _start_blocks(self, t: int, cohort: Cohort) -> None:
+        """Every sequence of `cohort` takes its next blocks at step t."""
+        members = sorted(cohort, key=by_order) if len(cohort) > 1 else list(cohort)
+        decoders, rooms = self.decoders, self._rooms
+        if t == 1 and decoders.extended:
+            members = [seq for seq in members if seq not in decoders.extended]
+            if not members:
+                return
+        self._tables.start_units([seq.memory for seq in members])
+        for seq in members:
+            count: int = seq.memory.count
+            if count * self._unit >= seq.final_tokens:
+                rooms.grown(seq.final_tokens, count - 1, count)
+        table: GroupTable = members[0].memory
+        if table.count * self._unit < table.base + decoders.clock + t:
+            raise InvariantError(f"{members[0]} decodes into a slot it does not hold")
+
+    def _advance_one_by_one(self, steps: int, moves: BlockMoves) -> None:
+        start = self.decoders.clock
         for t, clock in enumerate(range(start, start + steps), start=1):
             if self._move(clock):
                 moves.at(t)
             self._cache.advanced(clock)
-        decoders.advance(steps)
-        self._tables.used_bytes += slope_bytes * steps
-        return moves.course()
+        self.decoders.advance(steps)
 
     def _move(self, clock: int) -> bool:
         """The step at `clock`: whose turn it is gives, then takes. Returns whether anybody did."""
@@ -132,3 +236,18 @@ class Decoding:
                 self.grow(seq, table, table.count, table.states)
         self._windows.passed(clock)
         return bool(members)
+
+    def _books(self) -> Books:
+        pool, tables = self._pool, self._tables
+        kept = pool.kept.nums
+        return (
+            pool.num_free,
+            pool.num_cached_free,
+            tables.used_bytes,
+            self._rooms.over_bytes,
+            tables.pad_bytes,
+            tables.state_bytes,
+            kept[OUTPUT],
+            kept[WINDOW],
+            kept[STATE],
+        )

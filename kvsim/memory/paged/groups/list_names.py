@@ -14,6 +14,7 @@ from kvsim.memory.paged.groups.names import GroupNames
 from kvsim.memory.paged.groups.places import Places
 from kvsim.memory.paged.groups.table import GroupTable
 from kvsim.memory.paged.pool import NumberedPool
+from kvsim.memory.paged.table import Table
 from kvsim.plumbing.units import ceil_div
 from kvsim.vllm.sizes import Sizes
 
@@ -27,6 +28,15 @@ class ListLookup(Lookup):
         super().__init__(kinds, sizes, beyond=beyond)
         self._blocks = pool
         self._ends = dict[int, int]()  # of kinds of full attention: tokens up to the last hit block
+
+    def find(self, table: GroupTable, num_keys: int, most: int) -> Hits:
+        if self._num > 1 or not self._sizes.same or not self._kinds[0].full:
+            return super().find(table, num_keys, most)
+        (kind,) = self._kinds
+        blocks = self._blocks.find(table.keys[: min(num_keys, most)]) if most > 0 else []
+        if kind.drops:
+            del blocks[-1:]
+        return Hits(len(blocks) * kind.block_size, (0,), (blocks,))
 
     def _knows(self, kind: Kind, keys: Sequence[int], tokens: int) -> bool:
         """Whether all its groups know what ends after so many tokens."""
@@ -121,6 +131,10 @@ class ListNames(GroupNames):
 
     def fresh(self, runs: KeyRuns, num_shareable: int) -> GroupTable:
         return GroupTable(runs, num_shareable, self._num, len(self._kinds))
+
+    def may_move(self, table: Table, num_hits: int) -> bool:
+        assert isinstance(table, GroupTable)
+        return self._blocks.has_spare(table.keys[:num_hits])
 
     def name(self, table: GroupTable, tokens: int, hashed_tokens: int, *, in_step: bool) -> None:
         super().name(table, tokens, hashed_tokens, in_step=in_step)

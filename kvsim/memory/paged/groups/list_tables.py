@@ -89,6 +89,22 @@ class ListTables(GroupTables):
         table.count, table.states = max(count, table.count), max(states, table.states)
         table.begun = True
 
+    def start_units(self, tables: Sequence[GroupTable]) -> None:
+        placed, num = self.placed, len(self.placed)
+        blocks = self._pool.take(len(tables) * num)
+        if num == 1:
+            (g,) = placed
+            for table, block in zip(tables, blocks, strict=True):
+                table.lists[g].append(block)
+                table.count += 1
+        else:
+            for index, table in enumerate(tables):
+                for at, g in enumerate(placed):
+                    table.lists[g].append(blocks[index * num + at])
+                table.count += 1
+        for g in placed:
+            self.pad_bytes += len(tables) * self._pads[g]
+
     def _copy(self, table: GroupTable, g: int) -> None:
         """A table goes on in a copy of what it hit, or leaves a copy of what others can hit."""
         block, held = table.copied.pop(g), table.lists[g]
@@ -177,11 +193,24 @@ class ListTables(GroupTables):
         self._book(g, shared - len(blocks), shared * self._sizes.blocks[g] - slots)
 
     def close(self, table: GroupTable, known: int) -> None:
+        if not (self.slides or self._states):
+            self._close_whole(table, known)
+            return
         for g in range(len(self.groups)):
             slots = table.tokens - table.skipped[g] * self._sizes.blocks[g]
             self._give_back(g, table, table.lists[g], slots)
         for g in self._states:
             self._book_scratch(g, -1)
+
+    def _close_whole(self, table: GroupTable, known: int) -> None:
+        """The same of one table that holds every token: its first `known` blocks keep their
+        content, with a key or without one.
+        """
+        (blocks,), size = table.lists, self._sizes.whole
+        known = max(known, table.registered)
+        num_prompt = table.prompt_tokens // size
+        shared = self._pool.give_back(blocks, known, num_prompt, session=table.session)
+        self._book(0, shared - len(blocks), shared * size - table.tokens)
 
     def decided(self) -> None:
         super().decided()
@@ -199,6 +228,8 @@ class ListTables(GroupTables):
         return table.skipped[0] + len(table.lists[0])
 
     def blocks_of(self, table: GroupTable) -> list[int]:
+        if len(table.lists) == 1:
+            return table.lists[0]
         return [block for blocks in table.lists for block in blocks]
 
     def check(self, live: Iterable[tuple[int, GroupTable]]) -> None:
@@ -208,8 +239,9 @@ class ListTables(GroupTables):
             for _, table in tables
         ]
         self._pool.check([*(blocks for lists in real for blocks in lists), self.copies.ends])
-        used = pad = held_states = 0
+        pad = held_states = 0
         seen: set[int] = set()
+        valid: dict[int, int] = {}  # bytes of valid slots, block by block
         for (tokens, table), lists in zip(tables, real, strict=True):
             for g, group in enumerate(self.groups):
                 blocks, start = lists[g], table.skipped[g]
@@ -221,5 +253,8 @@ class ListTables(GroupTables):
                 pad += (len(blocks) - shared) * self._pads[g]
                 states = len(blocks) - shared - (self._scratch if group.state_bytes else 0)
                 held_states += states * group.state_bytes
-                used += (tokens - (start + shared) * group.block_size) * group.slot_bytes
-        self._check_bytes(used, held_states, pad)
+                if not group.state_bytes:
+                    for place, block in enumerate(blocks, start):
+                        slots = min(group.block_size, tokens - place * group.block_size)
+                        valid[block] = max(slots * group.slot_bytes, valid.get(block, 0))
+        self._check_bytes(sum(valid.values()), held_states, pad)

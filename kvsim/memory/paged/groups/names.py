@@ -7,7 +7,6 @@ lose a block know one more.
 """
 
 from collections.abc import Sequence
-from typing import ClassVar
 
 from kvsim.memory.paged.content import KeyRuns
 from kvsim.memory.paged.groups.hits import Hits, Kind, Lookup
@@ -26,9 +25,6 @@ class GroupNames:
     states that the step being scheduled is still to make. late: the tables can do with
     `names_late`.
     """
-
-    # What a window gives back while it runs must be found again.
-    names_private: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -55,6 +51,8 @@ class GroupNames:
         self._kind_of = {g: k for k, kind in enumerate(kinds) for g in kind.members}
         self._states = [g for kind in kinds if kind.recurrent for g in kind.members]
         self._drops = any(kind.drops for kind in kinds)
+        # What a window gives back while its sequence runs must be found again.
+        self.names_private = any(not kind.full for kind in kinds)
         windows = [kind for kind in kinds if not kind.recurrent]
         looks = [kind.window_tokens for kind in windows if kind.window_tokens is not None]
         # A window shorter than a block could give back what is not known yet.
@@ -89,8 +87,10 @@ class GroupNames:
         return self._lookup.find(table, known, most)
 
     def may_move(self, table: Table, num_hits: int) -> bool:
-        """Never asked: while the head of the queue has hits, runs end when a block moves."""
-        return False
+        """Asked where no table gives blocks back while its sequence runs; elsewhere, while the head
+        of the queue has hits, runs end when a block moves.
+        """
+        raise NotImplementedError
 
     def register(self, table: Table, full: int, *, in_step: bool) -> None:
         """The first `full` steps of tokens hold known content from now on, which the step being

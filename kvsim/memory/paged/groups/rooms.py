@@ -43,15 +43,24 @@ class Rooms:
     def closed(self, table: GroupTable, final_tokens: int) -> None:
         """A table returns its blocks."""
         self.drafts -= table.drafts
-        self.over_bytes -= self._over(table.count, final_tokens)
+        self.gave_up(final_tokens, table.count)
+
+    def gave_up(self, final_tokens: int, count: int) -> None:
+        """What a table with room for `count` units will never fill is no longer booked."""
+        self.over_bytes -= self._over(count, final_tokens)
 
     def drafting(self, table: GroupTable, drafts: int) -> None:
         """So many slots of a table are drafts' from now on."""
         self.drafts += drafts - table.drafts
         table.drafts = drafts
 
-    def check(self, live: Iterable[tuple[GroupTable, int]]) -> None:
-        """Raise InvariantError unless the books agree with these tables and final slots."""
-        over = sum(self._over(table.count, final) for table, final in live)
-        if over != self.over_bytes:
-            raise InvariantError(f"{over} over-provisioned bytes, booked as {self.over_bytes}")
+    def check(self, tables: Iterable[tuple[GroupTable, int]], drafts: int) -> None:
+        """Raise InvariantError unless the books agree with these tables and final slots, and with
+        so many slots of drafts.
+        """
+        over = sum(self._over(table.count, final) for table, final in tables)
+        if (over, drafts) != (self.over_bytes, self.drafts):
+            raise InvariantError(
+                f"{over} over-provisioned bytes and {drafts} slots of drafts, booked as"
+                f" {self.over_bytes} and {self.drafts}"
+            )

@@ -19,6 +19,7 @@ from kvsim.memory.paged.groups.names import GroupNames
 from kvsim.memory.paged.groups.places import Places
 from kvsim.memory.paged.groups.tables import GroupTables
 from kvsim.memory.paged.groups.window_tables import WindowTables
+from kvsim.memory.paged.host_tier import HostTier
 from kvsim.memory.paged.pool import Pool
 from kvsim.memory.paged.shape import BlockShape
 from kvsim.vllm.grouping import BlockGroup
@@ -53,16 +54,20 @@ def store_of(
     caching: bool,
     retention_tokens: int | None,
     eviction: EvictionPolicy | None,
+    host: HostTier | None,
+    forks: bool,
     counted: bool,
 ) -> Store:
-    """step: see `GroupNames`. counted: where no hit ends inside a block. The rest: see
-    `GroupsAllocator`.
+    """step: see `GroupNames`. host: takes what blocks lose. forks: blocks are copied on write.
+    counted: where no hit ends inside a block. The rest: see `PagedAllocator`.
     """
     kinds = kinds_of(groups, states_kept=caching, drops=places.drops)
     states, num_blocks = any(group.state_bytes for group in groups), shape.usable_blocks + 1
     rules, drafter = memory.rules, memory.speculation
     kept = states and caching
-    if eviction is None and extents_suffice(memory, sizes, states_kept=kept, counted=counted):
+    alone = len(groups) == 1 and not states and groups[0].window_tokens is None
+    by_blocks = eviction is not None or host is not None or forks or alone
+    if not by_blocks and extents_suffice(memory, sizes, states_kept=kept, counted=counted):
         pool = ExtentPool(
             num_blocks, len(groups), tracked=not counted, blank_first=rules.blank_first
         )
@@ -71,6 +76,8 @@ def store_of(
         return Store(pool, counting, made)
     order = None if eviction is None else eviction.build(shape.usable_blocks, shape.block_size)
     blocks = BlockPool(num_blocks, blank_first=rules.blank_first, eviction=order)
+    if host is not None:
+        blocks.on_evict = host.offload
     names = ListNames(
         blocks,
         kinds,
@@ -78,7 +85,7 @@ def store_of(
         step,
         retention_tokens,
         places=places,
-        late=eviction is None and drafter is None and sizes.same and not states,
+        late=not by_blocks and drafter is None and sizes.same and not states,
         drafts=drafter is not None,
     )
     tables = (ListTables if states else WindowTables)(

@@ -17,12 +17,14 @@ class GroupTable(KeyedTable):
     it, 0: nowhere. prompt_tokens: of its request. scheduled: the step in which its last chunk was,
     or the one before it stopped decoding.
     last_state: position of the state of the allocation before, -1 without one.
+    computed: slots it had before the last step it was in, while it does not decode.
     copied: by group, the block whose content, or whose keys, the next block taken is a copy of.
     """
 
     __slots__ = (
         "begun",
         "boundaries",
+        "computed",
         "copied",
         "count",
         "drafts",
@@ -49,6 +51,6 @@ class GroupTable(KeyedTable):
         self.begun = False
         self.count = self.states = 0
         self.last_state = -1
-        self.drafts = 0
+        self.computed = self.drafts = 0
         self.processed = self.scheduled = 0
         self.since = 0

@@ -30,7 +30,8 @@ class GroupTables:
     """Moves blocks between the pool and tables. names: what the blocks are found by.
 
     states_kept: recurrent states are kept at block ends, for others to continue from; else a group
-    of them has one block a sequence. placed: the groups whose tables have positions.
+    of them has one block a sequence. slides: some table gives blocks back while its sequence runs.
+    placed: the groups whose tables have positions.
     windows: how many tokens back each group looks, None for all.
     sizes: of each group's blocks. used_bytes: valid slots and states, shared ones once; of them
     state_bytes: states. pad_bytes: of held blocks, what no slot or state of their group can fill.
@@ -53,6 +54,7 @@ class GroupTables:
         self._extra = 0 if speculation is None else speculation.redrafted_tokens
         self.placed = [g for g, group in enumerate(groups) if states_kept or not group.state_bytes]
         self.windows = looks_back(groups, states_kept=states_kept)
+        self.slides = any(self.windows[g] is not None for g in self.placed)
         self.used_bytes = 0
         self.state_bytes = 0
         self.pad_bytes = 0
@@ -88,6 +90,12 @@ class GroupTables:
     def grow(self, table: GroupTable, count: int, states: int, *, checkpoint: bool = False) -> None:
         """Take blocks: for what is to be copied, and until every placed group has room for so many
         units, and so many positions of states; none gives any back.
+        """
+        raise NotImplementedError
+
+    def start_units(self, tables: Sequence[GroupTable]) -> None:
+        """Each of these takes a block in every placed group, one table after the other. Needs: all
+        blocks hold one unit.
         """
         raise NotImplementedError
 

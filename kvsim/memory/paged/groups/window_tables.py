@@ -41,6 +41,8 @@ class WindowTables(ListTables):
         elif more == 1:
             for held, block in zip(lists, self._pool.take(len(lists)), strict=True):
                 held.append(block)
+        elif more > 0 and len(lists) == 1:
+            lists[0] += self._pool.take(more)
         elif more > 0:
             blocks = self._pool.take(more * len(lists))
             for g, held in enumerate(lists):
@@ -95,7 +97,7 @@ class WindowTables(ListTables):
             skipped[g] += more
 
     def close(self, table: GroupTable, known: int) -> None:
-        if not self._names.names_late or known <= table.registered:
+        if not self.slides or not self._names.names_late or known <= table.registered:
             super().close(table, known)
         elif table.registered:
             self._names.register(table, min(known, len(table.runs)), in_step=False)

@@ -7,9 +7,7 @@ from kvsim.engine.plan import Plan
 from kvsim.engine.schedulers.scheduler import Scheduler
 from kvsim.engine.schedulers.speculating import SpeculatingScheduler
 from kvsim.memory.paged.allocator import PagedAllocator
-from kvsim.memory.paged.groups.allocator import GroupsAllocator
 from kvsim.request import Request
-from kvsim.sequence import Sequence
 from kvsim.validate.schedule.rows import Row, Rows
 from kvsim.validate.schedule.ticks import TICK_PS
 
@@ -59,7 +57,7 @@ class VllmRows(Rows):
             "finished": [],
         }
         allocator = _blocks(scheduler)
-        if self._by_group and isinstance(allocator, GroupsAllocator):
+        if self._by_group and not allocator.one_table:
             held = {seq.id: allocator.held_blocks(seq) for seq in scheduler.running}
             row["held"] = [[entry[0], held[entry[0]]] for entry in sched]
         if isinstance(scheduler, SpeculatingScheduler):
@@ -83,7 +81,7 @@ class VllmRows(Rows):
                 entry = [seq.id, 1, "d", seq.num_computed - 1]
             else:
                 continue
-            sched.append([*entry, _length(allocator, seq)])
+            sched.append([*entry, allocator.table_length(seq)])
         return sched
 
     def finished(self, scheduler: Scheduler, plan: Plan, now_ps: int) -> None:
@@ -127,15 +125,8 @@ class VllmRows(Rows):
         )
 
 
-def _length(allocator: PagedAllocator | GroupsAllocator, seq: Sequence) -> int:
-    """Positions of a sequence's block table, of the first group's where there are several."""
-    if isinstance(allocator, GroupsAllocator):
-        return allocator.table_length(seq)
-    return allocator.granted_tokens(seq) // allocator.block_size
-
-
-def _blocks(scheduler: Scheduler) -> PagedAllocator | GroupsAllocator:
+def _blocks(scheduler: Scheduler) -> PagedAllocator:
     """The allocator of a recorded engine."""
     allocator = scheduler.allocator
-    assert isinstance(allocator, PagedAllocator | GroupsAllocator)
+    assert isinstance(allocator, PagedAllocator)
     return allocator

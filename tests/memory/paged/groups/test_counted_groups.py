@@ -14,7 +14,7 @@ from support.outcomes import STEP_TIME
 import kvsim
 from kvsim.memory.options import MemorySpec
 from kvsim.memory.paged import options
-from kvsim.memory.paged.groups.allocator import GroupsAllocator
+from kvsim.memory.paged.allocator import PagedAllocator
 from kvsim.memory.paged.groups.shapes import groups_can_be_counted
 from kvsim.request import Request
 from kvsim.scenario import Scenario
@@ -33,7 +33,7 @@ RECORDED = [
 ]
 
 
-class Checked(GroupsAllocator):
+class Checked(PagedAllocator):
     """Counts what it is asked, and checks itself whenever it is."""
 
     asked = 0
@@ -89,7 +89,7 @@ def test_counts_equal_tables(
         }
     )
     Checked.asked = 0
-    with patch.object(options, "GroupsAllocator", Checked):
+    with patch.object(options, "PagedAllocator", Checked):
         counted = outcome(made, requests)
     assert Checked.asked
     with patch.object(options, "groups_can_be_counted", return_value=False):
