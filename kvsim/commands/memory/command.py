@@ -1,20 +1,17 @@
 """The options of `kvsim memory` and what it does with them."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from kvsim.commands.arguments import AsJson
 
 if TYPE_CHECKING:
-    from kvsim.capacity.planning import CachePlan
     from kvsim.device import Device
-    from kvsim.vllm.rules import SizingRules
-
-SHORTEST_TOKENS = 512
+    from kvsim.plumbing.options import Options
 
 
 def memory(
@@ -117,116 +114,42 @@ def memory(
     All figures are for one GPU, of the stage that holds the fewest blocks; the last lines are those
     the engine would print. With --mem-fraction-static the pools are SGLang's.
     """
-    from kvsim.capacity.fits import fit
+    from kvsim.capacity.memory_answer import MemoryQuestion, as_json, memory_answer
     from kvsim.capacity.options import MemoryOptions
-    from kvsim.capacity.sizing import size
-    from kvsim.commands.memory.answer import Answer, as_json
-    from kvsim.commands.memory.sglang import check_whose, print_sglang
+    from kvsim.commands.memory.sglang import NOT_OF_VLLM, answer_sglang, check_engine
+    from kvsim.commands.memory.tables import print_answer
     from kvsim.model import ModelOptions
 
-    path = Path(model)
+    path, flags = Path(model), context.params
     is_path = path.suffix == ".json" or (path / "config.json").is_file()
-    options = ModelOptions.parse(
-        {
-            "hf_config" if is_path else "name": model,
-            "dtype": dtype,
-            "quantization": quantization,
-            "kv_cache_dtype": kv_cache_dtype,
-            "tensor_parallel_size": tensor_parallel_size,
-            "pipeline_parallel_size": pipeline_parallel_size,
-            "data_parallel_size": data_parallel_size,
-            "enable_expert_parallel": enable_expert_parallel,
-            "decode_context_parallel_size": decode_context_parallel_size,
-            "mamba_ssm_cache_dtype": mamba_ssm_cache_dtype,
-            "max_model_len": max_model_len,
-        },
-        "model",
-    )
+    named = {"hf_config" if is_path else "name": model}
+    options = ModelOptions.parse(named | _fields(ModelOptions, flags), "model")
     gpu = _device(device, device_memory)
-    built = options.build()
-    if check_whose(context, mem_fraction_static is not None):
-        print_sglang(
-            built,
-            gpu,
-            options,
-            {
-                "mem_fraction_static": mem_fraction_static,
-                "page_size": page_size,
-                "max_running_requests": max_running_requests,
-                "chunked_prefill_size": chunked_prefill_size,
-                "max_total_tokens": max_total_tokens,
-                "disable_radix_cache": disable_radix_cache,
-                "swa_full_tokens_ratio": swa_full_tokens_ratio,
-                "mamba_full_memory_ratio": mamba_full_memory_ratio,
-            },
-            as_json=as_json_,
-        )
+    if check_engine(context, sglang=mem_fraction_static is not None):
+        answer_sglang(options, gpu, flags, as_json=as_json_)
         return
-    reserve = MemoryOptions.parse(
-        {
-            "gpu_memory_utilization": gpu_memory_utilization,
-            "kv_cache_bytes": kv_cache_bytes,
-            "kv_cache_tokens": kv_cache_tokens,
-            "num_gpu_blocks": num_gpu_blocks,
-            "engine_version": engine_version,
-            "enforce_eager": enforce_eager,
-            "enable_prefix_caching": enable_prefix_caching,
-            "drafter": drafter,
-            "num_speculative_tokens": num_speculative_tokens,
-            "max_loras": max_loras,
-            "max_lora_rank": max_lora_rank,
-        },
-        "memory",
-    )
-    seqs, tokens = reserve.version.sizing.default_limits(gpu.memory_bytes, gpu.name)
-    sized = size(
-        built,
-        gpu,
-        reserve,
+    reserve = {name: flags[name] for name in flags if name not in NOT_OF_VLLM}
+    question = MemoryQuestion(
         options,
+        gpu,
+        MemoryOptions.parse(_fields(MemoryOptions, reserve), "memory"),
         block_size,
-        max_num_seqs or seqs,
-        max_num_batched_tokens or tokens,
-        exports_states=prefill_checkpoint_alignment is not None,
+        max_num_seqs,
+        max_num_batched_tokens,
+        num_tokens or (),
+        initial_tokens,
+        prefill_checkpoint_alignment,
     )
-    if prefill_checkpoint_alignment is not None:
-        _check_exports(prefill_checkpoint_alignment, reserve.version.sizing, sized.plan)
-    longest = options.model_len(built)
-    fits = [
-        fit(
-            sized.layout,
-            sized.plan,
-            sized.pool.capacity_bytes,
-            length,
-            max_model_len=longest,
-            initial_tokens=initial_tokens,
-        )
-        for length in _lengths(num_tokens, longest)
-        if not sized.plan.packed
-    ]
-    answer = Answer(built, options, gpu, longest, sized, fits)
+    answer = memory_answer(question)
     if as_json_:
         typer.echo(json.dumps(as_json(answer), indent=2))
     else:
-        from rich.console import Console
-
-        from kvsim.commands.memory.tables import print_answer
-
-        print_answer(answer, Console())
+        print_answer(answer)
 
 
-def _check_exports(alignment: int, version: "SizingRules", plan: "CachePlan") -> None:
-    """InputError where no state could be written out, as a scenario has it."""
-    from kvsim.plumbing.errors import InputError
-
-    kept = any(group.checkpoint_blocks for group in plan.groups)
-    if not (kept and version.exports_states):
-        raise InputError(
-            "not of this version" if kept else "no recurrent state is kept",
-            where="--prefill-checkpoint-alignment",
-            value=alignment,
-            remedy="leave it out",
-        )
+def _fields(options: "type[Options]", flags: Mapping[str, Any]) -> dict[str, Any]:
+    """The flags that are keys of these options."""
+    return {name: value for name, value in flags.items() if name in options.model_fields}
 
 
 def _device(name: str | None, memory_gib: float | None) -> "Device":
@@ -241,21 +164,3 @@ def _device(name: str | None, memory_gib: float | None) -> "Device":
             "no GPU is named", where="--device", remedy="give --device NAME or --device-memory GIB"
         )
     return named_device(name, "--device")
-
-
-def _lengths(given: Sequence[int] | None, longest: int) -> list[int]:
-    """The lengths asked for, or powers of two up to the longest sequence, and that."""
-    from kvsim.plumbing.errors import InputError
-
-    if not given:
-        lengths = [SHORTEST_TOKENS << i for i in range(64) if SHORTEST_TOKENS << i < longest]
-        return [*lengths, longest]
-    for tokens in given:
-        if tokens > longest:
-            raise InputError(
-                "a sequence cannot be so long",
-                where="--num-tokens",
-                value=tokens,
-                limit=f"{longest} tokens (max_model_len)",
-            )
-    return list(dict.fromkeys(given))

@@ -18,6 +18,7 @@ SGLANG_ONLY = (
     *("page_size", "max_running_requests", "chunked_prefill_size", "max_total_tokens"),
     *("disable_radix_cache", "swa_full_tokens_ratio", "mamba_full_memory_ratio"),
 )
+NOT_OF_VLLM = (SWITCH, *SGLANG_ONLY)
 VLLM_ONLY = (
     *("gpu_memory_utilization", "engine_version", "kv_cache_bytes", "kv_cache_tokens"),
     *("num_gpu_blocks", "max_num_seqs", "max_num_batched_tokens", "enforce_eager"),
@@ -27,7 +28,7 @@ VLLM_ONLY = (
 )
 
 
-def check_whose(context: typer.Context, sglang: bool) -> bool:
+def check_engine(context: typer.Context, *, sglang: bool) -> bool:
     """`sglang` itself; InputError for an option of the other engine, which would change nothing."""
     for name in VLLM_ONLY if sglang else SGLANG_ONLY:
         source = context.get_parameter_source(name)
@@ -42,29 +43,23 @@ def check_whose(context: typer.Context, sglang: bool) -> bool:
     return sglang
 
 
-def print_sglang(
-    model: "Model",
-    device: "Device",
-    options: "ModelOptions",
-    flags: Mapping[str, Any],
-    *,
-    as_json: bool,
+def answer_sglang(
+    options: "ModelOptions", device: "Device", flags: Mapping[str, Any], *, as_json: bool
 ) -> None:
-    """The pools, in words or as JSON."""
+    """Size the pools by the flags of SGLang, and print them as text or as JSON."""
     from kvsim.capacity.sglang.settings import SglangSettings
     from kvsim.capacity.sglang.sizing import size_sglang
     from kvsim.capacity.sglang.start_up import lines
 
-    given = {key: value for key, value in flags.items() if value not in (None, "auto")}
+    given = {key: flags[key] for key in NOT_OF_VLLM if flags[key] not in (None, "auto")}
+    model = options.build()
     pool = size_sglang(model, device, options, SglangSettings.parse(given, "memory"))
     if as_json:
         table = {"model": model.name, "device": device.name, "engine": "sglang", **pool._asdict()}
         table |= {"pools": pool.pools._asdict(), "log": list(lines(pool))}
         typer.echo(json.dumps(table, indent=2))
     else:
-        from rich.console import Console
-
-        _print(model, device, options, pool, lines(pool), Console())
+        _print(model, device, options, pool, lines(pool))
 
 
 def _print(
@@ -73,11 +68,13 @@ def _print(
     options: "ModelOptions",
     pool: "SglangPool",
     log: tuple[str, ...],
-    console: Any,
 ) -> None:
+    from rich.console import Console
+
     from kvsim.capacity.sglang.settings import SGLANG_VERSION
     from kvsim.commands.memory.tables import new_table, size_words
 
+    console = Console()
     gpus = f"{options.tensor_parallel_size} x {device.name}, figures of one"
     one = options.tensor_parallel_size == 1
     console.print(f"{model.name} on {device.name if one else gpus}")

@@ -3,19 +3,22 @@
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from kvsim.commands.memory.answer import pool_tokens
+from kvsim.capacity.memory_answer import pool_tokens
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from kvsim.commands.memory.answer import Answer
+    from kvsim.capacity.memory_answer import MemoryAnswer
     from kvsim.layout import KVGroup
     from kvsim.model import Model
 
 
-def print_answer(answer: "Answer", console: "Console") -> None:
+def print_answer(answer: "MemoryAnswer") -> None:
     """The tables, then the engine's own closing lines."""
+    from rich.console import Console
+
+    console = Console()
     model, tp = answer.model, answer.options.tensor_parallel_size
     active = f", {model.num_active_params / 1e9:.3g} active" if _is_sparse(model) else ""
     gpus = f"{tp} x {answer.device.name}, figures of one" if tp > 1 else answer.device.name
@@ -27,7 +30,7 @@ def print_answer(answer: "Answer", console: "Console") -> None:
     _print_engine(answer, console)
 
 
-def _print_engine(answer: "Answer", console: "Console") -> None:
+def _print_engine(answer: "MemoryAnswer", console: "Console") -> None:
     pool, plan = answer.sized.pool, answer.sized.plan
     for line in _not_simulated(answer):
         console.print(line, highlight=False)
@@ -43,7 +46,7 @@ def _print_engine(answer: "Answer", console: "Console") -> None:
         console.print(line, highlight=False)
 
 
-def _not_simulated(answer: "Answer") -> Iterator[str]:
+def _not_simulated(answer: "MemoryAnswer") -> Iterator[str]:
     """What `kvsim run` does otherwise, or not at all."""
     plan = answer.sized.plan
     if plan.packed:
@@ -90,7 +93,7 @@ def _groups(groups: "Sequence[KVGroup]") -> "Table":
     return table
 
 
-def _pool(answer: "Answer") -> "Table":
+def _pool(answer: "MemoryAnswer") -> "Table":
     pool = answer.sized.pool
     table = new_table(f"Memory of one {answer.device.name}", "", "bytes", "")
     if pool.sized_by == "gpu_memory_utilization":
@@ -113,7 +116,7 @@ def _pool(answer: "Answer") -> "Table":
     return table
 
 
-def _sequences(answer: "Answer") -> "Table":
+def _sequences(answer: "MemoryAnswer") -> "Table":
     title = f"Sequences that fit (longest {answer.max_model_len:,} tokens)"
     table = new_table(title, "tokens each", "needs", "max-buffer", "doubling", "paged")
     for fit in answer.fits:

@@ -1,0 +1,180 @@
+"""What a model's KV cache costs on a GPU and how many sequences fit: the question and the answer of
+`kvsim memory` for vLLM's pools.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from kvsim.capacity.fits import Fit, fit
+from kvsim.capacity.options import MemoryOptions
+from kvsim.capacity.pool import Sized
+from kvsim.capacity.sizing import size
+from kvsim.device import Device
+from kvsim.model import Model, ModelOptions
+from kvsim.plumbing.errors import InputError
+
+SHORTEST_TOKENS = 512
+
+
+class MemoryQuestion(NamedTuple):
+    """A model on a device, with vLLM's options.
+
+    block_size: tokens of a block asked for. max_num_seqs, max_num_batched_tokens: of a step; None
+    for the engine's. num_tokens: lengths of sequences to fit; empty for powers of two.
+    initial_tokens: of a first buffer under `doubling`. prefill_checkpoint_alignment: given where
+    prefill writes recurrent states out within chunks.
+    """
+
+    model: ModelOptions
+    device: Device
+    memory: MemoryOptions
+    block_size: int
+    max_num_seqs: int | None
+    max_num_batched_tokens: int | None
+    num_tokens: Sequence[int]
+    initial_tokens: int
+    prefill_checkpoint_alignment: int | None
+
+
+class MemoryAnswer(NamedTuple):
+    """sized: the pool of the GPU that has the least. fits: sequences by length; none where the
+    caches come in blocks of their own.
+    """
+
+    model: Model
+    options: ModelOptions
+    device: Device
+    max_model_len: int
+    sized: Sized
+    fits: list[Fit]
+
+
+def memory_answer(question: MemoryQuestion) -> MemoryAnswer:
+    """The answer; InputError for what the engine would refuse."""
+    model, device, options = question.model.build(), question.device, question.model
+    sizing = question.memory.version.sizing
+    seqs, tokens = sizing.default_limits(device.memory_bytes, device.name)
+    exports = question.prefill_checkpoint_alignment is not None
+    sized = size(
+        model,
+        device,
+        question.memory,
+        options,
+        question.block_size,
+        question.max_num_seqs or seqs,
+        question.max_num_batched_tokens or tokens,
+        exports_states=exports,
+    )
+    kept = any(group.checkpoint_blocks for group in sized.plan.groups)
+    if exports and not (kept and sizing.exports_states):
+        raise InputError(
+            "not of this version" if kept else "no recurrent state is kept",
+            where="--prefill-checkpoint-alignment",
+            value=question.prefill_checkpoint_alignment,
+            remedy="leave it out",
+        )
+    longest = options.model_len(model)
+    fits = [
+        fit(
+            sized.layout,
+            sized.plan,
+            sized.pool.capacity_bytes,
+            length,
+            max_model_len=longest,
+            initial_tokens=question.initial_tokens,
+        )
+        for length in _lengths(question.num_tokens, longest)
+        if not sized.plan.packed
+    ]
+    return MemoryAnswer(model, options, device, longest, sized, fits)
+
+
+def _lengths(given: Sequence[int], longest: int) -> list[int]:
+    """The lengths asked for, or powers of two up to the longest sequence, and that."""
+    if not given:
+        lengths = [SHORTEST_TOKENS << i for i in range(64) if SHORTEST_TOKENS << i < longest]
+        return [*lengths, longest]
+    for tokens in given:
+        if tokens > longest:
+            raise InputError(
+                "a sequence cannot be so long",
+                where="--num-tokens",
+                value=tokens,
+                limit=f"{longest} tokens (max_model_len)",
+            )
+    return list(dict.fromkeys(given))
+
+
+def pool_tokens(answer: MemoryAnswer) -> int:
+    """Tokens that the pool holds; where none costs anything, or less the more there are, those that
+    the engine says.
+    """
+    pool, token_bytes = answer.sized.pool, answer.sized.layout.bytes_per_token
+    if not token_bytes or not answer.fits:
+        return pool.kv_cache_size_tokens
+    return pool.capacity_bytes // token_bytes
+
+
+def as_json(answer: MemoryAnswer) -> dict[str, Any]:
+    """Every figure, of one GPU."""
+    model, pool, layout = answer.model, answer.sized.pool, answer.sized.layout
+    plan, options = answer.sized.plan, answer.options
+    return {
+        "model": model.name,
+        "source": model.source,
+        "num_params": model.num_params,
+        "num_active_params": model.num_active_params,
+        "device": answer.device.name,
+        "tensor_parallel_size": options.tensor_parallel_size,
+        "pipeline_parallel_size": options.pipeline_parallel_size,
+        "data_parallel_size": options.data_parallel_size,
+        "kv_cache_dtype": options.kv_cache_dtype,
+        "max_model_len": answer.max_model_len,
+        "bytes_per_token": layout.bytes_per_token,
+        "groups": [
+            {
+                "kind": group.kind,
+                "layers": group.layers,
+                "bytes_per_token": group.bytes_per_token,
+                "window_tokens": group.window_tokens,
+                "state_bytes": group.state_bytes,
+            }
+            for group in layout.groups
+        ],
+        "sized_by": pool.sized_by,
+        "device_bytes": pool.total_bytes,
+        "unused_bytes": pool.unused_bytes,
+        "weights_bytes": pool.weights_bytes,
+        "activation_bytes": pool.activation_bytes,
+        "other_bytes": pool.other_bytes,
+        "non_torch_bytes": pool.non_torch_bytes,
+        "cuda_graph_bytes": pool.cuda_graph_bytes,
+        "pool_bytes": pool.capacity_bytes,
+        "pool_tokens": pool_tokens(answer),
+        "block_size": pool.block_size,
+        "num_gpu_blocks": pool.num_gpu_blocks,
+        "engine": {
+            "version": pool.engine_version,
+            "block_size": pool.engine_block_size,
+            "num_gpu_blocks": pool.engine_num_gpu_blocks,
+            "bytes_per_block": plan.bytes_per_block,
+            "kv_cache_size_tokens": pool.kv_cache_size_tokens,
+            "max_concurrency": pool.max_concurrency,
+            "starts": answer.sized.start_up.starts,
+            "longest_tokens": answer.sized.start_up.longest_tokens,
+            "groups": [
+                {
+                    "kind": group.kind,
+                    "layers": group.layers,
+                    "block_size": group.block_size,
+                    "page_bytes": list(group.page_bytes),
+                    "window_tokens": group.window_tokens,
+                    "chunk_tokens": group.chunk_tokens,
+                }
+                for group in plan.groups
+            ],
+            "log": list(answer.sized.start_up.lines()),
+        },
+        "drafter": answer.sized.drafter and answer.sized.drafter._asdict(),
+        "sequences": [fit._asdict() for fit in answer.fits],
+    }

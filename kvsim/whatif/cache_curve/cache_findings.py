@@ -1,0 +1,122 @@
+"""The findings of `kvsim cache`: tables of what is found, and the JSON answer."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kvsim.report.numbers import NOTHING, count, number
+from kvsim.whatif.cache_curve.policies import PolicyRun
+from kvsim.whatif.cache_curve.question import CacheAnswer
+from kvsim.whatif.cache_curve.retention import RetentionRun, bought
+from kvsim.whatif.findings import Findings, FindingsTable
+
+_COSTS = ("preempted", "mean TTFT, s", "requests/s")
+
+
+def cache_findings(answer: CacheAnswer, scenario: Mapping[str, Any]) -> Findings:
+    """The document of an answer. scenario: the tables that were simulated."""
+    tables = [_sizes_table(answer)]
+    if answer.retention:
+        tables.append(_retention_table(answer.retention, _buys(answer)))
+    if answer.policies:
+        tables.append(_policies_table(answer.policies))
+    facts = [("prompt tokens", count(answer.query_tokens))]
+    title = "What a prefix cache of each size would find"
+    return Findings(title, facts, [], tables, scenario, _data(answer))
+
+
+def _buys(answer: CacheAnswer) -> str:
+    return bought(list(answer.retention), answer.pool_ratio)
+
+
+def _sizes_table(answer: CacheAnswer) -> FindingsTable:
+    belady = any(each.belady is not None for each in answer.sizes)
+    rows = [
+        (
+            f"{each.tokens:,}" + (" (the pool)" if each.tokens == answer.pool_tokens else ""),
+            _percent(each.lru),
+            *([] if each.belady is None else [_percent(each.belady)]),
+        )
+        for each in answer.sizes
+    ]
+    largest = answer.unlimited_tokens
+    enough = f"unlimited ({largest:,} do)" if largest else "unlimited"
+    rows.append((enough, *[_percent(answer.unlimited)] * (2 if belady else 1)))
+    heads = ("cache, tokens", "LRU", *(["Belady"] if belady else []))
+    note = f"Of {count(answer.query_tokens)} prompt tokens, in blocks of {answer.block_tokens:,}."
+    note = "\n".join(filter(None, [note, answer.why]))
+    return FindingsTable("Prompt tokens found", note, heads, rows)
+
+
+def _costs(run: PolicyRun | RetentionRun) -> tuple[str, ...]:
+    """What a run cost, under the heads of _COSTS."""
+    summary = run.summary
+    ttft, rate = number(summary.ttft_s.mean), number(summary.requests_per_s)
+    return f"{summary.preemptions:,}", ttft, rate
+
+
+def _retention_table(runs: Sequence[RetentionRun], buys: str) -> FindingsTable:
+    rows = [
+        (str(run.interval), *map(_percent, (run.ratio, run.cached, run.left)), *_costs(run))
+        for run in runs
+    ]
+    heads = ("retention", "found", "pool cached", "with windows, states", *_COSTS)
+    return FindingsTable("What is kept of windows and states", buys, heads, rows)
+
+
+def _policies_table(runs: Sequence[PolicyRun]) -> FindingsTable:
+    rows = [
+        (
+            run.policy,
+            _percent(run.ratio),
+            NOTHING if run.most_ratio is None else _percent(run.most_ratio),
+            *_costs(run),
+        )
+        for run in sorted(runs, key=lambda run: run.ratio, reverse=True)
+    ]
+    note = (
+        "Full runs of the scenario at its own pool, the best first. Belady: what could have been "
+        "found at most in the order in which that run asked, had its content all of the pool."
+    )
+    heads = ("eviction policy", "found", "Belady", *_COSTS)
+    return FindingsTable("Under the exact schedule", note, heads, rows)
+
+
+def _data(answer: CacheAnswer) -> dict[str, Any]:
+    """The JSON answer: shares as fractions, times in seconds."""
+    data: dict[str, Any] = {
+        "block_tokens": answer.block_tokens,
+        "query_tokens": answer.query_tokens,
+        "pool_tokens": answer.pool_tokens,
+        "unlimited": answer.unlimited,
+        "unlimited_tokens": answer.unlimited_tokens,
+        "sizes": [
+            {key: value for key, value in each._asdict().items() if value is not None}
+            for each in answer.sizes
+        ],
+    }
+    if answer.policies:
+        data["policies"] = [_policy_data(run) for run in answer.policies]
+    if answer.why is not None:
+        data["why"] = answer.why
+    if answer.retention:
+        data["retention"] = [run.as_dict() for run in answer.retention]
+        data["retention_buys"] = _buys(answer)
+    return data
+
+
+def _policy_data(run: PolicyRun) -> dict[str, Any]:
+    summary = run.summary
+    return {
+        "policy": run.policy,
+        "found": run.ratio,
+        "belady": run.most_ratio,
+        "preemptions": summary.preemptions,
+        "recomputed_tokens": summary.recomputed_tokens,
+        "requests_per_s": summary.requests_per_s,
+        "ttft_s": summary.ttft_s.as_json(),
+        "e2e_s": summary.e2e_s.as_json(),
+    }
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %"

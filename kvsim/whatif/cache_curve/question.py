@@ -1,0 +1,147 @@
+"""What a prefix cache of each size would find of a scenario's prompts: the question and the answer
+of `kvsim cache`.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from kvsim.memory.paged.options import Paged
+from kvsim.plumbing.errors import InputError
+from kvsim.simulation import BLOCK_SIZE, Simulation
+from kvsim.whatif.cache_curve.belady import belady_hits
+from kvsim.whatif.cache_curve.lru import lru_curve
+from kvsim.whatif.cache_curve.matching import Matching, matching, unit_to_try, why
+from kvsim.whatif.cache_curve.order import in_order
+from kvsim.whatif.cache_curve.policies import PolicyRun, caching_paged, compare_policies
+from kvsim.whatif.cache_curve.prompt_ends import found_at_ends
+from kvsim.whatif.cache_curve.retention import RetentionRun, compare_retention
+
+
+class CacheQuestion(NamedTuple):
+    """block_tokens: tokens of a block; None for those of the allocator. sizes: of the cache, in
+    tokens; empty for a range of them. outputs: generated tokens are kept too. partial: blocks that
+    are not full count. belady: the bound of Belady's policy is wanted too. policies: runs under
+    each eviction policy are, and retention: runs that keep all and little of windows and states.
+    """
+
+    block_tokens: int | None = None
+    sizes: tuple[int, ...] = ()
+    outputs: bool = True
+    partial: bool = False
+    belady: bool = False
+    policies: bool = False
+    retention: bool = False
+
+    def check(self) -> None:
+        """InputError for options that do not go together."""
+        if self.belady and self.partial:
+            raise InputError("is for full blocks", where="--belady", remedy="leave out --partial")
+        if self.policies and self.block_tokens:
+            raise InputError(
+                "runs have the allocator's own blocks",
+                where="--block-tokens",
+                remedy="leave out --policies, or --set allocator.0.block_size=N",
+            )
+
+
+class SizeHits(NamedTuple):
+    """The shares of the prompt tokens that a cache of so many tokens finds: by LRU, and by Belady's
+    policy (None: not asked for).
+    """
+
+    tokens: int
+    lru: float
+    belady: float | None
+
+
+class CacheAnswer(NamedTuple):
+    """block_tokens: tokens of a block. query_tokens: of all prompts. pool_tokens: of the scenario's
+    pool, and pool_ratio: the share that a cache as large finds. unlimited: the share that a cache
+    of any size finds; unlimited_tokens: the size that finds it. why: a sentence where long blocks
+    are why little is found.
+    """
+
+    block_tokens: int
+    query_tokens: int
+    pool_tokens: int
+    pool_ratio: float
+    unlimited: float
+    unlimited_tokens: int
+    sizes: tuple[SizeHits, ...]
+    why: str | None
+    policies: tuple[PolicyRun, ...]
+    retention: tuple[RetentionRun, ...]
+
+
+def cache_answer(
+    simulation: Simulation,
+    question: CacheQuestion,
+    progress: Callable[[str], None] = lambda _: None,
+) -> CacheAnswer:
+    """The answer to a checked question. progress: called with each full run as it begins."""
+    retained: list[RetentionRun] = []
+    if question.retention:
+        paged = caching_paged(simulation.scenario.allocator)
+        retained = compare_retention(simulation, paged, lambda name: progress(f"retention {name}"))
+    policies: tuple[PolicyRun, ...] = ()
+    if question.policies:
+        policies = tuple(compare_policies(simulation, lambda name: progress(f"under {name}")))
+    requests = in_order(simulation)
+    planned = None if question.block_tokens else _planned(simulation)
+    block = question.block_tokens or (planned and planned.block_tokens) or _block_size(simulation)
+    kept = {"outputs": question.outputs, "partial": question.partial}
+    pool = simulation.pool.capacity_bytes // simulation.layout.bytes_per_token
+    curve = lru_curve(requests, block, **kept)
+    reason = None
+    if planned is not None and block > BLOCK_SIZE:
+        fine = lru_curve(requests, BLOCK_SIZE, **kept).unlimited
+        if planned.is_to_blame(curve.unlimited, fine):
+            unit, inside = unit_to_try(planned), None
+            if unit is not None:
+                inside = found_at_ends(requests, block, unit, outputs=question.outputs)
+            reason = why(planned, curve.unlimited, fine, BLOCK_SIZE, inside)
+
+    def most(size: int) -> float | None:
+        if not question.belady:
+            return None
+        hits = belady_hits(requests, size // block, block, outputs=question.outputs)
+        return hits / curve.query_tokens if curve.query_tokens else 0.0
+
+    largest = (len(curve.hit_tokens) - 1) * block
+    sizes = sorted(set(question.sizes)) or _sizes(block, pool, largest)
+    return CacheAnswer(
+        block,
+        curve.query_tokens,
+        pool,
+        curve.ratio(pool),
+        curve.unlimited,
+        largest,
+        tuple(SizeHits(size, curve.ratio(size), most(size)) for size in sizes),
+        reason,
+        policies,
+        tuple(retained),
+    )
+
+
+def _planned(simulation: Simulation) -> Matching | None:
+    """The blocks of the first paged allocator that keeps prefixes; None without one."""
+    for options in simulation.scenario.allocator:
+        if isinstance(options, Paged) and options.enable_prefix_caching:
+            return matching(simulation, options)
+    return None
+
+
+def _block_size(simulation: Simulation) -> int:
+    """Tokens of a block as the first allocator with blocks has them."""
+    sizes = (getattr(each, "block_size", None) for each in simulation.scenario.allocator)
+    return next(filter(None, sizes), BLOCK_SIZE)
+
+
+def _sizes(block: int, pool: int, largest: int) -> list[int]:
+    """Powers of four of blocks up to what finds everything, and the scenario's pool."""
+    sizes = {pool}
+    size = block * 64
+    while size < largest:
+        sizes.add(size)
+        size *= 4
+    return sorted(sizes)
