@@ -161,7 +161,7 @@ class Simulation:
         self, options: AllocatorOptions, label: str, progress: Progress | None = None
     ) -> Run:
         """All requests through one allocator, and who lay where."""
-        from kvsim.engine.address_log import AddressLog
+        from kvsim.engine.addresses.address_log import AddressLog
 
         log = AddressLog()
         run = self.run(options, label, progress, log)

@@ -21,7 +21,7 @@ TICKS = 2**26  # a map's time, in equal parts
 COLUMNS, ROWS = 900, 360  # of the picture
 NOBODY = 2**32 - 1
 MOST_POINTS = 2000
-_COUNTED = ("radix",)  # pages without numbers: `kvsim.engine.page_log` gives them some
+_COUNTED = ("radix",)  # pages without numbers: `kvsim.engine.addresses.page_log` gives them some
 _BUFFERED = ("max-buffer", "doubling")  # one buffer a sequence, its valid slots first
 
 

@@ -79,7 +79,12 @@ class Addresses:
     @property
     def full(self) -> bool:
         """Whether as many stays are written down as there may be."""
-        return len(self._stays) >= MOST_STAYS * len(ADDRESS_COLUMNS)
+        return self.room <= 0
+
+    @property
+    def room(self) -> int:
+        """How many more stays may be written down."""
+        return MOST_STAYS - len(self._stays) // len(ADDRESS_COLUMNS)
 
     def counted(self, now_ps: int, counts: tuple[int, ...]) -> None:
         """The run's totals so far, by COUNTS."""
@@ -104,11 +109,12 @@ class Addresses:
         import pandas as pd
 
         rows = np.frombuffer(self._stays, dtype=np.int64).reshape(-1, len(ADDRESS_COLUMNS))
+        rows = rows[np.lexsort((rows[:, 0], rows[:, 2]))]  # address within start_ps
         frame = pd.DataFrame(rows, columns=list(ADDRESS_COLUMNS))
         for column, names in (("request", list(self._ids)), ("kind", list(KINDS))):
             codes = frame[column].to_numpy(np.int32)
             frame[column] = pd.Categorical.from_codes(codes, pd.Index(names, dtype=object))
-        return frame.sort_values(["start_ps", "address"], kind="stable", ignore_index=True)
+        return frame
 
     def events(self) -> "pd.DataFrame":
         """The totals so far at each moment at which one of them changed."""

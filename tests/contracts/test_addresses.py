@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from support.cases import ALLOCATOR_TABLES, SCHEDULERS, streams
 
-from kvsim.engine.address_log import AddressLog, InBuffers
-from kvsim.engine.block_log import InBlocks
-from kvsim.engine.page_log import InPages
+from kvsim.engine.addresses.address_log import AddressLog, InBuffers
+from kvsim.engine.addresses.block_log import InBlocks
+from kvsim.engine.addresses.page_log import InPages
 from kvsim.request import Request
 from kvsim.results import addresses
 from kvsim.scenario import Scenario

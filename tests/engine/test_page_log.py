@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvsim.engine.free_pages import FreePages
+from kvsim.engine.addresses.free_pages import FreePages
 from kvsim.plumbing.errors import InvariantError
 
 STEPS = st.lists(st.tuples(st.integers(1, 12), st.integers(0, 5)), max_size=40)

@@ -20,6 +20,8 @@ from kvsim.sequence import Sequence
 Blocks = NDArray[np.int64]
 Times = NDArray[np.int64] | int  # (n,) of n blocks, or of all of them
 
+MOST_AT_ONCE = 1 << 17  # blocks whose stays are written down together
+NO_BLOCKS: Blocks = np.empty(0, dtype=np.int64)
 FREE = -1  # beside HELD and KEPT
 TAKEN, REVIVED, FREED = range(3)
 
@@ -51,10 +53,14 @@ class BlockEye:
         self._kind = np.full(num_blocks, FREE, dtype=np.int8)
         self._since = np.zeros(num_blocks, dtype=np.int64)
         self._owner = np.full(num_blocks, self._nobody, dtype=np.int64)
-        self._unnamed = _blocks(())  # held, and nobody's
+        self._unnamed = NO_BLOCKS  # held, and nobody's
         self._named: dict[Sequence, tuple[int, int]] = {}  # preemptions, blocks seen of each
         self._heard: list[tuple[int, Row[int], Row[int]]] = []
         self._now_ps = 0
+        self._ended: list[tuple[Blocks, Blocks, Blocks, Blocks]] = []  # blocks, since, until, owner
+        self._ended_kinds: list[int] = []  # of these
+        self._num_ended = 0  # blocks in them, at most
+        self._room = MOST_AT_ONCE  # of them before they are written down
         allocator.pool.listener = self
 
     def taken(self, blocks: Row[int]) -> None:
@@ -77,7 +83,7 @@ class BlockEye:
                     for _, cached, blank in together:
                         self._end(_blocks(cached), _blocks(blank), now_ps)
                     continue
-                blocks = _blocks([block for _, some, _ in together for block in some])
+                blocks = _blocks_of([some for _, some, _ in together])
                 times: Times = now_ps
                 if gap_ps and what == TAKEN:
                     places = np.arange(at + 1, at + len(blocks) + 1)
@@ -92,19 +98,20 @@ class BlockEye:
         """Somebody has these from `times` on."""
         kept = self._kind[blocks] == KEPT
         if kept.any():
-            self._write(blocks[kept], times if isinstance(times, int) else times[kept])
+            self._stay(blocks[kept], times if isinstance(times, int) else times[kept], KEPT)
         self._kind[blocks], self._since[blocks], self._owner[blocks] = HELD, times, self._nobody
-        self._unnamed = np.concatenate((self._unnamed, blocks))
+        unnamed = self._unnamed
+        self._unnamed = np.concatenate((unnamed, blocks)) if len(unnamed) else blocks
 
     def _end(self, cached: Blocks, blank: Blocks, now_ps: int) -> None:
         """One table came back: what nobody saw of it belongs to whom the rest belonged."""
-        blocks = np.concatenate((cached, blank))
+        blocks = np.concatenate((cached, blank)) if len(blank) else cached
         if not len(blocks):
             return
         unknown = self._owner[blocks] == self._nobody
         if unknown.any() and not unknown.all():
             self._owner[blocks[unknown]] = self._owner[blocks[np.argmin(unknown)]]
-        self._write(blocks, now_ps)
+        self._stay(blocks, now_ps, HELD)
         self._kind[cached], self._since[cached], self._kind[blank] = KEPT, now_ps, FREE
 
     def _name(self, running: Iterable[Sequence]) -> None:
@@ -125,7 +132,9 @@ class BlockEye:
         """Of these blocks, those that are nobody's yet are their sequences', the first one's of
         several.
         """
-        blocks = _blocks([block for _, some in tables for block in some])
+        if not tables:
+            return
+        blocks = _blocks_of([some for _, some in tables])
         indices = [self._addresses.index(seq.id) for seq, _ in tables]
         owners = _blocks(indices).repeat([len(some) for _, some in tables])
         (nobodys,) = (self._owner[blocks] == self._nobody).nonzero()
@@ -137,43 +146,70 @@ class BlockEye:
 
     # --- what is written down ------------------------------------------------------------------
 
-    def _write(self, blocks: Blocks, ends_ps: Times) -> None:
-        """The stays of these blocks, all of one kind, end; neighbours alike are one region."""
-        order = blocks.argsort()
-        blocks = blocks[order]
-        since, owner = self._since[blocks], self._owner[blocks]
-        begins = np.ones(len(blocks), dtype=np.bool_)
-        rest = begins[1:]
-        np.not_equal(blocks[1:], blocks[:-1] + 1, out=rest)
-        rest |= since[1:] != since[:-1]
-        rest |= owner[1:] != owner[:-1]
-        ends = ends_ps
-        if not isinstance(ends, int):
-            ends = ends[order]
-            rest |= ends[1:] != ends[:-1]
-        (first,) = begins.nonzero()
-        num = np.empty_like(first)
-        num[:-1], num[-1] = first[1:] - first[:-1], len(blocks) - first[-1]
-        rows = np.empty((len(first), len(ADDRESS_COLUMNS)), dtype=np.int64)
-        rows[:, 0] = (blocks[first] - 1) * self._bytes  # the null block is not drawn
-        rows[:, 1] = num * self._bytes
-        rows[:, 2] = since[first]
-        rows[:, 3] = ends if isinstance(ends, int) else ends[first]
-        rows[:, 4] = owner[first]
-        rows[:, 5] = self._kind[blocks[0]]
-        self._addresses.lay_rows(rows)
+    def _stay(self, blocks: Blocks, ends_ps: Times, kind: int) -> None:
+        """These blocks lay there, as this kind, until ends_ps."""
+        ends = np.full(len(blocks), ends_ps) if isinstance(ends_ps, int) else ends_ps
+        self._ended.append((blocks, self._since[blocks], ends, self._owner[blocks]))
+        self._ended_kinds.append(kind)
+        self._num_ended += len(blocks)
+        if self._num_ended >= self._room:
+            self._write()
+
+    def _write(self) -> None:
+        """Write down the stays that have ended. Neighbours alike that ended together are one
+        region; as blocks come and go in long stretches one behind the other, upwards or downwards,
+        it is these that are put in order, and not their blocks.
+        """
+        if self._ended:
+            sizes = [len(each[0]) for each in self._ended]
+            together = np.arange(len(sizes)).repeat(sizes)
+            blocks, *stays = map(np.concatenate, zip(*self._ended, strict=True))
+            stays.append(together)
+            heads = _heads(blocks, np.abs(blocks[1:] - blocks[:-1]) != 1, stays)
+            tails = np.append(heads[1:], len(blocks)) - 1
+            first = np.minimum(blocks[heads], blocks[tails])
+            order = np.lexsort((first, together[heads]))
+            first, num, heads = first[order], (tails - heads + 1)[order], heads[order]
+            stays = [of_each[heads] for of_each in stays]
+            regions = _heads(first, first[1:] != first[:-1] + num[:-1], stays)
+            since, ends, owner, together = (of_each[regions] for of_each in stays)
+            rows = np.empty((len(regions), len(ADDRESS_COLUMNS)), dtype=np.int64)
+            rows[:, 0] = (first[regions] - 1) * self._bytes  # the null block is not drawn
+            rows[:, 1] = np.add.reduceat(num, regions) * self._bytes
+            rows[:, 2], rows[:, 3], rows[:, 4] = since, ends, owner
+            rows[:, 5] = _blocks(self._ended_kinds)[together]
+            self._addresses.lay_rows(rows)
+        self._ended, self._ended_kinds, self._num_ended = [], [], 0
+        self._room = min(MOST_AT_ONCE, max(1, self._addresses.room))
 
     def close(self, now_ps: int) -> None:
         self._allocator.pool.listener = None
         for kind in (HELD, KEPT):
             blocks = np.flatnonzero(self._kind == kind)
             if len(blocks):
-                self._write(blocks, now_ps)
+                self._stay(blocks, now_ps, kind)
+        self._write()
         self._kind[:] = FREE
 
 
 def _blocks(blocks: Row[int]) -> Blocks:
     return np.array(blocks, dtype=np.int64)
+
+
+def _blocks_of(parts: list[Row[int]]) -> Blocks:
+    return _blocks(parts[0] if len(parts) == 1 else [block for some in parts for block in some])
+
+
+def _heads(blocks: Blocks, parted: NDArray[np.bool_], stays: list[Blocks]) -> Blocks:
+    """The places of `blocks` at which a region begins: parted from the place before, or of another
+    stay (since when, whose, until when) than there.
+    """
+    begins = np.ones(len(blocks), dtype=np.bool_)
+    rest = begins[1:]
+    rest[:] = parted
+    for of_each in stays:
+        rest |= of_each[1:] != of_each[:-1]
+    return begins.nonzero()[0]
 
 
 def _share(gap_ps: int, places: Blocks, parts: int) -> Blocks:

@@ -7,12 +7,12 @@ is what the allocator's own tables say.
 from collections.abc import Iterable, Iterator
 from typing import Protocol, runtime_checkable
 
-from kvsim.engine.block_log import BlockEye, InBlocks
+from kvsim.engine.addresses.block_log import BlockEye, InBlocks
+from kvsim.engine.addresses.page_log import InPages, PageEye
+from kvsim.engine.addresses.tree_log import InTree, TreeEye
 from kvsim.engine.observer import Observer
-from kvsim.engine.page_log import InPages, PageEye
 from kvsim.engine.plan import Plan
 from kvsim.engine.schedulers.scheduler import Scheduler
-from kvsim.engine.tree_log import InTree, TreeEye
 from kvsim.memory.arena.placement import Arena
 from kvsim.results.addresses import HELD, Addresses
 from kvsim.sequence import Sequence

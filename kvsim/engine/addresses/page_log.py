@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import NamedTuple, Protocol, runtime_checkable
 
-from kvsim.engine.free_pages import FreePages
+from kvsim.engine.addresses.free_pages import FreePages
 from kvsim.memory.radix.node import Node
 from kvsim.memory.radix.tree import RadixTree
 from kvsim.results.addresses import HELD, KEPT, Addresses
