@@ -89,17 +89,7 @@ def import_sources(
     recording = recording_of(
         server, merged.requests, merged.gauges, merged.gauges_clock, f"imported from {names}", notes
     )
-    table: dict[str, Any] = {
-        "seed": seed,
-        "model": server.model,
-        "device": {"name": server.device},
-        "memory": server.memory,
-        "allocator": [server.allocator()],
-        "scheduler": server.scheduler(),
-        "step_time": {"kind": "roofline"},
-    }
-    if stream.workload is not None:
-        table["workload"] = stream.workload
+    table = server.scenario(stream.workload, seed)
     Scenario.from_table(table)  # what is written can be read
     return Imported(
         tuple(reads), merged, table, stream, recording, server.assumed, tuple(dict.fromkeys(notes))

@@ -10,9 +10,13 @@ from pydantic import Field
 
 from kvsim.interchange.exports.export import Export, Exported, Floats, answered, gauges
 from kvsim.interchange.exports.families import config_labels, families
+from kvsim.readers.aiperf.artifacts import RECORDS, SERIES, SUMMARY
+from kvsim.readers.description import NS_PER_S
+from kvsim.readers.parsing.fields import NS_PER_MS
+from kvsim.readers.vllm.metric_names import INFO, PREFIX
 from kvsim.version import VERSION
 
-NS_PER_S, MS_PER_S = 10**9, 1000
+MS_PER_S = 1000
 _PERCENTS = (1, 5, 10, 25, 50, 75, 90, 95, 99)
 _ENDPOINT = "simulated"
 
@@ -29,9 +33,9 @@ class AIPerfExport(Export):
 
     def files(self, exported: Exported) -> Iterator[tuple[str, Iterator[str]]]:
         zero_ns = round(self.start_unix_s * NS_PER_S)
-        yield "profile_export.jsonl", _records(exported, zero_ns)
-        yield "profile_export_aiperf.json", iter([json.dumps(_summary(exported), indent=2) + "\n"])
-        yield "server_metrics_export.jsonl", _scrapes(exported, zero_ns, self.every_s)
+        yield RECORDS, _records(exported, zero_ns)
+        yield SUMMARY, iter([json.dumps(_summary(exported), indent=2) + "\n"])
+        yield SERIES, _scrapes(exported, zero_ns, self.every_s)
 
 
 def _records(exported: Exported, zero_ns: int) -> Iterator[str]:
@@ -44,9 +48,9 @@ def _records(exported: Exported, zero_ns: int) -> Iterator[str]:
         )
         tokens = int(done.output_tokens[at])
         metrics = {
-            "time_to_first_token": _value((first - arrival) / 10**6, "ms"),
-            "request_latency": _value((last - arrival) / 10**6, "ms"),
-            "inter_token_latency": _value((last - first) / 10**6 / max(tokens - 1, 1), "ms"),
+            "time_to_first_token": _value((first - arrival) / NS_PER_MS, "ms"),
+            "request_latency": _value((last - arrival) / NS_PER_MS, "ms"),
+            "inter_token_latency": _value((last - first) / NS_PER_MS / max(tokens - 1, 1), "ms"),
             "input_sequence_length": _value(int(done.prompt_tokens[at]), "tokens"),
             "output_sequence_length": _value(tokens, "tokens"),
             "output_token_count": _value(tokens, "tokens"),
@@ -112,11 +116,11 @@ def _scrapes(exported: Exported, zero_ns: int, every_s: float) -> Iterator[str]:
     labels = {"engine": "0", "model_name": exported.model}
     config = [{"labels": config_labels(exported), "value": 1.0}]
     for at, moment in enumerate(moments.tolist()):
-        metrics: dict[str, Any] = {"vllm:cache_config_info": config}
+        metrics: dict[str, Any] = {f"{PREFIX}{INFO}": config}
         for family in plain:
             suffix = "_total" if family.kind == "counter" else ""
             value = float(family.values[at])
-            metrics[f"vllm:{family.name}{suffix}"] = [{"labels": labels, "value": value}]
+            metrics[f"{PREFIX}{family.name}{suffix}"] = [{"labels": labels, "value": value}]
         line = {
             "endpoint_url": _ENDPOINT,
             "timestamp_ns": zero_ns + round(moment * NS_PER_S),

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from kvsim.interchange.exports.families import Family
+from kvsim.readers.vllm.metric_names import INFO, PREFIX
 
-PREFIX = "vllm:"
 _ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
 
 
@@ -47,7 +47,7 @@ def _family(
 
 def info(labels: Mapping[str, str], times: Sequence[float] | None) -> Iterator[str]:
     """`cache_config_info`, a gauge that is 1."""
-    name = f"{PREFIX}cache_config_info"
+    name = f"{PREFIX}{INFO}"
     yield f"# HELP {name} Information of the LLMEngine CacheConfig\n"
     yield f"# TYPE {name} gauge\n"
     yield from _samples(name, labels, [1.0] * (1 if times is None else len(times)), times)

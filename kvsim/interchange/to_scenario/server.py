@@ -55,6 +55,19 @@ class DescribedServer:
     assumed: tuple[str, ...]
     notes: tuple[str, ...]
 
+    def scenario(self, workload: dict[str, Any] | None, seed: int = 0) -> dict[str, Any]:
+        """The tables of a scenario with this server. workload: its [workload], if there is one."""
+        return {
+            "seed": seed,
+            "model": self.model,
+            "device": {"name": self.device},
+            "memory": self.memory,
+            "allocator": [self.allocator()],
+            "scheduler": self.scheduler(),
+            "step_time": {"kind": "roofline"},
+            **({} if workload is None else {"workload": workload}),
+        }
+
     def scheduler(self) -> dict[str, Any]:
         """[scheduler]."""
         meta, engine = self.meta, self.settings.engine or "vllm"

@@ -1,4 +1,9 @@
-"""Prometheus' and OpenMetrics' text: samples by name, whatever the server."""
+"""Prometheus' and OpenMetrics' text: samples by name, whatever the server.
+
+prometheus_client has a parser too, but loads an HTTP server with it (114 modules, 0.1 s), does not
+name the line of a fault, and would be one more dependency of the plain install; tests hold what is
+exported against it.
+"""
 
 import math
 import re

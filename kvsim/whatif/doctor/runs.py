@@ -20,6 +20,8 @@ from kvsim.plumbing.units import PS_PER_MS
 from kvsim.plumbing.writing import write_lines
 from kvsim.readers.description import Settings
 from kvsim.readers.detect import read_runs
+from kvsim.readers.observed_run import ObservedRunFolder
+from kvsim.readers.reader import look
 from kvsim.request import Request
 from kvsim.scenario import load_tables
 from kvsim.step_time.options import Hardware
@@ -75,7 +77,7 @@ def subjects_of_runs(
     InputError for what is no run, and for an observed one that cannot be simulated; of a collection
     such a one is reported as `Refused`, and the others go on.
     """
-    if (path / "meta.json").is_file() and (path / "requests.csv").is_file():
+    if ObservedRunFolder.sniff(look(path)):
         yield _observed(path, step_time, scratch, limits)
         return
     if step_time != ROOFLINE:
@@ -173,14 +175,4 @@ def _table(
         notes.append(f"{max_in_flight:,} clients, each of which asks again when it is answered")
     elif max_in_flight is not None:
         notes.append(f"its client's limit of {max_in_flight:,} requests in flight is left out")
-    table = {
-        "seed": 0,
-        "model": server.model,
-        "device": {"name": server.device},
-        "memory": server.memory,
-        "allocator": [server.allocator()],
-        "scheduler": server.scheduler(),
-        "step_time": {"kind": ROOFLINE},
-        "workload": workload,
-    }
-    return table, notes
+    return server.scenario(workload), notes
