@@ -60,7 +60,7 @@ class BlockEye:
         self._ended: list[tuple[Blocks, Blocks, Blocks, Blocks]] = []  # blocks, since, until, owner
         self._ended_kinds: list[int] = []  # of these
         self._num_ended = 0  # blocks in them, at most
-        self._room = MOST_AT_ONCE  # of them before they are written down
+        self._room = self._most_ended()  # before they are written down
         allocator.pool.listener = self
 
     def taken(self, blocks: Row[int]) -> None:
@@ -180,7 +180,13 @@ class BlockEye:
             rows[:, 5] = _blocks(self._ended_kinds)[together]
             self._addresses.lay_rows(rows)
         self._ended, self._ended_kinds, self._num_ended = [], [], 0
-        self._room = min(MOST_AT_ONCE, max(1, self._addresses.room))
+        self._room = self._most_ended()
+
+    def _most_ended(self) -> int:
+        """Blocks whose stays may wait until they are written down: no more than there is room for,
+        so that a log which is full is known to be.
+        """
+        return min(MOST_AT_ONCE, max(1, self._addresses.room))
 
     def close(self, now_ps: int) -> None:
         self._allocator.pool.listener = None
