@@ -88,7 +88,7 @@ class DecodeBatch:
         """For how many steps the head of the queue, which could not start, still cannot, at most
         `limit`.
         """
-        return self._allocator.steps_alike(head, limit, busy=busy)
+        return self._allocator.steps_head_stays_blocked(head, limit, busy=busy)
 
     def shapes(self, steps: int) -> list[StepShape]:
         """The next `steps` steps, for what they take, where each verifies drafts."""

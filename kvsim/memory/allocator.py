@@ -188,7 +188,7 @@ class Allocator(PrefixPromise, ABC):
         Paged: while free blocks last. Contiguous: until the first buffer is full.
         """
 
-    def steps_alike(self, head: Sequence, limit: int, *, busy: bool) -> int:
+    def steps_head_stays_blocked(self, head: Sequence, limit: int, *, busy: bool) -> int:
         """For how many `advance(1)` the head of the queue, which could not start, still cannot,
         and the split of free bytes by its need stays what it is, at most `limit`. A pool that
         decoding does not shrink keeps it for ever.

@@ -5,12 +5,13 @@ would hit is pinned, and room is made before it is taken.
 from abc import abstractmethod
 from collections.abc import Callable
 
-from mypy_extensions import trait
+from mypy_extensions import mypyc_attr, trait
 
 from kvsim.memory.allocator import Allocator
 from kvsim.sequence import Sequence
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 @trait
 class PrefixRoom:
     """Room in a pool, and the cached content that gives way for it."""

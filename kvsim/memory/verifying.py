@@ -57,7 +57,7 @@ class Verifying(Protocol):
         """For how many steps everybody who takes blocks finds them, at most `limit`."""
         ...
 
-    def steps_alike(self, head: Sequence, limit: int) -> int:
+    def steps_head_stays_blocked(self, head: Sequence, limit: int) -> int:
         """For how many steps nothing can make the head of the queue, which could not start, easier
         to admit, at most `limit`.
         """

@@ -224,7 +224,7 @@ class LockstepBatch(DecodeBatch):
         return self.tables.steps_that_fit(limit)
 
     def steps_head_stays_blocked(self, head: Sequence, limit: int, *, busy: bool) -> int:
-        return self.tables.steps_alike(head, limit)
+        return self.tables.steps_head_stays_blocked(head, limit)
 
     def steps_to_leave(self) -> int:
         """Steps until the first member has none left (there are members)."""

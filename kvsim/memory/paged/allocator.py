@@ -192,7 +192,7 @@ class PagedAllocator(BlockLedger):
         whether it has hits; None: it waits for nothing that could be foreseen.
         """
         hits = self._needs.hits(head)
-        if self._put_off or self._cache.may_gain(head, 0):
+        if self._put_off or self._cache.may_become_admissible(head, 0):
             return None
         tokens, free = head.num_tokens, self.pool.num_free
         lacking = self._needs.need(head, hits, tokens, whole=True, busy=True) > free
@@ -218,12 +218,12 @@ class PagedAllocator(BlockLedger):
     def steps_that_fit(self, limit: int) -> int:
         return self._decoding.steps_that_fit(limit)
 
-    def steps_alike(self, head: Sequence, limit: int, *, busy: bool) -> int:
+    def steps_head_stays_blocked(self, head: Sequence, limit: int, *, busy: bool) -> int:
         hits = self._needs.hits(head)
         free = self.pool.num_free
         spare = free - self._needs.need_of_head(head, hits, busy=busy)
         if self._decoding.even:
-            if self._cache.may_gain(head, hits.tokens // self.block_size):
+            if self._cache.may_become_admissible(head, hits.tokens // self.block_size):
                 return 0
             if spare >= 0:
                 limit = self._decoding.steps_within(spare, limit)
@@ -241,7 +241,7 @@ class PagedAllocator(BlockLedger):
         only until the next block moves.
         """
         unsettled = self._put_off or self._let_go or self._decoding.copying
-        if unsettled or self._cache.may_gain(head, 0):
+        if unsettled or self._cache.may_become_admissible(head, 0):
             return 0
         free = self.pool.num_free
         most = self._needs.need(head, hits, head.num_tokens, whole=False, busy=busy)
@@ -249,7 +249,7 @@ class PagedAllocator(BlockLedger):
         # Where all that is free is cached, the ledger does not tell whose the next blank block is.
         untold = spare < 0 and free == self.pool.num_cached_free
         delicate = known or untold or (spare >= 0 and most > free)
-        return self._decoding.forecast.steps_alike(spare, limit, delicate=delicate)
+        return self._decoding.forecast.steps_head_stays_blocked(spare, limit, delicate=delicate)
 
     def advance(self, steps: int) -> Course:
         return self._decoding.advance(steps, self._live)

@@ -118,7 +118,7 @@ class NumberedPool(Pool):
         """The oldest blocks that hold `keys`, up to the first key that none holds."""
         return self._names.find(keys)
 
-    def has_spare(self, keys: Sequence[int]) -> bool:
+    def has_duplicate_free(self, keys: Sequence[int]) -> bool:
         """Whether some of these keys, all held, may be found in use once a free block goes."""
         return any(block in self._back for block in self._names.with_younger(keys))
 

@@ -176,7 +176,7 @@ class PrefixCache(Generic[Hits]):
             return 0
         return self._host.load(host_keys, self._size if first_time else 0)
 
-    def may_gain(self, head: Sequence, num_hits: int) -> bool:
+    def may_become_admissible(self, head: Sequence, num_hits: int) -> bool:
         """Whether decoding alone could make `head`, with so many hits, easier to admit: its next
         cached block is being filled right now, or another block of the same content may stand in
         for one of its hits.

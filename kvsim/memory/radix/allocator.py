@@ -207,7 +207,7 @@ class RadixAllocator(Allocator, PrefixRoom):
     def steps_that_fit(self, limit: int) -> int:
         return self._decoders.steps_within(self.available_tokens() // self.page_tokens, limit)
 
-    def steps_alike(self, head: Sequence, limit: int, *, busy: bool) -> int:
+    def steps_head_stays_blocked(self, head: Sequence, limit: int, *, busy: bool) -> int:
         """What is evicted meanwhile leaves what the head is short of as it is: it has to compute
         what it cannot hit. But where nothing is free now, nobody has filed what an eviction frees;
         and a head admitted by its first chunk needs less at once when it hits less, for a leaf

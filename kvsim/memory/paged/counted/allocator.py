@@ -185,9 +185,9 @@ class CountedAllocator(Allocator):
     def steps_that_fit(self, limit: int) -> int:
         return self._decoders.steps_within(self.pool.num_free, limit)
 
-    def steps_alike(self, head: Sequence, limit: int, *, busy: bool) -> int:
+    def steps_head_stays_blocked(self, head: Sequence, limit: int, *, busy: bool) -> int:
         hits = self._cache.hits(head)
-        if self._cache.may_gain(head, hits.num_blocks):
+        if self._cache.may_become_admissible(head, hits.num_blocks):
             return 0
         spare = self.pool.num_free - self._blocks_needed(hits, head.num_tokens, busy=busy)
         return limit if spare < 0 else self._decoders.steps_within(spare, limit)

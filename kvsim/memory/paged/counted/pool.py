@@ -181,7 +181,7 @@ class CountedPool:
                 free += num
         return free
 
-    def has_spare(self, hits: Hits) -> bool:
+    def has_duplicate_free(self, hits: Hits) -> bool:
         """Whether some of these blocks are free while others, younger ones, hold the same."""
         for piece, num in hits.parts:
             if not piece.owners and self._known.is_known_twice(piece.key, num):

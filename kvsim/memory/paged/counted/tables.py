@@ -32,7 +32,7 @@ class CountedTables:
 
     def may_move(self, table: Table, num_hits: int) -> bool:
         """Whether other blocks of the same content may stand in for some that were hit."""
-        return self._pool.has_spare(self._pool.find(table.runs, num_hits))
+        return self._pool.has_duplicate_free(self._pool.find(table.runs, num_hits))
 
     def register(self, table: Table, full: int, *, in_step: bool) -> None:
         """The first `full` blocks of `table` hold the content of their keys from now on."""

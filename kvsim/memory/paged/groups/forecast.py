@@ -59,7 +59,7 @@ class Forecast:
                 spare += given
         return fitting
 
-    def steps_alike(self, spare: int, limit: int, *, delicate: bool) -> int:
+    def steps_head_stays_blocked(self, spare: int, limit: int, *, delicate: bool) -> int:
         """For how many steps the head, with `spare` blocks more than it asks for (negative: less),
         stays on its side of enough. delicate: it does only until the next block moves.
         """

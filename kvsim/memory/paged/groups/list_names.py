@@ -134,7 +134,7 @@ class ListNames(GroupNames):
 
     def may_move(self, table: Table, num_hits: int) -> bool:
         assert isinstance(table, GroupTable)
-        return self._blocks.has_spare(table.keys[:num_hits])
+        return self._blocks.has_duplicate_free(table.keys[:num_hits])
 
     def name(self, table: GroupTable, tokens: int, hashed_tokens: int, *, in_step: bool) -> None:
         super().name(table, tokens, hashed_tokens, in_step=in_step)

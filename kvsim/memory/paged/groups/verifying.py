@@ -94,7 +94,7 @@ class VerifyingGroups(VerifyingMembers):
 
     # --- who waits -----------------------------------------------------------------------------
 
-    def steps_alike(self, head: Sequence, limit: int) -> int:
+    def steps_head_stays_blocked(self, head: Sequence, limit: int) -> int:
         found = self._waits(head)
         if found is None:
             return 0

@@ -17,8 +17,8 @@ from kvsim.memory.paged.decoders import by_order
 from kvsim.memory.paged.lookahead import Lookahead
 from kvsim.memory.paged.pool import Pool
 from kvsim.memory.paged.prefix_cache import PrefixCache
-from kvsim.memory.paged.verifying.believed import Believed
 from kvsim.memory.paged.verifying.member import Member
+from kvsim.memory.paged.verifying.optimistic_slots import OptimisticSlots
 from kvsim.memory.verifying import Ahead
 from kvsim.plumbing.errors import InvariantError
 from kvsim.sequence import Sequence
@@ -41,7 +41,7 @@ class VerifyingMembers(ABC):
         self._step_tokens = 1 + lookahead.tokens
         self._ahead = self._step_tokens + lookahead.slots
         self._returned = 0  # steps
-        self._believed = Believed(lag * self._step_tokens)
+        self._believed = OptimisticSlots(lag * self._step_tokens)
         self._members: dict[Sequence, Member] = {}
         self._turns: dict[int, dict[Sequence, None]] = {}  # by clock: of whom something moves
         self._num_taken: dict[int, int] = {}  # by clock: blocks, at most
@@ -208,7 +208,7 @@ class VerifyingMembers(ABC):
         return limit
 
     @abstractmethod
-    def steps_alike(self, head: Sequence, limit: int) -> int:
+    def steps_head_stays_blocked(self, head: Sequence, limit: int) -> int:
         """As promised."""
 
     # --- books ---------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """Slots that sequences are believed to have while a step of theirs has not returned."""
 
 
-class Believed:
+class OptimisticSlots:
     """Slots that members are believed to have before their next step, and may not: all drafts of a
     step that has not returned count. tokens: of such a step; 0: each returns before the next.
     """
