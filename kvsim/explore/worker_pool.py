@@ -4,9 +4,9 @@ import multiprocessing
 import threading
 import time
 from collections import OrderedDict
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
-from multiprocessing.context import SpawnProcess
 from queue import SimpleQueue
 from typing import Any, Literal
 
@@ -59,11 +59,11 @@ class WorkerPool:
 
     def __init__(self, size: int = 2) -> None:
         self._jobs: OrderedDict[str, Job] = OrderedDict()
-        self._queue: SimpleQueue[Job | None] = SimpleQueue()
         self._lock = threading.Lock()
-        self._threads = [threading.Thread(target=self._serve, daemon=True) for _ in range(size)]
-        for thread in self._threads:
-            thread.start()
+        self._free: SimpleQueue[_Worker] = SimpleQueue()
+        for _ in range(size):
+            self._free.put(_Worker())
+        self._threads = ThreadPoolExecutor(max(size, 1))  # a thread follows a worker's job
 
     def ask(self, owner: str, key: str, task: WorkerTask) -> Job:
         """The job of this key, started if it is new, failed or was cancelled; the owner's earlier
@@ -78,8 +78,8 @@ class WorkerPool:
             self._jobs.move_to_end(key)
             job.owners.add(owner)
             job.asked_s = time.monotonic()
-            if new:  # with its owner: a thread drops a job that nobody waits for
-                self._queue.put(job)
+            if new:  # with its owner: a job that nobody waits for is dropped
+                self._threads.submit(self._run, job)
             for old in [k for k, each in self._jobs.items() if each.is_over][:-KEPT]:
                 del self._jobs[old]
             return job
@@ -98,54 +98,65 @@ class WorkerPool:
             self._leave(owner, None)
 
     def close(self) -> None:
-        """End all processes."""
+        """Cancel all jobs and end all processes."""
         with self._lock:
             for job in self._jobs.values():
                 job.owners.clear()
-        for _ in self._threads:
-            self._queue.put(None)
-        for thread in self._threads:
-            thread.join()
+        self._threads.shutdown()
+        while not self._free.empty():
+            self._free.get().end()
 
     def _leave(self, owner: str, but: str | None) -> None:
         for job in self._jobs.values():
             if job.key != but:
                 job.owners.discard(owner)
 
-    def _serve(self) -> None:
-        """One process after the other, a job at a time."""
-        process, line = _started()
-        while True:
-            job = self._queue.get()
-            if job is None:
-                process.kill()
-                process.join()
-                return
-            if not job.is_wanted:
-                job.state = "cancelled"
-                continue
-            job.state = "running"
-            try:
-                line.send(job.task)
-                alive = _followed(job, line)
-            except (EOFError, OSError):
-                job.fault, job.state, alive = "the process that simulated it ended", "failed", False
-            if not alive:
-                process.kill()
-                process.join()
-                line.close()
-                process, line = _started()
+    def _run(self, job: Job) -> None:
+        """Run one job in a free process; one that was cancelled or ended is replaced."""
+        if not job.is_wanted:
+            job.state = "cancelled"
+            return
+        worker = self._free.get()
+        job.state = "running"
+        try:
+            worker.pipe.send(job.task)
+            reusable = _followed(job, worker.pipe)
+        except (EOFError, OSError):
+            job.fault, job.state = "the process that simulated it ended", "failed"
+            reusable = False
+        if not reusable:
+            worker.end()
+        self._free.put(worker if reusable else _Worker())
 
 
-def _followed(job: Job, line: Connection) -> bool:
-    """See a job to its end; whether its process can go on. It cannot where it was cancelled."""
+class _Worker:
+    """A process that waits for tasks, and the pipe to it."""
+
+    def __init__(self) -> None:
+        context = multiprocessing.get_context("spawn")
+        self.pipe, there = context.Pipe()
+        self._process = context.Process(target=work, args=(there,), daemon=True)
+        self._process.start()
+        there.close()
+
+    def end(self) -> None:
+        """Kill the process."""
+        self._process.kill()
+        self._process.join()
+        self.pipe.close()
+
+
+def _followed(job: Job, pipe: Connection) -> bool:
+    """Follow a job to its end; returns whether its process can go on, which it cannot where the
+    job was cancelled.
+    """
     while True:
         if not job.is_wanted:
             job.state = "cancelled"
             return False
-        if not line.poll(LOOK_EVERY_S):
+        if not pipe.poll(LOOK_EVERY_S):
             continue
-        kind, what = line.recv()
+        kind, what = pipe.recv()
         if kind == "progress":
             job.progress = what
         elif kind == "answer":
@@ -154,12 +165,3 @@ def _followed(job: Job, line: Connection) -> bool:
         else:
             job.fault, job.state = what, "failed"
             return True
-
-
-def _started() -> tuple[SpawnProcess, Connection]:
-    context = multiprocessing.get_context("spawn")
-    here, there = context.Pipe()
-    process = context.Process(target=work, args=(there,), daemon=True)
-    process.start()
-    there.close()
-    return process, here
