@@ -112,7 +112,7 @@ def speculation_findings(costs: Sequence[SpeculationCost], scenario: Mapping[str
     )
 
 
-def _sentence(cost: SpeculationCost) -> str:
+def cost_sentence(cost: SpeculationCost) -> str:
     drafted, plain = cost.drafted, cost.plain
     more = drafted.token_bytes / plain.token_bytes - 1 if plain.token_bytes else 0.0
     holds = f"the pool, given by {drafted.pool.sized_by}, holds {count(drafted.pool_tokens)} tokens"
@@ -166,7 +166,7 @@ def _sides_table(cost: SpeculationCost) -> FindingsTable:
         "tokens/s": tuple(number(side.tokens_per_s) for side in sides),
     }
     rows = [(name, *texts) for name, texts in cells.items()]
-    return FindingsTable(cost.label, _sentence(cost), ("", "with drafts", "without"), rows)
+    return FindingsTable(cost.label, cost_sentence(cost), ("", "with drafts", "without"), rows)
 
 
 def _cost_data(cost: SpeculationCost) -> dict[str, Any]:
@@ -178,7 +178,7 @@ def _cost_data(cost: SpeculationCost) -> dict[str, Any]:
         "state_bytes": cost.state_bytes,
         "with": _side_data(cost.drafted),
         "without": _side_data(cost.plain),
-        "sentence": _sentence(cost),
+        "sentence": cost_sentence(cost),
     }
 
 

@@ -20,7 +20,7 @@ from kvsim.request import Request
 from kvsim.scenario import Scenario
 from kvsim.sequence import Sequence
 from kvsim.simulation import Simulation
-from kvsim.whatif.speculation import _sentence as sentence
+from kvsim.whatif.speculation import cost_sentence as sentence
 from kvsim.whatif.speculation import speculation_costs
 
 PLAIN_STEP = {"kind": "linear", "base_us": 1000}
