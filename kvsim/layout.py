@@ -16,6 +16,8 @@ class KVGroup:
     window_tokens: a sliding window keeps only this many newest tokens; None otherwise.
     state_bytes: constant bytes per sequence (recurrent state); 0 otherwise.
     draft_layers: of the layers, those of a drafter.
+    chunk_tokens: local attention frees the blocks before the current chunk of so many tokens; None
+    where it keeps them.
     """
 
     kind: GroupKind
@@ -24,6 +26,7 @@ class KVGroup:
     window_tokens: int | None = None
     state_bytes: int = 0
     draft_layers: int = 0
+    chunk_tokens: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from kvsim.layout import KVLayout
 from kvsim.model import Model, ModelOptions
-from kvsim.model.kv_cache import LayerCache, grouped, layer_caches
+from kvsim.model.kv_cache import LayerCache, grouped, layer_caches, widened
 from kvsim.model.layers import Absent, Attention, LatentAttention, Layer
 from kvsim.model.weights import Weights
 from kvsim.speculation import Speculation
@@ -80,24 +80,17 @@ class Drafter(NamedTuple):
             return self.model.kv_caches(kv_cache_dtype, tp)
         return layer_caches([_module(target)], target.torch_dtype, kv_cache_dtype, tp)
 
-    def widened(self, caches: Sequence[LayerCache]) -> list[LayerCache]:
-        """The target's caches, its states with room for what the drafts do to them."""
-        return [
-            cache._replace(state_bytes=cache.state_bytes + self.tokens * cache.drafted_bytes)
-            for cache in caches
-        ]
-
     def layout(self, target: Model, options: ModelOptions) -> KVLayout:
         """The KV cache of both together, on one GPU."""
         asked = options.kv_cache_dtype
         dtype = target.kv_cache_dtype if asked == "auto" else asked
         drafted = self.caches(target, dtype, options.tensor_parallel_size)
-        return grouped(self.widened(options.caches(target)), drafted)
+        return grouped(widened(options.caches(target), self.tokens), drafted)
 
     def cost(self, target: Model, caches: Sequence[LayerCache], dtype: str, tp: int) -> DrafterCost:
         """What it takes beside a target whose layers keep `caches`, of this dtype, on one GPU."""
         own = sum(cache.state_bytes for cache in caches)
-        wide = sum(cache.state_bytes for cache in self.widened(caches))
+        wide = sum(cache.state_bytes for cache in widened(caches, self.tokens))
         return DrafterCost(
             self.speculation.method,
             self.tokens,

@@ -65,7 +65,7 @@ def memory_answer(question: MemoryQuestion) -> MemoryAnswer:
         question.max_num_batched_tokens or tokens,
         exports_states=exports,
     )
-    kept = any(group.checkpoint_blocks for group in sized.plan.groups)
+    kept = sized.plan.caches_states
     if exports and not (kept and sizing.exports_states):
         raise InputError(
             "not of this version" if kept else "no recurrent state is kept",

@@ -13,14 +13,14 @@ from kvsim.capacity.estimate.items import Items, estimate
 from kvsim.capacity.given import check_capacity, check_packed, given
 from kvsim.capacity.options import MemoryOptions
 from kvsim.capacity.planning import CachePlan, Serving, Speculation, plan_cache
-from kvsim.capacity.planning.block_size import DEFAULT_BLOCK_SIZE
+from kvsim.capacity.planning.plan import DEFAULT_BLOCK_SIZE
 from kvsim.capacity.pool import Pool, Sized
 from kvsim.capacity.stage import Stage, stages
 from kvsim.capacity.start_up import start_up
 from kvsim.device import Device
 from kvsim.model import Model, ModelOptions
 from kvsim.model.find import find_model
-from kvsim.model.kv_cache import LayerCache, grouped, layer_caches
+from kvsim.model.kv_cache import LayerCache, grouped, layer_caches, widened
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.units import GIB
 
@@ -147,7 +147,7 @@ def _size_stage(
     drafter, drafted = deployment.drafter, _drafted(deployment, stage)
     layout, device = grouped(caches), deployment.device
     if drafter is not None:
-        layout = grouped(drafter.widened(caches), drafted)
+        layout = grouped(widened(caches, drafter.tokens), drafted)
     items = _as_given(memory, estimate(deployment, stage))
     plan = _plan(deployment, caches, drafted, memory, block_size, exports_states)
     packed = plan.packed

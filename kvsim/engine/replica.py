@@ -25,6 +25,7 @@ from kvsim.request import Stream
 from kvsim.results.recorder import Recorder
 from kvsim.speculation import Speculation
 from kvsim.step_time.form import StepTime
+from kvsim.vllm.grouping import Grouping
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +36,7 @@ class ReplicaSpec:
     copy_bytes_per_s: of copies within the device; host_bytes_per_s: of the link to host memory.
     max_steps: most steps taken at once; 1 gives the step-by-step run.
     speculation: how tokens are drafted ahead, and acceptance: how many of them prove right; None:
-    they are not. unwatched, states, given_blocks: see `MemorySpec`.
+    they are not. unwatched, states, plan: see `MemorySpec`.
     """
 
     allocator: AllocatorOptions
@@ -50,7 +51,7 @@ class ReplicaSpec:
     acceptance: Acceptance | None = None
     unwatched: bool = False
     states: int | None = None
-    given_blocks: bool = False
+    plan: Grouping | None = None
 
     def memory_spec(self) -> MemorySpec:
         """The pool as the allocator is built on it."""
@@ -66,7 +67,7 @@ class ReplicaSpec:
             speculation=self._speculation,
             unwatched=self.unwatched,
             states=self.states,
-            given_blocks=self.given_blocks,
+            plan=self.plan,
         )
 
     @property

@@ -9,6 +9,7 @@ from kvsim.layout import KVLayout
 from kvsim.memory.allocator import Allocator
 from kvsim.plumbing.options import Options
 from kvsim.speculation import Speculation
+from kvsim.vllm.grouping import Grouping
 from kvsim.vllm.rules import BlockRules
 from kvsim.vllm.versions import NEWEST
 
@@ -28,7 +29,8 @@ class MemorySpec(NamedTuple):
     unwatched: nobody asks which block is whose: an allocator may count where it would otherwise
         keep tables.
     states: of recurrent layers, in a pool of their own beside this one; None: they have none.
-    given_blocks: the block size is what an engine has planned already, not what it was asked for.
+    plan: the groups of layers and their blocks that an engine has planned; None: the allocator's
+        options plan them.
     """
 
     capacity_bytes: int
@@ -41,7 +43,7 @@ class MemorySpec(NamedTuple):
     speculation: Speculation | None = None
     unwatched: bool = False
     states: int | None = None
-    given_blocks: bool = False
+    plan: Grouping | None = None
 
 
 StoreKind = Literal["blocks", "slots", "buffers"]

@@ -89,18 +89,24 @@ def layer_caches(
     return tuple(found)
 
 
-def grouped(caches: Sequence[LayerCache], drafter: Sequence[LayerCache] = ()) -> KVLayout:
-    """Layers that keep the same kind of state as one group, in the order of their first layer; in
-    as many bytes and heads, where there are several kinds. drafter: layers of a drafter, behind the
-    others.
+def grouped(
+    caches: Sequence[LayerCache], drafter: Sequence[LayerCache] = (), *, by_page: bool = False
+) -> KVLayout:
+    """Layers that keep the same kind of state as one group, in the order of their first layer.
+
+    Where there are several kinds, or by_page, the layers of a group have the same bytes and heads;
+    by_page, their chunks of local attention are the same too. drafter: the layers of a drafter,
+    which follow the others.
     """
     every = (*caches, *drafter)
     kinds = {(cache.kind, cache.window_tokens, cache.own_block) for cache in every}
     groups: dict[tuple[object, ...], KVGroup] = {}
     for index, cache in enumerate(every):
         key: tuple[object, ...] = (cache.kind, cache.window_tokens, cache.own_block)
-        if len(kinds) > 1:
+        if by_page or len(kinds) > 1:
             key += cache.bytes_per_token, cache.state_bytes, cache.kv_heads
+        if by_page:
+            key += (cache.chunk_tokens,)
         before = groups.get(key, KVGroup(cache.kind, 0, 0, cache.window_tokens))
         groups[key] = KVGroup(
             cache.kind,
@@ -109,8 +115,17 @@ def grouped(caches: Sequence[LayerCache], drafter: Sequence[LayerCache] = ()) ->
             cache.window_tokens,
             before.state_bytes + cache.state_bytes,
             before.draft_layers + (index >= len(caches)),
+            cache.chunk_tokens if by_page else None,
         )
     return KVLayout(tuple(groups.values()))
+
+
+def widened(caches: Sequence[LayerCache], drafted_tokens: int) -> list[LayerCache]:
+    """The caches, with states as large as so many tokens drafted ahead make them."""
+    return [
+        cache._replace(state_bytes=cache.state_bytes + drafted_tokens * cache.drafted_bytes)
+        for cache in caches
+    ]
 
 
 def _cache(mixer: Mixer, torch_dtype: str, storage: KVFormat | str, tp: int) -> LayerCache | None:

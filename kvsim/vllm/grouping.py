@@ -1,11 +1,22 @@
-"""How a model's layers share one pool of blocks: groups of layers, one block table each.
+"""How the layers of a model share one pool of blocks: groups of layers, one block table each.
 
-vLLM gives every group as many layers, so that one block size in bytes fits all of them (v1/core/
-kv_cache_planning.py). A group has as many layers as the rarest kind of the model; the layers of a
-kind are dealt out to as many groups as they need, and what a group lacks is padding in each of its
-blocks. Where a token takes more bytes in layers of one kind than of another, a block of the other
-holds so many times more tokens, or padding where that does not divide. A recurrent state takes one
-block of its own: the block size in tokens grows until it fits.
+Blocks take the same bytes in every group (vLLM 0.33, v1/core/kv_cache_planning.py,
+v1/core/kv_cache_utils.py, platforms/interface.py):
+
+    one kind     Layers of one kind are one group, whatever bytes a token takes in each. Where every
+                 layer keeps every token, all are of one kind.
+    equal pages  Otherwise a layer's part of a block, its page, has the same bytes in all layers: a
+                 block holds more tokens where the page of fewer tokens divides the largest page,
+                 and padding where it does not.
+    groups       The rarest kind of layer is one group. The layers of another kind are dealt out to
+                 groups of at most as many layers, and a group of fewer layers has padding in each
+                 of its blocks.
+    states       A recurrent state takes one page, so attention layers have blocks of
+
+                     B = g * ceil(bytes of a state / (g * bytes of a token in one attention layer))
+
+                 tokens, where g is the block size asked for, at least 128 with MLA, and a multiple
+                 of 64 where prefill kernels write states out within a chunk.
 """
 
 from math import lcm
@@ -14,8 +25,6 @@ from typing import NamedTuple
 from kvsim.layout import GroupKind, KVGroup, KVLayout
 from kvsim.plumbing.units import ceil_div
 
-# Tokens in a block that must hold a state: multiples of these, beside MLA, and where a prefill
-# kernel writes states out within a chunk (vLLM 0.33, platforms/interface.py).
 MLA_GRANULARITY = 128
 EXPORT_GRANULARITY = 64
 
@@ -23,10 +32,14 @@ EXPORT_GRANULARITY = 64
 class BlockGroup(NamedTuple):
     """Layers with one block table.
 
-    layers: real ones. slot_bytes: what a token costs in them, 0 for a recurrent state.
-    window_tokens: as in KVGroup. state_bytes: what a sequence's one block holds, else 0. drafts:
-    some of these layers, or of their like, are a drafter's. block_size: tokens in a block. bucket:
-    which group of the layout its layers are of.
+    layers: real layers, padding layers left out.
+    slot_bytes: bytes of a token in these layers, 0 for a recurrent state.
+    window_tokens, chunk_tokens: as in KVGroup.
+    state_bytes: bytes of the states of one sequence in these layers, else 0.
+    draft_layers: of the layers, those of a drafter.
+    block_size: tokens in a block.
+    page_bytes: bytes of a block in one layer, padding included; the different ones.
+    bucket: index of the layers' group in the layout.
     """
 
     kind: GroupKind
@@ -34,26 +47,46 @@ class BlockGroup(NamedTuple):
     slot_bytes: int
     window_tokens: int | None = None
     state_bytes: int = 0
-    drafts: bool = False
+    draft_layers: int = 0
     block_size: int = 1
+    page_bytes: tuple[int, ...] = ()
     bucket: int = 0
+    chunk_tokens: int | None = None
+
+    def blocks_at_once(self, slots: int, ahead: int) -> int:
+        """Most blocks of one sequence with `slots` slots, of which a window, wherever it begins, or
+        a chunk of local attention keeps `ahead` besides its own; without states.
+        """
+        blocks = ceil_div(slots, self.block_size)
+        if self.window_tokens is not None:
+            kept = self.window_tokens - 1 + ahead
+            return min(blocks, ceil_div(kept, self.block_size) + 1)
+        if self.chunk_tokens is not None:
+            return min(blocks, ceil_div(self.chunk_tokens + ahead, self.block_size))
+        return blocks
 
 
 class Grouping(NamedTuple):
-    """groups: in the order of the model's layers. group_layers: layers of each, padding included.
+    """The groups of a model's layers, in the order of the layers.
 
-    A block is `block_size` slots of `slot_bytes` bytes, whatever group has it: the slots of the
-    groups whose blocks hold fewest tokens.
+    group_layers: layers of each group, padding layers included.
+    block_size: tokens in the smallest block that keeps tokens.
+    block_bytes: bytes of a block, of whichever group.
     """
 
     groups: tuple[BlockGroup, ...]
     group_layers: int
     block_size: int
-    slot_bytes: int
+    block_bytes: int
+
+    @property
+    def slot_bytes(self) -> int:
+        """Bytes of each of the `block_size` slots of a block."""
+        return self.block_bytes // self.block_size
 
     @property
     def hit_tokens(self) -> int:
-        """Hits end at multiples of so many tokens, where they end with blocks."""
+        """Tokens at whose multiples hits end, where hits end with blocks."""
         return lcm(*(group.block_size for group in self.groups))
 
     @property
@@ -62,23 +95,41 @@ class Grouping(NamedTuple):
         return self.group_layers * len(self.groups) - sum(group.layers for group in self.groups)
 
 
-def is_uniform(layout: KVLayout, *, windows: bool) -> bool:
-    """Whether one block table does for all layers: all keep every token, or are made to, where
-    `windows` do not count or blocks cannot be made to weigh the same (MLA's are never padded).
+def states_at_once(drafted_tokens: int, *, caching: bool, exports: bool) -> int:
+    """Recurrent states of one sequence in one group: its own, one for each token drafted ahead,
+    with prefix caching the cached one that stays until the next is whole, and one that prefill
+    writes out within a chunk.
     """
-    kinds = {group.kind for group in layout.groups}
-    if "recurrent" in kinds:
+    return (2 + exports if caching else 1) + drafted_tokens
+
+
+def is_uniform(layout: KVLayout, *, windows: bool = True) -> bool:
+    """Whether one block table does for all layers, because all keep every token.
+
+    Windows are given up where `windows` is false, and where pages cannot be made equal, as MLA's
+    are never padded (`_try_get_full_allocation_fallback_groups`).
+    """
+    if any(group.kind == "recurrent" for group in layout.groups):
         return False
-    slots = [ceil_div(group.bytes_per_token, group.layers) for group in layout.groups]
+    if not windows or all(_keeps_all(group) for group in layout.groups):
+        return True
+    slots = [_token_bytes(group) for group in layout.groups]
     latent = [slot for slot, group in zip(slots, layout.groups, strict=True) if group.kind == "mla"]
-    return not windows or "sliding" not in kinds or any(max(slots) % slot for slot in latent)
+    return any(max(slots) % slot for slot in latent)
 
 
 def one_table(layout: KVLayout, block_size: int) -> Grouping:
     """All layers of `layout` in one group that keeps every token, whatever their windows."""
-    layers, slot_bytes = sum(group.layers for group in layout.groups), layout.bytes_per_token
-    group = BlockGroup("full", layers, slot_bytes, block_size=block_size)
-    return Grouping((group,), layers, block_size, slot_bytes)
+    pages = (block_size * _token_bytes(group) for group in layout.groups)
+    group = BlockGroup(
+        "mla" if layout.groups[0].kind == "mla" else "full",
+        sum(group.layers for group in layout.groups),
+        layout.bytes_per_token,
+        draft_layers=sum(group.draft_layers for group in layout.groups),
+        block_size=block_size,
+        page_bytes=tuple(dict.fromkeys(pages)),
+    )
+    return Grouping((group,), group.layers, block_size, block_size * group.slot_bytes)
 
 
 def group_layers(
@@ -86,50 +137,109 @@ def group_layers(
     block_size: int,
     *,
     commonest_sizes_groups: bool = True,
-    unequal_blocks: bool = True,
     exports_states: bool = False,
+    state_block_size: int | None = None,
 ) -> Grouping:
-    """Deal the layers of `layout` (at least one group with KV) out to groups.
+    """The groups of `layout`, each of whose groups has layers of equal bytes, or is the only one.
 
-    commonest_sizes_groups, unequal_blocks: see BlockRules. exports_states: kept states are written
-    out within chunks.
+    block_size: tokens in a block, as asked for.
+    commonest_sizes_groups: see BlockRules.
+    exports_states: prefill kernels write states out within a chunk.
+    state_block_size: tokens of a block that holds a state; None: as of an attention layer.
     """
-    counts = [group.layers for group in layout.groups]
+    if is_uniform(layout):
+        return one_table(layout, block_size)
+    block_size = _beside_states(layout, block_size, exports_states)
+    slots = [_token_bytes(group) for group in layout.groups]
+    states = [ceil_div(group.state_bytes, group.layers) for group in layout.groups]
+    pages = [max(block_size * slot, state) for slot, state in zip(slots, states, strict=True)]
+    state_block_size = state_block_size or block_size
+    if len({_kept(group) for group in layout.groups}) == 1:
+        one = one_table(layout, block_size if any(slots) else state_block_size)
+        first, state = layout.groups[0], sum(group.state_bytes for group in layout.groups)
+        only = one.groups[0]._replace(
+            kind=first.kind,
+            window_tokens=first.window_tokens,
+            state_bytes=state,
+            chunk_tokens=first.chunk_tokens,
+            page_bytes=tuple(dict.fromkeys(pages)),
+        )
+        return one._replace(groups=(only,), block_bytes=one.block_bytes or state)
+    page, counts = max(pages), [group.layers for group in layout.groups]
     size = min(counts)
     if commonest_sizes_groups and max(counts) < 1.5 * size:
         size = max(counts)
-    slots = [ceil_div(group.bytes_per_token, group.layers) for group in layout.groups]
-    largest = max(slots)
-    # Layers of one kind are one group, whatever a token takes in each.
-    alone = layout.groups[0].bytes_per_token if len(slots) == 1 else 0
-    layer_state = max(ceil_div(group.state_bytes, group.layers) for group in layout.groups)
-    if layer_state:
-        latent = any(group.kind == "mla" for group in layout.groups)
-        step = max(block_size, MLA_GRANULARITY) if latent else block_size
-        if exports_states:
-            step = lcm(step, EXPORT_GRANULARITY)
-        block_size = max(block_size, step * ceil_div(layer_state, largest * step))
     groups: list[BlockGroup] = []
     for bucket, (group, slot) in enumerate(zip(layout.groups, slots, strict=True)):
-        times = largest // slot if unequal_blocks and slot and largest % slot == 0 else 1
-        groups += _dealt(group, size, block_size * times, bucket)
-    return Grouping(tuple(groups), size, block_size, alone or largest * size)
+        tokens = block_size if slot else state_block_size
+        if slot and page % (block_size * slot) == 0:
+            tokens = page // slot
+        groups += _dealt(group, size, tokens, page, bucket)
+    return Grouping(tuple(groups), size, block_size, size * page)
 
 
-def _dealt(group: KVGroup, size: int, block_size: int, bucket: int) -> list[BlockGroup]:
-    """`group` in as few parts of at most `size` layers as possible, as even as possible."""
+def _token_bytes(group: KVGroup) -> int:
+    return ceil_div(group.bytes_per_token, group.layers)
+
+
+def _keeps_all(group: KVGroup) -> bool:
+    return group.kind in ("full", "mla") and group.chunk_tokens is None
+
+
+def _kept(group: KVGroup) -> tuple[object, ...]:
+    """What of a sequence the layers keep."""
+    kind = "full" if group.kind == "mla" else group.kind
+    state = ceil_div(group.state_bytes, group.layers)
+    return kind, group.window_tokens, group.chunk_tokens, state
+
+
+def _beside_states(layout: KVLayout, block_size: int, exports_states: bool) -> int:
+    """Tokens in a block of the attention layers in which a token takes most bytes, grown until the
+    page of one layer holds a state.
+    """
+    token = max(_token_bytes(group) for group in layout.groups)
+    state = max(ceil_div(group.state_bytes, group.layers) for group in layout.groups)
+    if not state or not token:
+        return block_size
+    latent = any(group.kind == "mla" for group in layout.groups)
+    step = max(block_size, MLA_GRANULARITY) if latent else block_size
+    if exports_states:
+        step = lcm(step, EXPORT_GRANULARITY)
+    return max(block_size, step * ceil_div(state, token * step))
+
+
+def _dealt(
+    group: KVGroup, size: int, block_size: int, page_bytes: int, bucket: int
+) -> list[BlockGroup]:
+    """`group` in as few parts of at most `size` layers as possible, dealt out in turn."""
     num_parts = ceil_div(group.layers, size)
+
+    def dealt(layers: int, part: int) -> int:
+        """Of the first `layers` layers, those of a part."""
+        return (layers - part + num_parts - 1) // num_parts
+
     parts, before = [], 0
-    for index in range(num_parts):
-        after = before + (group.layers - index + num_parts - 1) // num_parts
+    for part in range(num_parts):
+        layers = dealt(group.layers, part)
+        after = before + layers
         slot, state = (
             total * after // group.layers - total * before // group.layers
             for total in (group.bytes_per_token, group.state_bytes)
         )
-        drafts = group.draft_layers > 0
-        layers, window = after - before, group.window_tokens
+        drafts = layers - dealt(group.layers - group.draft_layers, part)
         parts.append(
-            BlockGroup(group.kind, layers, slot, window, state, drafts, block_size, bucket)
+            BlockGroup(
+                group.kind,
+                layers,
+                slot,
+                group.window_tokens,
+                state,
+                drafts,
+                block_size,
+                (page_bytes,),
+                bucket,
+                group.chunk_tokens,
+            )
         )
         before = after
     return parts

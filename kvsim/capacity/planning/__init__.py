@@ -1,15 +1,12 @@
 """From layers to groups and blocks, as vLLM 0.33.0 plans a KV cache at its start.
 
-    caches of layers -> block size (`block_size`) -> groups of equal pages (`groups`)
-                     -> units of scheduling and hashing (`units`) -> CachePlan (`plan`)
+    caches of layers -> groups of layers (`kvsim.vllm.grouping`, `packed`) -> CachePlan (`plan`)
 
-By its v1/core/kv_cache_planning.py, v1/core/kv_cache_utils.py, v1/kv_cache_interface.py and
-platforms/interface.py.
+By its v1/core/kv_cache_planning.py, v1/core/kv_cache_utils.py and v1/kv_cache_interface.py.
 """
 
-from kvsim.capacity.planning.groups import CacheGroup
 from kvsim.capacity.planning.plan import CachePlan, plan_cache
 from kvsim.capacity.planning.serving import Serving
 from kvsim.speculation import Speculation
 
-__all__ = ["CacheGroup", "CachePlan", "Serving", "Speculation", "plan_cache"]
+__all__ = ["CachePlan", "Serving", "Speculation", "plan_cache"]

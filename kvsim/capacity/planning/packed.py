@@ -11,28 +11,22 @@ place for each size and repeat instead, windows' pages brought up to those of th
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from kvsim.model.kv_cache import LayerCache
 from kvsim.plumbing.units import ceil_div
+from kvsim.vllm.grouping import BlockGroup
 
-
-class PackedGroup(NamedTuple):
-    """Caches that share block tables. block_size: tokens in a block; page_bytes: of each cache."""
-
-    cache: LayerCache
-    block_size: int
-    page_bytes: tuple[int, ...]
-    draft_layers: int
+# A cache, and whether it is a drafter's.
+Entry = tuple[LayerCache, bool]
 
 
 def pack(
     caches: Sequence[LayerCache], drafter: Sequence[LayerCache], *, by_place: bool
-) -> tuple[tuple[PackedGroup, ...], int]:
+) -> tuple[tuple[BlockGroup, ...], int]:
     """The groups, and the bytes of a block; every cache has a block of its own. by_place: as before
     vLLM 0.27.
     """
-    buckets: dict[tuple[object, ...], list[tuple[LayerCache, bool]]] = {}
+    buckets: dict[tuple[object, ...], list[Entry]] = {}
     marked = [*((cache, False) for cache in caches), *((cache, True) for cache in drafter)]
     for cache, drafts in marked:
         assert cache.own_block is not None
@@ -42,15 +36,16 @@ def pack(
     # The cache of all tokens comes first.
     every.sort(key=lambda bucket: bucket[0][0].kind != "mla")
     repeats = _repeats_a_group(every, by_place)
-    groups: list[PackedGroup] = []
+    groups: list[list[Entry]] = []
     for bucket in every:
         sizes = Counter(_page(cache) for cache, _ in bucket)
         count = ceil_div(max(sizes.values()), repeats) if _balanced(sizes) else 1
         if by_place and bucket is every[0]:
             count = 1
-        groups.extend(_group(_dealt(bucket, first, count)) for first in range(count))
-    widest = max(sum(group.page_bytes) for group in groups)
-    return tuple(groups), _places(groups) if by_place else widest
+        groups.extend(_dealt(bucket, first, count) for first in range(count))
+    pages = [[_page(cache) for cache, _ in group] for group in groups]
+    block_bytes = _places(pages) if by_place else max(map(sum, pages))
+    return tuple(_group(*each) for each in zip(groups, pages, strict=True)), block_bytes
 
 
 def _page(cache: LayerCache) -> int:
@@ -62,7 +57,7 @@ def _balanced(sizes: Counter[int]) -> bool:
     return len(set(sizes.values())) == 1
 
 
-def _repeats_a_group(buckets: Sequence[list[tuple[LayerCache, bool]]], by_place: bool) -> int:
+def _repeats_a_group(buckets: Sequence[list[Entry]], by_place: bool) -> int:
     counts = [Counter(_page(cache) for cache, _ in bucket) for bucket in buckets]
     if by_place:
         patterns = [max(sizes.values()) for sizes in counts]
@@ -78,29 +73,35 @@ def _least_padding(counts: Sequence[int], least: int) -> int:
     return min(numbers, key=lambda number: (sum(-count % number for count in counts), -number))
 
 
-def _dealt(
-    bucket: list[tuple[LayerCache, bool]], first: int, count: int
-) -> list[tuple[LayerCache, bool]]:
+def _dealt(bucket: list[Entry], first: int, count: int) -> list[Entry]:
     """Every count-th repeat of the bucket's pattern, from `first` on."""
-    by_size: dict[int, list[tuple[LayerCache, bool]]] = {}
+    by_size: dict[int, list[Entry]] = {}
     for entry in bucket:
         by_size.setdefault(_page(entry[0]), []).append(entry)
     return [entry for entries in by_size.values() for entry in entries[first::count]]
 
 
-def _group(entries: list[tuple[LayerCache, bool]]) -> PackedGroup:
+def _group(entries: Sequence[Entry], pages: Sequence[int]) -> BlockGroup:
     first = entries[0][0]
     assert first.own_block is not None
-    drafts = sum(drafted for _, drafted in entries)
-    pages = tuple(_page(cache) for cache, _ in entries)
-    return PackedGroup(first, first.own_block.tokens, pages, drafts)
+    return BlockGroup(
+        first.kind,
+        len(entries),
+        sum(cache.bytes_per_token for cache, _ in entries),
+        first.window_tokens,
+        draft_layers=sum(drafted for _, drafted in entries),
+        block_size=first.own_block.tokens,
+        page_bytes=tuple(dict.fromkeys(pages)),
+    )
 
 
-def _places(groups: Sequence[PackedGroup]) -> int:
-    """Bytes of a place for each size of the first group, as often as the longest group repeats."""
-    sizes = sorted(set(groups[0].page_bytes))
+def _places(groups: Sequence[Sequence[int]]) -> int:
+    """Bytes of a place for each size of the first group's pages, as often as the longest group
+    repeats.
+    """
+    sizes = sorted(set(groups[0]))
     repeats = 0
-    for group in groups:
-        brought = Counter(min(s for s in sizes if s >= page) for page in group.page_bytes)
+    for pages in groups:
+        brought = Counter(min(s for s in sizes if s >= page) for page in pages)
         repeats = max(repeats, *brought.values())
     return repeats * sum(sizes)

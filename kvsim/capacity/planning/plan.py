@@ -1,24 +1,27 @@
-"""A cache as planned: its groups, and how many requests and tokens a number of blocks holds."""
+"""The KV cache as vLLM plans it at its start, and how many requests and tokens its blocks hold."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from kvsim.capacity.planning.groups import CacheGroup, plan_groups
+from kvsim.capacity.planning.packed import pack
 from kvsim.capacity.planning.serving import Serving
-from kvsim.capacity.planning.units import Units, plan_units
-from kvsim.model.kv_cache import LayerCache
+from kvsim.model.kv_cache import LayerCache, grouped, widened
 from kvsim.plumbing.units import ceil_div
+from kvsim.vllm.grouping import BlockGroup, group_layers, states_at_once
+
+DEFAULT_BLOCK_SIZE = 16
+SPARSE_MLA_BLOCK_SIZE = 64
 
 
 class CachePlan(NamedTuple):
-    """groups: in the engine's order. bytes_per_block: a block of any group, padding included.
-    units: of scheduling and hashing. serving: the flags it was made for.
-    packed: caches come in blocks of their own sizes.
+    """The groups of a model's layers under the flags of a server.
+
+    groups: in the engine's order. bytes_per_block: of a block of any group, padding included.
+    serving: the flags. packed: caches come in blocks of their own sizes.
     """
 
-    groups: tuple[CacheGroup, ...]
+    groups: tuple[BlockGroup, ...]
     bytes_per_block: int
-    units: Units
     serving: Serving
     packed: bool = False
 
@@ -36,24 +39,23 @@ class CachePlan(NamedTuple):
         raise AssertionError("a plan has a group")
 
     @property
-    def mamba_cache_mode(self) -> str:
-        """How states are cached: "align" at block boundaries, or "none"."""
-        recurrent = any(group.kind == "recurrent" for group in self.groups)
-        return "align" if recurrent and self.serving.enable_prefix_caching else "none"
+    def caches_states(self) -> bool:
+        """Whether recurrent states are cached at the ends of blocks (mamba_cache_mode "align")."""
+        return self.serving.enable_prefix_caching and any(g.state_bytes for g in self.groups)
 
     def num_blocks(self, capacity_bytes: int) -> int:
         """Whole blocks in so many bytes."""
         return capacity_bytes // self.bytes_per_block
 
-    def admission_cap(self, group: CacheGroup, tokens: int) -> int:
-        """Blocks that a request of `tokens` tokens can hold in a sliding group."""
+    def admission_cap(self, group: BlockGroup, tokens: int) -> int:
+        """Blocks that vLLM reckons for a request of `tokens` tokens in a sliding group."""
         assert group.window_tokens is not None
         seen = group.window_tokens - 1 + self.serving.max_in_flight_tokens
         return ceil_div(min(seen, tokens), group.block_size) + 1
 
     def held_blocks(self, tokens: int) -> int:
-        """Blocks, over all groups, that a request with `tokens` tokens holds at most as it decodes
-        and drafts, its prompt computed: what its windows and states needed for that has gone back.
+        """Most blocks, over all groups, of a request with `tokens` tokens while it decodes and
+        drafts: its prompt is computed, and what windows and states needed for that is freed.
         """
         serving, speculation = self.serving, self.serving.speculation
         drafts = again = 0
@@ -63,48 +65,54 @@ class CachePlan(NamedTuple):
             again = speculation.redrafted_tokens
         slots = min(tokens + drafts, max(tokens, serving.max_model_len))
         ahead = serving.batches_in_flight - 1 + drafts + again
-        return sum(self._held_in(group, slots, ahead) for group in self.groups)
-
-    def _held_in(self, group: CacheGroup, slots: int, ahead: int) -> int:
-        """Of one group. ahead: tokens that it holds besides those of a window and the newest."""
-        if group.kind == "recurrent":
-            return (2 if self.mamba_cache_mode == "align" else 1) + group.speculative_blocks
-        size = group.block_size
-        if group.kind == "sliding":
-            assert group.window_tokens is not None
-            # Wherever it begins.
-            return min(ceil_div(slots, size), ceil_div(group.window_tokens - 1 + ahead, size) + 1)
-        if group.chunk_tokens is not None:
-            return ceil_div(min(slots, group.chunk_tokens + ahead), size)
-        return ceil_div(slots, size * self.serving.decode_context_parallel_size)
+        return sum(self._held(group, slots, ahead, exports=False) for group in self.groups)
 
     def blocks_of(self, tokens: int) -> int:
-        """Blocks, over all groups, that a request of `tokens` tokens holds at most."""
-        return sum(self._blocks_in(group, tokens) for group in self.groups)
+        """Blocks, over all groups, that vLLM reckons for a request of `tokens` tokens."""
+        ahead, exports = self.serving.max_in_flight_tokens, self.serving.exports_states
+        return sum(
+            self.admission_cap(group, tokens)
+            if group.window_tokens is not None
+            else self._held(group, tokens, ahead, exports=exports)
+            for group in self.groups
+        )
 
-    def _blocks_in(self, group: CacheGroup, tokens: int) -> int:
+    def _held(self, group: BlockGroup, slots: int, ahead: int, *, exports: bool) -> int:
+        """Most blocks of one group. ahead: tokens held besides a window's or chunk's own. exports:
+        one block more for a state that prefill writes out.
+        """
+        serving = self.serving
         if group.kind == "recurrent":
-            states = 2 if self.serving.enable_prefix_caching else 1
-            return states + group.speculative_blocks + group.checkpoint_blocks
-        if group.kind == "sliding":
-            return self.admission_cap(group, tokens)
-        if group.chunk_tokens is not None:
-            held = group.chunk_tokens + self.serving.max_in_flight_tokens
-            return ceil_div(min(held, tokens), group.block_size)
-        return ceil_div(tokens, group.block_size * self.serving.decode_context_parallel_size)
+            caching = serving.enable_prefix_caching
+            return states_at_once(serving.drafted_tokens, caching=caching, exports=exports)
+        if group.window_tokens is None and group.chunk_tokens is None:
+            slots = ceil_div(slots, serving.decode_context_parallel_size)
+        return group.blocks_at_once(slots, ahead)
 
 
 def plan_cache(
     caches: Sequence[LayerCache], serving: Serving, drafter: Sequence[LayerCache] = ()
 ) -> CachePlan:
-    """The plan for these layers, one of which at least keeps a cache, and a drafter's beside."""
+    """The plan for these layers, of which at least one has a cache, and the layers of a drafter."""
     if serving.speculation is not None:
         serving.speculation.check()
-    groups = plan_groups(caches, drafter, serving)
-    return CachePlan(
-        groups,
-        max(group.bytes for group in groups),
-        plan_units(groups, serving),
-        serving,
-        packed=any(cache.own_block for cache in caches),
+    if any(cache.own_block for cache in caches):
+        return CachePlan(*pack(caches, drafter, by_place=serving.packs_by_place), serving, True)
+    if not serving.gives_chunks_back:
+        caches = [cache._replace(chunk_tokens=None) for cache in caches]
+    caching, drafted = serving.enable_prefix_caching, serving.drafted_tokens
+    grouping = group_layers(
+        grouped(widened(caches, drafted), widened(drafter, drafted), by_page=True),
+        _kernel_block_size([*caches, *drafter], serving),
+        exports_states=serving.exports_states and caching,
+        state_block_size=None if caching else serving.max_model_len,
     )
+    return CachePlan(grouping.groups, grouping.block_bytes, serving)
+
+
+def _kernel_block_size(caches: Sequence[LayerCache], serving: Serving) -> int:
+    """Tokens in a block before states are looked at."""
+    if serving.block_size is not None:
+        return serving.block_size
+    sparse = any(cache.index_bytes for cache in caches)
+    return SPARSE_MLA_BLOCK_SIZE if sparse else DEFAULT_BLOCK_SIZE

@@ -8,13 +8,13 @@ from kvsim.speculation import Speculation
 class Serving(NamedTuple):
     """Flags by vLLM's names, with its defaults.
 
-    block_size: as asked for; None: the engine's choice. prefix_match_unit: tokens one hash covers;
-    None: as the blocks have it. batches_in_flight: that a sliding group's admission counts, two
-    where scheduling is asynchronous. exports_states: the prefill kernel of a recurrence writes
-    states out in the middle of a chunk (FlashInfer's, on Hopper and Blackwell).
-    decode_context_parallel_size: GPUs that share the tokens of a sequence. packs_by_place: as vLLM
-    before 0.27 packs caches of different sizes. frees_chunks: of local attention, those before the
-    current one.
+    block_size: tokens in a block, as asked for; None: the engine's choice.
+    batches_in_flight: batches that a window's admission counts, 2 under asynchronous scheduling.
+    exports_states: the prefill kernel of recurrent layers writes states out within a chunk
+        (FlashInfer's, on Hopper and Blackwell).
+    decode_context_parallel_size: GPUs that share the tokens of a sequence.
+    packs_by_place: caches of different sizes are packed as before vLLM 0.27.
+    frees_chunks: local attention frees the blocks before the current chunk.
     """
 
     max_model_len: int
@@ -22,7 +22,6 @@ class Serving(NamedTuple):
     block_size: int | None = None
     enable_prefix_caching: bool = True
     batches_in_flight: int = 2
-    prefix_match_unit: int | None = None
     exports_states: bool = False
     decode_context_parallel_size: int = 1
     speculation: Speculation | None = None

@@ -21,7 +21,7 @@ from kvsim.memory.paged.groups.store import store_of
 from kvsim.memory.paged.host_tier import HostTier
 from kvsim.memory.paged.lookahead import Lookahead
 from kvsim.memory.paged.shape import BlockShape
-from kvsim.vllm.grouping import Grouping
+from kvsim.vllm.grouping import Grouping, states_at_once
 from kvsim.vllm.sizes import Sizes
 
 
@@ -131,13 +131,12 @@ class Assembly:
             spare_block=rules.spare_block,
             ranked=settings.eviction is not None,
         )
-        # A kept state stays until the next is whole.
-        most_states = 2 + (settings.checkpoint_alignment is not None) if caching else 1
+        exports = settings.checkpoint_alignment is not None
         needs = Needs(
             memory,
             self.names,
             groups,
-            most_states + self.drafts.tokens,
+            states_at_once(self.drafts.tokens, caching=caching, exports=exports),
             self.drafts.tokens,
             self.drafts.redrafted,
             sizes.aligned if sizes.inner else None,

@@ -96,18 +96,13 @@ class Paged(AllocatorOptions):
         """Whether prefill writes states out within chunks, which the engine plans blocks for."""
         return self.prefill_checkpoint_alignment is not None
 
-    def grouping(
-        self, layout: KVLayout, rules: BlockRules = NEWEST.blocks, *, given_blocks: bool = False
-    ) -> Grouping:
-        """How it deals the layers of a layout out to groups, where they have tables of their own.
-        given_blocks: as in MemorySpec.
-        """
+    def grouping(self, layout: KVLayout, rules: BlockRules = NEWEST.blocks) -> Grouping:
+        """The groups that the layers of a layout are dealt out to."""
         return group_layers(
             layout,
             self.block_size,
             commonest_sizes_groups=rules.commonest_sizes_groups,
-            unequal_blocks=rules.unequal_blocks,
-            exports_states=self.exports_states and not given_blocks,
+            exports_states=self.exports_states,
         )
 
     def build(self, memory: MemorySpec) -> Allocator:
@@ -116,7 +111,7 @@ class Paged(AllocatorOptions):
         caches, keeps = self._caches(memory), several and self._keeps_states(memory)
         check(Asked(dict(self), given, memory, several, caches, keeps))
         if several:
-            grouping = self.grouping(memory.layout, memory.rules, given_blocks=memory.given_blocks)
+            grouping = memory.plan or self.grouping(memory.layout, memory.rules)
             settings = Settings(
                 caching=caches,
                 watermark=self.watermark,

@@ -4,6 +4,7 @@ import pytest
 
 from kvsim.capacity.planning import Serving, Speculation, plan_cache
 from kvsim.model import ModelOptions
+from kvsim.vllm.sizes import Sizes
 
 # model, KV dtype, states, drafted tokens, exported states, block: seen in vLLM's start-up lines.
 SEEN = [
@@ -48,7 +49,8 @@ def test_a_small_drafter_coarsens_its_own_blocks():
     found = plan("gemma-3-27b", drafter=drafter)
     assert {group.block_size for group in found.groups if group.draft_layers} == {128}
     assert {group.block_size for group in found.groups if not group.draft_layers} == {16}
-    assert found.units.scheduler_block_size == found.units.hit_alignment == 128
+    sizes = Sizes.of(found.groups, None, caching=True)
+    assert sizes.whole == sizes.aligned == 128
 
 
 def test_layers_are_dealt_out_in_turn():

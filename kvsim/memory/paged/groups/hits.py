@@ -73,11 +73,12 @@ def kinds_of(groups: Sequence[BlockGroup], *, states_kept: bool, drops: bool) ->
     for g, group in enumerate(groups):
         if states_kept or not group.state_bytes:
             buckets.setdefault(group.bucket, []).append(g)
-    known = any(group.drafts for group in groups)
+    known = any(group.draft_layers for group in groups)
     found = []
     for members in buckets.values():
         first, recurrent = groups[members[0]], groups[members[0]].state_bytes > 0
-        dropping = drops and not recurrent and (first.drafts or not known)
+        drafting = any(groups[g].draft_layers for g in members)
+        dropping = drops and not recurrent and (drafting or not known)
         window = windows[members[0]]
         found.append(Kind(tuple(members), first.block_size, window, recurrent, dropping))
     return found

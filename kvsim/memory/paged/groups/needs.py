@@ -58,15 +58,12 @@ class Needs:
 
     def _most_blocks(self, group: BlockGroup, tokens: int) -> int:
         """Blocks that a group needs at once for a sequence of `tokens` tokens, at most."""
-        size = group.block_size
-        blocks = ceil_div(tokens, size)
         if group.state_bytes:
             return self._most_states
         if group.window_tokens is None or self._most_tokens is None:
-            return blocks
-        seen = group.window_tokens - 1 + self._extra + self._most_tokens
-        kept = min(seen, self._max_model_len)
-        return min(blocks, ceil_div(kept, size) + 1)
+            return ceil_div(tokens, group.block_size)
+        most = self._max_model_len - (group.window_tokens - 1)
+        return group.blocks_at_once(tokens, min(self._extra + self._most_tokens, most))
 
     def of(self, hits: Hits, tokens: int, states: int, *, whole: bool, lookahead: int = 0) -> int:
         """Free blocks that a sequence with these hits takes for its first `tokens` tokens, `states`

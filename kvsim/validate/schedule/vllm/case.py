@@ -18,6 +18,7 @@ from kvsim.request import Request
 from kvsim.speculation import Speculation
 from kvsim.validate.schedule.case import MOST_TOKENS, Case, CaseRequest
 from kvsim.validate.schedule.vllm.rows import VllmRows
+from kvsim.vllm.grouping import group_layers
 from kvsim.vllm.versions import Semantics, scheduled_as
 
 Accepted = Annotated[int, Field(ge=0, le=1000)]
@@ -175,6 +176,7 @@ class VllmEngine(Options):
     def replica_spec(self, acceptance: RecordedAcceptance) -> ReplicaSpec:
         """The engine that these settings make, one step at a time."""
         knows_full_isl = scheduled_as(self.semantics).scheduling.reserves_full_isl
+        layout = self.layout()
         interval = self.prefix_cache_retention_interval
         exporting = [group for group in self.kv_groups if group.checkpoint_blocks]
         alignment = exporting[0].checkpoint_alignment if exporting else None
@@ -198,14 +200,14 @@ class VllmEngine(Options):
                 semantics=self.semantics,
             ),
             capacity_bytes=self.num_gpu_blocks * self._block_bytes,
-            layout=self.layout(),
+            layout=layout,
             max_model_len=self.max_model_len,
             copy_bytes_per_s=1,
             host_bytes_per_s=1,
             max_steps=1,
             speculation=self.speculative.speculation(self.semantics) if self.speculative else None,
             acceptance=acceptance,
-            given_blocks=True,
+            plan=group_layers(layout, self.block_size),
         )
 
 

@@ -78,8 +78,8 @@ def test_a_commonest_kind_that_is_hardly_commoner_is_not_split() -> None:
 
 
 def test_models_that_keep_every_token_have_one_table() -> None:
-    assert is_uniform(layout_of("deepseek-v3"), windows=True)
-    assert not is_uniform(layout_of("gemma-3-1b"), windows=True)
+    assert is_uniform(layout_of("deepseek-v3"))
+    assert not is_uniform(layout_of("gemma-3-1b"))
     assert is_uniform(layout_of("gemma-3-1b"), windows=False)
 
 
