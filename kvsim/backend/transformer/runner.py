@@ -21,7 +21,7 @@ from kvsim.backend.transformer.tiles import MOST_SPLITS, KernelAttention, Launch
 STAGING_BYTES = 8 << 20  # of index tensors; a step of 8,192 tokens needs a tenth of it
 
 
-class Prepared(NamedTuple):
+class PreparedStep(NamedTuple):
     """A step whose tokens and places are on the device."""
 
     batch: Batch
@@ -93,7 +93,7 @@ class DecoderRunner:
     @torch.inference_mode()
     def prepare(
         self, spans: Sequence[TokenSpan], moves: Sequence[Move] = (), splits: int | None = None
-    ) -> Prepared:
+    ) -> PreparedStep:
         """Do the moves and bring tokens and places to the device; the store is set on this step
         until the next `prepare`. splits: of the keys, where a kernel shall not choose.
         """
@@ -109,10 +109,10 @@ class DecoderRunner:
             attend = KernelAttention(self._launch, self.decoder.shape, self.store, batch, splits)
         if self._staging is not None:
             self._staging.send()
-        return Prepared(batch, attend)
+        return PreparedStep(batch, attend)
 
     @torch.inference_mode()
-    def run(self, prepared: Prepared) -> Tensor:
+    def run(self, prepared: PreparedStep) -> Tensor:
         """Compute a prepared step, as `step`; again and again with the same result."""
         return self.decoder.logits(self._hidden(prepared)[prepared.batch.last])
 
@@ -123,7 +123,7 @@ class DecoderRunner:
         logits = self.decoder.logits(self._hidden(prepared))
         return [logits[first:end] for first, end in pairwise(prepared.batch.begin)]
 
-    def _hidden(self, prepared: Prepared) -> Tensor:
+    def _hidden(self, prepared: PreparedStep) -> Tensor:
         batch, attend = prepared
         return self.decoder.hidden(batch.token_ids, batch.positions, attend)
 

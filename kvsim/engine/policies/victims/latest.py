@@ -1,4 +1,4 @@
-"""The last to have started gives way: vLLM's rule under fcfs, and most engines'."""
+"""The last sequence to have started gives way: vLLM's rule under fcfs, and most engines'."""
 
 from collections.abc import Reversible
 
