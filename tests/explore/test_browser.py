@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.browser import BROWSER, DRIVER, MISSING, faults, forget, start, wait
+from support.browser import BROWSER, DRIVER, LONGEST_S, MISSING, faults, forget, start, wait
 
 from kvsim.explore.server import serve
 from kvsim.plumbing.toml import to_toml
@@ -81,7 +81,7 @@ def opened(browser: Any, served: str) -> Iterator[Any]:
     """The page, open and settled; at the end nothing was complained of, nor asked of others."""
     forget(browser)
     browser.get(served)
-    wait(browser, SETTLED, 60)
+    wait(browser, SETTLED)
     yield browser
     assert faults(browser, (served, "data:", "blob:", "about:")) == []
     assert browser.title == "kvsim explore"
@@ -102,15 +102,15 @@ def test_figures_are_drawn_and_the_slider_changes_the_numbers(opened: Any) -> No
     wait(opened, f"{PLOTS} >= {len(list(FIGURES)) - 1}")
     before = opened.execute_script(NUMBERS)
     slide(opened, 20)
-    wait(opened, f"return (() => {{ {NUMBERS} }})() !== `{before}`", 60)
-    wait(opened, SETTLED, 60)
+    wait(opened, f"return (() => {{ {NUMBERS} }})() !== `{before}`")
+    wait(opened, SETTLED)
     assert "rate_per_s" in opened.current_url
     after = opened.execute_script(NUMBERS)
     opened.refresh()  # the address holds it
-    wait(opened, SETTLED, 60)
+    wait(opened, SETTLED)
     assert opened.execute_script(NUMBERS) == after
     opened.back()
-    wait(opened, f"return (() => {{ {NUMBERS} }})() === `{before}`", 60)
+    wait(opened, f"return (() => {{ {NUMBERS} }})() === `{before}`")
 
 
 def test_a_cancelled_run_stops(opened: Any) -> None:
@@ -122,9 +122,9 @@ def test_a_cancelled_run_stops(opened: Any) -> None:
     box.send_keys("5000000", Keys.ENTER)
     cancel = opened.find_element("id", "cancel")
     wait(opened, "return !document.getElementById('cancel').disabled")
-    time.sleep(0.5)
+    wait(opened, f"{kept(opened, '#progress')} !== ''")
     cancel.click()
-    wait(opened, f"{kept(opened, '#progress')} === 'cancelled'", 5)
+    wait(opened, f"{kept(opened, '#progress')} === 'cancelled'")
     assert opened.execute_script("return document.getElementById('cancel').disabled")
     assert opened.execute_script(NUMBERS) == before  # what was there stands
 
@@ -140,21 +140,21 @@ def test_what_cannot_be_is_said_in_a_line(opened: Any) -> None:
     box.send_keys(Keys.CONTROL, "a")
     box.send_keys("64", Keys.ENTER)
     wait(opened, f"{kept(opened, '#fault')} === ''")
-    wait(opened, SETTLED, 60)
+    wait(opened, SETTLED)
     assert "block_size%3D64" in opened.current_url or "block_size+%3D+64" in opened.current_url
 
 
 def test_pinned_runs_stand_side_by_side_and_in_the_address(opened: Any) -> None:
     opened.find_element("id", "pin").click()
-    wait(opened, "return document.querySelectorAll('.pins button').length === 1", 60)
+    wait(opened, "return document.querySelectorAll('.pins button').length === 1")
     slide(opened, 9)
-    wait(opened, "return document.querySelectorAll('#numbers thead th').length === 5", 60)
+    wait(opened, "return document.querySelectorAll('#numbers thead th').length === 5")
     wait(opened, "return document.querySelectorAll('#results iframe').length === 2")
     forget(opened)
     opened.refresh()
-    wait(opened, "return document.querySelectorAll('#numbers thead th').length === 5", 60)
+    wait(opened, "return document.querySelectorAll('#numbers thead th').length === 5")
     opened.find_element("css selector", ".pins button").click()
-    wait(opened, "return document.querySelectorAll('#numbers thead th').length === 3", 60)
+    wait(opened, "return document.querySelectorAll('#numbers thead th').length === 3")
 
 
 def test_a_knob_is_swept_as_a_curve(opened: Any) -> None:
@@ -167,7 +167,7 @@ def test_a_knob_is_swept_as_a_curve(opened: Any) -> None:
     box.send_keys("3", Keys.TAB)
     opened.execute_script("document.getElementById('sweep-run').click()")
     points = "return document.querySelectorAll('#curve .point').length"
-    wait(opened, f"{points} === {2 * 3}", 60)
+    wait(opened, f"{points} === {2 * 3}")
     assert "sweep=" in opened.current_url
 
 
@@ -175,12 +175,12 @@ def test_the_tour(opened: Any) -> None:
     opened.find_element("xpath", "//button[text()='7 copy on write']").click()
     wait(opened, f"{kept(opened, '#stop h2')}.startsWith('7 of 7')")
     before = opened.execute_script(NUMBERS)
-    wait(opened, f"return (() => {{ {NUMBERS} }})() !== `{before}`", 60)
-    wait(opened, SETTLED, 60)
+    wait(opened, f"return (() => {{ {NUMBERS} }})() !== `{before}`")
+    wait(opened, SETTLED)
     assert "copy on write" in opened.execute_script(kept(opened, ".cards"))
     opened.find_element("xpath", "//button[text()='Two answers']").click()
     wait(opened, "return location.search.includes('workload.n')")
-    wait(opened, SETTLED, 60)
+    wait(opened, SETTLED)
 
 
 def test_the_map_and_the_whole_report(opened: Any, served: str) -> None:
@@ -193,7 +193,7 @@ def test_the_map_and_the_whole_report(opened: Any, served: str) -> None:
     opened.get(address)
     wait(opened, "return document.body.dataset.drawn")
     opened.get(served)
-    wait(opened, SETTLED, 60)
+    wait(opened, SETTLED)
 
 
 def test_light_and_dark(opened: Any) -> None:
@@ -219,8 +219,8 @@ def test_hostile_names_are_text(opened: Any) -> None:
         heads = (
             "return [...document.querySelectorAll('#numbers thead bdi')].map(h => h.textContent)"
         )
-        wait(opened, f"return (() => {{ {heads} }})().includes({name!r})", 60)
-        wait(opened, SETTLED, 60)
+        wait(opened, f"return (() => {{ {heads} }})().includes({name!r})")
+        wait(opened, SETTLED)
     made = "return document.querySelectorAll('#results b, #results img, .explore script').length"
     assert opened.execute_script(made) == 0
     width = opened.execute_script("return [document.documentElement.scrollWidth, innerWidth]")
@@ -232,9 +232,8 @@ def test_a_phone_does_not_scroll_sideways(opened: Any) -> None:
     opened.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
     try:
         opened.refresh()
-        wait(opened, SETTLED, 60)
-        time.sleep(0.5)
-        assert opened.execute_script("return document.documentElement.scrollWidth") <= 360
+        wait(opened, SETTLED)
+        wait(opened, "return document.documentElement.scrollWidth <= 360")
         assert not opened.execute_script("return document.getElementById('controls-fold').open")
     finally:
         opened.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
@@ -245,7 +244,7 @@ def test_the_saved_scenario_is_a_file(opened: Any, tmp_path: Path) -> None:
         "Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(tmp_path)}
     )
     opened.find_element("id", "save").click()
-    end = time.monotonic() + 20
+    end = time.monotonic() + LONGEST_S
     while not list(tmp_path.glob("*.toml")) and time.monotonic() < end:
         time.sleep(0.05)
     (saved,) = tmp_path.glob("*.toml")

@@ -1,6 +1,5 @@
 """The page in a real browser: drawn, searched, marked, zoomed, and nothing asked of any network."""
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -174,8 +173,7 @@ def test_a_phone_does_not_scroll_sideways(opened: Any) -> None:
     try:
         opened.refresh()
         wait(opened, "return document.body.dataset.drawn")
-        time.sleep(0.5)
-        assert opened.execute_script("return document.documentElement.scrollWidth") <= 360
+        wait(opened, "return document.documentElement.scrollWidth <= 360")
     finally:
         opened.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
