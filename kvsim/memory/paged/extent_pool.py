@@ -7,7 +7,7 @@ extents. vLLM 0.11 returned all blocks to the back (`blank_first = False`). No o
 than the extents that it touches, however many blocks these are.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from kvsim.memory.paged.blank_blocks import BlankBlocks
 from kvsim.memory.paged.extent import BLANK, NAMELESS, NO_BLOCKS, Extent, FreeQueue
@@ -22,6 +22,7 @@ class ExtentPool(ExtentContent):
 
     tracked: blocks have numbers, from 1 on; else they are counted, and every list of numbers is
     empty. blank_first: blank blocks return to the front. listener: hears of tracked blocks.
+    on_evict: is called with each key whose block is taken.
     """
 
     def __init__(
@@ -34,6 +35,7 @@ class ExtentPool(ExtentContent):
     ) -> None:
         super().__init__(num_blocks, num_groups)
         self.tracked = tracked
+        self.on_evict: Callable[[int], None] | None = None
         self.listener: Listener | None = None
         self.blank_first = blank_first
         self._freed: list[int] = []  # what the listener has yet to hear of
@@ -72,6 +74,9 @@ class ExtentPool(ExtentContent):
                 del extent.blocks[extent.num - gone :]
             if gone == extent.num:
                 self._back.remove(extent)
+            if self.on_evict is not None and extent.key >= 0:
+                for key in range(extent.end - 1, extent.end - gone - 1, -1):
+                    self.on_evict(key)
             if extent.key < 0:
                 extent.num -= gone
             else:

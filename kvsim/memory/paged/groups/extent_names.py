@@ -107,7 +107,7 @@ class ExtentLookup(Lookup):
 
 
 class ExtentNames(GroupNames):
-    """As its base, where no token is drafted and no hit ends inside a block."""
+    """As its base, where no hit ends inside a block."""
 
     def __init__(
         self,
@@ -117,10 +117,11 @@ class ExtentNames(GroupNames):
         retention_tokens: int | None,
         *,
         places: Places,
+        late: bool,
     ) -> None:
         lookup = ExtentLookup(pool, kinds, sizes, beyond=places.counts_drops)
         super().__init__(
-            pool, lookup, kinds, sizes, sizes.whole, retention_tokens, places=places, late=True
+            pool, lookup, kinds, sizes, sizes.whole, retention_tokens, places=places, late=late
         )
         self._extents = pool
         self._units = [size // sizes.match for size in sizes.blocks]

@@ -19,13 +19,14 @@ from kvsim.memory.paged.kept import OUTPUT
 from kvsim.memory.paged.parts import NO_PARTS, Part, extents_of, num_leading_shared
 from kvsim.plumbing.errors import InvariantError
 from kvsim.plumbing.units import ceil_div
+from kvsim.speculation import Speculation
 from kvsim.vllm.grouping import BlockGroup
 from kvsim.vllm.sizes import Sizes
 
 
 class ExtentTables(GroupTables):
-    """Where no token is drafted, no hit ends inside a block, and states that no sequence needs go
-    back whatever lies between them.
+    """Where no hit ends inside a block, and states that no sequence needs go back whatever lies
+    between them; with drafts, where there are no states.
     """
 
     def __init__(
@@ -37,8 +38,11 @@ class ExtentTables(GroupTables):
         names: ExtentNames,
         *,
         states_kept: bool,
+        speculation: Speculation | None = None,
     ) -> None:
-        super().__init__(groups, sizes, block_bytes, names, states_kept=states_kept)
+        super().__init__(
+            groups, sizes, block_bytes, names, states_kept=states_kept, speculation=speculation
+        )
         self._pool, self._extent_names, self._tracked = pool, names, pool.tracked
         shapes = shapes_of(groups, self.placed, self.windows, sizes.unit, self._pads)
         self._shapes = shapes
@@ -135,6 +139,8 @@ class ExtentTables(GroupTables):
         for index, each in enumerate(self._sliding):
             window, first = each.window_tokens, each.members[0]
             assert window is not None
+            if not each.states:
+                window += self._extra
             skip, start = (computed - window + 1) // each.block_size, table.skipped[first]
             if skip <= start:
                 continue

@@ -14,7 +14,7 @@ def groups_can_be_counted(memory: MemorySpec) -> bool:
     """
     rules, groups = memory.rules, memory.layout.groups
     states = any(group.state_bytes for group in groups)
-    counted = memory.unwatched and memory.speculation is None and rules.blank_first
+    counted = memory.unwatched and rules.blank_first
     return counted and (rules.retires_behind_gaps or not states)
 
 

@@ -36,7 +36,8 @@ class Store(NamedTuple):
 
 def extents_suffice(memory: MemorySpec, sizes: Sizes, *, states_kept: bool, counted: bool) -> bool:
     """Whether no rule asks for a single block."""
-    if memory.speculation is not None or sizes.inner:
+    states = any(group.state_bytes for group in memory.layout.groups)
+    if sizes.inner or (memory.speculation is not None and (states or not sizes.same)):
         return False
     if states_kept:
         return counted and sizes.same
@@ -71,8 +72,18 @@ def store_of(
         pool = ExtentPool(
             num_blocks, len(groups), tracked=not counted, blank_first=rules.blank_first
         )
-        counting = ExtentNames(pool, kinds, sizes, retention_tokens, places=places)
-        made = ExtentTables(pool, groups, sizes, shape.block_bytes, counting, states_kept=caching)
+        counting = ExtentNames(
+            pool, kinds, sizes, retention_tokens, places=places, late=drafter is None
+        )
+        made = ExtentTables(
+            pool,
+            groups,
+            sizes,
+            shape.block_bytes,
+            counting,
+            states_kept=caching,
+            speculation=drafter,
+        )
         return Store(pool, counting, made)
     order = None if eviction is None else eviction.build(shape.usable_blocks, shape.block_size)
     blocks = BlockPool(num_blocks, blank_first=rules.blank_first, eviction=order)
