@@ -34,8 +34,7 @@ class Settings(NamedTuple):
     prefix_cache_retention_interval (see retention.py). checkpoint_alignment: the prefill kernel
     writes states out within a chunk, so many tokens or a multiple behind its start. eviction: which
     content goes first; None: the least recently used. match_unit: tokens after which prefixes are
-    compared; None: a block's. counted: nobody can tell blocks without names apart, so those are
-    counted where no hit ends inside a block.
+    compared; None: a block's.
     """
 
     caching: bool
@@ -46,7 +45,6 @@ class Settings(NamedTuple):
     checkpoint_alignment: int | None = None
     eviction: EvictionPolicy | None = None
     match_unit: int | None = None
-    counted: bool = False
 
 
 class Assembly:
@@ -82,7 +80,7 @@ class Assembly:
             eviction=settings.eviction,
             host=self.host,
             forks=settings.forks,
-            counted=settings.counted and settings.checkpoint_alignment is None,
+            checkpoints=settings.checkpoint_alignment is not None,
         )
         self.drafts = Lookahead.of(memory)
         self.chunks: StateChunks | None = None

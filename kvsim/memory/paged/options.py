@@ -10,10 +10,8 @@ from kvsim.memory.allocator import Allocator
 from kvsim.memory.options import AllocatorOptions, MemorySpec, Removal, StoreKind
 from kvsim.memory.paged.allocator import PagedAllocator
 from kvsim.memory.paged.assembly import Settings
-from kvsim.memory.paged.counted.allocator import CountedAllocator, counts_suffice
 from kvsim.memory.paged.eviction import EVICTION_POLICIES
 from kvsim.memory.paged.eviction.policy import EvictionPolicy
-from kvsim.memory.paged.groups.shapes import groups_can_be_counted
 from kvsim.memory.paged.refusals import Asked, check
 from kvsim.memory.paged.shape import BlockShape
 from kvsim.plumbing.choice import OneOf
@@ -119,7 +117,6 @@ class Paged(AllocatorOptions):
                 checkpoint_alignment=self.prefill_checkpoint_alignment,
                 eviction=self.eviction_policy,
                 match_unit=self.prefix_match_unit,
-                counted=groups_can_be_counted(memory),
             )
             return PagedAllocator(memory, self._shape(memory, grouping), grouping, settings)
         rules, host_gib = memory.rules, self.host_cache_gib
@@ -127,12 +124,6 @@ class Paged(AllocatorOptions):
         if self.sharing is None and host_gib is None:
             forks = rules.forks
         grouping = one_table(memory.layout, self.block_size)
-        shape = self._shape(memory, grouping)
-        plain = host_gib is None and self.eviction_policy is None and not forks
-        if plain and counts_suffice(memory):
-            return CountedAllocator(
-                memory, shape, caching=self.enable_prefix_caching, watermark=self.watermark
-            )
         settings = Settings(
             caching=self.enable_prefix_caching,
             watermark=self.watermark,
@@ -140,7 +131,7 @@ class Paged(AllocatorOptions):
             host_cache_bytes=None if host_gib is None else int(host_gib * GIB),
             eviction=self.eviction_policy,
         )
-        return PagedAllocator(memory, shape, grouping, settings)
+        return PagedAllocator(memory, self._shape(memory, grouping), grouping, settings)
 
     def _shape(self, memory: MemorySpec, grouping: Grouping) -> BlockShape:
         """The pool in blocks of these groups."""

@@ -18,7 +18,6 @@ from kvsim.memory.allocator import Allocator
 from kvsim.memory.options import AllocatorOptions, MemorySpec
 from kvsim.memory.paged.allocator import PagedAllocator
 from kvsim.memory.paged.assembly import Settings
-from kvsim.memory.paged.counted.allocator import CountedAllocator, counts_suffice
 from kvsim.memory.paged.shape import BlockShape
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.units import KIB, ceil_div
@@ -37,8 +36,6 @@ class PageGroups(AllocatorOptions):
 
     def build(self, memory: MemorySpec) -> Allocator:
         shape, memory = self.shape(memory), memory._replace(rules=VATTENTION)
-        if counts_suffice(memory):
-            return CountedAllocator(memory, shape, caching=False)
         grouping = one_table(memory.layout, shape.block_size)
         return PagedAllocator(memory, shape, grouping, Settings(caching=False))
 

@@ -11,7 +11,9 @@ from support.outcomes import STEP_TIME
 
 import kvsim
 from kvsim.memory.paged import options, page_groups
-from kvsim.memory.paged.counted.allocator import CountedAllocator
+from kvsim.memory.paged.allocator import PagedAllocator
+from kvsim.memory.paged.extent_pool import ExtentPool
+from kvsim.memory.paged.groups import store
 from kvsim.request import Request
 
 ALLOCATORS: list[dict[str, Any]] = [
@@ -23,13 +25,15 @@ ALLOCATORS: list[dict[str, Any]] = [
 ]
 
 
-class Checked(CountedAllocator):
+class Checked(PagedAllocator):
     """Counts what it is asked, and checks itself whenever it is."""
 
     asked = 0
+    counted = False
 
     def usage(self, *arguments: Any, **keywords: Any) -> Any:
         type(self).asked += 1
+        type(self).counted = isinstance(self.pool, ExtentPool) and not self.pool.tracked
         self.check()
         return super().usage(*arguments, **keywords)
 
@@ -77,14 +81,13 @@ def test_counts_equal_tables(
         step_time=STEP_TIME,
     )
     with (
-        patch.object(options, "CountedAllocator", Checked),
-        patch.object(page_groups, "CountedAllocator", Checked),
+        patch.object(options, "PagedAllocator", Checked),
+        patch.object(page_groups, "PagedAllocator", Checked),
     ):
         counted = outcome(made, requests)
-    with (
-        patch.object(options, "counts_suffice", return_value=False),
-        patch.object(page_groups, "counts_suffice", return_value=False),
-    ):
+    with patch.object(store, "blocks_are_counted", return_value=False):
+        assert outcome(made, requests) == counted
+    with patch.object(store, "extents_suffice", return_value=False):
         assert outcome(made, requests) == counted
 
 
@@ -92,8 +95,9 @@ def test_counts_are_kept_where_they_suffice(tables: Any) -> None:
     request = Request(id="a", arrival_ps=0, prompt_tokens=40, output_tokens=3)
     made = tables(allocator=[ALLOCATORS[0]])
     forked = tables(allocator=[{**ALLOCATORS[0], "sharing": "copy-on-write"}])
-    with patch.object(options, "CountedAllocator", Checked):
+    with patch.object(options, "PagedAllocator", Checked):
         for scenario, counted in (made, True), (forked, False):
             Checked.asked = 0
             kvsim.simulate(scenario, [request._replace(prompt_runs=((0, 40),), n=2)])
-            assert bool(Checked.asked) == counted
+            assert Checked.asked
+            assert Checked.counted == counted

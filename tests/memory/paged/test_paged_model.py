@@ -15,9 +15,10 @@ from kvsim.layout import KVGroup, KVLayout
 from kvsim.memory.allocator import Demand
 from kvsim.memory.options import MemorySpec
 from kvsim.memory.paged.allocator import PagedAllocator
-from kvsim.memory.paged.counted.allocator import CountedAllocator
-from kvsim.memory.paged.counted.piece import BLANK, NAMELESS
+from kvsim.memory.paged.extent import BLANK, NAMELESS
+from kvsim.memory.paged.extent_pool import ExtentPool
 from kvsim.memory.paged.options import Paged
+from kvsim.memory.paged.parts import extents_of
 from kvsim.plumbing.units import ceil_div
 from kvsim.request import Request
 from kvsim.sequence import Sequence
@@ -106,7 +107,9 @@ class Harness:
         memory = MemorySpec(num_blocks * self.size, layout, 512, 1, lag, rules, unwatched=counted)
         options = Paged(block_size=self.size, enable_prefix_caching=caching)
         allocator = options.build(memory)
-        assert isinstance(allocator, CountedAllocator if counted else PagedAllocator)
+        assert isinstance(allocator, PagedAllocator)
+        assert isinstance(allocator.pool, ExtentPool)
+        assert allocator.pool.tracked != counted
         self.real: Any = allocator
         self.compare_blocks = self.compare_counts if counted else self.compare_tables
         self.model = Model(
@@ -247,9 +250,10 @@ class Harness:
         assert usage.allocated == len(distinct) * self.size
 
     def compare_tables(self) -> None:
+        self.compare_counts()
         for seq, table in self.model.tables.items():
             assert self.real.blocks_of(seq) == table
-        assert self.real.pool.free_queue() == self.model.free
+        assert self.real.pool.numbers() == self.model.free
 
     def compare_counts(self) -> None:
         """A key names content, whoever has it; without one nobody will ask for it."""
@@ -259,16 +263,16 @@ class Harness:
             leading = list(takewhile(lambda block: model.refs[block] > 1, table))
             assert real.shared_tokens(seq) == len(leading) * self.size
             carried = [
-                (owners, is_younger)
-                for piece in seq.memory.pieces()
-                for owners, is_younger in [(piece.owners, piece.is_younger)] * piece.num
+                (extent.owners, extent.is_younger)
+                for extent in extents_of(seq.memory.parts[0])
+                for _ in range(extent.num)
             ]
             for block, (owners, is_younger) in zip(table, carried, strict=False):
                 assert model.refs[block] == owners
                 assert (model.holders[model.content[block]][0] != block) == is_younger
         for seq in (*model.tables, *self.waiting):
             self.read_names(seq)
-        queue = real.pool.free_queue()
+        queue = [key for _, key in real.pool.free_queue()]
         assert len(queue) == len(model.free)
         for key, block in zip(queue, model.free, strict=True):
             content = model.content.get(block)

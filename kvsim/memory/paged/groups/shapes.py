@@ -4,18 +4,7 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import NamedTuple
 
-from kvsim.memory.options import MemorySpec
 from kvsim.vllm.grouping import BlockGroup
-
-
-def groups_can_be_counted(memory: MemorySpec) -> bool:
-    """Whether nobody can tell blocks without names apart: nobody watches them, and what goes back
-    goes to the front of the free queue, or has a name.
-    """
-    rules, groups = memory.rules, memory.layout.groups
-    states = any(group.state_bytes for group in groups)
-    counted = memory.unwatched and rules.blank_first
-    return counted and (rules.retires_behind_gaps or not states)
 
 
 class GroupsOfOneShape(NamedTuple):

@@ -1,6 +1,7 @@
-"""What holds the blocks of several groups of layers: a pool, who names its blocks, and tables.
+"""What holds the blocks of the groups of layers: a pool, who names its blocks, and tables.
 
-Blocks are counted where nobody can tell those without names apart, and listed elsewhere.
+Blocks lie in extents, which carry their numbers where somebody watches; where a rule asks for
+single blocks, they are listed one by one.
 """
 
 from collections.abc import Sequence
@@ -34,14 +35,22 @@ class Store(NamedTuple):
     tables: GroupTables
 
 
+def blocks_are_counted(memory: MemorySpec) -> bool:
+    """Whether it does not matter which block is whose: nobody watches, and states that no sequence
+    needs go back whatever lies between them.
+    """
+    states = any(group.state_bytes for group in memory.layout.groups)
+    return memory.unwatched and (memory.rules.retires_behind_gaps or not states)
+
+
 def extents_suffice(memory: MemorySpec, sizes: Sizes, *, states_kept: bool, counted: bool) -> bool:
     """Whether no rule asks for a single block."""
     states = any(group.state_bytes for group in memory.layout.groups)
     if sizes.inner or (memory.speculation is not None and (states or not sizes.same)):
         return False
     if states_kept:
-        return counted and sizes.same
-    return counted or memory.rules.blank_first or sizes.same
+        return counted and sizes.same and memory.rules.blank_first
+    return memory.rules.blank_first or sizes.same
 
 
 def store_of(
@@ -57,21 +66,22 @@ def store_of(
     eviction: EvictionPolicy | None,
     host: HostTier | None,
     forks: bool,
-    counted: bool,
+    checkpoints: bool,
 ) -> Store:
     """step: see `GroupNames`. host: takes what blocks lose. forks: blocks are copied on write.
-    counted: where no hit ends inside a block. The rest: see `PagedAllocator`.
+    checkpoints: prefill writes states out within chunks. The rest: see `PagedAllocator`.
     """
     kinds = kinds_of(groups, states_kept=caching, drops=places.drops)
     states, num_blocks = any(group.state_bytes for group in groups), shape.usable_blocks + 1
     rules, drafter = memory.rules, memory.speculation
-    kept = states and caching
-    alone = len(groups) == 1 and not states and groups[0].window_tokens is None
-    by_blocks = eviction is not None or host is not None or forks or alone
+    counted = blocks_are_counted(memory) and not checkpoints
+    kept, by_blocks = states and caching, eviction is not None or forks
     if not by_blocks and extents_suffice(memory, sizes, states_kept=kept, counted=counted):
         pool = ExtentPool(
             num_blocks, len(groups), tracked=not counted, blank_first=rules.blank_first
         )
+        if host is not None:
+            pool.on_evict = host.offload
         counting = ExtentNames(
             pool, kinds, sizes, retention_tokens, places=places, late=drafter is None
         )

@@ -15,7 +15,8 @@ import kvsim
 from kvsim.memory.options import MemorySpec
 from kvsim.memory.paged import options
 from kvsim.memory.paged.allocator import PagedAllocator
-from kvsim.memory.paged.groups.shapes import groups_can_be_counted
+from kvsim.memory.paged.groups import store
+from kvsim.memory.paged.groups.store import blocks_are_counted
 from kvsim.request import Request
 from kvsim.scenario import Scenario
 from kvsim.validate.schedule.verdict import validate_case
@@ -92,7 +93,7 @@ def test_counts_equal_tables(
     with patch.object(options, "PagedAllocator", Checked):
         counted = outcome(made, requests)
     assert Checked.asked
-    with patch.object(options, "groups_can_be_counted", return_value=False):
+    with patch.object(store, "blocks_are_counted", return_value=False):
         assert outcome(made, requests) == counted
 
 
@@ -101,10 +102,10 @@ def test_recorded_schedules_come_out_where_blocks_are_counted(case: Path) -> Non
     asked: list[bool] = []
 
     def counted(memory: MemorySpec) -> bool:
-        asked.append(groups_can_be_counted(memory._replace(unwatched=True)))
+        asked.append(blocks_are_counted(memory._replace(unwatched=True)))
         return asked[-1]
 
-    with patch.object(options, "groups_can_be_counted", counted):
+    with patch.object(store, "blocks_are_counted", counted):
         answer = validate_case(case)
     if not any(asked):
         pytest.skip("its blocks are not counted")
