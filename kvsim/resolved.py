@@ -16,7 +16,7 @@ from kvsim.version import VERSION
 PATH_KEYS = ("path", "hf_config", "file")
 
 
-class Prepared(Protocol):
+class PreparedScenario(Protocol):
     """A scenario made ready to run, with its requests, model and pool (`kvsim.simulation`)."""
 
     scenario: Scenario
@@ -30,7 +30,7 @@ class Prepared(Protocol):
     def replica_spec(self, options: AllocatorOptions) -> ReplicaSpec: ...
 
 
-def resolved(simulation: Prepared) -> dict[str, Any]:
+def resolved(simulation: PreparedScenario) -> dict[str, Any]:
     """The tables of a scenario that runs again as this simulation does, and their `provenance`:
     kvsim's version, requests, pool, engine's defaults, source of the requests, notes and the cost
     of drafting.
@@ -57,7 +57,7 @@ def resolved(simulation: Prepared) -> dict[str, Any]:
     return tables
 
 
-def _allocators(simulation: Prepared) -> Iterator[AllocatorOptions]:
+def _allocators(simulation: PreparedScenario) -> Iterator[AllocatorOptions]:
     """The allocators with their defaults over their pools, and with the labels of their runs."""
     allocators = simulation.scenario.allocator
     for label, options in zip(simulation.labels, allocators, strict=True):
@@ -65,7 +65,7 @@ def _allocators(simulation: Prepared) -> Iterator[AllocatorOptions]:
         yield options if meant is options else meant.model_copy(update={"label": label})
 
 
-def _engine_defaults(simulation: Prepared) -> dict[str, Any]:
+def _engine_defaults(simulation: PreparedScenario) -> dict[str, Any]:
     """The engine's default for the size of the pool, where the scenario leaves it open."""
     memory = simulation.scenario.memory
     if simulation.pool.sized_by != "gpu_memory_utilization" or memory.gpu_memory_utilization:
@@ -74,7 +74,7 @@ def _engine_defaults(simulation: Prepared) -> dict[str, Any]:
     return {"defaults": {"gpu_memory_utilization": default}}
 
 
-def _drafter_cost(simulation: Prepared) -> dict[str, Any]:
+def _drafter_cost(simulation: PreparedScenario) -> dict[str, Any]:
     """What drafting takes of memory, as `kvsim memory` prints it."""
     drafter, options, model = simulation.drafter, simulation.scenario.model, simulation.model
     assert drafter is not None
@@ -84,7 +84,7 @@ def _drafter_cost(simulation: Prepared) -> dict[str, Any]:
     return cost._asdict()
 
 
-def _assumptions(simulation: Prepared) -> list[str]:
+def _assumptions(simulation: PreparedScenario) -> list[str]:
     """What had to be assumed of requests that leave max_tokens open."""
     specs = [simulation.replica_spec(each) for each in simulation.scenario.allocator]
     silent = sum(request.max_tokens is None for request in simulation.stream.requests)

@@ -56,7 +56,7 @@ def as_object(report: "CacheReport") -> dict[str, object]:
 
 def tables(report: "CacheReport") -> "list[Table]":
     """One table a question."""
-    from kvsim.commands.tables import numbers_table
+    from kvsim.commands.terminal_tables import numbers_table
 
     def table(title: str, columns: str, rows: list[tuple[str, ...]]) -> "Table":
         made = numbers_table(*columns.split("|"), title=title)

@@ -46,7 +46,7 @@ def write(findings: "Findings", folder: Path, name: str) -> Path:
 
 def show(findings: "Findings") -> None:
     """Print the tables, the sentences and the commands."""
-    from kvsim.commands.tables import out as stdout
+    from kvsim.commands.terminal_tables import out as stdout
     from kvsim.whatif.findings import print_findings
 
     print_findings(findings, stdout())

@@ -9,7 +9,7 @@ import typer
 
 if TYPE_CHECKING:
     from kvsim.report.columns import Cell, Row
-    from kvsim.report.comparison import Comparison, Line, Side
+    from kvsim.report.comparison import Comparison, MeasureLine, Side
 
 
 def compare(
@@ -108,7 +108,7 @@ def _side_rows(side: "Side", seeds: bool) -> "Iterator[Row]":
             section = False
 
 
-def _cells(line: "Line", seeds: bool) -> "list[Cell]":
+def _cells(line: "MeasureLine", seeds: bool) -> "list[Cell]":
     """The measure of each run, and its change against the first where that is a ratio."""
     from kvsim.report.columns import Cell
 
@@ -128,7 +128,7 @@ def _cells(line: "Line", seeds: bool) -> "list[Cell]":
     return cells
 
 
-def _moved(line: "Line", value: float | None) -> str:
+def _moved(line: "MeasureLine", value: float | None) -> str:
     """How far a value lies from the first, as it stands behind it: of shares in points, for a
     percentage of a percentage would be taken for them.
     """

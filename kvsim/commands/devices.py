@@ -17,7 +17,7 @@ def devices(
     """List the built-in GPUs: memory, bandwidth, dense FLOP/s, links, sources."""
     from dataclasses import asdict
 
-    from kvsim.commands.tables import out, print_table
+    from kvsim.commands.terminal_tables import out, print_table
     from kvsim.device import device_names, named_device
     from kvsim.plumbing.errors import InputError
     from kvsim.plumbing.units import GIB

@@ -15,7 +15,7 @@ def models(
     as_json: AsJson = False,
 ) -> None:
     """List the built-in models: parameters, layers, longest sequence, KV bytes a token."""
-    from kvsim.commands.tables import print_table
+    from kvsim.commands.terminal_tables import print_table
     from kvsim.model import model_names, named_model
     from kvsim.plumbing.errors import InputError
 

@@ -19,7 +19,7 @@ def options(
     from rich.console import Console
 
     from kvsim.commands import reference
-    from kvsim.commands.tables import plain_table
+    from kvsim.commands.terminal_tables import plain_table
     from kvsim.plumbing.errors import InputError
 
     if markdown:

@@ -15,7 +15,7 @@ def recipes(
     as_json: AsJson = False,
 ) -> None:
     """List the scenarios that run by name, or print one: `kvsim recipes chat > mine.toml`."""
-    from kvsim.commands.tables import out, print_table
+    from kvsim.commands.terminal_tables import out, print_table
     from kvsim.plumbing.reading.files import read_string
     from kvsim.plumbing.reading.toml_text import read_table
     from kvsim.scenario import find_recipe

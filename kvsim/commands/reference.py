@@ -50,7 +50,7 @@ CHOICES: dict[str, Registry[Any]] = {
 }
 
 
-class Entry(NamedTuple):
+class OptionEntry(NamedTuple):
     """One table a scenario may hold: its name, its kind (None: there is but one) and its class."""
 
     table: str
@@ -66,18 +66,18 @@ class Key(NamedTuple):
     default: str
 
 
-def entries() -> Iterator[Entry]:
+def entries() -> Iterator[OptionEntry]:
     """Every table of the scenario format, in the order of a scenario file; kvsim's own kinds."""
-    yield Entry(TOP, None, Scenario)
+    yield OptionEntry(TOP, None, Scenario)
     for table, options in TABLES.items():
         if "." not in table:
-            yield Entry(table, None, options)
+            yield OptionEntry(table, None, options)
     for table, registry in CHOICES.items():
         for kind in registry.own:
-            yield Entry(table, kind, registry.get(kind))
+            yield OptionEntry(table, kind, registry.get(kind))
     for table, options in TABLES.items():
         if "." in table:
-            yield Entry(table, None, options)
+            yield OptionEntry(table, None, options)
 
 
 def keys(options: type[Options]) -> list[Key]:

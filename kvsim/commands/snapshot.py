@@ -27,7 +27,7 @@ def snapshot(
         return
     from rich.console import Console
 
-    from kvsim.commands.tables import plain_table
+    from kvsim.commands.terminal_tables import plain_table
 
     if not found:
         Console().print("The snapshot holds no segments: nothing was reserved.")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kvsim.commands.arguments import AsJson
-from kvsim.commands.tables import out, plain_table
+from kvsim.commands.terminal_tables import out, plain_table
 
 if TYPE_CHECKING:
     pass

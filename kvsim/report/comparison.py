@@ -13,7 +13,7 @@ from kvsim.results.summary import ResultSummary, RunSummary
 UNSEEN = 0.0005  # a change by less reads as 0.0 %, and is called neither better nor worse
 
 
-class Line(NamedTuple):
+class MeasureLine(NamedTuple):
     """One measure of the runs of one label: a value a result, None where there is none.
 
     better: the results that changed for the better against the first, worse: for the worse; both
@@ -39,7 +39,7 @@ class Side(NamedTuple):
     runs: tuple[RunSummary | None, ...]
     same: bool
     unlike: str | None
-    lines: tuple[Line, ...]
+    lines: tuple[MeasureLine, ...]
     shares: Mapping[str, tuple[float | None, ...]]
 
 
@@ -104,7 +104,7 @@ def _unlike(runs: Sequence[RunSummary], workloads: Sequence[str]) -> str | None:
 
 def _line(
     measure: Measure, runs: Sequence[RunSummary | None], *, fair: bool, seeds_only: bool
-) -> Line:
+) -> MeasureLine:
     values = tuple(None if run is None else measure.value(run) for run in runs)
     up, down = _moved(values, 1), _moved(values, -1)
     better, worse = (up, down) if measure.better == "higher" else (down, up)
@@ -112,7 +112,7 @@ def _line(
         better = worse = frozenset()
     known = [value for value in values if value is not None]
     together = interval(known) if seeds_only and len(known) == len(values) else None
-    return Line(measure, values, better, worse, together)
+    return MeasureLine(measure, values, better, worse, together)
 
 
 def _moved(values: Sequence[float | None], sign: int) -> frozenset[int]:

@@ -14,7 +14,7 @@ _LIMB = (1 << 21) - 1
 _ROWS = 1 << 20  # of so many products of two limbs the sum still fits
 
 
-class Gaps:
+class TokenGaps:
     """All gaps of a run. stretches: flat rows of four; singles: gaps of their own, in ps."""
 
     def __init__(self, stretches: "array[int]", singles: "array[int]") -> None:

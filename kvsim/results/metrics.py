@@ -8,7 +8,7 @@ from kvsim.memory.ledger import CLASSES
 from kvsim.memory.parts import PARTS
 from kvsim.plumbing.units import PS_PER_S, seconds_from_ps
 from kvsim.results.departures import Departures
-from kvsim.results.gaps import Gaps
+from kvsim.results.gaps import TokenGaps
 from kvsim.results.latency import QUANTILES
 from kvsim.results.measurement import WindowOptions, measure_window
 from kvsim.results.notes import notes_on
@@ -102,7 +102,7 @@ def summarise(
 
 def _gaps_between_tokens(recorder: Recorder) -> LatencySummary:
     """Of all gaps between output tokens, in seconds; None where there is none."""
-    gaps = Gaps(recorder.gaps, recorder.late_gaps)
+    gaps = TokenGaps(recorder.gaps, recorder.late_gaps)
     if not gaps.num:
         return LatencySummary.of({})
     found = [gaps.mean_ps(), *gaps.quantiles_ps(QUANTILES.values())]

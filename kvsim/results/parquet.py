@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kvsim.plumbing.errors import InvariantError
-from kvsim.results.tables import Columns
+from kvsim.results.run_tables import Columns
 
 if TYPE_CHECKING:
     import pandas as pd

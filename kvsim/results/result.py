@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 from kvsim.results.addresses import Addresses
 from kvsim.results.recorder import Recorder
+from kvsim.results.run_tables import COLUMNS, Columns
 from kvsim.results.summary import ResultSummary, RunSummary
-from kvsim.results.tables import COLUMNS, Columns
 from kvsim.version import VERSION
 
 if TYPE_CHECKING:
@@ -67,12 +67,12 @@ class Run:
 
     @cached_property
     def requests(self) -> "pd.DataFrame":
-        """One row a sequence; see `kvsim.results.tables.request_columns`."""
+        """One row a sequence; see `kvsim.results.run_tables.request_columns`."""
         return self.tables["requests"]()
 
     @cached_property
     def memory(self) -> "pd.DataFrame":
-        """The ledger over time; see `kvsim.results.tables.memory_columns`."""
+        """The ledger over time; see `kvsim.results.run_tables.memory_columns`."""
         return self.tables["memory"]()
 
 

@@ -21,7 +21,7 @@ LEAVING = 0.1  # of the users of a closed loop may have left
 _DUST = 1e-12  # of rounding: cuts within it are equal, and the first is taken
 
 
-class Found(NamedTuple):
+class SteadyPart(NamedTuple):
     """start_ps <= t <= end_ps is steady; or reason: why nothing is."""
 
     start_ps: int
@@ -31,18 +31,18 @@ class Found(NamedTuple):
 
 def find_steady(
     times: NDArray[np.int64], running: NDArray[np.int64], first_ps: int, last_ps: int
-) -> Found:
+) -> SteadyPart:
     """The steady part of first_ps <= t <= last_ps, the time in which a run was fed.
 
     times: (n + 1,) in order; running: (n,) sequences between each two of them.
     """
     if last_ps <= first_ps:
-        return Found(0, 0, "everything began at once, so the run only drains")
+        return SteadyPart(0, 0, "everything began at once, so the run only drains")
     edges = np.linspace(first_ps, last_ps, BATCHES + 1)
     warm = mser(batch_means(times, running, edges))
     if warm is None:
-        return Found(0, 0, "the number of running sequences never settled")
-    return Found(round(edges[warm]), last_ps)
+        return SteadyPart(0, 0, "the number of running sequences never settled")
+    return SteadyPart(round(edges[warm]), last_ps)
 
 
 def fed_until(finished: Finished, finish_ps: NDArray[np.int64]) -> int:

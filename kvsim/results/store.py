@@ -33,8 +33,8 @@ from kvsim.results.addresses import ADDRESS_COLUMNS, EVENT_COLUMNS, HOLE_COLUMNS
 from kvsim.results.parquet import table_writer
 from kvsim.results.recorder import SERIES_COLUMNS
 from kvsim.results.result import Result, Run, Table
+from kvsim.results.run_tables import REQUEST_COLUMNS
 from kvsim.results.summary import ResultSummary
-from kvsim.results.tables import REQUEST_COLUMNS
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -1,88 +1,18 @@
-"""The summary of a result: the one typed form of summary.json, for whoever writes or reads it.
+"""The summary of a result: the one typed form of summary.json, for all that writes or reads it.
 
 Every number has its unit in its name or in its docstring; `_s` are seconds, `_tokens` tokens,
 `_bytes` bytes. Shares are fractions of the pool's capacity from 0 to 1. The attributes are the keys
 of summary.json, in its order; a key that may be missing there has None as its default.
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import Field as DataclassField
-from dataclasses import dataclass, field, fields
-from functools import cache
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, Field, PlainValidator, Strict, ValidationError
 
-from kvsim.plumbing.options import input_error, within_bounds
-
-_Whole = Annotated[int, Strict(), AfterValidator(within_bounds)]
-_Real = Annotated[float, Strict(), Field(allow_inf_nan=False), AfterValidator(within_bounds)]
-Count = Annotated[_Whole, Field(ge=0)]
-Positive = Annotated[_Whole, Field(ge=1)]
-Measured = Annotated[_Real, Field(ge=0)]
-Share = Annotated[_Real, Field(ge=-1e-9, le=1 + 1e-9)]
-
-
-@dataclass
-class _Provenance:
-    notes: list[str] = field(default_factory=list)
-
-
-@dataclass
-class _ScenarioTables:
-    provenance: _Provenance = field(default_factory=_Provenance)
-
-
-def _check_provenance(scenario: dict[str, Any]) -> dict[str, Any]:
-    """The tables as they are, where what a report reads of them has the types it reads."""
-    from pydantic import TypeAdapter
-
-    TypeAdapter(_ScenarioTables).validate_python(scenario)
-    return scenario
-
-
-# Of a field with a default: summary.json holds null for None, where the key would be missing.
-_NULL = {"null": True}
-
-
-@cache
-def _fields(part: type["SummaryPart"]) -> "dict[str, DataclassField[Any]]":
-    return {each.name: each for each in fields(part)}
-
-
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class SummaryPart(Mapping[str, Any]):
-    """A table of summary.json: numbers by attribute (`run.ttft_s.p50`), or by their keys where a
-    key is data (`run["ttft_s"]["p50"]`). Two are equal where all their numbers are.
-    """
-
-    def __getitem__(self, key: str) -> Any:
-        if key in _fields(type(self)) and self._has(key):
-            return getattr(self, key)
-        raise KeyError(key)
-
-    def __iter__(self) -> Iterator[str]:
-        return filter(self._has, _fields(type(self)))
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self)
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.as_json()})"
-
-    def _has(self, key: str) -> bool:
-        own = _fields(type(self))[key]
-        return own.default is not None or "null" in own.metadata or getattr(self, key) is not None
-
-    def as_json(self) -> dict[str, Any]:
-        """The table as summary.json holds it: plain values, in its order of keys."""
-        return {key: _plain(value) for key, value in self.items()}
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, SummaryPart):
-        return value.as_json()
-    return [_plain(each) for each in value] if isinstance(value, tuple) else value
+from kvsim.plumbing.options import input_error
+from kvsim.results.summary_part import NULL, Count, Measured, Positive, Share, SummaryPart
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -157,7 +87,7 @@ class MemorySummary(SummaryPart):
     step_mean: ClassShares
     peak_used: Measured
     peak_allocated: Measured
-    sharing_savings: Share | None = field(default=None, metadata=_NULL)
+    sharing_savings: Share | None = field(default=None, metadata=NULL)
 
     def part(self, name: str) -> float:
         """The mean share of one part; 0.0 where it did not occur."""
@@ -318,6 +248,24 @@ class RunSummary(SummaryPart):
     def noted(self, about: str) -> bool:
         """Whether a note is about this."""
         return any(note.about == about for note in self.notes or ())
+
+
+@dataclass
+class _Provenance:
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass
+class _ScenarioTables:
+    provenance: _Provenance = field(default_factory=_Provenance)
+
+
+def _check_provenance(scenario: dict[str, Any]) -> dict[str, Any]:
+    """The tables as they are, where what a report reads of them has the types it reads."""
+    from pydantic import TypeAdapter
+
+    TypeAdapter(_ScenarioTables).validate_python(scenario)
+    return scenario
 
 
 def _time_has_passed(run: RunSummary) -> RunSummary:

@@ -1,4 +1,4 @@
-"""Gaps kept as stretches have the mean and the quantiles of the gaps they stand for."""
+"""TokenGaps kept as stretches have the mean and the quantiles of the gaps they stand for."""
 
 from array import array
 from itertools import chain
@@ -7,7 +7,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kvsim.results.gaps import Gaps, exact_dot
+from kvsim.results.gaps import TokenGaps, exact_dot
 
 LARGE = st.integers(-(1 << 62), 1 << 62)
 STRETCHES = st.lists(
@@ -29,7 +29,7 @@ def test_as_the_gaps_themselves(
         for t in range(steps)
         for _ in range(count)
     ]
-    gaps = Gaps(array("q", chain.from_iterable(stretches)), array("q", singles))
+    gaps = TokenGaps(array("q", chain.from_iterable(stretches)), array("q", singles))
     assert gaps.num == len(all_)
     if all_:
         assert gaps.mean_ps() == sum(all_) / len(all_)

@@ -87,7 +87,7 @@ def fit(
 
 
 def _errors(fit: "Fit") -> "Table":
-    from kvsim.commands.tables import numbers_table
+    from kvsim.commands.terminal_tables import numbers_table
 
     title = f"Relative error of held-out steps ({fit.folds} folds by shape), %"
     table = numbers_table("step", "n", "mean", "p50", "p90", "max", "bias", title=title)
@@ -99,7 +99,7 @@ def _errors(fit: "Fit") -> "Table":
 
 
 def _tried(fit: "Fit") -> "Table":
-    from kvsim.commands.tables import numbers_table
+    from kvsim.commands.terminal_tables import numbers_table
 
     title = "The best of each form: mean relative error of held-out steps, %"
     table = numbers_table("form of g(T)", *fit.held_out, title=title)
@@ -109,7 +109,7 @@ def _tried(fit: "Fit") -> "Table":
 
 
 def _terms(fit: "Fit") -> "Table":
-    from kvsim.commands.tables import numbers_table
+    from kvsim.commands.terminal_tables import numbers_table
 
     level = f"{100 * fit.intervals.level:.0f} %"
     title = f"Coefficients, ns (and where {level} of the resamples lie)"

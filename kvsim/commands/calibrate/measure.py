@@ -114,7 +114,7 @@ class _Bar:
 def _say(made: "Calibration", out: Path) -> None:
     from rich.console import Console
 
-    from kvsim.commands.tables import numbers_table
+    from kvsim.commands.terminal_tables import numbers_table
 
     console = Console()
     title = "Relative error on steps of a simulated trace, %"

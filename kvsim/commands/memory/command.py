@@ -116,8 +116,8 @@ def memory(
     """
     from kvsim.capacity.memory_answer import MemoryQuestion, as_json, memory_answer
     from kvsim.capacity.options import MemoryOptions
+    from kvsim.commands.memory.memory_tables import print_answer
     from kvsim.commands.memory.sglang import NOT_OF_VLLM, answer_sglang, check_engine
-    from kvsim.commands.memory.tables import print_answer
     from kvsim.model import ModelOptions
 
     path, flags = Path(model), context.params

@@ -72,7 +72,7 @@ def _print(
     from rich.console import Console
 
     from kvsim.capacity.sglang.settings import SGLANG_VERSION
-    from kvsim.commands.memory.tables import new_table, size_words
+    from kvsim.commands.memory.memory_tables import new_table, size_words
 
     console = Console()
     gpus = f"{options.tensor_parallel_size} x {device.name}, figures of one"

@@ -53,7 +53,7 @@ def _plain(value: "int | PoolErrors") -> object:
 
 
 def _table(outcomes: "Sequence[Outcome]") -> "Table":
-    from kvsim.commands.tables import plain_table
+    from kvsim.commands.terminal_tables import plain_table
 
     title = "KV pool of one GPU, GiB (* the log leaves a setting open)"
     heads = ("log", "model", "gpu", ">log says", ">kvsim", ">error", ">tokens")

@@ -115,7 +115,7 @@ def _print(comparison: "RunComparison", summary: dict[str, Any], out: Path | Non
 
 
 def _print_steps(summary: dict[str, Any], console: "Console") -> None:
-    from kvsim.commands.tables import numbers_table
+    from kvsim.commands.terminal_tables import numbers_table
 
     again, memory = summary["lock_step"], summary["memory"]
     console.print(f"{again['equal']:,} of {again['steps']:,} steps decided as recorded")
@@ -137,7 +137,7 @@ def _print_steps(summary: dict[str, Any], console: "Console") -> None:
 
 
 def _latencies(summary: dict[str, Any]) -> "RichTable":
-    from kvsim.commands.tables import numbers_table
+    from kvsim.commands.terminal_tables import numbers_table
     from kvsim.validate.run.tables import between
 
     heads = ("", "mean", "95 %", "p50", "p90", "p99", "recorded mean, s")
@@ -155,7 +155,7 @@ def _latencies(summary: dict[str, Any]) -> "RichTable":
 
 
 def _rich(table: "TextTable") -> "RichTable":
-    from kvsim.commands.tables import numbers_table
+    from kvsim.commands.terminal_tables import numbers_table
 
     shown = numbers_table(*table.heads, title=table.title)
     for row in table.rows:

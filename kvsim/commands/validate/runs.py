@@ -93,7 +93,7 @@ def _line(told: dict[str, Any]) -> str:
 
 
 def _table(title: str, heads: tuple[str, ...], cells: list[tuple[str, ...]]) -> Any:
-    from kvsim.commands.tables import numbers_table
+    from kvsim.commands.terminal_tables import numbers_table
 
     table = numbers_table(*heads, title=title)
     for row in cells:

@@ -11,7 +11,7 @@ FIGURES: Registry[Figure] = Registry(
         "ledger": "kvsim.report.figures.ledger:Ledger",
         "concurrency": "kvsim.report.figures.concurrency:Concurrency",
         "events": "kvsim.report.figures.events:Events",
-        "hits": "kvsim.report.figures.hits:Hits",
+        "hits": "kvsim.report.figures.hits:CacheHits",
         "tree": "kvsim.report.figures.tree:Tree",
         "lifetimes": "kvsim.report.figures.lifetimes:Lifetimes",
         "queue": "kvsim.report.figures.queue:Queue",

@@ -17,7 +17,7 @@ _BUCKETS = 80
 _TOTALS = ("hit_tokens", "query_tokens")
 
 
-class Hits(Figure):
+class CacheHits(Figure):
     """Which share of the prompt tokens looked up was found."""
 
     title: ClassVar[str] = "Prefix cache hits over time"

@@ -14,7 +14,7 @@ from kvsim.engine.schedulers.sglang.limits import Limits
 from kvsim.engine.schedulers.sglang.ratio import NewTokenRatio
 from kvsim.plumbing.errors import InputError
 from kvsim.request import Request
-from kvsim.results.gaps import Gaps
+from kvsim.results.gaps import TokenGaps
 from kvsim.scenario import Scenario
 from kvsim.sequence import Sequence
 from kvsim.simulation import Simulation
@@ -260,7 +260,7 @@ def test_who_finds_no_place_lets_the_others_decode(tables: Any) -> None:
     )
     (run,) = kvsim.simulate(made, requests).runs
     assert run.summary["requests"]["finished"] == 3
-    gaps = Gaps(run.recorder.gaps, run.recorder.late_gaps)
+    gaps = TokenGaps(run.recorder.gaps, run.recorder.late_gaps)
     assert gaps.num == 84 + 68
     # One step of the second prompt and one of the third are what the decoders wait for at most.
     assert gaps.quantiles_ps([1.0])[0] < 25e9

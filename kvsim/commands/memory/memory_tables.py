@@ -68,7 +68,7 @@ def _is_sparse(model: "Model") -> bool:
 
 
 def new_table(title: str, *columns: str) -> "Table":
-    from kvsim.commands.tables import numbers_table
+    from kvsim.commands.terminal_tables import numbers_table
 
     return numbers_table(*columns, title=title)
 
