@@ -152,12 +152,12 @@ class Scenario(Options):
         kinds = [ALLOCATORS.name_of(each) for each in self.allocator]
         labels = []
         for kind, options in zip(kinds, self.allocator, strict=True):
-            alike = [
+            same_kind = [
                 other
                 for other_kind, other in zip(kinds, self.allocator, strict=True)
                 if other_kind == kind and other.label is None
             ]
-            labels.append(options.label or _label(kind, options, alike))
+            labels.append(options.label or _label(kind, options, same_kind))
         for index, label in enumerate(labels):
             if label in labels[:index]:
                 raise InputError(
@@ -169,10 +169,10 @@ class Scenario(Options):
         return labels
 
 
-def _label(kind: str, options: AllocatorOptions, alike: list[AllocatorOptions]) -> str:
-    if len(alike) <= 1:
+def _label(kind: str, options: AllocatorOptions, same_kind: list[AllocatorOptions]) -> str:
+    if len(same_kind) <= 1:
         return kind
-    dumps = [each.model_dump(exclude_none=True) | _own_scheduler(each) for each in alike]
+    dumps = [each.model_dump(exclude_none=True) | _own_scheduler(each) for each in same_kind]
     mine = options.model_dump(exclude_none=True) | _own_scheduler(options)
     differing = [key for key in mine if any(dump.get(key) != mine[key] for dump in dumps)]
     parts = [f"{key}={_short(mine[key])}" for key in differing if key != "label"]

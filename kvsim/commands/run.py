@@ -82,9 +82,9 @@ def _check_served(result: "Result") -> None:
     if any(run.summary.requests.finished for run in result.runs):
         return
     notes = [note for run in result.runs for note in run.summary.notes or ()]
-    said = next((note.text for note in notes if note.about == "refused"), "none arrived")
+    reason = next((note.text for note in notes if note.about == "refused"), "none arrived")
     raise InputError(
-        f"no request was served under any allocator: {said.rstrip('.')}",
+        f"no request was served under any allocator: {reason.rstrip('.')}",
         where="workload",
         remedy="kvsim memory SCENARIO shows what fits the pool",
     )

@@ -42,13 +42,13 @@ class Options(BaseModel):
 
 
 def within_bounds(value: Any, key: str = "") -> Any:
-    """The value of this key, where every number in it can be kept in TOML and in the tables; a
-    PydanticCustomError otherwise.
+    """The value of this key. PydanticCustomError where a number in it cannot be held by TOML and by
+    the tables.
     """
     fault = _beyond(value)
     if fault is not None:
-        told = {"key": key, "limit": fault[0], "found": fault[1]}
-        raise PydanticCustomError("number_out_of_bounds", "a number out of bounds", told)
+        context = {"key": key, "limit": fault[0], "found": fault[1]}
+        raise PydanticCustomError("number_out_of_bounds", "a number out of bounds", context)
     return value
 
 
@@ -72,12 +72,12 @@ def input_error(
     if fault["type"] == "missing":
         return InputError("required key is missing", where=key)
     if fault["type"] == "number_out_of_bounds":
-        told = fault["ctx"]
+        context = fault["ctx"]
         return InputError(
             fault["msg"],
-            where=f"{key}.{told['key']}".strip("."),
-            value=told["found"],
-            limit=told["limit"],
+            where=f"{key}.{context['key']}".strip("."),
+            value=context["found"],
+            limit=context["limit"],
         )
     return value_error(fault, key)
 

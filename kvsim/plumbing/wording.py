@@ -6,7 +6,7 @@ from pydantic_core import ErrorDetails
 
 from kvsim.plumbing.errors import InputError
 
-_BOUNDS = {  # kind of fault: (what it says, the key of the bound, how the bound is told)
+_BOUNDS = {  # kind of fault: (what it says, the key of the bound, how the bound reads)
     "greater_than_equal": ("too small", "ge", "at least"),
     "greater_than": ("too small", "gt", "more than"),
     "less_than_equal": ("too large", "le", "at most"),
@@ -33,25 +33,25 @@ _KINDS = {
 
 def none_of(faults: Sequence[ErrorDetails], where: str) -> InputError:
     """The fault of a value that may be of several types and suits none: a fault of each."""
-    told = [value_error(fault, where) for fault in faults]
-    what = " and ".join(dict.fromkeys(each.what for each in told))
-    limits = " or ".join(each.limit for each in told if isinstance(each.limit, str))
-    return InputError(what, where=where, value=told[0].value, limit=limits or None)
+    errors = [value_error(fault, where) for fault in faults]
+    what = " and ".join(dict.fromkeys(each.what for each in errors))
+    limits = " or ".join(each.limit for each in errors if isinstance(each.limit, str))
+    return InputError(what, where=where, value=errors[0].value, limit=limits or None)
 
 
 def value_error(fault: ErrorDetails, where: str) -> InputError:
     """The fault of one value: what is wrong, and what would be right; in pydantic's own words where
     it is rare.
     """
-    kind, told, limit = fault["type"], fault.get("ctx", {}), None
+    kind, context, limit = fault["type"], fault.get("ctx", {}), None
     value = fault["input"]
     if kind in _BOUNDS:
         what, key, bound = _BOUNDS[kind]
-        limit = f"{bound} {_number(told[key])}"
+        limit = f"{bound} {_number(context[key])}"
     elif kind == "too_short":
-        what, limit = "too few items", f"at least {told['min_length']}"
+        what, limit = "too few items", f"at least {context['min_length']}"
     elif kind == "literal_error":
-        what, limit = "not one of the known values", str(told["expected"])
+        what, limit = "not one of the known values", str(context["expected"])
     else:
         what = _KINDS.get(kind, fault["msg"].removeprefix("Value error, "))
     if kind == "value_error" and isinstance(value, Mapping):

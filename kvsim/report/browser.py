@@ -82,8 +82,8 @@ def _run(page: str, flags: Sequence[str], out_name: str | None = None) -> bytes:
         if out_name is None:
             return done.stdout
         if not out.exists():
-            said = done.stderr.decode(errors="replace").strip().splitlines()
+            lines = done.stderr.decode(errors="replace").strip().splitlines()
             raise InputError(
-                "the browser wrote nothing", where=VARIABLE, value=f"{browser}: {said[-1:]}"
+                "the browser wrote nothing", where=VARIABLE, value=f"{browser}: {lines[-1:]}"
             )
         return out.read_bytes()

@@ -1,5 +1,5 @@
-"""The answer in four numbers: what was served, how soon, how many at a time, and by how much of the
-pool.
+"""The cards of the page: output tokens per second, time to first token, sequences running and the
+share of the pool at work.
 """
 
 from typing import NamedTuple
@@ -25,7 +25,7 @@ CARDS = (
 
 
 class CardLine(NamedTuple):
-    """One run's number. share: of the largest, for a bar. best: it reads best."""
+    """The number of one run. share: of the largest number, for a bar. best: whether it is the best."""
 
     label: str
     text: str
@@ -34,7 +34,7 @@ class CardLine(NamedTuple):
 
 
 class Card(NamedTuple):
-    """One number of all runs."""
+    """One number of all runs: its title, its meaning, and a line each run."""
 
     title: str
     meaning: str

@@ -11,14 +11,16 @@ if TYPE_CHECKING:
 
 
 class Stretches(NamedTuple):
-    """A class in all bars. values, texts: one a run; told: of each, for who points at it, in
-    plotly's words (`%{customdata[0]}` is the run, the others are `details`).
+    """The stretches of one class in all bars.
+
+    values, texts: one each run. hover: the text that appears under the pointer, as a template of
+    plotly (`%{customdata[0]}` is the run, the following are its `details`).
     """
 
     look: ClassLook
     values: Sequence[float]
     texts: Sequence[str]
-    told: str
+    hover: str
     details: Sequence[Sequence[str]]
 
 
@@ -29,7 +31,7 @@ def class_bars(
     import plotly.graph_objects as go
 
     figure = go.Figure()
-    for look, values, texts, told, details in classes:
+    for look, values, texts, hover, details in classes:
         if not any(values):
             continue
         figure.add_bar(
@@ -48,7 +50,7 @@ def class_bars(
             textangle=0,
             textfont={"color": look.ink},
             customdata=[[plain(label), *more] for label, more in zip(labels, details, strict=True)],
-            hovertemplate=f"<b>%{{customdata[0]}}</b><br>{told}<extra></extra>",
+            hovertemplate=f"<b>%{{customdata[0]}}</b><br>{hover}<extra></extra>",
         )
     style(
         figure,

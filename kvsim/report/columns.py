@@ -1,4 +1,4 @@
-"""Tables for a terminal: one look, and no column lost where there are more than it is wide for."""
+"""Tables for a terminal, split where the columns of one do not fit its width."""
 
 import re
 from collections.abc import Iterator, Sequence

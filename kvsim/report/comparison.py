@@ -14,11 +14,12 @@ UNSEEN = 0.0005  # a change by less reads as 0.0 %, and is called neither better
 
 
 class MeasureLine(NamedTuple):
-    """One measure of the runs of one label: a value a result, None where there is none.
+    """One measure of the runs of one label.
 
-    better: the results that changed for the better against the first, worse: for the worse; both
-    empty where neither way is good or the work was another (`Side.unlike`). over_seeds: what the
-    results say together, where they differ in their seed alone.
+    values: one each result, None where the result has no such run. better, worse: places of the
+    results that changed for the better or the worse against the first; empty where neither way is
+    good or the runs did other work (`Side.unlike`). over_seeds: the mean over the results and its
+    interval, where they differ in their seed alone.
     """
 
     measure: Measure
@@ -29,10 +30,11 @@ class MeasureLine(NamedTuple):
 
 
 class Side(NamedTuple):
-    """The runs of one label, one a result (None where a result has none).
+    """The runs of one label.
 
-    same: whether all their numbers are equal. unlike: why their changes are called neither better
-    nor worse; None where they are. shares: the time-mean of each class, a result each.
+    runs: one each result, None where the result has no such run. same: whether all their numbers
+    are equal. unlike: why no change is called better or worse; None where changes are. shares: the
+    mean share of each class over time, one each result.
     """
 
     label: str
@@ -44,8 +46,10 @@ class Side(NamedTuple):
 
 
 class Comparison(NamedTuple):
-    """changed: the keys of the scenarios that differ; found: of their provenance, what came of it.
-    seeds_only: the results are one scenario under several seeds.
+    """Stored results side by side.
+
+    changed: keys of the scenarios that differ. found: keys of their provenance that differ.
+    seeds_only: whether the results are one scenario under several seeds. sides: one each label.
     """
 
     changed: tuple[Difference, ...]
@@ -116,7 +120,7 @@ def _line(
 
 
 def _moved(values: Sequence[float | None], sign: int) -> frozenset[int]:
-    """Whose value lies on this side of the first, by more than reads as 0.0 %."""
+    """Places of the values above (sign 1) or below (-1) the first by more than 0.05 %."""
     base = values[0]
     if base is None:
         return frozenset()

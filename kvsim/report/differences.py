@@ -1,4 +1,4 @@
-"""What differs between scenarios, key by key."""
+"""Differences between scenarios, key by key."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -12,8 +12,8 @@ class Difference(NamedTuple):
 
 
 def differences(scenarios: Sequence[Mapping[str, Any]]) -> list[Difference]:
-    """The keys in which the scenarios differ, dotted; lists by index: `allocator.0`. In the order
-    of the first, a key that it lacks with the others of its table.
+    """The keys in which the scenarios differ, dotted; items of a list by index (`allocator.0`). Keys
+    are in the order of the first scenario; a key that it lacks follows the keys of the same table.
     """
     flat = [dict(_leaves(scenario)) for scenario in scenarios]
     keys = _by_table(dict.fromkeys(key for leaves in flat for key in leaves))

@@ -1,4 +1,4 @@
-"""What every figure of the page is, and the look they share."""
+"""The base class of the figures of the page, and the look that figures share."""
 
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar, Literal

@@ -1,4 +1,4 @@
-"""What every form of a report is."""
+"""The base class of the forms of a report."""
 
 from abc import abstractmethod
 

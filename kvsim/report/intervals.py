@@ -1,4 +1,4 @@
-"""What several seeds say of a number: its mean, and how far off that may be."""
+"""The mean of a number over several seeds, with its confidence interval."""
 
 from collections.abc import Sequence
 from math import sqrt
@@ -9,7 +9,7 @@ CONFIDENCE = 0.95
 
 
 class Interval(NamedTuple):
-    """mean - half <= the number that more seeds would approach <= mean + half, so sure."""
+    """A confidence interval: mean - half <= the expectation <= mean + half."""
 
     mean: float
     half: float

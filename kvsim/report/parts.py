@@ -1,4 +1,4 @@
-"""Parts of the ledger's classes that a run's summary tells by themselves (`memory.parts`)."""
+"""Names and meanings of the parts of the ledger's classes (`memory.parts` of a run's summary)."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -8,10 +8,10 @@ from kvsim.results.summary import RunSummary
 
 
 class PartLook(NamedTuple):
-    """How one part is called and explained.
+    """Name and meaning of one part.
 
-    name: the summary's. owner: the class it is a part of. words: a few, for a narrow table.
-    meaning: one sentence for a student.
+    name: its key in the summary. owner: the class that it is a part of. words: its name in a narrow
+    table. meaning: one sentence for a student.
     """
 
     name: str
@@ -95,12 +95,12 @@ def part_rows(runs: Sequence[RunSummary], owner: str | None = None) -> list[Part
 
 
 def _share(look: PartLook, run: RunSummary) -> float | None:
-    """Of the pool; None where the run does not tell the parts of that class."""
+    """The share of the pool; None where the run does not count the parts of that class."""
     parts, memory = _parts(run), run.memory
     if look.name in parts:
         return parts[look.name]
-    told = any(each.name in parts for each in PART_LOOKS if each.owner == look.owner)
-    return None if look.owner == "cached" and memory.time_mean.cached and not told else 0.0
+    counted = any(each.name in parts for each in PART_LOOKS if each.owner == look.owner)
+    return None if look.owner == "cached" and memory.time_mean.cached and not counted else 0.0
 
 
 def _parts(run: RunSummary) -> dict[str, float]:

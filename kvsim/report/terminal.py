@@ -35,10 +35,10 @@ def print_result(result: Result, console: "Console") -> None:
     for text in paragraphs(result):
         console.print(text, markup=False, highlight=False)
         console.print()
-    said = remarks(result)
-    for remark in said:
+    notes = remarks(result)
+    for remark in notes:
         console.print(f"note: {remark}", markup=False, highlight=False)
-    if said:
+    if notes:
         console.print()
 
 
@@ -60,7 +60,7 @@ def _measures(names: Sequence[str], runs: Sequence[RunSummary]) -> "_Part":
 
 
 def _window(runs: Sequence[RunSummary]) -> "_Part":
-    """The numbers of the window that was given or found steady; the notes tell of the rest."""
+    """The numbers of the windows that were given or found steady."""
     windows = [(run.label, run.window) for run in runs if isinstance(run.window, WindowSummary)]
     rows = [
         Row(
@@ -83,8 +83,8 @@ def _window(runs: Sequence[RunSummary]) -> "_Part":
 
 
 def _memory(runs: Sequence[RunSummary]) -> "_Part":
-    """The ledger's time-mean in per cent of the pool: one row a class that occurs, and below it its
-    parts that are told by themselves.
+    """The ledger's time-mean in per cent of the pool: a row each class that occurs, and a row each
+    part of it below.
     """
     shares = [run.memory.time_mean for run in runs]
     rows = []

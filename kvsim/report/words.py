@@ -73,29 +73,29 @@ def _setting(runs: Sequence[RunSummary]) -> str:
 def _outcome(runs: Sequence[RunSummary]) -> list[str]:
     """What a user of the service would have noticed."""
     done = [run for run in runs if run.requests.finished]
-    said = [f"No request finished under {_name(run)}." for run in runs if run not in done]
+    sentences = [f"No request finished under {_name(run)}." for run in runs if run not in done]
     if not done:
-        return said
+        return sentences
     if len(done) == 1:
-        return [*said, *_alone(done[0])]
+        return [*sentences, *_alone(done[0])]
     if not same_work(done):
         counts = [
             f"{_name(run)} {numbers.count(run.requests.finished)}"
             for run in sorted(done, key=_finished, reverse=True)
         ]
-        said.append(
+        sentences.append(
             f"They did not finish the same requests ({numbers.listed(counts)}), so their times "
             "cannot be held against each other."
         )
-        return said
+        return sentences
     fast = min(done, key=lambda run: run.makespan_s)
     slow = max(done, key=lambda run: run.makespan_s)
     if _same(fast.makespan_s, slow.makespan_s):
         who = "Both" if len(done) == 2 else f"All {len(done)}"
-        said.append(f"{who} were done after about {numbers.seconds(slow.makespan_s)}.")
+        sentences.append(f"{who} were done after about {numbers.seconds(slow.makespan_s)}.")
     else:
         ratio = numbers.times(slow.makespan_s / fast.makespan_s)
-        said.append(
+        sentences.append(
             f"{_name(fast)} was done after {numbers.seconds(fast.makespan_s)}, "
             f"{_name(slow)} after {numbers.seconds(slow.makespan_s)}, {ratio} as long."
         )
@@ -104,12 +104,12 @@ def _outcome(runs: Sequence[RunSummary]) -> list[str]:
         waits.sort(key=lambda wait: wait[0])
         (quick, quickest), (late, latest) = waits[0], waits[-1]
         if not _same(quick, late):
-            said.append(
+            sentences.append(
                 f"Half of the requests saw their first token within "
                 f"{numbers.seconds(quick)} under {quickest}, and within "
                 f"{numbers.seconds(late)} under {latest}."
             )
-    return said
+    return sentences
 
 
 def _alone(run: RunSummary) -> list[str]:
@@ -152,9 +152,9 @@ def _concurrency(runs: Sequence[RunSummary]) -> list[str]:
     comparable = same_work(running)
     fastest = [run for run in running if not comparable or _same(run.makespan_s, pace)]
     mark = min(fastest, key=_wasted)
-    said = [_against(run, mark, comparable) for run in running if run is not mark]
+    sentences = [_against(run, mark, comparable) for run in running if run is not mark]
     used = numbers.percent(mark.memory.time_mean.used)
-    return [*said, f"{_name(mark)} kept {used} of the pool at work; {_waste(mark)}."]
+    return [*sentences, f"{_name(mark)} kept {used} of the pool at work; {_waste(mark)}."]
 
 
 def _held_alone(run: RunSummary) -> str:
@@ -207,15 +207,15 @@ def _why(run: RunSummary, name: str) -> str:
 def _costs(runs: Sequence[RunSummary]) -> list[str]:
     """What the runs paid on the way."""
     refused = [run.requests.rejected for run in runs]
-    alike = len(runs) > 1 and refused[0] and len(set(refused)) == 1
-    said = [f"Each {_refused(refused[0])}."] if alike else []
+    all_refuse_as_many = len(runs) > 1 and refused[0] and len(set(refused)) == 1
+    sentences = [f"Each {_refused(refused[0])}."] if all_refuse_as_many else []
     for run in runs:
         paid = _paid(run)
-        if run.requests.rejected and not alike:
+        if run.requests.rejected and not all_refuse_as_many:
             paid.insert(0, _refused(run.requests.rejected))
         if paid:
-            said.append(f"{_name(run)} {numbers.listed(paid)}.")
-    return said
+            sentences.append(f"{_name(run)} {numbers.listed(paid)}.")
+    return sentences
 
 
 def _refused(rejected: int) -> str:

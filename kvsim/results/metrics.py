@@ -27,7 +27,7 @@ from kvsim.results.summary import (
 if TYPE_CHECKING:
     from kvsim.engine.replica import Replica
 
-# Classes of the ledger that sequences hold, whoever shares them.
+# Classes of the ledger that live sequences hold; shared blocks count once.
 _HELD = ("used", "reserved", "overprovisioned", "rounding")
 
 

@@ -1,4 +1,4 @@
-"""What a reader of a run's numbers must be told: what was left out, what they do not hold."""
+"""Notes on a run: what was left out of its numbers, and what the numbers do not hold."""
 
 from kvsim.results.measurement import queue_grew
 from kvsim.results.recorder import Recorder
@@ -16,10 +16,12 @@ def notes_on(
 ) -> tuple[SummaryNote, ...]:
     """The notes of a run; `about` is one of the words below.
 
-    refused: requests were turned away, and why. saturated: the queue grew as long as requests came.
-    prefix-cache: it was on and found nothing. step-time: steps beyond what was measured.
-    engine: a fault of the engine that was not followed. local-attention: what the engine would give
-    back is kept. shareable: requests name content that others could hit.
+    refused: requests were refused on arrival. saturated: the queue grew as long as requests came.
+    prefix-cache: the cache was on and found nothing. step-time: steps lay beyond those measured.
+    engine: a fault of the engine was not followed. local-attention: tokens are kept that the engine
+    would free.
+
+    shareable: whether requests name content that other requests could hit.
     """
     found = []
     requests, steps = summary.requests, summary.steps

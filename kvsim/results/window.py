@@ -10,11 +10,12 @@ from kvsim.results.recorder import SERIES_COLUMNS, Recorder
 class WindowRecorder(Recorder):
     """A recorder that keeps sums of the window beside those of the whole run.
 
-    start_ps, end_ps: steps that start at start_ps <= t <= end_ps count, each with weight one.
-    Runs of steps must not cross an edge: whoever runs the engine cuts them there (`Engine.cut`).
+    start_ps, end_ps: edges of the window; steps that start at start_ps <= t <= end_ps count, each
+    with weight one.
+    Runs of steps must not cross an edge: the caller cuts them there (`Engine.cut`).
 
-    window_steps: how many steps count. window_sum: per class, bytes * steps. window_running:
-    sequences running * steps.
+    window_steps: number of steps that count. window_sum: bytes * steps of each class.
+    window_running: sequences running * steps.
     """
 
     def __init__(self, capacity_bytes: int, start_ps: int, end_ps: int) -> None:

@@ -68,8 +68,8 @@ def run(
         shown = [comparison]
         if fit is not None:
             shown.insert(0, compare_run(folder, step_time))
-        told = [one.summary() for one in shown]
-        write_text(out / "comparison.json", json.dumps(told, indent=1) + "\n")
+        summaries = [one.summary() for one in shown]
+        write_text(out / "comparison.json", json.dumps(summaries, indent=1) + "\n")
         write_text(out / "report.html", make_page(shown))
     if as_json:
         typer.echo(json.dumps(summary, indent=1))

@@ -42,12 +42,12 @@ def runs(
 
     if only:
         found = [(collection, trial) for collection, trial in read_runs(folders)]
-        told: list[dict[str, Any]] = [
+        trials: list[dict[str, Any]] = [
             {"collection": collection, "name": trial.name, "requests": len(trial.requests),
              "recorded": dict(trial.recorded), "assumed": list(trial.assumed)}
             for collection, trial in found
         ]  # fmt: skip
-        typer.echo(json.dumps(told, indent=1) if as_json else "\n".join(map(_line, told)))
+        typer.echo(json.dumps(trials, indent=1) if as_json else "\n".join(map(_line, trials)))
         return
     options, stderr = _roofline(set_ or []), Console(stderr=True)
     with stderr.status("") as status:
@@ -85,10 +85,10 @@ def _roofline(settings: list[str]) -> "Roofline":
     return Roofline.parse(table, "--set")
 
 
-def _line(told: dict[str, Any]) -> str:
+def _line(trial: dict[str, Any]) -> str:
     return (
-        f"{told['collection']}: {told['name']}, {told['requests']:,} requests; recorded "
-        f"{', '.join(told['recorded'])}; assumed: {'; '.join(told['assumed']) or 'nothing'}"
+        f"{trial['collection']}: {trial['name']}, {trial['requests']:,} requests; recorded "
+        f"{', '.join(trial['recorded'])}; assumed: {'; '.join(trial['assumed']) or 'nothing'}"
     )
 
 

@@ -42,8 +42,8 @@ class Lost(Figure):
             sequences = [_sequences(run, look.name) for run in runs]
             texts = [figures(each, 2) for each in sequences]
             did = "ran" if look.name == "used" else f"lost: {look.name}"
-            told = f"%{{customdata[1]}} sequences {did}"
-            classes.append(Stretches(look, sequences, texts, told, [[text] for text in texts]))
+            hover = f"%{{customdata[1]}} sequences {did}"
+            classes.append(Stretches(look, sequences, texts, hover, [[text] for text in texts]))
         labels = [run.label for run in runs]
         figure = class_bars(labels, classes, row_px=64, edges_px=44, gap=0.5)
         figure.update_xaxes(rangemode="tozero")

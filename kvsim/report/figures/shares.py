@@ -38,9 +38,9 @@ class Shares(Figure):
                 size(share * entry["capacity_bytes"])
                 for share, entry in zip(shares, memory, strict=True)
             ]
-            told = f"{look.name}: %{{customdata[1]}} of the pool, %{{customdata[2]}}"
+            hover = f"{look.name}: %{{customdata[1]}} of the pool, %{{customdata[2]}}"
             details = list(zip(texts, sizes, strict=True))
-            classes.append(Stretches(look, shares, texts, told, details))
+            classes.append(Stretches(look, shares, texts, hover, details))
         labels = [run.label for run in runs]
         figure = class_bars(labels, classes, row_px=74, edges_px=40, gap=0.45)
         figure.update_xaxes(
