@@ -25,7 +25,7 @@ CARDS = (
 
 
 class CardLine(NamedTuple):
-    """The number of one run. share: of the largest number, for a bar. best: whether it is the best."""
+    """The number of one run. share: of the largest one, for a bar. best: whether it is best."""
 
     label: str
     text: str

@@ -12,8 +12,9 @@ class Difference(NamedTuple):
 
 
 def differences(scenarios: Sequence[Mapping[str, Any]]) -> list[Difference]:
-    """The keys in which the scenarios differ, dotted; items of a list by index (`allocator.0`). Keys
-    are in the order of the first scenario; a key that it lacks follows the keys of the same table.
+    """The keys in which the scenarios differ, dotted; items of a list by index (`allocator.0`).
+
+    Keys are in the order of the first scenario; a key that it lacks follows those of its table.
     """
     flat = [dict(_leaves(scenario)) for scenario in scenarios]
     keys = _by_table(dict.fromkeys(key for leaves in flat for key in leaves))
