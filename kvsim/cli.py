@@ -69,7 +69,7 @@ def make_app(names: Iterable[str] = COMMANDS) -> typer.Typer:
 
 
 def __getattr__(name: str) -> Any:
-    """`app`, with all commands, for whoever imports it."""
+    """`app`, with all commands, made on first import."""
     if name != "app":
         raise AttributeError(f"module {__name__} has no attribute {name}")
     globals()[name] = make_app()
@@ -101,7 +101,7 @@ def _check_arguments(arguments: list[str]) -> None:
 
 
 def main() -> None:
-    """Run the command line; the exit code says whose fault a fault was."""
+    """Run the command line. Exit code 2: the input is wrong; 1: a fault of kvsim."""
     lean()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):  # a name may hold what the terminal cannot show

@@ -1,4 +1,4 @@
-"""Whether the compiled form of the rooms that run hot is in use, and when it is not.
+"""The choice between the compiled modules and their sources.
 
 setup.py compiles the modules that compiled.txt lists and writes down what they were, in
 compiled.sha256. They count as long as every one of those files is still the same, and unless

@@ -1,4 +1,4 @@
-"""How a model lays its KV cache out: what one token costs in bytes, layer group by layer group."""
+"""The layout of a model's KV cache: bytes of one token, layer group by layer group."""
 
 from dataclasses import dataclass
 from typing import Literal

@@ -148,7 +148,9 @@ class Scenario(Options):
         return cls.from_table(*load_tables(source, overrides))
 
     def labels(self) -> list[str]:
-        """One name an allocator: its label, or its kind and what tells it from its like."""
+        """One name each allocator: its label, or its kind with the options in which it differs
+        from other allocators of that kind.
+        """
         kinds = [ALLOCATORS.name_of(each) for each in self.allocator]
         labels = []
         for kind, options in zip(kinds, self.allocator, strict=True):

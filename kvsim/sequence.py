@@ -72,7 +72,7 @@ class Sequence:
 
     @property
     def num_tokens(self) -> int:
-        """Prompt and generated tokens known so far: what it must compute before the next one."""
+        """Prompt and generated tokens known so far, all to be computed before the next token."""
         return self.prompt_tokens + self.num_outputs
 
     def __repr__(self) -> str:

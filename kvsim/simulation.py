@@ -51,7 +51,7 @@ def simulate(
 class Simulation:
     """A scenario made ready: its requests, pool and step time, the same for every allocator.
 
-    Raises InputError for whatever of it cannot run, before anything does.
+    Raises InputError for a scenario that cannot run, before any allocator runs.
     """
 
     def __init__(
@@ -130,7 +130,7 @@ class Simulation:
         )
 
     def replica_spec(self, options: AllocatorOptions) -> ReplicaSpec:
-        """What a replica under one allocator is made of."""
+        """The parts of a replica under one allocator."""
         own, drafts = options.scheduler, self.scenario.speculative_config
         scheduler = own if isinstance(own, SchedulerOptions) else self.scenario.scheduler
         if drafts is not None and drafts.disable_lookahead_block_hashes:
@@ -150,7 +150,7 @@ class Simulation:
         )
 
     def result(self, progress: Progress | None = None, *, addresses: bool = False) -> Result:
-        """Every allocator's run. addresses: with who lay where in the pool, and when."""
+        """The runs of all allocators. addresses: whether the addresses of each stay are logged."""
         run = self.traced if addresses else self.run
         runs = zip(self.scenario.allocator, self.labels, strict=True)
         return Result(
@@ -160,7 +160,7 @@ class Simulation:
     def traced(
         self, options: AllocatorOptions, label: str, progress: Progress | None = None
     ) -> Run:
-        """All requests through one allocator, and who lay where."""
+        """The run of one allocator, with the addresses that each sequence held over time."""
         from kvsim.engine.addresses.address_log import AddressLog
 
         log = AddressLog()
@@ -174,7 +174,7 @@ class Simulation:
         progress: Progress | None = None,
         observer: Observer | None = None,
     ) -> Run:
-        """All requests through one allocator."""
+        """The run of one allocator over all requests."""
         began = time.perf_counter()
         stream = self.stream
         spec = self.replica_spec(options)

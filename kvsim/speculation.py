@@ -1,4 +1,4 @@
-"""Speculation as a noun: the method, how many tokens it drafts, and what each asks of an engine.
+"""Speculative decoding: its methods, the number of drafted tokens, and the engine's needs of each.
 
 A drafter proposes tokens, the target verifies them in one pass with its own next token, and what
 it does not confirm is computed again later. What a method asks of schedulers and caches is as in

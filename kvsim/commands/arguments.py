@@ -1,4 +1,4 @@
-"""Arguments and options that several commands share, said once."""
+"""Arguments and options that several commands share."""
 
 from typing import Annotated
 

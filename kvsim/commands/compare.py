@@ -68,7 +68,7 @@ def _print(compared: "Comparison", names: Sequence[str], console: Any) -> None:
 
 
 def _notes(side: "Side", names: Sequence[str]) -> "Iterator[str]":
-    """Why the changes of a label stand without a judgement, and what its runs must be read with."""
+    """Why no change of a label is judged, and the notes on its runs."""
     from kvsim.report.names import listed
 
     if side.unlike:

@@ -29,7 +29,7 @@ def progress(labels: Sequence[str]) -> Iterator[Moved]:
 
 
 class Lines:
-    """Plain lines, one every so many seconds of a clock; a short run has none."""
+    """Plain lines of progress, one each interval of a clock; a short run has none."""
 
     def __init__(self, every_s: float, clock: Callable[[], float]) -> None:
         self._every_s = every_s

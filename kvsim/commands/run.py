@@ -76,7 +76,7 @@ def _show(result: "Result", as_json: bool) -> None:
 
 
 def _check_served(result: "Result") -> None:
-    """A scenario none of whose requests could run is a wrong one, however well it was counted."""
+    """InputError for a scenario under which no request was served."""
     from kvsim.plumbing.errors import InputError
 
     if any(run.summary.requests.finished for run in result.runs):

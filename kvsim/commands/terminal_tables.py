@@ -9,8 +9,9 @@ if TYPE_CHECKING:
 
 
 def plain_table(*columns: str, title: str | None = None, folds: bool = False) -> "Table":
-    """An empty table; a column whose name begins with `>` holds numbers. Those never fold, nor does
-    the first, unless all may (`folds`).
+    """An empty table. A name that begins with `>` is of a column of numbers.
+
+    folds: whether every column may fold; otherwise the first and those of numbers never do.
     """
     from kvsim.report.table_style import empty_table
 
@@ -27,7 +28,7 @@ def plain_table(*columns: str, title: str | None = None, folds: bool = False) ->
 
 
 def numbers_table(*columns: str, title: str | None = None) -> "Table":
-    """An empty table whose first column names what the others, numbers, tell; all may fold."""
+    """An empty table with a column of names, then columns of numbers; all may fold."""
     first, *others = columns
     return plain_table(first, *(f">{column}" for column in others), title=title, folds=True)
 

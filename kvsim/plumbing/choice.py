@@ -1,4 +1,4 @@
-"""A field whose value is a table that names its own kind: `arrivals = {kind = "poisson", ...}`."""
+"""A field with a table that names its own kind: `arrivals = {kind = "poisson", ...}`."""
 
 from collections.abc import Mapping
 from typing import Any

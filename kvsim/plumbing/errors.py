@@ -1,4 +1,4 @@
-"""What can go wrong, as a tree; the command line turns the tree into exit codes.
+"""The exceptions of kvsim, which the command line turns into exit codes.
 
     KvsimError
     |- InputError       the user's input is wrong: one line, exit 2

@@ -40,9 +40,7 @@ def none_of(faults: Sequence[ErrorDetails], where: str) -> InputError:
 
 
 def value_error(fault: ErrorDetails, where: str) -> InputError:
-    """The fault of one value: what is wrong, and what would be right; in pydantic's own words where
-    it is rare.
-    """
+    """The fault of one value with its limit; rare faults in pydantic's own words."""
     kind, context, limit = fault["type"], fault.get("ctx", {}), None
     value = fault["input"]
     if kind in _BOUNDS:

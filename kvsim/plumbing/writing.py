@@ -102,7 +102,7 @@ def text_writer(text: str) -> Writer:
 
 
 def _is_special(path: Path) -> bool:
-    """Whether a pipe or a device stands there, which takes what is written and keeps its place."""
+    """Whether the path is a pipe or a device, which is written to and never replaced."""
     try:
         return not stat.S_ISREG(path.stat().st_mode)
     except FileNotFoundError:
@@ -116,7 +116,7 @@ def _flush(path: Path) -> None:
 
 
 def _clear(folder: Path, names: Iterable[str]) -> None:
-    """Remove what processes that live no more have left under temporary names."""
+    """Remove temporary files of processes that have ended."""
     for name in names:
         for left in folder.glob(f".{name}.*.tmp"):
             number = left.name.removeprefix(f".{name}.").removesuffix(".tmp")

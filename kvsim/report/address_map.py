@@ -26,7 +26,7 @@ _BUFFERED = ("max-buffer", "doubling")  # one buffer a sequence, its valid slots
 
 
 def address_maps(result: Result, places: tuple[dict[str, int], ...]) -> list[dict[str, Any] | None]:
-    """What the scripts draw, a run each; None where a run was not traced or held nothing.
+    """The data that the scripts draw, one each run; None for runs not traced or without stays.
 
     places: of each request in the page's list of that run.
     """
@@ -115,7 +115,7 @@ def _fullest(start: NDArray[np.int64], end: NDArray[np.int64], most: int) -> tup
 
 
 def _picture(columns: NDArray[np.int64], units: int) -> dict[str, Any]:
-    """Who lay in each of COLUMNS x ROWS cells, twice its place, and one more where it was kept."""
+    """The owner of each of COLUMNS x ROWS cells: twice its place, plus one where it is cached."""
     address, size, start, end, owner, kept = columns
     sides = (start / TICKS, end / TICKS, address / units, (address + size) / units)
     cells = painted(*sides, 2 * owner + kept, COLUMNS, ROWS)
@@ -124,7 +124,7 @@ def _picture(columns: NDArray[np.int64], units: int) -> dict[str, Any]:
 
 
 def _holes(run: Run) -> dict[str, Any] | None:
-    """What the head of the queue needed and the largest hole had, thinned; the worst is kept."""
+    """Bytes that the head of the queue needed and of the largest hole, at the worst moments."""
     table = run.table("holes")
     if table is None or table.empty:
         return None

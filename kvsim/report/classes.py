@@ -11,7 +11,7 @@ Family = Literal["working", "held, not working", "free"]
 
 
 class ClassLook(NamedTuple):
-    """How one ledger class is drawn and explained.
+    """Colour, pattern and meaning of one class of the ledger.
 
     name: the ledger's. family: what it is good for. colour, ink: fill, and the text that reads on
     it. pattern: plotly's name of its hatch, empty for none. meaning: one sentence for a student.

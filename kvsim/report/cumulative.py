@@ -86,8 +86,8 @@ def weighed(values: Floats, weights: NDArray[np.number[Any]]) -> Floats:
 
 
 def axis_of(shortest: float, longest: float) -> tuple[dict[str, Any], float]:
-    """Plotly's options of an axis for values of seconds between these, and its left edge: what is
-    shorter is drawn there, and the edge says so.
+    """Plotly's options of an axis for values of seconds between these, and its left edge, where
+    shorter values are drawn; the label of the edge says so.
     """
     low, right = _span(shortest, longest)
     cut = shortest < 10.0**low

@@ -1,4 +1,4 @@
-"""The key numbers of a run: what each is called, where the summary keeps it, how it reads."""
+"""The key numbers of a run: name, key in the summary, form as text, and the good direction."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
@@ -29,7 +29,7 @@ class Measure(NamedTuple):
     always: bool = False
 
     def text(self, run: Numbers) -> str:
-        """The number of one run, as people read it."""
+        """The number of one run as text."""
         return self.form(self.value(run))
 
 
@@ -130,16 +130,16 @@ MEASURES: dict[str, Measure] = {
 
 
 def shown(names: Sequence[str], runs: Sequence[RunSummary]) -> list[Measure]:
-    """The measures of these names that tell something about these runs."""
+    """The measures of these names that apply to some of these runs."""
     measures = [MEASURES[name] for name in names]
     return [m for m in measures if m.always or any(m.value(run) for run in runs)]
 
 
 def best(measure: Measure, runs: Sequence[RunSummary]) -> set[int]:
-    """Indices of the runs that read best in this measure.
+    """Places of the runs with the best text in this measure.
 
-    Empty where neither way is good, where all read the same, and where the runs did not finish
-    the same requests: who turns the long ones away is quick with the others.
+    Empty where neither way is good, where all texts are the same, and where the runs did not finish
+    the same requests: a run that refuses long requests is quick with the rest.
     """
     values = [measure.value(run) for run in runs]
     known = [value for value in values if value is not None]
@@ -152,7 +152,7 @@ def best(measure: Measure, runs: Sequence[RunSummary]) -> set[int]:
 
 
 def judged(measure: Measure, runs: Sequence[RunSummary]) -> bool:
-    """Whether a way of this measure is good for these runs of one stream of requests."""
+    """Whether these runs can be ranked by this measure."""
     one_stream = len({run.requests.submitted for run in runs}) < 2
     return measure.better is not None and ((measure in _COUNTS and one_stream) or same_work(runs))
 

@@ -1,4 +1,4 @@
-"""Rectangles in time and addresses as a picture: each cell shows who lay at its middle."""
+"""Rectangles in time and addresses as a picture: each cell has the colour at its middle."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ def painted(
     """(columns, rows) of colours >= 0, or NOBODY; the rows run with the addresses.
 
     start, end, low, high: (n,) of each rectangle, in shares of the picture; no two share a point.
-    One that holds no cell's middle is shown where nobody else is, so that nothing is lost.
+    A rectangle that holds no middle of a cell is painted where the cell is empty: none is lost.
     """
     cells = np.full((columns, rows), NOBODY, dtype=np.int64)
     left, right = (_first_middle(at * columns, columns) for at in (start, end))
@@ -42,5 +42,5 @@ def painted(
 
 
 def _first_middle(at: Floats, cells: int) -> NDArray[np.int64]:
-    """The first cell whose middle is not before `at`, in cells."""
+    """The first cell that has its middle at or after `at`, in cells."""
     return np.clip(np.ceil(at - 0.5), 0, cells).astype(np.int64)

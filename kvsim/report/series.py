@@ -1,4 +1,4 @@
-"""The memory series, thinned to what a screen can show, without lying.
+"""The memory series, thinned to the width of a screen.
 
 A row of the series is read as a straight line from its value at the row's first step to that at its
 last. The drawing gets one point per bucket of time: the time-weighted mean of those lines over the

@@ -25,7 +25,7 @@ _WAITS = ("ttft_p50", "ttft_p99", "tpot_p50", "tpot_p99", "e2e_p50", "e2e_p99")
 
 
 def print_result(result: Result, console: "Console") -> None:
-    """Print the work done, the waits, where the memory went, and what it means."""
+    """Print the tables of work, latencies and memory, then the sentences and the remarks."""
     runs = [run.summary for run in result.runs]
     parts = (_measures(_WORK, runs), _measures(_WAITS, runs), _window(runs), _memory(runs))
     for part in parts:
@@ -43,7 +43,7 @@ def print_result(result: Result, console: "Console") -> None:
 
 
 def _measures(names: Sequence[str], runs: Sequence[RunSummary]) -> "_Part":
-    """Key numbers, one row a run; what reads best in a column is bold."""
+    """Key numbers, one row a run; the best of a column is bold."""
     measures = shown(names, runs)
     bests = [best(measure, runs) for measure in measures]
     rows = [

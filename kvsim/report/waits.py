@@ -1,4 +1,4 @@
-"""A distribution as its cumulative curve: what share of the requests waited no longer than x."""
+"""Latencies as cumulative curves: the share of the requests that waited x seconds at most."""
 
 from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias
 

@@ -1,4 +1,4 @@
-"""What the numbers say, in plain words: every sentence is computed from the summaries.
+"""The result in plain sentences, each computed from the summaries.
 
 Nothing is said that the numbers do not hold. Two runs within one twentieth of each other count as
 equal; waste is named only where it takes a twentieth of the pool or more; runs that did not finish

@@ -60,7 +60,7 @@ class Addresses:
         self._stays.frombytes(rows[rows[:, 3] > rows[:, 2]].tobytes())
 
     def owned(self, pieces: Iterable[tuple[int, int]], owner: str) -> "array[int]":
-        """Pieces (address, bytes) that `owner` has, as rows for `lay_again`."""
+        """The pieces (address, bytes) of an owner, as rows for `lay_again`."""
         index = self.index(owner)
         rows = array("q")
         for address, num_bytes in pieces:
@@ -68,7 +68,7 @@ class Addresses:
         return rows
 
     def lay_again(self, rows: "array[int]", start_ps: int, end_ps: int, kind: int) -> None:
-        """All of `rows` lay there from start_ps to end_ps; no time is no stay."""
+        """Book a stay from start_ps to end_ps of each of `rows`; none where no time passes."""
         width = len(ADDRESS_COLUMNS)
         number = len(rows) // width
         if end_ps > start_ps:
@@ -78,7 +78,7 @@ class Addresses:
 
     @property
     def full(self) -> bool:
-        """Whether as many stays are written down as there may be."""
+        """Whether the log holds MOST_STAYS stays, its limit."""
         return self.room <= 0
 
     @property
@@ -93,13 +93,13 @@ class Addresses:
             self._events.extend((now_ps, *counts))
 
     def hole(self, now_ps: int, largest_bytes: int, need_bytes: int) -> None:
-        """Somebody waits for need_bytes, and the largest hole has so many."""
+        """Book the largest hole, in bytes, while the head of the queue needs need_bytes."""
         if self._holes[-2:] != array("q", (largest_bytes, need_bytes)):
             self._holes.extend((now_ps, largest_bytes, need_bytes))
 
     def node(self, now_ps: int, event: int, tokens: int, nodes: int, age_ps: int) -> None:
-        """What became of a tree: a HIT of `tokens` in so many nodes one below the other, or a node
-        of `tokens`, EVICTED or LEFT at the end, age_ps after its last use.
+        """Book an event of the radix tree: a HIT of `tokens` tokens in `nodes` nodes along a path,
+        or a node of `tokens` tokens EVICTED or LEFT at the end, age_ps after its last use.
         """
         if len(self._nodes) < MOST_STAYS * len(NODE_COLUMNS):
             self._nodes.extend((now_ps, event, tokens, nodes, age_ps))
@@ -121,16 +121,16 @@ class Addresses:
         return _frame(self._events, EVENT_COLUMNS)
 
     def holes(self) -> "pd.DataFrame":
-        """What the head of the queue needed and the largest hole had, where either changed."""
+        """Bytes that the head of the queue needed and bytes of the largest hole, at each change."""
         return _frame(self._holes, HOLE_COLUMNS)
 
     @property
     def has_nodes(self) -> bool:
-        """Whether there was a tree of which there is something to tell."""
+        """Whether events of a radix tree were booked."""
         return bool(self._nodes)
 
     def nodes(self) -> "pd.DataFrame":
-        """Hits in a tree and what became of its nodes, as they happened; none without a tree."""
+        """The events of the radix tree in order of time; no rows without a tree."""
         import pandas as pd
 
         frame = _frame(self._nodes, NODE_COLUMNS)

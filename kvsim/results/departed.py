@@ -27,7 +27,7 @@ class Departed(NamedTuple):
 
     @property
     def final_tokens(self) -> int:
-        """KV slots it held at its end."""
+        """KV slots that the sequence held at its end."""
         return self.prompt_tokens + self.output_tokens - 1
 
 
@@ -36,7 +36,7 @@ _row = Struct(f"{len(NUMBERS)}q").pack
 
 
 class Finished(Sequence[Departed]):
-    """Those who left, in their order. requests, ids: of each."""
+    """The finished sequences in order of their end. requests, ids: one each sequence."""
 
     def __init__(self) -> None:
         self.requests: list[Request] = []
@@ -44,7 +44,7 @@ class Finished(Sequence[Departed]):
         self._numbers = array("q")
 
     def append(self, seq: KVSequence) -> None:
-        """`seq` has left."""
+        """Book a sequence that has all its tokens."""
         self.requests.append(seq.request)
         self.ids.append(seq.id)
         row = _row(
@@ -59,7 +59,7 @@ class Finished(Sequence[Departed]):
         self._numbers.frombytes(row)
 
     def column(self, name: str) -> NDArray[np.int64]:
-        """(n,) one of NUMBERS, of all."""
+        """(n,) one of NUMBERS, of all sequences."""
         numbers = np.frombuffer(self._numbers, dtype=np.int64).reshape(-1, len(NUMBERS))
         return numbers[:, NUMBERS.index(name)].copy()
 

@@ -50,18 +50,18 @@ LATEST_PS = (1 << 63) - 1  # 106 days of picoseconds, what the tables hold
 class Recorder:
     """Books intervals, tokens and departures of one run.
 
-    series: rows of SERIES_COLUMNS, flat. time_sum, step_sum: per class, bytes * ps and bytes *
-    steps. running_sum, waiting_sum: sequences running, and waiting, * ps; the latter by the moments
-    of arrival and admission, while a row of the series tells who waited at its beginning.
-    saved_sum: bytes saved by sharing * ps; part_sums: of the parts of classes with names of their
-    own, bytes * ps; part_series: of those that were ever there, bytes in the first step of each
-    row, up to the last where they were.
-    outside_steps: steps whose time lies beyond what was measured.
+    series: rows of SERIES_COLUMNS, flat. time_sum, step_sum: of each class, bytes * ps and bytes *
+    steps. running_sum, waiting_sum: sequences running and waiting * ps; waiting_sum changes at the
+    moments of arrival and admission, the series at the beginning of a row.
+    saved_sum: bytes saved by sharing * ps. part_sums: of each part of a class (`PARTS`), bytes *
+    ps. part_series: of each part that occurred, bytes in the first step of each row, up to the last
+    row where it occurred.
+    outside_steps: steps beyond those that the step time was measured on.
     gaps: (sequences, steps, first_ps, growth_ps) of tokens that came step by step, or all at once
-    after a pause, flat; late_gaps: single gaps in ps.
-    marks: (moment, sequences running from then on, ps booked before it), flat, of moments that come
-    out the same however many steps were taken at once: where that number changed, or one had left.
-    mark_sums: time_sum at each.
+    after a pause, flat. late_gaps: single gaps in ps.
+    marks: (moment, sequences running from then on, ps booked before it), flat. A mark stands where
+    the number of running sequences changed or a sequence had finished: the same moments however
+    many steps were taken at once. mark_sums: time_sum at each mark.
     """
 
     def __init__(self, capacity_bytes: int) -> None:
@@ -200,7 +200,7 @@ class Recorder:
         self.mark_sums.frombytes(_sums_row(*self.time_sum))
 
     def queue(self, now_ps: int, num_waiting: int) -> None:
-        """So many sequences wait from now on."""
+        """Book that num_waiting sequences wait from now on."""
         since_ps, number = self._queue
         self.waiting_sum += number * (now_ps - since_ps)
         self._queue = now_ps, num_waiting
@@ -211,27 +211,27 @@ class Recorder:
         return self.end_ps - self.first_arrival_ps if self.steps else 0
 
     def arrived(self, now_ps: int) -> None:
-        """A request arrived."""
+        """Book the arrival of a request."""
         if self.first_arrival_ps < 0:
             self.first_arrival_ps = now_ps
 
     def tokens(self, sequences: int, steps: int, first_ps: int, growth_ps: int) -> None:
-        """`sequences` got one token in each of these steps, each as long after the last as the
-        step lasted.
+        """Book the gaps of sequences that got one token in each of `steps` steps: a gap is as long
+        as its step, first_ps, first_ps + growth_ps, ...
         """
         if sequences:
             self.gaps.frombytes(_gap_row(sequences, steps, first_ps, growth_ps))
 
     def gaps_until(self, now_ps: int, since_ps: Iterable[int]) -> None:
-        """Single tokens came now, those before them at since_ps."""
+        """Book the gaps of single tokens that came now; the tokens before them came at since_ps."""
         self.late_gaps.extend(now_ps - moment for moment in since_ps)
 
     def left(self, seq: Sequence, now_ps: int) -> None:
-        """`seq` has all its tokens."""
+        """Book the end of a sequence, which has all its tokens."""
         self.finished.append(seq)
         self.finish_ps.append(now_ps)
         self._marked_running = -1
 
     def refused(self, request: Request, now_ps: int, reason: str) -> None:
-        """`request` was turned away on arrival."""
+        """Book a request that was refused on arrival."""
         self.rejected.append((request, now_ps, reason))

@@ -25,10 +25,10 @@ def _frame(columns: Callable[[Recorder], Columns], recorder: Recorder) -> "pd.Da
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """One allocator's run.
+    """The run of one allocator.
 
-    summary: its numbers. tables: by name, each made when it is first asked for.
-    recorder: what the engine wrote down, where the run was simulated in this process.
+    kind: of the allocator. summary: the numbers. tables: by name, each made on first use.
+    recorder: the books of the engine; None where the run was read from disk.
     """
 
     label: str
@@ -44,7 +44,7 @@ class Run:
         return cls(summary.label, summary.allocator, summary, tables, recorder)
 
     def with_addresses(self, addresses: Addresses) -> Self:
-        """The same run with the tables of who lay where."""
+        """The same run with the tables of addresses, events, holes and nodes."""
         tables = {
             "addresses": addresses.table,
             "events": addresses.events,
@@ -59,7 +59,7 @@ class Run:
         return self.tables[name]() if self.recorder is None else COLUMNS[name](self.recorder)
 
     def table(self, name: str) -> "pd.DataFrame | None":
-        """A table that not every run has; None where this one has not."""
+        """The table of this name; None where this run has none."""
         made: dict[str, pd.DataFrame] = self.__dict__.setdefault("_made", {})
         if name not in made and name in self.tables:
             made[name] = self.tables[name]()
@@ -80,8 +80,8 @@ class Run:
 class Result:
     """All runs of a scenario.
 
-    scenario: resolved, every default written out, provenance included. version: of the kvsim that
-    simulated it.
+    scenario: the tables of the resolved scenario, every default written out, with its provenance.
+    version: of the kvsim that simulated it.
     """
 
     scenario: dict[str, Any]

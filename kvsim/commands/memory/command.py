@@ -1,4 +1,4 @@
-"""The options of `kvsim memory` and what it does with them."""
+"""The options of `kvsim memory`, and the call of the library that answers."""
 
 import json
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Reading what others wrote: bounded in size, depth and numbers, every fault one line.
+"""Readers of files from elsewhere: bounded in size, depth and numbers; every fault is one line.
 
     files.py       bytes and lines of a file, gzip or plain
     json_text.py   JSON

@@ -21,7 +21,7 @@ class Text(NamedTuple):
 
 
 def read_bytes(path: Path, most_bytes: int = MOST_BYTES) -> bytes:
-    """What the file holds, unpacked if it is gzip; InputError if it cannot be read or is larger
+    """The bytes of the file, unpacked if it is gzip; InputError if it cannot be read or is larger
     than `most_bytes`.
     """
     try:
@@ -43,8 +43,8 @@ def read_bytes(path: Path, most_bytes: int = MOST_BYTES) -> bytes:
 
 
 def _up_to(most_bytes: int, file: BinaryIO, size: int) -> bytes:
-    """The first bytes of a file said to hold `size`. `read(n)` makes room for n bytes at once, so
-    no more is asked for than there seems to be; a pipe says nothing.
+    """The first bytes of a file of `size` bytes (0 for a pipe). `read(n)` allocates n bytes at
+    once, so the first call asks for the size, and the rest is read in chunks.
     """
     parts = [file.read(min(size + 1, most_bytes))]
     missing = most_bytes - len(parts[0])
