@@ -95,6 +95,14 @@ def test_an_observed_run_is_read_without_what_recorded_it() -> None:
             assert not name.startswith(("kvsim.backend", "kvsim.validate", "kvsim.commands")), path
 
 
+def test_readers_know_nothing_of_what_is_made_from_their_files() -> None:
+    above = {"interchange", "backend", *ABOVE}
+    for lower, forbidden in (("readers", above), ("observed", {"readers", "interchange"})):
+        for path in (PACKAGE / lower).rglob("*.py"):
+            found = {name.split(".")[1] for name in imports(path) if name.startswith("kvsim.")}
+            assert not found & forbidden, path
+
+
 @pytest.mark.parametrize(
     ("library", "rooms"),
     [

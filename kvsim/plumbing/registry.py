@@ -41,7 +41,8 @@ class Registry(Generic[T]):
         if self._all is None:
             from importlib.metadata import entry_points
 
-            found = [point for group in self.groups for point in entry_points(group=group)]
+            installed = entry_points()
+            found = [point for group in self.groups for point in installed.select(group=group)]
             self._all = self._own | {point.name: point.value for point in found} | self._own
         return self._all
 

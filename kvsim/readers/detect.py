@@ -2,13 +2,15 @@
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from kvsim.observed.trial import Trial
 from kvsim.plumbing.errors import InputError
 from kvsim.readers import READERS
 from kvsim.readers.description import Description
 from kvsim.readers.reader import Reader, RecordedRuns, Sniffed, Source, look
+
+if TYPE_CHECKING:
+    from kvsim.observed.trial import Trial
 
 _COMMAND = ("vllm ", "python ", "docker ")
 Kind = TypeVar("Kind", bound=Reader)
@@ -25,13 +27,19 @@ class Read(NamedTuple):
 
 def readers(kind: type[Kind]) -> dict[str, type[Kind]]:
     """The readers of a kind by name, in the order in which they are tried."""
-    found = {name: READERS.get(name) for name in READERS}
-    return {name: cls for name, cls in found.items() if issubclass(cls, kind)}
+    return dict(_loaded(kind))
 
 
 def recognised(source: Sniffed, kind: type[Reader]) -> str | None:
-    """The name of the first reader of a kind that knows the source."""
-    return next((name for name, cls in readers(kind).items() if cls.sniff(source)), None)
+    """The name of the first reader of a kind that knows the source; no later one is loaded."""
+    return next((name for name, cls in _loaded(kind) if cls.sniff(source)), None)
+
+
+def _loaded(kind: type[Kind]) -> Iterator[tuple[str, type[Kind]]]:
+    for name in READERS:
+        cls = READERS.get(name)
+        if issubclass(cls, kind):
+            yield name, cls
 
 
 def read_sources(named: Sequence[str], notes: list[str]) -> list[Read]:
@@ -52,7 +60,7 @@ def read_sources(named: Sequence[str], notes: list[str]) -> list[Read]:
     return reads
 
 
-def read_runs(folders: Sequence[Path]) -> Iterator[tuple[str, Trial]]:
+def read_runs(folders: Sequence[Path]) -> "Iterator[tuple[str, Trial]]":
     """Every recorded run of these folders, or one level below, with the name of its own folder.
 
     InputError for a folder that holds none.
@@ -82,7 +90,7 @@ def _split(argument: str) -> tuple[str | None, "Path | Sniffed"]:
         data = argument.encode()
         return "vllm-command", Sniffed(Path("the command line"), data, argument, None, [])
     head, equals, rest = argument.partition("=")
-    if equals and head in readers(Source) and not path.exists():
+    if equals and not path.exists() and head in readers(Source):
         return head, Path(rest)
     if not path.exists():
         raise InputError("no such file or folder", where=argument)
@@ -120,7 +128,8 @@ def _inside(folder: Path, notes: list[str]) -> Iterator[Read]:
 
 
 def _read(source: Sniffed, form: str) -> Read:
-    cls = readers(Source)[form]
+    cls = READERS.get(form)
+    assert issubclass(cls, Source)
     try:
         description = cls.read(source)
     except (StopIteration, KeyError, IndexError, TypeError, ValueError) as fault:

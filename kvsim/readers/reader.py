@@ -2,14 +2,16 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
-from kvsim.observed.trial import Trial
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.options import Options
 from kvsim.plumbing.reading.files import read_bytes
 from kvsim.plumbing.reading.json_text import JsonError, loads
 from kvsim.readers.description import Description
+
+if TYPE_CHECKING:
+    from kvsim.observed.trial import Trial
 
 # server: configuration, pool, flags. stream: requests. measured: latencies, gauges, totals.
 Part = Literal["server", "stream", "measured"]
@@ -104,7 +106,7 @@ class RecordedRuns(Reader):
     gives = SERVER | STREAM | MEASURED
 
     @classmethod
-    def runs(cls, folder: Path) -> Iterator[Trial]:
+    def runs(cls, folder: Path) -> "Iterator[Trial]":
         """The folder's runs, in the order of its files; InputError names file and fault."""
         raise NotImplementedError(cls.__name__)  # every registered reader of runs overrides this
 

@@ -12,14 +12,13 @@ from kvsim.readers.reader import Reader
 def test_entry_points_of_former_names_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     assert READERS.groups == ("kvsim.reader", "kvsim.source-format", "kvsim.collection")
     log = "kvsim.readers.vllm.log:VllmLog"
-    points = {
-        "kvsim.reader": [metadata.EntryPoint("new", log, "kvsim.reader")],
-        "kvsim.collection": [
-            metadata.EntryPoint("old", log, "kvsim.collection"),
-            metadata.EntryPoint("own", "another:Class", "kvsim.collection"),
-        ],
-    }
-    monkeypatch.setattr(metadata, "entry_points", lambda *, group: points.get(group, []))
+    points = [
+        metadata.EntryPoint("new", log, "kvsim.reader"),
+        metadata.EntryPoint("old", log, "kvsim.collection"),
+        metadata.EntryPoint("own", "another:Class", "kvsim.collection"),
+        metadata.EntryPoint("other", log, "kvsim.victim"),
+    ]
+    monkeypatch.setattr(metadata, "entry_points", lambda: metadata.EntryPoints(points))
     registry: Registry[Reader] = Registry("reader", {"own": log}, ("collection",))
     assert list(registry) == ["own", "new", "old"]
     assert {registry.get(name).__name__ for name in registry} == {"VllmLog"}
