@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from kvsim.capacity.drafter import Drafter
-from kvsim.capacity.pool import Pool
+from kvsim.capacity.pool import SizedPool
 from kvsim.engine.replica import ReplicaSpec
 from kvsim.memory.options import AllocatorOptions
 from kvsim.model import Model
@@ -23,7 +23,7 @@ class PreparedScenario(Protocol):
     stream: Stream
     model: Model
     max_model_len: int
-    pool: Pool
+    pool: SizedPool
     labels: list[str]
     drafter: Drafter | None
 

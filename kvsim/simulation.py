@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from kvsim.capacity.local_attention import freed_chunks
-from kvsim.capacity.pool import Pool
+from kvsim.capacity.pool import SizedPool
 from kvsim.capacity.sglang.simulated import settings_of, sglang_pool
 from kvsim.capacity.sizing import size_pool
 from kvsim.drafting import drafted_time, drafter_of
@@ -95,7 +95,7 @@ class Simulation:
             requests if isinstance(requests, Stream) else Stream(tuple(requests), source={})
         )
 
-    def _pool(self) -> Pool:
+    def _pool(self) -> SizedPool:
         scheduler = self.scenario.scheduler
         limits = {
             key: getattr(scheduler, key)

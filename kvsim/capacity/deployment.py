@@ -1,4 +1,4 @@
-"""What is started: everything that the estimates of the pool are functions of."""
+"""A deployment: everything that the estimates of the pool are functions of."""
 
 from typing import NamedTuple
 
@@ -13,12 +13,14 @@ V0_LONGEST_WHOLE = 32_768
 
 
 class Deployment(NamedTuple):
-    """A model on a device, under one version of the engine.
+    """A model on a device, under one version of vLLM.
 
+    version: that version's rules for the size of the pool.
+    max_model_len: tokens of the longest sequence.
     max_num_seqs, max_num_batched_tokens: the scheduler's limits, which size the profiling run.
-    max_model_len: tokens of the longest sequence. enforce_eager: without CUDA graphs.
-    max_cudagraph_capture_size: tokens of the largest one; None: the engine's default. drafter: that
-    drafts ahead, adapters: that may be loaded beside it.
+    enforce_eager: the engine captures no CUDA graphs.
+    max_cudagraph_capture_size: tokens of the largest CUDA graph; None: the engine's default.
+    drafter: the drafter; None: no tokens are drafted. adapters: LoRA adapters; None: none.
     """
 
     model: Model
@@ -40,9 +42,7 @@ class Deployment(NamedTuple):
 
     @property
     def kv_cache_dtype(self) -> str:
-        """What keys and values are kept in: for "auto", what the checkpoint asks for, where this
-        version heeds it.
-        """
+        """The dtype of keys and values; for "auto" the checkpoint's, where this version uses it."""
         asked = self.options.kv_cache_dtype
         if asked != "auto":
             return asked

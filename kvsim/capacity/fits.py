@@ -16,8 +16,10 @@ from kvsim.capacity.planning import CachePlan
 from kvsim.layout import KVLayout
 
 
-class Fit(NamedTuple):
-    """Sequences of `tokens` tokens that fit at once; bytes: what one of them needs at least."""
+class SequencesFit(NamedTuple):
+    """Numbers of sequences of `tokens` tokens that fit at once, by allocator; bytes: the least that
+    one of them needs.
+    """
 
     tokens: int
     bytes: int
@@ -34,8 +36,8 @@ def fit(
     *,
     max_model_len: int,
     initial_tokens: int,
-) -> Fit:
-    """The counts for sequences of 1 <= tokens <= max_model_len tokens."""
+) -> SequencesFit:
+    """The numbers for sequences of `tokens` tokens, 1 <= tokens <= max_model_len."""
     token_bytes = layout.bytes_per_token
     state_bytes = sum(group.state_bytes for group in layout.groups)
     slots = initial_tokens
@@ -43,7 +45,7 @@ def fit(
         slots *= 2
     slots = min(slots, max_model_len)
     usable = max(0, plan.num_blocks(capacity_bytes) - 1)
-    return Fit(
+    return SequencesFit(
         tokens=tokens,
         bytes=layout.sequence_bytes(tokens),
         max_buffer=capacity_bytes // (token_bytes * max_model_len + state_bytes),

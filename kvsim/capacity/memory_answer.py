@@ -5,7 +5,7 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from kvsim.capacity.fits import Fit, fit
+from kvsim.capacity.fits import SequencesFit, fit
 from kvsim.capacity.options import MemoryOptions
 from kvsim.capacity.pool import Sized
 from kvsim.capacity.sizing import size
@@ -46,7 +46,7 @@ class MemoryAnswer(NamedTuple):
     device: Device
     max_model_len: int
     sized: Sized
-    fits: list[Fit]
+    fits: list[SequencesFit]
 
 
 def memory_answer(question: MemoryQuestion) -> MemoryAnswer:

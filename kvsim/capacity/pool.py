@@ -8,16 +8,17 @@ from kvsim.capacity.start_up import StartUp
 from kvsim.layout import KVLayout
 
 
-class Pool(NamedTuple):
+class SizedPool(NamedTuple):
     """The KV pool of one GPU, itemised, in bytes.
 
-    sized_by: the option that decided. With gpu_memory_utilization, total = unused + weights +
-    activation + other + capacity, and other = non_torch + cuda_graph; otherwise these and unused
-    are 0 and the capacity is what was given, whether the device has it or not.
-    block_size: tokens a block; num_gpu_blocks: whole blocks in the capacity. The engine_ figures,
-    kv_cache_size_tokens and max_concurrency are those that the engine of `engine_version` would
-    set and log, its blocks' padding included. states: of recurrent layers, where they have a pool
-    of their own, which is none of the capacity: as many sequences hold memory at once.
+    sized_by: the option that sized it. With gpu_memory_utilization, total = unused + weights +
+        activation + other + capacity, and other = non_torch + cuda_graph; otherwise activation,
+        other and unused are 0 and the capacity is the given one, whether the device has it or not.
+    block_size: tokens in a block; num_gpu_blocks: whole blocks in the capacity.
+    engine_block_size, engine_num_gpu_blocks, kv_cache_size_tokens, max_concurrency: the figures
+        that the engine of `engine_version` sets and logs, with the padding of its blocks.
+    states: recurrent states in a pool of their own beside the capacity, which limits the sequences
+        that hold memory at once; None: there is no such pool.
     """
 
     sized_by: str
@@ -40,11 +41,11 @@ class Pool(NamedTuple):
 
 
 class Sized(NamedTuple):
-    """A pool with what it was made from: the layout of the GPU's layers, the engine's plan of their
-    cache and its closing lines. drafter: what drafting takes of it, if anything drafts.
+    """A pool with the layout of the GPU's layers, the engine's plan of their caches and the last
+    lines of its start-up log. drafter: the memory that drafting takes; None without a drafter.
     """
 
-    pool: Pool
+    pool: SizedPool
     layout: KVLayout
     plan: CachePlan
     start_up: StartUp

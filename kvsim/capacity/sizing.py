@@ -1,4 +1,4 @@
-"""Sizing: what a deployment leaves for the pool, as vLLM sizes it or as the user gives it.
+"""The KV pool of a deployment, as vLLM sizes it or as the user gives it.
 
 vLLM takes gpu_memory_utilization of the device's total and subtracts the weights, the peak of the
 activations in a profiling run, what does not come from torch's allocator and, since 0.20, the CUDA
@@ -10,13 +10,13 @@ from kvsim.capacity.adapters import Adapters
 from kvsim.capacity.deployment import Deployment
 from kvsim.capacity.drafter import MTP, Drafter
 from kvsim.capacity.estimate.items import Items, estimate
-from kvsim.capacity.given import check_capacity, check_packed, given
 from kvsim.capacity.options import MemoryOptions
 from kvsim.capacity.planning import CachePlan, Serving, Speculation, plan_cache
 from kvsim.capacity.planning.plan import DEFAULT_BLOCK_SIZE
-from kvsim.capacity.pool import Pool, Sized
+from kvsim.capacity.pool import Sized, SizedPool
 from kvsim.capacity.stage import Stage, stages
 from kvsim.capacity.start_up import start_up
+from kvsim.capacity.user_sized import check_capacity, check_packed, user_sized_pool
 from kvsim.device import Device
 from kvsim.model import Model, ModelOptions
 from kvsim.model.find import find_model
@@ -36,9 +36,9 @@ def size_pool(
     drafter: Drafter | None = None,
     *,
     exports_states: bool = False,
-) -> Pool:
-    """The pool of a simulated engine; arguments as of `size`. InputError for parallelism that the
-    step times know nothing of.
+) -> SizedPool:
+    """The pool of a simulated engine; arguments as of `size`. InputError for parallelism that step
+    times do not model.
     """
     for key in ("pipeline_parallel_size", "data_parallel_size"):
         if getattr(model_options, key) > 1:
@@ -84,12 +84,12 @@ def size(
     *,
     exports_states: bool = False,
 ) -> Sized:
-    """The pool and the engine's plan of it.
+    """The pool and the engine's plan of its blocks.
 
-    block_size: tokens in a block; the default one is left to the engine. max_num_seqs and
-    max_num_batched_tokens are the scheduler's limits, which size the profiling run. drafter: if it
-    is not one of the options in `memory`. exports_states: see Serving. Raises InputError if nothing
-    is left after the weights and reserves.
+    block_size: tokens in a block; the engine may replace the default. max_num_seqs,
+    max_num_batched_tokens: the scheduler's limits, which size the profiling run. drafter: a drafter
+    that `memory` does not name. exports_states: see Serving. InputError if weights and reserves
+    leave nothing.
     """
     model.check_tensor_parallel(model_options.tensor_parallel_size)
     if model_options.pipeline_parallel_size > model.num_layers:
@@ -155,7 +155,7 @@ def _size_stage(
         check_packed(memory)
         block_size = plan.block_size
     block_bytes = plan.bytes_per_block if packed else block_size * layout.bytes_per_token
-    sized_by, capacity = given(memory, layout, block_bytes)
+    sized_by, capacity = user_sized_pool(memory, layout, block_bytes)
     unused = 0
     if sized_by == "gpu_memory_utilization":
         budget = int(device.memory_bytes * memory.utilization)
@@ -167,8 +167,8 @@ def _size_stage(
         items = Items(weights if memory.weights_gib is None else items.weights, 0, 0, 0)
     token_bytes = 0 if packed else layout.bytes_per_token
     check_capacity(capacity, block_size, block_bytes, sized_by)
-    said = start_up(plan, plan.num_blocks(capacity), deployment.version)
-    pool = Pool(
+    log = start_up(plan, plan.num_blocks(capacity), deployment.version)
+    pool = SizedPool(
         sized_by=sized_by,
         total_bytes=device.memory_bytes,
         unused_bytes=unused,
@@ -178,21 +178,21 @@ def _size_stage(
         capacity_bytes=capacity,
         block_size=block_size,
         num_gpu_blocks=(
-            capacity // (block_size * token_bytes) if token_bytes else said.num_gpu_blocks
+            capacity // (block_size * token_bytes) if token_bytes else log.num_gpu_blocks
         ),
         non_torch_bytes=items.non_torch,
         cuda_graph_bytes=items.cuda_graph,
         engine_version=memory.engine_version,
-        engine_block_size=said.block_size,
-        engine_num_gpu_blocks=said.num_gpu_blocks,
-        kv_cache_size_tokens=said.kv_cache_size_tokens,
-        max_concurrency=said.max_concurrency,
+        engine_block_size=log.block_size,
+        engine_num_gpu_blocks=log.num_gpu_blocks,
+        kv_cache_size_tokens=log.kv_cache_size_tokens,
+        max_concurrency=log.max_concurrency,
     )
     cost = None
     if drafter is not None:
         dtype, tp = deployment.kv_cache_dtype, deployment.tp
         cost = drafter.cost(deployment.model, caches, dtype, tp)
-    return Sized(pool, layout, plan, said, cost)
+    return Sized(pool, layout, plan, log, cost)
 
 
 def _plan(
@@ -225,17 +225,17 @@ def _plan(
 
 
 def _drafted(deployment: Deployment, stage: Stage) -> tuple[LayerCache, ...]:
-    """What the drafter's layers keep beside this stage's."""
+    """The caches of the drafter's layers on this stage."""
     drafter = deployment.drafter
     if drafter is None or not stage.last:
         return ()
     return drafter.caches(deployment.model, deployment.kv_cache_dtype, deployment.tp)
 
 
-def _drafter(memory: MemoryOptions, given: Drafter | None) -> Drafter | None:
+def _drafter(memory: MemoryOptions, configured: Drafter | None) -> Drafter | None:
     if memory.drafter is None:
-        return given
-    if given is not None:
+        return configured
+    if configured is not None:
         raise InputError(
             "speculative_config names the drafter",
             where="memory.drafter",
@@ -250,7 +250,7 @@ def _drafter(memory: MemoryOptions, given: Drafter | None) -> Drafter | None:
 
 
 def _as_given(memory: MemoryOptions, items: Items) -> Items:
-    """The estimates, but for what the user read off a log."""
+    """The estimates, replaced where the user gives figures of a log."""
     if memory.weights_gib is not None:
         items = items._replace(weights=int(memory.weights_gib * GIB))
     if memory.activation_gib is not None:

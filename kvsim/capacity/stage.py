@@ -10,7 +10,7 @@ from kvsim.model import Layer
 
 
 class Stage(NamedTuple):
-    """layers: in order. first, last: whether it has the embedding, the head."""
+    """A stage's layers, in order; first, last: it has the embedding, the head."""
 
     layers: tuple[Layer, ...]
     first: bool

@@ -15,9 +15,12 @@ from kvsim.vllm.rules import SizingRules
 
 
 class StartUp(NamedTuple):
-    """num_gpu_blocks: of the plan. block_size: that the engine sets. kv_cache_size_tokens,
-    max_concurrency: what it prints for max_model_len tokens a request. longest_tokens: of a request
-    that fits alone; below max_model_len the engine does not start.
+    """What the engine logs of its KV cache.
+
+    num_gpu_blocks: blocks of the plan. block_size: tokens in a block, as the engine sets it.
+    kv_cache_size_tokens, max_concurrency: as logged for requests of max_model_len tokens.
+    longest_tokens: tokens of the longest request that fits alone; an engine with fewer than
+        max_model_len does not start.
     """
 
     num_gpu_blocks: int
@@ -47,7 +50,7 @@ class StartUp(NamedTuple):
 
 
 def start_up(plan: CachePlan, num_blocks: int, version: SizingRules) -> StartUp:
-    """What an engine of this version says of so many blocks."""
+    """The log of an engine of this version with `num_blocks` blocks."""
     longest = plan.serving.max_model_len
     concurrency = num_blocks / plan.blocks_of(longest)
     if version.tokens_by_concurrency:
@@ -60,7 +63,7 @@ def start_up(plan: CachePlan, num_blocks: int, version: SizingRules) -> StartUp:
 
 
 def _longest(plan: CachePlan, blocks: int) -> int:
-    """The longest request, up to max_model_len tokens, that fits in so many blocks; 0: none."""
+    """Tokens of the longest request that fits in `blocks`, at most max_model_len; 0: none fits."""
     least, most = 0, plan.serving.max_model_len
     while least < most:
         middle = (least + most + 1) // 2

@@ -14,7 +14,7 @@ from kvsim.step import StepShape
 from kvsim.step_time.form import DecodeRun, Measured, StepTime
 
 
-class Drafting(Protocol):
+class DraftingTime(Protocol):
     """How long the drafts of a step take to propose."""
 
     def draft_ps(self, shape: StepShape) -> int:
@@ -51,7 +51,7 @@ class DraftingPasses:
 class DraftedTime:
     """The time of a target's step and of drafting after it, as a `StepTime`."""
 
-    def __init__(self, target: StepTime, drafting: Drafting) -> None:
+    def __init__(self, target: StepTime, drafting: DraftingTime) -> None:
         self._target = target
         self._drafting = drafting
 
@@ -72,7 +72,7 @@ class DraftedTime:
 class DraftedMeasured(DraftedTime):
     """The same where the target's form was fitted to measurements."""
 
-    def __init__(self, target: StepTime, measured: Measured, drafting: Drafting) -> None:
+    def __init__(self, target: StepTime, measured: Measured, drafting: DraftingTime) -> None:
         super().__init__(target, drafting)
         self._measured = measured
 
@@ -81,7 +81,7 @@ class DraftedMeasured(DraftedTime):
         return self._measured.outside_domain(shape)
 
 
-def drafted(target: StepTime, drafting: Drafting) -> StepTime:
+def drafted(target: StepTime, drafting: DraftingTime) -> StepTime:
     """Steps of `target` with this drafting after them."""
     if isinstance(target, Measured):
         return DraftedMeasured(target, target, drafting)

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kvsim.capacity.pool import Pool
+from kvsim.capacity.pool import SizedPool
 from kvsim.memory.options import AllocatorOptions
 from kvsim.plumbing.errors import InputError
 from kvsim.report.numbers import count, number, percent, seconds, size
@@ -27,7 +27,7 @@ class SpeculationSide:
     them, `speculation` of a run's summary (None: there were none).
     """
 
-    pool: Pool
+    pool: SizedPool
     token_bytes: int
     hit_share: float | None
     preemptions: int

@@ -17,7 +17,7 @@ from kvsim.plumbing.options import Options
 from kvsim.plumbing.reading.toml_text import loads
 
 
-class Entry(Options):
+class TraceEntry(Options):
     """One public trace. rows: requests in it. sha256_source: who says so, if not measured here."""
 
     name: str
@@ -51,14 +51,14 @@ def data_dir() -> Path:
 
 
 @cache
-def entries() -> dict[str, Entry]:
+def entries() -> dict[str, TraceEntry]:
     """The catalogue by name."""
     text = files("kvsim.workload").joinpath("catalogue.toml").read_text(encoding="utf-8")
     table = loads(text)
-    return {name: Entry(name=name, **fields) for name, fields in table.items()}
+    return {name: TraceEntry(name=name, **fields) for name, fields in table.items()}
 
 
-def entry(name: str) -> Entry:
+def entry(name: str) -> TraceEntry:
     """The entry of that name; InputError lists the names."""
     if name not in entries():
         raise InputError(
@@ -101,7 +101,7 @@ def find(file_or_name: str) -> Path:
     )
 
 
-def _download(wanted: Entry) -> None:
+def _download(wanted: TraceEntry) -> None:
     """Fetch into the data folder: under a temporary name, moved once its sha256 is right."""
     import pooch
     import requests

@@ -21,7 +21,7 @@ from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.writing import check_writable, replace_files, write_text
 from kvsim.results import store
 from kvsim.workload import catalogue
-from kvsim.workload.catalogue import Entry
+from kvsim.workload.catalogue import TraceEntry
 
 PROJECT = Path(__file__).parents[2] / "pyproject.toml"
 ROUNDS = 10
@@ -328,7 +328,7 @@ def test_the_last_file_marks_the_rest_as_whole(tmp_path: Path) -> None:
 def test_a_damaged_cache_is_told_and_not_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    entry = Entry(
+    entry = TraceEntry(
         name="mine", url="https://127.0.0.1:9/mine.csv", source="here", licence="CC0-1.0",
         rows=2, sha256="0" * 64, format="vidur",
     )  # fmt: skip

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from kvsim.commands import convert, traces
 from kvsim.plumbing.errors import InputError
 from kvsim.workload import catalogue
-from kvsim.workload.catalogue import Entry
+from kvsim.workload.catalogue import TraceEntry
 
 app = typer.Typer()
 app.add_typer(traces.app, name="traces")
@@ -40,12 +40,12 @@ def moon(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[bytes | None], Entry]:
+def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[bytes | None], TraceEntry]:
     """A catalogue of one trace, its file in KVSIM_DATA_DIR holding what is asked."""
 
-    def make(content: bytes | None) -> Entry:
+    def make(content: bytes | None) -> TraceEntry:
         digest = sha256(MOON.encode()).hexdigest()
-        entry = Entry(
+        entry = TraceEntry(
             name="mine",
             url="https://127.0.0.1:9/folder/mine.jsonl",
             source="here",
@@ -79,7 +79,7 @@ def test_the_catalogue_is_complete() -> None:
 
 
 def test_a_file_that_is_there_is_used_without_network(
-    mine: Callable[[bytes | None], Entry],
+    mine: Callable[[bytes | None], TraceEntry],
 ) -> None:
     entry = mine(MOON.encode())
     assert run("traces", "fetch", "mine").strip() == str(entry.path)
@@ -87,7 +87,7 @@ def test_a_file_that_is_there_is_used_without_network(
 
 
 def test_a_file_with_another_content_is_refused_and_kept(
-    mine: Callable[[bytes | None], Entry],
+    mine: Callable[[bytes | None], TraceEntry],
 ) -> None:
     entry = mine(b"something else")
     with pytest.raises(InputError, match="its sha256 differs"):
@@ -95,7 +95,7 @@ def test_a_file_with_another_content_is_refused_and_kept(
     assert entry.path.read_bytes() == b"something else"
 
 
-def test_no_network_is_one_clear_line(mine: Callable[[bytes | None], Entry]) -> None:
+def test_no_network_is_one_clear_line(mine: Callable[[bytes | None], TraceEntry]) -> None:
     entry = mine(None)
     with pytest.raises(InputError, match=r"cannot download mine.*put the file at") as caught:
         run("traces", "fetch", "mine")

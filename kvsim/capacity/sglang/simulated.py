@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from kvsim.capacity.options import MemoryOptions
-from kvsim.capacity.pool import Pool
+from kvsim.capacity.pool import SizedPool
 from kvsim.capacity.sglang.settings import SGLANG_VERSION, SglangSettings
 from kvsim.capacity.sglang.sizing import size_sglang
 from kvsim.device import Device
@@ -29,7 +29,7 @@ def settings_of(memory: MemoryOptions, tables: Iterable[Any]) -> SglangSettings:
 
 def sglang_pool(
     model: Model, device: Device, options: ModelOptions, settings: SglangSettings, block_size: int
-) -> Pool:
+) -> SizedPool:
     """The pool; what a page does not fill stays unused. States of recurrent layers have a pool
     beside it, one for each running request. InputError for a model whose windows have a pool of
     their own, or whose states are cached.
@@ -45,7 +45,7 @@ def sglang_pool(
             remedy=("set disable_radix_cache = true of the allocator, or " if cached else "")
             + "give kv_cache_bytes; kvsim memory --mem-fraction-static sizes the two",
         )
-    return Pool(
+    return SizedPool(
         sized_by="mem_fraction_static",
         total_bytes=found.total_bytes,
         unused_bytes=found.headroom_bytes + found.budget_bytes - pools.kv_bytes - pools.state_bytes,

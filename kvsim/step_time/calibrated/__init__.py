@@ -17,6 +17,6 @@ TOKEN_COSTS: Registry[TokenCost] = Registry(
     {
         "hinge": "kvsim.step_time.calibrated.hinge:Hinge",
         "staircase": "kvsim.step_time.calibrated.staircase:Staircase",
-        "table": "kvsim.step_time.calibrated.table:Table",
+        "table": "kvsim.step_time.calibrated.table:BrokenLine",
     },
 )

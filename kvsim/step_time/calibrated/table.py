@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _KNOT_COUNTS = (6, 12, 24, 36)
 
 
-class Table(TokenCost):
+class BrokenLine(TokenCost):
     """g(T) drawn straight between (knots_tokens[i], values_ps[i]), rounded down to a ps.
 
     Below the first knot the first value; beyond the last the last slope goes on.
@@ -62,8 +62,8 @@ def _candidate(knots: "Columns") -> Candidate:
     def columns(tokens: "Tokens") -> "Columns":
         return ramps(tokens.astype(float), knots)
 
-    def build(coefficients: "Columns") -> Table:
-        return Table(
+    def build(coefficients: "Columns") -> BrokenLine:
+        return BrokenLine(
             knots_tokens=tuple(int(knot) for knot in knots),
             values_ps=tuple(round(float(value)) for value in np.cumsum(coefficients)),
         )

@@ -13,7 +13,7 @@ ARRIVALS: Registry[ArrivalOptions] = Registry(
         "weibull": "kvsim.workload.arrivals.weibull:Weibull",
         "constant": "kvsim.workload.arrivals.constant:Constant",
         "at-once": "kvsim.workload.arrivals.at_once:AtOnce",
-        "gaps": "kvsim.workload.arrivals.gaps:Gaps",
+        "gaps": "kvsim.workload.arrivals.gaps:DurationGaps",
         "on-off": "kvsim.workload.arrivals.on_off:OnOff",
         "piecewise": "kvsim.workload.arrivals.piecewise:Piecewise",
         "sinusoidal": "kvsim.workload.arrivals.sinusoidal:Sinusoidal",

@@ -10,7 +10,7 @@ from kvsim.workload.arrivals.process import ArrivalOptions, Schedule, renewal
 from kvsim.workload.durations import DURATIONS, DurationOptions
 
 
-class Gaps(ArrivalOptions):
+class DurationGaps(ArrivalOptions):
     """Gaps drawn from a distribution of durations, divided by `speedup`."""
 
     gap: Annotated[DurationOptions, OneOf(DURATIONS, "workload.arrivals.gap")]

@@ -10,7 +10,7 @@ from kvsim.plumbing.options import Options
 from kvsim.workload.arrivals.process import LONGEST_S, ArrivalOptions, Schedule, inhomogeneous, ps
 
 
-class Piece(Options):
+class RatePiece(Options):
     """rate_per_s for duration_s seconds."""
 
     duration_s: PositiveFloat
@@ -20,7 +20,7 @@ class Piece(Options):
 class Piecewise(ArrivalOptions):
     """Poisson with the rates of `pieces`, one after the other, round and round."""
 
-    pieces: Annotated[tuple[Piece, ...], Field(min_length=1)]
+    pieces: Annotated[tuple[RatePiece, ...], Field(min_length=1)]
 
     @model_validator(mode="after")
     def _check(self) -> Self:

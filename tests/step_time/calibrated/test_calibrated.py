@@ -29,7 +29,7 @@ from kvsim.step_time.calibrated.form import Calibrated
 from kvsim.step_time.calibrated.formula import Formula, FormulaTime, Terms
 from kvsim.step_time.calibrated.identity import ModelIdentity
 from kvsim.step_time.calibrated.samples import SampleRow, SampleSet
-from kvsim.step_time.calibrated.table import Table
+from kvsim.step_time.calibrated.table import BrokenLine
 from kvsim.step_time.correction import Correction
 from kvsim.step_time.options import Hardware
 
@@ -44,7 +44,7 @@ TERMS = Terms(
     attention_pair_ps=19,
     prefill_context_token_ps=23,
 )
-FORMULA = Formula(token_cost=Table(knots_tokens=(1, 100), values_ps=(1000, 2000)), terms=TERMS)
+FORMULA = Formula(token_cost=BrokenLine(knots_tokens=(1, 100), values_ps=(1000, 2000)), terms=TERMS)
 
 
 def made(rows: int = 30) -> CalibrationFile:

@@ -12,7 +12,7 @@ from kvsim.step_time.calibrated.formula import Formula, FormulaTime, Terms
 from kvsim.step_time.calibrated.hinge import Hinge
 from kvsim.step_time.calibrated.samples import Sample, kind_of
 from kvsim.step_time.calibrated.staircase import Staircase
-from kvsim.step_time.calibrated.table import Table
+from kvsim.step_time.calibrated.table import BrokenLine
 
 TERMS = Terms(
     decode_seq_ps=20 * PS_PER_US,
@@ -174,7 +174,7 @@ def test_every_form_says_the_same_in_columns_and_in_integers(form: str) -> None:
 
 
 def test_a_table_draws_straight_lines() -> None:
-    table = Table(knots_tokens=(10, 20, 40), values_ps=(100, 200, 600))
+    table = BrokenLine(knots_tokens=(10, 20, 40), values_ps=(100, 200, 600))
     assert [table.ps(at) for at in (1, 10, 15, 20, 30, 40, 50)] == [
         100, 100, 150, 200, 400, 600, 800,
     ]  # fmt: skip

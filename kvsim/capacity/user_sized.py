@@ -1,4 +1,4 @@
-"""A pool as the user gives it: in bytes, in tokens or in blocks."""
+"""A KV pool whose size the user gives, in bytes, tokens or blocks."""
 
 from kvsim.capacity.options import MemoryOptions
 from kvsim.layout import KVLayout
@@ -8,7 +8,7 @@ MOST_BYTES = 1 << 60  # an exbibyte; the tables hold 63 bits
 
 
 def check_packed(memory: MemoryOptions) -> None:
-    """Raise InputError for a pool in tokens, where caches come in blocks of their own sizes."""
+    """Raise InputError for a pool in tokens of a model whose caches have blocks of own sizes."""
     if memory.kv_cache_tokens is not None:
         raise InputError(
             "a token costs less the longer its sequence is",
@@ -18,9 +18,10 @@ def check_packed(memory: MemoryOptions) -> None:
         )
 
 
-def given(memory: MemoryOptions, layout: KVLayout, block_bytes: int) -> tuple[str, int]:
-    """Which option decides, and the pool it gives; 0 where the device decides. block_bytes: of a
-    block of so many tokens as the allocator has.
+def user_sized_pool(memory: MemoryOptions, layout: KVLayout, block_bytes: int) -> tuple[str, int]:
+    """The option that sizes the pool, and the pool's bytes: 0 where gpu_memory_utilization does.
+
+    block_bytes: bytes of one of the allocator's blocks.
     """
     token_bytes = layout.bytes_per_token
     ways = {
@@ -44,7 +45,7 @@ def given(memory: MemoryOptions, layout: KVLayout, block_bytes: int) -> tuple[st
 
 
 def check_capacity(capacity: int, block_size: int, block_bytes: int, sized_by: str) -> None:
-    """Raise InputError unless the pool holds a block and is no larger than any memory."""
+    """Raise InputError for a pool smaller than one block or larger than MOST_BYTES."""
     if capacity < block_bytes:
         raise InputError(
             "the pool holds less than one block",
