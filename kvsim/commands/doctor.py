@@ -13,7 +13,7 @@ from kvsim.plumbing.errors import InputError
 
 if TYPE_CHECKING:
     from kvsim.whatif.doctor.diagnosis import Diagnosis
-    from kvsim.whatif.doctor.runs import Refused, StreamLimits
+    from kvsim.whatif.doctor.runs import RunRefused, StreamLimits
     from kvsim.whatif.doctor.subject import DoctorSubject
     from kvsim.whatif.runner import TaskRunner
 
@@ -66,7 +66,7 @@ def doctor(
     from kvsim.commands.answers import show, task_runner, write
     from kvsim.plumbing.writing import check_writable
     from kvsim.whatif.doctor.doctor_findings import doctor_findings
-    from kvsim.whatif.doctor.runs import Refused, StreamLimits
+    from kvsim.whatif.doctor.runs import RunRefused, StreamLimits
 
     if out is not None:
         check_writable(out)
@@ -76,7 +76,7 @@ def doctor(
         for subject in subjects:
             with task_runner(jobs) as runner:
                 diagnosis = _examined(subject, runner, repeat, several)
-            if isinstance(diagnosis, Refused):
+            if isinstance(diagnosis, RunRefused):
                 answers.append({"run": diagnosis.name, "refused": diagnosis.reason})
                 if not as_json:
                     typer.echo(f"{diagnosis.name}: cannot be examined: {diagnosis.reason}")
@@ -100,26 +100,26 @@ def doctor(
 
 
 def _examined(
-    subject: "DoctorSubject | Refused", runner: "TaskRunner", repeat: int, several: bool
-) -> "Diagnosis | Refused":
+    subject: "DoctorSubject | RunRefused", runner: "TaskRunner", repeat: int, several: bool
+) -> "Diagnosis | RunRefused":
     """The diagnosis of one server; of several, one that cannot be run stops none of the others."""
     from kvsim.whatif.doctor.examine import Doctor
-    from kvsim.whatif.doctor.runs import Refused
+    from kvsim.whatif.doctor.runs import RunRefused
 
-    if isinstance(subject, Refused):
+    if isinstance(subject, RunRefused):
         return subject
     try:
         return Doctor(subject, runner, repeat=repeat).diagnose()
     except InputError as error:
         if not several:
             raise
-        return Refused(subject.name, str(error))
+        return RunRefused(subject.name, str(error))
 
 
 @contextmanager
 def _subjects(
     target: str, limits: "StreamLimits", chosen: dict[str, Any]
-) -> "Iterator[tuple[Iterator[DoctorSubject | Refused], bool]]":
+) -> "Iterator[tuple[Iterator[DoctorSubject | RunRefused], bool]]":
     """The servers to examine, and whether they are of a collection. Their streams lie in a folder
     that is removed at the end.
     """

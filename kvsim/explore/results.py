@@ -15,7 +15,7 @@ from kvsim.report.names import called
 CONFIG = {"displayModeBar": False, "displaylogo": False, "responsive": True}
 
 
-class Column(NamedTuple):
+class ResultColumn(NamedTuple):
     """A result beside others. name: of the run as a whole, such as its settings. key: of its
     answer. held: the report's `contents` and the `runs`.
     """
@@ -25,7 +25,7 @@ class Column(NamedTuple):
     held: dict[str, Any]
 
 
-def drawn(columns: Sequence[Column], dark: bool) -> list[Component]:
+def drawn(columns: Sequence[ResultColumn], dark: bool) -> list[Component]:
     """All of it; the last column is the one that the controls belong to, those before are pinned.
     Nothing of it was run: no columns.
     """
@@ -77,7 +77,7 @@ def _card(card: Any, dark: bool) -> Component:
     return html.Section([html.H2(card.title), *lines, html.P(card.meaning)], className="card")
 
 
-def _numbers(columns: Sequence[Column]) -> Component:
+def _numbers(columns: Sequence[ResultColumn]) -> Component:
     """The key numbers of all runs of all columns."""
     runs = [run for column in columns for run in column.held["runs"]]
     heads = [
@@ -104,7 +104,7 @@ def _numbers(columns: Sequence[Column]) -> Component:
 
 
 def _row(
-    name: str, title: str, note: str, columns: Sequence[Column], cells: Sequence[Component]
+    name: str, title: str, note: str, columns: Sequence[ResultColumn], cells: Sequence[Component]
 ) -> Component:
     """A picture of every column, side by side."""
     if len(columns) > 1:
@@ -122,13 +122,13 @@ def _row(
     )
 
 
-def _map(column: Column, dark: bool) -> Component:
+def _map(column: ResultColumn, dark: bool) -> Component:
     theme = "dark" if dark else "light"
     source = f"/runs/{column.key}/map.html?theme={theme}"
     return html.Iframe(src=source, title=f"The address map of {called(column.name)}")
 
 
-def _pictures(name: str, columns: Sequence[Column], dark: bool) -> Component:
+def _pictures(name: str, columns: Sequence[ResultColumn], dark: bool) -> Component:
     cells: list[Component] = []
     for column in columns:
         figure = column.held["figures"][name]

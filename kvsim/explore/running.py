@@ -6,7 +6,7 @@ from dash import Dash, Input, Output, State, ctx, dcc, html, no_update
 from dash.development.base_component import Component
 
 from kvsim.explore.page_context import PageContext
-from kvsim.explore.results import Column, drawn
+from kvsim.explore.results import ResultColumn, drawn
 from kvsim.explore.starting_points import TOUR
 from kvsim.explore.state import read_query
 from kvsim.explore.visit import PageVisit
@@ -150,10 +150,10 @@ def _register_results(app: Dash, context: PageContext) -> None:
                 continue  # it stands there anyway
             if state.key in shown["pins"] and job is not None and job.answer is not None:
                 name = f"{chr(ord('A') + index)}: {_short(pin)}"
-                columns.append(Column(name, state.key, job.answer))
+                columns.append(ResultColumn(name, state.key, job.answer))
         job = context.workers.look(shown["key"])
         if job is not None and job.answer is not None:
-            columns.append(Column("now", job.key, job.answer))
+            columns.append(ResultColumn("now", job.key, job.answer))
         key = job.key if job is not None else None
         found = [*_pins(visit), *drawn(columns, theme == "dark")]
         return found, key is None, f"/runs/{key}/report.html", key is None

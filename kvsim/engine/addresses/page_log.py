@@ -30,7 +30,7 @@ class InPages(Protocol):
     def own_tokens(self) -> Iterator[tuple[Sequence, int]]: ...
 
 
-class Run(NamedTuple):
+class PageRun(NamedTuple):
     """Pages one behind the other, and since when they are whose they are."""
 
     first: int
@@ -129,7 +129,7 @@ class PageEye:
     def _taken(self, num: int, runs: "Runs", since_ps: int) -> "Runs":
         """So many pages behind these."""
         after = runs[-1].first + runs[-1].num if runs else -1
-        return [Run(first, some, since_ps) for first, some in self._free.take(num, after)]
+        return [PageRun(first, some, since_ps) for first, some in self._free.take(num, after)]
 
     # --- what was heard, at the look --------------------------------------------------------------
 
@@ -197,7 +197,7 @@ class PageEye:
             self._addresses.lay(first * size, num * size, since_ps, now_ps, owner, kind)
 
 
-Runs = list[Run]
+Runs = list[PageRun]
 
 
 class _Drawn:
@@ -218,11 +218,11 @@ class _Drawn:
         """Its pages, and since when they are what they are."""
         if self.since_ps < 0:
             return self._runs
-        return [Run(first, num, self.since_ps) for first, num, _ in self._runs]
+        return [PageRun(first, num, self.since_ps) for first, num, _ in self._runs]
 
     def begin_at_once(self, now_ps: int) -> None:
         """All its pages are something else from now on."""
-        self._runs = _joined([Run(first, num, now_ps) for first, num, _ in self._runs])
+        self._runs = _joined([PageRun(first, num, now_ps) for first, num, _ in self._runs])
         self.since_ps = now_ps
 
 
@@ -249,7 +249,7 @@ def _joined(runs: Runs) -> Runs:
     for run in runs:
         first, num, since_ps = run
         if first == end and since_ps == before_ps:
-            found[-1] = Run(found[-1].first, found[-1].num + num, since_ps)
+            found[-1] = PageRun(found[-1].first, found[-1].num + num, since_ps)
         else:
             found.append(run)
         end, before_ps = first + num, since_ps

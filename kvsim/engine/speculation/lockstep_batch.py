@@ -40,7 +40,7 @@ class StepInFlight:
         self.left: list[ScheduledChunk] = []
 
 
-class Member:
+class LockstepMember:
     """since: the clock it joined at. num_verified: its verifications before. ahead, slots: of its
     steps that bring all drafts. accepted: drafts, in each. last_clock: when it has no such step
     left.
@@ -79,7 +79,7 @@ class LockstepBatch(DecodeBatch):
         self._last_start = last_start_tokens
         self._lags = lags
         self._slots = 0  # of all members
-        self._members: dict[Sequence, Member] = {}
+        self._members: dict[Sequence, LockstepMember] = {}
         self._from = 0  # the clock that the sums begin with
         self._new: list[int] = []
         self._accepted: list[int] = []
@@ -130,7 +130,7 @@ class LockstepBatch(DecodeBatch):
             return
         if tokens > final:
             slots[-1] = final
-        member = Member(self.clock, drafting.num_verified, ahead, accepted)
+        member = LockstepMember(self.clock, drafting.num_verified, ahead, accepted)
         self._members[seq] = member
         self.num += 1
         self._slots += slots[0]
@@ -172,7 +172,7 @@ class LockstepBatch(DecodeBatch):
         for step, chunk in zip(reversed(self.in_flight), steps, strict=False):
             step.left.append(chunk)
 
-    def _last_steps(self, seq: Sequence, member: Member, done: int) -> list[ScheduledChunk]:
+    def _last_steps(self, seq: Sequence, member: LockstepMember, done: int) -> list[ScheduledChunk]:
         """The steps in flight that a member took with the others, the newest first."""
         slots, accepted, tokens = member.slots, member.accepted, 1 + self._drafts
         chunks = []

@@ -30,7 +30,7 @@ class PlacementOptions(Options):
         raise NotImplementedError(type(self).__name__)  # every registered kind overrides this
 
 
-class Listener(Protocol):
+class ArenaListener(Protocol):
     """Hears what happens in an arena. Addresses and sizes are bytes."""
 
     def allocated(self, address: int, size: int, owner: str) -> None:
@@ -63,7 +63,7 @@ class Arena(ABC):
     metadata_bytes: int
     free_bytes: int
     version: int = 0
-    listener: Listener | None = None
+    listener: ArenaListener | None = None
 
     def allocate(self, size: int, owner: str = "") -> Placement | None:
         """Place a region of at least `size` bytes; None, and nothing changed, if there is no place.

@@ -26,7 +26,7 @@ from kvsim.memory.ledger import Course, Usage, split_free
 from kvsim.memory.prefix import CacheTotals
 from kvsim.memory.prefix_room import PrefixRoom
 from kvsim.memory.radix.course import NEVER, Moment, Moves
-from kvsim.memory.radix.decoders import Decoders
+from kvsim.memory.radix.decoders import RadixDecoders
 from kvsim.memory.radix.holds import Holds
 from kvsim.memory.radix.slots import Slots
 from kvsim.memory.radix.tree import Match, RadixTree
@@ -75,7 +75,7 @@ class RadixAllocator(Allocator, PrefixRoom):
         self.tree = RadixTree(page_size)
         self.keeper: Keeper | None = None
         self._holds = Holds(self.tree, caching=caching)
-        self._decoders = Decoders(page_size)
+        self._decoders = RadixDecoders(page_size)
         self._live: dict[Sequence, Slots] = {}
         self._valid = 0  # valid slots beside the tree, of all live sequences
         self._over = 0  # slots of last pages that nobody will fill

@@ -16,7 +16,7 @@ from kvsim.sequence import Sequence
 by_order = attrgetter("order")
 
 
-class Decoders:
+class RadixDecoders:
     """Who decodes, and how far. clock: decode steps so far. num: how many decode.
 
     extended: who has room for its next token, asked for in its turn.

@@ -30,7 +30,7 @@ class Node:
         return depth
 
 
-class Listener(Protocol):
+class TreeListener(Protocol):
     """Who is told what becomes of a tree."""
 
     def hit(self, tokens: int, nodes: int) -> None:
@@ -40,7 +40,7 @@ class Listener(Protocol):
         """A node of so many tokens is forgotten, that long after its last use."""
 
 
-class Keeper(Protocol):
+class NodeKeeper(Protocol):
     """Who is told what nodes there are, and which somebody holds."""
 
     def filed(self, node: Node) -> None:

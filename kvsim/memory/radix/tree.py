@@ -13,7 +13,7 @@ from heapq import heappop, heappush
 from typing import NamedTuple
 
 from kvsim.memory.radix.content import Content, cut
-from kvsim.memory.radix.node import Keeper, Listener, Node
+from kvsim.memory.radix.node import Node, NodeKeeper, TreeListener
 from kvsim.plumbing.errors import InvariantError
 from kvsim.request import TokenRuns
 
@@ -49,8 +49,8 @@ class RadixTree:
         self.evictable = 0
         self.locked = 0
         self.evicted = 0
-        self.listener: Listener | None = None
-        self.keeper: Keeper | None = None
+        self.listener: TreeListener | None = None
+        self.keeper: NodeKeeper | None = None
         self.now_ps = 0
         self._leaves: list[tuple[int, Node]] = []  # a heap: those to evict, and entries out of date
 

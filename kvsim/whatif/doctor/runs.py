@@ -40,7 +40,7 @@ _SETTINGS = (
 )
 
 
-class Refused(NamedTuple):
+class RunRefused(NamedTuple):
     """A run that cannot be examined, and why."""
 
     name: str
@@ -71,11 +71,11 @@ def subjects_of_runs(
     scratch: Path,
     limits: StreamLimits,
     only: str | None = None,
-) -> Iterator[DoctorSubject | Refused]:
+) -> Iterator[DoctorSubject | RunRefused]:
     """The runs at `path`. step_time: "roofline", or a calibration. scratch: a folder for streams,
     which must last as long as the subjects. only: of a collection, the runs whose name has this.
     InputError for what is no run, and for an observed one that cannot be simulated; of a collection
-    such a one is reported as `Refused`, and the others go on.
+    such a one is reported as `RunRefused`, and the others go on.
     """
     if ObservedRunFolder.sniff(look(path)):
         yield _observed(path, step_time, scratch, limits)
@@ -94,7 +94,7 @@ def subjects_of_runs(
             try:
                 yield _published(trial, scratch / f"{at}.jsonl", limits)
             except InputError as error:
-                yield Refused(trial.name, str(error))
+                yield RunRefused(trial.name, str(error))
     if only is not None and not any(only in name for name in names):
         raise InputError(
             "no run of that name",

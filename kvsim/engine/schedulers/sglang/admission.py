@@ -21,7 +21,7 @@ class Newcomer(NamedTuple):
     new_tokens: int
 
 
-class Admission:
+class PrefillAdmission:
     """wishes: what each request may put out. ratio: the share of it that one which may stop before
     is taken to put out. running: the spans of those that run already. cached: the pool has a
     prefix cache.

@@ -20,7 +20,7 @@ from kvsim.sequence import Sequence
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class Decoding(Scheduler):
+class DecodingScheduler(Scheduler):
     """decoders: SGLang's running batch, in its order, those among them whose last token is under
     way. ratio: the new-token ratio.
     """

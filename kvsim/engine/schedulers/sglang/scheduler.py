@@ -14,9 +14,9 @@ from mypy_extensions import mypyc_attr
 
 from kvsim.engine.plan import Cached, Plan
 from kvsim.engine.policies.policies import Policies
-from kvsim.engine.schedulers.sglang.admission import Admission, Newcomer
+from kvsim.engine.schedulers.sglang.admission import Newcomer, PrefillAdmission
 from kvsim.engine.schedulers.sglang.budget import Budget, Stop
-from kvsim.engine.schedulers.sglang.decoding import Decoding
+from kvsim.engine.schedulers.sglang.decoding import DecodingScheduler
 from kvsim.engine.schedulers.sglang.ignore_eos import Span, span
 from kvsim.engine.schedulers.sglang.limits import Limits
 from kvsim.engine.schedulers.sglang.queue import SglangQueue
@@ -29,7 +29,7 @@ from kvsim.sequence import Sequence
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class SglangScheduler(Decoding):
+class SglangScheduler(DecodingScheduler):
     """running: requests with KV memory, those who decode and those whose prompts are computed."""
 
     def __init__(
@@ -139,7 +139,7 @@ class SglangScheduler(Decoding):
             self._outputs.most_held_back(len(self.decoders), ratio),
             mixed_tokens,
         )
-        admission = Admission(
+        admission = PrefillAdmission(
             self.room, budget, wishes, ratio, self._spans, cached=self.allocator.keeps_prefixes
         )
         more = 0
