@@ -5,7 +5,7 @@ real one.
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
-from kvsim.interchange.torch_snapshot.reader import TraceEntry
+from kvsim.interchange.torch_snapshot.reader import SnapshotEntry
 from kvsim.memory.arena.torch_caching import TorchCachingArena
 from kvsim.plumbing.errors import InputError
 
@@ -61,7 +61,7 @@ def replay(operations: Iterable[Operation], arena: TorchCachingArena) -> Iterato
         yield Levels(requested, allocated, arena.reserved_bytes)
 
 
-def operations_of(trace: Sequence[TraceEntry]) -> list[Operation]:
+def operations_of(trace: Sequence[SnapshotEntry]) -> list[Operation]:
     """The allocations and frees of a recorded trace that began with nothing live; frees of what it
     did not see allocated are left out.
     """

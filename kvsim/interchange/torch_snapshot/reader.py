@@ -45,7 +45,7 @@ class SnapshotSegment(_Plain):
     blocks: list[SnapshotBlock]
 
 
-class TraceEntry(_Plain):
+class SnapshotEntry(_Plain):
     """One action of the allocator; size in bytes asked for, or of the segment."""
 
     action: str
@@ -58,7 +58,7 @@ class Snapshot(_Plain):
     """What `torch.cuda.memory._snapshot()` returns, as far as it is read here."""
 
     segments: list[SnapshotSegment]
-    device_traces: list[list[TraceEntry]] = []
+    device_traces: list[list[SnapshotEntry]] = []
 
 
 class SnapshotLedger(NamedTuple):
@@ -201,7 +201,7 @@ def _ledger(snapshot: Snapshot, device: int) -> SnapshotLedger:
     )
 
 
-def _peak(trace: Sequence[TraceEntry], requested: int) -> int:
+def _peak(trace: Sequence[SnapshotEntry], requested: int) -> int:
     """Most bytes asked for at a time, going back from `requested` at the trace's end."""
     peak = requested
     for entry in reversed(trace):

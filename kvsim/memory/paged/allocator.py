@@ -26,7 +26,7 @@ from kvsim.memory.allocator import (
 )
 from kvsim.memory.ledger import Course
 from kvsim.memory.options import MemorySpec
-from kvsim.memory.paged.assembly import Assembly, Settings
+from kvsim.memory.paged.assembly import Assembly, PagedSettings
 from kvsim.memory.paged.books import BlockLedger
 from kvsim.memory.paged.groups.hits import Hits
 from kvsim.memory.paged.groups.table import GroupTable
@@ -45,7 +45,7 @@ class PagedAllocator(BlockLedger):
     """
 
     def __init__(
-        self, memory: MemorySpec, shape: BlockShape, grouping: Grouping, settings: Settings
+        self, memory: MemorySpec, shape: BlockShape, grouping: Grouping, settings: PagedSettings
     ) -> None:
         parts = Assembly(memory, shape, grouping, settings)
         super().__init__(memory, shape, parts)

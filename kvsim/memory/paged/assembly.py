@@ -25,7 +25,7 @@ from kvsim.vllm.grouping import Grouping, states_at_once
 from kvsim.vllm.sizes import Sizes
 
 
-class Settings(NamedTuple):
+class PagedSettings(NamedTuple):
     """What is asked of a paged allocator.
 
     caching: finished blocks are kept for later hits. watermark: share of the pool that an admission
@@ -53,7 +53,7 @@ class Assembly:
     """
 
     def __init__(
-        self, memory: MemorySpec, shape: BlockShape, grouping: Grouping, settings: Settings
+        self, memory: MemorySpec, shape: BlockShape, grouping: Grouping, settings: PagedSettings
     ) -> None:
         rules, drafter, caching = memory.rules, memory.speculation, settings.caching
         groups, lag = grouping.groups, memory.hash_lag

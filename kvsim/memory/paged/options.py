@@ -9,7 +9,7 @@ from kvsim.layout import KVLayout
 from kvsim.memory.allocator import Allocator
 from kvsim.memory.options import AllocatorOptions, MemorySpec, Removal, StoreKind
 from kvsim.memory.paged.allocator import PagedAllocator
-from kvsim.memory.paged.assembly import Settings
+from kvsim.memory.paged.assembly import PagedSettings
 from kvsim.memory.paged.eviction import EVICTION_POLICIES
 from kvsim.memory.paged.eviction.policy import EvictionPolicy
 from kvsim.memory.paged.refusals import Asked, check
@@ -110,7 +110,7 @@ class Paged(AllocatorOptions):
         check(Asked(dict(self), given, memory, several, caches, keeps))
         if several:
             grouping = memory.plan or self.grouping(memory.layout, memory.rules)
-            settings = Settings(
+            settings = PagedSettings(
                 caching=caches,
                 watermark=self.watermark,
                 retention_tokens=self._retention(memory.rules),
@@ -124,7 +124,7 @@ class Paged(AllocatorOptions):
         if self.sharing is None and host_gib is None:
             forks = rules.forks
         grouping = one_table(memory.layout, self.block_size)
-        settings = Settings(
+        settings = PagedSettings(
             caching=self.enable_prefix_caching,
             watermark=self.watermark,
             forks=forks,

@@ -17,7 +17,7 @@ from kvsim.layout import KVLayout
 from kvsim.memory.allocator import Allocator
 from kvsim.memory.options import AllocatorOptions, MemorySpec
 from kvsim.memory.paged.allocator import PagedAllocator
-from kvsim.memory.paged.assembly import Settings
+from kvsim.memory.paged.assembly import PagedSettings
 from kvsim.memory.paged.shape import BlockShape
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.units import KIB, ceil_div
@@ -37,7 +37,7 @@ class PageGroups(AllocatorOptions):
     def build(self, memory: MemorySpec) -> Allocator:
         shape, memory = self.shape(memory), memory._replace(rules=VATTENTION)
         grouping = one_table(memory.layout, shape.block_size)
-        return PagedAllocator(memory, shape, grouping, Settings(caching=False))
+        return PagedAllocator(memory, shape, grouping, PagedSettings(caching=False))
 
     def shape(self, memory: MemorySpec) -> BlockShape:
         """The pool in blocks of one page group in each tensor."""
