@@ -12,7 +12,7 @@ from kvsim.interchange.to_scenario.server import server_of
 from kvsim.interchange.to_scenario.stream import ScenarioWorkload, stream_of
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.toml import to_toml
-from kvsim.readers.description import Description, Settings
+from kvsim.readers.description import Description, ServerSettings
 from kvsim.readers.detect import Read, read_sources
 from kvsim.scenario import Scenario
 
@@ -78,7 +78,9 @@ def import_sources(
     """
     notes: list[str] = []
     reads = read_sources(sources, notes)
-    user = Settings.parse({key: value for key, value in named.items() if value is not None}, "")
+    user = ServerSettings.parse(
+        {key: value for key, value in named.items() if value is not None}, ""
+    )
     words = [Read(HERE, HERE, USER, Description(user))] if user.reported() else []
     merged = merge([*words, *reads])
     notes.extend(merged.notes)

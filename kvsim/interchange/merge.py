@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from kvsim.interchange.joining import join
 from kvsim.plumbing.errors import InputError
-from kvsim.readers.description import ClientLoad, Clock, GaugeSeries, Requests, Settings
+from kvsim.readers.description import ClientLoad, Clock, GaugeSeries, Requests, ServerSettings
 from kvsim.readers.detect import Read
 
 # The rank of settings named on the command line, which count before all others.
@@ -44,7 +44,7 @@ class Merged:
     and gauges have no clock in common.
     """
 
-    settings: Settings
+    settings: ServerSettings
     origins: dict[str, str]
     requests: Requests | None
     gauges: GaugeSeries | None
@@ -106,7 +106,7 @@ def _of_its_file(read: Read, names: Sequence[str]) -> Read:
 
 def _settings(
     ordered: Sequence[Read],
-) -> tuple[Settings, dict[str, str], list[Contradiction]]:
+) -> tuple[ServerSettings, dict[str, str], list[Contradiction]]:
     found: dict[str, Any] = {}
     origins: dict[str, str] = {}
     contradictions: list[Contradiction] = []
@@ -120,7 +120,7 @@ def _settings(
                 )
             elif name == "model" and value.count("/") == 1 and found[name].count("/") != 1:
                 found[name], origins[name] = value, read.name  # an id says more than a path
-    return Settings.parse(found, "merged"), origins, contradictions
+    return ServerSettings.parse(found, "merged"), origins, contradictions
 
 
 def _same(name: str, one: Any, other: Any) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.reading.csv_rows import columns, has_columns, records
 from kvsim.plumbing.reading.files import Text, read_bytes, read_text
-from kvsim.readers.description import Description, Requests, Settings, SourceRequest
+from kvsim.readers.description import Description, Requests, ServerSettings, SourceRequest
 from kvsim.readers.parsing.fields import Fields, tokens
 from kvsim.readers.parsing.reports import left_out
 from kvsim.readers.reader import CLIENT, MEASURED, MOST_BYTES, SERVER, STREAM, Sniffed, Source
@@ -44,7 +44,7 @@ class BlisTraceV2(Source):
     def read(cls, source: Sniffed) -> Description:
         """Settings from the header, requests from the table."""
         table, header = _files(source)
-        settings = _header(header) if header is not None else Settings()
+        settings = _header(header) if header is not None else ServerSettings()
         notes: list[str] = []
         return Description(settings, _requests(read_text(table), notes), notes=tuple(notes))
 
@@ -69,7 +69,7 @@ def _files(source: Sniffed) -> tuple[Path, Path | None]:
     return table, header if header.is_file() else None
 
 
-def _header(path: Path) -> Settings:
+def _header(path: Path) -> ServerSettings:
     found: dict[str, Any] = {}
     table = ""
     for line in read_text(path).lines:
@@ -85,7 +85,7 @@ def _header(path: Path) -> Settings:
                 found["engine"] = "vllm"
             elif key == "model":
                 found["model"] = value
-    return Settings.parse(found, path.name)
+    return ServerSettings.parse(found, path.name)
 
 
 def _requests(text: Text, notes: list[str]) -> Requests | None:

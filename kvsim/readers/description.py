@@ -20,7 +20,7 @@ Clock = Literal["unix", "local", "run", "own"]
 NS_PER_S = 10**9
 
 
-class Settings(Options):
+class ServerSettings(Options):
     """Settings of a server; None: not reported. Memory figures are of one GPU.
 
     model: an id or a path, as on the engine's command line; served_model_name: as clients call it.
@@ -154,10 +154,10 @@ class Description:
     unit (`ttft_mean_s`), for whoever compares. notes: what was left out, and why.
     """
 
-    settings: Settings = field(default_factory=Settings)
+    settings: ServerSettings = field(default_factory=ServerSettings)
     requests: Requests | None = None
     gauges: GaugeSeries | None = None
     load: ClientLoad | None = None
     measured: dict[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
-    by_file: dict[str, Settings] = field(default_factory=dict)
+    by_file: dict[str, ServerSettings] = field(default_factory=dict)

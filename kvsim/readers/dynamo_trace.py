@@ -9,7 +9,7 @@ from typing import Any
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.reading.files import read_bytes
 from kvsim.plumbing.units import ceil_div
-from kvsim.readers.description import Description, Requests, Settings, SourceRequest
+from kvsim.readers.description import Description, Requests, ServerSettings, SourceRequest
 from kvsim.readers.parsing.block_ids import HashedBlocks
 from kvsim.readers.parsing.fields import NS_PER_MS, Fields
 from kvsim.readers.parsing.json_lines import numbered
@@ -70,7 +70,7 @@ class DynamoTrace(Source):
         if len(models) > 1:
             notes.append(f"{len(models)} models were served; all requests are kept")
         return Description(
-            Settings.parse({"served_model_name": min(models, default=None)}, source.name),
+            ServerSettings.parse({"served_model_name": min(models, default=None)}, source.name),
             Requests.in_order(rows, "unix", size),
             notes=tuple(notes),
         )

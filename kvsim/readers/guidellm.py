@@ -8,7 +8,13 @@ from collections.abc import Callable
 from typing import Any
 
 from kvsim.plumbing.errors import InputError
-from kvsim.readers.description import ClientLoad, Description, Requests, Settings, SourceRequest
+from kvsim.readers.description import (
+    ClientLoad,
+    Description,
+    Requests,
+    ServerSettings,
+    SourceRequest,
+)
 from kvsim.readers.parsing.fields import Fields, text, tokens
 from kvsim.readers.parsing.reports import left_out, mean_load, statistics
 from kvsim.readers.reader import CLIENT, MEASURED, SERVER, STREAM, Sniffed, Source
@@ -57,7 +63,7 @@ class GuideLLM(Source):
         notes += left_out(lost, "failed or were cut off and are")
         rows = [_request(Fields(row, f"{where}: request {at}")) for at, row in enumerate(answered)]
         return Description(
-            Settings.parse({"served_model_name": _model(benchmark) or _model(report)}, where),
+            ServerSettings.parse({"served_model_name": _model(benchmark) or _model(report)}, where),
             requests=Requests.in_order(rows, "unix"),
             load=_load(benchmark, metrics),
             measured=_measured(metrics),

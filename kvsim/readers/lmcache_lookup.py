@@ -6,7 +6,7 @@ come from another source, which names the same requests or lists them in the sam
 
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.reading.files import read_bytes
-from kvsim.readers.description import Description, Requests, Settings, SourceRequest
+from kvsim.readers.description import Description, Requests, ServerSettings, SourceRequest
 from kvsim.readers.parsing.block_ids import HashedBlocks
 from kvsim.readers.parsing.json_lines import numbered
 from kvsim.readers.reader import CLIENT, MOST_BYTES, SERVER, STREAM, Sniffed, Source
@@ -47,6 +47,6 @@ class LMCacheLookup(Source):
                 rows.setdefault(name, SourceRequest(name, arrival, prompt, hash_ids=ids))
         size = blocks.tokens(source.name)
         return Description(
-            Settings.parse({"model": model}, source.name),
+            ServerSettings.parse({"model": model}, source.name),
             Requests.in_order(rows.values(), "unix", size),
         )

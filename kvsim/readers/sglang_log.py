@@ -6,7 +6,7 @@ from typing import Any
 
 from kvsim.plumbing.counts import whole
 from kvsim.plumbing.errors import InputError
-from kvsim.readers.description import Description, Settings
+from kvsim.readers.description import Description, ServerSettings
 from kvsim.readers.parsing.python_text import pairs_of
 from kvsim.readers.reader import ENGINE_ITSELF, SERVER, Sniffed, Source
 from kvsim.readers.vllm.args import (
@@ -79,7 +79,7 @@ class SGLangLog(Source):
                 tokens = whole(pool[1])  # several ranks: the least
                 found["kv_cache_tokens"] = min(tokens, found.get("kv_cache_tokens", tokens))
                 _take(found, dict(_TOLD.findall(line)), source.name)
-        return Description(Settings.parse(found, source.name), notes=tuple(notes))
+        return Description(ServerSettings.parse(found, source.name), notes=tuple(notes))
 
 
 def _take(found: dict[str, Any], pairs: dict[str, Any], where: str) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kvsim.plumbing.counts import whole
-from kvsim.readers.description import Description, Settings
+from kvsim.readers.description import Description, ServerSettings
 from kvsim.readers.reader import ENGINE_ITSELF, SERVER, Sniffed, Source
 
 _POLICIES = {
@@ -51,4 +51,4 @@ class TrtLlmLog(Source):
                 value = read(match[1]) if match else None
                 if value is not None and value != 0:
                     found[setting] = value
-        return Description(Settings.parse(found, source.name))
+        return Description(ServerSettings.parse(found, source.name))

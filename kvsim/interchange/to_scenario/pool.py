@@ -17,7 +17,7 @@ from kvsim.observed.vllm_defaults import release
 from kvsim.observed.vllm_meta import VllmMeta
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.units import GIB, ceil_div
-from kvsim.readers.description import Settings
+from kvsim.readers.description import ServerSettings
 from kvsim.vllm.rules import SizingRules
 
 _PROBE_BYTES = 1 << 40  # a plan does not depend on the pool
@@ -48,7 +48,7 @@ class FoundPool(NamedTuple):
 
 
 def pool_of(
-    settings: Settings, served: ServedModel, device: str, meta: VllmMeta, notes: list[str]
+    settings: ServerSettings, served: ServedModel, device: str, meta: VllmMeta, notes: list[str]
 ) -> FoundPool:
     """The pool; what had to be estimated or rounded is noted. meta: the settings but the pool."""
     vllm = (settings.engine or "vllm") == "vllm"
@@ -89,7 +89,9 @@ def _whole_blocks(total: int, layout: KVLayout, block: int) -> int:
     return max(total // (block * layout.bytes_per_token), 2)
 
 
-def _unit(served: ServedModel, device: str, settings: Settings, meta: VllmMeta) -> Unit | None:
+def _unit(
+    served: ServedModel, device: str, settings: ServerSettings, meta: VllmMeta
+) -> Unit | None:
     """VLLM's block for this model; None where kvsim cannot plan its cache."""
     assert served.model is not None
     assert served.options is not None
@@ -119,7 +121,7 @@ def _unit(served: ServedModel, device: str, settings: Settings, meta: VllmMeta) 
     return Unit(plan.bytes_per_block, whole, plan, memory.version.sizing)
 
 
-def _number(settings: Settings, unit: Unit, block: int, notes: list[str]) -> int | None:
+def _number(settings: ServerSettings, unit: Unit, block: int, notes: list[str]) -> int | None:
     """The engine's blocks; None where no source has the pool's size."""
     if settings.num_gpu_blocks is not None:
         return settings.num_gpu_blocks
@@ -139,7 +141,7 @@ def _number(settings: Settings, unit: Unit, block: int, notes: list[str]) -> int
     return None
 
 
-def _bytes(settings: Settings, notes: list[str]) -> int | None:
+def _bytes(settings: ServerSettings, notes: list[str]) -> int | None:
     """The pool's bytes, exactly or as a log rounds them; None where no source says."""
     if settings.kv_cache_bytes is not None or settings.available_kv_gib is None:
         return settings.kv_cache_bytes
@@ -165,7 +167,7 @@ def _for_tokens(plan: CachePlan, version: SizingRules, tokens: int) -> int | Non
 
 
 def _of_unknown_layers(
-    settings: Settings, block: int, meta: VllmMeta, notes: list[str]
+    settings: ServerSettings, block: int, meta: VllmMeta, notes: list[str]
 ) -> FoundPool:
     """The pool of a model that kvsim does not know: all layers are taken to be of one kind."""
     number = settings.num_gpu_blocks
@@ -179,7 +181,7 @@ def _of_unknown_layers(
     return FoundPool(_estimated(settings, meta, notes), None)
 
 
-def _estimated(settings: Settings, meta: VllmMeta, notes: list[str]) -> dict[str, Any]:
+def _estimated(settings: ServerSettings, meta: VllmMeta, notes: list[str]) -> dict[str, Any]:
     """What the pool is made from."""
     notes.append("nobody says how large the pool is: kvsim sizes it as the engine would")
     table: dict[str, Any] = {}

@@ -8,7 +8,7 @@ from kvsim.device import device_names, named_device
 from kvsim.model import Model, ModelOptions
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.units import GIB
-from kvsim.readers.description import Settings
+from kvsim.readers.description import ServerSettings
 
 _SAME_MEMORY = 1e-3  # between what a log says of a device and what the catalogue does
 
@@ -23,7 +23,7 @@ class ServedModel(NamedTuple):
     model: Model | None
 
 
-def served_device(settings: Settings, assumed: list[str]) -> str:
+def served_device(settings: ServerSettings, assumed: list[str]) -> str:
     """The device's name in the catalogue; InputError where no source names it."""
     if settings.gpu is not None:
         return named_device(settings.gpu, "--device").name
@@ -47,7 +47,7 @@ def served_device(settings: Settings, assumed: list[str]) -> str:
     )
 
 
-def served_model(settings: Settings, assumed: list[str]) -> ServedModel:
+def served_model(settings: ServerSettings, assumed: list[str]) -> ServedModel:
     """The model; InputError where no source names it. What is assumed is added to `assumed`."""
     name = settings.model or settings.served_model_name
     if name is None:
@@ -79,7 +79,7 @@ def served_model(settings: Settings, assumed: list[str]) -> ServedModel:
     return ServedModel({"name": name} | table | _dtype(settings, None), None, None)
 
 
-def _dtype(settings: Settings, model: Model | None) -> dict[str, Any]:
+def _dtype(settings: ServerSettings, model: Model | None) -> dict[str, Any]:
     """The type of the weights, where it is not the model's own."""
     if settings.dtype is None or (model is not None and model.torch_dtype == settings.dtype):
         return {}
@@ -101,7 +101,7 @@ def _names(name: str) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def _longest(settings: Settings, model: Model, assumed: list[str]) -> int:
+def _longest(settings: ServerSettings, model: Model, assumed: list[str]) -> int:
     """max_model_len, at most what the model has positions for."""
     longest = model.max_position_embeddings
     if settings.max_model_len is None:

@@ -12,7 +12,7 @@ from kvsim.interchange.to_scenario.served import served_device, served_model
 from kvsim.observed.vllm_defaults import NEWEST, release
 from kvsim.observed.vllm_meta import VllmMeta
 from kvsim.plumbing.units import GIB
-from kvsim.readers.description import Settings
+from kvsim.readers.description import ServerSettings
 
 _V1 = (0, 8)
 _PLAIN_BLOCK = {"sglang": 1, "tensorrt-llm": 32}
@@ -46,7 +46,7 @@ class DescribedServer:
     value taken. notes: what else a reader of the scenario has to know.
     """
 
-    settings: Settings
+    settings: ServerSettings
     model: dict[str, Any]
     device: str
     memory: dict[str, Any]
@@ -118,7 +118,7 @@ class DescribedServer:
         return table
 
 
-def server_of(settings: Settings) -> DescribedServer:
+def server_of(settings: ServerSettings) -> DescribedServer:
     """The server; InputError where its model or its device no source names."""
     assumed: list[str] = []
     notes: list[str] = []

@@ -20,7 +20,7 @@ from kvsim.readers.description import (
     Description,
     GaugeSeries,
     Requests,
-    Settings,
+    ServerSettings,
     SourceRequest,
 )
 from kvsim.readers.parsing.fields import NS_PER_MS, Fields, tokens
@@ -90,7 +90,7 @@ def _described(present: dict[str, Path]) -> Description:
         rows = list(numbered(read_bytes(present[SERIES], MOST_BYTES), SERIES))
         found |= server_metrics.settings_of_series(rows)
         gauges = server_metrics.gauges_of_series(rows, notes)
-    settings = Settings.parse(found, str(next(iter(present.values())).parent))
+    settings = ServerSettings.parse(found, str(next(iter(present.values())).parent))
     return Description(settings, requests, gauges, load, measured, tuple(notes))
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from kvsim.plumbing.counts import whole
 from kvsim.plumbing.errors import InputError
-from kvsim.readers.description import Settings
+from kvsim.readers.description import ServerSettings
 
 # Of values that only say "as you think best".
 UNSAID = (None, "", "auto", "None", "none", "-1", -1)
@@ -88,7 +88,7 @@ KNOWN: dict[str, tuple[str, Callable[[Any], Any]]] = {
 }
 
 
-def settings_of(arguments: Mapping[str, Any], where: str) -> Settings:
+def settings_of(arguments: Mapping[str, Any], where: str) -> ServerSettings:
     """What `arguments` say of memory and scheduling; all others are left alone, unread.
 
     InputError names an argument whose value cannot be its own.
@@ -106,7 +106,7 @@ def settings_of(arguments: Mapping[str, Any], where: str) -> Settings:
             known = ONLINE_QUANTIZATIONS.get(known)
         if known is not None and known != "auto":
             found[setting] = known
-    return Settings.parse(found, where)
+    return ServerSettings.parse(found, where)
 
 
 def _first(value: Any) -> Any:

@@ -13,7 +13,7 @@ from kvsim.readers.description import (
     Clock,
     Description,
     Requests,
-    Settings,
+    ServerSettings,
     SourceRequest,
 )
 from kvsim.readers.parsing.fields import Fields
@@ -61,7 +61,7 @@ class VllmBenchResult(Source):
             measured["duration_s"] = seconds
         notes: list[str] = []
         requests = _requests(result, notes)
-        settings = Settings.parse({"served_model_name": result.text("model_id")}, source.name)
+        settings = ServerSettings.parse({"served_model_name": result.text("model_id")}, source.name)
         return Description(
             settings, requests, load=_load(result), measured=measured, notes=tuple(notes)
         )

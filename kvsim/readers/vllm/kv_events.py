@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 from kvsim.plumbing.errors import InputError
-from kvsim.readers.description import Description, Settings
+from kvsim.readers.description import Description, ServerSettings
 from kvsim.readers.parsing.json_lines import values
 from kvsim.readers.reader import ENGINE_ITSELF, MEASURED, SERVER, Sniffed, Source
 from kvsim.readers.vllm.cached_blocks import REMOVED, STORED, CachedBlocks, KvBatch, batch
@@ -60,7 +60,7 @@ class KvEvents(Source):
         if len(sizes) == 1:
             settings["block_size"] = sizes.pop()
         return Description(
-            Settings.parse(settings, source.name),
+            ServerSettings.parse(settings, source.name),
             measured={
                 "kv_blocks_stored": stored,
                 "kv_blocks_removed": removed,

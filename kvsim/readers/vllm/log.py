@@ -8,7 +8,7 @@ import re
 from typing import Any
 
 from kvsim.plumbing.counts import whole
-from kvsim.readers.description import Description, GaugeSeries, Settings
+from kvsim.readers.description import Description, GaugeSeries, ServerSettings
 from kvsim.readers.parsing.python_text import pairs_of
 from kvsim.readers.reader import ENGINE_ITSELF, MEASURED, SERVER, Sniffed, Source
 from kvsim.readers.vllm.args import KNOWN, settings_of
@@ -94,7 +94,7 @@ class VllmLog(Source):
             notes.append("it decodes speculatively, which is not taken over")
         if str(found.get("engine_version", "")).startswith(_UNTAGGED):
             notes.append(f"version {found.pop('engine_version')}: a build of one's own")
-        settings = Settings.parse({**found, "engine": "vllm"}, source.name)
+        settings = ServerSettings.parse({**found, "engine": "vllm"}, source.name)
         return Description(settings, gauges=gauges, notes=tuple(notes))
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from kvsim.plumbing.counts import whole
-from kvsim.readers.description import Settings
+from kvsim.readers.description import ServerSettings
 from kvsim.readers.parsing.fields import MOST_TOKENS
 from kvsim.readers.parsing.prometheus import Metric, finite
 from kvsim.readers.vllm.args import UNSAID, settings_of
@@ -61,11 +61,11 @@ def cache_settings(labels: Mapping[str, str], where: str) -> dict[str, Any]:
     return found
 
 
-def settings_from(samples: Iterable[Metric], where: str) -> Settings:
+def settings_from(samples: Iterable[Metric], where: str) -> ServerSettings:
     """The settings that a scrape shows."""
     found: dict[str, Any] = {}
     add_settings(found, samples, where)
-    return Settings.parse(found, where)
+    return ServerSettings.parse(found, where)
 
 
 def add_settings(found: dict[str, Any], samples: Iterable[Metric], where: str) -> None:

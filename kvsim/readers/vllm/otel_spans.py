@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from kvsim.plumbing.errors import InputError
-from kvsim.readers.description import Description, Requests, Settings, SourceRequest
+from kvsim.readers.description import Description, Requests, ServerSettings, SourceRequest
 from kvsim.readers.parsing.fields import Fields, tokens, whole
 from kvsim.readers.parsing.json_lines import values
 from kvsim.readers.reader import ENGINE_ITSELF, MEASURED, SERVER, STREAM, Sniffed, Source
@@ -45,7 +45,7 @@ class OtelSpans(Source):
         if not rows:
             raise InputError("no span of a request with its tokens", where=source.name)
         notes = (f"{unfinished:,} spans of other things are left out",) if unfinished else ()
-        settings = Settings.parse({"served_model_name": model}, source.name)
+        settings = ServerSettings.parse({"served_model_name": model}, source.name)
         return Description(settings, Requests.in_order(rows, "unix"), notes=notes)
 
 

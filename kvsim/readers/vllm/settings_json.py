@@ -6,7 +6,7 @@ from typing import Any
 
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.units import GIB
-from kvsim.readers.description import Description, Settings
+from kvsim.readers.description import Description, ServerSettings
 from kvsim.readers.reader import ENGINE_ITSELF, SERVER, Sniffed, Source
 from kvsim.readers.vllm.args import KNOWN, settings_of
 
@@ -44,7 +44,7 @@ class SettingsJson(Source):
         return Description(_settings(source.object(), source.name, notes), notes=tuple(notes))
 
 
-def _settings(table: dict[str, Any], where: str, notes: list[str]) -> Settings:
+def _settings(table: dict[str, Any], where: str, notes: list[str]) -> ServerSettings:
     found: dict[str, Any] = {}
     plain = {key: value for key, value in table.items() if not isinstance(value, dict | list)}
     plain["num_gpu_blocks_override"] = plain.pop("num_gpu_blocks", None)
@@ -62,4 +62,4 @@ def _settings(table: dict[str, Any], where: str, notes: list[str]) -> Settings:
         found["kv_cache_tokens"] = tokens
     if isinstance(memory, int | float):
         found["gpu_memory_gib"] = memory / GIB
-    return Settings.parse(found | {"engine": "vllm"}, where)
+    return ServerSettings.parse(found | {"engine": "vllm"}, where)

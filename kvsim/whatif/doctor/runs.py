@@ -18,7 +18,7 @@ from kvsim.observed.writing import stream_lines
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.units import PS_PER_MS
 from kvsim.plumbing.writing import write_lines
-from kvsim.readers.description import Settings
+from kvsim.readers.description import ServerSettings
 from kvsim.readers.detect import read_runs
 from kvsim.readers.observed_run import ObservedRunFolder
 from kvsim.readers.reader import look
@@ -158,7 +158,7 @@ def _table(
     if meta.pool_recorded:
         recorded["num_gpu_blocks"] = meta.num_gpu_blocks
     recorded |= {"engine": "vllm", "engine_version": meta.vllm_version}
-    server = server_of(Settings.parse(recorded, "meta.json"))
+    server = server_of(ServerSettings.parse(recorded, "meta.json"))
     in_order = sorted(requests, key=lambda request: request.arrival_ps)
     timed = ((request.arrival_ps / PS_PER_MS, request) for request in in_order)
     write_lines(stream, stream_lines(timed, meta.block_size))
