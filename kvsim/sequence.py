@@ -15,7 +15,8 @@ class Sequence:
     num_computed: slots scheduled so far; kept by the engine while it prefills, derived from the
         decode clock while it decodes.
     order: its place in `running`: a number that grows with each admission.
-    decoding, base: whether it is in the decode batch, and its slots minus the batch's clock.
+    decoding, base: whether it is in the decode batch, and its slots minus the steps of the decode
+        clock.
     finished: all its outputs have returned.
     memory: what its allocator keeps about it; nobody else looks inside.
     drafting: likewise, where its tokens are drafted ahead.

@@ -15,6 +15,7 @@ from operator import attrgetter
 
 from mypy_extensions import mypyc_attr
 
+from kvsim.decode_clock import DecodeClock
 from kvsim.memory.allocator import (
     ADMITTED,
     GROWN,
@@ -57,7 +58,7 @@ class Contiguous(Allocator):
         self._whole = whole
         self._shapes = shapes or (whole,)
         self._empty = arena.clone()
-        self._clock = 0
+        self._clock = DecodeClock()
         self._live: dict[Sequence, None] = {}
         self._wanted = 0  # sum of min(asked, final)
         self._over = 0  # sum of max(0, asked - final)
@@ -164,36 +165,36 @@ class Contiguous(Allocator):
     def join(self, seq: Sequence, num_tokens: int) -> None:
         buffer: Buffer = seq.memory
         self._resting -= buffer.tokens
-        buffer.base, buffer.joined = num_tokens - self._clock, num_tokens
-        self._bases += buffer.base
+        buffer.joined = num_tokens
+        self._bases += self._clock.join(seq, num_tokens)
         self._num_decoding += 1
         self._watch(seq, buffer)
 
     def leave(self, seq: Sequence) -> None:
         buffer: Buffer = seq.memory
-        buffer.computed = self._mover(buffer).computed
-        buffer.tokens = buffer.base + self._clock
+        buffer.computed = self._mover(seq).computed
+        buffer.tokens = self._clock.slots(seq)
         buffer.ticket = -1
         self._resting += buffer.tokens
-        self._bases -= buffer.base
+        self._bases -= seq.base
         self._num_decoding -= 1
 
     def _watch(self, seq: Sequence, buffer: Buffer) -> None:
         self._full.watch(seq, buffer, self._num_decoding)
 
     def must_extend(self) -> list[Sequence]:
-        return sorted(self._full.full_at(self._clock), key=_order)
+        return sorted(self._full.full_at(self._clock.steps), key=_order)
 
     def steps_that_fit(self, limit: int) -> int:
-        return self._full.steps_to_full(self._clock, limit)
+        return self._full.steps_to_full(self._clock.steps, limit)
 
     def advance(self, steps: int) -> Course:
         slope = self._num_decoding * self.token_bytes
         course = Course(filling(slope))
         if self._behind:
-            decoders = (self._mover(seq.memory) for seq in self._live if seq.memory.ticket >= 0)
+            decoders = (self._mover(seq) for seq in self._live if seq.memory.ticket >= 0)
             course = self._behind.during(course, decoders, steps)
-        self._clock += steps
+        self._clock.steps += steps
         return course
 
     # --- release -------------------------------------------------------------------------------
@@ -246,7 +247,7 @@ class Contiguous(Allocator):
             placeable = free >= need and self._has_place(slots)
             external, short, idle = split_free(free, 0, need, placeable)
         states = len(self._live) * state
-        used = self._resting + self._bases + self._num_decoding * self._clock
+        used = self._resting + self._bases + self._num_decoding * self._clock.steps
         asked = (self._wanted + self._over) * token + states
         behind = self._left_bytes()
         return Usage(
@@ -271,14 +272,15 @@ class Contiguous(Allocator):
         """What windows have left behind."""
         if not self._behind:
             return 0
-        movers = (self._mover(seq.memory) for seq in self._live)
+        movers = (self._mover(seq) for seq in self._live)
         return sum(self._behind.bytes(mover.computed) for mover in movers)
 
-    def _mover(self, buffer: Buffer) -> Mover:
+    def _mover(self, seq: Sequence) -> Mover:
         """Where a sequence stands, for what windows leave behind."""
+        buffer: Buffer = seq.memory
         if buffer.ticket < 0:
             return Mover(buffer.computed, buffer.tokens)
-        slots = buffer.base + self._clock
+        slots = self._clock.slots(seq)
         return Mover(slots - 1 if slots > buffer.joined else buffer.computed, slots)
 
     def check(self) -> None:
@@ -292,13 +294,13 @@ class Contiguous(Allocator):
         used, watched = 0, set(self._full)
         for seq, buffer in buffers:
             decoding = buffer.ticket >= 0
-            tokens = buffer.base + self._clock if decoding else buffer.tokens
+            tokens = self._clock.slots(seq) if decoding else buffer.tokens
             used += tokens
             if not 0 <= tokens <= min(buffer.asked, seq.final_tokens):
                 raise InvariantError(f"{seq} holds {tokens} of {buffer.asked} slots asked for")
             if decoding and seq not in watched:
                 raise InvariantError(f"nobody watches the buffer of {seq}")
-        booked = self._resting + self._bases + self._num_decoding * self._clock
+        booked = self._resting + self._bases + self._num_decoding * self._clock.steps
         if used != booked:
             raise InvariantError(f"{booked} slots are booked as used, {used} are")
         check_sum(self.usage(None, busy=False), self.capacity_bytes)

@@ -15,18 +15,18 @@ class Buffer:
 
     regions: addresses, one for each of the allocator's shapes. asked, granted: slots, bytes.
     tokens: valid slots while it does not decode, computed: those it had before the last step it was
-    in. base: valid slots minus clock while it decodes; joined: slots it began to decode with.
+    in. joined: slots it began to decode with.
     ticket: names its entry in the heap of full buffers; -1 while it does not decode.
     """
 
-    __slots__ = ("asked", "base", "computed", "granted", "joined", "regions", "ticket", "tokens")
+    __slots__ = ("asked", "computed", "granted", "joined", "regions", "ticket", "tokens")
 
     def __init__(self, regions: list[int], asked: int, granted: int) -> None:
         self.regions = regions
         self.asked = asked
         self.granted = granted
         self.tokens = self.computed = 0
-        self.base = self.joined = 0
+        self.joined = 0
         self.ticket = -1
 
 
@@ -43,7 +43,7 @@ class FullBuffers:
         """`seq`, one of so many, decodes into `buffer`."""
         self._tickets += 1
         buffer.ticket = self._tickets
-        heappush(self._entries, (buffer.asked - buffer.base, buffer.ticket, seq))
+        heappush(self._entries, (buffer.asked - seq.base, buffer.ticket, seq))
         if len(self._entries) > 2 * num_decoding + 64:
             self._entries = [entry for entry in self._entries if _stands(entry)]
             heapify(self._entries)

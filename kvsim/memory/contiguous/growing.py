@@ -62,7 +62,7 @@ class Growing(Contiguous):
 
     def _grow(self, seq: Sequence, buffer: Buffer, tokens: int) -> Growth | None:
         slots = self._slots_for(seq, tokens)
-        valid = buffer.base + self._clock if buffer.ticket >= 0 else buffer.tokens
+        valid = self._clock.slots(seq) if buffer.ticket >= 0 else buffer.tokens
         self._book(seq, buffer, -1)
         growth = self._extend_all(buffer, slots) or self._move_all(buffer, slots, valid, seq.id)
         self._book(seq, buffer, 1)

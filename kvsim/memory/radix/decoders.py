@@ -7,6 +7,7 @@ pages as sums, whatever its length.
 from heapq import heappop, heappush
 from operator import attrgetter
 
+from kvsim.decode_clock import DecodeClock
 from kvsim.memory.cohorts import Cohorts
 from kvsim.memory.radix.course import NEVER, Moment
 from kvsim.memory.radix.slots import Slots
@@ -17,13 +18,13 @@ by_order = attrgetter("order")
 
 
 class RadixDecoders:
-    """Who decodes, and how far. clock: decode steps so far. num: how many decode.
+    """Who decodes, and how far. num: how many decode.
 
     extended: who has room for its next token, asked for in its turn.
     """
 
     def __init__(self, page_size: int) -> None:
-        self.clock = 0
+        self._clock = DecodeClock()
         self.extended: dict[Sequence, None] = {}
         self._page = page_size
         self._cohorts = Cohorts(page_size)
@@ -36,50 +37,49 @@ class RadixDecoders:
 
     def join(self, seq: Sequence, slots: Slots) -> None:
         """`seq` decodes from the next step on."""
-        slots.base = slots.tokens - self.clock
-        self._cohorts.join(seq, slots.base)
+        self._cohorts.join(seq, self._clock.join(seq, slots.tokens))
         if not slots.over and seq.final_tokens % self._page:
-            heappush(self._last_pages, (self._last_page(seq, slots), seq.order, seq))
+            heappush(self._last_pages, (self._last_page(seq), seq.order, seq))
 
     def leave(self, seq: Sequence, slots: Slots) -> None:
         """`seq` decodes no more; its slots are plain numbers again."""
-        slots.granted = self._granted(seq, slots)
-        slots.tokens = slots.base + self.clock
-        self._cohorts.leave(seq, slots.base)
+        slots.granted = self._granted(seq)
+        slots.tokens = self._clock.slots(seq)
+        self._cohorts.leave(seq, seq.base)
         self.extended.pop(seq, None)
 
-    def _last_page(self, seq: Sequence, slots: Slots) -> int:
+    def _last_page(self, seq: Sequence) -> int:
         """At which clock a step begins that starts its last page."""
-        return (seq.final_tokens - 1) // self._page * self._page - slots.base
+        return (seq.final_tokens - 1) // self._page * self._page - seq.base
 
     def tokens(self, seq: Sequence, slots: Slots) -> int:
         """Valid slots of a live sequence, decoding or not."""
-        return slots.base + self.clock if seq.decoding else slots.tokens
+        return self._clock.slots(seq) if seq.decoding else slots.tokens
 
     def granted(self, seq: Sequence, slots: Slots) -> int:
         """Slots, in whole pages, that it holds, those in the tree among them."""
-        return self._granted(seq, slots) if seq.decoding else slots.granted
+        return self._granted(seq) if seq.decoding else slots.granted
 
-    def _granted(self, seq: Sequence, slots: Slots) -> int:
+    def _granted(self, seq: Sequence) -> int:
         size = self._page
-        return (ceil_div(slots.base + self.clock, size) + (seq in self.extended)) * size
+        return (ceil_div(self._clock.slots(seq), size) + (seq in self.extended)) * size
 
     def without_room(self) -> list[Sequence]:
         """Those that start a new page in the next step and have not got it, in `order`."""
-        cohort = self._cohorts.at(self.clock)
+        cohort = self._cohorts.at(self._clock.steps)
         waiting = cohort.keys() - self.extended.keys() if self.extended else cohort
         return sorted(waiting, key=by_order)
 
     @property
     def num_without_room(self) -> int:
         """How many these are."""
-        cohort = self._cohorts.at(self.clock)
+        cohort = self._cohorts.at(self._clock.steps)
         return len(cohort.keys() - self.extended.keys()) if self.extended else len(cohort)
 
     def steps_within(self, pages: int, limit: int, after: int = 0) -> int:
         """For how many steps `pages` new pages suffice, at most `limit`, `after` steps from now."""
         pages += len(self.extended) if not after else 0
-        return self._cohorts.steps_within(pages, self.clock + after, limit)
+        return self._cohorts.steps_within(pages, self._clock.steps + after, limit)
 
     def pages(self, after: int, steps: int, moment: Moment) -> tuple[int, Moment]:
         """New pages of the `steps` steps that follow the next `after` ones, and `moment` with
@@ -92,7 +92,7 @@ class RadixDecoders:
         else:
             for offset in range(min(steps, size)):
                 t = after + offset + 1
-                count = len(self._cohorts.at(self.clock + t - 1))
+                count = len(self._cohorts.at(self._clock.steps + t - 1))
                 if not count:
                     continue
                 times = (steps - offset - 1) // size + 1
@@ -108,17 +108,17 @@ class RadixDecoders:
         sequences know of them from now on.
         """
         moment, heap = NEVER, self._last_pages
-        while heap and heap[0][0] < self.clock + steps:
+        while heap and heap[0][0] < self._clock.steps + steps:
             clock, order, seq = heappop(heap)
             if not seq.decoding or seq.order != order:
                 continue
             slots: Slots = seq.memory
-            if not slots.over and clock == self._last_page(seq, slots) >= self.clock:
+            if not slots.over and clock == self._last_page(seq) >= self._clock.steps:
                 slots.over = -seq.final_tokens % self._page
-                moment = moment.plus(slots.over, clock - self.clock + 1)
+                moment = moment.plus(slots.over, clock - self._clock.steps + 1)
         return moment
 
     def advance(self, steps: int) -> None:
         """All took one slot a step."""
-        self.clock += steps
+        self._clock.steps += steps
         self.extended.clear()

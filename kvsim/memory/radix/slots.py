@@ -9,11 +9,10 @@ class Slots:
     locks that path. None: it locks nothing. protected: tokens of that path, in whole pages; what
     it holds beyond them is its own.
     tokens: valid slots, and granted: slots in whole pages, while it does not decode.
-    base: valid slots minus the decoders' clock while it decodes.
     over: slots of its last page, if it has it, that it will never fill.
     """
 
-    __slots__ = ("base", "content", "granted", "node", "over", "protected", "tokens")
+    __slots__ = ("content", "granted", "node", "over", "protected", "tokens")
 
     def __init__(self, content: Content) -> None:
         self.content = content
@@ -21,5 +20,4 @@ class Slots:
         self.protected = 0
         self.tokens = 0
         self.granted = 0
-        self.base = 0
         self.over = 0

@@ -62,7 +62,7 @@ class Scheduler:
             self.finish(seq)
         else:
             self.allocator.join(seq, tokens)
-            seq.decoding, seq.base = True, tokens
+            seq.decoding, seq.num_computed = True, tokens
 
     def finish(self, seq):
         self.allocator.release(seq)
@@ -94,12 +94,12 @@ class Scheduler:
         """So many decode steps of all that decode."""
         while steps and any(seq.decoding for seq in self.running):
             allocator = self.allocator
-            left = min(seq.final_tokens - seq.base for seq in self.running if seq.decoding)
+            left = min(seq.final_tokens - seq.num_computed for seq in self.running if seq.decoding)
             run = allocator.steps_that_fit(min(steps, self.max_steps, left))
             if not run:
                 for seq in allocator.must_extend():
                     if seq in self.running:
-                        self.make_room(seq, seq.base + 1)
+                        self.make_room(seq, seq.num_computed + 1)
                 assert not allocator.must_extend()
                 if not any(seq.decoding for seq in self.running):
                     return
@@ -116,9 +116,9 @@ class Scheduler:
             )
             steps -= run
             for seq in [seq for seq in self.running if seq.decoding]:
-                seq.base += run
+                seq.num_computed += run
                 seq.num_outputs += run
-                if seq.base == seq.final_tokens:
+                if seq.num_computed == seq.final_tokens:
                     allocator.leave(seq)
                     seq.decoding = False
                     self.finish(seq)
@@ -175,7 +175,7 @@ def play(allocator, seed, **options):
         if rng.random() < 0.2 and scheduler.running:  # passed over in a step
             seq = rng.choice(scheduler.running)
             allocator.leave(seq)
-            allocator.join(seq, seq.base)
+            allocator.join(seq, seq.num_computed)
         scheduler.decode(rng.randint(1, 30))
         ledgers.append(scheduler.usage())
     assert scheduler.finished == accepted
