@@ -27,10 +27,15 @@ def plain_table(*columns: str, title: str | None = None, folds: bool = False) ->
     return table
 
 
-def numbers_table(*columns: str, title: str | None = None) -> "Table":
-    """An empty table with a column of names, then columns of numbers; all may fold."""
+def numbers_table(
+    *columns: str, title: str | None = None, rows: Iterable[Iterable[str]] = ()
+) -> "Table":
+    """A table with a column of names, then columns of numbers; all may fold."""
     first, *others = columns
-    return plain_table(first, *(f">{column}" for column in others), title=title, folds=True)
+    table = plain_table(first, *(f">{column}" for column in others), title=title, folds=True)
+    for row in rows:
+        table.add_row(*row)
+    return table
 
 
 def print_table(columns: Iterable[str], rows: Iterable[Iterable[str]]) -> None:

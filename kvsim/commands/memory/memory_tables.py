@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from kvsim.capacity.memory_answer import pool_tokens
+from kvsim.commands.terminal_tables import numbers_table
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -67,14 +68,10 @@ def _is_sparse(model: "Model") -> bool:
     return model.num_active_params < model.num_params
 
 
-def new_table(title: str, *columns: str) -> "Table":
-    from kvsim.commands.terminal_tables import numbers_table
-
-    return numbers_table(*columns, title=title)
-
-
 def _groups(groups: "Sequence[KVGroup]") -> "Table":
-    table = new_table("KV cache", "layers", "count", "per token", "window", "per sequence")
+    table = numbers_table(
+        "layers", "count", "per token", "window", "per sequence", title="KV cache"
+    )
     for group in groups:
         window = group.window_tokens
         capped = f"at most {size_words(group.bytes_per_token * window)}" if window else "grows"
@@ -95,7 +92,7 @@ def _groups(groups: "Sequence[KVGroup]") -> "Table":
 
 def _pool(answer: "MemoryAnswer") -> "Table":
     pool = answer.sized.pool
-    table = new_table(f"Memory of one {answer.device.name}", "", "bytes", "")
+    table = numbers_table("", "bytes", "", title=f"Memory of one {answer.device.name}")
     if pool.sized_by == "gpu_memory_utilization":
         table.add_row("device", f"{pool.total_bytes:,}", size_words(pool.total_bytes))
         for words, size in (
@@ -118,7 +115,7 @@ def _pool(answer: "MemoryAnswer") -> "Table":
 
 def _sequences(answer: "MemoryAnswer") -> "Table":
     title = f"Sequences that fit (longest {answer.max_model_len:,} tokens)"
-    table = new_table(title, "tokens each", "needs", "max-buffer", "doubling", "paged")
+    table = numbers_table("tokens each", "needs", "max-buffer", "doubling", "paged", title=title)
     for fit in answer.fits:
         counts = (f"{count:,}" for count in (fit.max_buffer, fit.doubling, fit.paged))
         table.add_row(f"{fit.tokens:,}", size_words(fit.bytes), *counts)

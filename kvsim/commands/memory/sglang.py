@@ -72,14 +72,15 @@ def _print(
     from rich.console import Console
 
     from kvsim.capacity.sglang.settings import SGLANG_VERSION
-    from kvsim.commands.memory.memory_tables import new_table, size_words
+    from kvsim.commands.memory.memory_tables import size_words
+    from kvsim.commands.terminal_tables import numbers_table
 
     console = Console()
     gpus = f"{options.tensor_parallel_size} x {device.name}, figures of one"
     one = options.tensor_parallel_size == 1
     console.print(f"{model.name} on {device.name if one else gpus}")
     console.print()
-    shown = new_table(f"Memory of one {device.name}", "", "bytes", "")
+    shown = numbers_table("", "bytes", "", title=f"Memory of one {device.name}")
     rows = [
         ("device", pool.total_bytes, 1),
         ("gone before the weights (estimate)", pool.set_up_bytes, -1),

@@ -157,7 +157,4 @@ def _latencies(summary: dict[str, Any]) -> "RichTable":
 def _rich(table: "TextTable") -> "RichTable":
     from kvsim.commands.terminal_tables import numbers_table
 
-    shown = numbers_table(*table.heads, title=table.title)
-    for row in table.rows:
-        shown.add_row(*row)
-    return shown
+    return numbers_table(*table.heads, title=table.title, rows=table.rows)

@@ -36,6 +36,7 @@ def runs(
     """
     from rich.console import Console
 
+    from kvsim.commands.terminal_tables import numbers_table
     from kvsim.readers.detect import read_runs
     from kvsim.validate.runs.compare import compare_trials
     from kvsim.validate.runs.table import BAND_HEADS, HEADS, band, markdown, rows
@@ -67,8 +68,9 @@ def runs(
         typer.echo(json.dumps(summaries, indent=1))
         return
     console = Console(highlight=False)
-    console.print(_table("Simulated / recorded - 1", HEADS, rows(compared)))
-    console.print(_table("By GPU: median (middle 80 %)", BAND_HEADS, band(compared)))
+    console.print(numbers_table(*HEADS, title="Simulated / recorded - 1", rows=rows(compared)))
+    title = "By GPU: median (middle 80 %)"
+    console.print(numbers_table(*BAND_HEADS, title=title, rows=band(compared)))
     if out is not None:
         console.print(f"written to {out}")
 
@@ -90,12 +92,3 @@ def _line(trial: dict[str, Any]) -> str:
         f"{trial['collection']}: {trial['name']}, {trial['requests']:,} requests; recorded "
         f"{', '.join(trial['recorded'])}; assumed: {'; '.join(trial['assumed']) or 'nothing'}"
     )
-
-
-def _table(title: str, heads: tuple[str, ...], cells: list[tuple[str, ...]]) -> Any:
-    from kvsim.commands.terminal_tables import numbers_table
-
-    table = numbers_table(*heads, title=title)
-    for row in cells:
-        table.add_row(*row)
-    return table
