@@ -218,10 +218,6 @@ def test_no_circle_of_files() -> None:
             del graph[name]
 
 
-# Two things still have this name.
-NOT_YET_APART = {"Listener"}
-
-
 def test_a_class_name_stands_for_one_thing() -> None:
     """A traceback, a search and an import then say which."""
     places: dict[str, list[str]] = {}
@@ -230,7 +226,7 @@ def test_a_class_name_stands_for_one_thing() -> None:
             if isinstance(node, ast.ClassDef):
                 places.setdefault(node.name, []).append(path.relative_to(ROOT).as_posix())
     twice = {name: files for name, files in places.items() if len(files) > 1}
-    assert not twice.keys() - NOT_YET_APART, twice
+    assert not twice
 
 
 def test_options_are_where_a_package_has_its_option_classes() -> None:

@@ -10,27 +10,14 @@ ones in an order of its own; blank ones then leave first in every version.
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol
 
 from kvsim.memory.paged.eviction.policy import Eviction, FreeContent
 from kvsim.memory.paged.kept import OUTPUT
+from kvsim.memory.paged.listener import Listener
 from kvsim.memory.paged.pool import NumberedPool
 from kvsim.plumbing.errors import InvariantError
 
 NULL_BLOCK = 0
-
-
-class Listener(Protocol):
-    """Hears which blocks change hands; further owners of a block in use are not told."""
-
-    def taken(self, blocks: Sequence[int]) -> None:
-        """These were free, and are somebody's with nothing in them."""
-
-    def revived(self, blocks: Sequence[int]) -> None:
-        """These were free, and are somebody's with the content they had kept."""
-
-    def freed(self, cached: Sequence[int], blank: Sequence[int]) -> None:
-        """The last owner of these has gone; the first ones keep their content for now."""
 
 
 class BlockPool(NumberedPool):
