@@ -5,13 +5,23 @@ from collections.abc import Sequence
 
 from kvsim.engine.schedulers.scheduler import Scheduler
 from kvsim.memory.paged.allocator import PagedAllocator
-from kvsim.memory.paged.block_pool import NULL_BLOCK
+from kvsim.memory.paged.block_pool import NULL_BLOCK, BlockPool
+from kvsim.memory.paged.extent import BLANK
+from kvsim.memory.paged.extent_pool import ExtentPool
 from kvsim.memory.parts import PARTS, bytes_by_name
 from support.auditor import Auditor
 
 # The block with a prompt's end, a slot short of full: whoever has had its turn in the step in which
 # it gives way has filled that, and the block counts as an output's.
 EITHER = "prompt, or cached_outputs"
+
+
+def cached_blocks(pool: BlockPool | ExtentPool) -> list[int]:
+    """The free blocks whose content may still be hit."""
+    if isinstance(pool, ExtentPool):
+        waiting = [extent for extent in pool._back if extent.key != BLANK]
+        return [block for extent in waiting for block in extent.blocks]
+    return [block for block in pool.free_queue() if pool.is_cached(block)]
 
 
 class ReasonAuditor(Auditor):
@@ -45,8 +55,7 @@ class ReasonAuditor(Auditor):
         pool.listener = self
         cached = Counter(
             self._last.get(block, "cached_states")  # a copy of a state was in no table yet
-            for block in pool.free_queue()
-            if pool.is_cached(block)
+            for block in cached_blocks(pool)
         )
         assert sum(cached.values()) == pool.num_cached_free
         either = cached.pop(EITHER, 0)

@@ -52,7 +52,6 @@ class PagedAllocator(BlockLedger):
         self.swappable = not parts.tables.slides and not parts.has_states
         self.gives_back = not parts.one_table
         self._names, self._drafts, self._chunks = parts.names, parts.drafts, parts.chunks
-        self._decoding = parts.decoding
         self._spare_block = memory.rules.spare_block
         self._window_lag = memory.hash_lag if memory.rules.waits_for_return else 0
         self._plants = memory.rules.plants_junctions
@@ -133,6 +132,8 @@ class PagedAllocator(BlockLedger):
             if self._window_lag and not decoding and table.scheduled == self._steps - 1:
                 computed = table.processed
             self._tables.give_back_below(table, computed)
+        elif decoding:
+            self._decoding.catch_up(seq)
         room = self._room(num_tokens)
         checkpoint = not decoding and self._needs.leaves_checkpoint(seq, table.tokens, num_tokens)
         need = self._tables.missing(table, *room, checkpoint=checkpoint)

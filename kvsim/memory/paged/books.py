@@ -6,6 +6,7 @@ from kvsim.memory.allocator import Allocator, Place
 from kvsim.memory.ledger import Usage, split_free, usage_of
 from kvsim.memory.options import MemorySpec
 from kvsim.memory.paged.assembly import Assembly
+from kvsim.memory.paged.groups.table import GroupTable
 from kvsim.memory.paged.groups.verifying import VerifyingGroups
 from kvsim.memory.paged.kept import OUTPUT, STATE, WINDOW
 from kvsim.memory.paged.shape import BlockShape
@@ -40,7 +41,8 @@ class BlockLedger(Allocator):
         self.one_table = parts.one_table
         self.pool, self._tables, self._rooms = parts.pool, parts.tables, parts.rooms
         self._cache, self._needs, self._sizes = parts.cache, parts.needs, parts.sizes
-        self._decoders, self._forks, self._behind = parts.decoders, parts.forks, parts.behind
+        self._decoding, self._decoders = parts.decoding, parts.decoders
+        self._forks, self._behind = parts.forks, parts.behind
         self._verifying: VerifyingGroups | None = None
         self._live: dict[Sequence, None] = {}
 
@@ -85,14 +87,20 @@ class BlockLedger(Allocator):
         return self._forks.num_copies * self._shape.block_bytes if self._forks is not None else 0
 
     def granted_tokens(self, seq: Sequence) -> int:
-        return seq.memory.count * self._sizes.unit if seq.memory else 0
+        if not seq.memory:
+            return 0
+        self._decoding.catch_up(seq)
+        table: GroupTable = seq.memory
+        return table.count * self._sizes.unit
 
     def held_blocks(self, seq: Sequence) -> list[int]:
         """How many blocks `seq` holds in each group."""
+        self._decoding.catch_up(seq)
         return self._tables.held_blocks(seq.memory)
 
     def table_length(self, seq: Sequence) -> int:
         """Positions of its table in the first group of layers."""
+        self._decoding.catch_up(seq)
         return self._tables.length(seq.memory)
 
     def shared_tokens(self, seq: Sequence) -> int:
@@ -141,6 +149,8 @@ class BlockLedger(Allocator):
         return 0 if self._behind is None else self._behind.bytes(self._live)
 
     def check(self) -> None:
+        for seq in self._live:
+            self._decoding.catch_up(seq)
         self._tables.check((self._slots(seq), seq.memory) for seq in self._live)
         forks = self._forks if self._forks is not None else ()
         own = ((seq.memory, seq.final_tokens) for seq in self._live if seq not in forks)

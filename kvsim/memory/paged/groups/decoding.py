@@ -26,6 +26,7 @@ from kvsim.memory.paged.pool import Pool
 from kvsim.memory.paged.prefix_cache import PrefixCache
 from kvsim.memory.paged.shape import BlockShape
 from kvsim.plumbing.errors import InvariantError
+from kvsim.plumbing.units import ceil_div
 from kvsim.sequence import Sequence
 from kvsim.vllm.sizes import Sizes
 
@@ -34,7 +35,9 @@ class Decoding:
     """Moves blocks between `pool` and `tables` while all decode.
 
     decoders: who decodes, and how far. even: no table gives blocks back while its sequence runs,
-    and all blocks hold as many tokens. copying: sequences whose next step begins with a copy.
+    and all blocks hold as many tokens. counts: of what
+    decoders take only the number is kept, so that their tables must `catch_up` before they are
+    read. copying: sequences whose next step begins with a copy.
     behind: what windows left behind where every layer keeps every token; None: there are none.
     forks: samples that share blocks by copy on write; None: none do. spare_block: see BlockRules.
     lag: as in MemorySpec's hash_lag. token_bytes: what one slot costs, all layers together.
@@ -65,6 +68,9 @@ class Decoding:
         self._spare_block, self._ranked = spare_block, ranked
         self.decoders = decoders
         self.even = not tables.slides and sizes.unit == sizes.whole
+        self.counts = self.even and tables.counts_units and forks is None
+        # Bytes of last blocks never to be filled that decoders will take, by the clock of that.
+        self._last_blocks: dict[int, int] = {}
         self._windows = Windows(tables.windows, sizes.blocks, lag)
         self.forecast = Forecast(pool, tables, decoders, self._windows, sizes)
         self.copying: dict[Sequence, None] = {}
@@ -77,7 +83,10 @@ class Decoding:
         table.since = self.decoders.clock
         self.decoders.join(seq, table, num_tokens)
         self._cache.join(seq, table)
-        if not self.even:
+        if self.counts:
+            if table.count * self._unit < seq.final_tokens:
+                self._foresee_last(seq, table, 1)
+        elif not self.even:
             self._windows.join(seq, table.base, self.decoders.clock, table.skipped)
             if table.copied:
                 self.copying[seq] = None
@@ -86,6 +95,10 @@ class Decoding:
         """`seq` decodes no more."""
         table: GroupTable = seq.memory
         table.processed = self.computed(table, self.decoders.clock)
+        if self.counts:
+            self._catch_up(table)
+            if table.count * self._unit < seq.final_tokens:
+                self._foresee_last(seq, table, -1)
         self._cache.leave(seq, table)
         self.decoders.leave(seq, table)
         if table.tokens > table.joined:
@@ -93,6 +106,26 @@ class Decoding:
         if not self.even:
             self.copying.pop(seq, None)
             self._windows.leave(seq, table.base)
+
+    def catch_up(self, seq: Sequence) -> None:
+        """The table of a live sequence counts all that has been taken for it."""
+        if self.counts and seq.decoding:
+            self._catch_up(seq.memory)
+
+    def _catch_up(self, table: GroupTable) -> None:
+        table.count = max(table.count, ceil_div(table.base + self.decoders.clock, self._unit))
+
+    def _foresee_last(self, seq: Sequence, table: GroupTable, sign: int) -> None:
+        """A decoder will take its last block, or, sign -1, will not, or has taken it already."""
+        last = ceil_div(seq.final_tokens, self._unit)
+        unfilled = self._rooms.unfilled_bytes(last, seq.final_tokens)
+        if unfilled:
+            clock = (last - 1) * self._unit - table.base
+            left = self._last_blocks.get(clock, 0) + sign * unfilled
+            if left:
+                self._last_blocks[clock] = left
+            else:
+                del self._last_blocks[clock]
 
     def computed(self, table: GroupTable, clock: int) -> int:
         """Slots of a decoder that have returned when the step at `clock` is scheduled."""
@@ -112,6 +145,10 @@ class Decoding:
         """A table, of a decoder or not, takes blocks: see `GroupTables.grow`."""
         if count > table.count:
             self._rooms.grown(seq.final_tokens, table.count, count)
+            if self.counts and seq.decoding:
+                final = seq.final_tokens
+                if count * self._unit >= final > table.count * self._unit:
+                    self._foresee_last(seq, table, -1)
         self._tables.grow(table, count, states, checkpoint=checkpoint)
         if self.copying:
             self.copying.pop(seq, None)
@@ -195,6 +232,9 @@ class Decoding:
 
     def _start_blocks(self, t: int, cohort: Cohort) -> None:
         """Every sequence of `cohort` takes its next blocks at step t."""
+        if self.counts:
+            self._count_blocks(t, cohort)
+            return
         members = sorted(cohort, key=by_order) if len(cohort) > 1 else list(cohort)
         decoders, rooms = self.decoders, self._rooms
         if t == 1 and decoders.extended:
@@ -209,6 +249,14 @@ class Decoding:
         table: GroupTable = members[0].memory
         if table.count * self._unit < table.base + decoders.clock + t:
             raise InvariantError(f"{members[0]} decodes into a slot it does not hold")
+
+    def _count_blocks(self, t: int, cohort: Cohort) -> None:
+        """The same where it is enough to know how many do."""
+        decoders, count = self.decoders, len(cohort)
+        if t == 1 and decoders.extended:
+            count = sum(seq not in decoders.extended for seq in cohort)
+        self._rooms.over_bytes += self._last_blocks.pop(decoders.clock + t - 1, 0)
+        self._tables.take_units(count)
 
     def _advance_one_by_one(self, steps: int, moves: BlockMoves) -> None:
         start = self.decoders.clock

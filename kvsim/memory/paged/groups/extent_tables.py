@@ -123,6 +123,14 @@ class ExtentTables(GroupTables):
                 lists[g] += blocks[at : at + more]
                 at += more
 
+    @property
+    def counts_units(self) -> bool:
+        return not (self._tracked or self._scratch)
+
+    def take_units(self, num: int) -> None:
+        self.pad_bytes += num * self._all_pads
+        self._pool.take(num * len(self.placed))
+
     def start_units(self, tables: Sequence[GroupTable]) -> None:
         for table in tables:
             table.count += 1

@@ -25,7 +25,7 @@ class Rooms:
                 slots[span] = slots.get(span, 0) + group.slot_bytes
         self._slots = sorted(slots.items())
 
-    def _over(self, count: int, final_tokens: int) -> int:
+    def unfilled_bytes(self, count: int, final_tokens: int) -> int:
         """Of a table with room for `count` units whose sequence will hold so many slots."""
         unit, total = self._unit, 0
         for span, slot_bytes in self._slots:
@@ -36,9 +36,9 @@ class Rooms:
 
     def grown(self, final_tokens: int, before: int, after: int) -> None:
         """A table of a sequence that will hold so many slots had `before` units and has `after`."""
-        more = self._over(after, final_tokens)
+        more = self.unfilled_bytes(after, final_tokens)
         if more:
-            self.over_bytes += more - self._over(before, final_tokens)
+            self.over_bytes += more - self.unfilled_bytes(before, final_tokens)
 
     def closed(self, table: GroupTable, final_tokens: int) -> None:
         """A table returns its blocks."""
@@ -47,7 +47,7 @@ class Rooms:
 
     def gave_up(self, final_tokens: int, count: int) -> None:
         """What a table with room for `count` units will never fill is no longer booked."""
-        self.over_bytes -= self._over(count, final_tokens)
+        self.over_bytes -= self.unfilled_bytes(count, final_tokens)
 
     def drafting(self, table: GroupTable, drafts: int) -> None:
         """So many slots of a table are drafts' from now on."""
@@ -58,7 +58,7 @@ class Rooms:
         """Raise InvariantError unless the books agree with these tables and final slots, and with
         so many slots of drafts.
         """
-        over = sum(self._over(table.count, final) for table, final in tables)
+        over = sum(self.unfilled_bytes(table.count, final) for table, final in tables)
         if (over, drafts) != (self.over_bytes, self.drafts):
             raise InvariantError(
                 f"{over} over-provisioned bytes and {drafts} slots of drafts, booked as"

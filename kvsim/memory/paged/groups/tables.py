@@ -81,6 +81,13 @@ class GroupTables:
         """Whether some group holds recurrent states."""
         return bool(self._states)
 
+    @property
+    def counts_units(self) -> bool:
+        """Whether `take_units` does for `start_units`: no block has a number, and no token is
+        drafted.
+        """
+        return False
+
     # --- moving blocks -------------------------------------------------------------------------
 
     def open(self, table: GroupTable, hits: Hits) -> None:
@@ -97,6 +104,10 @@ class GroupTables:
         """Each of these takes a block in every placed group, one table after the other. Needs: all
         blocks hold one unit.
         """
+        raise NotImplementedError
+
+    def take_units(self, num: int) -> None:
+        """The same of so many tables, which hear of it later by their `count`."""
         raise NotImplementedError
 
     def give_back_below(self, table: GroupTable, computed: int) -> None:
