@@ -1,8 +1,8 @@
-"""Tokens in a block, group by group, and the units that groups with different blocks agree on.
+"""Tokens in a block of each group, and the units of block tables, hashes and hits over all groups.
 
-Blocks weigh the same in bytes in all groups, so that one pool has them all; what differs is how
-many tokens they hold. Tables grow by the greatest common divisor of the sizes, hits end at the
-least common multiple, and keys cover the divisor or a `prefix_match_unit` below it (vLLM 0.33,
+Blocks have the same bytes in all groups and may hold different numbers of tokens. Block tables grow
+by the greatest common divisor of these numbers, hits end at multiples of the least common multiple,
+and a hash covers the divisor or a `prefix_match_unit` that divides it (vLLM 0.33,
 v1/core/kv_cache_utils.py, `resolve_kv_cache_block_sizes` and `partial_hash_hits_enabled`).
 """
 
@@ -18,8 +18,11 @@ from kvsim.vllm.versions import NEWEST
 
 
 class Sizes(NamedTuple):
-    """In tokens. blocks: of each group; least: the smallest of them. unit: a divisor of each;
-    whole: a multiple of each. match: that one key covers. aligned: hits end at multiples of it.
+    """Sizes in tokens.
+
+    blocks: a block of each group; least: the smallest block. unit: the greatest common divisor of
+    the blocks; whole: their least common multiple. match: tokens that one hash covers. aligned:
+    hits end at multiples of it.
     """
 
     blocks: tuple[int, ...]
@@ -38,9 +41,10 @@ class Sizes(NamedTuple):
         caching: bool,
         rules: BlockRules = NEWEST.blocks,
     ) -> Self:
-        """As an engine finds them; states count where they are kept in blocks (`caching`).
-        InputError for a match unit that does not divide every block, and for sizes that the
-        engine's version does not bear.
+        """The sizes of these groups; blocks of states count only with prefix caching (`caching`).
+
+        match_unit: prefix_match_unit; None: the common divisor. InputError for a match unit that
+        does not divide every block, and for sizes with which an engine of these rules fails.
         """
         blocks = tuple(group.block_size for group in groups)
         counted = [group.block_size for group in groups if caching or not group.state_bytes]
@@ -67,16 +71,16 @@ class Sizes(NamedTuple):
 
     @property
     def same(self) -> bool:
-        """Whether all blocks hold as many tokens, and are known by their ends alone."""
+        """Whether all blocks hold the same number of tokens, and one hash covers a block."""
         return self.match == self.whole
 
     def positions(self, g: int, units: int) -> int:
-        """Blocks of group g that hold so many units."""
+        """Blocks of group g that hold `units` units."""
         return ceil_div(units * self.unit, self.blocks[g])
 
     def cacheable(self, tokens: int, block_size: int, *, drops: bool) -> int:
-        """Of so many computed tokens, those that may become known in blocks of this size: up to the
-        last place where a hit can end, and a block more where hits lose one.
+        """Of `tokens` computed tokens, those that may be cached in blocks of block_size tokens: up
+        to the last place where a hit can end, and one block more where hits lose their last one.
         """
         if self.inner:
             return tokens
@@ -85,8 +89,8 @@ class Sizes(NamedTuple):
 
 
 def _refuse(groups: Sequence[BlockGroup], rules: BlockRules, match: int, *, fails: bool) -> None:
-    """InputError for what the version does not bear. fails: units inside blocks of states are no
-    blocks of some windows.
+    """InputError for sizes with which the version fails. fails: hits could end inside blocks of
+    states at places where no block of some window ends.
     """
     if fails and not rules.parts_inside:
         raise InputError(
