@@ -33,8 +33,9 @@ Progress = Callable[[str, str], None]
 
 
 class RunOutcome(NamedTuple):
-    """What one run served: sequences running (mean over time), tokens/s out, mean seconds from
-    arrival to last token (None if nobody finished), preemptions.
+    """The work of one run. running: sequences, the mean over time. tokens_per_s: output tokens a
+    second. e2e_s: mean seconds from arrival to last token; None where no request finished.
+    preemptions: their number.
     """
 
     running: float
@@ -44,7 +45,9 @@ class RunOutcome(NamedTuple):
 
 
 class WasteCost(NamedTuple):
-    """What the removal of `classes` (on top of those before) gained."""
+    """The gain of removing `classes`, on top of those before. gpus: the gain in tokens a second as
+    a share of what the allocator serves as it is. after: the run without them.
+    """
 
     classes: tuple[str, ...]
     running: float
@@ -55,7 +58,7 @@ class WasteCost(NamedTuple):
 
 @dataclass(frozen=True)
 class Attribution:
-    """One allocator: as it is, and what each class of its waste costs."""
+    """One allocator as it is, and the cost of each class of its waste."""
 
     allocator: str
     label: str
@@ -64,7 +67,7 @@ class Attribution:
 
     @property
     def ideal(self) -> RunOutcome:
-        """Without any waste."""
+        """The run without any waste."""
         return self.costs[-1].after
 
 

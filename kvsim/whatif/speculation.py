@@ -22,9 +22,9 @@ from kvsim.whatif.findings import Findings, FindingsTable
 
 @dataclass(frozen=True)
 class SpeculationSide:
-    """One of the two. token_bytes: of KV and pool_tokens: of them in the pool. hit_share: of the
-    prompt tokens, found in the prefix cache (None: nothing was asked for). drafts: what became of
-    them, `speculation` of a run's summary (None: there were none).
+    """The run with drafts, or the one without. token_bytes: bytes of KV a token. hit_share: the
+    share of the prompt tokens found in the prefix cache; None where the cache was asked for
+    nothing. drafts: `speculation` of the run's summary; None without drafts.
     """
 
     pool: SizedPool
@@ -44,8 +44,8 @@ class SpeculationSide:
 
 @dataclass(frozen=True)
 class SpeculationCost:
-    """One allocator of the scenario, with drafts and without. weights_bytes: of the drafter.
-    state_bytes: that drafts add to each sequence's recurrent states.
+    """One allocator of the scenario, with drafts and without. tokens: drafts a step. weights_bytes:
+    of the drafter. state_bytes: bytes that drafts add to the recurrent states of each sequence.
     """
 
     label: str
@@ -113,6 +113,7 @@ def speculation_findings(costs: Sequence[SpeculationCost], scenario: Mapping[str
 
 
 def cost_sentence(cost: SpeculationCost) -> str:
+    """The cost and the gain of drafts in one sentence."""
     drafted, plain = cost.drafted, cost.plain
     more = drafted.token_bytes / plain.token_bytes - 1 if plain.token_bytes else 0.0
     holds = f"the pool, given by {drafted.pool.sized_by}, holds {count(drafted.pool_tokens)} tokens"

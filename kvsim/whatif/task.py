@@ -1,7 +1,7 @@
-"""One point of a sweep: a scenario's tables at one seed, run wherever there is a processor.
+"""A task of a what-if: a scenario's tables at one seed, run wherever a processor is free.
 
-A task carries all it needs and its outcome is plain data, so any process of any machine that sees
-the same files gives the same outcome.
+A task carries all it needs and its outcome is plain data, so that any process of any machine that
+sees the same files gives the same outcome.
 """
 
 import json
@@ -32,10 +32,11 @@ Row = dict[str, Any]
 
 
 class Task(NamedTuple):
-    """table: the scenario as nested dictionaries, its seed included. folder: where its relative
-    paths start. key: what tells it from every other task, whenever and wherever it is run.
-    limits_s: what a request must keep to count as `within`, by latency (`ttft_s`). waits: whether
-    rows also say why the queue waited (`waits.memory`), which takes a closer look and more time.
+    """One simulation to run. key: the same for equal tasks, on every machine. table: the scenario
+    as nested dictionaries, its seed included. folder: where its relative paths start. limits_s: the
+    limits, in seconds, that a request must keep to count as `within`, by latency (`ttft_s`). waits:
+    whether rows also hold the causes for which the queue waited (`waits.memory`), which takes more
+    time.
     """
 
     key: str
@@ -46,8 +47,8 @@ class Task(NamedTuple):
 
 
 class TaskOutcome(NamedTuple):
-    """rows: one an allocator, flat: `ttft_s.p99`; none where it failed. error: why it failed, and
-    `wrong_input`: whether it would fail again. wall_s: how long it took.
+    """The outcome of a task. rows: one an allocator, flat (`ttft_s.p99`); none where it failed.
+    error: the reason. wrong_input: whether the task would fail again. wall_s: seconds that it took.
     """
 
     key: str

@@ -19,8 +19,9 @@ from kvsim.whatif.cache_curve.tree import PromptTree, StretchNode
 
 
 class HitCurve(NamedTuple):
-    """hit_tokens, hit_blocks: (n + 1,) of the prompts, found by a cache of 0, 1, ... n blocks; a
-    larger one finds no more. query_tokens: of all prompts. block_tokens: a block's.
+    """Hits of an LRU cache by its size. hit_tokens, hit_blocks: (n + 1,) of the prompts, found by a
+    cache of 0, 1, ... n blocks; a larger one finds no more. query_tokens: of all prompts.
+    block_tokens: tokens of a block.
     """
 
     hit_tokens: NDArray[np.int64]

@@ -12,9 +12,10 @@ LEAST_GAIN = 0.01  # of the prompt tokens
 
 
 class Matching(NamedTuple):
-    """block_tokens: after which the blocks of all groups of layers end, as planned. asked_tokens:
-    of a block as asked for; one that must hold a recurrent state (`states`) grows, and groups can
-    have blocks of different sizes. unit_tokens: after which a hit may end.
+    """The blocks in which a pool finds prefixes. block_tokens: tokens after which the blocks of all
+    groups of layers end, as planned. asked_tokens: of a block as asked for; a block that must hold
+    a recurrent state grows. unit_tokens: tokens after which a hit may end. states: whether blocks
+    hold recurrent states.
     """
 
     block_tokens: int

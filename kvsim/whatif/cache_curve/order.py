@@ -1,4 +1,4 @@
-"""The order in which a stream's prompts come."""
+"""The order in which the prompts of a stream arrive."""
 
 from collections.abc import Sequence
 
@@ -8,8 +8,8 @@ from kvsim.simulation import Simulation
 
 
 def in_order(simulation: Simulation, run: Run | None = None) -> Sequence[Request]:
-    """By arrival. Where some wait for others to leave, when those come is a run's to say: `run`, or
-    one under the scenario's first allocator, without what it refuses.
+    """The requests by arrival. Where requests follow others (`after`), their arrivals are those of
+    `run`, or of a run under the scenario's first allocator, without the requests that it refuses.
     """
     requests = simulation.stream.requests
     if all(request.after is None for request in requests):

@@ -1,5 +1,5 @@
-"""What each eviction policy finds under the exact schedule: a run each, and for each the bound that
-no policy passes in the order in which its run asked and left.
+"""Prompt tokens found under each eviction policy by full runs, and for each run the bound that no
+policy passes in the same order of requests.
 """
 
 from collections.abc import Callable, Iterator
@@ -23,9 +23,9 @@ from kvsim.whatif.cache_curve.lru import kept_runs
 
 
 class PolicyRun(NamedTuple):
-    """query_tokens, hit_tokens: of prompts asked for and found by the run under this policy.
-    most_hit_tokens: what Belady would have found with all of the pool, and of host memory, for
-    content alone; None where layers or samples have rules of their own. summary: the run's.
+    """A run under one eviction policy. query_tokens, hit_tokens: prompt tokens looked up and found.
+    most_hit_tokens: those that Belady would have found with all of the pool, and of host memory,
+    for content alone; None where layers or samples have rules of their own. summary: of the run.
     """
 
     policy: str
@@ -95,7 +95,7 @@ def caching_paged(allocators: tuple[AllocatorOptions, ...]) -> Paged:
 
 
 class Visits(Observer):
-    """Writes down who began and ended when: the first admission of each sequence, and its end."""
+    """The order of a run: the first admission of each sequence, and its end."""
 
     def __init__(self) -> None:
         self.visits: list[CacheVisit] = []

@@ -15,7 +15,7 @@ from kvsim.simulation import Simulation
 
 
 class RetentionRun(NamedTuple):
-    """A run under one prefix_cache_retention_interval. summary: the run's."""
+    """A run under one prefix_cache_retention_interval. summary: of the run."""
 
     interval: int | str
     summary: RunSummary

@@ -44,8 +44,8 @@ def stretches(runs: TokenRuns, block_tokens: int, *, partial: bool) -> Iterator[
 
 
 class StretchNode:
-    """A stretch of blocks with one way into it. first: number of its first block, the others
-    follow. last_use: the last prompt whose path went through it (-1: none yet).
+    """A stretch of blocks with one way into it. count: its blocks. first: the number of the first
+    block, which the others follow. last_use: the last prompt that went through it; -1 for none.
     """
 
     __slots__ = ("children", "count", "first", "key", "last_use")
@@ -56,7 +56,7 @@ class StretchNode:
 
 
 class PromptTree:
-    """All prompts so far. num_blocks: distinct ones."""
+    """All prompts so far, as paths from the root. num_blocks: distinct blocks."""
 
     def __init__(self, block_tokens: int, *, partial: bool = False) -> None:
         self.block_tokens, self.partial = block_tokens, partial

@@ -1,4 +1,4 @@
-"""A subject's run as it is, and what the ledger says of it."""
+"""The run that a doctor examines, and the readings of its ledger, queue and prefix cache."""
 
 from functools import cached_property
 from pathlib import Path
@@ -24,9 +24,8 @@ from kvsim.whatif.watch import SUBSTANTIAL, Preempted, QueueWaits, QueueWatch
 
 
 class ExaminedRun:
-    """One allocator of a scenario, simulated once.
-
-    table, folder: the scenario with this allocator alone. simulation: made of it; run: its run.
+    """One allocator of a scenario, simulated once. table, folder: the scenario with this allocator
+    alone. simulation: of these tables. run: its run.
     """
 
     def __init__(self, table: Table, folder: Path) -> None:
@@ -40,12 +39,12 @@ class ExaminedRun:
 
     @property
     def summary(self) -> RunSummary:
-        """Of its run."""
+        """The summary of the run."""
         return self.run.summary
 
     @property
     def recorder(self) -> Recorder:
-        """What the engine wrote down."""
+        """The records that the engine wrote."""
         assert self.run.recorder is not None  # it has just been simulated
         return self.run.recorder
 
@@ -57,7 +56,7 @@ class ExaminedRun:
 
     @property
     def num_requests(self) -> int:
-        """All that came."""
+        """The requests of the stream, refused ones included."""
         return len(self.simulation.stream.requests)
 
     def option(self, part: Options, name: str) -> Any:
@@ -68,12 +67,12 @@ class ExaminedRun:
 
     @property
     def caching(self) -> bool:
-        """Whether a prefix cache was asked for anything."""
+        """Whether requests looked prompt tokens up in a prefix cache."""
         return bool(self.summary.prefix_cache.query_tokens)
 
     @property
     def hit_share(self) -> float:
-        """Of the prompt tokens asked for, those found."""
+        """The share found of the prompt tokens looked up."""
         return self.summary.prefix_cache.hit_rate or 0.0
 
     def curve(self, block_tokens: int) -> HitCurve:
@@ -114,12 +113,12 @@ class ExaminedRun:
 
     @property
     def waits(self) -> QueueWaits:
-        """Of all the time that requests spent in the engine, the share they waited, and why."""
+        """The causes of waiting, as shares of all the time that requests spent in the engine."""
         recorder = self.recorder
         return self.watch.waits(recorder.waiting_sum + recorder.running_sum)
 
     def longest_queue(self) -> tuple[int, float]:
-        """How many waited at most, and when, in seconds from the first arrival."""
+        """The most requests that waited at once, and when, in seconds from the first arrival."""
         most, at_ps = self.watch.longest
         return most, max(0, at_ps - max(self.recorder.first_arrival_ps, 0)) / PS_PER_S
 
@@ -127,7 +126,7 @@ class ExaminedRun:
 
     @property
     def recomputed_share(self) -> float:
-        """Of all tokens computed, those computed again after a preemption."""
+        """The share of all computed tokens that were computed again after a preemption."""
         again = self.summary.recomputed_tokens
         done = self.recorder.finished
         once = sum(seq.prompt_tokens - seq.hit_tokens + seq.output_tokens for seq in done)
@@ -135,7 +134,7 @@ class ExaminedRun:
 
     @property
     def preempted(self) -> tuple[Preempted, ...]:
-        """All of them, in order."""
+        """All preemptions, in order."""
         return tuple(self.watch.preempted)
 
     @property
@@ -145,8 +144,8 @@ class ExaminedRun:
 
     @property
     def memory_binds(self) -> bool:
-        """Whether more of the pool would be of use: somebody waited for it, was thrown out of it,
-        or was refused.
+        """Whether a larger pool would help: requests waited for it, were preempted, or were
+        refused.
         """
         waits = self.waits
         bound = max(waits.memory + waits.holes, self.recomputed_share)

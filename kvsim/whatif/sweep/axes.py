@@ -24,7 +24,7 @@ _MOST_VALUES = 100_000
 
 
 class Axis(NamedTuple):
-    """Keys that move together, and the rows of values they take."""
+    """Keys that vary together. rows: their values, one tuple a step."""
 
     keys: tuple[str, ...]
     rows: tuple[tuple[Any, ...], ...]

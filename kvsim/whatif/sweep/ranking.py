@@ -26,7 +26,8 @@ TAKEN = Measure(
 @dataclass(frozen=True)
 class SweepSetting:
     """One setting under one allocator over its seeds. rows: of the sweep's table, nested as a
-    summary, in order of the seeds; saturated: in how many of them.
+    summary, in the order of the seeds. saturated: the number of seeds at which the run is
+    saturated.
     """
 
     point: int
@@ -58,8 +59,8 @@ class SweepSetting:
 
     @property
     def load(self) -> str:
-        """What the table says of its load: `saturated`, or for how many of the seeds, and whether
-        requests are refused; nothing where neither is so.
+        """The load in words: `saturated`, or for how many of the seeds, and the requests refused;
+        empty where neither is so.
         """
         texts = []
         if self.saturated:
@@ -135,7 +136,7 @@ def measure_named(name: str) -> Measure:
 
 @dataclass(frozen=True)
 class RankedSetting:
-    """A setting in the order of one measure; behind: how it stands to the best, in words."""
+    """A setting in the order of one measure. behind: its distance from the best, in words."""
 
     setting: SweepSetting
     behind: str

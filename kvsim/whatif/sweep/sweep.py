@@ -22,7 +22,7 @@ STATUS, DONE, FAILED = "status", "done", "failed"
 
 
 class SweepPoint(NamedTuple):
-    """One setting at one seed, and the task that runs it; number: of the setting."""
+    """One setting at one seed. number: of the setting. task: the simulation that runs it."""
 
     number: int
     settings: Settings
