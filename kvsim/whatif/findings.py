@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kvsim.plumbing.toml import to_toml
 from kvsim.report.formats.markdown import escaped, fenced, pipe_table
+from kvsim.report.numbers import plural
 from kvsim.report.table_style import empty_table
 from kvsim.report.template import inert, plotly_js, rendered
 from kvsim.version import VERSION
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 LONGEST_NAME = 30  # characters of a row's name that a terminal never folds
 
 
-class Column(NamedTuple):
+class FindingsColumn(NamedTuple):
     """A column of a table: its head, and how a value of it is written, the unit included.
     page_only: a terminal leaves the column out.
     """
@@ -40,14 +41,14 @@ class FindingsTable(NamedTuple):
 
     title: str
     note: str
-    columns: Sequence[Column | str]
+    columns: Sequence[FindingsColumn | str]
     rows: Sequence[Sequence[Any]]
     terminal_rows: int | None = None
     has_total: bool = False
 
     def texts(self, *, terminal: bool = False) -> tuple[list[str], list[list[str]]]:
         """The heads, and the rows as texts; for a terminal those alone that it shows."""
-        columns = [Column(each) if isinstance(each, str) else each for each in self.columns]
+        columns = [FindingsColumn(each) if isinstance(each, str) else each for each in self.columns]
         shown = [at for at, each in enumerate(columns) if not (terminal and each.page_only)]
         rows = self.rows[: self.terminal_rows] if terminal else self.rows
         heads = [columns[at].head for at in shown]
@@ -95,7 +96,7 @@ def print_findings(findings: Findings, console: "Console") -> None:
         if isinstance(section, FindingsTable) and section.terminal_rows != 0:
             console.print(terminal_table(section))
             hidden = len(section.rows[section.terminal_rows :]) if section.terminal_rows else 0
-            more = f"{hidden} more rows are not shown." if hidden else ""
+            more = f"Not shown: {plural(hidden, 'more row')}." if hidden else ""
             if note := " ".join(filter(None, [section.note, more])):
                 console.print(note, markup=False, highlight=False)
             console.print()

@@ -10,7 +10,14 @@ from kvsim.whatif.advice.baseline import LoadReading
 from kvsim.whatif.advice.baseline_sentences import baseline_sentences
 from kvsim.whatif.advice.change import Advice, Change, value_text
 from kvsim.whatif.capacity.load import unit
-from kvsim.whatif.findings import Column, CommandText, Findings, FindingsTable, Section, as_data
+from kvsim.whatif.findings import (
+    CommandText,
+    Findings,
+    FindingsColumn,
+    FindingsTable,
+    Section,
+    as_data,
+)
 from kvsim.whatif.intervals import ratio_text
 
 MOST_ROWS = 12
@@ -82,14 +89,15 @@ def _changes_table(advice: Advice) -> FindingsTable:
     """Every change, best first: what it buys of the goal, and beside it, alone."""
     goal = advice.goal.name
     others = [name for name in ALSO if name != goal]
+    searched = [FindingsColumn(f"{name} in the search", ratio_text, True) for name in others]
     return FindingsTable(
         "What each change buys",
         f"Each change alone, against today on the same requests: {goal} in the test for those that "
         "went that far, with its interval, else in the search.",
         (
-            *("", Column("today", value_text), Column("instead", value_text)),
-            *(Column(goal, ratio_text), ""),
-            *(Column(f"{name} in the search", ratio_text, page_only=True) for name in others),
+            *("", FindingsColumn("today", value_text), FindingsColumn("instead", value_text)),
+            *(FindingsColumn(goal, ratio_text), ""),
+            *searched,
         ),
         [
             (

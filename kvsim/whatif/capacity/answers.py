@@ -30,7 +30,7 @@ class Edge(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Answer:
+class CapacityAnswer:
     """The value that one allocator holds out. rate_per_s: the rate it was looked for at; None where
     the rate itself was looked for, or the scenario's own. edges: one a seed. utilization: the
     gpu_memory_utilization that leaves the pool.
@@ -65,7 +65,7 @@ class Tuning(NamedTuple):
     """
 
     value: int
-    answer: Answer | None
+    answer: CapacityAnswer | None
     behind: str
 
 

@@ -13,7 +13,7 @@ from kvsim.memory import ALLOCATORS
 from kvsim.plumbing.errors import InputError
 from kvsim.scenario import Scenario
 from kvsim.whatif.capacity.answers import (
-    Answer,
+    CapacityAnswer,
     CapacitySubject,
     Edge,
     GoodputPoint,
@@ -57,7 +57,7 @@ class Capacity:
         self.subjects = subjects_of(table, scenario)
         self._limits_s = request_limits_s(objectives)
 
-    def find(self, question: Question, rates: Sequence[float | None]) -> list[Answer]:
+    def find(self, question: Question, rates: Sequence[float | None]) -> list[CapacityAnswer]:
         """The edge of every allocator at every rate (None: the scenario's own)."""
         cases = [
             (subject, rate, subject.table if rate is None else with_rate(subject.table, rate))
@@ -67,11 +67,13 @@ class Capacity:
         edges = self._edges(question, [table for *_, table in cases])
         pool = question.name == "pool"
         return [
-            Answer(subject, rate, found, self._utilization(subject, found) if pool else None)
+            CapacityAnswer(
+                subject, rate, found, self._utilization(subject, found) if pool else None
+            )
             for (subject, rate, _), found in zip(cases, edges, strict=True)
         ]
 
-    def with_any_pool(self, answers: Sequence[Answer]) -> dict[str, Answer]:
+    def with_any_pool(self, answers: Sequence[CapacityAnswer]) -> dict[str, CapacityAnswer]:
         """The rate that an allocator holds out in the largest pool that was tried, by its label:
         of the allocators for which no pool keeps the objectives at some rate.
         """
@@ -83,7 +85,7 @@ class Capacity:
                 subjects[subject.label] = subject._replace(table=table)
         edges = self._edges(QUESTIONS["rate"], [each.table for each in subjects.values()])
         return {
-            label: Answer(subject, None, found)
+            label: CapacityAnswer(subject, None, found)
             for (label, subject), found in zip(subjects.items(), edges, strict=True)
         }
 
@@ -95,24 +97,18 @@ class Capacity:
             [_with_setting(subject.table, key, value, self.folder) for value in values]
             for subject in self.subjects
         ]
-        edges = iter(
-            self._edges(QUESTIONS["rate"], [each for row in tables for each in row if each])
-        )
-        return [
-            (
-                subject,
-                _compared(
-                    values,
-                    [
-                        Answer(subject._replace(table=each), None, next(edges)) if each else None
-                        for each in row
-                    ],
-                ),
-            )
-            for subject, row in zip(self.subjects, tables, strict=True)
-        ]
+        possible = [each for row in tables for each in row if each]
+        edges = iter(self._edges(QUESTIONS["rate"], possible))
+        tuned = []
+        for subject, row in zip(self.subjects, tables, strict=True):
+            answers: list[CapacityAnswer | None] = []
+            for each in row:
+                there = subject._replace(table=each or {})
+                answers.append(CapacityAnswer(there, None, next(edges)) if each else None)
+            tuned.append((subject, _compared(values, answers)))
+        return tuned
 
-    def replicas(self, answer: Answer, rates: Sequence[float]) -> list[Replicas]:
+    def replicas(self, answer: CapacityAnswer, rates: Sequence[float]) -> list[Replicas]:
         """How many replicas each rate takes, by the highest rate one holds out; none where it
         holds out none. Both numbers are run: requests are dealt out at random, so that each replica
         meets the same kind of arrivals at its share of the rate.
@@ -134,7 +130,7 @@ class Capacity:
             )
         return found
 
-    def goodput(self, answer: Answer, points: int = 9) -> list[GoodputPoint]:
+    def goodput(self, answer: CapacityAnswer, points: int = 9) -> list[GoodputPoint]:
         """The share of well served requests at rates around the highest one."""
         if answer.interval is None or not self._limits_s:
             return []
@@ -212,7 +208,7 @@ def _with_setting(table: Table, key: str, value: int, folder: Path) -> Table | N
     return table
 
 
-def _compared(values: Sequence[int], answers: Sequence[Answer | None]) -> list[Tuning]:
+def _compared(values: Sequence[int], answers: Sequence[CapacityAnswer | None]) -> list[Tuning]:
     """Each value against the one that holds out the highest mean rate, on the same seeds."""
     means = [each.interval.mean if each and each.interval else -1.0 for each in answers]
     top = max(reversed(range(len(means))), key=means.__getitem__)

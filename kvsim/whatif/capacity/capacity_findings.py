@@ -5,13 +5,20 @@ from functools import partial
 from typing import Any
 
 from kvsim.report import numbers
-from kvsim.whatif.capacity.answers import Answer, Edge, GoodputPoint, Replicas, Tuning, mean_text
+from kvsim.whatif.capacity.answers import (
+    CapacityAnswer,
+    Edge,
+    GoodputPoint,
+    Replicas,
+    Tuning,
+    mean_text,
+)
 from kvsim.whatif.capacity.capacity import Capacity
 from kvsim.whatif.capacity.capacity_sentences import notes_on, pool_sentence, rate_sentence
 from kvsim.whatif.capacity.goodput_figure import goodput_figure
 from kvsim.whatif.capacity.objectives import Objective, broken
 from kvsim.whatif.capacity.questions import Question
-from kvsim.whatif.findings import Column, Findings, FindingsFigure, FindingsTable, Section
+from kvsim.whatif.findings import Findings, FindingsColumn, FindingsFigure, FindingsTable, Section
 
 _TITLES = {
     "rate": "The highest rate that keeps the objectives",
@@ -24,11 +31,12 @@ _HEADS = {"rate": "{unit}", "pool": "pool, tokens", "max_model_len": "tokens"}
 def tuning_findings(capacity: Capacity, name: str, values: Sequence[int]) -> Findings:
     """The rate that each value of a scheduler's setting holds out."""
     tuned = capacity.tune(f"scheduler.{name}", values)
+    rate = f"highest rate, {capacity.unit}"
     tables = [
         FindingsTable(
             f"{subject.label}: scheduler.{name}",
             "Rates are compared with the best one's on the same seeds, pair by pair.",
-            (Column(name, numbers.count), f"highest rate, {capacity.unit}", "against the best"),
+            [FindingsColumn(name, numbers.count), rate, "against the best"],
             [(each.value, mean_text(each.answer.interval if each.answer else None), each.behind)
              for each in tunings],
         )
@@ -100,7 +108,7 @@ def _findings(
 
 
 def _answers_table(
-    question: Question, answers: Sequence[Answer], capacity: Capacity
+    question: Question, answers: Sequence[CapacityAnswer], capacity: Capacity
 ) -> FindingsTable:
     """A row an allocator and rate: the edge, and the runs of the first seed on both sides of it."""
     objectives, unit = capacity.objectives, capacity.unit
@@ -140,7 +148,7 @@ def _answers_table(
     )
 
 
-def value_text(answer: Answer, question: Question) -> str:
+def value_text(answer: CapacityAnswer, question: Question) -> str:
     """The value of an answer with its interval, or how many seeds keep the objectives at any."""
     interval = answer.interval
     if interval is None:
@@ -152,7 +160,9 @@ def value_text(answer: Answer, question: Question) -> str:
     return f"{text} and beyond" if answer.open else text
 
 
-def _replicas_table(found: Sequence[tuple[Answer, Sequence[Replicas]]], unit: str) -> FindingsTable:
+def _replicas_table(
+    found: Sequence[tuple[CapacityAnswer, Sequence[Replicas]]], unit: str
+) -> FindingsTable:
     def seeds(each: Replicas, kept: int | None) -> str:
         return numbers.NOTHING if kept is None else f"{kept} of {each.seeds}"
 
@@ -161,7 +171,14 @@ def _replicas_table(found: Sequence[tuple[Answer, Sequence[Replicas]]], unit: st
         "Requests are dealt out at random. By the mean capacity, and (to be safe) by the lowest of "
         "the seeds; then in how many seeds a replica keeps the objectives at its share of the "
         "rate by the mean, and with one replica less.",
-        ("", Column(unit, numbers.figures), "replicas", "to be safe", "kept", "with one less"),
+        (
+            "",
+            FindingsColumn(unit, numbers.figures),
+            "replicas",
+            "to be safe",
+            "kept",
+            "with one less",
+        ),
         [
             (
                 *(answer.subject.label, each.rate_per_s, each.num, each.safe),
@@ -192,7 +209,7 @@ def _outside(edge: Edge, objectives: Sequence[Objective], value: Callable[[float
     return f"{value(edge.bracket.lost)}: {', '.join(why)}"
 
 
-def _answer_data(answer: Answer) -> dict[str, Any]:
+def _answer_data(answer: CapacityAnswer) -> dict[str, Any]:
     interval = answer.interval
     return {
         "label": answer.subject.label,

@@ -4,14 +4,14 @@ import math
 from collections.abc import Sequence
 
 from kvsim.report.numbers import count, figures, plural
-from kvsim.whatif.capacity.answers import Answer, mean_text
+from kvsim.whatif.capacity.answers import CapacityAnswer, mean_text
 from kvsim.whatif.capacity.objectives import Objective, broken
 from kvsim.whatif.intervals import difference_text
 from kvsim.whatif.notes import noted
 
 
 def pool_sentence(
-    answer: Answer, objectives: Sequence[Objective], most: Answer | None, unit: str
+    answer: CapacityAnswer, objectives: Sequence[Objective], most: CapacityAnswer | None, unit: str
 ) -> str:
     """Of one allocator at one rate. most: the rate it holds out with any pool, where no pool keeps
     the objectives.
@@ -29,7 +29,7 @@ def pool_sentence(
     return f"{at}: a pool of {tokens} tokens keeps them; {verdict}."
 
 
-def rate_sentence(answers: Sequence[Answer], unit: str) -> str | None:
+def rate_sentence(answers: Sequence[CapacityAnswer], unit: str) -> str | None:
     """Which allocator holds out most, and the others against it, seed by seed; None where fewer
     than two hold out any rate.
     """
@@ -49,14 +49,14 @@ def rate_sentence(answers: Sequence[Answer], unit: str) -> str | None:
     )
 
 
-def notes_on(answers: Sequence[Answer]) -> list[str]:
+def notes_on(answers: Sequence[CapacityAnswer]) -> list[str]:
     """On the runs just inside the edges."""
     edges = [edge for answer in answers for edge in answer.edges]
     return noted([edge.inside for edge in edges if edge.inside is not None])
 
 
 def _not_memory(
-    answer: Answer, objectives: Sequence[Objective], most: Answer | None, unit: str
+    answer: CapacityAnswer, objectives: Sequence[Objective], most: CapacityAnswer | None, unit: str
 ) -> str:
     edge = answer.edges[0]
     tried = ""

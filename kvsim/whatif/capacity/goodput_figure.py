@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING
 
 from kvsim.report.classes import run_line
 from kvsim.report.figure import plain, style
-from kvsim.whatif.capacity.answers import Answer, GoodputPoint
+from kvsim.whatif.capacity.answers import CapacityAnswer, GoodputPoint
 from kvsim.whatif.error_bars import error_bars
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-GoodputCurve = tuple[Answer, Sequence[GoodputPoint]]
+GoodputCurve = tuple[CapacityAnswer, Sequence[GoodputPoint]]
 
 
 def goodput_figure(curves: Sequence[GoodputCurve], unit: str) -> "go.Figure":

@@ -12,9 +12,9 @@ from kvsim.whatif.doctor.effect import E2E, TTFT, Effect
 from kvsim.whatif.doctor.examined_run import ExaminedRun
 from kvsim.whatif.doctor.real import Beside
 from kvsim.whatif.findings import (
-    Column,
     CommandText,
     Findings,
+    FindingsColumn,
     FindingsFigure,
     FindingsTable,
     Section,
@@ -132,7 +132,13 @@ def _causes_table(findings: tuple[CauseFinding, ...]) -> FindingsTable:
         "Each cure alone, against the server as it is (causes that take resources: with the "
         "settings above cured), as ratios of means; in the test for those that went so far, else "
         "in the search.",
-        ("", "", Column("E2E", ratio_text), Column("TTFT", ratio_text), "vllm serve"),
+        (
+            "",
+            "",
+            FindingsColumn("E2E", ratio_text),
+            FindingsColumn("TTFT", ratio_text),
+            "vllm serve",
+        ),
         [
             (
                 *(each.name, OUTCOMES[each.outcome]),

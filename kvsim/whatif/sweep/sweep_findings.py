@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from kvsim.report import numbers
 from kvsim.report.measures import MEASURES, Measure
 from kvsim.report.numbers import count, plural
-from kvsim.whatif.findings import Column, Findings, FindingsFigure, FindingsTable, Section
+from kvsim.whatif.findings import Findings, FindingsColumn, FindingsFigure, FindingsTable, Section
 from kvsim.whatif.notes import noted
 from kvsim.whatif.sweep import sweep_figures
 from kvsim.whatif.sweep.ranking import (
@@ -162,8 +162,8 @@ def _pareto_table(
     )
 
 
-def _measure_column(measure: Measure, page_only: bool = False) -> Column:
-    return Column(measure.short, partial(interval_text, measure), page_only)
+def _measure_column(measure: Measure, page_only: bool = False) -> FindingsColumn:
+    return FindingsColumn(measure.short, partial(interval_text, measure), page_only)
 
 
 def _short_names(keys: Sequence[str]) -> list[str]:

@@ -15,7 +15,7 @@ from kvsim.plumbing.errors import InputError
 from kvsim.scenario import Scenario
 from kvsim.simulation import Simulation
 from kvsim.whatif.backends import BACKENDS
-from kvsim.whatif.capacity.answers import Answer, CapacitySubject, Edge
+from kvsim.whatif.capacity.answers import CapacityAnswer, CapacitySubject, Edge
 from kvsim.whatif.capacity.bisection import Bracket
 from kvsim.whatif.capacity.capacity import Capacity
 from kvsim.whatif.capacity.capacity_findings import value_text
@@ -249,15 +249,15 @@ def test_goodput_falls_behind_the_load(busy: dict[str, Any]) -> None:
 def test_objectives_that_no_rate_keeps_are_told(busy: dict[str, Any]) -> None:
     capacity = asked({**busy, "allocator": [{"kind": "paged"}]}, "tpot_s.p50=0.000001")
     (answer,) = capacity.find(QUESTIONS["rate"], [None])
-    assert isinstance(answer, Answer)
+    assert isinstance(answer, CapacityAnswer)
     assert answer.interval is None
 
 
 def test_what_only_some_seeds_keep_is_said() -> None:
     edges = (Edge(0, Bracket(2048.0, None), None, None), Edge(1, Bracket(None, 16.0), None, None))
-    answer = Answer(CapacitySubject("paged", "paged", {}), None, edges)
+    answer = CapacityAnswer(CapacitySubject("paged", "paged", {}), None, edges)
     assert value_text(answer, QUESTIONS["max_model_len"]) == "1 of 2 seeds keep them"
-    none = Answer(answer.subject, None, edges[1:])
+    none = CapacityAnswer(answer.subject, None, edges[1:])
     assert value_text(none, QUESTIONS["max_model_len"]) == "keeps them at none"
 
 

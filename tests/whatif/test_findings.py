@@ -1,0 +1,86 @@
+"""The document of findings: nothing is lost on a narrow terminal, on the page or in Markdown."""
+
+import io
+from collections import Counter
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from kvsim.report.numbers import percent
+from kvsim.whatif.findings import (
+    CommandText,
+    Findings,
+    FindingsColumn,
+    FindingsTable,
+    as_data,
+    markdown_of,
+    page_of,
+    print_findings,
+    terminal_table,
+)
+from kvsim.whatif.intervals import Ratio
+
+HEADS = ("", "today", "instead", "e2e_s.mean", "")
+ROWS = (
+    ("kv_cache_dtype", "auto", "fp8", "-58 % (-94 to +189)", "no difference seen"),
+    ("long_prefill_token_threshold", "0", "512", "-5 % (-9 to -1)", "refuses 947 requests"),
+)
+COLUMNS = ("", FindingsColumn("share", percent), FindingsColumn("more", str, page_only=True))
+DOCUMENT = Findings(
+    "What is it?",
+    [("runs", "7")],
+    ["It is [this]."],
+    [
+        FindingsTable("Shares", "Of all.", COLUMNS, [("a", 0.5, "x|1"), ("b", 0.25, "x2")], 1),
+        FindingsTable("Failures", "", ("", "why"), [("c", "no reason")], terminal_rows=0),
+        CommandText("The cure", "In order.", "vllm serve --flag " + 20 * "word "),
+    ],
+    {"seed": 3},
+    {"answer": 1},
+    ["A detail <b>."],
+)
+
+
+def printed(thing: Any, width: int) -> str:
+    console = Console(width=width, file=io.StringIO())
+    if isinstance(thing, Findings):
+        print_findings(thing, console)
+    else:
+        console.print(thing)
+    return console.file.getvalue()  # type: ignore[attr-defined, no-any-return]
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_every_letter_is_there_whatever_the_width(width: int) -> None:
+    text = printed(terminal_table(FindingsTable("Changes", "", HEADS, ROWS)), width)
+    wanted = " ".join(["Changes", *HEADS, *(cell for row in ROWS for cell in row)])
+    letters = Counter(text) - Counter(" \n─" * len(text))
+    assert letters == Counter(wanted.replace(" ", ""))
+
+
+def test_a_terminal_has_the_first_rows_and_says_how_many_it_leaves_out() -> None:
+    text = printed(DOCUMENT, 60)
+    assert "50 %" in text
+    assert "Of all. Not shown: 1 more row." in text
+    for left_out in ("25 %", "x|1", "Failures", "A detail"):
+        assert left_out not in text
+    assert "It is [this]." in text
+    assert "The cure:\nvllm serve --flag " + 19 * "word " + "word" in text  # never folded
+
+
+def test_the_page_and_markdown_have_all_of_it_and_take_no_text_for_markup() -> None:
+    page, markdown = page_of(DOCUMENT), markdown_of(DOCUMENT)
+    for text in (page, markdown):
+        for part in ("What is it?", "50 %", "25 %", "Failures", "no reason", "seed = 3"):
+            assert part in text
+    assert "A detail &lt;b&gt;." in page
+    assert "A detail \\<b\\>." in markdown
+    assert "| a | 50 % | x\\|1 |" in markdown
+    assert "```sh\nvllm serve" in markdown
+
+
+def test_data_is_plain_whatever_it_was_made_of() -> None:
+    found = as_data({"of": Ratio(0.1, 0.0, 0.2), "names": ("a", "b"), "none": None})
+    ratio = {"mean": 0.1, "low": 0.0, "high": 0.2}
+    assert found == {"of": ratio, "names": ["a", "b"], "none": None}
