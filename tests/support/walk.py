@@ -20,8 +20,8 @@ PACKAGE = str(Path(kvsim.__file__).parent)
 class Walk:
     """Steps of an engine that runs interpreted, and the files each ran through.
 
-    steps: of each, whether a sequence was admitted with a prefix hit, whether all of it was one
-    decode of the whole batch, and its files.
+    steps: of each, whether it admitted a sequence with a prefix hit, whether nothing but the batch
+    decoded in it, and its files.
     """
 
     def __init__(self) -> None:
@@ -60,12 +60,12 @@ class Walk:
         if event == "call" and name.startswith(PACKAGE):
             self._files.add(name.removeprefix(PACKAGE + "/"))
 
-    def most(self, *, hits: bool) -> frozenset[str]:
-        """The files of the step that runs through most of them: of those that admit with a hit, or
-        of those in which all decode.
+    def fewest(self, *, hits: bool) -> frozenset[str]:
+        """The files of the step that runs through fewest: of those that admit with a hit, or of
+        those in which nothing but the batch decodes.
         """
         found = [files for hit, decodes, files in self.steps if (hit if hits else decodes)]
-        return max(found, key=len)
+        return min(found, key=len)
 
 
 def walk(table: dict[str, Any], *, watched: bool) -> Walk:
