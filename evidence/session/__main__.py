@@ -64,7 +64,7 @@ class SessionRunner:
                 journal.note(stage.name, "skipped", why=why)
             else:
                 self._start(stage, journal)
-            _say(_told(stage.name, Journal.open(self.out).entries[stage.name]))
+            _say(_journal_line(stage.name, Journal.open(self.out).entries[stage.name]))
         entries = Journal.open(self.out).entries
         count = {
             status: sum(entries[name]["status"] == status for name in names)
@@ -132,7 +132,7 @@ def _run_one(plan: SessionPlan, out: Path, name: str, end_s: float) -> int:
     return 0
 
 
-def _told(name: str, entry: dict[str, object]) -> str:
+def _journal_line(name: str, entry: dict[str, object]) -> str:
     rest = {key: value for key, value in entry.items() if key != "status"}
     return f"{name}: {entry['status']} {json.dumps(rest)}"
 

@@ -21,7 +21,9 @@ class OutOfTime(Exception):  # noqa: N818 - no fault: what has been done is kept
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """plan: what it runs on. out: its folder. check_time: raises OutOfTime when time is over."""
+    """A session under way. plan: device, models and sizes. out: folder of its files. check_time:
+    raises OutOfTime when the session's time is over.
+    """
 
     plan: SessionPlan
     out: Path
@@ -33,8 +35,11 @@ class Session:
 
 
 class SessionStage(NamedTuple):
-    """name. minutes: what it takes on one large GPU, roughly. needs: packages beside torch and
-    numpy. after: stages whose files it reads. run: does it; returns figures for the journal.
+    """A stage of a session: a piece of work that is done once, in a process of its own.
+
+    name: unique in the session. minutes: rough duration on one large GPU. run: the work; it returns
+    figures for the journal. needs: packages beside torch and numpy. after: names of the stages
+    that write files which this stage reads.
     """
 
     name: str

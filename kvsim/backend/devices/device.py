@@ -41,10 +41,10 @@ class KvMemory(ABC):
 
 
 class TorchDevice(ABC):
-    """name: torch's. attention: how it attends unless asked otherwise. captures: whether steps are
-    recorded and replayed unless asked otherwise. pins: whether host memory is pinned for copies
-    that go on beside the host. spare_bytes: of its memory, for libraries, graphs and what torch
-    cannot give back.
+    """A torch device that steps run on. name: torch's name of it. attention: the attention kernel
+    by default. captures: whether steps are captured in graphs and replayed by default. pins:
+    whether host memory is pinned, so that copies run while the host goes on. spare_bytes: bytes
+    of its memory kept for libraries, graphs and what torch cannot give back.
     """
 
     attention: AttentionKind

@@ -127,7 +127,7 @@ def _decode(limits: GridLimits) -> list[StepPlan]:
     plans = []
     for at, batch in enumerate(limits.batches):
         for also, context in enumerate(limits.contexts):
-            # Every other step is ragged, so that a longest context can be told from the mean.
+            # Every other step is ragged, so that the longest context differs from the mean.
             ragged = (at + also) % 2 == 1
             plans.append(StepPlan((), _spread(batch, context) if ragged else (context,) * batch))
     return plans

@@ -77,8 +77,9 @@ class Setup:
 
 
 class MeasuredSamples(NamedTuple):
-    """rows: one sample a plan; facts: device, software, model, backend, method (with what to be
-    wary of), ceilings, sentinel, and how many samples were refused as impossible.
+    """Measured step times and how they were measured. rows: one sample a plan. facts: device,
+    software, model, backend, method with its warnings, ceilings, sentinel, and the number of
+    samples refused as impossible.
     """
 
     rows: list[dict[str, Any]]

@@ -29,8 +29,8 @@ class PreparedStep(NamedTuple):
 
 
 class DecoderRunner:
-    """A decoder on a store. attention: "gather" runs anywhere, "triton" is the GPU's kernel,
-    "reference" the same in plain torch; by default the device's own.
+    """A decoder that runs steps on a store. attention: "gather" runs anywhere, "triton" is the
+    GPU's kernel, "reference" the same in plain torch; by default the device's own.
 
     graphs: captured steps, which `step` replays where they hold it. staging: what brings index
     tensors to the device for a kernel, by default one where the device pins memory.

@@ -26,7 +26,7 @@ class LayerWeights:
 
 @dataclass(frozen=True, slots=True)
 class DecoderWeights:
-    """embedding, unembedding: [vocab, hidden]; norm: [hidden]."""
+    """All weights of a decoder. embedding, unembedding: [vocab, hidden]; norm: [hidden]."""
 
     embedding: Tensor
     layers: tuple[LayerWeights, ...]

@@ -66,7 +66,7 @@ class RunComparison(NamedTuple):
     def summary(self) -> dict[str, Any]:
         """What `--json` prints. Errors are signed fractions, times in seconds."""
         meta, steps = self.run.meta, self.replay.steps
-        told = self.steps.summary() if self.steps is not None else {}
+        lock_step = self.steps.summary() if self.steps is not None else {}
         return {
             "kvsim": VERSION,
             "run": {
@@ -78,7 +78,7 @@ class RunComparison(NamedTuple):
                 "source": meta.source,
                 "assumed": list(self.run.assumptions),
             },
-            "step_time": self.times.told,
+            "step_time": self.times.reported,
             "fit": self.fit and self.fit.summary(),
             "reported_requests": len(self.reported),
             "errors": relative(self.simulated, self.recorded),
@@ -90,7 +90,7 @@ class RunComparison(NamedTuple):
             "steps": steps,
             "steps_outside_domain": self.replay.outside_domain / steps,
             "preemptions": self.replay.preemptions,
-            **told,
+            **lock_step,
         }
 
 

@@ -17,13 +17,14 @@ from kvsim.step_time.roofline import Roofline
 class StepTimes(NamedTuple):
     """The step times of a run before anything is fitted on it.
 
-    label, source: in words. told: what `--json` says of them. shortest_ps: of a step of one token,
-    without attention. corrected: the form with a correction.
+    label: the name of the step-time form. source: where its numbers come from, in words. reported:
+    its entry in the JSON answer. shortest_ps: time of a step of one token without attention,
+    picoseconds. corrected: the step-time form that a correction gives.
     """
 
     label: str
     source: str
-    told: dict[str, Any]
+    reported: dict[str, Any]
     shortest_ps: int
     corrected: Callable[[Correction], StepTime]
 
@@ -47,7 +48,7 @@ def _calibrated(run: ObservedRun, calibration: CalibrationFile) -> StepTimes:
     calibration.check_tensor_parallel(
         run.meta.tensor_parallel_size, "meta.json.tensor_parallel_size"
     )
-    told = {
+    reported = {
         "fit": calibration.fit.label,
         "samples_sha256": calibration.samples.sha256,
         "source": calibration.source,
@@ -55,7 +56,7 @@ def _calibrated(run: ObservedRun, calibration: CalibrationFile) -> StepTimes:
     return StepTimes(
         calibration.fit.label,
         calibration.source,
-        told,
+        reported,
         calibration.fit.formula.token_cost.ps(1),
         lambda correction: CalibratedTime(calibration, correction),
     )

@@ -62,7 +62,7 @@ class Compared(NamedTuple):
 def compare_trials(
     folders: Sequence[Path], options: Roofline, progress: Progress | None = None
 ) -> list[Compared]:
-    """All of them with the roofline of their model and device. progress: told of each name."""
+    """All of them with the roofline of their model and device. progress: called with each name."""
     compared = []
     for collection, trial in read_runs(folders):
         if progress is not None:

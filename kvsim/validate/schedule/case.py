@@ -91,7 +91,7 @@ class CaseRequest(Options):
 class Case(Options):
     """A recorded schedule's input; subclasses add `engine`, the settings.
 
-    pool_key: the key of `engine` that says how large the pool is, and thereby whose it is.
+    pool_key: the key of `engine` that sizes the pool; it tells which engine the case is of.
     """
 
     pool_key: ClassVar[str]

@@ -19,7 +19,7 @@ RECORDED: Registry[Case] = Registry(
 
 
 def parse_case(table: Mapping[str, Any], where: str) -> Case:
-    """The case in nested dictionaries; whose it is, the key that sizes its pool says."""
+    """The case in nested dictionaries, of the engine that the key sizing its pool belongs to."""
     engine = table.get("engine")
     keys = engine.keys() if isinstance(engine, Mapping) else ()
     kinds = [RECORDED.get(name) for name in RECORDED]
