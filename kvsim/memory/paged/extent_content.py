@@ -10,8 +10,8 @@ from kvsim.memory.paged.pool import Pool
 class ExtentContent(Pool):
     """The known content of so many groups of layers."""
 
-    def __init__(self, num_blocks: int, num_groups: int) -> None:
-        super().__init__(num_blocks)
+    def __init__(self, num_blocks: int, num_groups: int, *, tracked: bool) -> None:
+        super().__init__(num_blocks, tracked=tracked)
         self._known = [KnownContent(g) for g in range(num_groups)]
 
     def find(self, group: int, runs: KeyRuns, start: int, end: int) -> Found:

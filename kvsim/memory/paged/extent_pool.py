@@ -33,8 +33,7 @@ class ExtentPool(ExtentContent):
         tracked: bool = False,
         blank_first: bool = True,
     ) -> None:
-        super().__init__(num_blocks, num_groups)
-        self.tracked = tracked
+        super().__init__(num_blocks, num_groups, tracked=tracked)
         self.on_evict: Callable[[int], None] | None = None
         self.listener: Listener | None = None
         self.blank_first = blank_first
@@ -50,6 +49,9 @@ class ExtentPool(ExtentContent):
         self.num_free -= count
         if self.num_free < 0:
             raise InvariantError(f"{count} blocks taken from {self.num_free + count} free ones")
+        if not self.tracked and count <= self._front.num:
+            self._front.num -= count
+            return NO_BLOCKS
         left = max(0, count - self._front.num)
         blocks = self._front.take(count - left)
         if left:

@@ -15,11 +15,13 @@ class Pool:
 
     A block's content is an integer key (see content.py); equal content, equal key.
 
+    tracked: blocks have numbers; else nobody can tell one from another.
     num_shared: owners beyond the first, over all blocks. version: changes whenever a lookup could
     answer differently. kept: why blocks are cached.
     """
 
-    def __init__(self, num_blocks: int) -> None:
+    def __init__(self, num_blocks: int, *, tracked: bool = True) -> None:
+        self.tracked = tracked
         self.num_blocks = num_blocks
         self.num_free = num_blocks - 1
         self.num_cached_free = 0

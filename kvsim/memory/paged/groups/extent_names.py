@@ -124,10 +124,24 @@ class ExtentNames(GroupNames):
             pool, lookup, kinds, sizes, sizes.whole, retention_tokens, places=places, late=late
         )
         self._extents = pool
+        self._alone = sizes.same and len(sizes.blocks) == 1 and len(kinds) == 1 and kinds[0].full
         self._units = [size // sizes.match for size in sizes.blocks]
 
     def fresh(self, runs: KeyRuns, num_shareable: int) -> ExtentTable:
         return ExtentTable(runs, num_shareable, self._num, len(self._kinds))
+
+    def register(self, table: Table, full: int, *, in_step: bool) -> None:
+        if not self._alone:
+            super().register(table, full, in_step=in_step)
+            return
+        assert isinstance(table, ExtentTable)
+        at, parts, held = table.registered, table.parts[0], table.lists[0]
+        if full <= at:
+            return
+        for first, count in table.runs.between(at, full):
+            self._extents.register(0, parts, at, first, count, held[at : at + count])
+            at += count
+        table.registered = table.named[0] = full
 
     def may_move(self, table: Table, num_hits: int) -> bool:
         pool = self._extents
