@@ -132,28 +132,6 @@ class BlockPool(NumberedPool):
             self._back.update(dict.fromkeys(free))
         return shared
 
-    def give_back_alone(self, blank: Sequence[int], cached: Sequence[int] = ()) -> bool:
-        """As one by one, in order, if nobody else holds any of these blocks and the blank ones have
-        no keys; else False, and nothing has changed. cached: of the others, hold known content;
-        whoever gives them back tells `kept` why.
-        """
-        if self.eviction is not None or not self.blank_first:
-            return False
-        if not self._names.key_of.keys().isdisjoint(blank):
-            return False
-        shared = self._extra_refs.keys()
-        if shared and not (shared.isdisjoint(blank) and shared.isdisjoint(cached)):
-            return False
-        self._blank.extend(blank)
-        if cached:
-            self._back.update(dict.fromkeys(cached))
-            self.num_cached_free += len(cached)
-        self.version += 1
-        self.num_free += len(blank) + len(cached)
-        if self.listener is not None:
-            self.listener.freed(cached, blank)
-        return True
-
     def give_back_parts(
         self, cached: Sequence[int], blank: Sequence[int], why: int, num_prompt: int = 0
     ) -> int:

@@ -115,12 +115,11 @@ class ListNames(GroupNames):
         retention_tokens: int | None,
         *,
         places: Places,
-        late: bool,
         drafts: bool = False,
     ) -> None:
         lookup = ListLookup(pool, kinds, sizes, beyond=places.counts_drops)
         super().__init__(
-            pool, lookup, kinds, sizes, step, retention_tokens, places=places, late=late
+            pool, lookup, kinds, sizes, step, retention_tokens, places=places, late=False
         )
         self._blocks = pool
         self._inside: Inside | None = None

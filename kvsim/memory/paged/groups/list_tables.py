@@ -40,11 +40,6 @@ class ListTables(GroupTables):
         self._behind_gaps = retires_behind_gaps
         self._pool = pool
         self.copies = Copies(pool, self._why)
-        self._arrange()
-
-    def _arrange(self) -> None:
-        """What a subclass keeps besides."""
-        return
 
     def open(self, table: GroupTable, hits: Hits) -> None:
         table.count = ceil_div(hits.tokens, self._sizes.unit)

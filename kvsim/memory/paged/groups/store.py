@@ -19,7 +19,6 @@ from kvsim.memory.paged.groups.list_tables import ListTables
 from kvsim.memory.paged.groups.names import GroupNames
 from kvsim.memory.paged.groups.places import Places
 from kvsim.memory.paged.groups.tables import GroupTables
-from kvsim.memory.paged.groups.window_tables import WindowTables
 from kvsim.memory.paged.host_tier import HostTier
 from kvsim.memory.paged.pool import Pool
 from kvsim.memory.paged.shape import BlockShape
@@ -106,10 +105,9 @@ def store_of(
         step,
         retention_tokens,
         places=places,
-        late=not by_blocks and drafter is None and sizes.same and not states,
         drafts=drafter is not None,
     )
-    tables = (ListTables if states else WindowTables)(
+    tables = ListTables(
         blocks,
         groups,
         sizes,

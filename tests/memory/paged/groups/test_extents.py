@@ -43,7 +43,7 @@ def stays(run: Run) -> list[list[Any]]:
 
 @pytest.mark.parametrize("scheduler", RULES, ids=lambda table: "-".join(map(str, table.values())))
 @pytest.mark.parametrize("model", MODELS)
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=2, deadline=None)
 @given(
     requests=streams(),
     tokens=st.sampled_from([1024, 1500, 3000]),
