@@ -3,8 +3,6 @@
 from heapq import heappop, heappush
 from operator import attrgetter
 
-from mypy_extensions import mypyc_attr
-
 from kvsim.decode_clock import DecodeClock
 from kvsim.memory.allocator import Allocator
 from kvsim.memory.ledger import Course
@@ -14,7 +12,6 @@ from kvsim.step import StepShape
 _order = attrgetter("order")
 
 
-@mypyc_attr(allow_interpreted_subclasses=True)
 class DecodeBatch:
     """The decoding sequences of a scheduler and, in step with them, of its allocator. A member
     leaves when it has its final slots.

@@ -68,7 +68,7 @@ class Contiguous(Allocator):
         self._num_decoding = 0
         self._behind = LeftBehind(memory.layout)
         self._full = FullBuffers()
-        self._placeable: tuple[int, int, bool] = (-1, 0, False)  # memo: version, slots, answer
+        self._placeable = (-1, 0, False)  # memo: version, slots, answer
 
     # --- what a kind decides -------------------------------------------------------------------
 
@@ -168,7 +168,7 @@ class Contiguous(Allocator):
         buffer.joined = num_tokens
         self._bases += self._clock.join(seq, num_tokens)
         self._num_decoding += 1
-        self._watch(seq, buffer)
+        self._full.watch(seq, buffer, self._num_decoding)
 
     def leave(self, seq: Sequence) -> None:
         buffer: Buffer = seq.memory
@@ -178,9 +178,6 @@ class Contiguous(Allocator):
         self._resting += buffer.tokens
         self._bases -= seq.base
         self._num_decoding -= 1
-
-    def _watch(self, seq: Sequence, buffer: Buffer) -> None:
-        self._full.watch(seq, buffer, self._num_decoding)
 
     def must_extend(self) -> list[Sequence]:
         return sorted(self._full.full_at(self._clock.steps), key=_order)
@@ -211,8 +208,7 @@ class Contiguous(Allocator):
     # --- the ledger ----------------------------------------------------------------------------
 
     def granted_tokens(self, seq: Sequence) -> int:
-        buffer: Buffer | None = seq.memory
-        return buffer.asked if buffer else 0
+        return seq.memory.asked if seq.memory else 0
 
     def place(self, seq: Sequence) -> Place:
         buffer: Buffer = seq.memory
@@ -238,14 +234,12 @@ class Contiguous(Allocator):
 
     def usage(self, head: Sequence | None, *, busy: bool) -> Usage:
         token, state = self._whole
-        free = self.arena.free_bytes
-        if head is None:
-            external, short, idle = 0, 0, free
-        else:
+        free, need, placeable = self.arena.free_bytes, None, True
+        if head is not None:
             slots = self._slots_for(head, head.num_tokens)
             need = self._whole.bytes(slots)
             placeable = free >= need and self._has_place(slots)
-            external, short, idle = split_free(free, 0, need, placeable)
+        external, short, idle = split_free(free, 0, need, placeable)
         states = len(self._live) * state
         used = self._resting + self._bases + self._num_decoding * self._clock.steps
         asked = (self._wanted + self._over) * token + states
@@ -264,9 +258,9 @@ class Contiguous(Allocator):
 
     @property
     def parts(self) -> Parts:
-        left, states = self._left_bytes(), len(self._live) * self._whole.state_bytes
-        both = (LEFT_BEHIND, left), (STATES, states)
-        return tuple([each for each in both if each[1]]) if left or states else NO_PARTS
+        states = len(self._live) * self._whole.state_bytes
+        both = (LEFT_BEHIND, self._left_bytes()), (STATES, states)
+        return tuple([each for each in both if each[1]]) or NO_PARTS
 
     def _left_bytes(self) -> int:
         """What windows have left behind."""

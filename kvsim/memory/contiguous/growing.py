@@ -67,7 +67,7 @@ class Growing(Contiguous):
         growth = self._extend_all(buffer, slots) or self._move_all(buffer, slots, valid, seq.id)
         self._book(seq, buffer, 1)
         if growth is not None and buffer.ticket >= 0:
-            self._watch(seq, buffer)
+            self._full.watch(seq, buffer, self._num_decoding)
         return growth
 
     def _extend_all(self, buffer: Buffer, slots: int) -> Growth | None:
