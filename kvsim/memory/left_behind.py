@@ -8,11 +8,10 @@ blocks back. Slots that several sequences hold count as used while they do.
 """
 
 from collections.abc import Iterable
-from math import comb
 from typing import NamedTuple
 
 from kvsim.layout import KVLayout
-from kvsim.memory.ledger import Course, Usage
+from kvsim.memory.ledger import Course, Jumps, Usage
 from kvsim.memory.parts import LEFT_BEHIND
 
 
@@ -50,22 +49,18 @@ class LeftBehind:
 
     def during(self, course: Course, movers: Iterable[Mover], steps: int) -> Course:
         """`course`, in which these took one slot a step, with what they left on the way."""
-        jumps = first = second = 0
+        jumps = Jumps(1)
         for computed, slots, shared in movers:
-            at_once = self.bytes(slots, shared) - self.bytes(computed, shared)
-            jumps += at_once
-            first += at_once
+            jumps.add(0, self.bytes(slots, shared) - self.bytes(computed, shared), 1)
             for window, token_bytes in self._windows:
                 start = max(2, window + shared - slots + 1)  # one slot in each step from there on
                 if start <= steps:
-                    jumps += token_bytes * (steps - start + 1)
-                    first += token_bytes * (comb(steps + 1, 2) - comb(start, 2))
-                    second += token_bytes * (comb(steps + 1, 3) - comb(start, 3))
+                    jumps.repeat(0, token_bytes, start, 1, steps - start + 1)
         return course._replace(
-            jumps=_left(course.jumps, jumps),
-            first=_left(course.first, first),
-            second=_left(course.second, second),
-            parts=(*course.parts, (LEFT_BEHIND, jumps, first, second)),
+            jumps=_left(course.jumps, jumps.total[0]),
+            first=_left(course.first, jumps.first[0]),
+            second=_left(course.second, jumps.second[0]),
+            parts=(*course.parts, *jumps.part(0, LEFT_BEHIND)),
         )
 
 

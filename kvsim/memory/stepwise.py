@@ -7,12 +7,13 @@ them; an allocator that is worth its speed outgrows this file.
 """
 
 from abc import abstractmethod
+from collections.abc import Sequence as Row
 from typing import NamedTuple
 
 from mypy_extensions import mypyc_attr
 
 from kvsim.memory.allocator import ADMITTED, GROWN, Admission, Allocator, Demand, Growth, Refusal
-from kvsim.memory.ledger import NOTHING, Course, Usage, check_sum, split_free
+from kvsim.memory.ledger import CLASSES, NOTHING, Course, Jumps, Usage, check_sum, split_free
 from kvsim.memory.left_behind import LeftBehind
 from kvsim.memory.options import MemorySpec
 from kvsim.memory.parts import LEFT_BEHIND, NO_PARTS, Parts
@@ -123,23 +124,16 @@ class StepwiseAllocator(Allocator):
         return min([limit, *(each.grant.slots - each.tokens for each in self._decoding())])
 
     def advance(self, steps: int) -> Course:
-        jumps, first, second = NOTHING, NOTHING, NOTHING
-        before, behind = self.usage(None, busy=True), (0, 0, 0)
-        left = self._left_bytes()
+        num = len(CLASSES)
+        jumps = Jumps(num + 1)  # of the classes, and of what windows have left behind
+        before = (*self.usage(None, busy=True), self._left_bytes())
         for t in range(1, steps + 1):
             self._step()
-            after = self.usage(None, busy=True)
-            jump = Usage(*(b - a for a, b in zip(before, after, strict=True)))
-            more = self._left_bytes() - left
-            left += more
-            count, at, pairs = behind
-            behind = count + more, at + more * t, pairs + more * (t * (t - 1) // 2)
+            after = (*self.usage(None, busy=True), self._left_bytes())
+            for place in range(num + 1):
+                jumps.add(place, after[place] - before[place], t)
             before = after
-            jumps, first, second = (
-                Usage(*(total + weight * j for total, j in zip(sums, jump, strict=True)))
-                for sums, weight in ((jumps, 1), (first, t), (second, t * (t - 1) // 2))
-            )
-        return Course(NOTHING, jumps, first, second, parts=((LEFT_BEHIND, *behind),))
+        return jumps.course(NOTHING, _of_classes, jumps.part(num, LEFT_BEHIND))
 
     def _step(self) -> None:
         """Every decoder takes one slot."""
@@ -201,3 +195,8 @@ class StepwiseAllocator(Allocator):
         for seq, holding in self._live.items():
             if seq.memory is not holding or not 0 <= holding.tokens <= holding.grant.slots:
                 raise InvariantError(f"{seq} holds {holding.tokens} of {holding.grant}")
+
+
+def _of_classes(gains: Row[int]) -> Usage:
+    """The ledger of what its classes gained, which come first."""
+    return Usage(*gains[: len(CLASSES)])

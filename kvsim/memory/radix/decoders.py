@@ -9,7 +9,8 @@ from operator import attrgetter
 
 from kvsim.decode_clock import DecodeClock
 from kvsim.memory.cohorts import Cohorts
-from kvsim.memory.radix.course import NEVER, Moment
+from kvsim.memory.ledger import Jumps
+from kvsim.memory.radix.course import OVER, PAGES
 from kvsim.memory.radix.slots import Slots
 from kvsim.plumbing.units import ceil_div
 from kvsim.sequence import Sequence
@@ -81,10 +82,10 @@ class RadixDecoders:
         pages += len(self.extended) if not after else 0
         return self._cohorts.steps_within(pages, self._clock.steps + after, limit)
 
-    def pages(self, after: int, steps: int, moment: Moment) -> tuple[int, Moment]:
-        """New pages of the `steps` steps that follow the next `after` ones, and `moment` with
-        them, each at its step from now on; without them where pages hold one token, of which
-        everybody takes one in every step.
+    def pages(self, after: int, steps: int, jumps: Jumps) -> int:
+        """New pages of the `steps` steps that follow the next `after` ones. `jumps` gets them, each
+        at its step from now on, but where pages hold one token, of which every decoder takes one in
+        every step.
         """
         size, taken = self._page, 0
         if size == 1:
@@ -97,17 +98,17 @@ class RadixDecoders:
                     continue
                 times = (steps - offset - 1) // size + 1
                 taken += count * times
-                moment = moment.repeated(count, t, size, times)
+                jumps.repeat(PAGES, count, t, size, times)
         if not after and self.extended:
             taken -= len(self.extended)
-            moment = moment.plus(-len(self.extended), 1)
-        return taken, moment
+            jumps.add(PAGES, -len(self.extended), 1)
+        return taken
 
-    def last_pages(self, steps: int) -> Moment:
-        """Slots that will stay empty in the last pages begun within the next `steps` steps; their
-        sequences know of them from now on.
+    def last_pages(self, steps: int, jumps: Jumps) -> None:
+        """`jumps` gets the slots that will stay empty in the last pages begun within the next
+        `steps` steps; their sequences know of them from now on.
         """
-        moment, heap = NEVER, self._last_pages
+        heap = self._last_pages
         while heap and heap[0][0] < self._clock.steps + steps:
             clock, order, seq = heappop(heap)
             if not seq.decoding or seq.order != order:
@@ -115,8 +116,7 @@ class RadixDecoders:
             slots: Slots = seq.memory
             if not slots.over and clock == self._last_page(seq) >= self._clock.steps:
                 slots.over = -seq.final_tokens % self._page
-                moment = moment.plus(slots.over, clock - self._clock.steps + 1)
-        return moment
+                jumps.add(OVER, slots.over, clock - self._clock.steps + 1)
 
     def advance(self, steps: int) -> None:
         """All took one slot a step."""

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kvsim.memory.ledger import Jumps
 from kvsim.memory.radix.content import Content, cut
-from kvsim.memory.radix.course import Moment
 from kvsim.memory.radix.tree import RadixTree
 
 # Few ids, so that sequences share beginnings and runs meet in the middle.
@@ -113,8 +113,12 @@ def test_the_least_recently_used_leaf_goes_first_and_whole() -> None:
 def test_pages_of_many_steps_are_summed_as_one_by_one(
     count: int, t: int, size: int, times: int, begun: bool
 ) -> None:
-    start = Moment(3, 5, 7) if begun else Moment()
-    one_by_one = start
+    one_by_one, repeated = Jumps(1), Jumps(1)
+    for jumps in (one_by_one, repeated):
+        if begun:
+            jumps.add(0, 3, 5)
     for index in range(times):
-        one_by_one = one_by_one.plus(count, t + index * size)
-    assert start.repeated(count, t, size, times) == one_by_one
+        one_by_one.add(0, count, t + index * size)
+    repeated.repeat(0, count, t, size, times)
+    for sums in ("total", "first", "second"):
+        assert getattr(repeated, sums) == getattr(one_by_one, sums)
