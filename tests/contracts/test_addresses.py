@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from support.cases import ALLOCATOR_TABLES, SCHEDULERS, streams
+from support.reasons import cached_blocks
 
 from kvsim.engine.addresses.address_log import AddressLog, InBuffers
 from kvsim.engine.addresses.block_log import InBlocks
@@ -50,7 +51,7 @@ class Witness(AddressLog):
         if isinstance(allocator, InBlocks):
             size, pool = allocator.block_bytes, allocator.pool
             held = {block for seq in scheduler.running for block in allocator.blocks_of(seq)}
-            kept = {block for block in pool.free_queue() if pool.is_cached(block)}
+            kept = set(cached_blocks(pool))
             found = {((block - 1) * size, "held") for block in held}
             found |= {((block - 1) * size, "cached") for block in kept}
         elif isinstance(allocator, InBuffers):

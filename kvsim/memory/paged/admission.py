@@ -104,4 +104,6 @@ class AdmissionNeeds:
                 return True
         if self.need(seq, hits, demand.fit_tokens, whole=True, busy=busy) > free:
             return True
+        if self._one_table and self._drafts.room(demand.num_tokens) <= demand.fit_tokens:
+            return False  # blocks of one table that no step gives back: the first need is more
         return self.need(seq, hits, demand.num_tokens, whole=False, busy=busy) > free

@@ -8,7 +8,7 @@ from kvsim.memory.parts import CACHED_OUTPUTS, CACHED_STATES, CACHED_WINDOWS, ST
 
 # Free blocks, cached ones among them, used bytes, bytes of slots never to be filled, padding; bytes
 # of states; cached blocks of outputs, of windows and of states.
-Books = tuple[int, int, int, int, int, int, int, int, int]
+Books = list[int]
 _FREE, _USED, _NUM = 0, 2, 9
 _STATES, _OUTPUTS, _WINDOWS, _CHECKPOINTS = 5, 6, 7, 8
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from kvsim.memory.paged.blank_blocks import BlankBlocks
 from kvsim.memory.paged.extent import BLANK, NAMELESS, NO_BLOCKS, Extent, FreeQueue
 from kvsim.memory.paged.extent_content import ExtentContent
+from kvsim.memory.paged.kept import PROMPT
 from kvsim.memory.paged.listener import Listener
 from kvsim.memory.paged.parts import Found, Part, extents_of, stretches
 from kvsim.plumbing.errors import InvariantError
@@ -62,30 +63,33 @@ class ExtentPool(ExtentContent):
 
     def _evict(self, count: int, blocks: list[int]) -> list[int]:
         """Take so many blocks out of the extents that wait, behind these from the front."""
-        evicted = 0
+        evicted, back, why_kept = 0, self._back, self.kept.nums
         while count:
-            extent = self._back.first
+            extent = back.first
             assert extent is not None
-            gone = min(extent.num, count)
-            if extent.key != BLANK:
+            num, key = extent.num, extent.key
+            gone = count if count < num else num
+            left = num - gone
+            if key != BLANK:
                 evicted += gone
-                self._count_kept(extent, -1)
-                extent.num_prompt = min(extent.num_prompt, extent.num - gone)
+                num_prompt = extent.num_prompt
+                if num_prompt > left:
+                    extent.num_prompt = left
+                if extent.why != PROMPT:
+                    why_kept[extent.why] -= num - num_prompt - left + extent.num_prompt
             if self.tracked:
-                blocks.extend(reversed(extent.blocks[extent.num - gone :]))
-                del extent.blocks[extent.num - gone :]
-            if gone == extent.num:
-                self._back.remove(extent)
-            if self.on_evict is not None and extent.key >= 0:
-                for key in range(extent.end - 1, extent.end - gone - 1, -1):
-                    self.on_evict(key)
-            if extent.key < 0:
-                extent.num -= gone
+                blocks.extend(reversed(extent.blocks[left:]))
+                del extent.blocks[left:]
+            if not left:
+                back.remove(extent)
+            if self.on_evict is not None and key >= 0:
+                for name in range(key + num - 1, key + left - 1, -1):
+                    self.on_evict(name)
+            if key < 0:
+                extent.num = left
             else:
                 self._known[extent.group].forget(extent, gone)
                 self.version += 1
-            if extent.key != BLANK:
-                self._count_kept(extent, 1)
             count -= gone
         self.num_cached_free -= evicted
         self.num_evicted += evicted

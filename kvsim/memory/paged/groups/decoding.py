@@ -288,7 +288,7 @@ class Decoding:
     def _books(self) -> Books:
         pool, tables = self._pool, self._tables
         kept = pool.kept.nums
-        return (
+        return [
             pool.num_free,
             pool.num_cached_free,
             tables.used_bytes,
@@ -298,4 +298,4 @@ class Decoding:
             kept[OUTPUT],
             kept[WINDOW],
             kept[STATE],
-        )
+        ]
