@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from importlib import import_module
 from io import TextIOWrapper
 from itertools import pairwise
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -18,35 +18,64 @@ from kvsim.version import VERSION
 if TYPE_CHECKING:
     app: typer.Typer
 
-# A command's name, and the module of kvsim.commands that has it: as a function, or as an
-# application, of the names that stand here. Only the one that is asked for is imported.
-COMMANDS: dict[str, str] = {
-    "run": "run:run",
-    "memory": "memory:memory",
-    "recipes": "recipes:recipes",
-    "models": "models:models",
-    "devices": "devices:devices",
-    "options": "options:options",
-    "schema": "schema:schema",
-    "traces": "traces:app",
-    "convert": "convert:convert",
-    "snapshot": "snapshot:snapshot",
-    "observe": "observe:observe",
-    "export": "export:export",
-    "import": "import_:import_",
-    "report": "report:report",
-    "compare": "compare:compare",
-    "attribute": "attribute:attribute",
-    "speculation": "speculation:speculation",
-    "sweep": "sweep:sweep",
-    "capacity": "capacity:capacity",
-    "advise": "advise:advise",
-    "doctor": "doctor:doctor",
-    "cache": "cache:cache",
-    "explore": "explore:explore",
-    "validate": "validate:app",
-    "calibrate": "calibrate:app",
+
+class Command(NamedTuple):
+    """A command of the terminal.
+
+    place: the module of kvsim.commands and the function, or the group of commands, in it; the
+    module is imported when the command is asked for. example: a line that `--help` shows.
+    """
+
+    place: str
+    example: str
+
+
+# The groups of `kvsim --help`, in order.
+GROUPS: dict[str, dict[str, Command]] = {
+    "Simulate": {
+        "run": Command("run:run", "kvsim run chat --out out/chat"),
+        "compare": Command("compare:compare", "kvsim compare out/before out/after"),
+        "report": Command("report:report", "kvsim report out/chat --format md,csv"),
+        "explore": Command("explore:explore", "kvsim explore chat --open"),
+    },
+    "Size a pool": {
+        "memory": Command("memory:memory", "kvsim memory llama-3.1-8b --device h100"),
+        "models": Command("models:models", "kvsim models qwen3"),
+        "devices": Command("devices:devices", "kvsim devices h100"),
+    },
+    "My server": {
+        "import": Command(
+            "import_:import_", "kvsim import server.log --device h100 --out mine.toml"
+        ),
+        "doctor": Command("doctor:doctor", "kvsim doctor mine.toml"),
+        "advise": Command("advise:advise", "kvsim advise mine.toml --out out/advice"),
+        "export": Command("export:export", "kvsim export chat --to perfetto --out chat.json"),
+        "snapshot": Command("snapshot:snapshot", "kvsim snapshot snapshot.pickle"),
+    },
+    "What if": {
+        "sweep": Command(
+            "sweep:sweep",
+            "kvsim sweep chat --vary allocator.paged.block_size=8,16,32 --out out/sweep",
+        ),
+        "capacity": Command("capacity:capacity", "kvsim capacity chat --slo ttft_s.p99=2"),
+        "cache": Command("cache:cache", "kvsim cache agents --at 64K --at 1M"),
+        "attribute": Command("attribute:attribute", "kvsim attribute chat"),
+        "speculation": Command("speculation:speculation", "kvsim speculation drafts.toml"),
+    },
+    "Check": {
+        "validate": Command("validate:app", "kvsim validate schedule case.json"),
+        "calibrate": Command("calibrate:app", "kvsim calibrate fit steps.csv --out mine.json"),
+        "observe": Command("observe:observe", "kvsim observe chat --limit 20 --out out/observed"),
+    },
+    "Data": {
+        "recipes": Command("recipes:recipes", "kvsim recipes chat > mine.toml"),
+        "options": Command("options:options", "kvsim options scheduler"),
+        "schema": Command("schema:schema", "kvsim schema > kvsim.schema.json"),
+        "traces": Command("traces:app", "kvsim traces describe azure-conv"),
+        "convert": Command("convert:convert", "kvsim convert azure-conv mine.csv --to kvsim"),
+    },
 }
+COMMANDS = {name: command for group in GROUPS.values() for name, command in group.items()}
 
 
 def make_app(names: Iterable[str] = COMMANDS) -> typer.Typer:
@@ -56,15 +85,19 @@ def make_app(names: Iterable[str] = COMMANDS) -> typer.Typer:
         no_args_is_help=True,
         pretty_exceptions_enable=False,
         add_completion=True,
+        rich_markup_mode="markdown",
     )
     made.callback()(root)
+    groups = {name: group for group, commands in GROUPS.items() for name in commands}
     for name in names:
-        module, attribute = COMMANDS[name].split(":")
+        place, example = COMMANDS[name]
+        module, attribute = place.split(":")
         command = getattr(import_module(f"kvsim.commands.{module}"), attribute)
+        group, epilog = groups[name], f"Example: `{example}`"
         if isinstance(command, typer.Typer):
-            made.add_typer(command, name=name)
+            made.add_typer(command, name=name, rich_help_panel=group, epilog=epilog)
         else:
-            made.command(name)(command)
+            made.command(name, rich_help_panel=group, epilog=epilog)(command)
     return made
 
 

@@ -12,11 +12,15 @@ def advise(
     scenario: ScenarioName,
     goal: Annotated[
         str,
-        typer.Option(metavar="NUMBER", help="What shall be better: ttft_s.p99, requests_per_s ..."),
+        typer.Option(metavar="NUMBER", help="Number to improve: ttft_s.p99, requests_per_s, ..."),
     ] = "e2e_s.mean",
     repeat: Annotated[
         int,
-        typer.Option(min=2, metavar="SEEDS", help="Seeds to search on, to test on and to tell by."),
+        typer.Option(
+            min=2,
+            metavar="SEEDS",
+            help="Seeds to search on. As many more test the result, and as many again confirm it.",
+        ),
     ] = 5,
     jobs: Jobs = None,
     set_: Changes = None,
@@ -25,10 +29,10 @@ def advise(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Try what a user of vLLM can change, one by one and together, and rank what it buys.
+    """Try vLLM's flags, alone and together, and rank what each one gains.
 
-    The best setting found is run again on seeds (or stretches of a trace) that the search has not
-    seen, and printed as the flags of vllm serve beside those of today.
+    kvsim runs the best setting again on new seeds, or on other parts of a trace, and prints its
+    flags of `vllm serve` beside today's flags.
     """
     from kvsim.commands.answers import answer, task_runner
     from kvsim.plumbing.writing import check_writable

@@ -11,13 +11,13 @@ ScenarioName = Annotated[
 ]
 Changes = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="A.B=VALUE", help="Change one key; may be repeated."),
+    typer.Option("--set", metavar="A.B=VALUE", help="Change one key of the scenario. Repeatable."),
 ]
 Jobs = Annotated[
     int | None,
-    typer.Option(min=1, help="Processes (default: one a processor; without joblib, one)."),
+    typer.Option(min=1, help="Processes (default: one per processor; one without joblib)."),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print the answer as JSON, and nothing else.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the answer as JSON only.")]
 
 
 def count_of(text: str) -> int:

@@ -8,7 +8,7 @@ def attribute(
     set_: Changes = None,
     as_json: AsJson = False,
 ) -> None:
-    """Simulate the same stream again with one class of waste after the other removed."""
+    """Simulate again without each class of waste, and show what each one cost."""
     from kvsim.commands.answers import answer, status_line
     from kvsim.scenario import Scenario
     from kvsim.simulation import Simulation

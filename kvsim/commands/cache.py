@@ -10,47 +10,50 @@ from kvsim.commands.arguments import AsJson, Changes, ScenarioName, count_of
 def cache(
     scenario: ScenarioName,
     block_tokens: Annotated[
-        int | None, typer.Option(min=1, help="A block's tokens (default: the paged allocator's).")
+        int | None, typer.Option(min=1, help="Tokens per block (default: the paged allocator's).")
     ] = None,
     at: Annotated[
         list[int] | None,
         typer.Option(
             parser=count_of,
             metavar="TOKENS",
-            help="A size of the cache, as 65536 or 64K; may be repeated.",
+            help="A cache size in tokens, such as 65536 or 64K. Repeatable.",
         ),
     ] = None,
-    outputs: Annotated[
-        bool, typer.Option(help="What is generated is kept too, and takes room.")
-    ] = True,
+    outputs: Annotated[bool, typer.Option(help="Cache generated tokens too.")] = True,
     partial: Annotated[
         bool,
-        typer.Option("--partial", help="Blocks that are not full count, as traces of hashes do."),
+        typer.Option(
+            "--partial", help="Count partly filled blocks too, as traces of block hashes do."
+        ),
     ] = False,
     belady: Annotated[
-        bool, typer.Option("--belady", help="Also the bound no policy passes (slower).")
+        bool,
+        typer.Option(
+            "--belady", help="Also compute Belady's bound, which no policy can pass (slower)."
+        ),
     ] = False,
     policies: Annotated[
         bool,
-        typer.Option("--policies", help="Also a run of the scenario under each eviction policy."),
+        typer.Option("--policies", help="Also run the scenario under each eviction policy (slow)."),
     ] = False,
     retention: Annotated[
         bool,
         typer.Option(
-            "--retention", help="Also runs that keep all of windows and states, and the least."
+            "--retention",
+            help="Also run with all windows and states kept, and with the fewest kept.",
         ),
     ] = False,
     set_: Changes = None,
     as_json: AsJson = False,
 ) -> None:
-    """The hit ratio against the size of the cache, LRU, for all sizes in one pass over the prompts.
+    """Plot the hit ratio of an LRU prefix cache against its size.
 
-    Prompts are taken in order of arrival, one after the other: what a cache is worth before any
-    scheduling. Running sequences hold blocks too, so a pool finds less than a cache of its size.
-    Where a prompt waits for an answer, as in conversations, the order is that of one run.
-    What a pool finds under each eviction policy --policies tells, by full runs, and --retention
-    what keeping less of windows and states buys. Blocks are as the model makes them: one that must
-    hold a recurrent state is long, and why nothing is found in it is said.
+    One pass over the prompts in order of arrival gives the hit ratio at every size. The curve
+    is an upper bound for a KV pool of that size, because running sequences hold blocks too. In
+    conversations, where a prompt waits for an answer, one simulation gives the order. --policies
+    and --retention run the whole scenario instead. Blocks are as large as the model needs: a block
+    that holds a recurrent state is long, and short shared prefixes never fill one.
     """
     from kvsim.commands.answers import answer, status_line
     from kvsim.scenario import Scenario

@@ -12,28 +12,35 @@ def capacity(
     scenario: ScenarioName,
     slo: Annotated[
         list[str] | None,
-        typer.Option(metavar="NUMBER=LIMIT", help="An objective: ttft_s.p99=2; may be repeated."),
+        typer.Option(
+            metavar="NUMBER=LIMIT", help="An objective, such as ttft_s.p99=2. Repeatable."
+        ),
     ] = None,
     find: Annotated[
         str,
-        typer.Option(help="rate, pool, max_model_len, max_num_seqs or max_num_batched_tokens."),
+        typer.Option(
+            help="What to find: rate, pool, max_model_len, max_num_seqs or max_num_batched_tokens."
+        ),
     ] = "rate",
     rate: Annotated[
         list[float] | None,
         typer.Option(
             metavar="PER_S",
-            help="A rate: how many replicas it takes, or at which to look; may be repeated.",
+            help="A request rate per second. With --find rate: replicas that it takes. Repeatable.",
         ),
     ] = None,
     values: Annotated[
         str | None,
-        typer.Option(metavar="1,2,4", help="What a setting may be (default: powers of two)."),
+        typer.Option(metavar="1,2,4", help="Values to try (default: powers of two)."),
     ] = None,
     repeat: Annotated[
-        int, typer.Option(min=1, metavar="SEEDS", help="Seeds, each with a bisection of its own.")
+        int, typer.Option(min=1, metavar="SEEDS", help="Seeds. Each one gets its own bisection.")
     ] = 3,
     tolerance: Annotated[
-        float, typer.Option(min=1e-6, max=1.0, help="Width of a bracket, as a share of its value.")
+        float,
+        typer.Option(
+            min=1e-6, max=1.0, help="Stop when the bracket is this narrow, as a share of its value."
+        ),
     ] = 0.02,
     jobs: Jobs = None,
     set_: Changes = None,
@@ -42,10 +49,10 @@ def capacity(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Find the edge at which a scenario just keeps its objectives, allocator by allocator.
+    """Find the highest rate, or the smallest pool, that keeps the objectives.
 
-    Each seed is bisected on its own requests; the interval is over the seeds. Besides the
-    objectives given, no request may be refused, and the queue may not only grow.
+    Each seed gets its own bisection; the interval covers the seeds. Two more objectives always
+    hold: no request is refused, and the queue does not grow until the end of the run.
     """
     from kvsim.commands.answers import answer, task_runner
     from kvsim.plumbing.errors import InputError

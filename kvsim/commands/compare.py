@@ -18,15 +18,14 @@ def compare(
     ],
     as_json: Annotated[
         bool,
-        typer.Option("--json", help="Print JSON alone: the summaries, what differs, the changes."),
+        typer.Option("--json", help="Print JSON only: summaries, differing keys, changes."),
     ] = False,
 ) -> None:
-    """Put stored results side by side: what differs in the scenarios, and in the outcome.
+    """Compare stored results: which scenario keys and which numbers differ.
 
-    Runs of the same label stand beside each other, with their change against the first folder:
-    green for the better, red for the worse, plain where neither way is good or the requests were
-    not the same; of shares in points. Folders that differ in their seed alone get the mean over the
-    seeds and its 95 % interval.
+    Columns show runs with the same label, and the change from the first folder: green is better,
+    red is worse, plain is neutral or from different requests. Shares change in percentage points.
+    Folders that differ only in the seed become one column with the mean and its 95 % interval.
     """
     from rich.console import Console
 

@@ -8,36 +8,40 @@ import typer
 
 def convert(
     source: Annotated[
-        str, typer.Argument(metavar="SRC", help="A file, or a name out of `kvsim traces list`.")
+        str, typer.Argument(metavar="SRC", help="A file, or a name that `kvsim traces list` shows.")
     ],
-    destination: Annotated[Path, typer.Argument(metavar="DST", help="The file to write.")],
-    to: Annotated[str, typer.Option("--to", help="Its format (see `kvsim traces formats`).")],
+    destination: Annotated[Path, typer.Argument(metavar="DST", help="Output file.")],
+    to: Annotated[
+        str, typer.Option("--to", help="Output format; `kvsim traces formats` lists them.")
+    ],
     format: Annotated[
-        str | None, typer.Option("--from", help="SRC's format.", show_default="found by content")
+        str | None, typer.Option("--from", help="Format of SRC.", show_default="found by content")
     ] = None,
     hash_block_tokens: Annotated[
-        int | None, typer.Option(min=1, help="SRC's tokens per hash id.")
+        int | None, typer.Option(min=1, help="Tokens per hash id in SRC.")
     ] = None,
     to_hash_block_tokens: Annotated[
-        int | None, typer.Option(min=1, help="DST's tokens per hash id.")
+        int | None, typer.Option(min=1, help="Tokens per hash id in DST.")
     ] = None,
-    start_s: Annotated[float | None, typer.Option(help="Leave out rows before.")] = None,
-    end_s: Annotated[float | None, typer.Option(help="Leave out rows from here on.")] = None,
-    limit: Annotated[int | None, typer.Option(help="The first rows only.")] = None,
+    start_s: Annotated[float | None, typer.Option(help="Skip rows before this time.")] = None,
+    end_s: Annotated[float | None, typer.Option(help="Skip rows from this time on.")] = None,
+    limit: Annotated[int | None, typer.Option(help="Keep only this many rows.")] = None,
     rate_scale: Annotated[
-        float | None, typer.Option(help="Arrivals this many times as fast.")
+        float | None, typer.Option(help="Multiply the arrival rate by this.")
     ] = None,
-    rate_per_s: Annotated[float | None, typer.Option(help="Arrivals scaled to this rate.")] = None,
+    rate_per_s: Annotated[float | None, typer.Option(help="Scale arrivals to this rate.")] = None,
     clip_to: Annotated[
-        int | None, typer.Option(help="Cut prompt + output to so many tokens.")
+        int | None, typer.Option(help="Cut prompt plus output to this many tokens.")
     ] = None,
-    drop_over: Annotated[int | None, typer.Option(help="Leave out longer requests.")] = None,
+    drop_over: Annotated[
+        int | None, typer.Option(help="Skip requests with more tokens than this.")
+    ] = None,
     drop_failed: Annotated[
-        bool, typer.Option("--drop-failed", help="Leave out rows without prompt or output.")
+        bool, typer.Option("--drop-failed", help="Skip rows without prompt or output.")
     ] = False,
-    sort: Annotated[bool, typer.Option("--sort", help="Put the rows in order of time.")] = False,
+    sort: Annotated[bool, typer.Option("--sort", help="Sort rows by arrival time.")] = False,
 ) -> None:
-    """Write SRC, or a part of it, as another format; what that cannot hold is refused or named."""
+    """Convert a trace, or a part of it, to another format."""
     from rich.console import Console
 
     from kvsim.plumbing.writing import check_file_writable, write_lines

@@ -10,7 +10,7 @@ from kvsim.commands.arguments import AsJson
 
 def devices(
     like: Annotated[
-        str | None, typer.Argument(metavar="[PART]", help="Only names that hold this.")
+        str | None, typer.Argument(metavar="[PART]", help="List only names that contain this text.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:

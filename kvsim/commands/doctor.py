@@ -23,27 +23,34 @@ def doctor(
         str,
         typer.Argument(
             metavar="SCENARIO-or-RUN",
-            help="A TOML file or the name of a recipe (with NAME.run beside it, what the real "
-            "server did is shown too); or a folder with an observed run, or a collection of runs.",
+            help="A TOML file, the name of a recipe, or a folder with an observed run or a "
+            "collection of runs. Measurements in NAME.run beside NAME.toml are shown too.",
         ),
     ],
     allocator: Annotated[
         str | None,
-        typer.Option(metavar="LABEL", help="Its server (default: the first paged one)."),
+        typer.Option(metavar="LABEL", help="Allocator to examine (default: the first paged one)."),
     ] = None,
     only: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="Of a collection, runs with this name.")
+        str | None,
+        typer.Option(
+            metavar="TEXT", help="Examine only runs of a collection that have TEXT in their name."
+        ),
     ] = None,
     step_time: Annotated[
         str,
-        typer.Option(metavar="FILE", help="Of an observed run: a calibration, or roofline."),
+        typer.Option(
+            metavar="FILE", help="Step time of an observed run: a calibration file, or roofline."
+        ),
     ] = "roofline",
-    requests: Annotated[
-        int, typer.Option(min=100, help="Examine so many requests of a stream at most.")
-    ] = 1000,
+    requests: Annotated[int, typer.Option(min=100, help="Most requests to examine.")] = 1000,
     repeat: Annotated[
         int,
-        typer.Option(min=2, metavar="SEEDS", help="Seeds to search on, to test on and to tell by."),
+        typer.Option(
+            min=2,
+            metavar="SEEDS",
+            help="Seeds to search on. As many more test the result, and as many again confirm it.",
+        ),
     ] = 4,
     jobs: Annotated[
         int | None, typer.Option(min=1, help="Processes (default: one a processor).")
@@ -57,11 +64,10 @@ def doctor(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")] = False,
 ) -> None:
-    """Say what a server suffers from, worst first, on what evidence, and which flag cures it.
+    """Diagnose a server: causes by harm, the evidence for each, and the flag that cures it.
 
-    What the ledger shows is a suspicion; it becomes a cause where a run without it is better,
-    beyond chance and by more than a twentieth. Of a real run, what it did stands beside what the
-    simulated server does.
+    The ledger gives suspects. A suspect becomes a cause if a run without it is better by more
+    than 5 %, beyond chance. For a recorded run, kvsim shows its measurements beside the simulation.
     """
     from kvsim.commands.answers import show, task_runner, write
     from kvsim.plumbing.writing import check_writable

@@ -12,14 +12,14 @@ def explore(
         typer.Argument(metavar="[SCENARIO]", help="A TOML file, or the name of a recipe."),
     ] = None,
     host: Annotated[
-        str, typer.Option(help="Where to listen; the default is seen by this machine alone.")
+        str, typer.Option(help="Address to listen on. Only this machine can reach the default.")
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0: any that is free.")] = 8050,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port. 0 takes any free one.")] = 8050,
     show: Annotated[
         bool, typer.Option("--open", help="Open the page in this machine's browser.")
     ] = False,
 ) -> None:
-    """Open a local page: turn a scenario's knobs, watch what its memory does, take the tour."""
+    """Serve a local page: change settings, watch the memory, take the tour."""
     from kvsim.plumbing.errors import InputError
 
     if find_spec("dash") is None:

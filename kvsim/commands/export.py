@@ -21,37 +21,46 @@ def export(
             help="A TOML file, the name of a recipe, or a folder that kvsim run --out wrote.",
         ),
     ],
-    out: Annotated[Path, typer.Option(metavar="FILE", help="Where to; a folder for --to aiperf.")],
+    out: Annotated[
+        Path, typer.Option(metavar="FILE", help="Output file; a folder for --to aiperf.")
+    ],
     to: Annotated[
         str,
         typer.Option(
             metavar="FORMAT",
-            help="torch-snapshot (opens in torch's memory_viz), vllm-metrics, openmetrics, "
-            "vllm-bench, aiperf, perfetto, vllm-serve.",
+            help="Output format: torch-snapshot (for torch's memory_viz), vllm-metrics, "
+            "openmetrics, vllm-bench, aiperf, perfetto or vllm-serve.",
         ),
     ] = TORCH,
     allocator: Annotated[
-        str | None, typer.Option(metavar="LABEL", help="Which allocator; else the first.")
+        str | None, typer.Option(metavar="LABEL", help="Allocator to export (default: the first).")
     ] = None,
     at_s: Annotated[
         float | None,
         typer.Option(
-            "--at", min=0, metavar="SECONDS", help="torch-snapshot: when; else at the fullest."
+            "--at",
+            min=0,
+            metavar="SECONDS",
+            help="Time of the torch-snapshot (default: when the pool is fullest).",
         ),
     ] = None,
     every_s: Annotated[
         float | None,
-        typer.Option("--every", metavar="SECONDS", help="openmetrics, aiperf: between samples."),
+        typer.Option(
+            "--every", metavar="SECONDS", help="Sampling interval of openmetrics and aiperf."
+        ),
     ] = None,
     start_unix_s: Annotated[
         float | None,
         typer.Option(
-            "--start-unix", metavar="SECONDS", help="openmetrics, aiperf: when the run began."
+            "--start-unix",
+            metavar="SECONDS",
+            help="Start of the run as a Unix time, for openmetrics and aiperf.",
         ),
     ] = None,
     set_: Changes = None,
 ) -> None:
-    """Write a simulated run as another tool would have recorded it of a real server."""
+    """Write a simulated run in another tool's format."""
     given = {"every_s": every_s, "start_unix_s": start_unix_s}
     options = {key: value for key, value in given.items() if value is not None}
     if to == TORCH:

@@ -17,8 +17,8 @@ def import_(
         list[str],
         typer.Argument(
             metavar="SOURCE...",
-            help="Files or folders, any mixture: a command line, a log, a scrape of /metrics, "
-            "results of benchmarks, traces, KV events. FORMAT=PATH names a format; a command line "
+            help="Files or folders: a command line, a log, a scrape of /metrics, benchmark "
+            "results, traces, KV events. FORMAT=PATH names a format; a command line "
             "may stand here itself, in quotes.",
         ),
     ],
@@ -26,27 +26,28 @@ def import_(
         Path,
         typer.Option(
             metavar="SCENARIO.toml",
-            help="Requests go to NAME.requests.jsonl beside it, what was measured to NAME.run/.",
+            help="Output scenario. Requests go to NAME.requests.jsonl, measurements to NAME.run/.",
         ),
     ],
     device: Annotated[
-        str | None, typer.Option(help="The GPU, which few sources name, such as h100.")
+        str | None, typer.Option(help="GPU, such as h100. Few sources name it.")
     ] = None,
-    model: Annotated[str | None, typer.Option(help="The model, if no source names it.")] = None,
+    model: Annotated[str | None, typer.Option(help="Model, if no source names it.")] = None,
     engine_version: Annotated[
-        str | None, typer.Option(help="vLLM's, if no source tells it, such as 0.19.0.")
+        str | None, typer.Option(help="vLLM's version, such as 0.19.0, if no source names it.")
     ] = None,
     tensor_parallel_size: Annotated[
-        int | None, typer.Option(min=1, help="GPUs the model is split over, likewise.")
+        int | None,
+        typer.Option(min=1, help="GPUs that the model is split over, if no source names them."),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="The scenario's seed.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Random seed of the scenario.")] = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Describe a real server: its settings as a scenario, its requests as a stream, and what was
-    measured as an observed run for `kvsim validate run`.
+    """Turn a server's command line, logs, metrics and benchmarks into a scenario.
 
-    What each source gave, what was assumed and what contradicts is listed. Prompts, answers, keys
-    and tokens of access are never read.
+    The requests become a stream, and the measurements an observed run for `kvsim validate run`.
+    kvsim lists what each source gave, what it assumed and what contradicts. It never reads prompts,
+    answers, API keys or access tokens.
     """
     from kvsim.interchange.imported import import_sources, write_imported
 

@@ -10,11 +10,11 @@ from kvsim.commands.arguments import AsJson
 
 def models(
     like: Annotated[
-        str | None, typer.Argument(metavar="[PART]", help="Only names that hold this.")
+        str | None, typer.Argument(metavar="[PART]", help="List only names that contain this text.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the built-in models: parameters, layers, longest sequence, KV bytes a token."""
+    """List the built-in models: parameters, layers, longest sequence, KV bytes per token."""
     from kvsim.commands.terminal_tables import print_table
     from kvsim.model import model_names, named_model
     from kvsim.plumbing.errors import InputError

@@ -16,27 +16,27 @@ if TYPE_CHECKING:
 def observe(
     scenario: ScenarioName,
     out: Annotated[
-        Path, typer.Option(metavar="RUN", help="The folder that `kvsim validate run` reads.")
+        Path, typer.Option(metavar="RUN", help="Output folder, which `kvsim validate run` reads.")
     ],
-    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    device: Annotated[str, typer.Option(help="Device to run on: cpu or cuda.")] = "cpu",
     allocator: Annotated[
         str | None,
-        typer.Option(metavar="LABEL", help="Which of the scenario's, if it has several."),
+        typer.Option(metavar="LABEL", help="Allocator to use, if the scenario has several."),
     ] = None,
     clock: Annotated[
         str,
         typer.Option(
-            help="wall, or cpu: CPU time of the engine's thread, waiting leapt over, for a "
-            "machine that others use as well."
+            help="wall: wall-clock time. cpu: CPU time of the engine's thread without idle "
+            "waiting, for a shared machine."
         ),
     ] = "wall",
     limit: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Only the first N requests.")
+        int | None, typer.Option(min=1, metavar="N", help="Serve only the first N requests.")
     ] = None,
     set_: Changes = None,
     as_json: AsJson = False,
 ) -> None:
-    """Serve a scenario for real: a transformer in torch, kvsim's own scheduler and allocator."""
+    """Serve a scenario with a real transformer in torch, under kvsim's scheduler and allocator."""
     check_device(device)
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn

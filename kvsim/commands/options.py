@@ -9,13 +9,15 @@ import typer
 def options(
     table: Annotated[
         str | None,
-        typer.Argument(metavar="[TABLE]", help="Only this table or kind: scheduler, paged, ..."),
+        typer.Argument(
+            metavar="[TABLE]", help="List only this table or kind: scheduler, paged, ..."
+        ),
     ] = None,
     markdown: Annotated[
-        bool, typer.Option("--markdown", help="The whole reference as a page.")
+        bool, typer.Option("--markdown", help="Print the whole reference as Markdown.")
     ] = False,
 ) -> None:
-    """List every key a scenario may hold, with its type, limits and default."""
+    """List every key of a scenario, with type, limits and default."""
     from rich.console import Console
 
     from kvsim.commands import reference

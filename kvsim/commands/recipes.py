@@ -9,12 +9,10 @@ from kvsim.commands.arguments import AsJson
 
 
 def recipes(
-    name: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", help="Print this recipe, to start from.")
-    ] = None,
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Print this recipe.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the scenarios that run by name, or print one: `kvsim recipes chat > mine.toml`."""
+    """List the scenarios that run by name, or print one."""
     from kvsim.commands.terminal_tables import out, print_table
     from kvsim.plumbing.reading.files import read_string
     from kvsim.plumbing.reading.toml_text import read_table

@@ -13,19 +13,21 @@ def report(
     forms: Annotated[
         str,
         typer.Option(
-            "--format", metavar="A,B...", help="html, md, csv, png, apng, pdf; several at once."
+            "--format",
+            metavar="A,B...",
+            help="html, md, csv, png, apng or pdf; several with commas.",
         ),
     ] = "html",
     out: Annotated[
         Path | None,
         typer.Option(
-            help="A file for one report in one form; else a folder.",
-            show_default="report.FORM in each DIR",
+            help="Output file for one report in one format, else a folder.",
+            show_default="report.FORMAT in each DIR",
             metavar="PATH",
         ),
     ] = None,
 ) -> None:
-    """Make the reports of stored results anew. PNG and PDF need a browser on this machine."""
+    """Write the reports of stored results again. PNG and PDF need a local browser."""
     from kvsim.plumbing.errors import InputError
     from kvsim.plumbing.writing import check_writable, replace_file
     from kvsim.report.formats import FORMS

@@ -17,20 +17,18 @@ def run(
     set_: Changes = None,
     out: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Write tables, summary and report.html into this folder."),
+        typer.Option(metavar="DIR", help="Write tables, summary and report.html into DIR."),
     ] = None,
     page: Annotated[
         bool,
         typer.Option(
             "--page/--no-page",
-            help="Make report.html too, which needs to know who lies where; or tables alone.",
+            help="Write report.html. --no-page skips it and the address trace, and is faster.",
         ),
     ] = True,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print summary.json, and nothing else, to stdout.")
-    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print summary.json only.")] = False,
 ) -> None:
-    """Simulate a scenario: one stream of requests through every allocator it names."""
+    """Simulate a scenario: the same requests under every allocator that it lists."""
     from kvsim.commands.progress import progress
     from kvsim.plumbing.errors import InputError
     from kvsim.plumbing.extras import need

@@ -6,10 +6,10 @@ import typer
 
 
 def schema() -> None:
-    """Print the JSON Schema of a scenario file. An editor that has it completes and checks keys.
+    """Print the JSON Schema of a scenario file, for editors.
 
-    Example: kvsim schema > kvsim.schema.json; then begin a scenario with the line
-    #:schema ./kvsim.schema.json
+    Then begin a scenario with the line `#:schema ./kvsim.schema.json`: the editor completes and
+    checks its keys.
     """
     from kvsim.schema import scenario_schema
 

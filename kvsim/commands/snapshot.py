@@ -10,10 +10,12 @@ from kvsim.commands.arguments import AsJson
 
 
 def snapshot(
-    file: Annotated[Path, typer.Argument(help="What torch.cuda.memory._dump_snapshot() wrote.")],
+    file: Annotated[
+        Path, typer.Argument(help="A file that torch.cuda.memory._dump_snapshot() wrote.")
+    ],
     as_json: AsJson = False,
 ) -> None:
-    """Read a torch memory snapshot and say what its bytes are doing; nothing in it is run."""
+    """Read a torch memory snapshot and list its bytes by use. No code in the file is run."""
     from kvsim.interchange.torch_snapshot.reader import SnapshotLedger, ledgers, read_snapshot
 
     found = ledgers(read_snapshot(file))

@@ -8,7 +8,7 @@ def speculation(
     set_: Changes = None,
     as_json: AsJson = False,
 ) -> None:
-    """Simulate the same stream with the drafts of a scenario and without them."""
+    """Simulate the same requests with and without speculative decoding."""
     from kvsim.commands.answers import answer, status_line
     from kvsim.scenario import Scenario
     from kvsim.simulation import Simulation

@@ -21,23 +21,28 @@ def sweep(
         list[str] | None,
         typer.Option(
             metavar="A.B=VALUES",
-            help="Values of one key: 1,2,4, or lo:hi:n, or lo:hi:nlog; may be repeated.",
+            help="Values of one key: 1,2,4, or lo:hi:n, or lo:hi:nlog. Repeatable.",
         ),
     ] = None,
     zip_: Annotated[
         list[str] | None,
-        typer.Option("--zip", metavar="A=1,2;B=3,4", help="Keys that move together."),
+        typer.Option("--zip", metavar="A=1,2;B=3,4", help="Keys that change together."),
     ] = None,
     repeat: Annotated[
-        int, typer.Option(min=1, metavar="SEEDS", help="Run every setting at so many seeds.")
+        int, typer.Option(min=1, metavar="SEEDS", help="Run each setting at this many seeds.")
     ] = 1,
     out: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Journal, table and page; a sweep goes on from here."),
+        typer.Option(
+            metavar="DIR",
+            help="Folder of journal, table and page. The same command resumes from it.",
+        ),
     ] = None,
     set_: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="A.B=VALUE", help="Change one key at every point."),
+        typer.Option(
+            "--set", metavar="A.B=VALUE", help="Change one key at every point. Repeatable."
+        ),
     ] = None,
     by: Annotated[
         str, typer.Option(metavar="MEASURE", help="Rank settings by this measure.")
@@ -45,20 +50,20 @@ def sweep(
     top: Annotated[int, typer.Option(min=1, metavar="N", help="Show the best N.")] = 5,
     jobs: Jobs = None,
     backend: Annotated[
-        str, typer.Option(help="processes (of this machine), dask or ray.")
+        str, typer.Option(help="Where points run: processes (of this machine), dask or ray.")
     ] = "processes",
     address: Annotated[
-        str | None, typer.Option(help="A running Dask or Ray cluster; default: one made here.")
+        str | None, typer.Option(help="Address of a Dask or Ray cluster (default: start one here).")
     ] = None,
     retry_failed: Annotated[
-        bool, typer.Option("--retry-failed", help="Run points again that failed.")
+        bool, typer.Option("--retry-failed", help="Run failed points again.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Simulate the product of all settings, the same requests at every one of them.
+    """Simulate many settings on the same requests, and rank them.
 
-    Every finished point is kept in DIR at once: the same command goes on after any interruption,
-    and runs no finished point again.
+    DIR keeps every finished point. After an interruption the same command resumes, and runs no
+    finished point again.
     """
     from kvsim.commands.answers import answer
     from kvsim.plumbing.errors import InputError

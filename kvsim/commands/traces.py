@@ -11,7 +11,7 @@ from kvsim.commands.terminal_tables import out, plain_table
 if TYPE_CHECKING:
     pass
 
-app = typer.Typer(no_args_is_help=True, help="Public request traces: list, fetch, describe.")
+app = typer.Typer(no_args_is_help=True, help="List, fetch and describe public request traces.")
 
 
 @app.command("list")
@@ -59,7 +59,9 @@ def formats(as_json: AsJson = False) -> None:
 
 
 @app.command()
-def fetch(name: Annotated[str, typer.Argument(help="A name out of `kvsim traces list`.")]) -> None:
+def fetch(
+    name: Annotated[str, typer.Argument(help="A name that `kvsim traces list` shows.")],
+) -> None:
     """Download a trace, unless it is there; check its sha256; print where it lies."""
     from kvsim.workload.catalogue import locate
 
@@ -70,19 +72,20 @@ def fetch(name: Annotated[str, typer.Argument(help="A name out of `kvsim traces 
 def describe(
     file: Annotated[str, typer.Argument(metavar="FILE_OR_NAME", help="A file or a trace's name.")],
     format: Annotated[
-        str | None, typer.Option("--format", help="Its format.", show_default="found by content")
+        str | None,
+        typer.Option("--format", help="Format of the file.", show_default="found by content"),
     ] = None,
     hash_block_tokens: Annotated[
         int | None, typer.Option(min=1, help="Tokens per hash id.", show_default="the format's")
     ] = None,
     lru_blocks: Annotated[
         list[int] | None,
-        typer.Option(min=0, help="A cache size in hash blocks; may be repeated."),
+        typer.Option(min=0, help="A cache size in hash blocks. Repeatable."),
     ] = None,
     drop_failed: Annotated[
-        bool, typer.Option("--drop-failed", help="Leave out rows without prompt or output.")
+        bool, typer.Option("--drop-failed", help="Skip rows without prompt or output.")
     ] = False,
-    sort: Annotated[bool, typer.Option("--sort", help="Put the rows in order of time.")] = False,
+    sort: Annotated[bool, typer.Option("--sort", help="Sort rows by arrival time.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Rows, rate, bursts, lengths and prefix reuse of a trace."""

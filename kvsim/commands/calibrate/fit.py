@@ -17,31 +17,35 @@ if TYPE_CHECKING:
 def fit(
     samples: Annotated[
         Path,
-        typer.Argument(metavar="SAMPLES", help="Measured steps: .csv, or .jsonl with chunks."),
+        typer.Argument(
+            metavar="SAMPLES", help="Measured steps, as .csv, or as .jsonl with chunks."
+        ),
     ],
     out: Annotated[
-        Path | None, typer.Option(metavar="FILE.json", help="Where the calibration goes.")
+        Path | None, typer.Option(metavar="FILE.json", help="Output file of the calibration.")
     ] = None,
     model: Annotated[
-        str | None, typer.Option(help="Whose steps: a model's name. Runs of others are refused.")
+        str | None, typer.Option(help="Model of the steps. The calibration refuses other models.")
     ] = None,
     device: Annotated[
-        str | None, typer.Option(help="On which device. Runs on others are refused.")
+        str | None, typer.Option(help="Device of the steps. The calibration refuses other devices.")
     ] = None,
     tensor_parallel_size: Annotated[
-        int, typer.Option(min=1, help="On how many devices the model was sharded.")
+        int, typer.Option(min=1, help="GPUs that the model was sharded over.")
     ] = 1,
     form: Annotated[
         list[str] | None,
-        typer.Option(help="A form of g(T) to consider; may be repeated.", show_default="all"),
+        typer.Option(help="A form of g(T) to consider. Repeatable.", show_default="all"),
     ] = None,
-    source: Annotated[str, typer.Option(help="Where the samples come from, for the file.")] = "",
-    folds: Annotated[int, typer.Option(min=2, help="Parts held out in turn.")] = 5,
+    source: Annotated[str, typer.Option(help="Source of the samples, noted in the file.")] = "",
+    folds: Annotated[int, typer.Option(min=2, help="Folds of the cross-validation.")] = 5,
     resamples: Annotated[int, typer.Option(min=2, help="Bootstrap resamples.")] = 100,
-    seed: Annotated[int, typer.Option(min=0, help="Of folds and resamples.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Random seed of folds and resamples.")] = 0,
     parity: Annotated[
         Path | None,
-        typer.Option(metavar="FILE.html", help="Where to plot held-out steps against measured."),
+        typer.Option(
+            metavar="FILE.html", help="Write a plot of held-out steps against measured ones."
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:

@@ -25,25 +25,31 @@ class StoreChoice(Enum):
 def measure(
     context: typer.Context,
     model: Annotated[
-        str | None, typer.Option(metavar="M", help="A built-in name, or a config.json.")
+        str | None, typer.Option(metavar="M", help="Model: a built-in name, or a config.json.")
     ] = None,
-    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    device: Annotated[str, typer.Option(help="Device to measure: cpu or cuda.")] = "cpu",
     out: Annotated[
-        Path | None, typer.Option(metavar="FILE.json", help="Where the calibration goes.")
+        Path | None, typer.Option(metavar="FILE.json", help="Output file of the calibration.")
     ] = None,
     dtype: Annotated[
-        str | None, typer.Option(help="Of weights and cache.", show_default="the model's; float32")
+        str | None,
+        typer.Option(help="Data type of weights and cache.", show_default="the model's; float32"),
     ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="A smaller grid, fewer rounds.")] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Measure a smaller grid in fewer rounds.")
+    ] = False,
     rounds: Annotated[
         int | None, typer.Option(min=1, help="Passes over all steps.", show_default="by device")
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of weights, order and held-out steps.")] = 0,
+    seed: Annotated[
+        int, typer.Option(min=0, help="Random seed of weights, order and held-out steps.")
+    ] = 0,
     store: Annotated[
-        StoreChoice, typer.Option(help="Blocks of one pool, or a contiguous buffer a sequence.")
+        StoreChoice,
+        typer.Option(help="KV store: blocks of one pool, or one contiguous buffer per sequence."),
     ] = StoreChoice.PAGED,
     served: Annotated[
-        bool, typer.Option(help="Bring step times to the level of a short run that is served.")
+        bool, typer.Option(help="Scale step times to the pace of a short served run.")
     ] = True,
     as_json: AsJson = False,
 ) -> None:

@@ -11,9 +11,12 @@ def pace(
         Path, typer.Argument(metavar="RUN", help="A folder of `kvsim observe --clock cpu`.")
     ],
     calibration: Annotated[
-        str, typer.Option(metavar="FILE", help="A .json file, or the name of a shipped one.")
+        str,
+        typer.Option(
+            metavar="FILE", help="A calibration: a .json file, or the name of a shipped one."
+        ),
     ],
-    out: Annotated[Path, typer.Option(metavar="FILE2", help="Where the new one goes.")],
+    out: Annotated[Path, typer.Option(metavar="FILE2", help="Output file of the new calibration.")],
 ) -> None:
     """Bring a CPU's calibration to the pace that a busy machine had in a run; no step of the run
     itself goes into it.

@@ -22,7 +22,13 @@ NOT_OF_VLLM = (SWITCH, *SGLANG_ONLY)
 VLLM_ONLY = (
     *("gpu_memory_utilization", "engine_version", "kv_cache_bytes", "kv_cache_tokens"),
     *("num_gpu_blocks", "max_num_seqs", "max_num_batched_tokens", "enforce_eager"),
-    *("enable_prefix_caching", "drafter", "num_speculative_tokens", "max_loras"),
+    *(
+        "enable_prefix_caching",
+        "no_enable_prefix_caching",
+        "drafter",
+        "num_speculative_tokens",
+        "max_loras",
+    ),
     *("max_lora_rank", "block_size", "initial_tokens", "num_tokens", "enable_expert_parallel"),
     "prefill_checkpoint_alignment",
 )

@@ -9,7 +9,7 @@ from kvsim.commands.validate.runs import runs
 from kvsim.commands.validate.schedule import schedule
 
 app = typer.Typer(
-    help="Hold the simulator against recordings, papers and real runs.", no_args_is_help=True
+    help="Compare the simulator with recordings, papers and real runs.", no_args_is_help=True
 )
 app.command("schedule")(schedule)
 add_evidence(app)

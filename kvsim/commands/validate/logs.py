@@ -19,7 +19,11 @@ if TYPE_CHECKING:
 
 def logs(
     file: Annotated[
-        Path, typer.Argument(metavar="FILE.csv", help="A log a row; see the README for columns.")
+        Path,
+        typer.Argument(
+            metavar="FILE.csv",
+            help="One start-up log per row; reports/startup-logs/README.md lists the columns.",
+        ),
     ],
     as_json: AsJson = False,
 ) -> None:

@@ -22,34 +22,35 @@ def run(
         Path,
         typer.Argument(
             metavar="DIR",
-            help="The recording: meta.json, requests.csv, stream.jsonl, timeseries.csv.",
+            help="Folder with meta.json, requests.csv, stream.jsonl and timeseries.csv.",
         ),
     ],
     step_time: Annotated[
         str,
         typer.Option(
             metavar="FILE",
-            help="A calibration: a .json file, or the name of a shipped one; or roofline.",
+            help="A calibration (a .json file, or the name of a shipped one), or roofline.",
         ),
     ],
     fit: Annotated[
         float | None,
         typer.Option(
             metavar="SHARE",
-            help="Correct the step times by what the requests answered in this share of the time "
-            "tell; latencies are then of the others alone.",
+            help="Fit step times on the requests that ended in this first share of the run; "
+            "latencies are then compared on the other requests.",
         ),
     ] = None,
     fit_form: Annotated[
         str | None,
         typer.Option(
             metavar="FORM",
-            help="constant, scale, constant+token or constant+chunk: what --fit may change.",
-            show_default="the one that holds best inside the share",
+            help="Numbers that --fit changes: constant, scale, constant+token or constant+chunk.",
+            show_default="the form with the least error on held-out requests of the share",
         ),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Write report.html and comparison.json here.")
+        Path | None,
+        typer.Option(metavar="DIR", help="Write report.html and comparison.json into DIR."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:

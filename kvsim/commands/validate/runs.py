@@ -16,18 +16,20 @@ if TYPE_CHECKING:
 def runs(
     folders: Annotated[
         list[Path],
-        typer.Argument(metavar="FOLDER...", help="Collections, or folders that hold some."),
+        typer.Argument(
+            metavar="FOLDER...", help="Collections of runs, or folders that contain collections."
+        ),
     ],
     only: Annotated[
         bool,
-        typer.Option("--list", help="Say what was read and what is assumed; simulate nothing."),
+        typer.Option("--list", help="List what was read and assumed, and simulate nothing."),
     ] = False,
     set_: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="An option of the roofline."),
+        typer.Option("--set", metavar="KEY=VALUE", help="Set an option of the roofline."),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Write runs.json and table.md here.")
+        Path | None, typer.Option(metavar="DIR", help="Write runs.json and table.md into DIR.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:

@@ -12,7 +12,7 @@ def schedule(
         list[Path],
         typer.Argument(
             metavar="CASE.json...",
-            help="Recorded cases, each with CASE.expected.json.gz beside, or folders of them.",
+            help="Recorded cases, each beside its CASE.expected.json.gz, or folders of cases.",
         ),
     ],
     as_json: Annotated[
