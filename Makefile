@@ -1,6 +1,6 @@
 # make demo   install into .venv and run the main job      make test   the whole test suite
 # make quick  in two minutes: lint and tests of what git says was touched, and a few that hold all
-# make docs   the pages that are generated: docs/scenario.md
+# make docs   generated pages (docs/scenario.md, docs/commands.md) and the site in out/site
 # make check  lint, format, types                          make bench  speed, never a test: BENCH="--only 10k"
 # make fuzz   damaged files by the thousand, for FUZZ seconds or up to CASES a reader; what fails
 #             is kept in out/fuzz, and the next one goes on behind the last case
@@ -38,6 +38,12 @@ check: .venv/.tests
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+docs: .venv/.tests
+	$(BIN)/kvsim options --markdown > docs/scenario.md
+	PYTHONPATH=tests $(BIN)/python -m support.commands_page > docs/commands.md
+	$(BIN)/python -m sphinx -q -W --keep-going -c docs . out/site
+	@echo "open out/site/index.html"
 
 BENCH ?=
 bench: .venv/.tests
@@ -91,5 +97,5 @@ PIP_INSTALL = $(PIP) install --quiet --disable-pip-version-check
 # torch comes first and pinned: a looser request may pull gigabytes of CUDA packages.
 .venv/.tests: .venv/.demo
 	$(PIP_INSTALL) torch==2.13.0
-	$(PIP_INSTALL) --editable '.[report,fit,traces,test,check,sweep,dask,interchange]'
+	$(PIP_INSTALL) --editable '.[report,fit,traces,test,check,docs,sweep,dask,interchange]'
 	@touch $@

@@ -1,12 +1,17 @@
 """The documentation is run: what it shows works, what it lists is all there is."""
 
 import json
+import os
 import re
+import shlex
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
 import pytest
-from typer.main import get_command
+from support.commands_page import page
+from typer.testing import CliRunner
 
 import kvsim
 from kvsim.cli import app
@@ -15,15 +20,16 @@ from kvsim.validate.schedule.engines import parse_case
 from kvsim.validate.schedule.replay import simulate_rows
 
 ROOT = Path(__file__).parents[1]
-README = (ROOT / "README.md").read_text()
+FIRST = (ROOT / "docs" / "first-scenario.md").read_text()
+PYTHON = (ROOT / "docs" / "python.md").read_text()
 
 
 def blocks(text: str, language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", text, flags=re.DOTALL)
 
 
-def test_the_scenario_of_the_readme_runs() -> None:
-    (text,) = blocks(README, "toml")
+def test_the_first_scenario_runs() -> None:
+    (text,) = blocks(FIRST, "toml")
     table = tomllib.loads(text)
     table["workload"]["num_requests"] = 60
     result = kvsim.simulate(table)
@@ -31,20 +37,56 @@ def test_the_scenario_of_the_readme_runs() -> None:
     assert all(run.summary["requests"]["finished"] == 60 for run in result.runs)
 
 
-def test_the_python_of_the_readme_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    (text,) = blocks(README, "python")
+def test_the_python_page_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    (text,) = blocks(PYTHON, "python")
     names: dict[str, object] = {}
     exec(text, names)
     assert len(capsys.readouterr().out.splitlines()) == 2
     assert len(names["series"]) > 10  # type: ignore[arg-type]  # a DataFrame
 
 
-def test_every_command_is_in_the_readme() -> None:
-    commands = get_command(app).commands  # type: ignore[attr-defined]  # a group
-    for name, command in commands.items():
-        for sub in getattr(command, "commands", {None: None}):
-            words = f"kvsim {name}" if sub is None else f"kvsim {name} {sub}"
-            assert words in README or (sub and f"`{sub}`" in README), words
+def test_the_list_of_commands_is_current() -> None:
+    assert (ROOT / "docs" / "commands.md").read_text() == page(), "make docs"
+
+
+def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
+    """Sphinx warns of links that lead nowhere, and of pages that the navigation lacks."""
+    pytest.importorskip("sphinx", reason="pip install '.[docs]'")
+    command = ["-m", "sphinx", "-q", "-W", "--keep-going", "-c", ROOT / "docs", ROOT, tmp_path]
+    done = subprocess.run(
+        [sys.executable, *command], check=False, cwd=tmp_path, capture_output=True, text=True,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    pages = {path.stem for path in (ROOT / "docs").glob("*.md")}
+    assert pages == {path.stem for path in (tmp_path / "docs").glob("*.html")}
+
+
+def test_the_commands_of_the_task_pages_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every line of their bash blocks, with fewer requests."""
+    monkeypatch.chdir(tmp_path)
+    lines = [
+        line
+        for name in ("size-a-pool", "compare-allocators")
+        for text in blocks((ROOT / "docs" / f"{name}.md").read_text(), "bash")
+        for line in text.splitlines()
+    ]
+    assert len(lines) >= 5
+    for line in lines:
+        words = shlex.split(line.replace("num_requests=300", "num_requests=30"))
+        done = CliRunner().invoke(app, words[1:])
+        assert done.exit_code == 0, (line, done.output)
+
+
+def test_the_pool_on_the_page_of_sizing_is_the_answer() -> None:
+    text = (ROOT / "docs" / "size-a-pool.md").read_text()
+    command = blocks(text, "bash")[0].split()
+    done = CliRunner().invoke(app, command[1:], env={"COLUMNS": "100"})
+    (shown,) = blocks(text, "text")
+    for line in shown.splitlines()[1:]:
+        assert line in done.output
 
 
 def test_the_reference_of_scenarios_is_current() -> None:
@@ -64,9 +106,9 @@ def test_the_schedule_of_the_documentation_replays() -> None:
 
 
 def test_links_of_the_documentation_lead_somewhere() -> None:
-    for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")]:
-        for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
-            assert (page.parent / target).exists(), f"{page.name}: {target}"
+    for source in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")]:
+        for target in re.findall(r"\]\(([^)#:]+)\)", source.read_text()):
+            assert (source.parent / target).exists(), f"{source.name}: {target}"
 
 
 def test_how_it_works_prints_what_it_says(capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,6 +15,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
+FIRST = (ROOT / "docs" / "first-scenario.md").read_text()
 SOURCES = (
     *("kvsim", "evidence", "workloads", "calibration", "build_backend"),
     *("pyproject.toml", "setup.py", "mypyc.ini", "README.md", "LICENSE"),
@@ -23,7 +24,8 @@ SOURCES = (
 
 
 def blocks(language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", README, flags=re.DOTALL)
+    """Of the README, then of the page that continues from there."""
+    return re.findall(rf"```{language}\n(.*?)```", README + FIRST, flags=re.DOTALL)
 
 
 @pytest.fixture(scope="session")
@@ -133,7 +135,7 @@ def test_the_readme_from_its_first_line_to_an_own_trace(fresh: Path, tmp_path: P
 
 def test_the_cookbook_from_top_to_bottom(fresh: Path, tmp_path: Path) -> None:
     """Each whole command, and each option of one; runs with fewer requests."""
-    rows = README.partition("### Cookbook")[2].partition("\n\n")[2].partition("\n\n")[0]
+    rows = FIRST.partition("## Cookbook")[2].partition("\n\n")[2].partition("\n\n")[0]
     cells = [row.split(" | ", 1)[1] for row in rows.splitlines()[2:]]
     told = [part for cell in cells for part in re.findall(r"`([^`]+)`", cell)]
     assert len(told) > 12
