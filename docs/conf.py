@@ -17,16 +17,23 @@ myst_heading_anchors = 4
 suppress_warnings = ["myst.header"]  # generated tables begin with a heading of the second level
 
 NAVIGATION = {
-    "Tasks": "docs/first-scenario docs/size-a-pool docs/doctor docs/find-the-best-flag "
-    "docs/what-if docs/explain-a-hit-rate docs/compare-allocators docs/importing docs/recording-a-run "
-    "docs/teach-paging docs/a-week-of-azure",
-    "Reference": "docs/commands docs/scenario docs/results docs/python docs/schedules "
-    "docs/hybrid-models docs/speculative-decoding docs/how-it-works docs/limits",
-    "Evidence": "reports/README reports/real-run/README reports/real-runs/README "
-    "reports/real-runs/table reports/observed/README reports/startup-logs/README reports/published/README "
-    "reports/published/table reports/states-or-tokens/README reports/vllm-or-sglang/README "
-    "reports/recipes/README reports/recipes/agents reports/recipes/azure-conv reports/recipes/chat "
-    "calibration/README docs/speed docs/invariants",
+    "Tasks": (
+        "docs/first-scenario docs/size-a-pool docs/doctor docs/find-the-best-flag docs/what-if "
+        "docs/explain-a-hit-rate docs/compare-allocators docs/importing "
+        "docs/recording-a-run docs/teach-paging docs/a-week-of-azure"
+    ),
+    "Reference": (
+        "docs/commands docs/scenario docs/results docs/python docs/schedules "
+        "docs/hybrid-models docs/speculative-decoding docs/how-it-works docs/limits"
+    ),
+    "Evidence": (
+        "reports/README reports/real-run/README reports/real-runs/README "
+        "reports/real-runs/table reports/observed/README reports/startup-logs/README "
+        "reports/published/README reports/published/table reports/states-or-tokens/README "
+        "reports/vllm-or-sglang/README reports/recipes/README reports/recipes/agents "
+        "reports/recipes/azure-conv reports/recipes/chat calibration/README docs/speed "
+        "docs/invariants"
+    ),
     "Project": "CONTRIBUTING CHANGELOG",
 }
 root_doc = "README"
