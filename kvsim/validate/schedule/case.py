@@ -6,23 +6,23 @@ rows hold, is the part of `Case`'s subclasses, one for each engine that was reco
 """
 
 from collections import Counter, deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 from zlib import crc32
 
 from pydantic import Field, model_validator
 
-from kvsim.engine.replica import ReplicaSpec
+from kvsim.engine.replica import ReplicaSpec, assemble
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.options import Options
-from kvsim.plumbing.reading.json_text import read_object
-from kvsim.request import Request, TokenRuns
-from kvsim.validate.schedule.rows import Rows
-from kvsim.validate.schedule.ticks import TICK_PS, CaseCost
+from kvsim.request import Request, Stream, TokenRuns
+from kvsim.validate.schedule.recording import EXPECTED, RecordedCase
+from kvsim.validate.schedule.rows import Row, Rows
+from kvsim.validate.schedule.ticks import TICK_PS, CaseCost, TickCost
 
 LATEST = 10**12  # ticks: the last arrival
-EXPECTED = (".expected.json.gz", ".expected.json")
 MOST_TOKENS = 1 << 20  # of a prompt or a segment: 20 bits of a token's id are its place
 Length = Annotated[int, Field(ge=1, le=MOST_TOKENS)]
 TokenId = Annotated[int, Field(ge=0)]
@@ -88,16 +88,12 @@ class CaseRequest(Options):
             )
 
 
-class Case(Options):
+class Case(RecordedCase):
     """A recorded schedule's input; subclasses add `engine`, the settings.
 
-    pool_key: the key of `engine` that sizes the pool; it tells which engine the case is of.
+    told_by: the key of `engine` that sizes the pool.
     """
 
-    pool_key: ClassVar[str]
-
-    name: str
-    desc: str = ""
     cost: CaseCost
     requests: tuple[CaseRequest, ...]
 
@@ -108,6 +104,36 @@ class Case(Options):
         if twice is not None:
             raise ValueError(f"two requests are named {twice!r}")
         return self
+
+    @classmethod
+    def recognises(cls, table: Mapping[str, Any]) -> bool:
+        engine = table.get("engine")
+        return isinstance(engine, Mapping) and cls.told_by in engine
+
+    def simulated(self, recorded: list[Row]) -> list[Row]:
+        return self.replayed(stall_once=_stalls_once(recorded))
+
+    def replayed(self, *, stall_once: bool) -> list[Row]:
+        """The rows kvsim produces, one a step. stall_once: see `observer`."""
+        by_step: dict[int, list[Request]] = {}
+        timed: list[Request] = []
+        for request in self.requests:
+            if request.arrival_step is None:
+                timed += request.requests()
+            else:
+                by_step.setdefault(request.arrival_step, []).extend(request.requests())
+        timed.sort(key=lambda request: request.arrival_ps)
+        observer = self.observer(deque(sorted(by_step.items())), stall_once=stall_once)
+        replica = assemble(
+            self.replica_spec(),
+            Stream(tuple(timed)),
+            TickCost(self.cost),
+            observer=observer,
+            refuse=False,
+        )
+        observer.submit = replica.engine.submit
+        replica.env.run()
+        return observer.rows
 
     def replica_spec(self) -> ReplicaSpec:
         """The engine that its settings make, one step at a time."""
@@ -140,17 +166,14 @@ def cases_in(path: Path) -> list[Path]:
     return cases
 
 
-def read_expectation(path: Path) -> list[dict[str, Any]]:
+def read_expectation(path: Path) -> list[Row]:
     """The recorded rows beside the case: NAME.expected.json.gz or NAME.expected.json."""
-    for suffix in EXPECTED:
-        beside = path.with_name(path.name.removesuffix(".json") + suffix)
-        if beside.exists():
-            steps = read_object(beside).get("steps")
-            if not isinstance(steps, list) or not all(isinstance(row, dict) for row in steps):
-                raise InputError("no list of rows under 'steps'", where=str(beside))
-            return steps
-    raise InputError(
-        "no expectation beside the case",
-        where=str(path),
-        remedy=f"expected {path.name.removesuffix('.json')}.expected.json.gz in the same folder",
-    )
+    return RecordedCase.expected(path)
+
+
+def _stalls_once(recorded: Sequence[Row]) -> bool:
+    """Whether the recorder wrote a queue that cannot start as one row, or one an arrival; where no
+    two such rows follow each other nothing tells, and one is what is there.
+    """
+    pairs = pairwise(recorded)
+    return not any(row.get("stall") and later.get("stall") for row, later in pairs)

@@ -1,4 +1,6 @@
-"""The engines whose schedules were recorded, a folder and a line each, and how a case is read."""
+"""The engines whose schedules were recorded, a folder and a line or more each, and how a case is
+read.
+"""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -7,32 +9,33 @@ from typing import Any
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.reading.json_text import read_object
 from kvsim.plumbing.registry import Registry
-from kvsim.validate.schedule.case import Case
+from kvsim.validate.schedule.recording import RecordedCase
 
-RECORDED: Registry[Case] = Registry(
+RECORDED: Registry[RecordedCase] = Registry(
     "recorded engine",
     {
         "vllm": "kvsim.validate.schedule.vllm.case:VllmCase",
         "sglang": "kvsim.validate.schedule.sglang.case:SglangCase",
+        "llama.cpp cells": "kvsim.validate.schedule.llamacpp.cells:CellsCase",
+        "llama.cpp cells of March 2025": "kvsim.validate.schedule.llamacpp.older:OlderCellsCase",
     },
 )
 
 
-def parse_case(table: Mapping[str, Any], where: str) -> Case:
-    """The case in nested dictionaries, of the engine that the key sizing its pool belongs to."""
-    engine = table.get("engine")
-    keys = engine.keys() if isinstance(engine, Mapping) else ()
+def parse_case(table: Mapping[str, Any], where: str) -> RecordedCase:
+    """The case in nested dictionaries, of the kind that knows it for its own."""
     kinds = [RECORDED.get(name) for name in RECORDED]
     for kind in kinds:
-        if kind.pool_key in keys:
+        if kind.recognises(table):
             return kind.parse(table, where)
+    names = [kind.told_by for kind in kinds]
     raise InputError(
         "no recorded engine's settings",
         where=f"{where}.engine",
-        remedy=f"name the pool by one of: {', '.join(kind.pool_key for kind in kinds)}",
+        remedy=f"name the pool, or the kind of a case, by one of: {', '.join(names)}",
     )
 
 
-def read_case(path: Path) -> Case:
+def read_case(path: Path) -> RecordedCase:
     """The case in a JSON file (`.gz` accepted); InputError names the key at fault."""
     return parse_case(read_object(path), str(path))

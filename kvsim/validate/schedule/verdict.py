@@ -3,13 +3,10 @@
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from kvsim.validate.schedule.case import read_expectation
 from kvsim.validate.schedule.engines import read_case
-from kvsim.validate.schedule.replay import simulate_rows
 from kvsim.validate.schedule.rows import Row
 
 ROWS_BEFORE = 3
@@ -19,6 +16,7 @@ FIELDS = (
     *("evicted", "preempted", "retracted", "aborted", "admitted", "sched", "first", "finished"),
     *("drafts", "accepted"),
     "stall",
+    *("op", "k", "rc", "batch", "bytes", "geometry", "request", "slot", "hit", "cells"),
 )
 
 
@@ -61,17 +59,9 @@ class Verdict:
 
 def validate_case(path: Path) -> Verdict:
     """Replay the case at `path` and compare with the rows recorded beside it."""
-    case, recorded = read_case(path), read_expectation(path)
-    once = _stalls_once(recorded)
-    return compare(case.name, recorded, simulate_rows(case, stall_once=once))
-
-
-def _stalls_once(recorded: Sequence[Row]) -> bool:
-    """Whether the recorder wrote a queue that cannot start as one row, or one an arrival; where no
-    two such rows follow each other nothing tells, and one is what is there.
-    """
-    pairs = pairwise(recorded)
-    return not any(row.get("stall") and later.get("stall") for row, later in pairs)
+    case = read_case(path)
+    recorded = case.expected(path)
+    return compare(case.name, recorded, case.simulated(recorded))
 
 
 def compare(name: str, recorded: Sequence[Row], simulated: Sequence[Row]) -> Verdict:

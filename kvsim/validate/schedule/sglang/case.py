@@ -79,7 +79,7 @@ class SglangRequest(CaseRequest):
 class SglangCase(Case):
     """A schedule of SGLang's."""
 
-    pool_key: ClassVar[str] = "max_total_tokens"
+    told_by: ClassVar[str] = "max_total_tokens"
 
     engine: SglangEngine
     requests: tuple[SglangRequest, ...]

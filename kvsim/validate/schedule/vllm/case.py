@@ -224,7 +224,7 @@ class VllmCase(Case):
     accept: how many drafts each verification accepts, in turn.
     """
 
-    pool_key: ClassVar[str] = "num_gpu_blocks"
+    told_by: ClassVar[str] = "num_gpu_blocks"
 
     model: dict[str, Any] | None = None
     serve: dict[str, Any] | None = None

@@ -1,0 +1,1 @@
+"""KV memory as llama.cpp keeps it: a field of cells."""

@@ -1,0 +1,246 @@
+"""One buffer of llama.cpp's KV cache: cells in a row, each empty or one token of some sequences.
+
+As src/llama-kv-cache.cpp does it (0c1e57098). A new token takes any usable cell from the head on,
+neighbours or not; the older version, which needs neighbours, is in older.py.
+"""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from kvsim.plumbing.errors import InvariantError
+
+OPEN = 1 << 60  # the end of a range of positions without an end
+
+
+class TokenRun(NamedTuple):
+    """Tokens of a batch one after the other: of which sequences, from which position, how many."""
+
+    seqs: tuple[int, ...]
+    pos: int
+    num: int
+
+
+class CellRun(NamedTuple):
+    """Neighbouring cells of the same sequences, with rising positions from `pos` on."""
+
+    first: int
+    num: int
+    seqs: tuple[int, ...]
+    pos: int
+
+
+def open_range(p0: int, p1: int) -> tuple[int, int]:
+    """A range of positions [p0, p1), where a negative bound is open."""
+    return max(p0, 0), OPEN if p1 < 0 else p1
+
+
+class CellField:
+    """A buffer of `size` cells.
+
+    window: a cell's content is of no use to a sequence that is `window` tokens further; 0: always.
+    owners: the sequences of each cell, none for an empty one; positions: of its token.
+    head: where the next search starts. held: the cells of each sequence.
+    """
+
+    def __init__(self, size: int, window: int = 0) -> None:
+        self.size = size
+        self.window = window
+        self.owners: list[tuple[int, ...]] = [()] * size
+        self.positions = [0] * size
+        self.head = 0
+        self.used = 0
+        self.held: dict[int, set[int]] = {}
+        self._last: dict[int, int] = {}  # highest position of a sequence, where it is known
+
+    # --- what is there ----------------------------------------------------------------------------
+
+    def last_position(self, seq: int) -> int:
+        """The highest position of a sequence, -1 if it has none."""
+        last = self._last.get(seq)
+        if last is None:
+            positions = self.positions
+            last = max((positions[cell] for cell in self.held.get(seq, ())), default=-1)
+            self._last[seq] = last
+        return last
+
+    def first_position(self, seq: int) -> int:
+        """The lowest position of a sequence, -1 if it has none."""
+        positions = self.positions
+        return min((positions[cell] for cell in self.held.get(seq, ())), default=-1)
+
+    @property
+    def top(self) -> int:
+        """The last used cell + 1: attention reads the cells below it."""
+        return max((max(cells) for cells in self.held.values() if cells), default=-1) + 1
+
+    def runs(self) -> list[CellRun]:
+        """The used cells in order."""
+        found: list[CellRun] = []
+        for cell in sorted(set().union(*self.held.values())):
+            seqs, pos = self.owners[cell], self.positions[cell]
+            if found:
+                first, num, before, start = found[-1]
+                if first + num == cell and before == seqs and start + num == pos:
+                    found[-1] = CellRun(first, num + 1, seqs, start)
+                    continue
+            found.append(CellRun(cell, 1, seqs, pos))
+        return found
+
+    def is_usable(self, cell: int) -> bool:
+        """Whether a new token may take a cell: an empty one, or one that its only sequence cannot
+        see any more.
+        """
+        owners = self.owners[cell]
+        if not owners:
+            return True
+        if not self.window or len(owners) > 1:
+            return False
+        return self.last_position(owners[0]) + 1 - self.positions[cell] >= self.window
+
+    # --- new tokens -------------------------------------------------------------------------------
+
+    def find(self, num: int) -> list[int] | None:
+        """The cells that `num` new tokens take, in order; None: there are too few."""
+        size, owners = self.size, self.owners
+        if num > size or (not self.window and num > size - self.used):
+            return None
+        cell = 0 if self.head > self.used + 2 * num else self.head
+        found: list[int] = []
+        for _ in range(size):
+            if cell >= size:
+                cell = 0
+            if not owners[cell] or (self.window and self.is_usable(cell)):
+                found.append(cell)
+                if len(found) == num:
+                    return found
+            cell += 1
+        return None
+
+    def place(self, cells: list[int], runs: Iterable[TokenRun]) -> None:
+        """New tokens take these cells. What their sequences had at positions up to the highest that
+        was overwritten is removed: a sequence keeps no gaps.
+        """
+        overwritten: dict[int, int] = {}
+        at = 0
+        for seqs, pos, num in runs:
+            for offset in range(num):
+                cell = cells[at + offset]
+                before = self.owners[cell]
+                if before:
+                    (seq,) = before
+                    overwritten[seq] = max(overwritten.get(seq, -1), self.positions[cell])
+                    self._put(cell, (), 0)
+                self._put(cell, seqs, pos + offset)
+            at += num
+        for seq, pos in overwritten.items():
+            self.remove(seq, 0, pos + 1)
+        if cells:
+            self.head = cells[-1] + 1
+
+    def _put(self, cell: int, seqs: tuple[int, ...], pos: int) -> None:
+        """A cell holds this token of these sequences, whatever it held before."""
+        before = self.owners[cell]
+        for seq in before:
+            if seq not in seqs:
+                self.held[seq].discard(cell)
+            if self._last.get(seq) == self.positions[cell]:
+                del self._last[seq]
+        for seq in seqs:
+            self.held.setdefault(seq, set()).add(cell)
+            if self._last.get(seq, OPEN) < pos:
+                self._last[seq] = pos
+        self.used += bool(seqs) - bool(before)
+        self.owners[cell], self.positions[cell] = seqs, pos
+
+    def snapshot(self, cells: list[int]) -> "list[tuple[int, tuple[int, ...], int]]":
+        """What these cells hold now, for `put_back`."""
+        return [(cell, self.owners[cell], self.positions[cell]) for cell in cells]
+
+    def put_back(self, cells: "list[tuple[int, tuple[int, ...], int]]", head: int) -> None:
+        """The cells hold again what they held, and the head is where it was."""
+        for cell, owners, pos in cells:
+            self._put(cell, owners, pos)
+        self.head = head
+
+    # --- sequences --------------------------------------------------------------------------------
+
+    def _within(self, seq: int, p0: int, p1: int) -> list[int]:
+        """The cells of a sequence at positions [p0, p1), in order; seq -1: of any."""
+        positions = self.positions
+        held = self.held.get(seq, ()) if seq >= 0 else set().union(*self.held.values())
+        if p0 <= 0 and p1 >= OPEN:
+            return sorted(held)
+        return sorted(cell for cell in held if p0 <= positions[cell] < p1)
+
+    def remove(self, seq: int, p0: int, p1: int) -> None:
+        """A sequence (-1: every one) leaves its cells at positions [p0, p1)."""
+        emptied = self.size
+        for cell in self._within(seq, p0, p1):
+            left = () if seq < 0 else tuple(other for other in self.owners[cell] if other != seq)
+            self._put(cell, left, self.positions[cell] if left else 0)
+            if not left:
+                emptied = min(emptied, cell)
+        self.head = min(self.head, emptied)
+
+    def keep(self, seq: int) -> None:
+        """All other sequences leave."""
+        for other in [other for other in self.held if other != seq]:
+            self.remove(other, 0, OPEN)
+
+    def share(self, source: int, target: int, p0: int, p1: int) -> None:
+        """The cells of one sequence at positions [p0, p1) are the other's too."""
+        for cell in self._within(source, p0, p1):
+            if target not in self.owners[cell]:
+                seqs = tuple(sorted((*self.owners[cell], target)))
+                self._put(cell, seqs, self.positions[cell])
+
+    def shift(self, seq: int, p0: int, p1: int, delta: int) -> None:
+        """Positions [p0, p1) of a sequence move by `delta`, those of shared cells for all."""
+        emptied = self.size
+        for cell in self._within(seq, p0, p1):
+            pos = self.positions[cell] + delta
+            if pos < 0:
+                emptied = min(emptied, cell)
+            self._put(cell, () if pos < 0 else self.owners[cell], max(pos, 0))
+        self.head = 0 if emptied == self.size else emptied
+
+    def divide(self, seq: int, p0: int, p1: int, divisor: int) -> None:
+        """Positions [p0, p1) of a sequence are divided."""
+        for cell in self._within(seq, p0, p1):
+            self._put(cell, self.owners[cell], self.positions[cell] // divisor)
+
+    def clear(self) -> None:
+        """Every cell is empty, and the head at the first."""
+        self.owners, self.positions = [()] * self.size, [0] * self.size
+        self.head = self.used = 0
+        self.held, self._last = {}, {}
+
+    def copy_from(self, other: "CellField", source: int, target: int) -> None:
+        """What one sequence has in another buffer, in the same cells, and the head there."""
+        self.clear()
+        for cell in other.held.get(source, ()):
+            self._put(cell, (target,), other.positions[cell])
+        self.head = other.head
+
+    def visible(self, seq: int) -> list[int]:
+        """The cells of a sequence in order, without those that no query of it can see any more."""
+        cells, last = sorted(self.held.get(seq, ())), self.last_position(seq)
+        if not self.window:
+            return cells
+        return [cell for cell in cells if last - self.positions[cell] < self.window]
+
+    def check(self) -> None:
+        """Raise InvariantError if counts and tables differ from the cells."""
+        held: dict[int, set[int]] = {}
+        for cell, seqs in enumerate(self.owners):
+            for seq in seqs:
+                held.setdefault(seq, set()).add(cell)
+        if held != {seq: cells for seq, cells in self.held.items() if cells}:
+            raise InvariantError("the tables of sequences differ from the cells")
+        used = sum(1 for seqs in self.owners if seqs)
+        if used != self.used or not 0 <= self.head <= self.size:
+            raise InvariantError(f"{used} cells used, counted as {self.used}; head {self.head}")
+        for seq in self._last:
+            last = max((self.positions[cell] for cell in held.get(seq, ())), default=-1)
+            if last != self.last_position(seq):
+                raise InvariantError(f"sequence {seq} ends at {last}, not {self._last[seq]}")

@@ -1,0 +1,168 @@
+"""The KV cache of llama.cpp before it took holes (7841fc723, March 2025): a micro-batch needs
+neighbouring cells, and cells move together now and then (src/llama-kv-cache.cpp and
+llama-context.cpp).
+"""
+
+import struct
+from collections.abc import Iterable, Sequence
+
+from kvsim.memory.cells.batch import num_tokens, slices
+from kvsim.memory.cells.cache import DONE, NO_ROOM
+from kvsim.memory.cells.field import CellField, TokenRun
+
+PADDING = 32  # cells: what attention reads is rounded up to these
+LEAST_READ = 2048  # cells: nothing moves where fewer are read
+GRAPH_NODES = 8192  # of the graph that moves cells; each move takes six a layer
+
+
+class ContiguousField(CellField):
+    """One buffer for all sequences. pending: shifts of positions not yet applied to the content."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__(size)
+        self.pending: dict[int, int] = {}
+
+    def find(self, num: int) -> list[int] | None:
+        """The first `num` neighbouring empty cells from the head on; a failed search leaves the
+        head where it ended.
+        """
+        size, owners = self.size, self.owners
+        if self.head > self.used + 2 * num:
+            self.head = 0
+        if num > size:
+            return None
+        tested = 0
+        while tested < size:
+            if self.head + num > size:
+                tested += size - self.head
+                self.head = 0
+                continue
+            taken = next((at for at in range(num) if owners[self.head + at]), None)
+            if taken is None:
+                return list(range(self.head, self.head + num))
+            self.head += taken + 1
+            tested += taken + 1
+        return None
+
+    def place(self, cells: list[int], runs: Iterable[TokenRun]) -> None:
+        super().place(cells, runs)
+        if self.head >= self.size:
+            self.head = 0
+
+    def share(self, source: int, target: int, p0: int, p1: int) -> None:
+        super().share(source, target, p0, p1)
+        self.head = 0
+
+    def shift(self, seq: int, p0: int, p1: int, delta: int) -> None:
+        cells = self._within(seq, p0, p1)
+        super().shift(seq, p0, p1, delta)
+        for cell in cells:
+            if self.owners[cell]:
+                self.pending[cell] = self.pending.get(cell, 0) + delta
+
+    def longest_free(self) -> tuple[int, int]:
+        """The longest stretch of empty cells: how many, and the first of them (-1: none)."""
+        longest, first, start = 0, -1, 0
+        for cell in range(self.size + 1):
+            if cell == self.size or self.owners[cell]:
+                if cell - start > longest:
+                    longest, first = cell - start, start
+                start = cell + 1
+        return longest, first
+
+    def compact(self, most_moves: int) -> int:
+        """Fill the holes from the left with used cells from the right end, in their order, until
+        `most_moves` stretches of cells have moved; returns how many cells moved.
+        """
+        end, total, moves, moved = self.top, self.used, 0, 0
+        hole = 0
+        while hole < total and moves < most_moves:
+            if self.owners[hole]:
+                hole += 1
+                continue
+            width = 1
+            while hole + width < total and not self.owners[hole + width]:
+                width += 1
+            sources: list[int] = []
+            cell = end - 1
+            while cell > hole and len(sources) < width:
+                if self.owners[cell]:
+                    sources.append(cell)
+                cell -= 1
+            sources.reverse()
+            before = -2
+            for target, source in enumerate(sources, hole):
+                if source != before + 1:
+                    if moves == most_moves:
+                        break
+                    moves += 1
+                before = source
+                owners, pos = self.owners[source], self.positions[source]
+                self._put(source, (), 0)
+                self._put(target, owners, pos)
+                if source in self.pending:
+                    self.pending[target] = self.pending.pop(source)
+                moved += 1
+            hole += width
+        if moved:
+            self.head = total
+        return moved
+
+
+class OlderCache:
+    """The cache of a model, and when it moves cells together.
+
+    threshold: of the cells that attention reads, the share of holes from which on cells are moved
+    before the next batch; 0 or less: they never are. layers: with KV.
+    """
+
+    def __init__(self, size: int, micro_batch: int, layers: int, threshold: float = 0.0) -> None:
+        self.field = ContiguousField(size)
+        self.moved_cells = 0
+        self._micro_batch = micro_batch
+        self._most_moves = (GRAPH_NODES - 2 * layers) // (6 * layers)
+        self._threshold = struct.unpack("f", struct.pack("f", threshold))[0]
+        self._wants_compacting = False
+
+    def request_compacting(self) -> None:
+        """Move cells together at the next `update`."""
+        self._wants_compacting = True
+
+    def update(self) -> int:
+        """Apply what is pending: shifts, then moves. Returns how many cells moved."""
+        self.field.pending.clear()
+        if not self._wants_compacting:
+            return 0
+        self._wants_compacting = False
+        moved = self.field.compact(self._most_moves)
+        self.moved_cells += moved
+        return moved
+
+    def decode(self, runs: Sequence[TokenRun]) -> int:
+        """Place a batch, one micro-batch after the other: DONE, or NO_ROOM, where those before the
+        one that found none stay.
+        """
+        field = self.field
+        for part in slices(runs, self._micro_batch):
+            self.update()
+            cells = field.find(num_tokens(part))
+            if cells is None:
+                return NO_ROOM
+            field.place(cells, part)
+        if self._threshold > 0:
+            self._wants_compacting |= self._fragmentation() > self._threshold
+        return DONE
+
+    def _fragmentation(self) -> float:
+        """The share of holes among the cells that attention reads, as a 32-bit float."""
+        read = min(self.field.size, -(-self.field.top // PADDING) * PADDING)
+        if read < LEAST_READ:
+            return 0.0
+        full = struct.unpack("f", struct.pack("f", (self.field.used + PADDING) / read))[0]
+        share: float = struct.unpack("f", struct.pack("f", 1.0 - full))[0]
+        return max(0.0, share)
+
+    def displayed(self) -> list[int]:
+        """The positions as the program's own debug view shows them: pending shifts count twice."""
+        pending = self.field.pending
+        return [pos + pending.get(cell, 0) for cell, pos in enumerate(self.field.positions)]
