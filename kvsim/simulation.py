@@ -106,6 +106,8 @@ class Simulation:
         sizes = (getattr(options, "block_size", None) for options in allocators)
         block_size = next(filter(None, sizes), BLOCK_SIZE)
         exports = any(getattr(options, "exports_states", False) for options in allocators)
+        no_groups = "disable_hybrid_kv_cache_manager"
+        groups = any(getattr(options, no_groups, None) is False for options in allocators)
         fraction = self.scenario.memory.mem_fraction_static
         if fraction is not None:
             schedulers = [each.scheduler for each in allocators if each.scheduler is not None]
@@ -126,6 +128,7 @@ class Simulation:
             block_size,
             drafter=self.drafter,
             exports_states=exports,
+            as_logged=groups and scheduler.engine_version is not None,
             **limits,
         )
 
@@ -203,6 +206,7 @@ class Simulation:
             else None,
             kept_chunks=kept,
             shareable=not stream.anonymous,
+            over_device=self.pool.over_device(self.device.name),
         )
         return Run.recorded(summary, replica.recorder)
 

@@ -105,16 +105,6 @@ def _lengths(given: Sequence[int], longest: int) -> list[int]:
     return list(dict.fromkeys(given))
 
 
-def pool_tokens(answer: MemoryAnswer) -> int:
-    """Tokens that the pool holds; where none costs anything, or less the more there are, those that
-    the engine says.
-    """
-    pool, token_bytes = answer.sized.pool, answer.sized.layout.bytes_per_token
-    if not token_bytes or not answer.fits:
-        return pool.kv_cache_size_tokens
-    return pool.capacity_bytes // token_bytes
-
-
 def as_json(answer: MemoryAnswer) -> dict[str, Any]:
     """Every figure, of one GPU."""
     model, pool, layout = answer.model, answer.sized.pool, answer.sized.layout
@@ -150,7 +140,7 @@ def as_json(answer: MemoryAnswer) -> dict[str, Any]:
         "non_torch_bytes": pool.non_torch_bytes,
         "cuda_graph_bytes": pool.cuda_graph_bytes,
         "pool_bytes": pool.capacity_bytes,
-        "pool_tokens": pool_tokens(answer),
+        "pool_tokens": pool.pool_tokens,
         "block_size": pool.block_size,
         "num_gpu_blocks": pool.num_gpu_blocks,
         "engine": {

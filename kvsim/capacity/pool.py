@@ -6,6 +6,7 @@ from kvsim.capacity.drafter import DrafterCost
 from kvsim.capacity.planning import CachePlan
 from kvsim.capacity.start_up import StartUp
 from kvsim.layout import KVLayout
+from kvsim.plumbing.units import GIB
 
 
 class SizedPool(NamedTuple):
@@ -14,7 +15,8 @@ class SizedPool(NamedTuple):
     sized_by: the option that sized it. With gpu_memory_utilization, total = unused + weights +
         activation + other + capacity, and other = non_torch + cuda_graph; otherwise activation,
         other and unused are 0 and the capacity is the given one, whether the device has it or not.
-    block_size: tokens in a block; num_gpu_blocks: whole blocks in the capacity.
+    block_size: tokens in a block, as asked for; num_gpu_blocks, pool_tokens: blocks and tokens in
+        the capacity, as the options num_gpu_blocks and kv_cache_tokens count them.
     engine_block_size, engine_num_gpu_blocks, kv_cache_size_tokens, max_concurrency: the figures
         that the engine of `engine_version` sets and logs, with the padding of its blocks.
     states: recurrent states in a pool of their own beside the capacity, which limits the sequences
@@ -30,6 +32,7 @@ class SizedPool(NamedTuple):
     capacity_bytes: int
     block_size: int
     num_gpu_blocks: int
+    pool_tokens: int
     non_torch_bytes: int
     cuda_graph_bytes: int
     engine_version: str
@@ -38,6 +41,19 @@ class SizedPool(NamedTuple):
     kv_cache_size_tokens: int
     max_concurrency: float
     states: int | None = None
+
+    def over_device(self, device: str) -> str | None:
+        """The sentence on a pool that a user gave and the device cannot hold beside the weights;
+        None where it can.
+        """
+        needed = self.weights_bytes + self.capacity_bytes
+        if needed <= self.total_bytes:
+            return None
+        return (
+            f"The pool ({self.sized_by}: {self.capacity_bytes / GIB:,.2f} GiB) and the weights "
+            f"({self.weights_bytes / GIB:,.2f} GiB) take {needed / GIB:,.2f} GiB, more than the "
+            f"{self.total_bytes / GIB:,.2f} GiB of one {device}: no server could have this pool"
+        )
 
 
 class Sized(NamedTuple):

@@ -9,6 +9,7 @@ several stages of a pipeline the one with the fewest blocks decides.
 from kvsim.capacity.adapters import Adapters
 from kvsim.capacity.deployment import Deployment
 from kvsim.capacity.drafter import MTP, Drafter
+from kvsim.capacity.engine_counts import counts_every_token
 from kvsim.capacity.estimate.items import Items, estimate
 from kvsim.capacity.options import MemoryOptions
 from kvsim.capacity.planning import CachePlan, Serving, Speculation, plan_cache
@@ -16,7 +17,7 @@ from kvsim.capacity.planning.plan import DEFAULT_BLOCK_SIZE
 from kvsim.capacity.pool import Sized, SizedPool
 from kvsim.capacity.stage import Stage, stages
 from kvsim.capacity.start_up import start_up
-from kvsim.capacity.user_sized import check_capacity, check_packed, user_sized_pool
+from kvsim.capacity.user_sized import check_capacity, user_sized_pool
 from kvsim.device import Device
 from kvsim.model import Model, ModelOptions
 from kvsim.model.find import find_model
@@ -36,6 +37,7 @@ def size_pool(
     drafter: Drafter | None = None,
     *,
     exports_states: bool = False,
+    as_logged: bool = True,
 ) -> SizedPool:
     """The pool of a simulated engine; arguments as of `size`. InputError for parallelism that step
     times do not model.
@@ -68,6 +70,7 @@ def size_pool(
         *limits,
         drafter,
         exports_states=exports_states,
+        as_logged=as_logged,
     )
     return sized.pool
 
@@ -83,13 +86,15 @@ def size(
     drafter: Drafter | None = None,
     *,
     exports_states: bool = False,
+    as_logged: bool = True,
 ) -> Sized:
     """The pool and the engine's plan of its blocks.
 
     block_size: tokens in a block; the engine may replace the default. max_num_seqs,
     max_num_batched_tokens: the scheduler's limits, which size the profiling run. drafter: a drafter
-    that `memory` does not name. exports_states: see Serving. InputError if weights and reserves
-    leave nothing.
+    that `memory` does not name. exports_states: see Serving. as_logged: num_gpu_blocks and
+    kv_cache_tokens are what the engine of this version logs; else they lie in all layers.
+    InputError if weights and reserves leave nothing.
     """
     model.check_tensor_parallel(model_options.tensor_parallel_size)
     if model_options.pipeline_parallel_size > model.num_layers:
@@ -115,7 +120,7 @@ def size(
     every = stages(model.layers, model_options.pipeline_parallel_size)
     caches = [_caches(deployment, stage) for stage in every]
     sized = [
-        _size_stage(deployment, stage, kept, memory, block_size, exports_states)
+        _size_stage(deployment, stage, kept, memory, block_size, exports_states, as_logged)
         for stage, kept in zip(every, caches, strict=True)
         if kept  # a stage that keeps nothing holds any number of blocks
     ]
@@ -143,6 +148,7 @@ def _size_stage(
     memory: MemoryOptions,
     block_size: int,
     exports_states: bool,
+    as_logged: bool,
 ) -> Sized:
     drafter, drafted = deployment.drafter, _drafted(deployment, stage)
     layout, device = grouped(caches), deployment.device
@@ -150,12 +156,11 @@ def _size_stage(
         layout = grouped(widened(caches, drafter.tokens), drafted)
     items = _as_given(memory, estimate(deployment, stage))
     plan = _plan(deployment, caches, drafted, memory, block_size, exports_states)
-    packed = plan.packed
-    if packed:
-        check_packed(memory)
+    as_logged = plan.packed or (as_logged and memory.version.blocks.several_tables)
+    if plan.packed:
         block_size = plan.block_size
-    block_bytes = plan.bytes_per_block if packed else block_size * layout.bytes_per_token
-    sized_by, capacity = user_sized_pool(memory, layout, block_bytes)
+    block_bytes = plan.bytes_per_block if as_logged else block_size * layout.bytes_per_token
+    sized_by, capacity = user_sized_pool(memory, layout, plan, block_size, as_logged=as_logged)
     unused = 0
     if sized_by == "gpu_memory_utilization":
         budget = int(device.memory_bytes * memory.utilization)
@@ -165,7 +170,6 @@ def _size_stage(
     else:
         weights = deployment.model.weight_bytes(deployment.tp)
         items = Items(weights if memory.weights_gib is None else items.weights, 0, 0, 0)
-    token_bytes = 0 if packed else layout.bytes_per_token
     check_capacity(capacity, block_size, block_bytes, sized_by)
     log = start_up(plan, plan.num_blocks(capacity), deployment.version)
     pool = SizedPool(
@@ -177,8 +181,12 @@ def _size_stage(
         other_bytes=items.non_torch + items.cuda_graph,
         capacity_bytes=capacity,
         block_size=block_size,
-        num_gpu_blocks=(
-            capacity // (block_size * token_bytes) if token_bytes else log.num_gpu_blocks
+        num_gpu_blocks=capacity // block_bytes if block_bytes else log.num_gpu_blocks,
+        pool_tokens=(
+            log.kv_cache_size_tokens
+            if not layout.bytes_per_token
+            or (as_logged and not counts_every_token(plan, layout))
+            else capacity // layout.bytes_per_token
         ),
         non_torch_bytes=items.non_torch,
         cuda_graph_bytes=items.cuda_graph,

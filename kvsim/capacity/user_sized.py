@@ -1,47 +1,46 @@
 """A KV pool whose size the user gives, in bytes, tokens or blocks."""
 
+from kvsim.capacity.engine_counts import blocks_that_print, counts_every_token
 from kvsim.capacity.options import MemoryOptions
+from kvsim.capacity.planning import CachePlan
 from kvsim.layout import KVLayout
 from kvsim.plumbing.errors import InputError
 
 MOST_BYTES = 1 << 60  # an exbibyte; the tables hold 63 bits
 
 
-def check_packed(memory: MemoryOptions) -> None:
-    """Raise InputError for a pool in tokens of a model whose caches have blocks of own sizes."""
-    if memory.kv_cache_tokens is not None:
-        raise InputError(
-            "a token costs less the longer its sequence is",
-            where="memory.kv_cache_tokens",
-            value=memory.kv_cache_tokens,
-            remedy="give kv_cache_bytes or num_gpu_blocks",
-        )
-
-
-def user_sized_pool(memory: MemoryOptions, layout: KVLayout, block_bytes: int) -> tuple[str, int]:
+def user_sized_pool(
+    memory: MemoryOptions, layout: KVLayout, plan: CachePlan, block_size: int, *, as_logged: bool
+) -> tuple[str, int]:
     """The option that sizes the pool, and the pool's bytes: 0 where gpu_memory_utilization does.
 
-    block_bytes: bytes of one of the allocator's blocks.
+    as_logged: blocks and tokens are those of the engine's log; else they lie in all layers, and a
+    block has `block_size` tokens.
     """
     token_bytes = layout.bytes_per_token
-    ways = {
-        "kv_cache_bytes": memory.kv_cache_bytes,
-        "kv_cache_tokens": memory.kv_cache_tokens,
-        "num_gpu_blocks": memory.num_gpu_blocks,
-    }
-    units = {"kv_cache_bytes": 1, "kv_cache_tokens": token_bytes}
-    for way, value in ways.items():
-        if value is not None:
-            unit = units.get(way, block_bytes)
-            if not unit:
-                raise InputError(
-                    "states do not grow with tokens",
-                    where=f"memory.{way}",
-                    value=value,
-                    remedy="give kv_cache_bytes",
-                )
-            return way, value * unit
-    return "gpu_memory_utilization", 0
+    if memory.kv_cache_bytes is not None:
+        return "kv_cache_bytes", memory.kv_cache_bytes
+    if memory.num_gpu_blocks is not None:
+        block_bytes = plan.bytes_per_block if as_logged else block_size * token_bytes
+        return "num_gpu_blocks", memory.num_gpu_blocks * _grows("num_gpu_blocks", memory, block_bytes)
+    tokens = memory.kv_cache_tokens
+    if tokens is None:
+        return "gpu_memory_utilization", 0
+    if as_logged and not counts_every_token(plan, layout):
+        blocks = blocks_that_print(plan, memory.version.sizing, tokens)
+        return "kv_cache_tokens", blocks * plan.bytes_per_block
+    return "kv_cache_tokens", tokens * _grows("kv_cache_tokens", memory, token_bytes)
+
+
+def _grows(way: str, memory: MemoryOptions, unit_bytes: int) -> int:
+    if not unit_bytes:
+        raise InputError(
+            "states do not grow with tokens",
+            where=f"memory.{way}",
+            value=getattr(memory, way),
+            remedy="give kv_cache_bytes",
+        )
+    return unit_bytes
 
 
 def check_capacity(capacity: int, block_size: int, block_bytes: int, sized_by: str) -> None:

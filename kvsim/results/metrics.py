@@ -42,6 +42,7 @@ def summarise(
     verified: "Verified | None" = None,
     kept_chunks: KeptChunks | None = None,
     shareable: bool = False,
+    over_device: str | None = None,
 ) -> RunSummary:
     """The numbers of a replica that has served its requests.
 
@@ -49,6 +50,7 @@ def summarise(
     simulation of the run began. window: the part of the run that is measured beside the whole.
     verified: what became of drafts; None where none are drafted. kept_chunks: chunks that vLLM
     would free and the allocator keeps. shareable: requests name content that others could hit.
+    over_device: the sentence on a pool larger than the device; None where it fits.
     """
     scheduler, recorder = replica.scheduler, replica.recorder
     allocator = scheduler.allocator
@@ -97,7 +99,8 @@ def summarise(
         kept_chunks=kept_chunks,
         window=measure_window(recorder, window or WindowOptions()),
     )
-    return replace(summary, notes=notes_on(summary, recorder, shareable=shareable))
+    notes = notes_on(summary, recorder, shareable=shareable, over_device=over_device)
+    return replace(summary, notes=notes)
 
 
 def _gaps_between_tokens(recorder: Recorder) -> LatencySummary:

@@ -12,18 +12,23 @@ _SHARED = (
 
 
 def notes_on(
-    summary: RunSummary, recorder: Recorder, *, shareable: bool = False
+    summary: RunSummary,
+    recorder: Recorder,
+    *,
+    shareable: bool = False,
+    over_device: str | None = None,
 ) -> tuple[SummaryNote, ...]:
     """The notes of a run; `about` is one of the words below.
 
     refused: requests were refused on arrival. saturated: the queue grew as long as requests came.
     prefix-cache: the cache was on and found nothing. step-time: steps lay beyond those measured.
     engine: a fault of the engine was not followed. local-attention: tokens are kept that the engine
-    would free.
+    would free. pool: the device cannot hold it.
 
-    shareable: whether requests name content that other requests could hit.
+    shareable: whether requests name content that other requests could hit. over_device: the
+    sentence on a pool that the device cannot hold.
     """
-    found = []
+    found = [] if over_device is None else [("pool", over_device)]
     requests, steps = summary.requests, summary.steps
     if requests.rejected:
         _, _, reason = recorder.rejected[0]

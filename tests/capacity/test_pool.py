@@ -6,11 +6,13 @@ from typing import Any
 import pytest
 
 from kvsim.capacity.options import MemoryOptions
-from kvsim.capacity.sizing import size_pool
+from kvsim.capacity.sizing import size, size_pool
 from kvsim.device import named_device
 from kvsim.model import ModelOptions
+from kvsim.model.catalogue import model_names
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.units import GIB
+from kvsim.report.remarks import remarks
 from kvsim.request import Request
 from kvsim.scenario import Scenario
 from kvsim.simulation import Simulation
@@ -97,6 +99,64 @@ def test_a_pool_as_given(memory, blocks):
     assert (p.sized_by, p.num_gpu_blocks) == (next(iter(memory)), blocks)
     assert p.capacity_bytes == memory.get("kv_cache_bytes", 15_728 * 819_200)
     assert p.unused_bytes == p.activation_bytes == p.other_bytes == 0
+
+
+@pytest.mark.parametrize("version", ["0.33", "0.19"])
+@pytest.mark.parametrize("model", model_names())
+def test_the_counts_of_a_log_give_back_its_pool(model, version):
+    """Blocks to the byte, and tokens to what prints as many, for every model of the catalogue."""
+    options = ModelOptions(name=model)
+    built, device = options.build(), named_device("b300")
+
+    def sized(**memory):
+        asked = MemoryOptions.parse({"engine_version": version, **memory}, "memory")
+        return size(built, device, asked, options, 16)
+
+    first = sized(kv_cache_bytes=7 * 10**10)
+    blocks, tokens = first.pool.num_gpu_blocks, first.pool.pool_tokens
+    assert blocks == first.pool.engine_num_gpu_blocks
+    again = sized(num_gpu_blocks=blocks).pool
+    assert again.capacity_bytes == blocks * first.plan.bytes_per_block
+    assert 0 <= first.pool.capacity_bytes - again.capacity_bytes < first.plan.bytes_per_block
+    by_tokens = sized(kv_cache_tokens=tokens)
+    assert by_tokens.pool.pool_tokens == tokens
+    assert by_tokens.pool.kv_cache_size_tokens == first.pool.kv_cache_size_tokens
+    assert by_tokens.pool.capacity_bytes == pytest.approx(7e10, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("model", "blocks", "gib"), [("gemma-4-31b", 53_042, 64.75), ("qwen3.5-27b", 1509, 72.2)]
+)
+def test_a_run_takes_the_blocks_of_a_log(tables, model, blocks, gib):
+    """As pools of blocks with one group of layers each; contiguous buffers hold all layers, and
+    SGLang's counts are of all layers too."""
+    parts = {"model": {"name": model, "max_model_len": 8192}, "device": {"name": "h200"}}
+    if model.startswith("gemma"):
+        parts["model"]["kv_cache_dtype"] = "fp8"
+    memory = {"num_gpu_blocks": blocks}
+
+    def simulated(allocator, **more):
+        asked = tables(**parts, memory=memory, allocator=allocator, **more)
+        return Simulation(Scenario.from_table(asked), [Request("a", 0, 10, 4)])
+
+    paged = simulated("paged")
+    assert paged.pool.capacity_bytes / GIB == pytest.approx(gib, abs=0.05)
+    assert (paged.pool.num_gpu_blocks, paged.pool.engine_num_gpu_blocks) == (blocks, blocks)
+    whole = simulated("max-buffer")
+    assert whole.pool.capacity_bytes == blocks * 16 * whole.layout.bytes_per_token
+    one_table = simulated({"kind": "paged", "disable_hybrid_kv_cache_manager": True})
+    if model.startswith("gemma"):
+        assert one_table.pool.capacity_bytes == whole.pool.capacity_bytes
+
+
+def test_a_run_whose_pool_the_device_cannot_hold_says_so(tables):
+    tight = tables(model={"name": "opt-13b"}, device={"name": "a10g"}, allocator="paged")
+    result = Simulation(
+        Scenario.from_table({**tight, "memory": {"num_gpu_blocks": 3000}}), [Request("a", 0, 10, 4)]
+    ).result()
+    (note,) = [each for each in result.runs[0].summary.notes if each.about == "pool"]
+    assert "take 60.56 GiB, more than the 22.06 GiB of one a10g" in note.text
+    assert any(note.text in each for each in remarks(result))
 
 
 def test_blocks_are_of_the_given_size():

@@ -137,8 +137,11 @@ def test_a_model_of_states_alone(tmp_path):
     assert found["pool_tokens"] == 10**9 // state * 4096
     assert {row["paged"] for row in found["sequences"]} == {10**9 // state - 1}  # the null block
     assert "GPU KV cache size" in ask(*given)
+    given = (tmp_path, "--device", "l4", "--max-model-len", 4096)
+    again = answer(*given, "--kv-cache-tokens", found["pool_tokens"])
+    assert again["engine"]["num_gpu_blocks"] == found["engine"]["num_gpu_blocks"]
     with pytest.raises(InputError, match="states do not grow with tokens"):
-        ask(tmp_path, "--device", "l4", "--kv-cache-tokens", 1000)
+        ask(*given, "--kv-cache-tokens", 1000, "--engine-version", "V0")
 
 
 def test_a_stage_without_attention_does_not_decide():
@@ -271,3 +274,11 @@ def test_what_a_run_does_otherwise_is_said():
         assert not buffers.summary["notes"]
     with pytest.raises(InputError, match="deepseek-v4-flash"):
         kvsim.simulate(tables("deepseek-v4-flash", 65536), requests)
+
+
+def test_a_pool_larger_than_the_device_is_told():
+    """In the table, and in the notes of a run; not where it fits."""
+    given = ("gemma-4-31b", "--device", "rtx-5090", "--kv-cache-dtype", "fp8")
+    words = " ".join(ask(*given, "--num-gpu-blocks", 53_042).split())
+    assert "weights (58.22 GiB) take 122.96 GiB, more than the 31.36 GiB of one rtx-5090" in words
+    assert "more than" not in ask("opt-13b", "--device", "a100-40gb", "--kv-cache-tokens", 15_728)

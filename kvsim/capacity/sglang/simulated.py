@@ -55,6 +55,7 @@ def sglang_pool(
         capacity_bytes=pools.kv_bytes,
         block_size=block_size,
         num_gpu_blocks=pools.tokens // block_size,
+        pool_tokens=pools.tokens,
         non_torch_bytes=found.set_up_bytes,
         cuda_graph_bytes=0,
         engine_version=f"sglang {SGLANG_VERSION}",

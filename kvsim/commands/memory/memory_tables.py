@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from kvsim.capacity.memory_answer import pool_tokens
 from kvsim.commands.terminal_tables import numbers_table
 
 if TYPE_CHECKING:
@@ -33,6 +32,9 @@ def print_answer(answer: "MemoryAnswer") -> None:
 
 def _print_engine(answer: "MemoryAnswer", console: "Console") -> None:
     pool, plan = answer.sized.pool, answer.sized.plan
+    over = pool.over_device(answer.device.name)
+    if over is not None:
+        console.print(f"note: {over}.", highlight=False)
     for line in _not_simulated(answer):
         console.print(line, highlight=False)
     if answer.sized.drafter is not None:
@@ -108,8 +110,8 @@ def _pool(answer: "MemoryAnswer") -> "Table":
     size = pool.capacity_bytes
     words = "KV pool" if pool.sized_by == "gpu_memory_utilization" else f"KV pool ({pool.sized_by})"
     table.add_row(words, f"{size:,}", size_words(size), style="bold")
-    tokens = pool_tokens(answer)
-    table.add_row("", f"{tokens:,} tokens", f"{pool.num_gpu_blocks:,} blocks of {pool.block_size}")
+    blocks = f"{pool.engine_num_gpu_blocks:,} blocks of {pool.engine_block_size:,}"
+    table.add_row("", f"{pool.pool_tokens:,} tokens", blocks)
     return table
 
 

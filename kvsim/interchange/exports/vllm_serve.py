@@ -9,9 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 from kvsim.interchange.exports.export import Export, Exported
-from kvsim.model import ModelOptions
 from kvsim.plumbing.errors import InputError
-from kvsim.vllm.grouping import is_uniform
 
 _SCHEDULER = {
     "max_num_seqs": "--max-num-seqs",
@@ -98,30 +96,20 @@ def _flags(exported: Exported) -> Iterator[str]:
 
 
 def _pool(exported: Exported) -> Iterator[str]:
-    """As the scenario gives it; what it gives in tokens as bytes, and blocks of a model with
-    several kinds of layers too, of which vLLM counts others.
+    """As the scenario gives it; what it gives in tokens as bytes, and blocks too where the layers
+    share one table, which vLLM would count otherwise.
     """
     memory: Mapping[str, Any] = exported.scenario["memory"]
+    one_table = exported.allocator.get("disable_hybrid_kv_cache_manager")
     if memory.get("gpu_memory_utilization") is not None:
         yield from ("--gpu-memory-utilization", str(memory["gpu_memory_utilization"]))
-    elif memory.get("num_gpu_blocks") is not None and _is_uniform(exported):
+    elif memory.get("num_gpu_blocks") is not None and not one_table:
         yield from ("--num-gpu-blocks-override", str(memory["num_gpu_blocks"]))
     else:
         capacity = exported.run.summary.memory.capacity_bytes
         yield from ("--kv-cache-memory-bytes", str(capacity))
     if memory.get("enforce_eager"):
         yield "--enforce-eager"
-
-
-def _is_uniform(exported: Exported) -> bool:
-    """Whether a block of vLLM's holds its tokens in all layers; False for an unknown model."""
-    try:
-        options = ModelOptions.parse(exported.scenario["model"], "[model]")
-        layout = options.layout(options.build(offline=True))
-    except InputError:
-        return False
-    windows = not exported.allocator.get("disable_hybrid_kv_cache_manager")
-    return is_uniform(layout, windows=windows)
 
 
 def _switch(name: str, on: bool) -> str:

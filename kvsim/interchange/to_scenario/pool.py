@@ -6,10 +6,10 @@ engine prints for so many, is as `kvsim.capacity.planning` plans the cache for t
 
 from typing import Any, NamedTuple
 
+from kvsim.capacity.engine_counts import blocks_that_print, is_whole, tokens_printed
 from kvsim.capacity.options import MemoryOptions
 from kvsim.capacity.planning import CachePlan
 from kvsim.capacity.sizing import size
-from kvsim.capacity.start_up import start_up
 from kvsim.device import named_device
 from kvsim.interchange.to_scenario.served import ServedModel
 from kvsim.layout import KVLayout
@@ -116,8 +116,7 @@ def _unit(
     except InputError:
         return None
     plan, layout = sized.plan, sized.layout
-    own = plan.bytes_per_block == meta.block_size * layout.bytes_per_token
-    whole = own and len(plan.groups) == 1 and plan.block_size == meta.block_size
+    whole = is_whole(plan, layout, meta.block_size)
     return Unit(plan.bytes_per_block, whole, plan, memory.version.sizing)
 
 
@@ -127,8 +126,8 @@ def _number(settings: ServerSettings, unit: Unit, block: int, notes: list[str]) 
         return settings.num_gpu_blocks
     tokens = settings.kv_cache_tokens
     if tokens is not None and unit.plan is not None and unit.version is not None:
-        number = _for_tokens(unit.plan, unit.version, tokens)
-        if number is not None:
+        number = blocks_that_print(unit.plan, unit.version, tokens)
+        if tokens_printed(unit.plan, unit.version, number) == tokens:
             return number
     elif tokens is not None:
         return max(tokens // block, 1)
@@ -147,23 +146,6 @@ def _bytes(settings: ServerSettings, notes: list[str]) -> int | None:
         return settings.kv_cache_bytes
     notes.append(f"the pool is {settings.available_kv_gib:g} GiB, as the log rounds it")
     return round(settings.available_kv_gib * GIB)
-
-
-def _for_tokens(plan: CachePlan, version: SizingRules, tokens: int) -> int | None:
-    """The fewest blocks for which the engine prints this number of tokens; None where it prints it
-    for no number of blocks.
-    """
-
-    def printed(number: int) -> int:
-        return start_up(plan, number, version).kv_cache_size_tokens
-
-    least, most = 1, 1
-    while printed(most) < tokens:
-        most *= 2
-    while least < most:
-        middle = (least + most) // 2
-        least, most = (least, middle) if printed(middle) >= tokens else (middle + 1, most)
-    return least if printed(least) == tokens else None
 
 
 def _of_unknown_layers(

@@ -78,8 +78,7 @@ def _with_pool(table: Table, tokens: float) -> Table:
 
 
 def _pool_bounds(table: Table, folder: Path, tolerance: float) -> Bounds:
-    simulation = prepared(table, folder)
-    tokens = simulation.pool.capacity_bytes // simulation.layout.bytes_per_token
+    tokens = prepared(table, folder).pool.pool_tokens
     return Bounds(float(tokens), 1.0, tokens * UP_TO, False, True, tolerance)
 
 
@@ -131,10 +130,9 @@ def utilization_of(table: Table, folder: Path, tokens: float) -> float | None:
     memory = {key: value for key, value in (table.get("memory") or {}).items() if key not in WAYS}
     whole = {**table, "memory": {**memory, "gpu_memory_utilization": 1.0}}
     try:
-        simulation = prepared(whole, folder)
+        pool = prepared(whole, folder).pool
     except InputError:
         return None
-    pool = simulation.pool
-    reserved = pool.total_bytes - pool.capacity_bytes
-    share = (reserved + tokens * simulation.layout.bytes_per_token) / pool.total_bytes
+    asked = prepared(_with_pool(table, tokens), folder).pool.capacity_bytes
+    share = (pool.total_bytes - pool.capacity_bytes + asked) / pool.total_bytes
     return share if share <= 1 else None
