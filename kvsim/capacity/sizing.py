@@ -184,8 +184,7 @@ def _size_stage(
         num_gpu_blocks=capacity // block_bytes if block_bytes else log.num_gpu_blocks,
         pool_tokens=(
             log.kv_cache_size_tokens
-            if not layout.bytes_per_token
-            or (as_logged and not counts_every_token(plan, layout))
+            if not layout.bytes_per_token or (as_logged and not counts_every_token(plan, layout))
             else capacity // layout.bytes_per_token
         ),
         non_torch_bytes=items.non_torch,

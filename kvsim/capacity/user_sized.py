@@ -22,7 +22,8 @@ def user_sized_pool(
         return "kv_cache_bytes", memory.kv_cache_bytes
     if memory.num_gpu_blocks is not None:
         block_bytes = plan.bytes_per_block if as_logged else block_size * token_bytes
-        return "num_gpu_blocks", memory.num_gpu_blocks * _grows("num_gpu_blocks", memory, block_bytes)
+        block_bytes = _grows("num_gpu_blocks", memory, block_bytes)
+        return "num_gpu_blocks", memory.num_gpu_blocks * block_bytes
     tokens = memory.kv_cache_tokens
     if tokens is None:
         return "gpu_memory_utilization", 0
