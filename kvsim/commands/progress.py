@@ -10,10 +10,10 @@ LINE_EVERY_S = 5.0
 
 
 @contextmanager
-def progress(labels: Sequence[str]) -> Iterator[Moved]:
-    """A function to call with (label, requests that have left, requests in all)."""
+def progress(labels: Sequence[str], noun: str = "requests") -> Iterator[Moved]:
+    """A function to call with (label, how many are done, how many in all). noun: of what."""
     if not sys.stderr.isatty():
-        yield Lines(LINE_EVERY_S, time.monotonic).moved
+        yield Lines(LINE_EVERY_S, time.monotonic, noun).moved
         return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -31,9 +31,10 @@ def progress(labels: Sequence[str]) -> Iterator[Moved]:
 class Lines:
     """Plain lines of progress, one each interval of a clock; a short run has none."""
 
-    def __init__(self, every_s: float, clock: Callable[[], float]) -> None:
+    def __init__(self, every_s: float, clock: Callable[[], float], noun: str = "requests") -> None:
         self._every_s = every_s
         self._clock = clock
+        self._noun = noun
         self._began_s = self._told_s = clock()
 
     def moved(self, label: str, done: int, total: int) -> None:
@@ -43,5 +44,5 @@ class Lines:
             return
         self._told_s = now_s
         share = 100 * done // max(total, 1)
-        words = f"{label}: {done:,} of {total:,} requests ({share} %)"
+        words = f"{label}: {done:,} of {total:,} {self._noun} ({share} %)"
         print(f"{words}, {now_s - self._began_s:.0f} s", file=sys.stderr, flush=True)

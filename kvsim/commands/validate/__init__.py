@@ -4,6 +4,7 @@ import typer
 
 from kvsim.commands.validate.evidence import add_evidence
 from kvsim.commands.validate.logs import logs
+from kvsim.commands.validate.points import points
 from kvsim.commands.validate.run import run
 from kvsim.commands.validate.runs import runs
 from kvsim.commands.validate.schedule import schedule
@@ -16,3 +17,4 @@ add_evidence(app)
 app.command("run")(run)
 app.command("runs")(runs)
 app.command("logs")(logs)
+app.command("points")(points)

@@ -331,3 +331,31 @@ def test_who_is_retracted_with_its_last_token_under_way_leaves_when_it_comes(tab
     assert run.summary["requests"]["finished"] == 2
     assert run.recorder is not None
     check_gaps(run.recorder)
+
+
+@pytest.mark.parametrize("interval", [2, 7, 40])
+@pytest.mark.parametrize("depth", [1, 2])
+def test_a_scheduler_looks_at_arrivals_now_and_then(tables: Any, interval: int, depth: int) -> None:
+    """Steps of decoding count one each, a step with prompts and an idle scheduler look at once."""
+    made = tables(
+        allocator=[{"kind": "radix", "disable_radix_cache": True}],
+        scheduler={
+            "kind": "sglang",
+            "scheduler_recv_interval": interval,
+            "disable_overlap_schedule": depth == 1,
+        },
+        memory={"kv_cache_tokens": 100_000},
+        step_time=STEP_TIME,
+    )
+    first_ps = Simulation(Scenario.from_table(made), [Request("r", 0, 4, 1, 1)]).result()
+    step_s = first_ps.runs[0].summary["makespan_s"]
+    arrival_ps = int(10.5 * step_s * 1e12)
+    requests = [Request("long", 0, 4, 200, 200), Request("late", arrival_ps, 4, 3, 3)]
+    (run,) = kvsim.simulate(made, requests).runs
+    assert run.recorder is not None
+    seen_ps = {seq.id: seq.first_scheduled_ps - seq.arrival_ps for seq in run.recorder.finished}
+    assert seen_ps["long"] == 0
+    assert seen_ps["late"] < (interval + 1) * 2 * step_s * 1e12
+    if interval == 40:
+        assert seen_ps["late"] > 20 * step_s * 1e12 / 2
+    assert outcome(made, requests, None) == outcome(made, requests, 1)

@@ -10,6 +10,7 @@ from kvsim.engine.policies.policies import Policies
 from kvsim.engine.policies.preemption import Recompute
 from kvsim.engine.policies.victims.latest import Latest
 from kvsim.engine.schedulers.options import SchedulerOptions
+from kvsim.engine.schedulers.sglang.inbox import Inbox
 from kvsim.engine.schedulers.sglang.queue import SglangQueue
 from kvsim.engine.schedulers.sglang.scheduler import SglangScheduler
 from kvsim.memory.allocator import Allocator
@@ -42,6 +43,7 @@ class Sglang(SchedulerOptions):
         back for them, 0.7 at first.
     enable_mixed_chunk: who decodes rides along with prompts.
     disable_overlap_schedule: a step is scheduled when the one before it has returned.
+    scheduler_recv_interval: steps of decoding between two looks at what has arrived.
 
     preemption_mode and victim have one value here: SGLang retracts by rules of its own.
     """
@@ -54,6 +56,7 @@ class Sglang(SchedulerOptions):
     schedule_conservativeness: float = Field(1.0, ge=0)
     enable_mixed_chunk: bool = False
     disable_overlap_schedule: bool = False
+    scheduler_recv_interval: int = Field(1, ge=1)
 
     @model_validator(mode="before")
     @classmethod
@@ -90,7 +93,8 @@ class Sglang(SchedulerOptions):
         return self.depth * self.chunked_prefill_size
 
     def build(self, allocator: Allocator, max_model_len: int) -> SglangScheduler:
-        queue = SglangQueue(longest_prefix=self.schedule_policy == "lpm")
+        inbox = Inbox(self.scheduler_recv_interval)
+        queue = SglangQueue(inbox, longest_prefix=self.schedule_policy == "lpm")
         policies = Policies(queue, Latest(), Recompute())
         chunk = self.chunked_prefill_size
         if 0 < chunk < allocator.page_tokens:

@@ -6,6 +6,7 @@ now and then for those in front (managers/schedule_policy.py).
 
 from collections.abc import Iterator
 
+from kvsim.engine.schedulers.sglang.inbox import Inbox
 from kvsim.memory.prefix_room import PrefixRoom
 from kvsim.sequence import Sequence
 from kvsim.token_runs import beginning
@@ -17,14 +18,22 @@ IN_BATCH_TOKENS = 32  # in common with one before it, and not cached: it waits f
 
 
 class SglangQueue:
-    """Who waits. New and retracted requests are appended."""
+    """Who waits. New and retracted requests are appended; those in the inbox count, and are not
+    seen yet.
+    """
 
-    def __init__(self, *, longest_prefix: bool) -> None:
+    def __init__(self, inbox: Inbox, *, longest_prefix: bool) -> None:
+        self.inbox = inbox
         self._longest_prefix = longest_prefix
         self._queue: dict[Sequence, None] = {}
         self._passes = 0
 
     def __len__(self) -> int:
+        return len(self._queue) + len(self.inbox)
+
+    @property
+    def num_seen(self) -> int:
+        """How many the scheduler knows of."""
         return len(self._queue)
 
     def __iter__(self) -> Iterator[Sequence]:

@@ -59,6 +59,7 @@ class SglangScheduler(DecodingScheduler):
         self._max_prefills = prefill_max_requests
         self._chunk_size = chunked_prefill_size
         self._mixed = mixed
+        self._inbox = queue.inbox
         self._prefilled: list[Sequence] = []  # the last prefill batch, until it is settled
         self._chunked: Sequence | None = None  # whose prompt is under way
         self._short_head: Sequence | None = None  # who was kept out for memory when last tried
@@ -73,14 +74,20 @@ class SglangScheduler(DecodingScheduler):
         return max(1, min(super().output_limit(request), self._limits.max_new_tokens(request)))
 
     def add(self, seq: Sequence) -> bool:
-        super().add(seq)
         self._outputs.add(seq, self._limits.max_new_tokens(seq.request))
+        if not self._inbox.always_open:
+            self._inbox.send(seq)
+            return True  # the next look may come before the run under way ends
+        super().add(seq)
         return not self._full or not self.running
 
     # --- a pass --------------------------------------------------------------------------------
 
     def schedule(self) -> Plan:
         plan = Plan()
+        if not self._inbox.always_open:
+            for seq in self._inbox.look(prompts=bool(self._prefilled), idle=not self.running):
+                super().add(seq)
         self._settle()
         self._prefill(plan)
         if not plan.chunks and not plan.preempted:
@@ -119,14 +126,14 @@ class SglangScheduler(DecodingScheduler):
         if not self.decoders:
             self._full = False
         chunked = self._chunked
-        if chunked is None and (self._full or not self.waiting):
+        if chunked is None and (self._full or not self._queue.num_seen):
             return
         free_rows = self._max_running - len(self.running)
         places = self._max_running - len(self.decoders)
         if chunked is None and min(places, free_rows) <= 0:
             self._full = True
             return
-        if self.waiting and self.allocator.keeps_prefixes:
+        if self._queue.num_seen and self.allocator.keeps_prefixes:
             self._queue.arrange(self.room)
         mixed_tokens = len(self.decoders) if self._mixed else 0
         wishes, ratio = self._outputs.wishes, self.ratio.value
@@ -228,10 +235,11 @@ class SglangScheduler(DecodingScheduler):
     def repeatable(self, plan: Plan, limit: int) -> int:
         if plan.chunks or plan.num_paused or plan.preempted or plan.finishing or plan.stalls:
             return 0
-        if self.waiting and not self._full:
+        if self._queue.num_seen and not self._full:
             return 0
         if self._is_short(self.waiting.head) and not self.allocator.usage(None, busy=True).idle:
             return 0  # nobody has filed what an eviction may free
+        limit = self._inbox.steps_to_look(limit)
         return self.allocator.steps_that_fit(min(limit, self.batch.steps_to_leave()))
 
     def returns_quietly(self, plan: Plan) -> bool:
@@ -239,6 +247,8 @@ class SglangScheduler(DecodingScheduler):
 
     def repeat(self, plan: Plan, steps: int) -> Course:
         self.ratio.decay(steps)
+        if not self._inbox.always_open:
+            self._inbox.decoded(steps)
         return super().repeat(plan, steps)
 
     def _complete(self, plan: Plan) -> None:

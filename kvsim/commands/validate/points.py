@@ -1,0 +1,141 @@
+"""`kvsim validate points FILE.csv`: measured serving points, each simulated."""
+
+import json
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kvsim.commands.arguments import AsJson, Jobs
+from kvsim.plumbing.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kvsim.validate.points.outcome import Outcome
+    from kvsim.validate.points.rows import Row
+    from kvsim.validate.points.tables import Table
+
+
+class Part(StrEnum):
+    """Which rows: those to fit on, those to judge by, or all."""
+
+    fit = "fit"
+    judge = "judge"
+    all = "all"
+
+
+def points(
+    file: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE.csv", help="A point a row, in the columns of AISimulate's accuracy set."
+        ),
+    ],
+    half: Annotated[
+        Part,
+        typer.Option(
+            help="By the SHA-256 of the id: 8 to f is for fitting, 0 to 7 for judging, of which "
+            "only totals are given."
+        ),
+    ] = Part.all,
+    every: Annotated[int, typer.Option(min=1, metavar="N", help="Every N-th row alone.")] = 1,
+    seed: Annotated[int, typer.Option(min=0, help="Of the choice that --every makes.")] = 0,
+    engine: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Rows of this engine; repeatable.")
+    ] = None,
+    mode: Annotated[str, typer.Option(help="agg, disagg or all.")] = "agg",
+    step_time: Annotated[
+        str | None,
+        typer.Option(metavar="KIND", help="Of [step_time].", show_default="a scenario's default"),
+    ] = None,
+    estimates: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.csv", help="Another tool's: id, NAME_ttft_ms and NAME_tpot_ms a row."
+        ),
+    ] = None,
+    jobs: Jobs = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Write report.html, points.json and points.csv here."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Simulate the server of every row in a closed loop and say how far TTFT and TPOT are off."""
+    from kvsim.commands.progress import progress
+    from kvsim.step_time import STEP_TIMES
+    from kvsim.validate.points.outcome import simulate_points, some_of
+    from kvsim.validate.points.rows import read_rows, with_estimates
+    from kvsim.validate.points.tables import Answer
+
+    if step_time is not None:
+        STEP_TIMES.parse({"kind": step_time}, "--step-time")
+    rows = read_rows(file)
+    if estimates is not None:
+        rows = with_estimates(rows, estimates)
+    rows = some_of(_chosen(rows, half, engine or [], mode, file), every, seed)
+    with progress(["points"], "scenarios") as moved:
+        outcomes = simulate_points(rows, step_time, jobs, moved)
+    answer = Answer.of(outcomes)
+    shown = [] if half is Part.judge else outcomes
+    found = {"file": file.name, "half": half.value, "step_time": step_time, **answer.as_dict()}
+    if out is not None:
+        _write(out, found, answer.tables(), shown)
+    if as_json:
+        typer.echo(json.dumps({**found, "rows": [each.as_row() for each in shown]}, indent=1))
+        return
+    from kvsim.commands.terminal_tables import numbers_table
+    from kvsim.commands.terminal_tables import out as stdout
+
+    console = stdout()
+    for table in answer.tables():
+        title = f"{table.title}: {table.note}"
+        console.print(numbers_table(*table.heads, title=title, rows=table.rows))
+    if out is not None:
+        console.print(f"written to {out}")
+
+
+def _chosen(
+    rows: "Sequence[Row]", half: Part, engines: "Sequence[str]", mode: str, file: Path
+) -> "list[Row]":
+    modes, named = {row.mode for row in rows}, {row.backend for row in rows}
+    for option, value, known in (
+        ("--mode", mode, modes | {"all"}),
+        *(("--engine", engine, named) for engine in engines),
+    ):
+        if value not in known:
+            raise InputError(
+                "no row has it", where=option, value=value, limit=", ".join(sorted(known))
+            )
+    found = [
+        row
+        for row in rows
+        if (half is Part.all or row.half == half.value)
+        and (mode == "all" or row.mode == mode)
+        and (not engines or row.backend in engines)
+    ]
+    if not found:
+        raise InputError(
+            "no row is left", where=str(file), remedy="drop --half, --engine or --mode"
+        )
+    return found
+
+
+def _write(
+    out: Path, found: "dict[str, object]", tables: "Sequence[Table]", shown: "Sequence[Outcome]"
+) -> None:
+    from kvsim.plumbing.reading.csv_rows import one_line
+    from kvsim.plumbing.writing import write_text
+    from kvsim.validate.points.page import make_page
+
+    write_text(out / "points.json", json.dumps(found, indent=1) + "\n")
+    write_text(out / "report.html", make_page("Measured points, simulated", found, tables, shown))
+    if shown:
+        cells = [each.as_row() for each in shown]
+        lines = [one_line(list(cells[0]))]
+        lines += [
+            one_line(["" if cell is None else cell for cell in row.values()]) for row in cells
+        ]
+        write_text(out / "points.csv", "\n".join(lines) + "\n")

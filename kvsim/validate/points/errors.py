@@ -1,0 +1,110 @@
+"""Errors of many points in a few numbers: in all, and by whatever sets points apart."""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from kvsim.validate.points.labels import split_of
+from kvsim.validate.points.outcome import Outcome
+
+LATENCIES = ("ttft", "tpot")
+FEW, MANY = 8, 64  # clients of one copy: small and large batches
+PROMPT_HEAVY = 4  # prompt tokens for each output token
+
+
+class Errors(NamedTuple):
+    """Of simulated / measured - 1 over n points: median_abs and mean_abs of its size, bias: its
+    median, p90_abs: nine in ten lie below.
+    """
+
+    n: int
+    median_abs: float
+    mean_abs: float
+    bias: float
+    p90_abs: float
+
+    @classmethod
+    def of(cls, errors: Sequence[float]) -> "Errors | None":
+        """None of no point."""
+        if not errors:
+            return None
+        sizes = np.abs(errors)
+        return cls(
+            len(errors),
+            float(np.median(sizes)),
+            float(np.mean(sizes)),
+            float(np.median(errors)),
+            float(np.quantile(sizes, 0.9)),
+        )
+
+
+class Totals(NamedTuple):
+    """Of one group of points. rows: all of them; ran: those with an answer. tool: whose."""
+
+    group: str
+    tool: str
+    rows: int
+    ran: int
+    ttft: Errors | None
+    tpot: Errors | None
+
+
+def regime(outcome: Outcome) -> str:
+    """What the point's time goes to, and how large its batch is."""
+    row = outcome.row
+    copies = split_of(row).copies
+    clients = row.clients(copies) / copies
+    size = "small batch" if clients <= FEW else "large batch" if clients > MANY else "middle batch"
+    kind = "prefill-bound" if row.isl >= PROMPT_HEAVY * row.osl else "decode-bound"
+    return f"{kind}, {size}"
+
+
+GROUPINGS: dict[str, Callable[[Outcome], str]] = {
+    "engine": lambda outcome: outcome.row.backend,
+    "device": lambda outcome: outcome.row.system,
+    "model": lambda outcome: outcome.row.model_path.rpartition("/")[2],
+    "split": lambda outcome: str(split_of(outcome.row)),
+    "precision": lambda outcome: outcome.row.precision or "not said",
+    "regime": regime,
+}
+
+
+def totals(outcomes: Sequence[Outcome], group: str = "all", tool: str = "") -> Totals:
+    """The errors of these points, by kvsim ("") or another tool's estimates."""
+    errors = [each for outcome in outcomes if (each := outcome.errors(tool)) is not None]
+    return Totals(
+        group,
+        tool or "kvsim",
+        len(outcomes),
+        len(errors),
+        Errors.of([ttft for ttft, _ in errors]),
+        Errors.of([tpot for _, tpot in errors]),
+    )
+
+
+def grouped(outcomes: Sequence[Outcome], by: str) -> list[Totals]:
+    """One a group, the largest first."""
+    found: dict[str, list[Outcome]] = {}
+    for outcome in outcomes:
+        found.setdefault(GROUPINGS[by](outcome), []).append(outcome)
+    ranked = sorted(found.items(), key=lambda item: (-len(item[1]), item[0]))
+    return [totals(each, name) for name, each in ranked]
+
+
+def beside(outcomes: Sequence[Outcome]) -> list[Totals]:
+    """Errors of kvsim and of every other tool, two by two, on the points that both answer."""
+    found = []
+    for tool in dict.fromkeys(name for outcome in outcomes for name in outcome.row.estimates):
+        both = [each for each in outcomes if each.simulated and tool in each.row.estimates]
+        found += [totals(both, f"both kvsim and {tool}", name) for name in ("", tool)]
+    return found
+
+
+def refusals(outcomes: Sequence[Outcome]) -> list[tuple[str, int]]:
+    """Reasons and how many rows each turned away, the commonest first."""
+    counts: dict[str, int] = {}
+    for outcome in outcomes:
+        if outcome.refused:
+            counts[outcome.refused] = counts.get(outcome.refused, 0) + 1
+    return sorted(counts.items(), key=lambda item: -item[1])

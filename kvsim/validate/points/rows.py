@@ -1,0 +1,155 @@
+"""The rows of a table of measured points, by the columns of AISimulate's accuracy set.
+
+A row needs id, backend, model_path, system, isl, osl, tp_size, silicon_ttft_ms and silicon_tpot_ms.
+Pairs of columns NAME_ttft_ms and NAME_tpot_ms are another tool's estimates of the same row.
+"""
+
+import re
+from collections.abc import Sequence
+from hashlib import sha256
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, PositiveInt
+
+from kvsim.plumbing.errors import InputError
+from kvsim.plumbing.options import Options
+from kvsim.plumbing.reading.csv_rows import columns, header_of, records
+from kvsim.plumbing.reading.files import read_text
+
+NEEDED = (
+    *("id", "backend", "model_path", "system", "isl", "osl", "tp_size"),
+    *("silicon_ttft_ms", "silicon_tpot_ms"),
+)
+MEASURED = "silicon"
+Half = Literal["fit", "judge"]
+_CLIENTS = re.compile(r"silicon_concurrency=(\d+)")
+_ESTIMATE = re.compile(r"(.+)_(ttft|tpot)_ms")
+
+
+def _one_if_zero(value: object) -> object:
+    """A model without experts is written as one that splits them over no GPU."""
+    return 1 if value in ("0", 0) else value
+
+
+Ways = Annotated[PositiveInt, BeforeValidator(_one_if_zero)]
+Milliseconds = Annotated[float, Field(gt=0)]
+
+
+class Row(Options):
+    """A measured point and its labels, by the names of the columns.
+
+    isl, osl: nominal prompt and output tokens. batch_size: requests in flight at one copy of the
+    attention layers. concurrency: at the whole server (0: as silicon_data_source says, else the
+    copies times batch_size). silicon_ttft_ms, silicon_tpot_ms: measured means in milliseconds.
+    estimates: (TTFT, TPOT) of other tools, milliseconds, by their names.
+    """
+
+    id: str
+    silicon_data_source: str = ""
+    backend: str
+    backend_version: str = ""
+    model_path: str
+    system: str
+    precision: str = ""
+    mode: str = "agg"
+    isl: PositiveInt
+    osl: PositiveInt
+    gemm_quant_mode: str = ""
+    moe_quant_mode: str = ""
+    batch_size: PositiveInt = 1
+    concurrency: int = Field(0, ge=0)
+    tp_size: Ways = 1
+    pp_size: Ways = 1
+    attention_dp_size: Ways = 1
+    moe_tp_size: Ways = 1
+    moe_ep_size: Ways = 1
+    silicon_ttft_ms: Milliseconds
+    silicon_tpot_ms: Milliseconds
+    estimates: dict[str, tuple[float, float]] = Field(default_factory=dict)
+
+    @property
+    def half(self) -> Half:
+        """For judging where the SHA-256 of the id begins with 0 to 7, else for fitting."""
+        return "judge" if sha256(self.id.encode()).digest()[0] < 0x80 else "fit"
+
+    def clients(self, copies: int) -> int:
+        """Requests in flight at the whole server with so many copies of the attention layers."""
+        written = _CLIENTS.search(self.silicon_data_source)
+        noted = int(written[1]) if written else 0
+        return self.concurrency or noted or copies * self.batch_size
+
+
+def read_rows(path: Path) -> list[Row]:
+    """Every row of the file. InputError names the file, the line and the column at fault."""
+    text = read_text(path)
+    columns(text, NEEDED)
+    tools = _tools(header_of(text.lines[0]))
+    rows: list[Row] = []
+    lines: dict[str, int] = {}
+    for line, cells in records(text):
+        where = f"{path}:{line}"
+        table: dict[str, Any] = {
+            key: cells[key].strip() for key in Row.model_fields if key in cells
+        }
+        if table.get("mode", "agg") != "agg" and not table.get("tp_size"):
+            table["tp_size"] = 1  # its two servers have splits of their own
+        row = Row.parse({**table, "estimates": _estimates(cells, tools, where)}, where)
+        if row.id in lines:
+            raise InputError(
+                "an id stands there twice",
+                where=where,
+                value=row.id,
+                limit=f"first on line {lines[row.id]}",
+                remedy="give every row an id of its own",
+            )
+        lines[row.id] = line
+        rows.append(row)
+    if not rows:
+        raise InputError("the table has no rows", where=str(path))
+    return rows
+
+
+def _tools(header: list[str]) -> list[str]:
+    """Those who estimate both latencies."""
+    found: dict[str, set[str]] = {}
+    for name in header:
+        if match := _ESTIMATE.fullmatch(name):
+            found.setdefault(match[1], set()).add(match[2])
+    return [tool for tool, both in found.items() if len(both) > 1 and tool != MEASURED]
+
+
+def _estimates(
+    cells: dict[str, str], tools: list[str], where: str
+) -> dict[str, tuple[float, float]]:
+    found = {}
+    for tool in tools:
+        names = [f"{tool}_{latency}_ms" for latency in ("ttft", "tpot")]
+        if not all(cells.get(name) for name in names):
+            continue
+        try:
+            ttft_ms, tpot_ms = (float(cells[name]) for name in names)
+        except ValueError:
+            written = ", ".join(cells[name] for name in names)
+            raise InputError("not a number", where=f"{where}: {names[0]}", value=written) from None
+        found[tool] = (ttft_ms, tpot_ms)
+    return found
+
+
+def with_estimates(rows: Sequence[Row], path: Path) -> list[Row]:
+    """The rows beside the estimates of a file, which may lack rows and have others."""
+    text = read_text(path)
+    columns(text, ("id",))
+    tools = _tools(header_of(text.lines[0]))
+    if not tools:
+        raise InputError("no tool's estimates are in it", where=str(path),
+                         remedy="give columns NAME_ttft_ms and NAME_tpot_ms beside id")  # fmt: skip
+    found = {
+        cells["id"]: _estimates(cells, tools, f"{path}:{line}")
+        for line, cells in records(text)
+        if "id" in cells
+    }
+    return [
+        row.model_copy(update={"estimates": {**row.estimates, **found.get(row.id, {})}})
+        for row in rows
+    ]

@@ -1,0 +1,146 @@
+"""A row as a scenario: its model, GPUs, engine and version, and its clients in a closed loop.
+
+Of several copies of the attention layers one is simulated, with its share of the clients.
+"""
+
+from typing import Any, NamedTuple
+
+from kvsim.device import named_device
+from kvsim.plumbing.errors import InputError
+from kvsim.validate.points.labels import Split, split_of
+from kvsim.validate.points.rows import Row
+from kvsim.validate.points.servers import Benchmark, benchmark_of, flags_of
+from kvsim.vllm.versions import vllm_version
+
+# Weights by the labels, as the name of a copy of the model says them.
+STORED = {"fp8": "-FP8", "fp4": "-NVFP4", "int4": "-INT4", "bf16": ""}
+MORE_TOKENS = 200  # of max_model_len, over prompt and output: what scripts leave for a template
+MOST_SEQS = 1024
+# Where a row does not tell: what was newest when most such rows were measured.
+VLLM, SEMANTICS = "0.11", (("0.27", "vllm-0.27"), ("0.13", "vllm-0.22"), ("0", "vllm-0.11"))
+ASYNC_SINCE = (0, 14)
+
+
+class Prepared(NamedTuple):
+    """table: the scenario as nested dictionaries. prompt_tokens: mean of the drawn prompts."""
+
+    table: dict[str, Any]
+    split: Split
+    benchmark: Benchmark
+    prompt_tokens: float
+
+
+def prepare(row: Row, step_time: str | None = None) -> Prepared:
+    """The scenario of a row. step_time: the kind, None for a scenario's default. InputError says
+    why there is none.
+    """
+    engine = _ENGINES.get(row.backend)
+    if engine is None:
+        raise InputError("no engine of this name is simulated for points", where="backend",
+                         value=row.backend, limit=", ".join(_ENGINES))  # fmt: skip
+    if row.mode != "agg":
+        raise InputError("prefill and decode on GPUs of their own are not simulated for points",
+                         where="mode", value=row.mode, limit="agg")  # fmt: skip
+    if row.pp_size > 1:
+        raise InputError("pipeline stages are not simulated for points", where="pp_size",
+                         value=row.pp_size, limit="1")  # fmt: skip
+    split, benchmark = split_of(row), benchmark_of(row)
+    flags = flags_of(row, split)
+    clients = max(1, round(row.clients(split.copies) / split.copies))
+    whole = split.whole_experts or flags.get("enable_expert_parallel", False)
+    table: dict[str, Any] = {
+        "model": {
+            "name": _model_name(row),
+            "max_model_len": row.isl + row.osl + MORE_TOKENS,
+            "tensor_parallel_size": split.tensor_parallel,
+            "data_parallel_size": split.copies,
+            "enable_expert_parallel": whole,
+            "kv_cache_dtype": flags.get("kv_cache_dtype", "auto"),
+        },
+        "device": {"name": _device(row.system)},
+        **({"step_time": {"kind": step_time}} if step_time else {}),
+        "workload": {
+            "kind": "synthetic",
+            "num_requests": clients * benchmark.requests_a_client,
+            "arrivals": {
+                "kind": "closed-loop",
+                "num_users": clients,
+                "think": {"kind": "fixed", "seconds": 0.0},
+            },
+            "prompt": _lengths(row.isl, benchmark.shortest),
+            "output": _lengths(row.osl, benchmark.shortest),
+        },
+        **engine(row, flags),
+    }
+    mean = row.isl * (1 + benchmark.shortest) / 2
+    return Prepared(table, split, benchmark, mean)
+
+
+def _model_name(row: Row) -> str:
+    """The model without its organisation, so that nothing is fetched, and how it is stored."""
+    name = row.model_path.rpartition("/")[2]
+    if name.lower().startswith("gpt-oss") or any(
+        name.endswith(end) for end in STORED.values() if end
+    ):
+        return name
+    if row.precision not in STORED and row.precision:
+        raise InputError("weights of this precision are not known", where="precision",
+                         value=row.precision, limit=", ".join(STORED))  # fmt: skip
+    if (row.precision == "fp8" and name in OWN_FP8) or row.precision == "int4":
+        return name
+    return name + STORED.get(row.precision, "")
+
+
+OWN_FP8 = ("DeepSeek-R1", "DeepSeek-V3", "MiniMax-M2.5")
+
+
+def _device(system: str) -> str:
+    name = system.removesuffix("_sxm").replace("_", "-")
+    return named_device(name, "system").name
+
+
+def _lengths(nominal: int, shortest: float) -> dict[str, Any]:
+    if shortest == 1:
+        return {"kind": "fixed", "tokens": nominal}
+    return {"kind": "uniform", "min_tokens": max(1, int(shortest * nominal)), "max_tokens": nominal}
+
+
+def _vllm(row: Row, flags: dict[str, Any]) -> dict[str, Any]:
+    written = row.backend_version
+    version = vllm_version(written if written[:1].isdigit() else VLLM)
+    device = named_device(_device(row.system), "system")
+    _, tokens = version.sizing.default_limits(device.memory_bytes, device.name)
+    semantics = next(name for since, name in SEMANTICS if _at_least(version.since, since))
+    memory: dict[str, Any] = {"engine_version": version.name}
+    if "gpu_memory_utilization" in flags:
+        memory["gpu_memory_utilization"] = flags["gpu_memory_utilization"]
+    return {
+        "allocator": [{"kind": "paged", "enable_prefix_caching": False}],
+        "memory": memory,
+        "scheduler": {
+            "kind": "continuous",
+            "max_num_seqs": MOST_SEQS,
+            "max_num_batched_tokens": flags.get("max_num_batched_tokens", tokens),
+            "async_scheduling": flags.get("async_scheduling", version.since >= ASYNC_SINCE),
+            "semantics": semantics,
+        },
+    }
+
+
+def _at_least(since: tuple[int, int], written: str) -> bool:
+    return since >= tuple(int(part) for part in f"{written}.0".split(".")[:2])
+
+
+def _sglang(row: Row, flags: dict[str, Any]) -> dict[str, Any]:
+    named = (
+        *("chunked_prefill_size", "max_prefill_tokens", "max_running_requests"),
+        "scheduler_recv_interval",
+    )
+    return {
+        "allocator": [{"kind": "radix", "disable_radix_cache": True}],
+        "memory": {"mem_fraction_static": flags.get("mem_fraction_static", "auto")},
+        "scheduler": {"kind": "sglang"} | {key: flags[key] for key in named if key in flags},
+    }
+
+
+_ENGINES = {"vllm": _vllm, "sglang": _sglang}
