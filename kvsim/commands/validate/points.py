@@ -13,9 +13,9 @@ from kvsim.plumbing.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kvsim.validate.points.outcome import Outcome
-    from kvsim.validate.points.rows import Row
-    from kvsim.validate.points.tables import Table
+    from kvsim.validate.points.outcome import PointOutcome
+    from kvsim.validate.points.rows import Point
+    from kvsim.validate.points.tables import PointTable
 
 
 class Part(StrEnum):
@@ -67,12 +67,12 @@ def points(
     from kvsim.commands.progress import progress
     from kvsim.step_time import STEP_TIMES
     from kvsim.validate.points.outcome import simulate_points, some_of
-    from kvsim.validate.points.rows import read_rows, with_estimates
+    from kvsim.validate.points.rows import read_points, with_estimates
     from kvsim.validate.points.tables import Answer
 
     if step_time is not None:
         STEP_TIMES.parse({"kind": step_time}, "--step-time")
-    rows = read_rows(file)
+    rows = read_points(file)
     if estimates is not None:
         rows = with_estimates(rows, estimates)
     rows = some_of(_chosen(rows, half, engine or [], mode, file), every, seed)
@@ -98,8 +98,8 @@ def points(
 
 
 def _chosen(
-    rows: "Sequence[Row]", half: Part, engines: "Sequence[str]", mode: str, file: Path
-) -> "list[Row]":
+    rows: "Sequence[Point]", half: Part, engines: "Sequence[str]", mode: str, file: Path
+) -> "list[Point]":
     modes, named = {row.mode for row in rows}, {row.backend for row in rows}
     for option, value, known in (
         ("--mode", mode, modes | {"all"}),
@@ -124,7 +124,10 @@ def _chosen(
 
 
 def _write(
-    out: Path, found: "dict[str, object]", tables: "Sequence[Table]", shown: "Sequence[Outcome]"
+    out: Path,
+    found: "dict[str, object]",
+    tables: "Sequence[PointTable]",
+    shown: "Sequence[PointOutcome]",
 ) -> None:
     from kvsim.plumbing.reading.csv_rows import one_line
     from kvsim.plumbing.writing import write_text

@@ -1,4 +1,4 @@
-"""Errors of many points in a few numbers: in all, and by whatever sets points apart."""
+"""PointErrors of many points in a few numbers: in all, and by whatever sets points apart."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -6,14 +6,14 @@ from typing import NamedTuple
 import numpy as np
 
 from kvsim.validate.points.labels import split_of
-from kvsim.validate.points.outcome import Outcome
+from kvsim.validate.points.outcome import PointOutcome
 
 LATENCIES = ("ttft", "tpot")
 FEW, MANY = 8, 64  # clients of one copy: small and large batches
 PROMPT_HEAVY = 4  # prompt tokens for each output token
 
 
-class Errors(NamedTuple):
+class PointErrors(NamedTuple):
     """Of simulated / measured - 1 over n points: median_abs and mean_abs of its size, bias: its
     median, p90_abs: nine in ten lie below.
     """
@@ -25,7 +25,7 @@ class Errors(NamedTuple):
     p90_abs: float
 
     @classmethod
-    def of(cls, errors: Sequence[float]) -> "Errors | None":
+    def of(cls, errors: Sequence[float]) -> "PointErrors | None":
         """None of no point."""
         if not errors:
             return None
@@ -46,11 +46,11 @@ class Totals(NamedTuple):
     tool: str
     rows: int
     ran: int
-    ttft: Errors | None
-    tpot: Errors | None
+    ttft: PointErrors | None
+    tpot: PointErrors | None
 
 
-def regime(outcome: Outcome) -> str:
+def regime(outcome: PointOutcome) -> str:
     """What the point's time goes to, and how large its batch is."""
     row = outcome.row
     copies = split_of(row).copies
@@ -60,7 +60,7 @@ def regime(outcome: Outcome) -> str:
     return f"{kind}, {size}"
 
 
-GROUPINGS: dict[str, Callable[[Outcome], str]] = {
+GROUPINGS: dict[str, Callable[[PointOutcome], str]] = {
     "engine": lambda outcome: outcome.row.backend,
     "device": lambda outcome: outcome.row.system,
     "model": lambda outcome: outcome.row.model_path.rpartition("/")[2],
@@ -70,7 +70,7 @@ GROUPINGS: dict[str, Callable[[Outcome], str]] = {
 }
 
 
-def totals(outcomes: Sequence[Outcome], group: str = "all", tool: str = "") -> Totals:
+def totals(outcomes: Sequence[PointOutcome], group: str = "all", tool: str = "") -> Totals:
     """The errors of these points, by kvsim ("") or another tool's estimates."""
     errors = [each for outcome in outcomes if (each := outcome.errors(tool)) is not None]
     return Totals(
@@ -78,22 +78,22 @@ def totals(outcomes: Sequence[Outcome], group: str = "all", tool: str = "") -> T
         tool or "kvsim",
         len(outcomes),
         len(errors),
-        Errors.of([ttft for ttft, _ in errors]),
-        Errors.of([tpot for _, tpot in errors]),
+        PointErrors.of([ttft for ttft, _ in errors]),
+        PointErrors.of([tpot for _, tpot in errors]),
     )
 
 
-def grouped(outcomes: Sequence[Outcome], by: str) -> list[Totals]:
+def grouped(outcomes: Sequence[PointOutcome], by: str) -> list[Totals]:
     """One a group, the largest first."""
-    found: dict[str, list[Outcome]] = {}
+    found: dict[str, list[PointOutcome]] = {}
     for outcome in outcomes:
         found.setdefault(GROUPINGS[by](outcome), []).append(outcome)
     ranked = sorted(found.items(), key=lambda item: (-len(item[1]), item[0]))
     return [totals(each, name) for name, each in ranked]
 
 
-def beside(outcomes: Sequence[Outcome]) -> list[Totals]:
-    """Errors of kvsim and of every other tool, two by two, on the points that both answer."""
+def beside(outcomes: Sequence[PointOutcome]) -> list[Totals]:
+    """PointErrors of kvsim and of every other tool, two by two, on the points that both answer."""
     found = []
     for tool in dict.fromkeys(name for outcome in outcomes for name in outcome.row.estimates):
         both = [each for each in outcomes if each.simulated and tool in each.row.estimates]
@@ -101,7 +101,7 @@ def beside(outcomes: Sequence[Outcome]) -> list[Totals]:
     return found
 
 
-def refusals(outcomes: Sequence[Outcome]) -> list[tuple[str, int]]:
+def refusals(outcomes: Sequence[PointOutcome]) -> list[tuple[str, int]]:
     """Reasons and how many rows each turned away, the commonest first."""
     counts: dict[str, int] = {}
     for outcome in outcomes:

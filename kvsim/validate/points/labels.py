@@ -9,7 +9,7 @@ table under either label and under the right one, equal to the last digit.
 
 from typing import NamedTuple
 
-from kvsim.validate.points.rows import Row
+from kvsim.validate.points.rows import Point
 
 
 class Split(NamedTuple):
@@ -33,7 +33,7 @@ class Split(NamedTuple):
         return f"TP {self.tensor_parallel}{copies}{', EP' if self.whole_experts else ''}"
 
 
-def split_of(row: Row) -> Split:
+def split_of(row: Point) -> Split:
     """The split that ran."""
     tp, copies = row.tp_size, row.attention_dp_size
     parts, whole = row.moe_tp_size, row.moe_ep_size

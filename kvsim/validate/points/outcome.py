@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from kvsim.plumbing.errors import InputError
 from kvsim.validate.points.labels import split_of
-from kvsim.validate.points.rows import Row
+from kvsim.validate.points.rows import Point
 from kvsim.validate.points.scenario import prepare
 from kvsim.whatif.backends.processes import Processes
 from kvsim.whatif.task import Task, make_task
@@ -16,12 +16,12 @@ Progress = Callable[[str, int, int], None]
 Times = tuple[float, float]  # mean TTFT and TPOT, milliseconds
 
 
-class Outcome(NamedTuple):
+class PointOutcome(NamedTuple):
     """What came of a row. simulated: TTFT and TPOT, None where `refused` says why there are none.
     outside: the share of steps that left what the step time was measured on. wall_s: seconds taken.
     """
 
-    row: Row
+    row: Point
     simulated: Times | None
     refused: str = ""
     outside: float = 0.0
@@ -69,23 +69,23 @@ class Outcome(NamedTuple):
 
 
 def simulate_points(
-    rows: Sequence[Row],
+    rows: Sequence[Point],
     step_time: str | None,
     jobs: int | None = None,
     progress: Progress | None = None,
-) -> list[Outcome]:
+) -> list[PointOutcome]:
     """One outcome a row, in their order. Rows whose scenarios are equal are simulated once.
 
     step_time: the kind of `[step_time]`, None for a scenario's default.
     """
-    found: dict[str, Outcome] = {}
+    found: dict[str, PointOutcome] = {}
     tasks: dict[str, Task] = {}
-    owners: dict[str, list[Row]] = {}
+    owners: dict[str, list[Point]] = {}
     for row in rows:
         try:
             ready = prepare(row, step_time)
         except InputError as error:
-            found[row.id] = Outcome(row, None, str(error))
+            found[row.id] = PointOutcome(row, None, str(error))
             continue
         task = make_task(ready.table, Path())
         tasks[task.key] = task
@@ -94,20 +94,20 @@ def simulate_points(
     for task_outcome in Processes(jobs=jobs).run(list(tasks.values())):
         for row in owners[task_outcome.key]:
             if task_outcome.error is not None:
-                found[row.id] = Outcome(row, None, task_outcome.error)
+                found[row.id] = PointOutcome(row, None, task_outcome.error)
                 continue
             (simulated,) = task_outcome.rows
             times = simulated["ttft_s.mean"] * MS_PER_S, simulated["tpot_s.mean"] * MS_PER_S
             steps = simulated["steps"] or 1
             outside = (simulated.get("outside_domain_steps") or 0) / steps
-            found[row.id] = Outcome(row, times, "", outside, task_outcome.wall_s)
+            found[row.id] = PointOutcome(row, times, "", outside, task_outcome.wall_s)
         done += 1
         if progress is not None:
             progress("points", done, len(tasks))
     return [found[row.id] for row in rows]
 
 
-def some_of(rows: Iterable[Row], every: int, seed: int) -> list[Row]:
+def some_of(rows: Iterable[Point], every: int, seed: int) -> list[Point]:
     """Every so many-th row of an order that the seed shuffles, in the table's own order."""
     import numpy as np
 

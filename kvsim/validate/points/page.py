@@ -3,13 +3,16 @@
 from collections.abc import Mapping, Sequence
 
 from kvsim.report.template import rendered
-from kvsim.validate.points.outcome import Outcome
-from kvsim.validate.points.tables import Table, row_table
+from kvsim.validate.points.outcome import PointOutcome
+from kvsim.validate.points.tables import PointTable, row_table
 from kvsim.version import VERSION
 
 
 def make_page(
-    title: str, found: Mapping[str, object], tables: Sequence[Table], shown: Sequence[Outcome]
+    title: str,
+    found: Mapping[str, object],
+    tables: Sequence[PointTable],
+    shown: Sequence[PointOutcome],
 ) -> str:
     """HTML that loads nothing. found: the answer as JSON has it. shown: the outcomes whose rows the
     page lists, none for totals alone.

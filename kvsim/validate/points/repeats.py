@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from kvsim.validate.points.labels import split_of
-from kvsim.validate.points.rows import Row
+from kvsim.validate.points.rows import Point
 
 SAME = 1e-6  # of a latency: the same measurement, written with fewer digits or under other labels
 _ALIASES = {"DeepSeek-R1": "DeepSeek-V3"}  # one architecture
@@ -31,9 +31,9 @@ class Spread(NamedTuple):
     p90: float
 
 
-def repeats(rows: Iterable[Row]) -> list[list[Row]]:
+def repeats(rows: Iterable[Point]) -> list[list[Point]]:
     """The rows of each configuration that has several."""
-    found: dict[tuple[object, ...], list[Row]] = {}
+    found: dict[tuple[object, ...], list[Point]] = {}
     for row in rows:
         split, model = split_of(row), row.model_path.rpartition("/")[2]
         key = (
@@ -45,7 +45,7 @@ def repeats(rows: Iterable[Row]) -> list[list[Row]]:
     return [each for each in found.values() if len(each) > 1]
 
 
-def spread(groups: Sequence[Sequence[Row]], latency: str) -> Spread:
+def spread(groups: Sequence[Sequence[Point]], latency: str) -> Spread:
     """Of "ttft" or "tpot"."""
     copies, apart = 0, list[float]()
     for rows in groups:

@@ -36,7 +36,7 @@ Ways = Annotated[PositiveInt, BeforeValidator(_one_if_zero)]
 Milliseconds = Annotated[float, Field(gt=0)]
 
 
-class Row(Options):
+class Point(Options):
     """A measured point and its labels, by the names of the columns.
 
     isl, osl: nominal prompt and output tokens. batch_size: requests in flight at one copy of the
@@ -80,21 +80,21 @@ class Row(Options):
         return self.concurrency or noted or copies * self.batch_size
 
 
-def read_rows(path: Path) -> list[Row]:
+def read_points(path: Path) -> list[Point]:
     """Every row of the file. InputError names the file, the line and the column at fault."""
     text = read_text(path)
     columns(text, NEEDED)
     tools = _tools(header_of(text.lines[0]))
-    rows: list[Row] = []
+    rows: list[Point] = []
     lines: dict[str, int] = {}
     for line, cells in records(text):
         where = f"{path}:{line}"
         table: dict[str, Any] = {
-            key: cells[key].strip() for key in Row.model_fields if key in cells
+            key: cells[key].strip() for key in Point.model_fields if key in cells
         }
         if table.get("mode", "agg") != "agg" and not table.get("tp_size"):
             table["tp_size"] = 1  # its two servers have splits of their own
-        row = Row.parse({**table, "estimates": _estimates(cells, tools, where)}, where)
+        row = Point.parse({**table, "estimates": _estimates(cells, tools, where)}, where)
         if row.id in lines:
             raise InputError(
                 "an id stands there twice",
@@ -136,7 +136,7 @@ def _estimates(
     return found
 
 
-def with_estimates(rows: Sequence[Row], path: Path) -> list[Row]:
+def with_estimates(rows: Sequence[Point], path: Path) -> list[Point]:
     """The rows beside the estimates of a file, which may lack rows and have others."""
     text = read_text(path)
     columns(text, ("id",))

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from kvsim.device import named_device
 from kvsim.plumbing.errors import InputError
 from kvsim.validate.points.labels import Split, split_of
-from kvsim.validate.points.rows import Row
+from kvsim.validate.points.rows import Point
 from kvsim.validate.points.servers import Benchmark, benchmark_of, flags_of
 from kvsim.vllm.versions import vllm_version
 
@@ -30,7 +30,7 @@ class Prepared(NamedTuple):
     prompt_tokens: float
 
 
-def prepare(row: Row, step_time: str | None = None) -> Prepared:
+def prepare(row: Point, step_time: str | None = None) -> Prepared:
     """The scenario of a row. step_time: the kind, None for a scenario's default. InputError says
     why there is none.
     """
@@ -76,7 +76,7 @@ def prepare(row: Row, step_time: str | None = None) -> Prepared:
     return Prepared(table, split, benchmark, mean)
 
 
-def _model_name(row: Row) -> str:
+def _model_name(row: Point) -> str:
     """The model without its organisation, so that nothing is fetched, and how it is stored."""
     name = row.model_path.rpartition("/")[2]
     if name.lower().startswith("gpt-oss") or any(
@@ -105,7 +105,7 @@ def _lengths(nominal: int, shortest: float) -> dict[str, Any]:
     return {"kind": "uniform", "min_tokens": max(1, int(shortest * nominal)), "max_tokens": nominal}
 
 
-def _vllm(row: Row, flags: dict[str, Any]) -> dict[str, Any]:
+def _vllm(row: Point, flags: dict[str, Any]) -> dict[str, Any]:
     written = row.backend_version
     version = vllm_version(written if written[:1].isdigit() else VLLM)
     device = named_device(_device(row.system), "system")
@@ -131,7 +131,7 @@ def _at_least(since: tuple[int, int], written: str) -> bool:
     return since >= tuple(int(part) for part in f"{written}.0".split(".")[:2])
 
 
-def _sglang(row: Row, flags: dict[str, Any]) -> dict[str, Any]:
+def _sglang(row: Point, flags: dict[str, Any]) -> dict[str, Any]:
     named = (
         *("chunked_prefill_size", "max_prefill_tokens", "max_running_requests"),
         "scheduler_recv_interval",

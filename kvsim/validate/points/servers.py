@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from kvsim.plumbing.reading.toml_text import loads
 from kvsim.validate.points.labels import Split
-from kvsim.validate.points.rows import Row
+from kvsim.validate.points.rows import Point
 
 _TIMES = re.compile(r"(\d+) \* isl")
 
@@ -29,7 +29,7 @@ def _tables() -> dict[str, Any]:
     return loads(files("kvsim.validate.points").joinpath("servers.toml").read_text("utf-8"))
 
 
-def benchmark_of(row: Row) -> Benchmark:
+def benchmark_of(row: Point) -> Benchmark:
     """By the beginning of the row's silicon_data_source; the last entry takes all others."""
     source = row.silicon_data_source.removeprefix("source_file=")
     entries: dict[str, dict[str, Any]] = _tables()["benchmark"]
@@ -38,7 +38,7 @@ def benchmark_of(row: Row) -> Benchmark:
     return Benchmark(name, *(entries[name][key] for key in Benchmark._fields[1:]))
 
 
-def flags_of(row: Row, split: Split) -> dict[str, Any]:
+def flags_of(row: Point, split: Split) -> dict[str, Any]:
     """The flags of the first entry that fits, numbers worked out; {} where none does."""
     labels = {
         **row.model_dump(),

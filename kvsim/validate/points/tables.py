@@ -6,14 +6,14 @@ from typing import Any, NamedTuple
 from kvsim.validate.points.errors import (
     GROUPINGS,
     LATENCIES,
-    Errors,
+    PointErrors,
     Totals,
     beside,
     grouped,
     refusals,
     totals,
 )
-from kvsim.validate.points.outcome import Outcome
+from kvsim.validate.points.outcome import PointOutcome
 from kvsim.validate.points.repeats import Spread, repeats, spread
 
 HEADS = (
@@ -26,7 +26,7 @@ ROW_HEADS = (
 )
 
 
-class Table(NamedTuple):
+class PointTable(NamedTuple):
     """A title, a note below it, the names of the columns, and rows of as many cells."""
 
     title: str
@@ -45,7 +45,7 @@ class Answer(NamedTuple):
     repeats: dict[str, Spread]
 
     @classmethod
-    def of(cls, outcomes: Sequence[Outcome]) -> "Answer":
+    def of(cls, outcomes: Sequence[PointOutcome]) -> "Answer":
         """Of these outcomes."""
         again = repeats(outcome.row for outcome in outcomes)
         return cls(
@@ -66,34 +66,38 @@ class Answer(NamedTuple):
             "repeats": {latency: each._asdict() for latency, each in self.repeats.items()},
         }
 
-    def tables(self) -> list[Table]:
+    def tables(self) -> list[PointTable]:
         """All of it in text."""
         note = (
             "size of simulated / measured - 1: median, mean and 90th percentile; bias: the median "
             "with its sign; rows: those with an answer"
         )
-        found = [Table("All points", note, HEADS, [_cells(self.everything)])]
+        found = [PointTable("All points", note, HEADS, [_cells(self.everything)])]
         for by, each in self.groups.items():
-            found.append(Table(f"By {by}", note, HEADS, [_cells(one) for one in each]))
+            found.append(PointTable(f"By {by}", note, HEADS, [_cells(one) for one in each]))
         if self.beside:
             rows = [
                 _cells(one._replace(group=f"{one.tool}, on {one.group}")) for one in self.beside
             ]
-            found.append(Table("Beside other tools", "on the rows that both answer", HEADS, rows))
+            found.append(
+                PointTable("Beside other tools", "on the rows that both answer", HEADS, rows)
+            )
         rows = [_spread(latency, each) for latency, each in self.repeats.items()]
         heads = (
             *("", "configurations with several rows", "rows that repeat a measurement"),
             *("measured again", "median spread", "mean", "p90"),
         )
         note = "largest / smallest - 1 of one configuration's measurements: the floor of any error"
-        found.append(Table("Repeats", note, heads, rows))
+        found.append(PointTable("Repeats", note, heads, rows))
         if self.refused:
             reasons: list[tuple[str, ...]] = [(why, str(count)) for why, count in self.refused]
-            found.append(Table("Refused", "rows without an answer", ("reason", "rows"), reasons))
+            found.append(
+                PointTable("Refused", "rows without an answer", ("reason", "rows"), reasons)
+            )
         return found
 
 
-def row_table(outcomes: Iterable[Outcome]) -> Table:
+def row_table(outcomes: Iterable[PointOutcome]) -> Table:
     """Every outcome, with its errors or the reason why there are none."""
     rows = []
     for outcome in outcomes:
@@ -107,12 +111,12 @@ def row_table(outcomes: Iterable[Outcome]) -> Table:
             measured, ms = cells[f"measured_{latency}_ms"], cells[f"{latency}_ms"]
             found += [f"{measured:.2f}", f"{ms:.2f}", _signed(cells[f"{latency}_error"])]
         rows.append(tuple(found))
-    return Table("Every row", "nothing is left out", ROW_HEADS, rows)
+    return PointTable("Every row", "nothing is left out", ROW_HEADS, rows)
 
 
 def _plain(found: Totals) -> dict[str, Any]:
     return {
-        key: value._asdict() if isinstance(value, Errors) else value
+        key: value._asdict() if isinstance(value, PointErrors) else value
         for key, value in found._asdict().items()
     }
 

@@ -11,11 +11,11 @@ from typer.testing import CliRunner
 from kvsim.cli import app
 from kvsim.plumbing.errors import InputError
 from kvsim.simulation import simulate
-from kvsim.validate.points.errors import Errors, beside, grouped, totals
+from kvsim.validate.points.errors import PointErrors, beside, grouped, totals
 from kvsim.validate.points.labels import split_of
-from kvsim.validate.points.outcome import Outcome, simulate_points, some_of
+from kvsim.validate.points.outcome import PointOutcome, simulate_points, some_of
 from kvsim.validate.points.repeats import repeats, spread
-from kvsim.validate.points.rows import Row, read_rows, with_estimates
+from kvsim.validate.points.rows import Point, read_points, with_estimates
 from kvsim.validate.points.scenario import prepare
 
 ROW = {
@@ -47,11 +47,11 @@ def table(path, *rows):
 
 
 def row(**changes):
-    return Row.parse(ROW | changes, "a row")
+    return Point.parse(ROW | changes, "a row")
 
 
 def read(tmp_path, *rows):
-    return read_rows(table(tmp_path / "points.csv", *rows))
+    return read_points(table(tmp_path / "points.csv", *rows))
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_a_missing_column_a_doubled_id_and_an_empty_table_are_named(tmp_path):
     path = tmp_path / "none.csv"
     path.write_text(",".join(ROW) + "\n")
     with pytest.raises(InputError, match="no rows"):
-        read_rows(path)
+        read_points(path)
 
 
 def test_another_tool_s_estimates_stand_beside_wherever_they_come_from(tmp_path):
@@ -84,7 +84,7 @@ def test_another_tool_s_estimates_stand_beside_wherever_they_come_from(tmp_path)
     assert found.estimates == {"other": (27.0, 9.0)}
     more = table(tmp_path / "more.csv", {"id": "one", "third_ttft_ms": "60", "third_tpot_ms": "5"})
     (found,) = with_estimates([found], more)
-    outcome = Outcome(found, (33.0, 7.5))
+    outcome = PointOutcome(found, (33.0, 7.5))
     assert outcome.errors("other") == pytest.approx((-0.1, 0.2))
     assert outcome.errors("third") == pytest.approx((1.0, -1 / 3))
     assert [(each.tool, each.ran) for each in beside([outcome])] == [
@@ -152,7 +152,7 @@ def test_points_are_what_their_scenarios_give():
 
 @given(st.lists(st.floats(-0.9, 5), min_size=1))
 def test_errors_are_those_of_their_sizes(errors):
-    found = Errors.of(errors)
+    found = PointErrors.of(errors)
     assert found.n == len(errors)
     assert min(map(abs, errors)) <= found.median_abs <= found.p90_abs + 1e-12
     assert found.p90_abs <= max(map(abs, errors))
