@@ -97,7 +97,7 @@ class Answer(NamedTuple):
         return found
 
 
-def row_table(outcomes: Iterable[PointOutcome]) -> Table:
+def row_table(outcomes: Iterable[PointOutcome]) -> PointTable:
     """Every outcome, with its errors or the reason why there are none."""
     rows = []
     for outcome in outcomes:
