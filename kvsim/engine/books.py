@@ -76,7 +76,7 @@ class Books:
         by `course`.
         """
         if not plan.ends_ps:
-            if course is not None:
+            if course is not None and self._usage is not self._opened:
                 course = filed(course, self._opened)
             self._book(plan, plan.start_ps, steps, plan.first_ps, plan.growth_ps, course)
             return

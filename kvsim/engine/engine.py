@@ -159,10 +159,11 @@ class Engine:
         Returns how many steps it stands for: all that may repeat, or fewer if something arrived.
         """
         now = self.now_ps
-        lead_ps = self._in_flight[0].end_ps - now if self._in_flight else 0
+        begin_ps = self._in_flight[0].end_ps if self._in_flight else now
         steps = 1 if plan.empty else 1 + self._repeatable(plan)
         self._books.open()
-        end = RunEnd(self.env, plan, steps, now_ps=now, lead_ps=lead_ps, behind=self._behind)
+        end_ps = begin_ps + plan.duration_ps(steps - self._behind)
+        end = RunEnd(self.env, plan, steps, self._behind, now, begin_ps, end_ps)
         self._run_end = end if steps > 1 else None
         yield end
         self._run_end = None
@@ -214,17 +215,19 @@ class Engine:
         first of `steps` is then scheduled already. Steps that verify drafts move one by one.
         """
         scheduler, books, overlaps = self.scheduler, self._books, self._behind > 0
-        alike = 1 if plan.ends_ps else steps
-        for step in range(0, steps, max(1, alike)):
+        at_once = 1 if plan.ends_ps else steps
+        step = 0
+        while step < steps:
             if step and not overlaps:
                 scheduler.step_returned()
             if step or overlaps:
                 scheduler.repeat(plan, 1)
                 books.scheduled(plan if overlaps else None)
-            course = scheduler.repeat(plan, alike - 1) if alike > 1 else None
-            books.computed(plan, step, alike, course)
+            course = scheduler.repeat(plan, at_once - 1) if at_once > 1 else None
+            books.computed(plan, step, at_once, course)
             if overlaps:
                 scheduler.step_returned()
+            step += at_once
 
     def _return(self, plan: Plan, now_ps: int) -> None:
         """The outputs of the plan's last step are there."""

@@ -53,13 +53,14 @@ class ScheduledChunk:
         return self.end_tokens - self.start_tokens if self.is_decode else int(self.samples)
 
 
-class Cached(NamedTuple):
+class Cached:
     """Leading tokens of a waiting sequence that need no computing: found in a prefix cache, or
     swapped out before.
     """
 
-    tokens: int
-    swapped: bool
+    def __init__(self, tokens: int, swapped: bool) -> None:
+        self.tokens = tokens
+        self.swapped = swapped
 
 
 class HostCopy(NamedTuple):

@@ -12,9 +12,9 @@ AFTER_ARRIVALS = EventPriority(2)
 class RunEnd(simpy.Event):
     """The end of a run of steps, later than every arrival at the same instant.
 
-    A run of `steps` steps, decided at now_ps, begins lead_ps later and ends after all of them but
-    `behind`, or, once it is cut, with the step under way. A cut run's end comes twice: the second
-    time nobody waits for it any more.
+    A run of `steps` steps, decided at now_ps, begins at begin_ps and ends at end_ps, after all of
+    them but `behind`, or, once it is cut, with the step under way. A cut run's end comes twice: the
+    second time nobody waits for it any more.
     """
 
     def __init__(
@@ -22,19 +22,18 @@ class RunEnd(simpy.Event):
         env: simpy.Environment,
         plan: Plan,
         steps: int,
-        *,
-        now_ps: int,
-        lead_ps: int,
         behind: int,
+        now_ps: int,
+        begin_ps: int,
+        end_ps: int,
     ) -> None:
         # All that simpy.Event sets, and that it will happen.
         self.env, self.callbacks = env, []
         self._ok, self._value = True, None
         self.steps = steps
         self._plan, self._behind = plan, behind
-        self._begin_ps = now_ps + lead_ps
-        self._end_ps = self._begin_ps + plan.duration_ps(steps - behind)
-        env.schedule(self, AFTER_ARRIVALS, self._end_ps - now_ps)
+        self._begin_ps, self._end_ps = begin_ps, end_ps
+        env.schedule(self, AFTER_ARRIVALS, end_ps - now_ps)
 
     def cut(self, now_ps: int) -> None:
         """End with the step under way at now_ps, before the end."""

@@ -18,7 +18,6 @@ granted and F the slots it will hold at its end:
 Parts of these classes that are told by themselves stand in parts.py.
 """
 
-from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from kvsim.memory.parts import PartMove
@@ -96,67 +95,64 @@ def course_of(
     jumps: Usage,
     first: Usage,
     second: Usage,
-    rises: tuple[int, int],
-    parts: tuple[PartMove, ...],
+    used_rise: int = 0,
+    allocated_rise: int = 0,
+    parts: tuple[PartMove, ...] = (),
 ) -> Course:
-    """A course, made as `usage_of` makes a ledger. rises: used_rise and allocated_rise."""
-    return tuple.__new__(Course, (slope, jumps, first, second, *rises, parts))
+    """A course, made as `usage_of` makes a ledger."""
+    return tuple.__new__(Course, (slope, jumps, first, second, used_rise, allocated_rise, parts))
 
 
 class Jumps:
-    """Sums over the steps t of one `advance` of what some quantities gained in them, with weights
-    1, t and t * (t - 1) / 2: all that a `Course` keeps.
+    """What one quantity gained during `advance`, summed over the steps t in which it did with
+    weights 1, t and t * (t - 1) / 2: all that a `Course` keeps.
 
-    num: quantities, told apart by their place. total, first, second: the three sums of each.
+    value: the quantity as it was last read, for who says what it is and not what it gains.
     """
 
-    __slots__ = ("first", "second", "total")
+    __slots__ = ("first", "second", "total", "value")
 
-    def __init__(self, num: int) -> None:
-        self.total = [0] * num
-        self.first = [0] * num
-        self.second = [0] * num
+    def __init__(self, value: int = 0) -> None:
+        self.value = value
+        self.total = self.first = self.second = 0
 
-    def add(self, place: int, gain: int, t: int) -> None:
-        """One quantity gains `gain` at step t."""
-        self.total[place] += gain
-        self.first[place] += gain * t
-        self.second[place] += gain * (t * (t - 1) // 2)
+    def add(self, gain: int, t: int) -> None:
+        """It gains `gain` at step t."""
+        self.total += gain
+        self.first += gain * t
+        self.second += gain * (t * (t - 1) // 2)
 
-    def repeat(self, place: int, gain: int, t: int, period: int, times: int) -> None:
-        """One quantity gains `gain` at each of the steps t, t + period, ..., `times` of them."""
+    def read(self, value: int, t: int) -> None:
+        """After step t it is `value`."""
+        if value != self.value:
+            self.add(value - self.value, t)
+            self.value = value
+
+    def repeat(self, gain: int, t: int, period: int, times: int) -> None:
+        """It gains `gain` at each of the steps t, t + period, ..., `times` of them."""
         pairs = times * (times - 1) // 2
         squares = (times - 1) * times * (2 * times - 1) // 6
         # sum of (t + period * i) * (t + period * i - 1)
         twice = times * t * (t - 1) + period * (2 * t - 1) * pairs + period * period * squares
-        self.total[place] += gain * times
-        self.first[place] += gain * (times * t + period * pairs)
-        self.second[place] += gain * (twice // 2)
+        self.total += gain * times
+        self.first += gain * (times * t + period * pairs)
+        self.second += gain * (twice // 2)
 
-    def part(self, place: int, part: int, unit_bytes: int = 1) -> tuple[PartMove, ...]:
-        """How a part of the ledger moved that is `unit_bytes` of a quantity; nothing if it did not.
+    @property
+    def moved(self) -> bool:
+        """Whether it gained or lost anything."""
+        return self.total != 0 or self.first != 0 or self.second != 0
+
+    def part(self, part: int, unit_bytes: int = 1) -> tuple[PartMove, ...]:
+        """How a part of the ledger moved that is `unit_bytes` of the quantity; nothing if it did
+        not.
 
         part: its place in parts.py.
         """
-        total, first, second = self.total[place], self.first[place], self.second[place]
-        if not (total or first or second):
+        if not self.moved:
             return ()
-        return ((part, total * unit_bytes, first * unit_bytes, second * unit_bytes),)
-
-    def course(
-        self,
-        slope: Usage,
-        ledger: Callable[[Sequence[int]], Usage],
-        parts: tuple[PartMove, ...] = (),
-        rises: tuple[int, int] = (0, 0),
-    ) -> Course:
-        """How the ledger moved, `slope` a step beside. ledger: what gains of the quantities do to
-        it, a linear function. rises: used_rise and allocated_rise of the course.
-        """
-        if not (any(self.total) or any(self.first) or any(self.second)):
-            return course_of(slope, NOTHING, NOTHING, NOTHING, rises, parts)
-        first, second = ledger(self.first), ledger(self.second)
-        return course_of(slope, ledger(self.total), first, second, rises, parts)
+        sums = self.total * unit_bytes, self.first * unit_bytes, self.second * unit_bytes
+        return ((part, *sums),)
 
 
 def filed(course: Course, base: Usage) -> Course:

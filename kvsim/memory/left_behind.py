@@ -49,18 +49,18 @@ class LeftBehind:
 
     def during(self, course: Course, movers: Iterable[Mover], steps: int) -> Course:
         """`course`, in which these took one slot a step, with what they left on the way."""
-        jumps = Jumps(1)
+        jumps = Jumps()
         for computed, slots, shared in movers:
-            jumps.add(0, self.bytes(slots, shared) - self.bytes(computed, shared), 1)
+            jumps.add(self.bytes(slots, shared) - self.bytes(computed, shared), 1)
             for window, token_bytes in self._windows:
                 start = max(2, window + shared - slots + 1)  # one slot in each step from there on
                 if start <= steps:
-                    jumps.repeat(0, token_bytes, start, 1, steps - start + 1)
+                    jumps.repeat(token_bytes, start, 1, steps - start + 1)
         return course._replace(
-            jumps=_left(course.jumps, jumps.total[0]),
-            first=_left(course.first, jumps.first[0]),
-            second=_left(course.second, jumps.second[0]),
-            parts=(*course.parts, *jumps.part(0, LEFT_BEHIND)),
+            jumps=_left(course.jumps, jumps.total),
+            first=_left(course.first, jumps.first),
+            second=_left(course.second, jumps.second),
+            parts=(*course.parts, *jumps.part(LEFT_BEHIND)),
         )
 
 

@@ -7,13 +7,12 @@ them; an allocator that is worth its speed outgrows this file.
 """
 
 from abc import abstractmethod
-from collections.abc import Sequence as Row
 from typing import NamedTuple
 
 from mypy_extensions import mypyc_attr
 
 from kvsim.memory.allocator import ADMITTED, GROWN, Admission, Allocator, Demand, Growth, Refusal
-from kvsim.memory.ledger import CLASSES, NOTHING, Course, Jumps, Usage, check_sum, split_free
+from kvsim.memory.ledger import NOTHING, Course, Jumps, Usage, check_sum, split_free
 from kvsim.memory.left_behind import LeftBehind
 from kvsim.memory.options import MemorySpec
 from kvsim.memory.parts import LEFT_BEHIND, NO_PARTS, Parts
@@ -124,16 +123,20 @@ class StepwiseAllocator(Allocator):
         return min([limit, *(each.grant.slots - each.tokens for each in self._decoding())])
 
     def advance(self, steps: int) -> Course:
-        num = len(CLASSES)
-        jumps = Jumps(num + 1)  # of the classes, and of what windows have left behind
-        before = (*self.usage(None, busy=True), self._left_bytes())
+        classes = [Jumps(held) for held in self.usage(None, busy=True)]
+        behind = Jumps(self._left_bytes())
         for t in range(1, steps + 1):
             self._step()
-            after = (*self.usage(None, busy=True), self._left_bytes())
-            for place in range(num + 1):
-                jumps.add(place, after[place] - before[place], t)
-            before = after
-        return jumps.course(NOTHING, _of_classes, jumps.part(num, LEFT_BEHIND))
+            for jumps, held in zip(classes, self.usage(None, busy=True), strict=True):
+                jumps.read(held, t)
+            behind.read(self._left_bytes(), t)
+        return Course(
+            NOTHING,
+            Usage(*(jumps.total for jumps in classes)),
+            Usage(*(jumps.first for jumps in classes)),
+            Usage(*(jumps.second for jumps in classes)),
+            parts=behind.part(LEFT_BEHIND),
+        )
 
     def _step(self) -> None:
         """Every decoder takes one slot."""
@@ -195,8 +198,3 @@ class StepwiseAllocator(Allocator):
         for seq, holding in self._live.items():
             if seq.memory is not holding or not 0 <= holding.tokens <= holding.grant.slots:
                 raise InvariantError(f"{seq} holds {holding.tokens} of {holding.grant}")
-
-
-def _of_classes(gains: Row[int]) -> Usage:
-    """The ledger of what its classes gained, which come first."""
-    return Usage(*gains[: len(CLASSES)])

@@ -7,8 +7,9 @@ v1/core/kv_cache_utils.py, `resolve_kv_cache_block_sizes` and `partial_hash_hits
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from math import gcd, lcm
-from typing import NamedTuple, Self
+from typing import Self
 
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.units import ceil_div
@@ -17,7 +18,8 @@ from kvsim.vllm.rules import BlockRules
 from kvsim.vllm.versions import NEWEST
 
 
-class Sizes(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Sizes:
     """Sizes in tokens.
 
     blocks: a block of each group; least: the smallest block. unit: the greatest common divisor of

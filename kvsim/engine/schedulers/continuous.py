@@ -4,7 +4,7 @@ option): one token budget a step, running sequences first, then the head of the 
 
 from collections.abc import Callable
 from collections.abc import Sequence as Row
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from mypy_extensions import mypyc_attr
 
@@ -18,7 +18,8 @@ from kvsim.sequence import Sequence
 from kvsim.vllm.rules import SchedulingRules
 
 
-class Knobs(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Knobs:
     """What a step may do. fits_whole: only what fits as a whole is admitted, though chunks take
     less.
     """

@@ -233,7 +233,7 @@ class Contiguous(Allocator):
         return answer
 
     def usage(self, head: Sequence | None, *, busy: bool) -> Usage:
-        token, state = self._whole
+        token, state = self._whole.token_bytes, self._whole.state_bytes
         free, need, placeable = self.arena.free_bytes, None, True
         if head is not None:
             slots = self._slots_for(head, head.num_tokens)
@@ -258,9 +258,10 @@ class Contiguous(Allocator):
 
     @property
     def parts(self) -> Parts:
-        states = len(self._live) * self._whole.state_bytes
-        both = (LEFT_BEHIND, self._left_bytes()), (STATES, states)
-        return tuple([each for each in both if each[1]]) or NO_PARTS
+        left, states = self._left_bytes(), len(self._live) * self._whole.state_bytes
+        if not (left or states):
+            return NO_PARTS
+        return tuple(each for each in ((LEFT_BEHIND, left), (STATES, states)) if each[1])
 
     def _left_bytes(self) -> int:
         """What windows have left behind."""

@@ -1,11 +1,12 @@
 """What a contiguous buffer of so many tokens weighs."""
 
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from kvsim.layout import KVLayout
 
 
-class BufferShape(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class BufferShape:
     """Bytes of a contiguous buffer: token_bytes a slot, and state_bytes once.
 
     A buffer keeps every token in every layer: slots that slid out of a window are inside it and

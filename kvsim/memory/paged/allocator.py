@@ -102,7 +102,8 @@ class PagedAllocator(BlockLedger):
         self._tables.open(table, hits)
         self._rooms.grown(seq.final_tokens, 0, table.count)
         checkpoint = self._needs.leaves_checkpoint(seq, table.tokens, demand.num_tokens)
-        self._decoding.grow(seq, table, *self._room(demand.num_tokens), checkpoint=checkpoint)
+        units, states = self._room(demand.num_tokens)
+        self._decoding.grow(seq, table, units, states, checkpoint=checkpoint)
         self._filled(seq, table, demand.num_tokens, checkpoint=checkpoint)
         table.computed = demand.cached_tokens
         if forks is not None:
@@ -134,12 +135,12 @@ class PagedAllocator(BlockLedger):
             self._tables.give_back_below(table, computed)
         elif decoding:
             self._decoding.catch_up(seq)
-        room = self._room(num_tokens)
+        units, states = self._room(num_tokens)
         checkpoint = not decoding and self._needs.leaves_checkpoint(seq, table.tokens, num_tokens)
-        need = self._tables.missing(table, *room, checkpoint=checkpoint)
+        need = self._tables.missing(table, units, states, checkpoint=checkpoint)
         if need > self.pool.num_free:
             return None
-        self._decoding.grow(seq, table, *room, checkpoint=checkpoint)
+        self._decoding.grow(seq, table, units, states, checkpoint=checkpoint)
         if decoding:
             self._decoders.extended.add(seq)
         else:
@@ -178,10 +179,10 @@ class PagedAllocator(BlockLedger):
         table: GroupTable = seq.memory
         computed = table.computed
         self._tables.give_back_below(table, returned_tokens)
-        room = self._room(num_tokens)
-        if self._tables.missing(table, *room, checkpoint=False) > self.pool.num_free:
+        units, states = self._room(num_tokens)
+        if self._tables.missing(table, units, states, checkpoint=False) > self.pool.num_free:
             return False
-        self._decoding.grow(seq, table, *room)
+        self._decoding.grow(seq, table, units, states)
         self._valid(table, num_tokens, valid_tokens)
         table.computed = computed
         if known_tokens >= table.cover_at:

@@ -1,69 +1,85 @@
 """How the ledger of a pool of blocks moves while decoders take blocks and give them back."""
 
-from collections.abc import Callable, Sequence
-
-from kvsim.memory.ledger import Course, Jumps, Usage, filling, usage_of
+from kvsim.memory.ledger import NOTHING, Course, Jumps, Usage, course_of, filling, usage_of
+from kvsim.memory.paged.groups.rooms import Rooms
+from kvsim.memory.paged.groups.tables import GroupTables
+from kvsim.memory.paged.kept import OUTPUT, STATE, WINDOW
+from kvsim.memory.paged.pool import Pool
 from kvsim.memory.paged.shape import BlockShape
 from kvsim.memory.parts import CACHED_OUTPUTS, CACHED_STATES, CACHED_WINDOWS, STATES
 
-# Free blocks, cached ones among them, used bytes, bytes of slots never to be filled, padding; bytes
-# of states; cached blocks of outputs, of windows and of states.
-Books = list[int]
-_FREE, _USED, _NUM = 0, 2, 9
-_STATES, _OUTPUTS, _WINDOWS, _CHECKPOINTS = 5, 6, 7, 8
-
 
 class BlockMoves:
-    """Compares the books after each step of one `advance` in which blocks moved with those before.
+    """Reads the books after each step of one `advance` in which blocks moved.
 
-    books: what they say now. slope_bytes: what decoders fill a step. gives_back: blocks go back on
-    the way too, so that more may be held there than at the end.
+    slope_bytes: what decoders fill a step. gives_back: blocks go back on the way too, so that more
+    may be held there than at the end.
     """
 
     def __init__(
         self,
         shape: BlockShape,
-        books: Callable[[], Books],
+        pool: Pool,
+        tables: GroupTables,
+        rooms: Rooms,
         slope_bytes: int,
         *,
         gives_back: bool = False,
     ) -> None:
-        self._shape, self._books, self._slope_bytes = shape, books, slope_bytes
-        self._gives_back = gives_back
+        self._shape, self._pool, self._tables, self._rooms = shape, pool, tables, rooms
+        self._slope_bytes, self._gives_back = slope_bytes, gives_back
         self._used_rise = self._allocated_rise = 0
-        self._start = self._before = books()
-        self._jumps = Jumps(_NUM)
+        self._free_before, self._used_before = pool.num_free, tables.used_bytes
+        self._free = Jumps(pool.num_free)
+        self._cached = Jumps(pool.num_cached_free)
+        self._used = Jumps(tables.used_bytes)
+        self._over = Jumps(rooms.over_bytes)
+        self._pad = Jumps(tables.pad_bytes)
+        self._states = Jumps(tables.state_bytes)
+        kept = pool.kept.nums
+        self._outputs = Jumps(kept[OUTPUT])
+        self._windows = Jumps(kept[WINDOW])
+        self._checkpoints = Jumps(kept[STATE])
 
     def at(self, t: int) -> None:
         """Blocks moved at step t."""
-        before, now = self._before, self._books()
-        self._before = now
+        pool, tables = self._pool, self._tables
         if self._gives_back:
-            rise = before[_USED] - self._start[_USED] + self._slope_bytes * (t - 1)
+            rise = self._used.value - self._used_before + self._slope_bytes * (t - 1)
             self._used_rise = max(self._used_rise, rise)
-            rise = (self._start[_FREE] - now[_FREE]) * self._shape.block_bytes
+            rise = (self._free_before - pool.num_free) * self._shape.block_bytes
             self._allocated_rise = max(self._allocated_rise, rise)
-        jumps = self._jumps
-        for place in range(_NUM):
-            gain = now[place] - before[place]
-            if gain:
-                jumps.add(place, gain, t)
+        self._free.read(pool.num_free, t)
+        self._cached.read(pool.num_cached_free, t)
+        self._used.read(tables.used_bytes, t)
+        self._over.read(self._rooms.over_bytes, t)
+        self._pad.read(tables.pad_bytes, t)
+        self._states.read(tables.state_bytes, t)
+        kept = pool.kept.nums
+        self._outputs.read(kept[OUTPUT], t)
+        self._windows.read(kept[WINDOW], t)
+        self._checkpoints.read(kept[STATE], t)
 
     def course(self) -> Course:
         """How the ledger moved."""
-        jumps, size = self._jumps, self._shape.block_bytes
-        parts = (
-            *jumps.part(_STATES, STATES),
-            *jumps.part(_OUTPUTS, CACHED_OUTPUTS, size),
-            *jumps.part(_WINDOWS, CACHED_WINDOWS, size),
-            *jumps.part(_CHECKPOINTS, CACHED_STATES, size),
-        )
-        rises = self._used_rise, self._allocated_rise
-        return jumps.course(filling(self._slope_bytes), self._ledger, parts, rises)
+        free, cached, used, over, pad = self._free, self._cached, self._used, self._over, self._pad
+        slope, size = filling(self._slope_bytes), self._shape.block_bytes
+        if not (free.moved or cached.moved or used.moved or over.moved or pad.moved):
+            jumps = first = second = NOTHING
+        else:
+            ledger = self._ledger
+            jumps = ledger(free.total, cached.total, used.total, over.total, pad.total)
+            first = ledger(free.first, cached.first, used.first, over.first, pad.first)
+            second = ledger(free.second, cached.second, used.second, over.second, pad.second)
+        parts = self._states.part(STATES) + self._outputs.part(CACHED_OUTPUTS, size)
+        parts += self._windows.part(CACHED_WINDOWS, size)
+        parts += self._checkpoints.part(CACHED_STATES, size)
+        return course_of(slope, jumps, first, second, self._used_rise, self._allocated_rise, parts)
 
-    def _ledger(self, gains: Sequence[int]) -> Usage:
-        """What gains of the books do to the ledger."""
-        free, cached, used, over, pad = gains[0], gains[1], gains[2], gains[3], gains[4]
+    def _ledger(self, free: int, cached: int, used: int, over: int, pad: int) -> Usage:
+        """What gains of free and of cached blocks, of used bytes, of slots never to be filled and
+        of padding do to the ledger.
+        """
         size = self._shape.block_bytes
         reserved, idle = -free * size - used - over - pad, (free - cached) * size
         return usage_of((used, reserved, over, pad, cached * size, 0, 0, 0, 0, idle))

@@ -1,11 +1,13 @@
 """Slots past the tokens of a step, for the drafts that follow it."""
 
-from typing import NamedTuple, Self
+from dataclasses import dataclass
+from typing import Self
 
 from kvsim.memory.options import MemorySpec
 
 
-class Lookahead(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Lookahead:
     """What a way of drafting asks of slots; all zero where none is drafted.
 
     tokens: drafted of each sequence. slots: kept past those of a step. redrafted: tokens whose

@@ -22,10 +22,10 @@ from kvsim.memory.allocator import (
     Growth,
     Refusal,
 )
-from kvsim.memory.ledger import Course, Jumps, Usage, split_free
+from kvsim.memory.ledger import Course, Usage, split_free
 from kvsim.memory.prefix import CacheTotals
 from kvsim.memory.prefix_room import PrefixRoom
-from kvsim.memory.radix.course import EVICTED, NUM_QUANTITIES, OVER, course_of_pages
+from kvsim.memory.radix.course import PageMoves
 from kvsim.memory.radix.decoders import RadixDecoders
 from kvsim.memory.radix.holds import Holds
 from kvsim.memory.radix.slots import Slots
@@ -231,37 +231,37 @@ class RadixAllocator(Allocator, PrefixRoom):
     def advance(self, steps: int) -> Course:
         decoders, tree, size = self._decoders, self.tree, self.page_tokens
         num, done = decoders.num, 0
-        jumps = Jumps(NUM_QUANTITIES)
+        moves = PageMoves()
         while done < steps:
             # SGLang makes room for a page each before every step, whoever needs one.
             before = tree.evicted
             self.make_room((num - (0 if done else len(decoders.extended))) * size)
             if tree.evicted > before:
-                jumps.add(EVICTED, tree.evicted - before, done + 1)
+                moves.evicted.add(tree.evicted - before, done + 1)
             stretch, spare = steps - done, self.free // size - num
             if spare >= 0 and tree.evictable:
                 stretch = min(stretch, decoders.steps_within(spare, stretch, done) + 1)
-            self.free -= decoders.pages(done, stretch, jumps) * size
+            self.free -= decoders.pages(done, stretch, moves) * size
             done += stretch
-        self._advance_decoders(steps, jumps)
-        return course_of_pages(jumps, num, size, self.token_bytes)
+        self._advance_decoders(steps, moves)
+        return moves.course(num, size, self.token_bytes)
 
     def step(self) -> None:
         decoders, size = self._decoders, self.page_tokens
         self.make_room((decoders.num - len(decoders.extended)) * size)
         self.free -= decoders.num_without_room * size
-        self._advance_decoders(1, Jumps(NUM_QUANTITIES))
+        self._advance_decoders(1, PageMoves())
 
-    def _advance_decoders(self, steps: int, jumps: Jumps) -> None:
-        """Each decoder fills so many slots, for which pages are taken. `jumps` gets the slots that
+    def _advance_decoders(self, steps: int, moves: PageMoves) -> None:
+        """Each decoder fills so many slots, for which pages are taken. `moves` gets the slots that
         stay empty in the last pages begun.
         """
         if self.free < 0:
             raise InvariantError(f"{steps} steps took {-self.free} tokens more than are free")
-        self._decoders.last_pages(steps, jumps)
+        self._decoders.last_pages(steps, moves)
         self._decoders.advance(steps)
         self._valid += self._decoders.num * steps
-        self._over += jumps.total[OVER]
+        self._over += moves.over.total
 
     # --- release -------------------------------------------------------------------------------
 

@@ -9,8 +9,7 @@ from operator import attrgetter
 
 from kvsim.decode_clock import DecodeClock
 from kvsim.memory.cohorts import Cohorts
-from kvsim.memory.ledger import Jumps
-from kvsim.memory.radix.course import OVER, PAGES
+from kvsim.memory.radix.course import PageMoves
 from kvsim.memory.radix.slots import Slots
 from kvsim.plumbing.units import ceil_div
 from kvsim.sequence import Sequence
@@ -82,8 +81,8 @@ class RadixDecoders:
         pages += len(self.extended) if not after else 0
         return self._cohorts.steps_within(pages, self._clock.steps + after, limit)
 
-    def pages(self, after: int, steps: int, jumps: Jumps) -> int:
-        """New pages of the `steps` steps that follow the next `after` ones. `jumps` gets them, each
+    def pages(self, after: int, steps: int, moves: PageMoves) -> int:
+        """New pages of the `steps` steps that follow the next `after` ones. `moves` gets them, each
         at its step from now on, but where pages hold one token, of which every decoder takes one in
         every step.
         """
@@ -98,14 +97,14 @@ class RadixDecoders:
                     continue
                 times = (steps - offset - 1) // size + 1
                 taken += count * times
-                jumps.repeat(PAGES, count, t, size, times)
+                moves.pages.repeat(count, t, size, times)
         if not after and self.extended:
             taken -= len(self.extended)
-            jumps.add(PAGES, -len(self.extended), 1)
+            moves.pages.add(-len(self.extended), 1)
         return taken
 
-    def last_pages(self, steps: int, jumps: Jumps) -> None:
-        """`jumps` gets the slots that will stay empty in the last pages begun within the next
+    def last_pages(self, steps: int, moves: PageMoves) -> None:
+        """`moves` gets the slots that will stay empty in the last pages begun within the next
         `steps` steps; their sequences know of them from now on.
         """
         heap = self._last_pages
@@ -116,7 +115,7 @@ class RadixDecoders:
             slots: Slots = seq.memory
             if not slots.over and clock == self._last_page(seq) >= self._clock.steps:
                 slots.over = -seq.final_tokens % self._page
-                jumps.add(OVER, slots.over, clock - self._clock.steps + 1)
+                moves.over.add(slots.over, clock - self._clock.steps + 1)
 
     def advance(self, steps: int) -> None:
         """All took one slot a step."""

@@ -113,12 +113,12 @@ def test_the_least_recently_used_leaf_goes_first_and_whole() -> None:
 def test_pages_of_many_steps_are_summed_as_one_by_one(
     count: int, t: int, size: int, times: int, begun: bool
 ) -> None:
-    one_by_one, repeated = Jumps(1), Jumps(1)
+    one_by_one, repeated = Jumps(), Jumps()
     for jumps in (one_by_one, repeated):
         if begun:
-            jumps.add(0, 3, 5)
+            jumps.add(3, 5)
     for index in range(times):
-        one_by_one.add(0, count, t + index * size)
-    repeated.repeat(0, count, t, size, times)
+        one_by_one.add(count, t + index * size)
+    repeated.repeat(count, t, size, times)
     for sums in ("total", "first", "second"):
         assert getattr(repeated, sums) == getattr(one_by_one, sums)

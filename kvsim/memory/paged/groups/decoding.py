@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from kvsim.memory.cohorts import Cohort
 from kvsim.memory.ledger import Course
 from kvsim.memory.paged.behind import BehindInBlocks
-from kvsim.memory.paged.course import BlockMoves, Books
+from kvsim.memory.paged.course import BlockMoves
 from kvsim.memory.paged.decoders import Decoders, by_order
 from kvsim.memory.paged.forks import Forks
 from kvsim.memory.paged.groups.forecast import Forecast
@@ -21,7 +21,6 @@ from kvsim.memory.paged.groups.rooms import Rooms
 from kvsim.memory.paged.groups.table import GroupTable
 from kvsim.memory.paged.groups.tables import GroupTables
 from kvsim.memory.paged.groups.windows import Windows
-from kvsim.memory.paged.kept import OUTPUT, STATE, WINDOW
 from kvsim.memory.paged.pool import Pool
 from kvsim.memory.paged.prefix_cache import PrefixCache
 from kvsim.memory.paged.shape import BlockShape
@@ -197,7 +196,14 @@ class Decoding:
         behind = self._behind
         movers = behind.movers(live) if behind is not None else []
         slope_bytes = self.decoders.num * self._token_bytes
-        moves = BlockMoves(self._shape, self._books, slope_bytes, gives_back=not self.even)
+        moves = BlockMoves(
+            self._shape,
+            self._pool,
+            self._tables,
+            self._rooms,
+            slope_bytes,
+            gives_back=not self.even,
+        )
         if self.even:
             self._advance_evenly(steps, moves)
         else:
@@ -284,18 +290,3 @@ class Decoding:
                 self.grow(seq, table, table.count, table.states)
         self._windows.passed(clock)
         return bool(members)
-
-    def _books(self) -> Books:
-        pool, tables = self._pool, self._tables
-        kept = pool.kept.nums
-        return [
-            pool.num_free,
-            pool.num_cached_free,
-            tables.used_bytes,
-            self._rooms.over_bytes,
-            tables.pad_bytes,
-            tables.state_bytes,
-            kept[OUTPUT],
-            kept[WINDOW],
-            kept[STATE],
-        ]

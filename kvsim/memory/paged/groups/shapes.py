@@ -1,13 +1,14 @@
 """Groups of layers whose tables hold blocks at the same positions."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import groupby
-from typing import NamedTuple
 
 from kvsim.vllm.grouping import BlockGroup
 
 
-class GroupsOfOneShape(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class GroupsOfOneShape:
     """Groups that take and give together.
 
     window_tokens: how far they look back, None: all. span: units in a block. states: they hold
