@@ -1,4 +1,7 @@
-"""A sequence: one output being generated for a request."""
+"""A sequence: one output being generated for a request.
+
+All decoding sequences advance together, by one clock, and none of them is touched.
+"""
 
 from typing import Any
 
@@ -78,3 +81,24 @@ class Sequence:
 
     def __repr__(self) -> str:
         return f"Sequence({self.id!r}, {self.num_tokens} of {self.final_tokens + 1} tokens)"
+
+
+class DecodeClock:
+    """The decode steps of one engine so far.
+
+    A sequence that joined at step j with n slots has n - j + steps of them; its `base` is n - j.
+    """
+
+    __slots__ = ("steps",)
+
+    def __init__(self) -> None:
+        self.steps = 0
+
+    def join(self, seq: Sequence, num_tokens: int) -> int:
+        """`seq`, with num_tokens valid slots, decodes from the next step on; returns its base."""
+        base = seq.base = num_tokens - self.steps
+        return base
+
+    def slots(self, seq: Sequence) -> int:
+        """Slots of a decoding sequence, those of the step being scheduled included."""
+        return seq.base + self.steps

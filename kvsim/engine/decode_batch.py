@@ -3,10 +3,9 @@
 from heapq import heappop, heappush
 from operator import attrgetter
 
-from kvsim.decode_clock import DecodeClock
 from kvsim.memory.allocator import Allocator
 from kvsim.memory.ledger import Course
-from kvsim.sequence import Sequence
+from kvsim.sequence import DecodeClock, Sequence
 from kvsim.step import StepShape
 
 _order = attrgetter("order")

@@ -55,7 +55,7 @@ class Engine:
         self._max_steps = UNBOUNDED if max_steps is None else max_steps
         self._intake = Intake(scheduler, recorder, on_left, refuse=refuse)
         self._books = Books(scheduler, recorder)
-        self._observer = observer or Observer()
+        self._observer = observer
         self._refuse = refuse
         self._in_flight: deque[Plan] = deque()
         self._run_end: RunEnd | None = None  # of the run under way, if it can be cut
@@ -73,7 +73,8 @@ class Engine:
         now = self.now_ps
         changes_plan = self._intake.take(request, now)
         self._books.queue(now)
-        self._observer.arrived(self.scheduler, request, now)
+        if self._observer is not None:
+            self._observer.arrived(self.scheduler, request, now)
         if changes_plan:
             self.cut()
 
@@ -102,7 +103,8 @@ class Engine:
     def _plan(self) -> Plan:
         """Schedule the next step and time it."""
         now = self.now_ps
-        self._observer.planning(self.scheduler, now)
+        if self._observer is not None:
+            self._observer.planning(self.scheduler, now)
         plan = self.scheduler.schedule()
         self._books.queue(now)
         self._check_progress(plan)
@@ -114,7 +116,8 @@ class Engine:
         self._copy(plan)
         if not plan.empty:
             self._time(plan)
-        self._observer.planned(self.scheduler, plan, now)
+        if self._observer is not None:
+            self._observer.planned(self.scheduler, plan, now)
         return plan
 
     def _time(self, plan: Plan) -> None:
@@ -207,7 +210,7 @@ class Engine:
             done = plan
             self._repeat(plan, steps)
             self._return(done, now)
-        self._observer.finished(self.scheduler, done, now)
+        self._finished(done, now)
 
     def _repeat(self, plan: Plan, steps: int) -> None:
         """`plan` computed `steps` times: memory moves as each of these steps is scheduled. That is
@@ -235,16 +238,21 @@ class Engine:
         for seq in self.scheduler.finish(plan):
             self._intake.left(seq, now_ps)
 
+    def _finished(self, plan: Plan, now_ps: int) -> None:
+        if self._observer is not None:
+            self._observer.finished(self.scheduler, plan, now_ps)
+
     def _idle(self, plan: Plan) -> Generator[simpy.Event, None, None]:
         """Wait for an arrival. A queue that cannot start in an idle engine would wait for ever:
         refusals on arrival exclude it.
         """
         now = self.now_ps
         if plan.preempted:
-            self._observer.finished(self.scheduler, plan, now)
+            self._finished(plan, now)
             return
         head = self.scheduler.waiting.head
-        if self._observer.idle(self.scheduler, now, stalled=head is not None):
+        watcher, stalled = self._observer, head is not None
+        if watcher is not None and watcher.idle(self.scheduler, now, stalled=stalled):
             return
         if head is not None and self._refuse:
             raise InvariantError(f"{head} can never start")

@@ -35,11 +35,11 @@ RADIX = {**ONE, "allocator": [{"kind": "radix"}], "scheduler": {"kind": "sglang"
 @pytest.mark.parametrize(
     ("table", "watched", "admits", "decodes"),
     [
-        pytest.param(ONE, False, 42, 20, id="one table"),
-        pytest.param(ONE, True, 45, 23, id="one table, watched"),
-        pytest.param(GROUPS, False, 49, 24, id="groups"),
-        pytest.param(GROUPS, True, 52, 27, id="groups, watched"),
-        pytest.param(RADIX, False, 28, 20, id="radix"),
+        pytest.param(ONE, False, 37, 18, id="one table"),
+        pytest.param(ONE, True, 42, 22, id="one table, watched"),
+        pytest.param(GROUPS, False, 44, 22, id="groups"),
+        pytest.param(GROUPS, True, 49, 26, id="groups, watched"),
+        pytest.param(RADIX, False, 24, 19, id="radix"),
     ],
 )
 def test_a_step_runs_through_no_more_files(

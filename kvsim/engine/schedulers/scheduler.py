@@ -86,7 +86,9 @@ class Scheduler(ABC):
         if admission is None:
             return False
         self.waiting.pop()
-        num_bytes = admission.loaded_bytes + self.preemption.take(seq)
+        num_bytes = admission.loaded_bytes
+        if seq.num_preemptions:
+            num_bytes += self.preemption.take(seq)
         if num_bytes:
             plan.copies.append(HostCopy(num_bytes, self.usage()))
         self._start(seq, plan, cached.tokens, new_tokens, drafts)
@@ -94,7 +96,8 @@ class Scheduler(ABC):
 
     def _cached(self, seq: Sequence) -> Cached:
         """What of a waiting sequence needs no computing."""
-        cached, kept = self.allocator.cached_tokens(seq), self.preemption.kept_tokens(seq)
+        cached = self.allocator.cached_tokens(seq)
+        kept = self.preemption.kept_tokens(seq) if seq.num_preemptions else 0
         return Cached(kept, True) if kept > cached else Cached(cached, False)
 
     def _start(

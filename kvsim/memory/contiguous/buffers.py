@@ -15,7 +15,6 @@ from operator import attrgetter
 
 from mypy_extensions import mypyc_attr
 
-from kvsim.decode_clock import DecodeClock
 from kvsim.memory.allocator import (
     ADMITTED,
     GROWN,
@@ -35,7 +34,7 @@ from kvsim.memory.options import MemorySpec
 from kvsim.memory.parts import LEFT_BEHIND, NO_PARTS, STATES, Parts
 from kvsim.plumbing.errors import InvariantError
 from kvsim.request import Request
-from kvsim.sequence import Sequence
+from kvsim.sequence import DecodeClock, Sequence
 
 _order = attrgetter("order")
 

@@ -8,89 +8,33 @@ it. Pages have no numbers: every free one serves as well as any other.
 Nothing is touched per sequence per step, and nothing costs by the token: content is kept as runs.
 """
 
-from collections.abc import Callable, Iterator
-from typing import ClassVar, Protocol
+from collections.abc import Callable
+from typing import ClassVar
 
 from mypy_extensions import mypyc_attr
 
-from kvsim.memory.allocator import (
-    ADMITTED,
-    GROWN,
-    Admission,
-    Allocator,
-    Demand,
-    Growth,
-    Refusal,
-)
-from kvsim.memory.ledger import Course, Usage, split_free
-from kvsim.memory.prefix import CacheTotals
+from kvsim.memory.allocator import ADMITTED, GROWN, Admission, Demand, Growth, Refusal
+from kvsim.memory.ledger import Course
 from kvsim.memory.prefix_room import PrefixRoom
-from kvsim.memory.radix.course import PageMoves
-from kvsim.memory.radix.decoders import RadixDecoders
-from kvsim.memory.radix.holds import Holds
-from kvsim.memory.radix.slots import Slots
-from kvsim.memory.radix.tree import Match, RadixTree
+from kvsim.memory.radix.books import PageLedger
+from kvsim.memory.radix.decoders import PageMoves
+from kvsim.memory.radix.holds import Slots
 from kvsim.plumbing.errors import InvariantError
-from kvsim.plumbing.units import ceil_div
 from kvsim.request import Request
 from kvsim.sequence import Sequence
 
 
-class Keeper(Protocol):
-    """Who is told when pages of sequences change hands."""
-
-    def filing(self, seq: Sequence, tokens: int) -> None:
-        """The tree is about to take over its first `tokens` own tokens; some it may know."""
-
-    def released(self, seq: Sequence) -> None:
-        """What is left of its own is free."""
-
-
 @mypyc_attr(allow_interpreted_subclasses=True)
-class RadixAllocator(Allocator, PrefixRoom):
-    """Counts of free, owned and cached tokens. caching: what sequences leave is kept for others.
-
-    free: tokens of free pages. tree: known content; what nobody locks of it counts as cached.
-    keeper: who is told of pages that change hands.
-    """
+class RadixAllocator(PageLedger, PrefixRoom):
+    """Pages and a radix tree over one pool."""
 
     keeps_last_token: ClassVar[bool] = True
-
-    def __init__(
-        self,
-        capacity_bytes: int,
-        token_bytes: int,
-        page_size: int,
-        *,
-        caching: bool,
-        max_sequences: int | None = None,
-    ) -> None:
-        self.capacity_bytes = capacity_bytes
-        self.token_bytes = token_bytes
-        self.page_tokens = page_size
-        self.keeps_prefixes = caching
-        self.max_sequences = max_sequences
-        self.pool_tokens = capacity_bytes // (page_size * token_bytes) * page_size
-        self.free = self.pool_tokens
-        self.tree = RadixTree(page_size)
-        self.keeper: Keeper | None = None
-        self._holds = Holds(self.tree, caching=caching)
-        self._decoders = RadixDecoders(page_size)
-        self._live: dict[Sequence, Slots] = {}
-        self._valid = 0  # valid slots beside the tree, of all live sequences
-        self._over = 0  # slots of last pages that nobody will fill
-        self._query_tokens = 0
-        self._hit_tokens = 0
 
     # --- content -------------------------------------------------------------------------------
 
     def _whole(self, tokens: int) -> int:
         """`tokens` cut to whole pages."""
         return tokens - tokens % self.page_tokens
-
-    def _pages(self, tokens: int) -> int:
-        """Slots of the pages that `tokens` tokens take."""
-        return ceil_div(tokens, self.page_tokens) * self.page_tokens
 
     def cached_tokens(self, seq: Sequence) -> int:
         return self._holds.hit(seq).tokens
@@ -127,9 +71,6 @@ class RadixAllocator(Allocator, PrefixRoom):
             "shorten the request or enlarge the pool",
         )
 
-    def available_tokens(self) -> int:
-        return self.free + self.tree.evictable
-
     def admit(self, seq: Sequence, demand: Demand) -> Admission | None:
         holds = self._holds
         if len(self._live) == self.max_sequences:
@@ -147,10 +88,6 @@ class RadixAllocator(Allocator, PrefixRoom):
             self._query_tokens += seq.num_tokens
             self._hit_tokens += demand.cached_tokens
         return ADMITTED
-
-    def _missing(self, hit: Match, tokens: int) -> int:
-        """What a waiting sequence takes out of what is available to hold `tokens` tokens."""
-        return self._pages(tokens) - hit.tokens + hit.unlocked
 
     def make_room(self, tokens: int) -> None:
         if self.free < tokens:
@@ -279,68 +216,3 @@ class RadixAllocator(Allocator, PrefixRoom):
         self._holds.let_go(slots)
         if seq.finished:
             seq.memory = None
-
-    # --- the ledger ----------------------------------------------------------------------------
-
-    def granted_tokens(self, seq: Sequence) -> int:
-        slots = self._live.get(seq)
-        return self._decoders.granted(seq, slots) if slots is not None else 0
-
-    def own_tokens(self) -> Iterator[tuple[Sequence, int]]:
-        """Of each live sequence, the slots it holds beside the tree, in whole pages."""
-        for seq, slots in self._live.items():
-            yield seq, self._decoders.granted(seq, slots) - slots.protected
-
-    def shared_tokens(self, seq: Sequence) -> int:
-        return self.tree.num_shared(self._holds.slots(seq).node)
-
-    def missing_tokens(self, seq: Sequence, tokens: int) -> int:
-        return max(0, self._pages(tokens) - self.granted_tokens(seq))
-
-    def cache_totals(self) -> CacheTotals:
-        if not self.keeps_prefixes:
-            return CacheTotals()
-        return CacheTotals(self._query_tokens, self._hit_tokens)
-
-    @property
-    def saved_bytes(self) -> int | None:
-        return (self._holds.protected - self.tree.locked) * self.token_bytes
-
-    def usage(self, head: Sequence | None, *, busy: bool) -> Usage:
-        tree, size = self.tree, self.token_bytes
-        need = None if head is None else self._missing(self._holds.hit(head), head.num_tokens)
-        external, short, idle = split_free(self.free, tree.evictable, need, placeable=True)
-        used = tree.locked + self._valid
-        held = self.pool_tokens - self.free - tree.evictable
-        return Usage(
-            used * size,
-            (held - used - self._over) * size,
-            self._over * size,
-            0,
-            tree.evictable * size,
-            0,
-            self.capacity_bytes - self.pool_tokens * size,
-            external * size,
-            short * size,
-            idle * size,
-        )
-
-    def check(self) -> None:
-        self.tree.check()
-        own = valid = over = protected = 0
-        for seq, slots in self._live.items():
-            tokens = self._decoders.tokens(seq, slots)
-            granted = self._decoders.granted(seq, slots)
-            if not slots.protected <= tokens <= granted:
-                raise InvariantError(f"{seq} has {tokens} valid slots of {granted} granted")
-            own += granted - slots.protected
-            valid += tokens - slots.protected
-            over += max(0, granted - max(tokens, seq.final_tokens))
-        holds = self._holds
-        protected = sum(s.protected for s in (*self._live.values(), *holds.pinned.values()))
-        found, counted = (valid, over, protected), (self._valid, self._over, holds.protected)
-        if found != counted:
-            raise InvariantError(f"slots of live sequences are {found}, counted as {counted}")
-        total = self.free + own + self.tree.locked + self.tree.evictable
-        if total != self.pool_tokens or self.free < 0:
-            raise InvariantError(f"{total} of {self.pool_tokens} tokens accounted for")

@@ -5,12 +5,33 @@ own get ids that nobody else can name.
 """
 
 from kvsim.memory.radix.content import Content
-from kvsim.memory.radix.slots import Slots
+from kvsim.memory.radix.node import Node
 from kvsim.memory.radix.tree import NO_MATCH, Match, RadixTree
 from kvsim.plumbing.errors import InvariantError
 from kvsim.sequence import Sequence
 
 PRIVATE = -(1 << 60)  # ids from here down are content that nobody else can name
+
+
+class Slots:
+    """What the allocator keeps of one sequence.
+
+    content: all the tokens it will ever have. node: where in the tree its content ends; it
+    locks that path. None: it locks nothing. protected: tokens of that path, in whole pages; what
+    it holds beyond them is its own.
+    tokens: valid slots, and granted: slots in whole pages, while it does not decode.
+    over: slots of its last page, if it has it, that it will never fill.
+    """
+
+    __slots__ = ("content", "granted", "node", "over", "protected", "tokens")
+
+    def __init__(self, content: Content) -> None:
+        self.content = content
+        self.node: Node | None = None
+        self.protected = 0
+        self.tokens = 0
+        self.granted = 0
+        self.over = 0
 
 
 class Holds:

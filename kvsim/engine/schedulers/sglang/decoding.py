@@ -11,8 +11,7 @@ from mypy_extensions import mypyc_attr
 from kvsim.engine.plan import Plan, ScheduledChunk
 from kvsim.engine.policies.policies import Policies
 from kvsim.engine.schedulers.scheduler import Scheduler
-from kvsim.engine.schedulers.sglang.in_flight import InFlight
-from kvsim.engine.schedulers.sglang.outputs import Outputs
+from kvsim.engine.schedulers.sglang.outputs import InFlight, Outputs
 from kvsim.engine.schedulers.sglang.ratio import RETRACT_STEPS, NewTokenRatio
 from kvsim.memory.allocator import Allocator
 from kvsim.memory.prefix_room import prefix_room

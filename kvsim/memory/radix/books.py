@@ -1,0 +1,139 @@
+"""What sequences hold of a pool of pages, and what the ledger says of it."""
+
+from collections.abc import Iterator
+from typing import Protocol
+
+from mypy_extensions import mypyc_attr
+
+from kvsim.memory.allocator import Allocator
+from kvsim.memory.ledger import Usage, split_free
+from kvsim.memory.prefix import CacheTotals
+from kvsim.memory.radix.decoders import RadixDecoders
+from kvsim.memory.radix.holds import Holds, Slots
+from kvsim.memory.radix.tree import Match, RadixTree
+from kvsim.plumbing.errors import InvariantError
+from kvsim.plumbing.units import ceil_div
+from kvsim.sequence import Sequence
+
+
+class Keeper(Protocol):
+    """Who is told when pages of sequences change hands."""
+
+    def filing(self, seq: Sequence, tokens: int) -> None:
+        """The tree is about to take over its first `tokens` own tokens; some it may know."""
+
+    def released(self, seq: Sequence) -> None:
+        """What is left of its own is free."""
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class PageLedger(Allocator):
+    """The part of a radix allocator that reads: who is admitted, grows and leaves is a subclass's.
+
+    caching: what sequences leave is kept for others. free: tokens of free pages. tree: known
+    content; what nobody locks of it counts as cached. keeper: who is told of pages that change
+    hands.
+    """
+
+    def __init__(
+        self,
+        capacity_bytes: int,
+        token_bytes: int,
+        page_size: int,
+        *,
+        caching: bool,
+        max_sequences: int | None = None,
+    ) -> None:
+        self.capacity_bytes = capacity_bytes
+        self.token_bytes = token_bytes
+        self.page_tokens = page_size
+        self.keeps_prefixes = caching
+        self.max_sequences = max_sequences
+        self.pool_tokens = capacity_bytes // (page_size * token_bytes) * page_size
+        self.free = self.pool_tokens
+        self.tree = RadixTree(page_size)
+        self.keeper: Keeper | None = None
+        self._holds = Holds(self.tree, caching=caching)
+        self._decoders = RadixDecoders(page_size)
+        self._live: dict[Sequence, Slots] = {}
+        self._valid = 0  # valid slots beside the tree, of all live sequences
+        self._over = 0  # slots of last pages that nobody will fill
+        self._query_tokens = 0
+        self._hit_tokens = 0
+
+    def _pages(self, tokens: int) -> int:
+        """Slots of the pages that `tokens` tokens take."""
+        return ceil_div(tokens, self.page_tokens) * self.page_tokens
+
+    def available_tokens(self) -> int:
+        """Slots that could be handed out now: free ones, and cached ones that nobody holds."""
+        return self.free + self.tree.evictable
+
+    def _missing(self, hit: Match, tokens: int) -> int:
+        """What a waiting sequence takes out of what is available to hold `tokens` tokens."""
+        return self._pages(tokens) - hit.tokens + hit.unlocked
+
+    # --- the ledger ----------------------------------------------------------------------------
+
+    def granted_tokens(self, seq: Sequence) -> int:
+        slots = self._live.get(seq)
+        return self._decoders.granted(seq, slots) if slots is not None else 0
+
+    def own_tokens(self) -> Iterator[tuple[Sequence, int]]:
+        """Of each live sequence, the slots it holds beside the tree, in whole pages."""
+        for seq, slots in self._live.items():
+            yield seq, self._decoders.granted(seq, slots) - slots.protected
+
+    def shared_tokens(self, seq: Sequence) -> int:
+        return self.tree.num_shared(self._holds.slots(seq).node)
+
+    def missing_tokens(self, seq: Sequence, tokens: int) -> int:
+        return max(0, self._pages(tokens) - self.granted_tokens(seq))
+
+    def cache_totals(self) -> CacheTotals:
+        if not self.keeps_prefixes:
+            return CacheTotals()
+        return CacheTotals(self._query_tokens, self._hit_tokens)
+
+    @property
+    def saved_bytes(self) -> int | None:
+        return (self._holds.protected - self.tree.locked) * self.token_bytes
+
+    def usage(self, head: Sequence | None, *, busy: bool) -> Usage:
+        tree, size = self.tree, self.token_bytes
+        need = None if head is None else self._missing(self._holds.hit(head), head.num_tokens)
+        external, short, idle = split_free(self.free, tree.evictable, need, placeable=True)
+        used = tree.locked + self._valid
+        held = self.pool_tokens - self.free - tree.evictable
+        return Usage(
+            used * size,
+            (held - used - self._over) * size,
+            self._over * size,
+            0,
+            tree.evictable * size,
+            0,
+            self.capacity_bytes - self.pool_tokens * size,
+            external * size,
+            short * size,
+            idle * size,
+        )
+
+    def check(self) -> None:
+        self.tree.check()
+        own = valid = over = protected = 0
+        for seq, slots in self._live.items():
+            tokens = self._decoders.tokens(seq, slots)
+            granted = self._decoders.granted(seq, slots)
+            if not slots.protected <= tokens <= granted:
+                raise InvariantError(f"{seq} has {tokens} valid slots of {granted} granted")
+            own += granted - slots.protected
+            valid += tokens - slots.protected
+            over += max(0, granted - max(tokens, seq.final_tokens))
+        holds = self._holds
+        protected = sum(s.protected for s in (*self._live.values(), *holds.pinned.values()))
+        found, counted = (valid, over, protected), (self._valid, self._over, holds.protected)
+        if found != counted:
+            raise InvariantError(f"slots of live sequences are {found}, counted as {counted}")
+        total = self.free + own + self.tree.locked + self.tree.evictable
+        if total != self.pool_tokens or self.free < 0:
+            raise InvariantError(f"{total} of {self.pool_tokens} tokens accounted for")
