@@ -100,9 +100,8 @@ class Cache:
 
     def saved_bytes(self, buffers: Sequence[Sequence[SavedCell]]) -> int:
         """What these cells cost on the host (state_write of llama-kv-cache.cpp)."""
-        num = 4
+        num = 4 + 4 * len(self.fields)
         for cells in buffers:
-            num += 4
             if cells:
                 seqs = sum(8 + 4 * len(cell.seqs) for cell in cells)
                 num += seqs + 8 + 24 * self.cost.layers + len(cells) * self.cost.row_bytes

@@ -1,7 +1,7 @@
 """Cells of the unmodified llama.cpp after each operation, and a server's slots after each call.
 
 C01 to C14: 0c1e57098; O01 to O06: 7841fc723, which needs neighbouring cells and moves them together
-now and then.
+now and then; S01 to S15: llama-server of 0c1e57098.
 """
 
 from pathlib import Path
@@ -16,14 +16,14 @@ CASES = sorted((Path(__file__).parent / "llamacpp").glob("*.json"))
 
 
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
-def test_cells_are_equal_after_every_operation(path: Path) -> None:
+def test_cells_and_slots_are_equal_after_every_call(path: Path) -> None:
     verdict = validate_case(path)
     assert verdict.equal, verdict.text()
     assert verdict.steps > 5
 
 
 def test_all_recordings_are_there() -> None:
-    assert len(CASES) == 20
+    assert len(CASES) == 35
     assert all(path.with_suffix(".expected.json.gz").exists() for path in CASES)
 
 

@@ -1,0 +1,23 @@
+"""Shares as the server computes them, in 32 bits."""
+
+import struct
+
+
+def f32(value: float) -> float:
+    """`value` rounded to a 32-bit float."""
+    rounded: float = struct.unpack("f", struct.pack("f", value))[0]
+    return rounded
+
+
+def common_prefix(one: list[int], other: list[int]) -> int:
+    """Leading tokens that two lists have in common."""
+    low, high = 0, min(len(one), len(other))
+    if one[:high] == other[:high]:
+        return high
+    while low < high:  # invariant: `low` tokens are equal, not all `high` are
+        middle = (low + high + 1) // 2
+        if one[low:middle] == other[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low

@@ -1,0 +1,45 @@
+"""A batch of the server, and the parts in which it goes out."""
+
+from typing import NamedTuple
+
+from kvsim.engine.schedulers.llama_server.slot import Slot
+
+
+class BatchPiece(NamedTuple):
+    """Tokens of one slot in a batch. last: the last of them yields a token."""
+
+    slot: Slot
+    pos: int
+    num: int
+    last: bool
+
+
+class BatchPart(NamedTuple):
+    """What of a batch was computed at once. sampling: slots that get a token of it."""
+
+    pieces: list[BatchPiece]
+    sampling: list[Slot]
+    num_tokens: int
+
+
+def behind(pieces: list[BatchPiece], offset: int) -> list[BatchPiece]:
+    """The pieces of a batch from its token number `offset` on."""
+    rest = []
+    for slot, pos, num, last in pieces:
+        skipped = min(offset, num)
+        offset -= skipped
+        if skipped < num:
+            rest.append(BatchPiece(slot, pos + skipped, num - skipped, last))
+    return rest
+
+
+def first(pieces: list[BatchPiece], size: int) -> list[BatchPiece]:
+    """The first `size` tokens of them."""
+    part = []
+    for slot, pos, num, last in pieces:
+        if not size:
+            break
+        some = min(num, size)
+        size -= some
+        part.append(BatchPiece(slot, pos, some, last and some == num))
+    return part

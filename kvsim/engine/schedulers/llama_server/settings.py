@@ -1,0 +1,18 @@
+"""What the server has made of its flags."""
+
+from typing import NamedTuple
+
+
+class SlotSettings(NamedTuple):
+    """context_tokens: of one slot. checkpoints: most of a slot, 0 for a model without windows."""
+
+    context_tokens: int
+    n_batch: int
+    n_ubatch: int
+    unified: bool
+    similarity: float = 0.1
+    context_shift: bool = False
+    cache_reuse: int = 0
+    cache_idle_slots: bool = True
+    checkpoints: int = 0
+    window: int = 0

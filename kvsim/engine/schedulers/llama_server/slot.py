@@ -1,0 +1,84 @@
+"""A slot of the server, what it holds, and the request that it serves."""
+
+from collections.abc import Callable
+from enum import Enum
+from typing import Any
+
+from kvsim.memory.cells.cache import SavedState
+
+
+class SlotStage(Enum):
+    """Where a slot is with its request."""
+
+    IDLE = "idle"
+    STARTED = "started"
+    WAITING = "waiting"  # for another slot to compute the prompt that it shares
+    PROMPT = "prompt"
+    GENERATING = "generating"
+
+
+class Checkpoint:
+    """The window cells of a slot when it held `tokens` tokens; first, last: their positions."""
+
+    __slots__ = ("first", "last", "state", "tokens")
+
+    def __init__(self, first: int, last: int, tokens: int, state: SavedState) -> None:
+        self.first = first
+        self.last = last
+        self.tokens = tokens
+        self.state = state
+
+
+class ServerTask:
+    """A request. output: its n-th output token, from 0 on. slot_number: of the only slot that may
+    serve it. num_keep: tokens that a context shift keeps, negative: the prompt's. samples: outputs
+    of one prompt; children: the tasks of all but the first.
+
+    slot, hit_tokens, num_outputs, truncated, error: what became of it; error: status and text.
+    """
+
+    def __init__(
+        self,
+        prompt: list[int],
+        most_outputs: int,
+        output: Callable[[int], int],
+        *,
+        slot_number: int | None = None,
+        cache_prompt: bool = True,
+        num_keep: int = 0,
+        children: "tuple[ServerTask, ...]" = (),
+        owner: Any = None,
+    ) -> None:
+        self.prompt = prompt
+        self.most_outputs = most_outputs
+        self.output = output
+        self.slot_number = slot_number
+        self.cache_prompt = cache_prompt
+        self.num_keep = num_keep
+        self.children = children
+        self.owner = owner
+        self.is_child = False
+        self.slot = -1
+        self.hit_tokens = 0
+        self.num_outputs = 0
+        self.truncated = False
+        self.error: tuple[int, str] | None = None
+
+
+class Slot:
+    """tokens: of the content its cells hold. freed: when it was last free, by a counter; -1: it was
+    never used.
+    """
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.tokens: list[int] = []
+        self.checkpoints: list[Checkpoint] = []
+        self.stage = SlotStage.IDLE
+        self.task: ServerTask | None = None
+        self.freed = -1
+
+    @property
+    def running(self) -> bool:
+        """Whether it serves a request."""
+        return self.task is not None
