@@ -34,7 +34,8 @@ def explore(
     def ready(address: str) -> None:
         typer.echo(f"{address}    (Ctrl+C ends it)")
         if not is_loopback(host):
-            typer.echo("note: whoever reaches this address can simulate on this machine", err=True)
+            words = "note: whoever has this address with its token can simulate on this machine"
+            typer.echo(f"{words}; it travels unencrypted", err=True)
         if show:
             typer.launch(address)
 

@@ -1,10 +1,14 @@
-"""The Dash application: layout, callbacks, the pages of single runs, and the check of hosts."""
+"""The Dash application: layout, callbacks, the pages of single runs, and who may see them."""
 
+from hashlib import sha256
 from ipaddress import ip_address
+from secrets import compare_digest
 from string import Template
+from typing import Any
+from urllib.parse import urlencode
 
 from dash import Dash, Input, Output
-from flask import Flask, Response, abort, request
+from flask import Flask, Response, abort, redirect, request
 
 from kvsim.explore import editing, running, sweeping
 from kvsim.explore.layout import make_layout
@@ -39,9 +43,14 @@ $style
 """)
 
 
-def make_app(context: PageContext, host: str) -> Flask:
+TOKEN_KEY = "token"  # noqa: S105 - the name of the key in the printed address
+REFUSED = "open the address that kvsim explore printed in its terminal: it ends in ?token=..."
+
+
+def make_app(context: PageContext, host: str, token: str) -> Flask:
     """The server of the page. host: what it listens on; on loopback it answers none but requests
-    that name it so, which a page of elsewhere cannot.
+    that name it so, which a page of elsewhere cannot. token: what the printed address ends in; who
+    has shown it once is known by a cookie that no other site's page sends.
     """
     app = Dash(
         __name__,
@@ -67,7 +76,7 @@ def make_app(context: PageContext, host: str) -> Flask:
         Input("tab", "data"),
     )
     server: Flask = app.server
-    _guard(server, host)
+    _guard(server, host, token)
 
     @server.get("/runs/<key>/<page>.html")
     def single(key: str, page: str) -> Response:
@@ -91,11 +100,24 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def _guard(server: Flask, host: str) -> None:
+def _guard(server: Flask, host: str, token: str) -> None:
+    cookie = f"kvsim-{sha256(token.encode()).hexdigest()[:8]}"  # one for each server of a machine
+
     @server.before_request
     def refuse_strangers() -> None:
         if is_loopback(host) and not is_loopback(_name(request.host)):
             abort(403, "this page is for this machine alone")
+
+    @server.before_request
+    def refuse_without_token() -> Any:
+        if _is(request.cookies.get(cookie), token):
+            return None
+        if request.method != "GET" or not _is(request.args.get(TOKEN_KEY), token):
+            return Response(f"{REFUSED}\n", 403, mimetype="text/plain")
+        rest = [(key, each) for key, each in request.args.items(multi=True) if key != TOKEN_KEY]
+        known = redirect(f"{request.path}?{urlencode(rest)}".rstrip("?"))
+        known.set_cookie(cookie, token, httponly=True, samesite="Strict")
+        return known
 
     @server.after_request
     def keep_in(response: Response) -> Response:
@@ -103,6 +125,10 @@ def _guard(server: Flask, host: str) -> None:
         response.headers["X-Content-Type-Options"] = "nosniff"
         response.headers["Referrer-Policy"] = "no-referrer"
         return response
+
+
+def _is(given: str | None, token: str) -> bool:
+    return given is not None and compare_digest(given.encode(), token.encode())
 
 
 def _name(host: str) -> str:

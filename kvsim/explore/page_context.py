@@ -1,7 +1,9 @@
 """The context that every callback of the page works with: starting points and worker processes."""
 
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
+from kvsim.explore.confined import check_paths
 from kvsim.explore.starting_points import StartingPoint
 from kvsim.explore.state import ScenarioState
 from kvsim.explore.task import RunTask, SweepTask
@@ -19,8 +21,8 @@ class PageContext(NamedTuple):
     default: str
 
     def run_task(self, state: ScenarioState) -> RunTask:
-        """Simulate the state."""
-        return RunTask(state.table, self.starting_points[state.base].folder)
+        """Simulate the state; InputError for a path that is not the page's to read."""
+        return RunTask(*self._of(state))
 
     def sweep_task(self, state: ScenarioState, sweep: str) -> SweepTask:
         """Simulate the state along a sweep such as `a.b=1:8:4`; InputError where that is none."""
@@ -33,4 +35,9 @@ class PageContext(NamedTuple):
                 value=sweep.partition("=")[2],
                 limit="2 values or more",
             )
-        return SweepTask(state.table, self.starting_points[state.base].folder, key, values)
+        return SweepTask(*self._of(state), key, values)
+
+    def _of(self, state: ScenarioState) -> tuple[dict[str, Any], Path, dict[str, Any]]:
+        base = self.starting_points[state.base]
+        check_paths(state.table, base)
+        return state.table, base.folder, base.table

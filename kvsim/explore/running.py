@@ -74,7 +74,8 @@ def _register_run(app: Dash, context: PageContext) -> None:
             ctx.triggered_id == "run" or (ctx.triggered_id == "visit" and auto)
         ):
             awaited = visit.state.key
-            context.workers.ask(tab, awaited, context.run_task(visit.state))
+            task, pressed = context.run_task(visit.state), ctx.triggered_id == "run"
+            context.workers.ask(tab, awaited, task, confirmed=pressed)
         job = context.workers.look(awaited)
         if job is not None and job.is_missed_by(tab):
             job = context.workers.ask(tab, job.key, job.task)

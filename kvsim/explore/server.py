@@ -1,12 +1,13 @@
 """Serve the page until somebody ends it."""
 
+import secrets
 import signal
 import socket
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from kvsim.explore.app import make_app
+from kvsim.explore.app import TOKEN_KEY, make_app
 from kvsim.explore.page_context import PageContext
 from kvsim.explore.starting_points import find_starting_points
 from kvsim.explore.worker_pool import WorkerPool
@@ -25,9 +26,9 @@ def serve(
     ready: Callable[[str], None],
     stop: threading.Event | None = None,
 ) -> None:
-    """Listen on host and port (0: any that is free); `ready` hears the address. Returns when it is
-    interrupted, or when another thread sets `stop`. Raises InputError for a scenario or an address
-    that cannot be.
+    """Listen on host and port (0: any that is free); `ready` hears the address, which holds the
+    token that the page asks for. Returns when it is interrupted, or when another thread sets
+    `stop`. Raises InputError for a scenario or an address that cannot be.
     """
     from werkzeug.serving import WSGIRequestHandler, make_server
 
@@ -41,11 +42,13 @@ def serve(
         port = bound.getsockname()[1]
         workers = WorkerPool()
         try:
-            app = make_app(PageContext(starting_points, workers, default), host)
+            token = secrets.token_urlsafe(24)
+            app = make_app(PageContext(starting_points, workers, default), host, token)
             server = make_server(
                 host, port, app, threaded=True, request_handler=Quiet, fd=bound.fileno()
             )
-            ready(f"http://{f'[{host}]' if ':' in host else host}:{port}/")
+            name = f"[{host}]" if ":" in host else host
+            ready(f"http://{name}:{port}/?{TOKEN_KEY}={token}")
             if stop is None:
                 signal.signal(signal.SIGTERM, signal.default_int_handler)  # an end like any other
             else:

@@ -7,6 +7,7 @@ from hashlib import sha256
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlencode
 
+from kvsim.explore.confined import check_paths
 from kvsim.explore.starting_points import StartingPoint, normal
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.keys import assignment, put
@@ -26,6 +27,7 @@ class ScenarioState(NamedTuple):
 
     def scenario(self, starting_points: Mapping[str, StartingPoint]) -> Scenario:
         """Checked; InputError says what of it cannot be."""
+        check_paths(self.table, starting_points[self.base])
         return Scenario.from_table(self.table, starting_points[self.base].folder)
 
     def settings(self, starting_points: Mapping[str, StartingPoint]) -> list[str]:

@@ -36,7 +36,11 @@ def register(app: Dash, context: PageContext) -> None:
             "held": Input("visit", "data"),
             "measure": Input("sweep-measure", "value"),
             "theme": Input("theme", "data"),
-            "_": (Input("sweep-cancel", "n_clicks"), Input("sweep-tick", "n_intervals")),
+            "_": (
+                Input("sweep-run", "n_clicks"),
+                Input("sweep-cancel", "n_clicks"),
+                Input("sweep-tick", "n_intervals"),
+            ),
         },
         state={"tab": State("tab", "data")},
         prevent_initial_call=True,
@@ -55,6 +59,8 @@ def register(app: Dash, context: PageContext) -> None:
         elif ctx.triggered_id == "visit":
             context.workers.ask(owner, key, context.sweep_task(visit.state, visit.sweep))
         job = context.workers.look(key)
+        if ctx.triggered_id == "sweep-run" and job is not None and job.state == "failed":
+            job = context.workers.ask(owner, key, job.task, confirmed=True)
         if job is not None and job.is_missed_by(owner):
             job = context.workers.ask(owner, key, job.task)
         waits = job is not None and not job.is_over

@@ -1,10 +1,11 @@
 """What a worker is asked to do, and what it answers: plain data, so that it goes by any pipe."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from copy import deepcopy
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+from kvsim.explore.confined import said
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.keys import put
 from kvsim.results.summary import RunSummary
@@ -17,14 +18,29 @@ Tell = Callable[[str, int, int], None]  # what is being done, how much of it is 
 class WorkerTask(Protocol):
     """Raises InputError for what cannot run; `tell` may raise to have it stop."""
 
+    @property
+    def table(self) -> Mapping[str, Any]: ...
+    @property
+    def base_table(self) -> Mapping[str, Any]: ...
+    @property
+    def num_points(self) -> int: ...
+
     def do(self, tell: Tell) -> Any: ...
 
 
 class RunTask(NamedTuple):
-    """Simulate a scenario, and say and draw what the report does."""
+    """Simulate a scenario, and say and draw what the report does. base_table: what it was edited
+    from.
+    """
 
     table: dict[str, Any]
     folder: Path
+    base_table: Mapping[str, Any]
+
+    @property
+    def num_points(self) -> int:
+        """Simulations."""
+        return 1
 
     def do(self, tell: Tell) -> dict[str, Any]:
         """The report's `contents`, and every run's entry of summary.json as `runs`."""
@@ -37,12 +53,18 @@ class RunTask(NamedTuple):
 
 
 class SweepTask(NamedTuple):
-    """Simulate a scenario once for each value of one key."""
+    """Simulate a scenario once for each value of one key. base_table: what it was edited from."""
 
     table: dict[str, Any]
     folder: Path
+    base_table: Mapping[str, Any]
     key: str
     values: tuple[Any, ...]
+
+    @property
+    def num_points(self) -> int:
+        """Simulations."""
+        return len(self.values)
 
     def do(self, tell: Tell) -> "list[CurvePoint]":
         """A point a value."""
@@ -59,7 +81,7 @@ class SweepTask(NamedTuple):
         try:
             result = Simulation(Scenario.from_table(table, self.folder)).result(told)
         except InputError as error:
-            return CurvePoint(value, (), str(error))
+            return CurvePoint(value, (), said(error, self.table, self.base_table))
         return CurvePoint(value, tuple(run.summary for run in result.runs), "")
 
 

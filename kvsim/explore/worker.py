@@ -2,9 +2,12 @@
 
 import os
 import time
+import traceback
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
 
+from kvsim.explore.confined import ASK, MOST_MEMORY_BYTES, said
 from kvsim.plumbing.errors import InputError
 
 TELL_EVERY_S = 0.1
@@ -20,10 +23,11 @@ def work(line: Connection) -> None:
     os.nice(5)  # the page comes first
     while True:
         try:
-            task = line.recv()
+            task, confirmed = line.recv()
         except (EOFError, OSError):
             return
         try:
+            _limit_memory(None if confirmed else MOST_MEMORY_BYTES)
             line.send(_outcome(task, line))
         except (BrokenPipeError, ConnectionResetError):
             return
@@ -42,12 +46,32 @@ def _outcome(task: Any, line: Connection) -> tuple[str, Any]:
     try:
         return "answer", task.do(tell)
     except InputError as error:
-        return "fault", str(error)
+        return "fault", said(error, task.table, task.base_table)
     except MemoryError:
-        return "fault", "out of memory; ask for fewer requests or shorter ones"
+        most = f"{MOST_MEMORY_BYTES >> 30} GiB are what the page takes unasked"
+        return "fault", f"out of memory ({most}); ask for fewer requests or shorter ones, or {ASK}"
     except OSError as error:
         if isinstance(error, BrokenPipeError | ConnectionResetError):
             raise
-        return "fault", f"{error.filename or 'input'}: {error.strerror or error}"
-    except Exception as error:  # the page goes on, and says it
-        return "fault", f"fault of kvsim, please report it: {type(error).__name__}: {error}"
+        return "fault", f"a file cannot be read: {error.strerror or 'damaged'}"
+    except Exception as error:  # the page goes on; the terminal of kvsim explore has the traceback
+        traceback.print_exc()
+        return "fault", f"fault of kvsim, please report it: {type(error).__name__}"
+
+
+def _limit_memory(more_bytes: int | None) -> None:
+    """Let this process have so much more than now; None: as much as there is."""
+    try:
+        import resource
+    except ImportError:  # not on Windows
+        return
+    _, most = resource.getrlimit(resource.RLIMIT_AS)
+    soft = most
+    if more_bytes is not None:
+        try:
+            pages = int(Path("/proc/self/statm").read_text().split()[0])
+        except OSError:  # no Linux: the limit would count what the system maps for itself
+            return
+        soft = pages * resource.getpagesize() + more_bytes
+        soft = soft if most == resource.RLIM_INFINITY else min(soft, most)
+    resource.setrlimit(resource.RLIMIT_AS, (soft, most))

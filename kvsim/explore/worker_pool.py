@@ -10,8 +10,10 @@ from multiprocessing.connection import Connection
 from queue import SimpleQueue
 from typing import Any, Literal
 
+from kvsim.explore.confined import ASK, MOST_SECONDS, check_amount
 from kvsim.explore.task import WorkerTask
 from kvsim.explore.worker import work
+from kvsim.plumbing.errors import InputError
 
 KEPT = 40  # answers
 LOOK_EVERY_S = 0.05
@@ -25,7 +27,8 @@ OVER = ("done", "failed", "cancelled")
 class Job:
     """A task in the pool. key: the name of its answer. progress: what is being done, how much of it
     is done, of how much. asked_s: the monotonic clock when a page last asked for it, in seconds.
-    owners: the pages that wait for it.
+    owners: the pages that wait for it. confirmed: somebody pressed Run for it, so that it takes
+    what it takes.
     """
 
     key: str
@@ -36,6 +39,7 @@ class Job:
     fault: str = ""
     asked_s: float = field(default_factory=time.monotonic)
     owners: set[str] = field(default_factory=set)
+    confirmed: bool = False
 
     @property
     def is_over(self) -> bool:
@@ -65,20 +69,23 @@ class WorkerPool:
             self._free.put(_Worker())
         self._threads = ThreadPoolExecutor(max(size, 1))  # a thread follows a worker's job
 
-    def ask(self, owner: str, key: str, task: WorkerTask) -> Job:
+    def ask(self, owner: str, key: str, task: WorkerTask, *, confirmed: bool = False) -> Job:
         """The job of this key, started if it is new, failed or was cancelled; the owner's earlier
-        job is cancelled.
+        job is cancelled. One that nobody confirmed and that asks for much fails, and says so.
         """
         with self._lock:
             self._leave(owner, key)
             job = self._jobs.get(key)
             new = job is None or job.state in ("failed", "cancelled")
             if job is None or new:
-                job = self._jobs[key] = Job(key, task)
+                job = self._jobs[key] = Job(key, task, confirmed=confirmed)
+            job.confirmed = job.confirmed or confirmed
             self._jobs.move_to_end(key)
             job.owners.add(owner)
             job.asked_s = time.monotonic()
-            if new:  # with its owner: a job that nobody waits for is dropped
+            if new and (fault := "" if confirmed else _too_much(task)):
+                job.state, job.fault = "failed", fault
+            elif new:  # with its owner: a job that nobody waits for is dropped
                 self._threads.submit(self._run, job)
             for old in [k for k, each in self._jobs.items() if each.is_over][:-KEPT]:
                 del self._jobs[old]
@@ -119,7 +126,7 @@ class WorkerPool:
         worker = self._free.get()
         job.state = "running"
         try:
-            worker.pipe.send(job.task)
+            worker.pipe.send((job.task, job.confirmed))
             reusable = _followed(job, worker.pipe)
         except (EOFError, OSError):
             job.fault, job.state = "the process that simulated it ended", "failed"
@@ -146,11 +153,27 @@ class _Worker:
         self.pipe.close()
 
 
+def _too_much(task: WorkerTask) -> str:
+    """Why a task is not begun unasked; empty where it is."""
+    try:
+        check_amount(task.table, task.num_points)
+    except InputError as error:
+        return str(error)
+    return ""
+
+
 def _followed(job: Job, pipe: Connection) -> bool:
     """Follow a job to its end; returns whether its process can go on, which it cannot where the
-    job was cancelled.
+    job was cancelled or took too long.
     """
+    began_s = time.monotonic()
     while True:
+        if not job.confirmed and time.monotonic() - began_s > MOST_SECONDS:
+            job.fault = (
+                f"stopped after {MOST_SECONDS:g} s, the most that the page takes unasked; {ASK}"
+            )
+            job.state = "failed"
+            return False
         if not job.is_wanted:
             job.state = "cancelled"
             return False

@@ -24,6 +24,7 @@ from kvsim.scenario import Scenario
 from kvsim.simulation import Simulation
 
 STARTING_POINTS = find_starting_points(None)
+TOKEN = "a-token"
 TABLE = started(STARTING_POINTS["tour:blocks"], ["workload.num_requests=20"]).table
 
 
@@ -32,14 +33,17 @@ class Answered(WorkerPool):
 
     def __init__(self) -> None:
         super().__init__(0)
-        task = RunTask(TABLE, Path())
+        task = RunTask(TABLE, Path(), TABLE)
         job = Job("known", task, "done", answer=task.do(lambda *_: None))
         self._jobs["known"] = job
 
 
 @pytest.fixture(scope="module")
 def client() -> Any:
-    return make_app(PageContext(STARTING_POINTS, Answered(), "chat"), "127.0.0.1").test_client()
+    context = PageContext(STARTING_POINTS, Answered(), "chat")
+    made = make_app(context, "127.0.0.1", TOKEN).test_client()
+    assert made.get(f"/?token={TOKEN}").status_code == 302
+    return made
 
 
 def test_the_page_and_its_parts_name_no_other_machine(client: Any) -> None:
@@ -55,10 +59,11 @@ def test_the_page_and_its_parts_name_no_other_machine(client: Any) -> None:
 
 @pytest.mark.parametrize(
     ("host", "status"),
-    [("localhost:8050", 200), ("127.0.0.1", 200), ("[::1]:80", 200), ("evil.example:8050", 403)],
+    [("localhost:8050", 200), ("127.0.0.1", 302), ("[::1]:80", 302), ("evil.example:8050", 403)],
 )
 def test_a_page_of_elsewhere_cannot_name_it(client: Any, host: str, status: int) -> None:
-    assert client.get("/", headers={"Host": host}).status_code == status
+    shown = client.get(f"/?token={TOKEN}", headers={"Host": host})
+    assert shown.status_code == status
 
 
 @pytest.mark.parametrize(
@@ -111,3 +116,48 @@ def test_the_command_line_does_not_load_dash() -> None:
 
     code = "import sys, kvsim.cli; sys.exit('dash' in sys.modules)"
     assert run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_nothing_is_answered_without_the_token_of_the_printed_address() -> None:
+    """Neither page nor callback nor file; once shown, a cookie that no other site sends has it."""
+    for host in ("127.0.0.1", "0.0.0.0"):
+        context = PageContext(STARTING_POINTS, Answered(), "chat")
+        stranger = make_app(context, host, TOKEN).test_client()
+        for path in ("/", "/?token=wrong", "/runs/known/report.html", "/_dash-layout", "/?token"):
+            refused = stranger.get(path)
+            assert refused.status_code == 403
+            assert "printed" in refused.text
+        posted = stranger.post(f"/_dash-update-component?token={TOKEN}", json={})
+        assert posted.status_code == 403
+        known = stranger.get(f"/?from=chat&token={TOKEN}&set=seed%3D1")
+        assert (known.status_code, known.headers["Location"]) == (302, "/?from=chat&set=seed%3D1")
+        cookie = known.headers["Set-Cookie"]
+        assert "HttpOnly" in cookie
+        assert "SameSite=Strict" in cookie
+        assert stranger.get("/").status_code == 200
+
+
+def test_the_printed_address_opens_the_page_and_no_other_does() -> None:
+    import threading
+    from urllib.error import HTTPError
+    from urllib.request import HTTPCookieProcessor, build_opener, urlopen
+
+    heard: list[str] = []
+    ready, stop = threading.Event(), threading.Event()
+
+    def hear(address: str) -> None:
+        heard.append(address)
+        ready.set()
+
+    thread = threading.Thread(target=serve, args=(None, "127.0.0.1", 0, hear, stop), daemon=True)
+    thread.start()
+    assert ready.wait(60)
+    try:
+        plain, _, token = heard[0].partition("?token=")
+        assert len(token) >= 32
+        with pytest.raises(HTTPError, match="403"):
+            urlopen(plain)
+        assert b"kvsim explore" in build_opener(HTTPCookieProcessor()).open(heard[0]).read()
+    finally:
+        stop.set()
+        thread.join(30)

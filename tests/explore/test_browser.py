@@ -83,7 +83,7 @@ def opened(browser: Any, served: str) -> Iterator[Any]:
     browser.get(served)
     wait(browser, SETTLED)
     yield browser
-    assert faults(browser, (served, "data:", "blob:", "about:")) == []
+    assert faults(browser, (served.split("?")[0], "data:", "blob:", "about:")) == []
     assert browser.title == "kvsim explore"
 
 

@@ -1,0 +1,128 @@
+"""What a page cannot: read other files, quote them, or start more than a page should."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.explore_tasks import Grows
+
+from kvsim.explore import worker, worker_pool
+from kvsim.explore.confined import check_paths, said
+from kvsim.explore.page_context import PageContext
+from kvsim.explore.starting_points import StartingPoint, find_starting_points, normal
+from kvsim.explore.state import ScenarioState, read_query
+from kvsim.explore.task import RunTask, SweepTask
+from kvsim.explore.worker_pool import WorkerPool
+from kvsim.plumbing.errors import InputError
+from kvsim.plumbing.toml import to_toml
+from kvsim.scenario import load_tables
+
+SECRET = "root:x:0:0:hidden"
+PATHS = (
+    'workload={kind="trace", path="%s"}',
+    'model={hf_config="%s"}',
+    'step_time={kind="calibrated", file="%s"}',
+    'workload={kind="trace", format="azure", path="%s"}',
+    'workload={kind="uncached", of={kind="trace", path="%s"}}',
+    'speculative_config={method="draft_model", hf_config="%s", num_speculative_tokens=1}',
+)
+
+
+@pytest.fixture
+def points(tmp_path: Path) -> dict[str, StartingPoint]:
+    folder = tmp_path / "own"
+    folder.mkdir()
+    (folder / "mine.toml").write_text(to_toml(load_tables("chat")[0]))
+    (tmp_path / "secret.csv").write_text(f"{SECRET}\n1,2,3\n")
+    (folder / "inside.csv").write_text(f"{SECRET}\n1,2,3\n")
+    (folder / "link.csv").symlink_to(tmp_path / "secret.csv")
+    return find_starting_points(str(folder / "mine.toml"))
+
+
+@pytest.mark.parametrize("setting", PATHS)
+@pytest.mark.parametrize(
+    ("base", "path"),
+    [
+        *(("mine", path) for path in ("../secret.csv", "/etc/passwd", "link.csv")),
+        *(("chat", "/etc/passwd"), ("tour:blocks", "pyproject.toml")),
+    ],
+)
+def test_an_address_names_no_file_outside(points: Any, setting: str, path: str, base: str) -> None:
+    with pytest.raises(InputError, match="files of its scenario's folder alone"):
+        check_paths(_put(points[base], setting % path), points[base])
+    if base == "mine" and "speculative" not in setting:
+        with pytest.raises(InputError, match=r"alone|unknown key|change"):
+            read_query(f"from={base}&set={setting % path}", points, "mine")
+
+
+@pytest.mark.parametrize("setting", PATHS)
+def test_what_is_wrong_in_a_file_is_not_quoted(points: Any, setting: str) -> None:
+    """Whatever reads it, by whatever error; kvsim run in a terminal says the rest."""
+    base = points["mine"]
+    table = _put(base, setting % "inside.csv")
+    check_paths(table, base)
+    with pytest.raises(InputError) as caught:
+        RunTask(table, base.folder, base.table).do(lambda *_: None)
+    words = said(caught.value, table, base.table)
+    assert "hidden" not in words
+    assert "root" not in words
+    assert "kvsim run" in words or "inside.csv" not in str(caught.value)
+
+
+def test_a_callback_checks_what_the_browser_kept(points: Any) -> None:
+    """Its store is the visitor's to change."""
+    context = PageContext(points, WorkerPool(0), "mine")
+    table = _put(points["mine"], PATHS[0] % "/etc/passwd")
+    with pytest.raises(InputError, match="alone"):
+        context.run_task(ScenarioState("mine", table))
+    with pytest.raises(InputError, match="alone"):
+        context.sweep_task(ScenarioState("mine", table), "scheduler.max_num_seqs=1:3:3")
+
+
+def test_much_is_simulated_only_when_run_is_pressed() -> None:
+    table = normal(load_tables("chat")[0])
+    much = {**table, "workload": {**table["workload"], "num_requests": 10**7}}
+    pool = WorkerPool(0)
+    task = RunTask(much, Path(), table)
+    job = pool.ask("a", "k", task)
+    assert job.state == "failed"
+    assert "10,000,000 requests are more" in job.fault
+    assert "press Run" in job.fault
+    some = {**table, "workload": {**table["workload"], "num_requests": 50_000}}
+    sweep = SweepTask(some, Path(), table, "seed", (1, 2, 3, 4, 5))
+    assert pool.ask("a", "s", sweep).state == "failed"
+
+
+def test_what_nobody_pressed_run_for_ends_after_a_while_and_within_its_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(worker_pool, "MOST_SECONDS", 2.0)
+    pool = WorkerPool(1)
+    try:
+        _until(pool, pool.ask("a", "slow", Grows(0)), "failed")
+        assert "press Run" in pool.look("slow").fault
+        monkeypatch.setattr(worker_pool, "MOST_SECONDS", 600.0)
+        _until(pool, pool.ask("a", "large", Grows(worker.MOST_MEMORY_BYTES * 2)), "failed")
+        assert "out of memory" in pool.look("large").fault
+    finally:
+        pool.close()
+
+
+def _until(pool: WorkerPool, job: Any, state: str) -> None:
+    import time
+
+    end = time.monotonic() + 120
+    while not job.is_over and time.monotonic() < end:
+        pool.look(job.key)
+        time.sleep(0.05)
+    assert job.state == state, job.fault
+
+
+def _put(base: StartingPoint, setting: str) -> dict[str, Any]:
+    from copy import deepcopy
+
+    from kvsim.plumbing.keys import assignment, put
+
+    table = deepcopy(base.table)
+    put(table, *assignment(setting, "t"), "t")
+    return normal(table)
