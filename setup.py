@@ -25,7 +25,10 @@ import kvsim_build
 LIST = Path("kvsim", "compiled.txt")
 # What mypyc would take for classes of its own and is not: pydantic's, and simpy's events.
 FOREIGN = re.compile(r"^from pydantic import|^class \w+\((simpy\.|.*Options\))", re.MULTILINE)
-SHIPPED = ("workloads/*.toml", "calibration/*.json", "calibration/models/*.json")
+SHIPPED = (
+    *("workloads/*.toml", "calibration/*.json", "calibration/models/*.json"),
+    *("calibration/kernels/*.parquet", "calibration/kernels/NOTICE"),
+)
 DIGESTS = Path("kvsim", "compiled.sha256")
 
 

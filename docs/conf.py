@@ -20,7 +20,7 @@ NAVIGATION = {
     "Tasks": (
         "docs/first-scenario docs/size-a-pool docs/doctor docs/find-the-best-flag docs/what-if "
         "docs/explain-a-hit-rate docs/compare-allocators docs/importing "
-        "docs/recording-a-run docs/teach-paging docs/a-week-of-azure"
+        "docs/recording-a-run docs/step-times docs/teach-paging docs/a-week-of-azure"
     ),
     "Reference": (
         "docs/commands docs/scenario docs/results docs/python docs/schedules "

@@ -64,12 +64,18 @@ class Simulation:
         self.max_model_len = options.model_len(self.model)
         self.drafter = drafter_of(scenario.speculative_config, scenario.folder)
         self.layout = options.layout(self.model)
+        own = scenario.allocator[0].scheduler
+        scheduler = own if isinstance(own, SchedulerOptions) else scenario.scheduler
         hardware = Hardware(
             self.model,
             self.device,
             options.tensor_parallel_size,
             self.layout,
             scenario.folder,
+            options.data_parallel_size,
+            options.enable_expert_parallel,
+            scheduler.engine,
+            scheduler.engine_version,
         )
         self.step_time = scenario.step_time.build(hardware)
         if scenario.speculative_config is not None and self.drafter is not None:

@@ -6,6 +6,7 @@ from kvsim.step_time.options import StepTimeOptions
 STEP_TIMES: Registry[StepTimeOptions] = Registry(
     "step-time form",
     {
+        "kernels": "kvsim.step_time.kernels.form:KernelOptions",
         "roofline": "kvsim.step_time.roofline:Roofline",
         "linear": "kvsim.step_time.linear:Linear",
         "calibrated": "kvsim.step_time.calibrated.form:Calibrated",

@@ -16,7 +16,9 @@ class Hardware(NamedTuple):
     """Whose steps are timed: a model, sharded over tensor_parallel_size devices of one kind.
 
     layout: the KV cache on one GPU (None: in the model's own dtype). folder: where relative paths
-    start, the scenario's.
+    start, the scenario's. data_parallel_size: copies of the attention, with whose tokens experts
+    work too; expert_parallel: whether GPUs hold whole experts. engine, engine_version: "vllm" or
+    "sglang" and which, as far as the scheduler says (None: nothing).
     """
 
     model: "Model"
@@ -24,6 +26,10 @@ class Hardware(NamedTuple):
     tensor_parallel_size: int = 1
     layout: "KVLayout | None" = None
     folder: Path = Path()
+    data_parallel_size: int = 1
+    expert_parallel: bool = False
+    engine: str | None = None
+    engine_version: str | None = None
 
 
 class StepTimeOptions(Options):

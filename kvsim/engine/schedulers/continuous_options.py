@@ -70,6 +70,10 @@ class Continuous(SchedulerOptions):
         return steps * self.max_num_batched_tokens
 
     @property
+    def engine(self) -> str:
+        return "vllm"
+
+    @property
     def engine_version(self) -> str:
         return self._version.name
 

@@ -69,6 +69,11 @@ class SchedulerOptions(Options):
         return NEWEST.blocks
 
     @property
+    def engine(self) -> str | None:
+        """Whose scheduler it is, "vllm" or "sglang"; None: another's."""
+        return None
+
+    @property
     def engine_version(self) -> str | None:
         """The version of vLLM that it schedules as, such as "0.22"; None: of another engine."""
         return None

@@ -30,6 +30,10 @@ class VllmV0(SchedulerOptions):
         return V0.blocks
 
     @property
+    def engine(self) -> str:
+        return "vllm"
+
+    @property
     def engine_version(self) -> str:
         return V0.name
 

@@ -79,6 +79,10 @@ class Sglang(SchedulerOptions):
         return self
 
     @property
+    def engine(self) -> str:
+        return "sglang"
+
+    @property
     def depth(self) -> int:
         return 1 if self.disable_overlap_schedule else 2
 

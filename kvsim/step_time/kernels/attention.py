@@ -1,0 +1,49 @@
+"""The kernels of attention that keeps keys and values, over all or a window of the context."""
+
+from kvsim.model import Attention
+from kvsim.step_time.kernels.dtypes import cache_dtypes, mixer_dtypes
+from kvsim.step_time.kernels.parts import Kernels, LayerKernels
+from kvsim.step_time.kernels.tables import KernelFamily, KernelLine, Shape, Work
+from kvsim.step_time.kernels.work import Roofs, bits_of
+
+ALIKE = (2, 3)  # head_dim and window: what a kernel is compiled for
+ARITHMETIC = ("bfloat16", "fp8")
+
+
+def attention_parts(
+    kernels: Kernels, mixer: Attention, count: int, token_bytes: float
+) -> LayerKernels:
+    """Of `count` layers that keep token_bytes a token each, on one GPU."""
+    tp, hidden = kernels.split.tp, kernels.model.hidden_size
+    heads, kept = mixer.heads // tp, mixer.kv_heads_on(tp)
+    elements = kept * (mixer.head_dim + mixer.value_dim)
+    stored = cache_dtypes(token_bytes, elements)
+    window = mixer.window_tokens or mixer.chunk_tokens or 0
+    shape = (heads, kept, mixer.head_dim, window)
+    parts = LayerKernels()
+    if not mixer.shares_weights:
+        dtypes = mixer_dtypes(kernels.model)
+        parts.tokens += [
+            (count, kernels.gemm(mixer.width_on(tp), hidden, dtypes)),
+            (count, kernels.gemm(hidden, heads * mixer.value_dim, dtypes)),
+        ]
+    roofs = Roofs(kernels.device, bits_of(stored[0]))
+    family = kernels.tables.required("decode_attention", stored)
+    parts.decode.append((count, _windowed(kernels, family, shape, roofs.decode)))
+    pairs = [f"{arithmetic}/{cache}" for cache in stored for arithmetic in ARITHMETIC]
+    family = kernels.tables.required("prefill_attention", pairs)
+    parts.prefill.append((count, _windowed(kernels, family, shape, roofs.prefill), True))
+    return parts
+
+
+def _windowed(
+    kernels: Kernels, family: KernelFamily, shape: Shape, work: Work
+) -> dict[int, KernelLine]:
+    """The curves of this window, or those of all the context; of a head_dim that is not measured
+    those of the nearest.
+    """
+    for alike in (ALIKE, (2,), ()):
+        lines = kernels.sheet(family, shape, work, alike)
+        if lines:
+            return lines
+    raise AssertionError("a family has a shape")

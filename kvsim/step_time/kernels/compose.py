@@ -1,0 +1,182 @@
+"""A model on a device, composed of its kernels: from tables in us to the form in picoseconds."""
+
+from collections import Counter
+from math import inf
+
+from kvsim.layout import KVGroup, KVLayout
+from kvsim.model import Attention, Dense, Experts, LatentAttention, Recurrence
+from kvsim.model.layers import Absent, Mixer
+from kvsim.plumbing.errors import InputError
+from kvsim.plumbing.units import PS_PER_US
+from kvsim.step_time.kernels.attention import attention_parts
+from kvsim.step_time.kernels.composed import (
+    HostTime,
+    KernelSheet,
+    KernelSteps,
+    MeasuredLimits,
+    PrefillChunks,
+    TimePoints,
+)
+from kvsim.step_time.kernels.dtypes import plain_dtypes
+from kvsim.step_time.kernels.feed_forward import dense_costs, expert_costs
+from kvsim.step_time.kernels.host import HostCost
+from kvsim.step_time.kernels.latent import latent_parts
+from kvsim.step_time.kernels.parts import Cost, Kernels, LayerKernels, added
+from kvsim.step_time.kernels.recurrence import STREAMED, recurrence_parts
+from kvsim.step_time.kernels.tables import KernelLine
+
+MOST_TOKENS = 65536
+TOKENS = sorted(
+    {*range(1, 17), *(round(16 * 2 ** (at / 8)) for at in range(97)), *(2**at for at in range(17))}
+)
+LONGEST = 2**21
+SAMPLED = sorted({*range(1, 9), *(2**at for at in range(3, 14))})
+
+
+def composed(kernels: Kernels, layout: KVLayout, host: HostCost) -> KernelSteps:
+    """The form; InputError where a layer has kernels that were not measured."""
+    model, split = kernels.model, kernels.split
+    parts = LayerKernels()
+    for mixer, count in Counter(layer.mixer for layer in model.layers).items():
+        parts.add(_mixer_parts(kernels, mixer, count, layout))
+    for part, count in Counter(layer.feed_forward for layer in model.layers).items():
+        if isinstance(part, Dense):
+            parts.tokens += dense_costs(kernels, part, count)
+        elif isinstance(part, Experts):
+            parts.tokens += expert_costs(kernels, part, count)
+    parts.tokens += _communication(kernels)
+    parts.tokens.append((1, _elementwise(kernels, host)))
+    vocabulary = model.vocab_size // split.tp
+    head = kernels.gemm(vocabulary, model.hidden_size, plain_dtypes(model))
+    states = added(parts.states) if parts.states else None
+    longest = min((_reach(lines) for _, lines in parts.decode), default=inf)
+    return KernelSteps(
+        tokens=_points(TOKENS, added(parts.tokens)),
+        head=_points(SAMPLED, head),
+        states=None if states is None else _points(SAMPLED, states),
+        decode=[_sheet(count, lines) for count, lines in parts.decode],
+        prefill=[
+            PrefillChunks(_sheet(count, _longer(lines)), whole)
+            for count, lines, whole in parts.prefill
+        ],
+        host=HostTime(
+            step_ps=_ps(host.step_us),
+            sequence_ps=_ps(host.sequence_us),
+            chunk_ps=_ps(host.chunk_us),
+            launch_ps=_ps(host.launch_layer_us * model.num_layers),
+        ),
+        limits=MeasuredLimits(
+            tokens=MOST_TOKENS,
+            sequences=min((max(lines) for _, lines in parts.decode), default=MOST_TOKENS),
+            context_tokens=LONGEST if longest is inf else int(longest),
+        ),
+    )
+
+
+def _mixer_parts(kernels: Kernels, mixer: Mixer, count: int, layout: KVLayout) -> LayerKernels:
+    if isinstance(mixer, Attention):
+        group = _group(layout, mixer.window_tokens, latent=False)
+        return attention_parts(kernels, mixer, count, group.bytes_per_token / group.layers)
+    if isinstance(mixer, LatentAttention):
+        group = _group(layout, None, latent=True)
+        return latent_parts(kernels, mixer, count, group.bytes_per_token / group.layers)
+    if isinstance(mixer, Recurrence):
+        return recurrence_parts(kernels, mixer, count)
+    if isinstance(mixer, Absent):
+        return LayerKernels()
+    raise InputError(
+        "no kernels of this model's attention are tabulated",
+        where="step_time.kind",
+        value=kernels.model.name,
+        remedy='choose step_time.kind = "roofline"',
+    )
+
+
+def _group(layout: KVLayout, window: int | None, latent: bool) -> KVGroup:
+    """The group of the cache that layers of this window keep; the first where none is theirs."""
+    groups = [group for group in layout.groups if group.kind != "recurrent"]
+    fitting = [
+        group
+        for group in groups
+        if (group.kind == "mla") == latent and group.window_tokens == window
+    ]
+    return (fitting or groups)[0]
+
+
+def _communication(kernels: Kernels) -> list[tuple[float, Cost]]:
+    """All-reduces behind attention and feed-forward parts; with copies of the attention, tokens
+    gathered for the experts and their sums scattered.
+    """
+    model, split = kernels.model, kernels.split
+    hidden = model.hidden_size
+    mixers = sum(not isinstance(layer.mixer, Absent) for layer in model.layers)
+    sparse = sum(isinstance(layer.feed_forward, Experts) for layer in model.layers)
+    dense = sum(isinstance(layer.feed_forward, Dense) for layer in model.layers)
+    costs: list[tuple[float, Cost]] = []
+    reduced = mixers + dense + (sparse if split.dp == 1 else 0)
+    if split.tp > 1 and reduced:
+        reduce = kernels.reduction(split.tp)
+        costs.append((reduced, lambda tokens: reduce(tokens * hidden)))
+    if split.dp > 1 and sparse:
+        gpus = split.tp * split.dp
+        moved = [kernels.collective(name, gpus) for name in ("all_gather", "reduce_scatter")]
+        width = hidden * split.dp
+        costs.append((sparse, lambda tokens: sum(cost(tokens * width) for cost in moved)))
+    return costs
+
+
+def _elementwise(kernels: Kernels, host: HostCost) -> Cost:
+    """Norms, rotations, activations, cache writes and quantisation: a constant a layer, which their
+    kernels take to start, and the bytes that they move.
+    """
+    model, tp = kernels.model, kernels.split.tp
+    elements = 0
+    for layer in model.layers:
+        elements += 8 * model.hidden_size
+        elements += 3 * layer.feed_forward.peak_width() // tp
+        if isinstance(layer.mixer, Attention):
+            elements += 3 * layer.mixer.width_on(tp)
+    rate = 2 * elements / (kernels.device.bandwidth_bytes_per_s * STREAMED) * 1e6
+    fixed = host.layer_us * model.num_layers
+    return lambda tokens: fixed + rate * tokens
+
+
+def _ps(us: float) -> int:
+    return round(us * PS_PER_US)
+
+
+def _points(x: list[int], cost: Cost, count: float = 1) -> TimePoints:
+    return TimePoints(list(x), [_ps(count * cost(each)) for each in x])
+
+
+def _sheet(count: float, lines: dict[int, KernelLine]) -> KernelSheet:
+    return KernelSheet(
+        list(lines),
+        [
+            TimePoints([round(x) for x in line.x], [_ps(count * us) for us in line.us])
+            for line in lines.values()
+        ],
+    )
+
+
+def _reach(lines: dict[int, KernelLine]) -> float:
+    """The longest context of a single sequence that was measured."""
+    return lines[min(lines)].x[-1]
+
+
+def _longer(lines: dict[int, KernelLine]) -> dict[int, KernelLine]:
+    """The curves, continued beyond their last points as a parabola through the last two."""
+    return {batch: _continued(line) for batch, line in lines.items()}
+
+
+def _continued(line: KernelLine) -> KernelLine:
+    x, us = list(line.x), list(line.us)
+    if len(x) < 2:
+        return line
+    (first, low), (last, high) = zip(x[-2:], us[-2:], strict=True)
+    square = max(0.0, (high / last - low / first) / (last - first))
+    straight = high / last - square * last
+    while x[-1] < LONGEST:
+        x.append(x[-1] * 2)
+        us.append(straight * x[-1] + square * x[-1] ** 2)
+    return KernelLine(tuple(x), tuple(us))

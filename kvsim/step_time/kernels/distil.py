@@ -1,0 +1,205 @@
+"""Measured kernels, distilled: of every curve the points between which straight lines do."""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from kvsim.plumbing.errors import InputError
+from kvsim.step_time.kernels.columns import DEFAULTS, MEASURED, MeasuredKernel
+from kvsim.step_time.kernels.versions import version_key
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+TOLERANCE = 0.025  # of a time, by which a point that is left out may lie off the line
+ROUGH = {"gemm": 0.05}  # the same where the curves are jagged, and several count in every step
+DIFFERS = 0.15  # median difference from which an older version's curve is kept beside the newest
+MANTISSA = np.uint32(0xFFFFC000)  # 9 bits of a float32: 0.2 %
+HALF = np.uint32(0x2000)
+
+Key = tuple[str, str, tuple[int, ...]]
+
+
+class KernelCurve(NamedTuple):
+    """Times in us at ascending x; both one-dimensional, of the same length."""
+
+    x: "np.ndarray[Any, Any]"
+    us: "np.ndarray[Any, Any]"
+
+
+class KernelRow(NamedTuple):
+    """A curve of the distilled tables, and what it is of."""
+
+    kind: str
+    dtype: str
+    version: str
+    shape: tuple[int, ...]
+    curve: KernelCurve
+
+
+def distilled(folder: Path, engine: str) -> list[KernelRow]:
+    """The curves to keep of what `folder`, FAMILY/ENGINE/VERSION/*.parquet of one device, holds of
+    one engine. InputError without any.
+    """
+    kept = []
+    for measured in MEASURED:
+        found: dict[Key, list[tuple[str, KernelCurve]]] = {}
+        for source in ("nccl",) if measured.kind == "nccl" else (engine,):
+            paths = folder.glob(f"*/{source}/*/{measured.stem}.parquet")
+            for path in sorted(paths, key=lambda each: version_key(each.parent.name)):
+                for key, curve in _curves(path, measured):
+                    found.setdefault(key, []).append((path.parent.name, curve))
+        for key, versions in sorted(found.items()):
+            for version, curve in _differing(versions):
+                kind, dtype, shape = key
+                tolerance = ROUGH.get(kind, TOLERANCE)
+                kept.append(KernelRow(kind, dtype, version, shape, thinned(curve, tolerance)))
+    if not kept:
+        raise InputError("no measured kernels", where=str(folder), value=engine)
+    return kept
+
+
+def thinned(curve: KernelCurve, tolerance: float = TOLERANCE) -> KernelCurve:
+    """The curve without points that the line between their neighbours hits within the tolerance."""
+    x, us = curve
+    keep = np.zeros(len(x), bool)
+    keep[[0, -1]] = True
+    spans = [(0, len(x) - 1)]
+    while spans:
+        first, last = spans.pop()
+        if last - first < 2:
+            continue
+        inside = slice(first + 1, last)
+        line = np.interp(x[inside], x[[first, last]], us[[first, last]])
+        off = np.abs(line / us[inside] - 1)
+        worst = int(off.argmax())
+        if off[worst] > tolerance:
+            middle = first + 1 + worst
+            keep[middle] = True
+            spans += [(first, middle), (middle, last)]
+    return KernelCurve(x[keep], us[keep])
+
+
+def write_tables(path: Path, rows: Iterable[KernelRow]) -> None:
+    """Write the curves as Parquet."""
+    import pyarrow.parquet as pq
+
+    pq.write_table(
+        table_of(rows),
+        path,
+        compression="zstd",
+        compression_level=19,
+        use_dictionary=["kind", "dtype", "version", "shape.list.element", "x.list.element"],
+        column_encoding={"us.list.element": "BYTE_STREAM_SPLIT"},
+    )
+
+
+def table_of(rows: Iterable[KernelRow]) -> "pa.Table":
+    """The curves as an Arrow table: kind, dtype, version, shape, x and us."""
+    import pyarrow as pa
+
+    listed = list(rows)
+    kinds, dtypes, versions, shapes, curves = zip(*listed, strict=True)
+    rounded = [
+        ((curve.us.astype(np.float32).view(np.uint32) + HALF) & MANTISSA).view(np.float32)
+        for curve in curves
+    ]
+    words = pa.dictionary(pa.int16(), pa.string())
+    return pa.table(
+        {
+            "kind": pa.array(kinds, pa.string()).cast(words),
+            "dtype": pa.array(dtypes, pa.string()).cast(words),
+            "version": pa.array(versions, pa.string()).cast(words),
+            "shape": pa.array(shapes, pa.list_(pa.int32())),
+            "x": pa.array([curve.x for curve in curves], pa.list_(pa.int32())),
+            "us": pa.array(rounded, pa.list_(pa.float32())),
+        }
+    )
+
+
+def _curves(path: Path, measured: MeasuredKernel) -> Iterator[tuple[Key, KernelCurve]]:
+    """Every curve of one file, along ascending x."""
+    columns = _columns(path, measured)
+    if columns is None:
+        return
+    names, dtype, shape, x, us, part = columns
+    order = np.lexsort((us, part, x, *shape[::-1], dtype))
+    keys = np.stack([dtype, *shape, x, part])[:, order]
+    quickest = np.ones(len(order), bool)
+    quickest[1:] = (keys[:, 1:] != keys[:, :-1]).any(axis=0)
+    keys, us = keys[:, quickest], us[order][quickest]
+    points, starts = np.unique(keys[:-1], axis=1, return_inverse=True)
+    whole = np.bincount(starts.ravel(), us)
+    if measured.parts is not None:
+        halves = np.bincount(starts.ravel())
+        points, whole = points[:, halves == 2], whole[halves == 2]
+    edges = np.flatnonzero((points[:-1, 1:] != points[:-1, :-1]).any(axis=0)) + 1
+    for span in np.split(np.arange(points.shape[1]), edges):
+        if len(span):
+            dtype_at, *sizes = points[:-1, span[0]].tolist()
+            key = measured.kind, names[dtype_at], tuple(sizes)
+            yield key, KernelCurve(points[-1, span], whole[span])
+
+
+def _dtypes(table: "pa.Table", measured: MeasuredKernel) -> "tuple[Any, list[str]]":
+    """The dtype of each row as a number, and the name of each number."""
+    if not measured.dtype:
+        return np.zeros(table.num_rows, np.int64), [""]
+    columns = (table[name].to_pylist() for name in measured.dtype)
+    joined = np.array(["/".join(words) for words in zip(*columns, strict=True)])
+    names, numbers = np.unique(joined, return_inverse=True)
+    return numbers, [str(name) for name in names]
+
+
+def _columns(
+    path: Path, measured: MeasuredKernel
+) -> "tuple[list[str], Any, list[Any], Any, Any, Any] | None":
+    """Names of dtypes; of the rows that count the dtypes' numbers, shape columns, x, us, and
+    numbers of parts. None without any row. InputError for a file that lacks a column.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    table = pq.read_table(path)
+    times = measured.latency.split("+")
+    needed = {*measured.dtype, *measured.shape, measured.x, *times}
+    for name in sorted(needed - set(table.column_names)):
+        if name in DEFAULTS:
+            table = table.append_column(name, pa.array([DEFAULTS[name]] * table.num_rows))
+    missing = sorted(needed - set(table.column_names))
+    if missing:
+        raise InputError("the table lacks columns", where=str(path), value=", ".join(missing))
+    dtype, names = _dtypes(table, measured)
+    rows = np.ones(table.num_rows, bool)
+    for name, values in measured.only:
+        if name in table.column_names:
+            rows &= np.isin(
+                table[name].to_numpy(zero_copy_only=False).astype(str), [*map(str, values)]
+            )
+    us = sum(table[name].to_numpy() for name in times) * measured.unit_us
+    x = table[measured.x].to_numpy() + measured.origin
+    rows &= np.isfinite(us) & (us > 0) & (x > 0)
+    if not rows.any():
+        return None
+    shape = [table[name].to_numpy()[rows].astype(np.int64) for name in measured.shape]
+    part = np.zeros(table.num_rows, np.int64)
+    if measured.parts is not None:
+        column, word = measured.parts
+        part[:] = [word in value for value in table[column].to_pylist()]
+    return names, dtype[rows], shape, x[rows].astype(np.int64), us[rows], part[rows]
+
+
+def _differing(versions: list[tuple[str, KernelCurve]]) -> Iterator[tuple[str, KernelCurve]]:
+    """The newest version's curve, and older ones that differ from the one kept after them."""
+    kept = versions[-1]
+    yield kept
+    for older in reversed(versions[:-1]):
+        common, old, new = np.intersect1d(older[1].x, kept[1].x, return_indices=True)
+        if len(common):
+            ratio = older[1].us[old] / kept[1].us[new]
+            if np.median(np.abs(ratio - 1)) < DIFFERS:
+                continue
+        kept = older
+        yield kept

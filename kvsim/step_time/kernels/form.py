@@ -1,0 +1,84 @@
+"""`kind = "kernels"`: a step composed of its layers' measured kernels."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import Field
+
+from kvsim.plumbing.errors import InputError
+from kvsim.plumbing.shipped import shipped_folder
+from kvsim.plumbing.units import PS_PER_US
+from kvsim.step_time.correction import WHOLE_PPM, Correction
+from kvsim.step_time.options import Hardware, StepTimeOptions
+
+if TYPE_CHECKING:
+    from kvsim.step_time.kernels.composed import KernelSteps
+
+
+class KernelOptions(StepTimeOptions):
+    """A step's time as the sum of its layers' kernels, as they were measured on the device, and of
+    the host's part.
+
+    engine: whose kernels, vllm or sglang (default: the scheduler's). engine_version: tables of the
+    newest version that is not newer, and its host's part (default: the newest). tables: a folder
+    of tables that `kvsim calibrate kernels` made (default: those that ship with kvsim).
+
+    scale, overhead_us, token_us, chunk_us: a step lasts scale * t + overhead + token * its tokens
+    + chunk * its prompt chunks, where t is what the kernels and the host say.
+    """
+
+    engine: Literal["vllm", "sglang"] | None = None
+    engine_version: str | None = None
+    tables: Path | None = None
+    scale: float = Field(1.0, gt=0)
+    overhead_us: float = 0.0
+    token_us: float = Field(0.0, ge=0)
+    chunk_us: float = Field(0.0, ge=0)
+
+    def build(self, hardware: Hardware) -> "KernelSteps":
+        """The form for this hardware; InputError where its kernels were not measured."""
+        from kvsim.step_time.kernels.compose import composed
+        from kvsim.step_time.kernels.host import host_cost
+        from kvsim.step_time.kernels.parts import Kernels, ModelSplit
+        from kvsim.step_time.kernels.tables import KernelTables
+
+        engine = self.engine or hardware.engine or "vllm"
+        version = self.engine_version or hardware.engine_version
+        model, tp, dp = hardware.model, hardware.tensor_parallel_size, hardware.data_parallel_size
+        model.check_tensor_parallel(tp)
+        split = ModelSplit(tp, dp, tp * dp if hardware.expert_parallel else 1)
+        tables = KernelTables(self._path(hardware, engine), version)
+        kernels = Kernels(tables, hardware.device, model, split)
+        layout = hardware.layout or model.kv_layout(tensor_parallel_size=tp)
+        form = composed(kernels, layout, host_cost(engine, version))
+        correction = Correction(
+            constant_ps=round(self.overhead_us * PS_PER_US),
+            token_ps=round(self.token_us * PS_PER_US),
+            chunk_ps=round(self.chunk_us * PS_PER_US),
+            scale_ppm=round(self.scale * WHOLE_PPM),
+        )
+        form = form.corrected(correction)
+        if form.shortest_ps() <= 0:
+            raise InputError(
+                "the constant takes away more than the shortest step",
+                where="step_time.overhead_us",
+                value=self.overhead_us,
+            )
+        return form
+
+    def _path(self, hardware: Hardware, engine: str) -> Path:
+        """The tables of the device; InputError names those that there are."""
+        folder = shipped_folder("calibration") / "kernels"
+        if self.tables is not None:
+            folder = hardware.folder / self.tables
+        path = folder / f"{hardware.device.name}-{engine}.parquet"
+        if not path.is_file():
+            known = ", ".join(sorted(each.stem for each in folder.glob("*.parquet")))
+            raise InputError(
+                f"no kernels of {engine} were measured on this device",
+                where="device.name",
+                value=hardware.device.name,
+                limit=f"tables in {folder}: {known or 'none'}",
+                remedy='choose step_time.kind = "roofline", or `kvsim calibrate kernels` your own',
+            )
+        return path

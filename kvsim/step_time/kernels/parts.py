@@ -1,0 +1,121 @@
+"""The kernels that the layers of a model run, looked up: what a step is composed of."""
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from kvsim.device import Device
+from kvsim.model import Model
+from kvsim.step_time.kernels.tables import KernelFamily, KernelLine, KernelTables, Shape, Work
+from kvsim.step_time.kernels.work import Roofs, bits_of
+
+Cost = Callable[[float], float]
+
+
+class LayerKernels:
+    """Kernels of some layers, each with how many layers run it.
+
+    tokens: by the step's tokens. states: by decoding sequences. decode: of attention, curves over
+    the context by batch. prefill: of attention and recurrence, curves over tokens by batch, and
+    whether they count from the sequence's first token on.
+    """
+
+    def __init__(self) -> None:
+        self.tokens: list[tuple[float, Cost]] = []
+        self.states: list[tuple[float, Cost]] = []
+        self.decode: list[tuple[float, dict[int, KernelLine]]] = []
+        self.prefill: list[tuple[float, dict[int, KernelLine], bool]] = []
+
+    def add(self, more: "LayerKernels") -> None:
+        """Take the kernels of other layers in."""
+        self.tokens += more.tokens
+        self.states += more.states
+        self.decode += more.decode
+        self.prefill += more.prefill
+
+
+class ModelSplit(NamedTuple):
+    """How a model lies on GPUs. tp: of attention; dp: its copies; ep: groups of whole experts."""
+
+    tp: int
+    dp: int
+    ep: int
+
+    @property
+    def expert_tp(self) -> int:
+        """GPUs that share one expert."""
+        return self.tp * self.dp // self.ep
+
+
+class Kernels:
+    """The tables of one device, asked for kernels of one model."""
+
+    def __init__(
+        self, tables: KernelTables, device: Device, model: Model, split: ModelSplit
+    ) -> None:
+        self.tables = tables
+        self.device = device
+        self.model = model
+        self.split = split
+
+    def gemm(self, n: int, k: int, dtypes: tuple[str, ...]) -> Cost:
+        """A matrix product of n outputs and k inputs, by tokens."""
+        family = self.tables.required("gemm", dtypes)
+        roofs = Roofs(self.device, bits_of(dtypes[0]))
+        return family.between((n, k), roofs.gemm).at
+
+    def sheet(
+        self,
+        family: KernelFamily,
+        shape: Shape,
+        work: Work,
+        alike: tuple[int, ...],
+    ) -> dict[int, KernelLine]:
+        """Curves by batch, the last size of a shape; the other sizes are `shape`."""
+        near = family.nearest((*shape, 1), alike)
+        if near is None:
+            return {}
+        found = {}
+        for each, line in family.lines.items():
+            if each[:-1] != near[:-1]:
+                continue
+            batch = each[-1]
+            if each[:-1] != shape:
+                wanted = (*shape, batch)
+                us = (us * work(wanted, x) / work(each, x) for x, us in zip(*line, strict=True))
+                line = KernelLine(line.x, tuple(us))
+            found[batch] = line
+        return dict(sorted(found.items()))
+
+    def reduction(self, gpus: int) -> Cost:
+        """An all-reduce over so many GPUs, by 16-bit elements."""
+        found = []
+        for kind, dtype in (("all_reduce", ""), ("nccl", "all_reduce")):
+            family = self.tables.family(kind, (dtype,))
+            if family is not None:
+                found.append(family)
+        for family in found:
+            if (gpus,) in family.lines:
+                return family.lines[gpus,].at
+        return self._wire(gpus, 2 * (gpus - 1) / gpus, found)
+
+    def collective(self, name: str, gpus: int) -> Cost:
+        """An all_gather, reduce_scatter or alltoall over so many GPUs, by all 16-bit elements."""
+        family = self.tables.family("nccl", (name,))
+        if family is not None and (gpus,) in family.lines:
+            return family.lines[gpus,].at
+        return self._wire(gpus, (gpus - 1) / gpus, [] if family is None else [family])
+
+    def _wire(self, gpus: int, share: float, measured: list[KernelFamily]) -> Cost:
+        """By the link's bandwidth, with the latency of the most GPUs that were measured."""
+        latency = 20.0
+        if measured:
+            most = max(measured[0].lines)
+            latency = measured[0].lines[most].at(1) * max(1.0, gpus / most[0])
+        rate = share * 2 / self.device.peer_bytes_per_s * 1e6
+        return lambda elements: latency + elements * rate
+
+
+def added(costs: Iterable[tuple[float, Cost]]) -> Cost:
+    """The sum of costs, each so many times."""
+    listed = list(costs)
+    return lambda x: sum(count * cost(x) for count, cost in listed)

@@ -1,0 +1,90 @@
+"""Where measured kernels lie: a wheel, the folder it unpacks to, or one device's folder."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import NamedTuple
+from zipfile import BadZipFile, ZipFile
+
+from kvsim.device import named_device
+from kvsim.plumbing.errors import InputError
+from kvsim.step_time.kernels.columns import MEASURED
+
+ENGINES = ("vllm", "sglang")
+SYSTEMS = "systems/data/"  # of the wheel; below it DEVICE/FAMILY/ENGINE/VERSION/STEM.parquet
+STEMS = {f"{measured.stem}.parquet" for measured in MEASURED}
+SUFFIXES = ("_sxm", "_server")  # of a device's folder, that the catalogue leaves out
+
+
+class KernelSource(NamedTuple):
+    """The kernels of one device as one engine has them."""
+
+    folder: Path
+    device: str
+    engine: str
+
+    @property
+    def file_name(self) -> str:
+        """Of the tables distilled from it."""
+        return f"{self.device}-{self.engine}.parquet"
+
+
+@contextmanager
+def opened(source: Path) -> Iterator[Path]:
+    """The folder of measurements: `source`, or a temporary one with what a wheel holds of them."""
+    if not source.exists():
+        raise InputError("there is no such wheel or folder", where=str(source))
+    if source.is_dir():
+        yield source
+        return
+    with TemporaryDirectory(prefix="kvsim-kernels-") as scratch:
+        try:
+            with ZipFile(source) as wheel:
+                members = [
+                    name
+                    for name in wheel.namelist()
+                    if SYSTEMS in name and name.rpartition("/")[2] in STEMS
+                ]
+                wheel.extractall(scratch, members)
+        except BadZipFile:
+            raise InputError("neither a wheel nor a folder", where=str(source)) from None
+        yield Path(scratch)
+
+
+def sources(folder: Path, device: str | None) -> list[KernelSource]:
+    """Of every device below `folder` that kvsim knows and every engine; device: its name where
+    `folder` is one device's own. InputError where there is nothing.
+    """
+    roots: dict[Path, set[str]] = {}
+    for path in sorted(folder.rglob("*.parquet")):
+        if path.name in STEMS and len(path.relative_to(folder).parts) > 3:
+            root, engine = path.parents[3], path.parents[1].name
+            if engine in ENGINES and path.parents[2].name != "comm":
+                roots.setdefault(root, set()).add(engine)
+    if device is not None and set(roots) - {folder}:
+        raise InputError("the folder holds several devices", where="--device", value=device)
+    found = []
+    for root, engines in roots.items():
+        name = named_device(device).name if device is not None else _device(root.name)
+        if name is not None:
+            found += [KernelSource(root, name, engine) for engine in ENGINES if engine in engines]
+    if not found:
+        raise InputError(
+            "no measured kernels of a device that kvsim knows",
+            where=str(folder),
+            limit="FAMILY/ENGINE/VERSION/*.parquet, ENGINE one of " + ", ".join(ENGINES),
+            remedy="name a single device's folder and --device",
+        )
+    unique = {each.file_name: each for each in reversed(found)}
+    return sorted(unique.values())
+
+
+def _device(folder: str) -> str | None:
+    """The catalogue's name of a device's folder; None if it is not known."""
+    for suffix in SUFFIXES:
+        folder = folder.removesuffix(suffix)
+    try:
+        return named_device(folder).name
+    except InputError:
+        return None

@@ -1,0 +1,175 @@
+"""The distilled tables of one device and engine, in which kernels are looked up by shape."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from kvsim.plumbing.errors import InputError
+from kvsim.plumbing.extras import need
+from kvsim.step_time.kernels.versions import version_key
+
+Shape = tuple[int, ...]
+Work = Callable[[Shape, float], float]
+
+
+class KernelLine(NamedTuple):
+    """A measured curve: times in us at ascending x. Straight between its points; beyond the last as
+    steep as the last span, before the first as long as the first.
+    """
+
+    x: tuple[float, ...]
+    us: tuple[float, ...]
+
+    def at(self, x: float) -> float:
+        """The time at x, in us."""
+        last = len(self.x) - 1
+        if x > self.x[last] and last:
+            span = self.x[last] - self.x[last - 1]
+            slope = max(0.0, (self.us[last] - self.us[last - 1]) / span)
+            return self.us[last] + slope * (x - self.x[last])
+        return float(np.interp(x, self.x, self.us))
+
+
+class KernelFamily:
+    """All curves of one kind of kernel and one dtype, by shape."""
+
+    def __init__(self, lines: dict[Shape, KernelLine]) -> None:
+        self.lines = lines
+        self._shapes = np.array(sorted(lines), np.float64)
+
+    def nearest(self, shape: Shape, alike: Sequence[int] = ()) -> Shape | None:
+        """The measured shape that is nearest in the sum of logarithms' differences; of those that
+        are equal in the places `alike`. None where there is none.
+        """
+        if shape in self.lines:
+            return shape
+        shapes, wanted = self._shapes, np.array(shape, np.float64)
+        for place in alike:
+            shapes = shapes[shapes[:, place] == wanted[place]]
+        if not len(shapes):
+            return None
+        apart = np.abs(np.log((shapes + 1) / (wanted + 1))).sum(axis=1)
+        return tuple(int(size) for size in shapes[int(apart.argmin())])
+
+    def scaled(self, shape: Shape, work: Work, alike: Sequence[int] = ()) -> KernelLine | None:
+        """The curve of `shape`; where it is not measured, the nearest one's times what the work of
+        both, by the roofline, differs.
+        """
+        near = self.nearest(shape, alike)
+        if near is None:
+            return None
+        line = self.lines[near]
+        if near == shape:
+            return line
+        times = (us * work(shape, x) / work(near, x) for x, us in zip(*line, strict=True))
+        return KernelLine(line.x, tuple(times))
+
+    def between(self, shape: Shape, work: Work) -> KernelLine:
+        """The curve of a shape of two sizes, each of a grid: the time's logarithm is linear in the
+        logarithms of both; outside of the grid scaled from its edge.
+        """
+        if shape in self.lines:
+            return self.lines[shape]
+        sides = [np.unique(self._shapes[:, place]) for place in (0, 1)]
+        inside = tuple(
+            float(np.clip(size, side[0], side[-1])) for size, side in zip(shape, sides, strict=True)
+        )
+        corners, weights = self._corners(inside, sides)
+        if not corners:
+            near = self.scaled(shape, work)
+            assert near is not None
+            return near
+        x = sorted({point for corner in corners for point in self.lines[corner].x})
+        logs = [np.log([self.lines[corner].at(point) for point in x]) for corner in corners]
+        mean = np.exp(np.average(logs, axis=0, weights=weights))
+        edge = tuple(round(size) for size in inside)
+        if edge != shape:
+            mean = mean * [work(shape, point) / work(edge, point) for point in x]
+        return KernelLine(tuple(x), tuple(map(float, mean)))
+
+    def _corners(
+        self, sizes: tuple[float, ...], sides: list[Any]
+    ) -> tuple[list[Shape], list[float]]:
+        """Measured corners around sizes, and how much each counts."""
+        ends = []
+        for size, side in zip(sizes, sides, strict=True):
+            high = int(np.searchsorted(side, size))
+            low = high if side[high] == size else high - 1
+            part = 0.0
+            if high != low:
+                part = float(np.log(size / side[low]) / np.log(side[high] / side[low]))
+            ends.append(((int(side[low]), 1 - part), (int(side[high]), part)))
+        found: dict[Shape, float] = {}
+        for n, of_n in ends[0]:
+            for k, of_k in ends[1]:
+                if of_n * of_k and (n, k) in self.lines:
+                    found[n, k] = found.get((n, k), 0.0) + of_n * of_k
+        return list(found), list(found.values())
+
+
+class KernelTables:
+    """One device's kernels as one engine has them.
+
+    version: of the engine; of each curve the newest that is not newer is taken, else the oldest.
+    """
+
+    def __init__(self, path: Path, version: str | None) -> None:
+        need("pyarrow", where="step_time.kind")
+        import pyarrow.parquet as pq
+
+        self.name = path.stem
+        self._wanted = version_key(version) if version else None
+        self._table = pq.read_table(path)
+        self._kinds = {
+            name: self._table[name].combine_chunks().dictionary_decode().to_numpy(False)
+            for name in ("kind", "dtype")
+        }
+        self._families: dict[tuple[str, str], KernelFamily | None] = {}
+
+    def dtypes(self, kind: str) -> set[str]:
+        """The dtypes of which there are curves of this kind."""
+        return set(self._kinds["dtype"][self._kinds["kind"] == kind])
+
+    def family(self, kind: str, dtypes: Sequence[str] = ("",)) -> KernelFamily | None:
+        """The curves of this kind in the first of these dtypes that there is; None without any."""
+        for dtype in dtypes:
+            key = kind, dtype
+            if key not in self._families:
+                self._families[key] = self._read(*key)
+            if self._families[key] is not None:
+                return self._families[key]
+        return None
+
+    def required(self, kind: str, dtypes: Sequence[str] = ("",)) -> KernelFamily:
+        """The same; InputError without any."""
+        family = self.family(kind, dtypes)
+        if family is None:
+            raise InputError(
+                f"no {kind} was measured in {' or '.join(dtypes)}",
+                where="step_time.kind",
+                value=f"kernels of {self.name}",
+                remedy='choose step_time.kind = "roofline", or `kvsim calibrate kernels` your own',
+            )
+        return family
+
+    def _read(self, kind: str, dtype: str) -> KernelFamily | None:
+        rows = np.flatnonzero((self._kinds["kind"] == kind) & (self._kinds["dtype"] == dtype))
+        if not len(rows):
+            return None
+        found: dict[Shape, tuple[tuple[bool, Any], KernelLine]] = {}
+        taken = self._table.take(rows).to_pydict()
+        columns = (taken[name] for name in ("version", "shape", "x", "us"))
+        for version, sizes, x, us in zip(*columns, strict=True):
+            shape, rank = tuple(sizes), self._rank(version)
+            if shape not in found or rank > found[shape][0]:
+                found[shape] = rank, KernelLine(tuple(map(float, x)), tuple(us))
+        return KernelFamily({shape: line for shape, (_, line) in found.items()})
+
+    def _rank(self, version: str) -> tuple[bool, Any]:
+        """How much a version is wanted: the greater the more."""
+        numbers = version_key(version)
+        if self._wanted is None or numbers <= self._wanted:
+            return True, numbers
+        return False, tuple(-number for number in numbers)

@@ -1,0 +1,59 @@
+"""The work of a kernel by the roofline, for shapes that were not measured: ratios of it count."""
+
+from typing import NamedTuple
+
+from kvsim.device import Device
+from kvsim.step_time.kernels.tables import Shape
+
+MEASURED_BITS = {"nvfp4": 4.5, "int4_wo": 4.5, "w4a16_mxfp4": 4.25, "w4a8_mxfp4_mxfp8": 4.25}
+
+
+def bits_of(dtype: str) -> float:
+    """Bits a stored element has in a dtype of the tables."""
+    if dtype in MEASURED_BITS:
+        return MEASURED_BITS[dtype]
+    return 8 if dtype.startswith(("fp8", "int8")) else 16
+
+
+class Roofs(NamedTuple):
+    """Peak rates of a device, for matrices stored in so many bits."""
+
+    device: Device
+    bits: float
+
+    def _seconds(self, moved_bytes: float, flops: float) -> float:
+        peak = self.device.flops(8 if self.bits <= 8 else 16)
+        return max(moved_bytes / self.device.bandwidth_bytes_per_s, flops / peak)
+
+    def gemm(self, shape: Shape, tokens: float) -> float:
+        """A product of (n, k) with so many tokens."""
+        n, k = shape
+        moved = n * k * self.bits / 8 + 2 * tokens * (n + k)
+        return self._seconds(moved, 2 * tokens * n * k)
+
+    def experts(self, shape: Shape, tokens: float) -> float:
+        """Experts: (hidden, intermediate, experts a token, experts, tp, ep)."""
+        hidden, inter, per_token, experts, tp, ep = shape
+        one = 3 * hidden * inter / tp
+        met = experts / ep * (1 - (1 - per_token / experts) ** tokens)
+        moved = met * one * self.bits / 8 + 4 * tokens * hidden
+        return self._seconds(moved, 2 * tokens * per_token / ep * one)
+
+    def decode(self, shape: Shape, context: float) -> float:
+        """Attention of decoding sequences: (heads, kv_heads, head_dim, window, batch)."""
+        heads, kv_heads, width, window, batch = shape
+        seen = batch * (min(context, window) if window else context)
+        return self._seconds(2 * seen * kv_heads * width * self.bits / 8, 4 * seen * heads * width)
+
+    def prefill(self, shape: Shape, tokens: float) -> float:
+        """Attention of prompts: (heads, kv_heads, head_dim, window, batch)."""
+        heads, kv_heads, width, window, batch = shape
+        seen = min(tokens, window) if window else tokens
+        pairs = batch * seen * (tokens - seen / 2)
+        moved = 2 * batch * tokens * (heads + kv_heads) * width * 2
+        return self._seconds(moved, 4 * pairs * heads * width)
+
+    def latent(self, shape: Shape, tokens: float) -> float:
+        """Attention over a latent, prompts or not: (heads, batch)."""
+        heads, batch = shape
+        return heads * batch * tokens

@@ -1,0 +1,141 @@
+"""Steps composed of kernels: runs that equal their steps, growth, edges, clear refusals."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kvsim.device import named_device
+from kvsim.model import named_model
+from kvsim.plumbing.errors import InputError
+from kvsim.step import Chunk, StepShape
+from kvsim.step_time import STEP_TIMES
+from kvsim.step_time.correction import Correction
+from kvsim.step_time.options import Hardware
+
+CASES = [
+    ("llama-3.1-8b", "h100", 1, "vllm"),
+    ("qwen3-32b", "h100", 2, "sglang"),
+    ("gpt-oss-120b", "h200", 4, "vllm"),
+    ("minimax-m2", "b200", 4, "vllm"),
+    ("kimi-k2.5", "h200", 8, "vllm"),
+    ("glm-5", "b200", 8, "sglang"),
+    ("deepseek-v3", "b200", 8, "sglang"),
+    ("qwen3.5-397b-a17b", "h200", 8, "sglang"),
+    ("gemma-3-12b", "a100-80gb", 1, "vllm"),
+    ("bamba-9b", "l40s", 1, "sglang"),
+]
+
+
+def build(model, device, tp=1, engine="vllm", dp=1, expert_parallel=False, **options):
+    shard = (named_model(model), named_device(device), tp)
+    hardware = Hardware(
+        *shard, data_parallel_size=dp, expert_parallel=expert_parallel, engine=engine
+    )
+    return STEP_TIMES.parse({"kind": "kernels", **options}, "step_time").build(hardware)
+
+
+FORMS = {case: build(*case) for case in CASES}
+forms = st.sampled_from(CASES).map(FORMS.__getitem__)
+chunks = st.builds(Chunk, st.integers(1, 9000), st.integers(0, 200_000))
+
+
+def decode(num_decode, context_tokens):
+    return StepShape((), num_decode, context_tokens)
+
+
+@given(
+    forms,
+    st.integers(1, 3000),
+    st.integers(0, 3_000_000),
+    st.lists(st.integers(0, 10**6), min_size=1),
+)
+def test_every_step_of_a_run_equals_the_single_step(form, num_decode, extra, offsets):
+    context = num_decode + extra
+    run = form.decode_run(num_decode, context)
+    last = 10**6 if run.steps is None else run.steps - 1
+    outside = form.outside_domain(decode(num_decode, context))
+    for step in {0, last, *(offset % (last + 1) for offset in offsets)}:
+        single = decode(num_decode, context + num_decode * step)
+        assert run.first_ps + run.growth_ps * step == form.step_ps(single)
+        assert form.outside_domain(single) == outside
+
+
+@given(forms, st.integers(1, 256), st.integers(1, 100_000), st.integers(0, 2000))
+def test_steps_take_time_and_none_less_than_nothing(form, num_decode, extra, new):
+    context = num_decode + extra
+    assert form.step_ps(StepShape((), 0, 0)) == 0
+    alone = form.step_ps(decode(num_decode, context))
+    assert alone > 0
+    if new:
+        mixed = StepShape((Chunk(new, 0),), num_decode, context)
+        assert form.step_ps(mixed) > 0
+
+
+@given(forms, st.integers(1, 128))
+def test_a_much_longer_context_takes_longer(form, num_decode):
+    short, long = (form.step_ps(decode(num_decode, num_decode * each)) for each in (512, 65536))
+    assert long > short
+
+
+@given(forms, chunks)
+def test_a_chunk_of_a_longer_sequence_never_ends_sooner_than_the_floor(form, chunk):
+    assert form.step_ps(StepShape((chunk,), 0, 0)) >= form.host.launch_ps
+
+
+def test_a_prompt_in_two_chunks_attends_to_as_much_as_in_one():
+    form = FORMS["llama-3.1-8b", "h100", 1, "vllm"]
+    (attention,) = form.prefill
+    whole = attention.chunk_ps(Chunk(16384, 0), 1)
+    halves = attention.chunk_ps(Chunk(8192, 0), 1) + attention.chunk_ps(Chunk(8192, 8192), 1)
+    assert halves == pytest.approx(whole, rel=1e-6)
+
+
+def test_measured_points_are_met_to_the_picosecond():
+    form = FORMS["llama-3.1-8b", "h100", 1, "vllm"]
+    (sheet,) = form.decode
+    for batch, line in zip(sheet.batches, sheet.lines, strict=True):
+        for context, ps in zip(line.x, line.ps, strict=True):
+            assert form._attention_ps(batch, batch * context) == ps
+
+
+def test_more_gpus_take_less_time_a_step():
+    one, four = (build("llama-3.1-8b", "h100", tp) for tp in (1, 4))
+    shape = decode(64, 64 * 4096)
+    assert four.step_ps(shape) < one.step_ps(shape)
+
+
+def test_experts_of_all_copies_work_together():
+    one = build("minimax-m2", "b200", 8, expert_parallel=True)
+    eight = build("minimax-m2", "b200", 1, dp=8, expert_parallel=True)
+    shape = decode(64, 64 * 1024)
+    assert eight.step_ps(shape) > one.step_ps(shape)
+
+
+def test_a_correction_scales_and_adds():
+    form = FORMS["qwen3-32b", "h100", 2, "sglang"]
+    shape = decode(16, 16 * 900)
+    corrected = form.corrected(Correction(5_000_000, 7_000, 0, 2_000_000))
+    expected = 2 * form.step_ps(shape) + 5_000_000 + 16 * 7_000
+    assert corrected.step_ps(shape) == pytest.approx(expected, rel=1e-6)
+
+
+def test_what_was_measured_ends_somewhere():
+    form = FORMS["llama-3.1-8b", "h100", 1, "vllm"]
+    assert not form.outside_domain(decode(64, 64 * 8192))
+    assert form.outside_domain(decode(1, 10**6))
+    assert form.outside_domain(decode(5000, 5000))
+    assert form.outside_domain(StepShape((Chunk(10**6, 0),), 0, 0))
+
+
+@pytest.mark.parametrize(
+    ("model", "device", "options", "message"),
+    [
+        ("llama-3.1-8b", "v100-16gb", {}, "no kernels of vllm were measured on this device"),
+        ("deepseek-v4-flash", "h100", {}, "no kernels of this model's attention"),
+        ("llama-3.1-8b", "h100", {"overhead_us": -1e6}, "more than the shortest step"),
+        ("llama-3.1-8b", "h100", {"tables": "nowhere"}, "no kernels of vllm"),
+    ],
+)
+def test_what_cannot_be_composed_is_refused_by_name(model, device, options, message):
+    with pytest.raises(InputError, match=message):
+        build(model, device, **options)

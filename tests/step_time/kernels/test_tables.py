@@ -1,0 +1,156 @@
+"""Tables of kernels: distilled from measurements, looked up by shape, continued beyond them."""
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from kvsim.commands.calibrate import app
+from kvsim.plumbing.errors import InputError
+from kvsim.step_time.kernels.distil import TOLERANCE, KernelCurve, thinned
+from kvsim.step_time.kernels.source import opened, sources
+from kvsim.step_time.kernels.tables import KernelFamily, KernelLine, KernelTables
+
+GEMM_US = {1: 10.0, 64: 10.0, 128: 18.0, 4096: 300.0}
+
+
+def save(path: Path, **columns: list[object]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.table(columns), path)
+
+
+def gemm(folder: Path, version: str, scale: float = 1.0, **more: list[object]) -> None:
+    """Measurements of one product in two dtypes, in ms."""
+    tokens = list(GEMM_US)
+    columns: dict[str, list[object]] = {
+        "gemm_dtype": ["bfloat16"] * 4 + ["fp8"] * 4,
+        "m": tokens * 2,
+        "n": [1024] * 8,
+        "k": [2048] * 8,
+        "latency": [us * scale / 1e3 for us in (*GEMM_US.values(), *GEMM_US.values())],
+    }
+    save(folder / "gemm" / "vllm" / version / "gemm_perf.parquet", **columns | more)
+
+
+def distil(folder: Path, out: Path, *options: str) -> str:
+    arguments = ["kernels", str(folder), "--out", str(out), *options]
+    result = CliRunner().invoke(app, arguments, catch_exceptions=False)
+    assert not result.exit_code
+    return result.output
+
+
+def test_a_devices_folder_becomes_a_table_that_gives_back_what_was_measured(tmp_path):
+    gemm(tmp_path / "own", "0.24.0")
+    distil(tmp_path / "own", tmp_path / "out", "--device", "l40s")
+    tables = KernelTables(tmp_path / "out" / "l40s-vllm.parquet", None)
+    line = tables.required("gemm", ("bfloat16",)).lines[1024, 2048]
+    for tokens, us in GEMM_US.items():
+        assert line.at(tokens) == pytest.approx(us, rel=2e-3)
+
+
+def test_the_quickest_of_several_kernels_counts(tmp_path):
+    slow = [us / 1e3 for us in GEMM_US.values()]
+    gemm(tmp_path, "0.24.0", gemm_dtype=["bfloat16"] * 8, latency=[*slow, *(us / 2 for us in slow)])
+    distil(tmp_path, tmp_path / "out", "--device", "h200")
+    tables = KernelTables(tmp_path / "out" / "h200-vllm.parquet", None)
+    line = tables.required("gemm", ("bfloat16",)).lines[1024, 2048]
+    assert line.at(4096) == pytest.approx(150, rel=2e-3)
+
+
+@pytest.mark.parametrize(("version", "us"), [("0.19", 900), ("0.24.0", 300), ("0.20.2", 900)])
+def test_of_versions_that_differ_the_newest_that_is_not_newer_counts(tmp_path, version, us):
+    gemm(tmp_path / "h100_sxm", "0.19.0", scale=3)
+    gemm(tmp_path / "h100_sxm", "0.24.0")
+    distil(tmp_path, tmp_path / "out")
+    tables = KernelTables(tmp_path / "out" / "h100-vllm.parquet", version)
+    line = tables.required("gemm", ("fp8",)).lines[1024, 2048]
+    assert line.at(4096) == pytest.approx(us, rel=2e-3)
+
+
+def test_an_older_version_that_is_no_different_is_left_out(tmp_path):
+    gemm(tmp_path / "h100_sxm", "0.19.0", scale=1.01)
+    gemm(tmp_path / "h100_sxm", "0.24.0")
+    distil(tmp_path, tmp_path / "out")
+    versions = pq.read_table(tmp_path / "out" / "h100-vllm.parquet")["version"].to_pylist()
+    assert set(versions) == {"0.24.0"}
+
+
+def test_halves_of_a_kernel_are_added_and_one_alone_does_not_count(tmp_path):
+    halves = ["mla_gen_pre", "mla_gen_post", "mla_gen_pre"]
+    save(
+        tmp_path / "mla_bmm" / "sglang" / "0.5" / "mla_bmm_perf.parquet",
+        op_name=halves,
+        bmm_dtype=["bfloat16"] * 3,
+        num_tokens=[8, 8, 16],
+        num_heads=[16] * 3,
+        latency=[0.002, 0.003, 0.002],
+    )
+    distil(tmp_path, tmp_path / "out", "--device", "b200")
+    tables = KernelTables(tmp_path / "out" / "b200-sglang.parquet", None)
+    line = tables.required("mla_absorb", ("bfloat16",)).lines[16,]
+    assert line.x == (8,)
+    assert line.us == pytest.approx((5,), rel=2e-3)
+
+
+def test_a_missing_column_is_named(tmp_path):
+    save(tmp_path / "gemm" / "vllm" / "0.2" / "gemm_perf.parquet", m=[1], latency=[1.0])
+    with pytest.raises(InputError, match=r"lacks columns; got gemm_dtype, k, n"):
+        distil(tmp_path, tmp_path / "out", "--device", "h100")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_folder_or_file_without_kernels_is_refused(tmp_path):
+    (tmp_path / "notes.txt").write_text("none")
+    with pytest.raises(InputError, match="no measured kernels of a device"):
+        sources(tmp_path, None)
+    with pytest.raises(InputError, match="neither a wheel nor"), opened(tmp_path / "notes.txt"):
+        pass
+    with pytest.raises(InputError, match="no such wheel or folder"), opened(tmp_path / "nothing"):
+        pass
+
+
+curves = st.lists(st.integers(1, 10**6), min_size=1, max_size=40, unique=True).flatmap(
+    lambda x: st.lists(st.floats(1, 1e6), min_size=len(x), max_size=len(x)).map(
+        lambda us: KernelCurve(np.array(sorted(x)), np.array(us))
+    )
+)
+
+
+@given(curves)
+def test_no_point_that_is_left_out_lies_far_off_the_line(curve):
+    kept = thinned(curve)
+    line = np.interp(curve.x, kept.x, kept.us)
+    assert np.abs(line / curve.us - 1).max() <= TOLERANCE + 1e-9
+    assert set(kept.x) <= set(curve.x)
+
+
+grids = st.fixed_dictionaries(
+    {(n, k): st.floats(1, 1e4) for n in (512, 1024, 4096) for k in (1024, 8192)}
+)
+
+
+def work(shape, tokens):
+    return shape[0] * shape[1] * tokens
+
+
+@given(grids, st.integers(512, 4096), st.integers(1024, 8192))
+def test_between_measured_shapes_a_time_lies_between_theirs(times, n, k):
+    family = KernelFamily({shape: KernelLine((1.0, 64.0), (us, us)) for shape, us in times.items()})
+    for shape, us in times.items():
+        assert family.between(shape, work).at(1) == us
+    found = family.between((n, k), work).at(16)
+    assert min(times.values()) * 0.999 <= found <= max(times.values()) * 1.001
+
+
+def test_beyond_the_edge_the_roofline_goes_on_from_it():
+    family = KernelFamily(
+        {(n, 1024): KernelLine((1.0, 64.0), (n / 100, n / 50)) for n in (512, 1024)}
+    )
+    assert family.between((4096, 1024), work).at(64) == pytest.approx(4 * 1024 / 50)
+    assert family.between((1024, 2048), work).at(64) == pytest.approx(2 * 1024 / 50)
+    assert KernelLine((1.0, 64.0), (10.0, 20.0)).at(127) == pytest.approx(30)
