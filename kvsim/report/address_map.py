@@ -47,7 +47,7 @@ def _map(run: Run, stays: pd.DataFrame, places: dict[str, int], most: int) -> di
     memory = run.summary.memory
     capacity = memory.capacity_bytes
     address, num_bytes = (stays[name].to_numpy(np.int64) for name in ("address", "num_bytes"))
-    unit = int(np.gcd.reduce(np.concatenate([np.unique(address), np.unique(num_bytes)])))
+    unit = int(np.gcd(np.gcd.reduce(address), np.gcd.reduce(num_bytes)))
     cut = len(stays) >= addresses.MOST_STAYS
     span_ps = int(stays["end_ps"].max())
     if not cut:
@@ -97,11 +97,9 @@ def _packed(columns: NDArray[np.int64]) -> dict[str, str]:
 
 def _fullest(start: NDArray[np.int64], end: NDArray[np.int64], most: int) -> tuple[int, int]:
     """The longest time around the moment with the most stays that holds at most `most` of them."""
-    moments = np.concatenate([start, end])
-    order = np.argsort(moments, kind="stable")
-    here = np.cumsum(np.where(order < len(start), 1, -1))
-    middle = int(moments[order[int(here.argmax())]])
     starts, ends = np.sort(start), np.sort(end)
+    here = np.arange(1, len(starts) + 1) - np.searchsorted(ends, starts)
+    middle = int(starts[here.argmax()])
 
     def num_within(half: int) -> int:
         begun = np.searchsorted(starts, middle + half, side="right")

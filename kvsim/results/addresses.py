@@ -109,7 +109,11 @@ class Addresses:
         import pandas as pd
 
         rows = np.frombuffer(self._stays, dtype=np.int64).reshape(-1, len(ADDRESS_COLUMNS))
-        rows = rows[np.lexsort((rows[:, 0], rows[:, 2]))]  # address within start_ps
+        rows = rows[np.argsort(rows[:, 2], kind="stable")]  # almost in this order already
+        starts = np.cumsum(np.diff(rows[:, 2], prepend=rows[:1, 2]) != 0)
+        place = rows[:, 0] // max(int(np.gcd.reduce(rows[:, 0])), 1)
+        most = int(place.max(initial=0)) + 1
+        rows = rows[np.argsort(starts * most + place, kind="stable")]  # address within start_ps
         frame = pd.DataFrame(rows, columns=list(ADDRESS_COLUMNS))
         for column, names in (("request", list(self._ids)), ("kind", list(KINDS))):
             codes = frame[column].to_numpy(np.int32)

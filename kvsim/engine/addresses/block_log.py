@@ -4,6 +4,7 @@ learned whose they are and when it was.
 Everything is done to all blocks of a look at once, as arrays over the pool's blocks.
 """
 
+from array import array
 from collections.abc import Iterable
 from collections.abc import Sequence as Row
 from itertools import groupby
@@ -22,6 +23,7 @@ Times = NDArray[np.int64] | int  # (n,) of n blocks, or of all of them
 
 MOST_AT_ONCE = 1 << 17  # blocks whose stays are written down together
 NO_BLOCKS: Blocks = np.empty(0, dtype=np.int64)
+NOT_BLANK = array("q")
 FREE = -1  # beside HELD and KEPT
 TAKEN, REVIVED, FREED = range(3)
 
@@ -55,7 +57,7 @@ class BlockEye:
         self._owner = np.full(num_blocks, self._nobody, dtype=np.int64)
         self._unnamed = NO_BLOCKS  # held, and nobody's
         self._named: dict[Sequence, tuple[int, int]] = {}  # preemptions, blocks seen of each
-        self._heard: list[tuple[int, Row[int], Row[int]]] = []
+        self._heard: list[tuple[int, array[int], array[int]]] = []
         self._now_ps = 0
         self._ended: list[tuple[Blocks, Blocks, Blocks, Blocks]] = []  # blocks, since, until, owner
         self._ended_kinds: list[int] = []  # of these
@@ -64,13 +66,13 @@ class BlockEye:
         allocator.pool.listener = self
 
     def taken(self, blocks: Row[int]) -> None:
-        self._heard.append((TAKEN, tuple(blocks), ()))
+        self._heard.append((TAKEN, array("q", blocks), NOT_BLANK))
 
     def revived(self, blocks: Row[int]) -> None:
-        self._heard.append((REVIVED, tuple(blocks), ()))
+        self._heard.append((REVIVED, array("q", blocks), NOT_BLANK))
 
     def freed(self, cached: Row[int], blank: Row[int]) -> None:
-        self._heard.append((FREED, tuple(cached), tuple(blank)))
+        self._heard.append((FREED, array("q", cached), array("q", blank)))
 
     # --- a look --------------------------------------------------------------------------------
 
@@ -81,7 +83,7 @@ class BlockEye:
             for what, together in groupby(self._heard, itemgetter(0)):
                 if what == FREED:
                     for _, cached, blank in together:
-                        self._end(_blocks(cached), _blocks(blank), now_ps)
+                        self._end(np.array(cached), np.array(blank), now_ps)
                     continue
                 blocks = _blocks_of([some for _, some, _ in together])
                 times: Times = now_ps
@@ -136,7 +138,7 @@ class BlockEye:
             return
         blocks = _blocks_of([some for _, some in tables])
         indices = [self._addresses.index(seq.id) for seq, _ in tables]
-        owners = _blocks(indices).repeat([len(some) for _, some in tables])
+        owners = np.array(indices).repeat([len(some) for _, some in tables])
         (nobodys,) = (self._owner[blocks] == self._nobody).nonzero()
         last_first = nobodys[::-1]
         self._owner[blocks[last_first]] = owners[last_first]
@@ -168,7 +170,7 @@ class BlockEye:
             heads = _heads(blocks, np.abs(blocks[1:] - blocks[:-1]) != 1, stays)
             tails = np.append(heads[1:], len(blocks)) - 1
             first = np.minimum(blocks[heads], blocks[tails])
-            order = np.lexsort((first, together[heads]))
+            order = np.argsort(together[heads] * len(self._kind) + first)
             first, num, heads = first[order], (tails - heads + 1)[order], heads[order]
             stays = [of_each[heads] for of_each in stays]
             regions = _heads(first, first[1:] != first[:-1] + num[:-1], stays)
@@ -177,7 +179,7 @@ class BlockEye:
             rows[:, 0] = (first[regions] - 1) * self._bytes  # the null block is not drawn
             rows[:, 1] = np.add.reduceat(num, regions) * self._bytes
             rows[:, 2], rows[:, 3], rows[:, 4] = since, ends, owner
-            rows[:, 5] = _blocks(self._ended_kinds)[together]
+            rows[:, 5] = np.array(self._ended_kinds)[together]
             self._addresses.lay_rows(rows)
         self._ended, self._ended_kinds, self._num_ended = [], [], 0
         self._room = self._most_ended()
@@ -198,12 +200,12 @@ class BlockEye:
         self._kind[:] = FREE
 
 
-def _blocks(blocks: Row[int]) -> Blocks:
-    return np.array(blocks, dtype=np.int64)
-
-
-def _blocks_of(parts: list[Row[int]]) -> Blocks:
-    return _blocks(parts[0] if len(parts) == 1 else [block for some in parts for block in some])
+def _blocks_of(parts: Iterable[Row[int]]) -> Blocks:
+    """These blocks in one array: numpy takes an array over far sooner than a list."""
+    blocks = array("q")
+    for some in parts:
+        blocks.extend(some)
+    return np.array(blocks)
 
 
 def _heads(blocks: Blocks, parted: NDArray[np.bool_], stays: list[Blocks]) -> Blocks:

@@ -56,7 +56,7 @@ def _spans_s(stays: "pd.DataFrame") -> "tuple[NDArray[np.float64], ...]":
     held = stays["kind"] == "held"
     spans = (stays["end_ps"] - stays["start_ps"]) / PS_PER_S
     weights = stays["num_bytes"]
-    owned = stays.loc[held].sort_values(["address", "start_ps"], kind="stable")
+    owned = stays.loc[held].sort_values("address", kind="stable")  # they come by their start
     same = owned["address"].to_numpy()[1:] == owned["address"].to_numpy()[:-1]
     gaps = (owned["start_ps"].to_numpy()[1:] - owned["end_ps"].to_numpy()[:-1])[same] / PS_PER_S
     gap_weights = owned["num_bytes"].to_numpy()[1:][same]
