@@ -91,7 +91,7 @@ PIP_INSTALL = $(PIP) install --quiet --disable-pip-version-check
 # The package is installed in place, and edits take effect at once. Bytecode is written where a
 # module is first imported, not for everything that is installed.
 .venv/.demo: .venv/bin/python pyproject.toml setup.py
-	$(PIP_INSTALL) --no-compile --editable '.[report]'
+	$(PIP_INSTALL) --no-compile --no-warn-conflicts --editable '.[report]'
 	@touch $@
 
 # torch comes first and pinned: a looser request may pull gigabytes of CUDA packages.

@@ -19,14 +19,14 @@ from kvsim.report.numbers import count, listed, size
 from kvsim.report.parts import part_rows
 from kvsim.report.remarks import remarks
 from kvsim.report.request_list import request_list
-from kvsim.report.template import inert, plotly_js, rendered
+from kvsim.report.template import inert, rendered
 from kvsim.report.windows import window_rows, window_title
 from kvsim.report.words import paragraphs
 from kvsim.results.result import Result
 from kvsim.results.summary import RunSummary
 
 _TITLE_LABELS = 4
-SCRIPTS = ("data", "theme", "figures", "map", "requests")
+SCRIPTS = ("unpack", "data", "theme", "figures", "map", "requests")
 # Of the table of requests: what the scripts call a column, and its head.
 REQUEST_COLUMNS = (
     ("id", "request"),
@@ -43,7 +43,7 @@ REQUEST_COLUMNS = (
 
 
 class Drawn(NamedTuple):
-    """A figure on the page: its data is plotly's JSON, safe inside a script element; or None."""
+    """A figure on the page: its data is plotly's JSON, or None."""
 
     name: str
     title: str
@@ -56,7 +56,7 @@ class Drawn(NamedTuple):
 
 
 def make_page(result: Result) -> str:
-    """The whole report as HTML (about 5 MB, nearly all of it plotly.js). Loads nothing."""
+    """The whole report as HTML, which loads nothing (0.5 MB of it are plotly.js)."""
     return whole_page(contents(result))
 
 
@@ -98,7 +98,6 @@ def whole_page(held: dict[str, Any]) -> str:
         scripts=SCRIPTS,
         marked=lambda text: Markup(_marked(text, labels)),  # noqa: S704 - escaped
         shades=lambda hue: f"--light: {hue}; --dark: {DARK.get(hue, hue)}",
-        plotly_js=plotly_js(),
         **held,
     )
 
@@ -113,7 +112,7 @@ def _figures(result: Result) -> dict[str, Drawn]:
     for name in FIGURES:
         figure = FIGURES.get(name)()
         plot = figure.draw(result)
-        data = None if plot is None else inert(plot.to_json())
+        data = None if plot is None else plot.to_json()
         height = 0 if plot is None else plot.layout.height
         drawn[name] = Drawn(
             name, figure.title, figure.note, figure.nothing, figure.span, figure.lines, height, data

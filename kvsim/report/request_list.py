@@ -1,12 +1,13 @@
 """The requests of a result for the page: searched, sorted and marked in the reader's browser."""
 
+import json
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from kvsim.plumbing.units import PS_PER_S
-from kvsim.report.packing import packed, packed_floats
+from kvsim.report.packing import packed, packed_floats, packed_text
 from kvsim.results.result import Result
 
 MOST_ROWS = 60_000  # of all runs together
@@ -33,10 +34,12 @@ def request_list(result: Result) -> RequestList:
         left_out += len(run.requests) - len(rows)
         ids = [str(name) for name in rows["id"]]
         places.append({name: place for place, name in enumerate(ids)})
-        runs.append({"ids": ids, "num": len(ids), **_columns(rows)})
-    for index, run_data in enumerate(runs[1:], start=1):
-        if run_data["ids"] == runs[0]["ids"]:
-            runs[index] = {**run_data, "ids": None}  # as in the first run
+        listed = packed_text(json.dumps(ids, ensure_ascii=False))
+        runs.append({"ids": listed, **_columns(rows), "num": len(ids)})
+    for run_data in runs[1:]:
+        for name, text in runs[0].items():
+            if isinstance(text, str) and run_data[name] == text:
+                run_data[name] = None  # as in the first run
     return RequestList({"runs": runs}, tuple(places), left_out)
 
 

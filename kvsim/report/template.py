@@ -1,24 +1,31 @@
 """Pages out of their templates: one look, one head, nothing of a user's text is markup."""
 
+from importlib.resources import files
 from typing import TYPE_CHECKING, Any
+
+from kvsim.report.packing import in_letters, packed_text
 
 if TYPE_CHECKING:
     import jinja2
+    from markupsafe import Markup
 
 HERE = "kvsim.report"
+PLOTLY = "plotly-basic.min.js.zlib"
 
 
 def environment(package: str = HERE) -> "jinja2.Environment":
     """The templates of a package, and behind them the report's, which they extend and include."""
     from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
-    return Environment(
+    made = Environment(
         loader=ChoiceLoader([PackageLoader(each, ".") for each in (package, HERE)]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    made.globals["carried"] = Carried()
+    return made
 
 
 def rendered(template: str, package: str = HERE, **values: Any) -> str:
@@ -26,21 +33,47 @@ def rendered(template: str, package: str = HERE, **values: Any) -> str:
     return environment(package).get_template(template).render(**values)
 
 
+class Carried:
+    """What one page carries for its scripts. Figures are compressed, and so is the library that
+    draws them, which a page without a figure has not.
+    """
+
+    def __init__(self) -> None:
+        self.num_figures = 0
+
+    def figure(self, name: str, plotly_json: str) -> "Markup":
+        """The script element that holds the data of a figure."""
+        self.num_figures += 1
+        return _element(f'type="text/plain" id="figure-{name}"', packed_text(plotly_json))
+
+    def scripts(self, *names: str) -> "Markup":
+        """The library, where a figure asks for it, and then these files of scripts/. The last
+        things on a page.
+        """
+        from markupsafe import Markup
+
+        here = files(HERE)
+        made = []
+        if self.num_figures:
+            library = (here / "plotly" / PLOTLY).read_bytes()
+            made.append(_element('type="text/plain" id="plotly"', in_letters(library)))
+        texts = ((here / "scripts" / f"{name}.js").read_text("utf-8") for name in names)
+        made += [_element("", f"\n{text}") for text in texts]
+        return Markup("\n").join(made)
+
+
+def _element(attributes: str, text: str) -> "Markup":
+    from markupsafe import Markup
+
+    opened = f"<script {attributes}>" if attributes else "<script>"
+    return Markup(f"{opened}{text}</script>")  # noqa: S704 - letters, or files of kvsim
+
+
 def inert(json_text: str) -> str:
     """JSON for a script element: "<" could end it, and may be spelled differently."""
     return json_text.replace("<", "\\u003c")
 
 
-def plotly_js() -> str:
-    """Plotly's bundle, for a page to carry."""
-    from markupsafe import Markup
-    from plotly.offline import get_plotlyjs
-
-    return Markup(get_plotlyjs())  # noqa: S704 - plotly's own bundle, not input
-
-
 def style_sheet() -> str:
     """The look that all pages share."""
-    from importlib.resources import files
-
     return (files(HERE) / "page.css").read_text(encoding="utf-8")

@@ -12,7 +12,7 @@ from kvsim.plumbing.toml import to_toml
 from kvsim.report.formats.markdown import escaped, fenced, pipe_table
 from kvsim.report.numbers import plural
 from kvsim.report.table_style import empty_table
-from kvsim.report.template import inert, plotly_js, rendered
+from kvsim.report.template import rendered
 from kvsim.version import VERSION
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ def terminal_table(section: FindingsTable) -> "Table":
 
 
 def page_of(findings: Findings) -> str:
-    """The HTML page, a file that loads nothing (about 5 MB, nearly all of it plotly.js)."""
+    """The HTML page, a file that loads nothing."""
     return rendered(
         "whatif.html",
         "kvsim.whatif",
@@ -134,7 +134,6 @@ def page_of(findings: Findings) -> str:
         sections=[_on_page(section) for section in findings.sections],
         version=VERSION,
         scenario=to_toml(findings.scenario),
-        plotly_js=plotly_js(),
     )
 
 
@@ -147,7 +146,7 @@ def _on_page(section: Section) -> dict[str, object]:
     if isinstance(section, CommandText):
         return fields | {"form": "commands", "text": section.text}
     figure = section.figure
-    data = None if figure is None else inert(figure.to_json())
+    data = None if figure is None else figure.to_json()
     height_px = 0 if figure is None else figure.layout.height
     return fields | {"form": "figure", "data": data, "height_px": height_px}
 

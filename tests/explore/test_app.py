@@ -80,7 +80,7 @@ def test_the_pages_of_a_run(client: Any) -> None:
     assert report == make_page(result)
     map_alone = client.get("/runs/known/map.html?theme=dark").text
     assert 'id="map"' in map_alone
-    assert "Plotly" not in map_alone
+    assert 'id="plotly"' not in map_alone
     for wrong in ("/runs/other/map.html", "/runs/known/scenario.html"):
         assert client.get(wrong).status_code == 404
 

@@ -1,5 +1,6 @@
 """A newcomer's path: the wheel, a fresh environment, an empty folder, the README's own lines."""
 
+import email
 import json
 import os
 import re
@@ -8,10 +9,14 @@ import subprocess
 import sys
 import sysconfig
 import venv
+import zipfile
+from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import pytest
+from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
@@ -95,6 +100,31 @@ def test_the_evidence_is_no_part_of_the_wheel_and_says_so(
     assert f"in a checkout of kvsim run: python -m kvsim validate {name}" in done.stderr
 
 
+def test_an_installation_in_place_has_the_metadata_of_the_wheel(
+    wheel: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The build backend writes the one itself, and setuptools the other."""
+    monkeypatch.syspath_prepend(ROOT / "build_backend")
+    monkeypatch.chdir(ROOT)
+    kvsim_editable = import_module("kvsim_editable")
+    named: list[dict[str, Any]] = []
+    in_place = tmp_path / kvsim_editable.write_wheel(str(tmp_path))
+    for path in (wheel, in_place):
+        with zipfile.ZipFile(path) as held:
+            (place,) = (name for name in held.namelist() if name.endswith("METADATA"))
+            message = email.message_from_bytes(held.read(place))
+            scripts = held.read(place.replace("METADATA", "entry_points.txt"))
+            rows = held.read(place.replace("METADATA", "RECORD")).decode().split()
+        assert {row.split(",")[0] for row in rows} == set(held.namelist())
+        one = ("Name", "Version", "Summary", "License-Expression", "Requires-Python")
+        named.append({key: message[key] for key in one} | {"scripts": scripts.split()})
+        wanted = map(Requirement, message.get_all("Requires-Dist", []))
+        named[-1]["extras"] = sorted(message.get_all("Provides-Extra", []))
+        named[-1]["needs"] = sorted(f"{each.marker or ''!s} {each}" for each in wanted)
+    assert named[0] == named[1]
+    assert zipfile.ZipFile(in_place).read("kvsim.pth").decode() == f"{ROOT}\n"
+
+
 @pytest.mark.parametrize("form", ["zip", "folder"])
 def test_the_wheel_runs_where_nothing_is_installed(form: str, wheel: Path, tmp_path: Path) -> None:
     """As a zip file on the path, and as the folder that `pip install --target` makes."""
@@ -128,7 +158,7 @@ def test_the_readme_from_its_first_line_to_an_own_trace(fresh: Path, tmp_path: P
         done = shell(line, tmp_path, fresh)
         assert done.returncode == 0, (line, done.stderr)
         told.append(done.stdout)
-    assert (tmp_path / "out" / "chat" / "report.html").stat().st_size > 100_000
+    assert 1_000_000 < (tmp_path / "out" / "chat" / "report.html").stat().st_size < 2_000_000
     assert "same 500 requests" in " ".join(told[1].split())
     assert "same 2 requests" in " ".join(told[-1].split())
 

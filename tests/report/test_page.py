@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
-from plotly.offline import get_plotlyjs
+from support.pages import figures, letters_of, text_of
 
 from kvsim.plumbing.toml import to_toml
 from kvsim.report import address_map, request_list
@@ -60,8 +60,7 @@ def test_the_page_loads_nothing_and_tells_the_browser_so(result):
     assert reader.loads == []
     assert reader.policy.startswith("default-src 'none'")
     assert not {"link", "iframe", "img", "object", "embed", "base"} & set(reader.tags)
-    rest = page.replace(get_plotlyjs(), "")
-    assert not re.search(r"https?://|@import|url\(", rest)
+    assert not re.search(r"https?://|@import|url\(", page)
 
 
 def test_what_the_dots_mean_is_said_where_there_are_any(result):
@@ -74,20 +73,22 @@ def test_what_the_dots_mean_is_said_where_there_are_any(result):
     assert "No dots" in make_page(Result(result.scenario, tuple(same)))
 
 
-def test_plotly_is_there_once_and_the_rest_is_small(odd_result):
+def test_plotly_is_there_once_where_a_figure_is_drawn(odd_result):
     page = make_page(odd_result)
-    assert page.count(get_plotlyjs()) == 1
-    assert len(page) - len(get_plotlyjs()) < 6_000_000
+    assert page.count('id="plotly"') == bool(figures(page))
+    if not figures(page):
+        return
+    library = letters_of(page, "plotly")
+    assert text_of(library).startswith("/**\n* plotly.js (basic - minified) v")
+    assert "MIT license" in text_of(library)[:300]
+    assert len(page) - len(library) < 700_000
 
 
 def test_every_figure_of_a_traced_result_is_on_the_page(traced, treed):
     usual = make_page(traced)
     pages = {name: usual for name in FIGURES if name != "tree"}
     for name, page in {**pages, "tree": make_page(treed)}.items():
-        data = re.search(
-            rf'<script type="application/json" id="figure-{name}">(.*?)</script>', page, re.DOTALL
-        )
-        assert json.loads(data.group(1))["data"]
+        assert figures(page)[f"figure-{name}"]["data"]
         assert f'data-figure="figure-{name}"' in page
 
 
@@ -109,7 +110,7 @@ def test_labels_cannot_break_the_page(hostile):
     page = make_page(hostile)
     reader = read(page)
     assert "b" not in reader.tags
-    # One script per figure that is drawn, the numbers, plotly, and those that draw.
+    # One script per figure that is drawn, the numbers, plotly, and the scripts' own files.
     drawn = page.count('<div class="plot"')
     assert reader.tags.count("script") == drawn + 2 + len(SCRIPTS)
     assert 'max "</script><b>' not in page
@@ -152,16 +153,19 @@ def test_numbers_come_back_as_they_were_packed(values):
 def test_the_map_on_the_page_is_the_table_of_stays(traced):
     data = embedded(make_page(traced))
     for run, drawn, listed in zip(traced.runs, data["maps"], data["requests"]["runs"], strict=True):
-        stays = run.table("addresses")
         unit, tick = drawn["unit_bytes"], drawn["span_s"] * 1e12 / drawn["ticks"]
+        places = np.cumsum(unpacked(drawn["start"]))
+        times = np.cumsum(unpacked(drawn["times"]))
+        start, end = times[places], times[places + unpacked(drawn["length"])]
+        stays = run.table("addresses")
+        owner = stays["request"].map({name: at for at, name in enumerate(run.requests["id"])})
+        stays = stays.iloc[np.lexsort((stays["address"], owner, stays["start_ps"]))]
         assert drawn["num"] == len(stays)
         assert (unpacked(drawn["address"]) * unit == stays["address"]).all()
         assert (unpacked(drawn["units"]) * unit == stays["num_bytes"]).all()
-        start = np.cumsum(unpacked(drawn["start"]))
         assert np.abs(start * tick - stays["start_ps"]).max() <= tick
-        end = start + unpacked(drawn["length"])
         assert np.abs(end * tick - stays["end_ps"]).max() <= tick
-        ids = listed["ids"] or data["requests"]["runs"][0]["ids"]
+        ids = json.loads(text_of(listed["ids"] or data["requests"]["runs"][0]["ids"]))
         assert [ids[owner] for owner in unpacked(drawn["owner"])] == stays["request"].tolist()
         assert (unpacked(drawn["kept"]) == (stays["kind"] == "cached")).all()
 

@@ -74,6 +74,7 @@ def test_the_page_and_markdown_have_all_of_it_and_take_no_text_for_markup() -> N
     for text in (page, markdown):
         for part in ("What is it?", "50 %", "25 %", "Failures", "no reason", "seed = 3"):
             assert part in text
+    assert "plotly" not in page.lower()  # no figure asks for it
     assert "A detail &lt;b&gt;." in page
     assert "A detail \\<b\\>." in markdown
     assert "| a | 50 % | x\\|1 |" in markdown

@@ -1,16 +1,12 @@
-// The page's numbers, and what its parts tell each other. Everything here is one object: kvsim.
+// The page's numbers, and what its parts tell each other.
 "use strict";
-const kvsim = {
-  data: JSON.parse(document.getElementById("data").textContent),
-  marked: null, // {run, place} of the request that is marked
-  heard: [], // called with it when it changes
-};
+kvsim.data = JSON.parse(document.getElementById("data").textContent);
+kvsim.marked = null; // {run, place} of the request that is marked
+kvsim.heard = []; // called with it when it changes
 
-// What kvsim.report.packing wrote: bytes of equal weight together, compressed, in letters.
-kvsim.unpacked = async (text) => {
-  const bytes = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
-  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
-  const planes = new Uint8Array(await new Response(stream).arrayBuffer());
+// Whole numbers: their bytes of equal weight lie together.
+kvsim.unpacked = async (letters) => {
+  const planes = await kvsim.bytes(letters);
   const num = planes.length / 4;
   const values = new Uint32Array(num);
   for (let i = 0; i < num; i++) {
@@ -18,7 +14,7 @@ kvsim.unpacked = async (text) => {
   }
   return values;
 };
-kvsim.unpackedFloats = async (text) => new Float32Array((await kvsim.unpacked(text)).buffer);
+kvsim.unpackedFloats = async (letters) => new Float32Array((await kvsim.unpacked(letters)).buffer);
 
 // Three significant figures and the unit that suits them, as in kvsim.report.numbers.
 kvsim.figures = (value, digits = 3) => {
@@ -42,16 +38,18 @@ kvsim.size = (bytes) => {
   return `${kvsim.figures(bytes)} ${units[power]}`;
 };
 
-// The requests of each run, unpacked once: columns by name, and the ids.
+// The requests of each run, unpacked once: columns by name, and the ids. What is null is as in the
+// first run.
 kvsim.requests = (async () => {
   const runs = [];
   for (const packed of kvsim.data.requests.runs) {
-    const run = {ids: packed.ids || runs[0].ids, num: packed.num, reasons: packed.reasons};
+    const run = {num: packed.num, reasons: packed.reasons};
+    run.ids = packed.ids === null ? runs[0].ids : JSON.parse(await kvsim.text(packed.ids));
     for (const name of ["arrival", "scheduled", "first_token", "finish"]) {
-      run[name] = await kvsim.unpackedFloats(packed[name]);
+      run[name] = packed[name] === null ? runs[0][name] : await kvsim.unpackedFloats(packed[name]);
     }
     for (const name of ["prompt_tokens", "output_tokens", "cached_tokens", "preemptions"]) {
-      run[name] = await kvsim.unpacked(packed[name]);
+      run[name] = packed[name] === null ? runs[0][name] : await kvsim.unpacked(packed[name]);
     }
     runs.push(run);
   }

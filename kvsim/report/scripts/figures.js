@@ -1,12 +1,13 @@
 // Plotly's figures: drawn for the theme, redrawn when it changes, with the marked request in them.
 "use strict";
-(() => {
+(async () => {
   const MARK = "#c2410c";
   const config = {responsive: true, displaylogo: false, displayModeBar: false};
-  const places = [...document.querySelectorAll("[data-figure]")];
-  const texts = new Map(
-    places.map((place) => [place, document.getElementById(place.dataset.figure).textContent]),
-  );
+  // How tall the page is: whoever photographs it asks.
+  const measure = () => { document.body.dataset.height = String(document.documentElement.scrollHeight); };
+  const texts = await kvsim.drawings;
+  if (!texts) { document.body.dataset.drawn = "0"; measure(); return; }
+  const places = kvsim.places;
 
   // Colours are told by their text: a label can look like one only as a whole string.
   const themed = (text) => {
@@ -51,8 +52,6 @@
       if (shapes.length || (place.layout.shapes || []).length) await Plotly.relayout(place, {shapes});
     }
   };
-  // How tall the page is: whoever photographs it asks.
-  const measure = () => { document.body.dataset.height = String(document.documentElement.scrollHeight); };
   new ResizeObserver(measure).observe(document.body);
   kvsim.theme.onChange(draw);
   kvsim.heard.push(mark);

@@ -24,10 +24,17 @@
   const open = async (index) => {
     if (!opened.has(index)) {
       const raw = maps[index];
-      const names = ["address", "units", "start", "length", "owner", "kept"];
+      const names = ["times", "address", "units", "start", "length", "owner", "kept"];
       const columns = await Promise.all(names.map((name) => kvsim.unpacked(raw[name])));
       const found = Object.fromEntries(names.map((name, at) => [name, columns[at]]));
-      for (let i = 1; i < raw.num; i++) found.start[i] += found.start[i - 1];
+      // Times as ticks: the data has them by their places among all moments, in ascending order.
+      const {times, start, length} = found;
+      for (let i = 1; i < times.length; i++) times[i] += times[i - 1];
+      for (let i = 0, place = 0; i < raw.num; i++) {
+        place += start[i];
+        start[i] = times[place];
+        length[i] = times[place + length[i]] - times[place];
+      }
       const picture = raw.picture ? await kvsim.unpacked(raw.picture.cells) : null;
       let holes = null;
       if (raw.holes) {

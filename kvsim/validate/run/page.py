@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from kvsim.report.figure import GRID, INK, heading, style
 from kvsim.report.numbers import count, figures, plural
-from kvsim.report.template import inert, plotly_js, rendered
+from kvsim.report.template import rendered
 from kvsim.validate.run.comparison import RunComparison
 from kvsim.validate.run.curves import SATURATED_USAGE
 from kvsim.validate.run.errors import relative
@@ -37,7 +37,7 @@ _NAMES = {"ttft_s": "time to first token", "tpot_s": "time per output token", "e
 def make_page(comparisons: Sequence[RunComparison]) -> str:
     """The page of one run compared once, or twice: with nothing fitted and with a fit.
 
-    HTML of about 5 MB, nearly all of it plotly.js; loads nothing.
+    HTML that loads nothing.
     """
     run, figure = comparisons[0].run, draw(comparisons)
     return rendered(
@@ -52,12 +52,11 @@ def make_page(comparisons: Sequence[RunComparison]) -> str:
         ],
         full=f"{SATURATED_USAGE:.0%}",
         height_px=HEIGHT_PX,
-        figure=figure and inert(figure.to_json()),
+        figure=figure and figure.to_json(),
         tables=[table for comparison in comparisons for table in _tables(comparison)],
         version=VERSION,
         source=_sentence(run.meta.source),
         step_time_source=_sentence(comparisons[0].times.source),
-        plotly_js=plotly_js(),
     )
 
 
