@@ -8,6 +8,7 @@ from kvsim.model import Attention, Dense, Experts, LatentAttention, Recurrence
 from kvsim.model.layers import Absent, Mixer
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.units import PS_PER_US
+from kvsim.step_time.correction import WHOLE_PPM, Correction
 from kvsim.step_time.kernels.attention import attention_parts
 from kvsim.step_time.kernels.composed import (
     HostTime,
@@ -45,12 +46,12 @@ def composed(kernels: Kernels, layout: KVLayout, host: HostCost) -> KernelSteps:
         elif isinstance(part, Experts):
             parts.tokens += expert_costs(kernels, part, count)
     parts.tokens += _communication(kernels)
-    parts.tokens.append((1, _elementwise(kernels, host)))
+    parts.tokens.append((1, _elementwise(kernels)))
     vocabulary = model.vocab_size // split.tp
     head = kernels.gemm(vocabulary, model.hidden_size, plain_dtypes(model))
     states = added(parts.states) if parts.states else None
     longest = min((_reach(lines) for _, lines in parts.decode), default=inf)
-    return KernelSteps(
+    form = KernelSteps(
         tokens=_points(TOKENS, added(parts.tokens)),
         head=_points(SAMPLED, head),
         states=None if states is None else _points(SAMPLED, states),
@@ -59,18 +60,16 @@ def composed(kernels: Kernels, layout: KVLayout, host: HostCost) -> KernelSteps:
             PrefillChunks(_sheet(count, _longer(lines)), whole)
             for count, lines, whole in parts.prefill
         ],
-        host=HostTime(
-            step_ps=_ps(host.step_us),
-            sequence_ps=_ps(host.sequence_us),
-            chunk_ps=_ps(host.chunk_us),
-            launch_ps=_ps(host.launch_layer_us * model.num_layers),
-        ),
+        host=HostTime(0, 0, 0),
         limits=MeasuredLimits(
             tokens=MOST_TOKENS,
             sequences=min((max(lines) for _, lines in parts.decode), default=MOST_TOKENS),
             context_tokens=LONGEST if longest is inf else int(longest),
         ),
     )
+    form = form.corrected(Correction(scale_ppm=round(host.scale * WHOLE_PPM)))
+    form.host = HostTime(*map(_ps, (host.step_us, host.sequence_us, host.chunk_us)))
+    return form
 
 
 def _mixer_parts(kernels: Kernels, mixer: Mixer, count: int, layout: KVLayout) -> LayerKernels:
@@ -125,9 +124,9 @@ def _communication(kernels: Kernels) -> list[tuple[float, Cost]]:
     return costs
 
 
-def _elementwise(kernels: Kernels, host: HostCost) -> Cost:
-    """Norms, rotations, activations, cache writes and quantisation: a constant a layer, which their
-    kernels take to start, and the bytes that they move.
+def _elementwise(kernels: Kernels) -> Cost:
+    """Norms, rotations, activations, cache writes and quantisation: the bytes they move; what
+    they take to start is in the host's part.
     """
     model, tp = kernels.model, kernels.split.tp
     elements = 0
@@ -137,8 +136,7 @@ def _elementwise(kernels: Kernels, host: HostCost) -> Cost:
         if isinstance(layer.mixer, Attention):
             elements += 3 * layer.mixer.width_on(tp)
     rate = 2 * elements / (kernels.device.bandwidth_bytes_per_s * STREAMED) * 1e6
-    fixed = host.layer_us * model.num_layers
-    return lambda tokens: fixed + rate * tokens
+    return lambda tokens: rate * tokens
 
 
 def _ps(us: float) -> int:

@@ -110,15 +110,12 @@ class PrefillChunks:
 
 
 class HostTime:
-    """What the host adds, in ps: to every step, for each sequence and prompt chunk of it; and how
-    long a step with prompts takes at least, being launched kernel by kernel.
-    """
+    """What the host adds, in ps: to every step, and for each sequence and prompt chunk of it."""
 
-    def __init__(self, step_ps: int, sequence_ps: int, chunk_ps: int, launch_ps: int) -> None:
+    def __init__(self, step_ps: int, sequence_ps: int, chunk_ps: int) -> None:
         self.step_ps = step_ps
         self.sequence_ps = sequence_ps
         self.chunk_ps = chunk_ps
-        self.launch_ps = launch_ps
 
 
 class MeasuredLimits:
@@ -173,7 +170,6 @@ class KernelSteps:
                 correction.scaled(host.step_ps) + correction.constant_ps,
                 correction.scaled(host.sequence_ps),
                 correction.scaled(host.chunk_ps) + correction.chunk_ps,
-                correction.scaled(host.launch_ps),
             ),
             self.limits,
             correction.token_ps,
@@ -204,8 +200,6 @@ class KernelSteps:
             for chunk in chunks:
                 total += part.chunk_ps(chunk, len(chunks))
         host = self.host
-        if chunks and total < host.launch_ps:
-            total = host.launch_ps
         return total + host.step_ps + host.sequence_ps * sequences + host.chunk_ps * len(chunks)
 
     def decode_run(

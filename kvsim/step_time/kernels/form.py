@@ -13,6 +13,7 @@ from kvsim.step_time.options import Hardware, StepTimeOptions
 
 if TYPE_CHECKING:
     from kvsim.step_time.kernels.composed import KernelSteps
+    from kvsim.step_time.kernels.host import HostCost
 
 
 class KernelOptions(StepTimeOptions):
@@ -35,8 +36,10 @@ class KernelOptions(StepTimeOptions):
     token_us: float = Field(0.0, ge=0)
     chunk_us: float = Field(0.0, ge=0)
 
-    def build(self, hardware: Hardware) -> "KernelSteps":
-        """The form for this hardware; InputError where its kernels were not measured."""
+    def build(self, hardware: Hardware, host: "HostCost | None" = None) -> "KernelSteps":
+        """The form for this hardware; InputError where its kernels were not measured. host: instead
+        of the tabulated part of the host.
+        """
         from kvsim.step_time.kernels.compose import composed
         from kvsim.step_time.kernels.host import host_cost
         from kvsim.step_time.kernels.parts import Kernels, ModelSplit
@@ -50,7 +53,9 @@ class KernelOptions(StepTimeOptions):
         tables = KernelTables(self._path(hardware, engine), version)
         kernels = Kernels(tables, hardware.device, model, split)
         layout = hardware.layout or model.kv_layout(tensor_parallel_size=tp)
-        form = composed(kernels, layout, host_cost(engine, version))
+        if host is None:
+            host = host_cost(engine, version, hardware.device, model)
+        form = composed(kernels, layout, host)
         correction = Correction(
             constant_ps=round(self.overhead_us * PS_PER_US),
             token_ps=round(self.token_us * PS_PER_US),

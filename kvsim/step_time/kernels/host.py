@@ -1,34 +1,70 @@
-"""What the host adds to the kernels of a step, by engine: launches, scheduling, sampling."""
+"""What a step takes beside the kernels that were measured: launches, scheduling, small kernels.
 
-from typing import NamedTuple
+The constants are fitted on served points (`calibration/kernels/host.json`, which names its source),
+by engine and version, architecture, weights and device. Of the entries that fit a server the most
+particular one counts, and of several versions the newest that is not newer than the server's.
+"""
 
+import json
+from functools import cache
+from typing import Any, NamedTuple
+
+from kvsim.device import Device
+from kvsim.model import Model
+from kvsim.plumbing.shipped import shipped_folder
 from kvsim.step_time.kernels.versions import version_key
+
+HOST_FILE = shipped_folder("calibration") / "kernels" / "host.json"
+_LABELS = ("engine", "kind", "method", "device")
 
 
 class HostCost(NamedTuple):
-    """In us. step: of every step; sequence: of each of its sequences; chunk: of each prompt chunk.
-    layer: small kernels of a layer beside those that were measured. launch_layer: how long the
-    launches of a layer take where no graph is replayed, which a step with prompts cannot go below.
+    """scale: of the kernels' times. In us: step_us of every step, sequence_us of each of its
+    sequences, chunk_us of each prompt chunk. median_error: of TPOT, on the points of the fit.
     """
 
-    step_us: float
-    sequence_us: float
-    chunk_us: float
-    layer_us: float
-    launch_layer_us: float
+    scale: float = 1.0
+    step_us: float = 0.0
+    sequence_us: float = 0.0
+    chunk_us: float = 0.0
+    median_error: float | None = None
 
 
-ENGINES: dict[str, tuple[tuple[str, HostCost], ...]] = {
-    "vllm": (("0", HostCost(600.0, 10.0, 300.0, 8.0, 150.0)),),
-    "sglang": (("0", HostCost(600.0, 10.0, 300.0, 8.0, 150.0)),),
-}
+NOTHING = HostCost()
 
 
-def host_cost(engine: str, version: str | None) -> HostCost:
-    """Of the newest tabulated version that is not newer than this one; the newest without one."""
-    rows = ENGINES[engine]
-    if version is None:
-        return rows[-1][1]
-    asked = version_key(version)
-    older = [cost for since, cost in rows if version_key(since) <= asked]
-    return older[-1] if older else rows[0][1]
+@cache
+def _entries() -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(HOST_FILE.read_text("utf-8"))["entries"]
+    return found
+
+
+def host_cost(engine: str, version: str | None, device: Device, model: Model) -> HostCost:
+    """Of this server; version: None for the newest that is tabulated."""
+    labels = {
+        "engine": engine,
+        "kind": model.kind,
+        "method": model.weight_format.method,
+        "device": device.name,
+    }
+    fitting = [
+        entry
+        for entry in _entries()
+        if all(entry[label] == labels[label] for label in _LABELS if label in entry)
+    ]
+    if not fitting:
+        return NOTHING
+    asked = version_key(version) if version else None
+    found = max(fitting, key=lambda entry: _rank(entry, asked))
+    return HostCost(**{name: found[name] for name in HostCost._fields})
+
+
+def _rank(entry: dict[str, Any], asked: tuple[int, ...] | None) -> tuple[Any, ...]:
+    """How well an entry fits: labels it names, then its version, old enough before too new."""
+    named = sum(label in entry for label in _LABELS)
+    if "since" not in entry:
+        return named, False, False, ()
+    since = version_key(entry["since"])
+    if asked is None or since <= asked:
+        return named, True, True, since
+    return named, True, False, tuple(-part for part in since)

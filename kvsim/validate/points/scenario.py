@@ -16,8 +16,9 @@ from kvsim.vllm.versions import vllm_version
 STORED = {"fp8": "-FP8", "fp4": "-NVFP4", "int4": "-INT4", "bf16": ""}
 MORE_TOKENS = 200  # of max_model_len, over prompt and output: what scripts leave for a template
 MOST_SEQS = 1024
-# Where a row does not tell: what was newest when most such rows were measured.
-VLLM, SEMANTICS = "0.11", (("0.27", "vllm-0.27"), ("0.13", "vllm-0.22"), ("0", "vllm-0.11"))
+SEMANTICS = (("0.27", "vllm-0.27"), ("0.13", "vllm-0.22"), ("0", "vllm-0.11"))
+# Rows of a nightly build, and rows of no version: the releases of when InferenceX measured them.
+UNNAMED = {"vllm": ("0.19.0", "0.11.0"), "sglang": ("0.5.8", "0.5.5")}
 ASYNC_SINCE = (0, 14)
 
 
@@ -58,7 +59,7 @@ def prepare(row: Point, step_time: str | None = None) -> Prepared:
             "kv_cache_dtype": flags.get("kv_cache_dtype", "auto"),
         },
         "device": {"name": _device(row.system)},
-        **({"step_time": {"kind": step_time}} if step_time else {}),
+        "step_time": _step_time(row, step_time),
         "workload": {
             "kind": "synthetic",
             "num_requests": clients * benchmark.requests_a_client,
@@ -74,6 +75,21 @@ def prepare(row: Point, step_time: str | None = None) -> Prepared:
     }
     mean = row.isl * (1 + benchmark.shortest) / 2
     return Prepared(table, split, benchmark, mean)
+
+
+def _step_time(row: Point, kind: str | None) -> dict[str, Any]:
+    if kind not in (None, "kernels"):
+        return {"kind": kind}
+    return {"kind": "kernels", "engine_version": version_of(row)}
+
+
+def version_of(row: Point) -> str:
+    """The engine's release, or the one that the benchmark ran when the row was measured."""
+    written = row.backend_version
+    if written[:1].isdigit():
+        return written
+    nightly, plain = UNNAMED[row.backend]
+    return nightly if written else plain
 
 
 def _model_name(row: Point) -> str:
@@ -106,8 +122,7 @@ def _lengths(nominal: int, shortest: float) -> dict[str, Any]:
 
 
 def _vllm(row: Point, flags: dict[str, Any]) -> dict[str, Any]:
-    written = row.backend_version
-    version = vllm_version(written if written[:1].isdigit() else VLLM)
+    version = vllm_version(version_of(row))
     device = named_device(_device(row.system), "system")
     _, tokens = version.sizing.default_limits(device.memory_bytes, device.name)
     semantics = next(name for since, name in SEMANTICS if _at_least(version.since, since))

@@ -1,0 +1,1 @@
+"""What measured points say of step times: constants that ship with kvsim, fitted on one half."""

@@ -1,0 +1,99 @@
+"""TPOT of a closed loop in closed form: what a fit can ask thousands of times.
+
+A client decodes OSL steps among the others; meanwhile each of them has one prompt computed. So the
+mean TPOT is the decode step at the mean context, and the (clients - 1) / OSL prompts that fall on
+one step.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kvsim.scenario import Scenario
+from kvsim.step import Chunk, StepShape
+from kvsim.step_time.kernels.composed import KernelSteps
+from kvsim.step_time.kernels.form import KernelOptions
+from kvsim.step_time.kernels.host import NOTHING
+from kvsim.step_time.options import Hardware
+from kvsim.validate.points.rows import Point
+from kvsim.validate.points.scenario import prepare
+
+PS_PER_MS = 1e9
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Of one point, times in ms. kernels_ms: TPOT by kernels alone. prompts: computed by others for
+    each token of one. kind, method, device, engine, version: as host.json has them.
+    """
+
+    point: Point
+    kernels_ms: float
+    clients: int
+    prompts: float
+    kind: str
+    method: str
+    device: str
+    engine: str
+    version: str
+
+
+class Estimator:
+    """Keeps the step times of servers that several points share."""
+
+    def __init__(self) -> None:
+        self._forms: dict[str, tuple[KernelSteps, str, str]] = {}
+
+    def of(self, point: Point) -> Estimate:
+        """InputError where the point is refused, or its kernels were not measured."""
+        ready = prepare(point, "kernels")
+        form, kind, method = self._form(ready.table)
+        load, scheduler = ready.table["workload"], ready.table["scheduler"]
+        clients = load["arrivals"]["num_users"]
+        mean = (1 + ready.benchmark.shortest) / 2
+        prompt, output = point.isl * mean, point.osl * mean
+        context = prompt + output / 2
+        decode = form.step_ps(StepShape((), clients, round(clients * context)))
+        rides = clients - 1 if point.backend == "vllm" else 0
+        most = scheduler.get("max_num_batched_tokens", scheduler.get("chunked_prefill_size", 8192))
+        extra, prior, left = 0, 0, round(prompt)
+        while left > 0:
+            new = min(left, max(1, most - rides))
+            step = form.step_ps(StepShape((Chunk(new, prior),), rides, round(rides * context)))
+            extra += step - (decode if rides else 0)
+            prior, left = prior + new, left - new
+        prompts = (clients - 1) / output
+        return Estimate(
+            point,
+            (decode + prompts * extra) / PS_PER_MS,
+            clients,
+            prompts,
+            kind,
+            method,
+            ready.table["device"]["name"],
+            point.backend,
+            ready.table["step_time"]["engine_version"],
+        )
+
+    def _form(self, table: dict[str, Any]) -> tuple[KernelSteps, str, str]:
+        key = repr(
+            [table["model"], table["device"], table["step_time"], table["scheduler"]["kind"]]
+        )
+        if key not in self._forms:
+            scenario = Scenario.from_table(table)
+            model, options = scenario.model.build(offline=True), scenario.model
+            hardware = Hardware(
+                model,
+                scenario.device.build(),
+                options.tensor_parallel_size,
+                options.layout(model),
+                Path(),
+                options.data_parallel_size,
+                options.enable_expert_parallel,
+                scenario.scheduler.engine,
+                scenario.scheduler.engine_version,
+            )
+            assert isinstance(scenario.step_time, KernelOptions)
+            form = scenario.step_time.build(hardware, NOTHING)
+            self._forms[key] = (form, model.kind, model.weight_format.method)
+        return self._forms[key]
