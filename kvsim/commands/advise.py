@@ -17,7 +17,7 @@ def advise(
     repeat: Annotated[
         int,
         typer.Option(
-            min=2,
+            min=3,
             metavar="SEEDS",
             help="Seeds to search on. As many more test the result, and as many again confirm it.",
         ),

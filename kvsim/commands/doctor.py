@@ -47,7 +47,7 @@ def doctor(
     repeat: Annotated[
         int,
         typer.Option(
-            min=2,
+            min=3,
             metavar="SEEDS",
             help="Seeds to search on. As many more test the result, and as many again confirm it.",
         ),

@@ -31,7 +31,7 @@ def put(table: dict[str, Any], key: str, value: Any, where: str) -> None:
     for depth, part in enumerate(parts):
         last = depth == len(parts) - 1
         if isinstance(place, list):
-            index: Any = _item(place, part, f"{where} {key}")
+            index: Any = item_index(place, part, f"{where} {key}")
         elif isinstance(place, dict):
             if not last and part not in place and part in _names(place):
                 continue  # a table alone, where a list of them could be
@@ -46,8 +46,10 @@ def put(table: dict[str, Any], key: str, value: Any, where: str) -> None:
             place = place[index]
 
 
-def _item(items: list[Any], part: str, where: str) -> int:
-    """The index of the item that is called so."""
+def item_index(items: list[Any], part: str, where: str) -> int:
+    """The place in a list of the item with this index, label or kind; InputError, found at `where`,
+    for none or several.
+    """
     if part.isdecimal() and int(part) < len(items):
         return int(part)
     called = [_names(item) for item in items]

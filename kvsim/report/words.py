@@ -19,11 +19,11 @@ _NOTABLE = 0.05
 
 # How each class of waste ends the sentence "57 % of its memory ...".
 _WASTE = {
-    "reserved": "was set aside for tokens still to come",
-    "overprovisioned": "was reserved for tokens that never came",
-    "rounding": "went into rounding buffers up to the sizes it hands out",
-    "transient": "held old buffers while they were copied into larger ones",
-    "metadata": "was bookkeeping",
+    "reserved": "was reserved for tokens still to come",
+    "overprovisioned": "was allocated for tokens that never came",
+    "rounding": "was lost to rounding up buffer sizes",
+    "transient": "held old buffers during their copy into larger ones",
+    "metadata": "belonged to no request",
     "external": "lay free in gaps too small for the next request",
     "short": "lay free, but was too little for the next request",
 }
@@ -33,7 +33,7 @@ _WASTE = {
 # part and its words.
 _PARTS = (
     ("overprovisioned", "left_behind", "held tokens that a window had left behind"),
-    ("reserved", "draft_slots", "was set aside for drafts"),
+    ("reserved", "draft_slots", "was reserved for drafts"),
     (
         "rounding",
         "block_padding",
@@ -63,10 +63,10 @@ def _setting(runs: Sequence[RunSummary]) -> str:
     room = numbers.plural(memory.capacity_tokens, "token")
     requests = numbers.plural(first.requests.submitted, "request")
     if len(runs) == 1:
-        return f"{requests} met a pool of {pool}, room for {room}, under {_name(first)}."
+        return f"{requests} ran in a pool of {pool}, room for {room}, under {_name(first)}."
     return (
-        f"The same {requests} met the same pool of {pool}, room for {room}, "
-        f"under {len(runs)} allocators."
+        f"The same {requests} ran in the same pool of {pool}, room for {room}, under "
+        f"{len(runs)} allocators."
     )
 
 
@@ -85,7 +85,7 @@ def _outcome(runs: Sequence[RunSummary]) -> list[str]:
         ]
         sentences.append(
             f"They did not finish the same requests ({numbers.listed(counts)}), so their times "
-            "cannot be held against each other."
+            "cannot be compared."
         )
         return sentences
     fast = min(done, key=lambda run: run.makespan_s)
@@ -135,8 +135,8 @@ def _saturated(runs: Sequence[RunSummary]) -> list[str]:
     verb = "was" if len(full) == 1 else "were"
     its = "its" if len(full) == 1 else "their"
     return [
-        f"{names} {verb} saturated: the queue grew as long as requests came, so {its} waits "
-        f"measure how long the stream was, and {its} throughput is all that fits."
+        f"{names} {verb} saturated: the queue grew until the last request arrived. So {its} waits "
+        f"depend on the length of the run, and {its} throughput is the maximum."
     ]
 
 
@@ -154,14 +154,14 @@ def _concurrency(runs: Sequence[RunSummary]) -> list[str]:
     mark = min(fastest, key=_wasted)
     sentences = [_against(run, mark, comparable) for run in running if run is not mark]
     used = numbers.percent(mark.memory.time_mean.used)
-    return [*sentences, f"{_name(mark)} kept {used} of the pool at work; {_waste(mark)}."]
+    return [*sentences, f"{_name(mark)} used {used} of the pool; {_waste(mark)}."]
 
 
 def _held_alone(run: RunSummary) -> str:
     used = numbers.percent(run.memory.time_mean.used)
     return (
-        f"{_name(run)} held {_sequences(run.running_mean or 0.0)} at a time on average and kept "
-        f"{used} of the pool at work; {_waste(run)}."
+        f"{_name(run)} held {_sequences(run.running_mean or 0.0)} at a time on average and used "
+        f"{used} of the pool; {_waste(run)}."
     )
 
 

@@ -9,8 +9,10 @@ from kvsim.memory.options import AllocatorOptions
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.keys import put
 from kvsim.scenario import Scenario
+from kvsim.simulation import Simulation
 
 Table = dict[str, Any]
+COUNTED = ("kv_cache_tokens", "num_gpu_blocks")  # pools given in other units than bytes
 
 
 def allocator_alone(
@@ -74,3 +76,15 @@ def pinned(table: Table, max_model_len: int) -> Table:
         follows = [key for key, value in workload.items() if value == "max_model_len"]
         workload.update(dict.fromkeys(follows, max_model_len))
     return table
+
+
+def sized_in_bytes(table: Table, folder: Path) -> Table:
+    """The tables with a pool that is given in tokens or blocks given in bytes instead, so that a
+    change of the cache's dtype or block size keeps the memory and changes what fits in it.
+    """
+    memory = table.get("memory")
+    if not isinstance(memory, dict) or not any(way in memory for way in COUNTED):
+        return table
+    capacity = Simulation(Scenario.from_table(table, folder), []).pool.capacity_bytes
+    kept = {key: value for key, value in memory.items() if key not in COUNTED}
+    return table | {"memory": kept | {"kv_cache_bytes": capacity}}

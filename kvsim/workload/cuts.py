@@ -70,13 +70,14 @@ def speed_up(rows: list[TraceRow], factor: float) -> tuple[list[TraceRow], str]:
     return fast, f"rate times {factor:g}: {touched:,} of {len(rows):,} arrival times rescaled"
 
 
-def clip(rows: list[TraceRow], limit: int) -> tuple[list[TraceRow], str]:
+def clip(rows: list[TraceRow], limit: int) -> tuple[list[TraceRow], str | None]:
     """Prompt + output at most `limit`: the prompt keeps its head and leaves room for one output
-    token, the output gets what is left. And a note.
+    token, the output gets what is left. And a note, where a row was longer.
     """
     clipped = [clipped_row(row, limit) for row in rows]
     touched = sum(row is not old for row, old in zip(clipped, rows, strict=True))
-    return clipped, f"clipped {touched:,} of {len(rows):,} requests to {limit:,} tokens"
+    note = f"clipped {touched:,} of {len(rows):,} requests to {limit:,} tokens"
+    return clipped, note if touched else None
 
 
 def clipped_row(row: TraceRow, limit: int) -> TraceRow:

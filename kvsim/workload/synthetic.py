@@ -110,8 +110,8 @@ class Synthetic(WorkloadOptions):
         if redraw_over is not None:
             again = np.flatnonzero(prompts + outputs > redraw_over)
             if len(again):
-                told = f"drew {len(again):,} of {len(before):,} lengths again"
-                notes.append(f"{told}, over {redraw_over:,}")
+                shown = f"{len(again):,} of {len(before):,} sampled requests"
+                notes.append(f"{shown} exceeded {redraw_over:,} tokens and were sampled again")
             for _ in range(MOST_REDRAWS):
                 if not len(again):
                     break
@@ -132,5 +132,7 @@ class Synthetic(WorkloadOptions):
                 prompts[index], outputs[index] = clipped_lengths(
                     int(prompts[index]), int(outputs[index]), clip_to
                 )
-            notes.append(f"clipped {len(long):,} of {len(before):,} requests to {clip_to:,} tokens")
+            if long:
+                shown = f"clipped {len(long):,} of {len(before):,} requests"
+                notes.append(f"{shown} to {clip_to:,} tokens")
         return prompts, outputs

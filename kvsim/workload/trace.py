@@ -76,8 +76,8 @@ class TraceReplay(TraceSource, WorkloadOptions):
             notes.append(note)
         clip_to = resolve_limit(self.clip_to, max_model_len, "workload.clip_to")
         if clip_to is not None:
-            rows, note = cuts.clip(rows, clip_to)
-            notes.append(note)
+            rows, clipped = cuts.clip(rows, clip_to)
+            notes += filter(None, [clipped])
         factor = self.rate_scale
         if self.rate_per_s is not None:
             factor = self.rate_per_s / cuts.rate_of(rows)

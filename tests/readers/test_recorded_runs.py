@@ -209,7 +209,7 @@ def test_an_overloaded_h100_holds_as_many_tokens_as_it_did() -> None:
 def test_every_run_can_be_examined(made: tuple[str, Path]) -> None:
     """`kvsim doctor` takes a run of each kind for what it is: a server, and what it really did."""
     name, folder = made
-    asked = ["doctor", str(folder), "--json", "--requests", "100", "--repeat", "2", "--jobs", "1"]
+    asked = ["doctor", str(folder), "--json", "--requests", "100", "--repeat", "3", "--jobs", "1"]
     result = CliRunner().invoke(app, asked, catch_exceptions=False)
     answer = json.loads(result.stdout)
     answers = [answer] if name == "observed" else answer

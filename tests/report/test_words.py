@@ -51,12 +51,12 @@ PAGED = run("paged", 31.2, 720.0, {"used": 0.95, "reserved": 0.011})
 
 def test_the_difference_an_allocator_makes():
     assert say(MAX, PAGED) == [
-        "The same 1,000 requests met the same pool of 12.0 GiB, room for 15,728 tokens, under "
+        "The same 1,000 requests ran in the same pool of 12.0 GiB, room for 15,728 tokens, under "
         "2 allocators. paged was done after 12.0 min, max-buffer after 48.0 min, 4.0 times as "
         "long. Half of the requests saw their first token within 340 ms under paged, and within "
         "95.0 s under max-buffer.",
         "max-buffer held 7.0 sequences at a time where paged held 31; 57 % of its memory was "
-        "reserved for tokens that never came. paged kept 95 % of the pool at work; no kind of "
+        "allocated for tokens that never came. paged used 95 % of the pool; no kind of "
         "waste took more than 1.1 % of its memory.",
     ]
 
@@ -65,7 +65,7 @@ def test_the_difference_an_allocator_makes():
     ("name", "part", "words"),
     [
         ("overprovisioned", "left_behind", "held tokens that a window had left behind"),
-        ("reserved", "draft_slots", "was set aside for drafts"),
+        ("reserved", "draft_slots", "was reserved for drafts"),
         ("rounding", "block_padding", "was padding"),
     ],
 )
@@ -78,9 +78,9 @@ def test_waste_is_called_by_its_part_where_that_is_most_of_it(name, part, words)
 
 def test_one_allocator_alone():
     assert say(PAGED) == [
-        "1,000 requests met a pool of 12.0 GiB, room for 15,728 tokens, under paged. "
+        "1,000 requests ran in a pool of 12.0 GiB, room for 15,728 tokens, under paged. "
         "1,000 requests were done after 12.0 min; half saw their first token within 340 ms.",
-        "paged held 31 sequences at a time on average and kept 95 % of the pool at work; no kind "
+        "paged held 31 sequences at a time on average and used 95 % of the pool; no kind "
         "of waste took more than 1.1 % of its memory.",
     ]
 
@@ -93,7 +93,7 @@ def test_who_held_more_because_it_was_slower_is_not_praised():
         "none held 7.2 sequences at a time and cache 1.2, as each stayed longer under none"
     )
     assert "times as many" not in held
-    assert held.endswith("cache kept 6.0 % of the pool at work; next to none of its memory was "
+    assert held.endswith("cache used 6.0 % of the pool; next to none of its memory was "
                          "wasted.")  # fmt: skip
 
 
@@ -109,8 +109,8 @@ def test_runs_that_finished_other_requests_are_not_held_against_each_other():
 def test_a_saturated_run_is_called_so():
     full = {**MAX, "notes": [{"about": "saturated", "text": "The queue grew."}]}
     assert say(full, PAGED)[1] == (
-        "max-buffer was saturated: the queue grew as long as requests came, so its waits measure "
-        "how long the stream was, and its throughput is all that fits."
+        "max-buffer was saturated: the queue grew until the last request arrived. So its waits "
+        "depend on the length of the run, and its throughput is the maximum."
     )
     assert say(full, {**full, "label": "other"})[1].startswith("Both were saturated")
 
@@ -197,7 +197,7 @@ def test_the_mark_comes_last():
     third = run("doubling", 22.0, 900.0, {"used": 0.6, "reserved": 0.2})
     held = say(MAX, third, PAGED)[1]
     assert " doubling held 22 sequences at a time where paged held 31; 20 % of its memory" in held
-    assert held.count("paged kept") == 1
+    assert held.count("paged used") == 1
 
 
 def test_a_pool_that_was_never_full_says_so():

@@ -31,7 +31,7 @@ from kvsim.whatif.notes import noted
 from kvsim.whatif.pairs import Trials, more_refused, ratios
 from kvsim.whatif.replicates import Replicate, replicates
 from kvsim.whatif.runner import TaskRunner
-from kvsim.whatif.scenario_tables import Table, paged_alone, pinned, with_value
+from kvsim.whatif.scenario_tables import Table, paged_alone, pinned, sized_in_bytes, with_value
 
 MOST_TESTED = 6
 LEAST_GAIN = 0.001  # a thousandth better is not worth a test
@@ -47,7 +47,7 @@ class Advisor:
         self.folder, self.goal, self.trials = folder, goal, Trials(runner, folder)
         self.label, alone = paged_alone(table, folder)
         longest = Simulation(Scenario.from_table(alone, folder), []).max_model_len
-        self.table = pinned(alone, longest)
+        self.table = sized_in_bytes(pinned(alone, longest), folder)
         self.replicates = replicates(self.table, folder, repeat)
 
     def advise(self) -> Advice:

@@ -27,7 +27,7 @@ from kvsim.whatif.doctor.subject import DoctorSubject
 from kvsim.whatif.pairs import Trials
 from kvsim.whatif.replicates import Replicate, replicates
 from kvsim.whatif.runner import TaskRunner
-from kvsim.whatif.scenario_tables import Table, pinned
+from kvsim.whatif.scenario_tables import Table, pinned, sized_in_bytes
 from kvsim.whatif.watch import SUBSTANTIAL
 
 AS_GOOD = 0.01  # of gains: of cures as good as the best the first is taken, the mildest
@@ -52,7 +52,8 @@ class Doctor:
     def __init__(self, subject: DoctorSubject, runner: TaskRunner, *, repeat: int = 4) -> None:
         table, folder = subject.table, subject.folder
         longest = Simulation(Scenario.from_table(table, folder), []).max_model_len
-        self.table, self.folder, self.runner = pinned(table, longest), folder, runner
+        self.table = sized_in_bytes(pinned(table, longest), folder)
+        self.folder, self.runner = folder, runner
         self.subject = subject
         self.trials = Trials(runner, folder)
         self.replicates = replicates(self.table, folder, repeat, LEAST_REQUESTS)
@@ -92,12 +93,22 @@ class Doctor:
         """Findings of these suspects, causes first, and the tables with their causes cured."""
         found: list[CauseFinding] = []
         tried: list[_Tried] = []
-        tables = [cure.put(base) for each in suspects for cure in each.suspicion.cures]
+        tables = [
+            cure.put(base)
+            for each in suspects
+            for cure in (*each.suspicion.cures, *filter(None, [each.suspicion.proof]))
+        ]
         self.trials.run_all([base, *tables], self.replicates.search)
         for suspect in suspects:
+            proof = suspect.suspicion.proof
             if not suspect.suspicion.cures:
                 found.append(_finding(suspect, None, None, "no cure"))
                 continue
+            if proof is not None:
+                effect = self._effect(base, proof.put(base), self.replicates.search)
+                if not effect.helps:
+                    found.append(_finding(suspect, proof, effect, _without_help(effect)))
+                    continue
             best, reason = self._best(base, suspect)
             if best is None:
                 found.append(_finding(suspect, None, None, "failed", reason=reason))

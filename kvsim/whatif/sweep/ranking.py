@@ -1,7 +1,8 @@
-"""What a sweep's table says: means over seeds, the best settings, and those nothing beats in all.
+"""The ranking of a sweep: means over seeds, the best settings, and the Pareto-optimal ones.
 
 Settings are compared on the same seeds, pair by pair: "no difference seen" where the interval of
-the differences holds zero.
+the differences contains zero. They are compared at equal load alone: a key of the workload is no
+setting to choose, and the least load would win every ranking.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,6 +18,7 @@ from kvsim.whatif.sweep.sweep import DONE, STATUS
 if TYPE_CHECKING:
     import pandas as pd
 
+Load = dict[str, Any]
 TAKEN = Measure(
     "Memory taken, peak", "memory", lambda run: _taken(run), numbers.size,
     "lower", "The most bytes of the pool that were ever handed out.", always=True,
@@ -71,6 +73,25 @@ class SweepSetting:
         return ", ".join(texts)
 
 
+def load_keys(keys: Sequence[str]) -> list[str]:
+    """The keys that change the requests instead of how they are served."""
+    return [key for key in keys if key.partition(".")[0] == "workload"]
+
+
+def by_load(
+    settings: Sequence[SweepSetting], keys: Sequence[str]
+) -> list[tuple[Load, list[SweepSetting]]]:
+    """The settings in groups of equal load, in the order of the sweep; one group without a key of
+    the workload.
+    """
+    loads = load_keys(keys)
+    groups: dict[str, tuple[Load, list[SweepSetting]]] = {}
+    for setting in settings:
+        load = {key: setting.settings[key] for key in loads}
+        groups.setdefault(repr(load), (load, []))[1].append(setting)
+    return list(groups.values())
+
+
 def interval_text(measure: Measure, interval: SeedMean | None) -> str:
     """A mean with its half width, in the measure's own form."""
     if interval is None:
@@ -94,7 +115,7 @@ def settings_of(frame: "pd.DataFrame", keys: Sequence[str]) -> list[SweepSetting
                 SweepSetting(
                     int(first["point"]),
                     str(label),
-                    {key: plain(first[key]) for key in keys},
+                    {key: _known(first[key]) for key in keys},
                     tuple(int(record["seed"]) for record in records),
                     tuple(nested(record) for record in records),
                     sum(bool(record["saturated"]) for record in records),
@@ -117,6 +138,13 @@ def nested(row: Mapping[str, Any]) -> dict[str, Any]:
         else:
             place[last] = None if value is None or value != value else plain(value)
     return table
+
+
+def _known(value: Any) -> Any:
+    """A cell as Python's own; None for an empty one."""
+    import pandas as pd
+
+    return None if pd.isna(value) else plain(value)
 
 
 def plain(value: Any) -> Any:
@@ -166,8 +194,8 @@ def _behind(top: SweepSetting, other: SweepSetting, measure: Measure) -> str:
 
 
 def pareto(settings: Sequence[SweepSetting], latency: Measure) -> list[tuple[SweepSetting, int]]:
-    """The settings that no other beats in memory, latency, throughput and refusals at once, by
-    their means; least memory first. Of those that are alike in all four, one and how many more.
+    """The Pareto-optimal settings in memory, latency, throughput and refusals, by their means;
+    least memory first. Of several that are equal in all four, the first and how many more.
     """
     measures = (TAKEN, latency, MEASURES["tokens_per_s"])
     costs = []
@@ -176,11 +204,11 @@ def pareto(settings: Sequence[SweepSetting], latency: Measure) -> list[tuple[Swe
         if all(interval is not None for interval in intervals):
             memory, wait, rate = (interval.mean for interval in intervals if interval is not None)
             costs.append(((memory, wait, -rate, float(setting.refused)), setting))
-    alike: dict[tuple[float, ...], list[SweepSetting]] = {}
+    equal: dict[tuple[float, ...], list[SweepSetting]] = {}
     for cost, setting in costs:
         if not any(_dominates(other, cost) for other, _ in costs):
-            alike.setdefault(cost, []).append(setting)
-    return [(alike[cost][0], len(alike[cost]) - 1) for cost in sorted(alike)]
+            equal.setdefault(cost, []).append(setting)
+    return [(equal[cost][0], len(equal[cost]) - 1) for cost in sorted(equal)]
 
 
 def _dominates(one: tuple[float, ...], other: tuple[float, ...]) -> bool:

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kvsim.plumbing.errors import InputError
-from kvsim.plumbing.keys import put
+from kvsim.plumbing.keys import item_index, put
 from kvsim.scenario import Scenario
+from kvsim.simulation import Simulation
 from kvsim.whatif.backends.backend import BackendOptions
 from kvsim.whatif.sweep.axes import Axis, Settings, points
 from kvsim.whatif.sweep.journal import SweepJournal
@@ -22,12 +23,15 @@ STATUS, DONE, FAILED = "status", "done", "failed"
 
 
 class SweepPoint(NamedTuple):
-    """One setting at one seed. number: of the setting. task: the simulation that runs it."""
+    """One setting at one seed. number: of the setting. task: the simulation that runs it.
+    allocators: the places, in the scenario, of the allocators that it runs.
+    """
 
     number: int
     settings: Settings
     seed: int
     task: Task
+    allocators: tuple[int, ...]
 
 
 class Sweep:
@@ -35,7 +39,8 @@ class Sweep:
 
     The same seeds at every setting: a seed gives the same requests wherever the axes leave the
     workload alone, and the same draws, differently scaled, where they scale it (common random
-    numbers). Raises InputError for axes that the tables have no place for.
+    numbers). A key of one allocator changes that allocator alone, so the others run once for all
+    of its values. Raises InputError for axes that the tables have no place for.
     """
 
     def __init__(
@@ -47,26 +52,81 @@ class Sweep:
         if not isinstance(first, int) or first < 0:
             raise InputError("not a whole number from 0 on", where="seed", value=first)
         self.seeds = range(first, first + repeat)
+        self.base_labels = _labels(table, folder)
+        self.owners = {key: self._owner(key) for key in self.keys}
+        run = self._allocators_to_run()
         self.points = [
-            SweepPoint(number, settings, seed, self._task(settings, seed))
-            for number, settings in enumerate(self.settings)
+            SweepPoint(number, settings, seed, self._task(settings, seed, kept), kept)
+            for number, (settings, kept) in enumerate(zip(self.settings, run, strict=True))
             for seed in self.seeds
         ]
-        self.base_labels = _labels(table, folder)
 
     @property
     def keys(self) -> list[str]:
         """The keys that move, in order."""
         return [key for axis in self.axes for key in axis.keys]
 
-    def _task(self, settings: Settings, seed: int) -> Task:
+    def _owner(self, key: str) -> int | None:
+        """The place of the one allocator that this key belongs to; None where it may change all.
+
+        A pool that is given in blocks has other bytes at another block size, for every allocator.
+        """
+        first, _, rest = key.partition(".")
+        entries = self.table.get("allocator")
+        memory = self.table.get("memory")
+        if first != "allocator" or not rest or not isinstance(entries, list) or len(entries) < 2:
+            return None
+        if isinstance(memory, dict) and "num_gpu_blocks" in memory:
+            return None
+        return item_index(entries, rest.partition(".")[0], f"--vary {key}")
+
+    def _allocators_to_run(self) -> list[tuple[int, ...]]:
+        """At each setting, the places of the allocators that no earlier setting has run alike."""
+        entries = self.table.get("allocator")
+        count = len(entries) if isinstance(entries, list) else 1
+        seen: set[str] = set()
+        found = []
+        for settings in self.settings:
+            kept = []
+            for place in range(count):
+                own = {key: value for key, value in settings.items() if self.applies(key, place)}
+                alike = repr((place, own))
+                if alike not in seen:
+                    seen.add(alike)
+                    kept.append(place)
+            everyone = range(count)
+            alone = len(kept) == count or self._pool(settings, kept) == self._pool(
+                settings, everyone
+            )
+            found.append(tuple(kept if alone or not kept else everyone))
+        return found
+
+    def _pool(self, settings: Settings, kept: Sequence[int]) -> int | None:
+        """The pool's bytes with these allocators alone; None where they make no scenario."""
+        try:
+            scenario = Scenario.from_table(self._table(settings, kept), self.folder)
+            return Simulation(scenario, []).pool.capacity_bytes
+        except InputError:
+            return None
+
+    def applies(self, key: str, place: int) -> bool:
+        """Whether this key changes anything for the allocator at this place of the scenario."""
+        return self.owners[key] in (None, place)
+
+    def _task(self, settings: Settings, seed: int, kept: Sequence[int]) -> Task:
+        return make_task(self._table(settings, kept) | {"seed": seed}, self.folder)
+
+    def _table(self, settings: Settings, kept: Sequence[int]) -> dict[str, Any]:
+        """The scenario's tables at these settings, with the allocators at these places."""
         table = copy.deepcopy(self.table)
         if isinstance(table.get("allocator"), dict):
             table["allocator"] = [table["allocator"]]
         for key, value in settings.items():
             put(table, key, value, "--vary")
-        table["seed"] = seed
-        return make_task(table, self.folder)
+        entries = table.get("allocator")
+        if isinstance(entries, list) and len(kept) < len(entries):
+            table["allocator"] = [entries[place] for place in kept]
+        return table
 
     def run(
         self,
@@ -82,7 +142,7 @@ class Sweep:
         in all). What is finished is in the journal even if this never returns.
         """
         known = journal.outcomes
-        wanted = {point.task.key: point.task for point in self.points}
+        wanted = {point.task.key: point.task for point in self.points if point.allocators}
         left = [
             task
             for key, task in wanted.items()
@@ -99,12 +159,14 @@ class Sweep:
     def frame(self, outcomes: dict[str, TaskOutcome]) -> "pd.DataFrame":
         """One row a setting, seed and allocator, in that order; a failed point has one row. The
         columns: point, the keys that move, seed, status, error, then the summary, keys dotted.
-        Values that are no scalars are written as JSON.
+        Values that are no scalars are written as JSON; a key of another allocator is empty.
         """
         import pandas as pd
 
         rows = []
         for point in self.points:
+            if not point.allocators:
+                continue
             outcome = outcomes[point.task.key]
             head = {
                 "point": point.number,
@@ -114,16 +176,22 @@ class Sweep:
                 "error": outcome.error,
             }
             rows += [
-                {**head, **row, "label": self._label(at, row)}
-                for at, row in enumerate(outcome.rows)
+                {**head, **self._foreign(place), **row, "label": self._label(place, row)}
+                for place, row in zip(point.allocators, outcome.rows, strict=False)
             ] or [head]
         frame = pd.DataFrame(rows)
         for key in self.keys:  # Parquet knows one type a column
-            if len({type(value) for value in frame[key]} - {int, float}) > 0:
-                kinds = {type(value) for value in frame[key]}
-                if len(kinds) > 1:
-                    frame[key] = frame[key].map(str)
+            values = [row[key] for row in rows]
+            kinds = {type(value) for value in values if value is not None}
+            if len(kinds) > 1 and not kinds <= {int, float}:
+                frame[key] = [None if value is None else str(value) for value in values]
+            elif kinds == {int} and None in values:
+                frame[key] = pd.array(values, dtype="Int64")
         return frame
+
+    def _foreign(self, place: int) -> dict[str, None]:
+        """The keys of other allocators, which are empty in the rows of this one."""
+        return {key: None for key in self.keys if not self.applies(key, place)}
 
     def _label(self, index: int, row: dict[str, Any]) -> str:
         """The allocator's name at every point: that of the scenario as it is, where it keeps its

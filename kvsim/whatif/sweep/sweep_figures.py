@@ -1,6 +1,7 @@
 """The pictures of a sweep: curves along its first numeric axis, heat maps over its first two."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from kvsim.report.classes import run_line
@@ -24,7 +25,7 @@ def numeric_keys(settings: Sequence[SweepSetting], keys: Sequence[str]) -> list[
     """The keys whose values are numbers, two or more of them."""
     found = []
     for key in keys:
-        values = {setting.settings[key] for setting in settings}
+        values = {setting.settings[key] for setting in settings} - {None}
         if len(values) > 1 and all(type(value) in (int, float) for value in values):
             found.append(key)
     return found
@@ -39,7 +40,7 @@ def curves(
     along = next(iter(numeric_keys(settings, keys)), None)
     if along is None:
         return None
-    lines = _lines(settings, keys, along, by)
+    lines = _lines(_everywhere(settings, [along]), keys, along, by)
     figure = panels([_title(panel) for panel in PANELS], panel_px=_PANEL_PX, gap_px=_GAP_PX)
     for index, (name, members) in enumerate(lines.items()):
         members.sort(key=lambda setting: setting.settings[along])
@@ -62,7 +63,7 @@ def curves(
     above = {"orientation": "h", "x": 0, "xanchor": "left", "y": 1.03, "yanchor": "bottom"}
     figure.update_layout(showlegend=True, legend=above, margin={"t": 72, "b": 52})
     figure.update_yaxes(rangemode="tozero")
-    figure.update_xaxes(**_axis([each.settings[along] for each in settings]))
+    figure.update_xaxes(**_axis(_values(settings, along)))
     figure.update_xaxes(title_text=plain(along), title_standoff=12, row=len(PANELS), col=1)
     return figure
 
@@ -75,10 +76,11 @@ def heat_maps(
     """
     from plotly.subplots import make_subplots
 
-    moving = [key for key in keys if len({str(each.settings[key]) for each in settings}) > 1]
+    moving = [key for key in keys if len(_values(settings, key)) > 1]
     if len(moving) < 2:
         return None
     across, up = moving[:2]
+    settings = _everywhere(settings, moving)
     labels = list(dict.fromkeys(setting.label for setting in settings))
     titles = [plain(label) for label in labels]
     figure = make_subplots(rows=1, cols=len(labels), subplot_titles=titles, shared_yaxes=True)
@@ -141,7 +143,11 @@ def _grouped(
 ) -> dict[str, list[SweepSetting]]:
     lines: dict[str, list[SweepSetting]] = {}
     for setting in settings:
-        parts = [f"{key.rpartition('.')[2]} {setting.settings[key]}" for key in others]
+        parts = [
+            f"{key.rpartition('.')[2]} {setting.settings[key]}"
+            for key in others
+            if setting.settings[key] is not None
+        ]
         lines.setdefault(", ".join([setting.label, *parts]), []).append(setting)
     return lines
 
@@ -158,7 +164,22 @@ def _slice(
 
 
 def _values(settings: Sequence[SweepSetting], key: str) -> list[Any]:
-    return list(dict.fromkeys(setting.settings[key] for setting in settings))
+    found = dict.fromkeys(setting.settings[key] for setting in settings)
+    return [value for value in found if value is not None]
+
+
+def _everywhere(settings: Sequence[SweepSetting], keys: Sequence[str]) -> list[SweepSetting]:
+    """The settings with one of another allocator's key repeated at every value of the key, which
+    changes nothing in it.
+    """
+    for key in keys:
+        values = _values(settings, key)
+        settings = [
+            replace(each, settings=each.settings | {key: value})
+            for each in settings
+            for value in (values if each.settings[key] is None else [each.settings[key]])
+        ]
+    return list(settings)
 
 
 def _mean(setting: SweepSetting | None, by: Measure) -> float | None:

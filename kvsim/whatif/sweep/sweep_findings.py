@@ -1,6 +1,6 @@
 """The findings of a sweep: the best settings, those that no other beats, and the curves."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -12,8 +12,10 @@ from kvsim.whatif.notes import noted
 from kvsim.whatif.sweep import sweep_figures
 from kvsim.whatif.sweep.ranking import (
     TAKEN,
+    Load,
     SweepSetting,
     best,
+    by_load,
     interval_text,
     pareto,
     seeds_matter,
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 SHOWN = ("tokens_per_s", "ttft_p50", "ttft_p99", "tpot_p50", "tpot_p99", "e2e_p50", "running")
 ON_TERMINAL = ("ttft_p99", "tokens_per_s")  # of SHOWN, what eighty columns have room for
 _MOST_FAILURES = 20
+_MOST_LOADS = 4  # whose best settings are sentences; those of more loads stand in the table alone
 
 
 def sweep_findings(sweep: Sweep, frame: "pd.DataFrame", by: Measure, top: int) -> Findings:
@@ -57,7 +60,7 @@ def sweep_findings(sweep: Sweep, frame: "pd.DataFrame", by: Measure, top: int) -
             ("seeds", count(len(sweep.seeds))),
             ("runs", count(len(frame))),
         ],
-        sweep_sentences(settings, frame, by),
+        sweep_sentences(settings, sweep.keys, frame, by),
         sections,
         sweep.table,
         _data(sweep, frame, settings, by, top),
@@ -65,18 +68,17 @@ def sweep_findings(sweep: Sweep, frame: "pd.DataFrame", by: Measure, top: int) -
 
 
 def sweep_sentences(
-    settings: Sequence[SweepSetting], frame: "pd.DataFrame", by: Measure
+    settings: Sequence[SweepSetting], keys: Sequence[str], frame: "pd.DataFrame", by: Measure
 ) -> list[str]:
-    """The best setting, and what limits the word of the tables: failures, load, seeds, notes."""
+    """The best setting at each load, and the limits of the answer: failures, saturation, seeds,
+    notes.
+    """
     sentences = []
     failed = int((frame[STATUS] == FAILED).sum())
     if failed:
         sentences.append(f"{plural(failed, 'point')} failed; they are listed with their errors.")
     if settings:
-        for top in best(settings, by, 1):
-            setting = top.setting
-            name = ", ".join([setting.label, *(f"{k} = {v}" for k, v in setting.settings.items())])
-            sentences.append(f"Best in {by.title.lower()}: {name}: {setting.text(by)}.")
+        sentences += _best_sentences(by_load(settings, keys), by)
         sentences += _load_sentences(settings)
         if len(settings[0].seeds) == 1:
             sentences.append("One seed: no intervals. Give --repeat for them.")
@@ -87,6 +89,27 @@ def sweep_sentences(
         done = frame.loc[frame[STATUS] == DONE]
         sentences += noted(done.to_dict("records"))
     return sentences
+
+
+def _best_sentences(groups: Sequence[tuple[Load, list[SweepSetting]]], by: Measure) -> list[str]:
+    """The best setting at each load, where the loads are few and there is a choice."""
+    if all(len(members) == 1 for _, members in groups) and len(groups) > 1:
+        return ["Only the load varies, and a load is not a setting to rank: see the curves."]
+    if len(groups) > _MOST_LOADS:
+        return [f"The table lists the best settings at each of {len(groups)} loads."]
+    sentences = []
+    for load, members in groups:
+        for top in best(members, by, 1):
+            setting = top.setting
+            own = {k: v for k, v in setting.settings.items() if k not in load and v is not None}
+            at = f" at {_assigned(load)}" if load else ""
+            name = ", ".join(filter(None, (setting.label, _assigned(own))))
+            sentences.append(f"Best in {by.title.lower()}{at}: {name}: {setting.text(by)}.")
+    return sentences
+
+
+def _assigned(settings: Mapping[str, Any]) -> str:
+    return ", ".join(f"{key} = {value}" for key, value in settings.items())
 
 
 def _load_sentences(settings: Sequence[SweepSetting]) -> list[str]:
@@ -116,14 +139,17 @@ def _load_sentences(settings: Sequence[SweepSetting]) -> list[str]:
 def _best_table(
     settings: Sequence[SweepSetting], keys: Sequence[str], by: Measure, top: int
 ) -> FindingsTable:
-    """The best settings by one measure, and their other measures."""
+    """The best settings by one measure at each load, and their other measures."""
     others = [name for name in SHOWN if MEASURES[name] is not by]
     measures = [by, *map(MEASURES.__getitem__, others)]
-    ranked = best(settings, by, top)
+    groups = by_load(settings, keys)
+    each_load = top if len(groups) == 1 else 1 if len(groups) > _MOST_LOADS else min(top, 3)
+    ranked = [each for _, members in groups for each in best(members, by, each_load)]
+    title = f"The best {plural(len(ranked), 'setting')} by {by.title.lower()}"
     return FindingsTable(
-        f"The best {plural(len(ranked), 'setting')} by {by.title.lower()}",
-        "Means over the seeds ± half of the 95 % interval. Settings are compared with the best on "
-        "the same seeds, pair by pair.",
+        title if len(groups) == 1 else f"The best settings at each load by {by.title.lower()}",
+        "Means over the seeds ± half of the 95 % interval. Settings are compared with the best at "
+        "the same load on the same seeds, pair by pair.",
         (
             *("", *_short_names(keys), "against the best"),
             _measure_column(by),
@@ -132,7 +158,7 @@ def _best_table(
         ),
         [
             (
-                *(each.setting.label, *each.setting.settings.values(), each.behind),
+                *(each.setting.label, *_cells(each.setting), each.behind),
                 *(each.setting.interval(measure) for measure in measures),
                 each.setting.load,
             )
@@ -144,22 +170,28 @@ def _best_table(
 def _pareto_table(
     settings: Sequence[SweepSetting], keys: Sequence[str], latency: Measure
 ) -> FindingsTable:
-    """The settings that no other beats at once in memory, latency, throughput and refusals."""
+    """The Pareto-optimal settings in memory, latency, throughput and refusals, at each load."""
     measures = (TAKEN, latency, MEASURES["tokens_per_s"])
     return FindingsTable(
-        "What nothing beats",
+        "Pareto-optimal settings",
         "Each of these takes less memory, waits less, serves more or refuses fewer than any other "
-        "(means); of those that do all alike the first stands here.",
+        "at the same load (means). Of several equal ones the first stands here.",
         ("", *_short_names(keys), *(_measure_column(each) for each in measures), ""),
         [
             (
-                *(setting.label, *setting.settings.values()),
+                *(setting.label, *_cells(setting)),
                 *(setting.interval(measure) for measure in measures),
-                ", ".join(filter(None, [setting.load, f"and {equal} more alike" * bool(equal)])),
+                ", ".join(filter(None, [setting.load, f"and {equal} equal ones" * bool(equal)])),
             )
-            for setting, equal in pareto(settings, latency)
+            for _, members in by_load(settings, keys)
+            for setting, equal in pareto(members, latency)
         ],
     )
+
+
+def _cells(setting: SweepSetting) -> list[Any]:
+    """The values of the keys; a dash for a key of another allocator."""
+    return [numbers.NOTHING if value is None else value for value in setting.settings.values()]
 
 
 def _measure_column(measure: Measure, page_only: bool = False) -> FindingsColumn:
@@ -203,6 +235,7 @@ def _data(
         }
 
     failed = frame.loc[frame[STATUS] == FAILED]
+    groups = by_load(settings, sweep.keys)
     return {
         "seeds": list(sweep.seeds),
         "points": len(sweep.points),
@@ -212,7 +245,13 @@ def _data(
         ],
         "settings": [entry(setting) for setting in settings],
         "best": [
-            {**entry(each.setting), "behind": each.behind} for each in best(settings, by, top)
+            {**entry(each.setting), "behind": each.behind}
+            for _, members in groups
+            for each in best(members, by, top)
         ],
-        "pareto": [{**entry(setting), "alike": equal} for setting, equal in pareto(settings, by)],
+        "pareto": [
+            {**entry(setting), "alike": equal}
+            for _, members in groups
+            for setting, equal in pareto(members, by)
+        ],
     }

@@ -14,7 +14,7 @@ from kvsim.whatif.doctor.causes import CAUSES
 HERE = Path(__file__).parent
 PAGE = (Path(__file__).parents[3] / "docs" / "doctor.md").read_text()
 HEALTHY = HERE / "servers" / "healthy-documents.toml"
-QUICK = ["--requests", "100", "--repeat", "2", "--jobs", "1"]
+QUICK = ["--requests", "100", "--repeat", "3", "--jobs", "1"]
 
 
 def run(*arguments: str) -> str:

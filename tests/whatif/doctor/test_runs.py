@@ -34,7 +34,7 @@ META = {
     "enable_prefix_caching": True,
     "async_scheduling": False,
 }
-QUICK = ["--repeat", "2", "--jobs", "1", "--json"]
+QUICK = ["--repeat", "3", "--jobs", "1", "--json"]
 
 
 def requests() -> list[Request]:

@@ -18,13 +18,15 @@ import kvsim
 from kvsim.cli import app
 from kvsim.plumbing.errors import InputError
 from kvsim.report.measures import MEASURES
+from kvsim.scenario import Scenario
 from kvsim.simulation import Simulation
 from kvsim.whatif.backends import BACKENDS, processes
 from kvsim.whatif.sweep.axes import parse_axis
 from kvsim.whatif.sweep.journal import JOURNAL, SweepJournal
-from kvsim.whatif.sweep.ranking import best, pareto, settings_of
+from kvsim.whatif.sweep.ranking import best, by_load, pareto, settings_of
 from kvsim.whatif.sweep.sweep import Sweep
-from kvsim.whatif.sweep.sweep_findings import sweep_sentences
+from kvsim.whatif.sweep.sweep_figures import curves
+from kvsim.whatif.sweep.sweep_findings import sweep_findings, sweep_sentences
 from kvsim.whatif.task import TaskOutcome, flat, make_task, run_task
 
 AXES = [parse_axis("scheduler.max_num_seqs=4,16"), parse_axis("memory.kv_cache_tokens=1500,4000")]
@@ -303,7 +305,7 @@ def test_the_command_answers_in_json_and_writes_its_page(scenario: Path, tmp_pat
     assert means == sorted(means)
     assert min(entry["e2e_p50"]["mean"] for entry in answer["settings"]) == means[0]
     page = (out / "sweep.html").read_text()
-    assert "What nothing beats" in page
+    assert "Pareto-optimal settings" in page
     assert "https://" not in page.split("<script>")[0]
 
 
@@ -323,7 +325,9 @@ def test_a_setting_that_refuses_requests_is_not_called_the_best(
     assert quick.values(by) < whole.values(by)  # type: ignore[operator]
     assert [each.setting for each in best(settings, by, 2)] == [whole, quick]
     assert f"refuses {quick.refused}" in quick.load
-    assert any("refuse more requests" in line for line in sweep_sentences(settings, frame, by))
+    assert any(
+        "refuse more requests" in line for line in sweep_sentences(settings, sweep.keys, frame, by)
+    )
 
 
 def test_settings_that_do_all_alike_stand_once(table: dict[str, Any], tmp_path: Path) -> None:
@@ -339,3 +343,49 @@ def test_without_any_point_the_first_error_is_told(scenario: Path, tmp_path: Pat
     done = CliRunner().invoke(app, [*arguments, "--jobs", "1", "--out", str(tmp_path / "out")])
     assert isinstance(done.exception, InputError)
     assert "max_model_len" in str(done.exception)
+
+
+def test_a_load_is_no_setting_to_rank(table: dict[str, Any], tmp_path: Path) -> None:
+    """Of two loads the lower one is always quicker: each load has its own best setting."""
+    axes = ["workload.num_requests=20,60", "scheduler.max_num_seqs=4,64"]
+    sweep = Sweep(table, tmp_path, [parse_axis(axis) for axis in axes])
+    with SweepJournal(tmp_path / "out") as journal:
+        frame = sweep.run(journal, BACKENDS.get("processes")(jobs=1))
+    by = MEASURES["e2e_p50"]
+    groups = by_load(settings_of(frame, sweep.keys), sweep.keys)
+    assert [load for load, _ in groups] == [
+        {"workload.num_requests": 20},
+        {"workload.num_requests": 60},
+    ]
+    data = sweep_findings(sweep, frame, by, 1)
+    heads = [line for line in data.sentences if line.startswith("Best in")]
+    assert len(heads) == 2
+    assert all(
+        f"at workload.num_requests = {n}:" in line for n, line in zip((20, 60), heads, strict=True)
+    )
+    assert not any("num_requests" in line.partition(": ")[2] for line in heads)
+    alone = Sweep(table, tmp_path, [parse_axis(axes[0])])
+    kept = frame[(frame["scheduler.max_num_seqs"] == 64) & (frame["label"] == "paged")]
+    said = sweep_sentences(settings_of(kept, alone.keys), alone.keys, kept, by)
+    assert not any(line.startswith("Best in") for line in said)
+
+
+def test_a_key_of_one_allocator_leaves_the_others_alone(
+    table: dict[str, Any], tmp_path: Path
+) -> None:
+    """The others run once for all of its values, and their rows are those of a whole run."""
+    table["allocator"] = [{"kind": "max-buffer"}, {"kind": "paged"}, {"kind": "doubling"}]
+    sweep = Sweep(table, tmp_path, [parse_axis("allocator.paged.block_size=8,16,32")], 2)
+    with SweepJournal(tmp_path / "out") as journal:
+        frame = sweep.run(journal, BACKENDS.get("processes")(jobs=1))
+    key = "allocator.paged.block_size"
+    assert frame["label"].value_counts().to_dict() == {"paged": 6, "max-buffer": 2, "doubling": 2}
+    assert frame.loc[frame["label"] == "paged", key].tolist() == [8, 8, 16, 16, 32, 32]
+    assert frame.loc[frame["label"] != "paged", key].isna().all()
+    whole = Simulation(Scenario.from_table(table | {"seed": 0}, tmp_path)).result()
+    for label in ("max-buffer", "doubling"):
+        row = frame[(frame["label"] == label) & (frame["seed"] == 0)].iloc[0]
+        assert row["e2e_s.mean"] == whole[label].summary["e2e_s"]["mean"]
+    curve = curves(settings_of(frame, sweep.keys), sweep.keys, MEASURES["e2e_p50"])
+    assert curve is not None
+    assert {len(line.x) for line in curve.data} == {3}

@@ -30,11 +30,13 @@ class Cure:
 @dataclass(frozen=True)
 class Suspicion:
     """evidence: what the run shows, each a sentence with its numbers. cures: to be tried; none
-    where nothing that can be set would cure it.
+    where nothing that can be set would cure it. proof: changes that take this cause away and do
+    nothing else, for a cause whose cures do more; the cures are tried only if the proof helps.
     """
 
     evidence: tuple[str, ...]
     cures: tuple[Cure, ...]
+    proof: Cure | None = None
 
 
 class Cause(Options):

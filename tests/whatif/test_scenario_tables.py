@@ -1,0 +1,53 @@
+"""Changes of a scenario's tables: a pool keeps its bytes whatever else changes."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kvsim.scenario import Scenario
+from kvsim.simulation import Simulation
+from kvsim.whatif.advice.serve import command
+from kvsim.whatif.scenario_tables import sized_in_bytes, with_value
+
+
+def scenario(memory: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "model": {"name": "opt-13b"},
+        "device": {"name": "a100-40gb"},
+        "memory": memory,
+        "allocator": [{"kind": "paged"}],
+        "workload": {
+            "kind": "synthetic",
+            "num_requests": 5,
+            "arrivals": {"kind": "poisson", "rate_per_s": 1.0},
+            "prompt": {"kind": "fixed", "tokens": 100},
+            "output": {"kind": "fixed", "tokens": 10},
+        },
+    }
+
+
+def pool(table: dict[str, Any]) -> tuple[int, int]:
+    """The pool's bytes and tokens."""
+    result = Simulation(Scenario.from_table(table, Path())).result()
+    memory = result.runs[0].summary.memory
+    return memory.capacity_bytes, memory.capacity_tokens
+
+
+@pytest.mark.parametrize("given", [{"kv_cache_tokens": 15_728}, {"num_gpu_blocks": 983}])
+def test_an_8_bit_cache_doubles_the_tokens_of_a_counted_pool(given: dict[str, int]) -> None:
+    """A pool in tokens or blocks would lose half of its bytes, and gain nothing."""
+    today = scenario(given)
+    size, tokens = pool(today)
+    table = sized_in_bytes(today, Path())
+    assert pool(table) == (size, tokens)
+    assert pool(with_value(table, "model.kv_cache_dtype", "fp8")) == (size, 2 * tokens)
+    flags = command(with_value(table, "model.kv_cache_dtype", "fp8"), Path())
+    assert "--num-gpu-blocks-override" not in flags
+    assert f"--kv-cache-memory-bytes {size}" in flags
+
+
+@pytest.mark.parametrize("given", [{"gpu_memory_utilization": 0.9}, {"kv_cache_bytes": 10**9}])
+def test_a_pool_in_bytes_or_by_share_stays_as_it_is(given: dict[str, Any]) -> None:
+    today = scenario(given)
+    assert sized_in_bytes(today, Path()) is today
