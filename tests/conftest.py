@@ -16,7 +16,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """With --quick: of the tests that hold everything against everything, those `quick` chooses."""
+    """The slow first, so that nobody waits for the last. With --quick: of the tests that hold
+    everything against everything, those `quick` chooses.
+    """
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
     if not config.getoption("--quick"):
         return
     from support.quick import few

@@ -25,6 +25,7 @@ from kvsim.workload.catalogue import TraceEntry
 
 PROJECT = Path(__file__).parents[2] / "pyproject.toml"
 ROUNDS = 10
+LONGEST_S = 300.0  # on a busy machine; what is waited for takes a moment
 FINAL = {store.SCENARIO, store.SUMMARY, store.REQUESTS, store.MEMORY, store.REPORT}
 SCENARIO = """
 [model]
@@ -106,6 +107,7 @@ def test_a_process_killed_while_it_writes_leaves_a_whole_result_or_none(
     scenario: Path, tmp_path: Path, killed: list["subprocess.Popen[str]"]
 ) -> None:
     out, waits = tmp_path / "out", random.Random(0)
+    subprocess.run(command(WRITER, scenario, out, 1, 1), check=True, capture_output=True)
     whole = 0
     for _ in range(ROUNDS):
         process = subprocess.Popen(
@@ -137,7 +139,7 @@ def test_two_processes_on_one_folder_leave_the_result_of_one(
             subprocess.Popen(command(WRITER, scenario, out, first, 15), stdout=subprocess.DEVNULL)
             for first in (1, 11)
         ]
-        assert [process.wait(timeout=120) for process in both] == [0, 0]
+        assert [process.wait(timeout=LONGEST_S) for process in both] == [0, 0]
         assert is_of_one_run(out) in (1, 2, 11, 12)
         assert not left_over(out)
 
@@ -163,7 +165,7 @@ def test_an_interrupted_run_leaves_nothing(scenario: Path, tmp_path: Path) -> No
             assert process.stderr is not None
             process.stderr.readline()  # a line of progress: it is at work
             process.send_signal(signal.SIGINT)
-            told, errors = process.communicate(timeout=60)
+            told, errors = process.communicate(timeout=LONGEST_S)
         finally:
             process.kill()
     assert process.returncode == 130
@@ -238,16 +240,14 @@ def test_an_old_result_survives_a_new_one_that_cannot_be_written(
 
 
 def test_a_destination_is_tried_before_the_work(scenario: Path, tmp_path: Path) -> None:
-    """A hundred thousand requests would take longer than this test has."""
-    scenario.write_text(SCENARIO.replace("num_requests = 12", "num_requests = 100000"))
+    """Whoever began to simulate would fail: there is nothing that simulates."""
     (tmp_path / "file").write_text("")
     for before, out in (("", tmp_path / "file" / "out"), (FULL.replace("6000", "10"), tmp_path)):
-        began = time.monotonic()
-        done = kvsim("run", scenario, "--set", "max_steps=1", "--out", out, before=before)
+        before += "\nimport kvsim.simulation\nkvsim.simulation.Simulation.result = None"
+        done = kvsim("run", scenario, "--out", out, before=before)
         assert done.returncode == 2
         assert done.stdout == ""
         assert len(done.stderr.splitlines()) == 1
-        assert time.monotonic() - began < 40
 
 
 def test_a_full_disk_is_seen_where_a_folder_would_be_made(tmp_path: Path) -> None:
@@ -299,7 +299,7 @@ def test_a_device_keeps_its_place(tmp_path: Path) -> None:
     os.mkfifo(pipe)
     reader = subprocess.Popen(["cat", str(pipe)], stdout=subprocess.PIPE, text=True)
     write_text(pipe, "told\n")
-    assert reader.communicate(timeout=20)[0] == "told\n"
+    assert reader.communicate(timeout=LONGEST_S)[0] == "told\n"
     assert pipe.is_fifo()
 
 
