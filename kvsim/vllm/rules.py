@@ -99,29 +99,29 @@ class SchedulingRules:
     """A version's rules for the steps of v1/core/sched/scheduler.py.
 
     reserves_full_isl: the version has the option scheduler_reserve_full_isl.
-    lone_ignores_threshold: long_prefill_token_threshold does not bind the only request of an
-        engine.
-    goes_on: under policy = "priority", the step goes on with other requests after one preempted
-        itself.
-    loses_turns: under policy = "priority", where a request that had no turn in this step is
-        preempted, the next request is left out of the step.
-    passes_over: without chunked prefill, requests behind one that is too long for the rest of the
-        step are tried.
+    lone_request_ignores_threshold: long_prefill_token_threshold does not bind the only request of
+        an engine.
+    continues_after_self_preemption: under policy = "priority", a step schedules other requests
+        after one has preempted itself.
+    preemption_skips_next: under policy = "priority", the preemption of a request that had no turn
+        in the step leaves the next request out of the step.
+    tries_behind_too_long: without chunked prefill, a step tries the requests behind one whose
+        prompt exceeds what is left of the token budget.
     speculates: the scheduling of drafted tokens is simulated.
-    looks_ahead: a block's hash can cover the tokens behind it, and the tokens that a drafter reads
-        count against the step.
-    pads_alone: an admission that hits all but one token is padded with drafts in an idle engine
-        too, and starts without drafts where they do not fit below max_model_len.
+    looks_ahead: a block's hash can cover the tokens behind the block, and the tokens that a drafter
+        reads count against the token budget.
+    pads_in_idle_engine: an admission that hits all but one token is padded with drafts in an idle
+        engine too, and starts without drafts where they do not fit below max_model_len.
     """
 
     reserves_full_isl: bool = True
-    lone_ignores_threshold: bool = True
-    goes_on: bool = True
-    loses_turns: bool = False
-    passes_over: bool = False
+    lone_request_ignores_threshold: bool = True
+    continues_after_self_preemption: bool = True
+    preemption_skips_next: bool = False
+    tries_behind_too_long: bool = False
     speculates: bool = True
     looks_ahead: bool = True
-    pads_alone: bool = True
+    pads_in_idle_engine: bool = True
 
 
 @dataclass(frozen=True, slots=True)

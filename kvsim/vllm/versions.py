@@ -84,10 +84,10 @@ V0_11 = VllmVersion(
     ),
     SchedulingRules(
         reserves_full_isl=False,
-        lone_ignores_threshold=False,
-        goes_on=False,
-        loses_turns=True,
-        passes_over=True,
+        lone_request_ignores_threshold=False,
+        continues_after_self_preemption=False,
+        preemption_skips_next=True,
+        tries_behind_too_long=True,
         speculates=False,
     ),
 )
@@ -136,7 +136,10 @@ V0_22 = VllmVersion(
         counts_drops=False,
     ),
     SchedulingRules(
-        lone_ignores_threshold=False, goes_on=False, loses_turns=True, speculates=False
+        lone_request_ignores_threshold=False,
+        continues_after_self_preemption=False,
+        preemption_skips_next=True,
+        speculates=False,
     ),
 )
 V0_24 = VllmVersion("0.24", replace(V0_22.sizing, runner="listed"))
@@ -157,11 +160,11 @@ V0_27 = VllmVersion(
         counts_drops=False,
     ),
     SchedulingRules(
-        lone_ignores_threshold=False,
-        goes_on=False,
-        loses_turns=True,
+        lone_request_ignores_threshold=False,
+        continues_after_self_preemption=False,
+        preemption_skips_next=True,
         looks_ahead=False,
-        pads_alone=False,
+        pads_in_idle_engine=False,
     ),
 )
 V0_28 = VllmVersion(

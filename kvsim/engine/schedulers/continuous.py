@@ -50,7 +50,7 @@ class ContinuousScheduler(Scheduler):
         self._version = version
         self._knobs = knobs
         # Past one that preempted itself.
-        self._goes_on = knobs.by_priority and version.goes_on
+        self._continues = knobs.by_priority and version.continues_after_self_preemption
 
     def refusal(self, request: Request) -> Refusal | None:
         beside = self._input_slots
@@ -81,7 +81,7 @@ class ContinuousScheduler(Scheduler):
         plan = Plan()
         threshold = self._knobs.long_prefill_token_threshold
         lone = len(self.running) + len(self.waiting) <= 1
-        if lone and self._version.lone_ignores_threshold:
+        if lone and self._version.lone_request_ignores_threshold:
             threshold = 0  # nobody else to starve
         budget = self._knobs.max_num_batched_tokens
         budget = self._continue_running(plan, budget, threshold)
@@ -95,7 +95,7 @@ class ContinuousScheduler(Scheduler):
         """Running sequences decode, or go on with their prompts; returns what is left of `budget`
         tokens. threshold: most tokens of one prompt, 0 for no such limit.
         """
-        stops_midway = self._knobs.by_priority and not self._goes_on
+        stops_midway = self._knobs.by_priority and not self._continues
         if (
             self._prefills_come_last()
             and self.batch.num <= budget
@@ -127,7 +127,7 @@ class ContinuousScheduler(Scheduler):
                 room = seq not in self.running or self._make_room(
                     seq, plan, self.batch.slots(seq) + 1
                 )
-                if not room and not self._goes_on:
+                if not room and not self._continues:
                     break
         self._step_decoders(plan, [])
         for seq in list(self.prefilling):
@@ -162,7 +162,7 @@ class ContinuousScheduler(Scheduler):
                 )
                 if room:
                     scheduled.add(seq)
-                going = room or self._goes_on
+                going = room or self._continues
             else:
                 going = seq not in self.prefilling or self._continue_prompt(
                     seq, plan, left(), threshold
@@ -179,7 +179,7 @@ class ContinuousScheduler(Scheduler):
 
     def _turns_lost(self, seq: Sequence, victims: Row[Sequence], turned: set[Sequence]) -> int:
         """How many behind `seq` go without a turn, as these gave way to it; turned: who had one."""
-        if not (self._knobs.by_priority and self._version.loses_turns):
+        if not (self._knobs.by_priority and self._version.preemption_skips_next):
             return 0
         return sum(victim.order < seq.order and victim not in turned for victim in victims)
 
@@ -198,7 +198,7 @@ class ContinuousScheduler(Scheduler):
         if not new_tokens:
             return True
         if not self._make_room(seq, plan, seq.num_computed + new_tokens):
-            return self._goes_on
+            return self._continues
         self._compute(seq, plan, new_tokens)
         return True
 
@@ -274,7 +274,7 @@ class ContinuousScheduler(Scheduler):
             if 0 < threshold < new_tokens:
                 new_tokens = threshold
             if new_tokens > left and not self._knobs.enable_chunked_prefill:
-                if not self._version.passes_over:
+                if not self._version.tries_behind_too_long:
                     break
                 skipped.append(self.waiting.pop())
                 continue

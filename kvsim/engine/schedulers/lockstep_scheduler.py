@@ -7,17 +7,12 @@ from functools import partial
 from itertools import takewhile
 
 from kvsim.engine.plan import Plan, ScheduledChunk
-from kvsim.engine.policies.policies import Policies
 from kvsim.engine.policies.victims.latest import Latest
-from kvsim.engine.schedulers.continuous import Knobs
 from kvsim.engine.schedulers.scheduler import by_order
 from kvsim.engine.schedulers.speculating import SpeculatingScheduler
 from kvsim.engine.speculation.lockstep_batch import LockstepBatch
-from kvsim.engine.speculation.verifier import Verifier
-from kvsim.memory.allocator import Allocator
 from kvsim.memory.ledger import Course
 from kvsim.sequence import Sequence
-from kvsim.vllm.rules import SchedulingRules
 
 LONGEST_RUN = 16  # steps, each of which is timed before it is known how many will be taken
 REST = 32  # steps in turns, once the budget was short, before anybody is in step again
@@ -28,31 +23,24 @@ class LockstepScheduler(SpeculatingScheduler):
     in it nor `prefilling` takes its turn.
     """
 
-    def __init__(
-        self,
-        allocator: Allocator,
-        max_model_len: int,
-        policies: Policies,
-        version: SchedulingRules,
-        knobs: Knobs,
-        verifier: Verifier,
-    ) -> None:
-        super().__init__(allocator, max_model_len, policies, version, knobs, verifier)
-        self._verify_tokens = verifier.most_tokens
-        self._cost_tokens = verifier.most_tokens + verifier.input_slots
-        self.lockstep: LockstepBatch | None = None
-        self._rest = 0
+    lockstep: LockstepBatch | None = None
+    _rest = 0  # steps in turns before anybody is in step again
+
+    @property
+    def _cost_tokens(self) -> int:
+        """Tokens of the budget that a member's step takes."""
+        return self.verifier.most_tokens + self.verifier.input_slots
 
     def enable_lockstep(self, depth: int) -> None:
         tables, threshold = self.allocator.verifying, self._knobs.long_prefill_token_threshold
         latest = type(self.victim) is Latest and not self._knobs.by_priority
-        if tables is None or not latest or 0 < threshold < self._verify_tokens:
+        verify_tokens = self.verifier.most_tokens
+        if tables is None or not latest or 0 < threshold < verify_tokens:
             return
-        drafts = self._verify_tokens - 1
         behind = max(1, self.verifier.lookahead_slots)
-        last_start = self.max_model_len - self._verify_tokens - behind
+        last_start = self.max_model_len - verify_tokens - behind
         self.batch = self.lockstep = LockstepBatch(
-            self.allocator, tables, drafts, last_start, lags=depth > 1
+            self.allocator, tables, verify_tokens - 1, last_start, lags=depth > 1
         )
 
     # --- running sequences ----------------------------------------------------------------------
@@ -126,7 +114,7 @@ class LockstepScheduler(SpeculatingScheduler):
         num = batch.num
         if not num:
             return
-        plan.num_decode, plan.num_drafts = num, num * (self._verify_tokens - 1)
+        plan.num_decode, plan.num_drafts = num, num * (self.verifier.most_tokens - 1)
         (shape,) = batch.shapes(1)
         plan.context_tokens = shape.context_tokens
         plan.longest_context_tokens = shape.longest_context_tokens

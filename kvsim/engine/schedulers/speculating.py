@@ -37,7 +37,7 @@ class SpeculatingScheduler(ContinuousScheduler):
         return self.verifier.clear_of_end(seq, start_tokens, new_tokens)
 
     def _padding(self, cached_tokens: int, *, prefills: bool, runs: bool) -> int | None:
-        if self._version.pads_alone:
+        if self._version.pads_in_idle_engine:
             return self.verifier.padding(cached_tokens, prefills=prefills, runs=runs)
         return self.verifier.padding_beside(cached_tokens, prefills=prefills, runs=runs)
 
@@ -103,7 +103,7 @@ class SpeculatingScheduler(ContinuousScheduler):
                 return verify(seq, computed, returned, known, chunk.end_tokens)
 
             if not self._preempt_until(again, seq, plan):
-                return self._goes_on
+                return self._continues
         self.verifier.take(chunk)
         plan.chunks.append(chunk)
         return True
