@@ -5,7 +5,7 @@ Every figure here is measured on a small transformer with random weights, on thi
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from kvsim.plumbing.errors import InputError
+from kvsim.commands.torch_device import check_device
 
 if TYPE_CHECKING:
     from evidence.prove.random_steps import StoreKind
@@ -82,12 +82,9 @@ def validate_cache(seed: int = 0, schedules: int = 3, device: str = "cpu") -> Ca
 
     schedules: random schedules of 60 steps for each store and dtype.
     """
-    try:
-        import torch
-    except ImportError:
-        raise InputError("torch is not installed", remedy="pip install torch") from None
-    if device != "cpu" and not (device == "cuda" and torch.cuda.is_available()):
-        raise InputError("no such device here", where="device", value=device, remedy="use cpu")
+    check_device(device)
+    import torch
+
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # operations this small only wait for each other's threads
     try:

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass, field
 
+from evidence.prove.step import Step
 from kvsim.backend.simulated.steps import StepMaker
 from kvsim.backend.simulated.stores import store_kind
-from kvsim.backend.step import Step
 from kvsim.engine.observer import Observer
 from kvsim.engine.plan import Plan
 from kvsim.engine.schedulers.scheduler import Scheduler

@@ -5,8 +5,8 @@ from typing import Any
 
 from evidence.prove.random_steps import LONGEST
 from evidence.prove.replay import TOLERANCE, Equality
+from evidence.prove.step import Step
 from kvsim.backend.devices.device import AttentionKind
-from kvsim.backend.step import Step
 from kvsim.backend.stores.store import TensorStore
 from kvsim.backend.transformer.decoder import Decoder
 from kvsim.backend.transformer.runner import DecoderRunner

@@ -6,9 +6,10 @@ from typing import Any
 
 from torch import Tensor
 
+from evidence.prove.recompute import RecomputeStore
+from evidence.prove.step import Step
 from kvsim.backend.devices.device import AttentionKind
-from kvsim.backend.step import Step, TokenSpan
-from kvsim.backend.stores.recompute import RecomputeStore
+from kvsim.backend.step import TokenSpan
 from kvsim.backend.stores.store import TensorStore
 from kvsim.backend.transformer.decoder import Decoder
 from kvsim.backend.transformer.runner import DecoderRunner

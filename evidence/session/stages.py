@@ -3,13 +3,14 @@
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from evidence.session.compare import compare_stores
+from evidence.session.files import read_plans, read_samples, write_lines, write_samples
 from evidence.session.plan import SessionPlan, Subject
 from evidence.session.stage import Session, SessionStage
 from kvsim.backend.devices import device_of
 from kvsim.backend.measure.bench import StoreName
-from kvsim.backend.measure.compare import compare_stores
-from kvsim.backend.measure.grid import StepPlan, grid, read_plans
-from kvsim.backend.measure.measure import Setup, measure, write_samples
+from kvsim.backend.measure.grid import StepPlan, grid
+from kvsim.backend.measure.measure import Setup, measure
 from kvsim.backend.measure.timing import clock_of
 from kvsim.plumbing.writing import write_text
 
@@ -89,7 +90,6 @@ def _plan(session: Session) -> dict[str, Any]:
     """
     from kvsim.backend.calibrate.calibrate import HELD_OUT as COUNT
     from kvsim.backend.calibrate.calibrate import trace_steps
-    from kvsim.backend.measure.measure import write_lines
 
     plans = trace_steps(session.plan.limits, COUNT, session.plan.seed)
     write_lines(session.out / HELD_OUT, (plan._asdict() for plan in plans))
@@ -130,21 +130,17 @@ def _measure(subject: Subject, store: StoreName, session: Session) -> dict[str, 
 
 
 def _calibrate(subject: Subject, store: StoreName, session: Session) -> dict[str, Any]:
-    from kvsim.backend.calibrate.calibrate import calibrate_samples, find_model
+    from kvsim.backend.calibrate.calibrate import SERVED_BATCHES, find_model, fitted
+    from kvsim.backend.calibrate.served import Chats, serve_chats
     from kvsim.step_time.calibrated.file import write_calibration
 
-    name = f"{subject.name}-{store}"
-    plan = session.plan
-    made = calibrate_samples(
-        find_model(str(subject.write(session.out)), None),
-        session.out / f"{name}.samples.jsonl",
-        plan.device,
-        plan.limits,
-        store,
-        plan.seed,
-        attention=plan.attention,
-        graphs=plan.captures,
-    )
+    name, plan = f"{subject.name}-{store}", session.plan
+    model = find_model(str(subject.write(session.out)), None)
+    measured_samples = read_samples(session.out / f"{name}.samples.jsonl")
+    chats = Chats(plan.limits, plan.seed, SERVED_BATCHES * plan.limits.batches[-1])
+    facts = measured_samples.facts
+    served = serve_chats(model, plan.device, store, chats, facts, plan.attention, plan.captures)
+    made = fitted(model.build(), measured_samples, plan.seed, served)
     write_calibration(session.out / f"{name}.json", made.file)
     measured = made.file.measured
     assert measured is not None

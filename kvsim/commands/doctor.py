@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from kvsim.commands.arguments import AsJson, Changes, Jobs
 from kvsim.plumbing.errors import InputError
 
 if TYPE_CHECKING:
@@ -52,17 +53,12 @@ def doctor(
             help="Seeds to search on. As many more test the result, and as many again confirm it.",
         ),
     ] = 4,
-    jobs: Annotated[
-        int | None, typer.Option(min=1, help="Processes (default: one a processor).")
-    ] = None,
-    set_: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="A.B=VALUE", help="Change one key; may be repeated."),
-    ] = None,
+    jobs: Jobs = None,
+    set_: Changes = None,
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Write diagnosis.json, .md and .html.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Diagnose a server: causes by harm, the evidence for each, and the flag that cures it.
 

@@ -1,6 +1,5 @@
 """`kvsim explore [SCENARIO]`: a local page to play with a scenario, and a tour."""
 
-from importlib.util import find_spec
 from typing import Annotated
 
 import typer
@@ -20,14 +19,9 @@ def explore(
     ] = False,
 ) -> None:
     """Serve a local page: change settings, watch the memory, take the tour."""
-    from kvsim.plumbing.errors import InputError
+    from kvsim.plumbing.extras import need
 
-    if find_spec("dash") is None:
-        raise InputError(
-            "the page is made with Dash, which is not installed",
-            where="kvsim explore",
-            remedy="pip install dash",
-        )
+    need("dash", where="kvsim explore")
     from kvsim.explore.app import is_loopback
     from kvsim.explore.server import serve
 

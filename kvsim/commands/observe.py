@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kvsim.commands.arguments import AsJson, Changes, ScenarioName
+from kvsim.commands.progress import bar
 from kvsim.commands.torch_device import check_device
 
 if TYPE_CHECKING:
@@ -39,7 +40,6 @@ def observe(
     """Serve a scenario with a real transformer in torch, under kvsim's scheduler and allocator."""
     check_device(device)
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn
 
     from kvsim.backend.serve.run import observe as observe_run
     from kvsim.observed.writing import write_observation
@@ -47,16 +47,14 @@ def observe(
     from kvsim.scenario import Scenario
 
     check_writable(out)
-    columns = ("observing", BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
-        task = bars.add_task("", total=None)
+    with bar("observing", "TimeElapsed") as advance:
         observed = observe_run(
             Scenario.load(scenario, set_ or []),
             device,
             allocator=allocator,
             clock=clock,
             limit=limit,
-            progress=lambda left, total: bars.update(task, completed=left, total=total),
+            progress=advance,
         )
     write_observation(out, observed.observation, observed.meta)
     summary = _summary(observed)

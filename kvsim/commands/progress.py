@@ -10,6 +10,22 @@ LINE_EVERY_S = 5.0
 
 
 @contextmanager
+def bar(words: str, *more: str) -> Iterator[Callable[[int, int], None]]:
+    """One bar on a terminal's stderr, and a function to call with (how many are done, of how many).
+    more: the names of further columns, of `rich.progress`.
+    """
+    from rich import progress as columns
+    from rich.console import Console
+
+    shown = [columns.BarColumn(), columns.MofNCompleteColumn()]
+    shown += [getattr(columns, f"{name}Column")() for name in more]
+    console = Console(stderr=True)
+    with columns.Progress(words, *shown, console=console, transient=True) as bars:
+        task = bars.add_task("", total=None)
+        yield lambda done, total: bars.update(task, completed=done, total=total)
+
+
+@contextmanager
 def progress(labels: Sequence[str], noun: str = "requests") -> Iterator[Moved]:
     """A function to call with (label, how many are done, how many in all). noun: of what."""
     if not sys.stderr.isatty():

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kvsim.commands.arguments import AsJson, Jobs, ScenarioName
+from kvsim.commands.progress import bar
 from kvsim.plumbing.process import INTERRUPTED
 
 if TYPE_CHECKING:
@@ -92,36 +93,13 @@ def sweep(
 
 def _run(plan: "Sweep", out: Path, options: "BackendOptions", retry_failed: bool) -> "pd.DataFrame":
     """The sweep's table, with a bar on stderr; an interruption ends it, finished points kept."""
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
-
     from kvsim.whatif.sweep.journal import SweepJournal
 
-    console = Console(stderr=True)
-    columns = (TextColumn("points"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with (
-        SweepJournal(out) as journal,
-        Progress(*columns, TextColumn("left"), TimeRemainingColumn(), console=console) as bars,
-    ):
-        task = bars.add_task("points", total=None)
+    with SweepJournal(out) as journal, bar("points", "TimeElapsed", "TimeRemaining") as advance:
         try:
-            return plan.run(
-                journal,
-                options,
-                retry_failed=retry_failed,
-                progress=lambda done, total: bars.update(task, completed=done, total=total),
-            )
+            return plan.run(journal, options, retry_failed=retry_failed, progress=advance)
         except KeyboardInterrupt:
             kept = sum(point.task.key in journal.outcomes for point in plan.points)
-            console.print(
-                f"interrupted: {kept} of {len(plan.points)} points are kept in {out}; "
-                "the same command goes on from there"
-            )
+            words = f"interrupted: {kept} of {len(plan.points)} points are kept in {out}"
+            typer.echo(f"{words}; the same command goes on from there", err=True)
             raise typer.Exit(INTERRUPTED) from None

@@ -1,11 +1,14 @@
 """How every command prints a table: numbers to the right, in the one style of all tables."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
+
+    from kvsim.step_time.calibrated.fitted import Errors
+    from kvsim.step_time.calibrated.samples import Kind
 
 
 def plain_table(*columns: str, title: str | None = None, folds: bool = False) -> "Table":
@@ -35,6 +38,20 @@ def numbers_table(
     table = plain_table(first, *(f">{column}" for column in others), title=title, folds=True)
     for row in rows:
         table.add_row(*row)
+    return table
+
+
+def errors_table(
+    title: str,
+    by_kind: "Mapping[Kind, Errors]",
+    sizes: Sequence[str] = ("mape", "p50", "p90", "max"),
+) -> "Table":
+    """Relative errors of steps in %, a row a kind of step. sizes: fields of `Errors`."""
+    heads = [name.replace("mape", "mean") for name in sizes]
+    table = numbers_table("step", "n", *heads, "bias", title=title)
+    for kind, errors in by_kind.items():
+        figures = [f"{100 * getattr(errors, size):.1f}" for size in sizes]
+        table.add_row(kind, f"{errors.n:,}", *figures, f"{100 * errors.bias:+.1f}")
     return table
 
 

@@ -26,20 +26,17 @@ EXTRAS: dict[str, str] = {
 }
 
 
-def need(*libraries: str, where: str | None = None) -> None:
+def need(*libraries: str, where: str | None = None, otherwise: str = "") -> None:
     """Raise InputError with the line that installs it unless each of these libraries is there.
 
-    where: the option or command that needs them.
+    where: the option or command that needs them. otherwise: what works without them.
     """
     for library in libraries:
         if find_spec(library) is None:
-            raise missing(library, where)
+            raise missing(library, where, otherwise)
 
 
-def missing(library: str, where: str | None = None) -> InputError:
+def missing(library: str, where: str | None = None, otherwise: str = "") -> InputError:
     """The error for one of EXTRAS that is not installed."""
-    return InputError(
-        f"{library} is not installed",
-        where=where,
-        remedy=f"pip install 'kvsim[{EXTRAS[library]}]'",
-    )
+    remedy = f"pip install 'kvsim[{EXTRAS[library]}]'" + (otherwise and f", or {otherwise}")
+    return InputError(f"{library} is not installed", where=where, remedy=remedy)

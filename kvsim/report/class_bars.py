@@ -1,13 +1,12 @@
 """One stacked bar a run, a stretch of it a class of the ledger; the first run on top."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
+
+import plotly.graph_objects as go
 
 from kvsim.report.classes import ClassLook, hatch
 from kvsim.report.figure import PAPER, heading, plain, style
-
-if TYPE_CHECKING:
-    import plotly.graph_objects as go
 
 
 class Stretches(NamedTuple):
@@ -26,10 +25,8 @@ class Stretches(NamedTuple):
 
 def class_bars(
     labels: Sequence[str], classes: Sequence[Stretches], *, row_px: int, edges_px: int, gap: float
-) -> "go.Figure":
+) -> go.Figure:
     """The figure; row_px: a run's height, gap: the share of it that is not bar but name."""
-    import plotly.graph_objects as go
-
     figure = go.Figure()
     for look, values, texts, hover, details in classes:
         if not any(values):

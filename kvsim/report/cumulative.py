@@ -2,17 +2,15 @@
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import plotly.graph_objects as go
 from numpy.typing import NDArray
 
 from kvsim.report.classes import run_line
 from kvsim.report.figure import compact, plain
 from kvsim.report.numbers import seconds
-
-if TYPE_CHECKING:
-    import plotly.graph_objects as go
 
 Floats = NDArray[np.float64]
 
@@ -32,7 +30,7 @@ class Curve(NamedTuple):
     spans_s: Floats
 
 
-def add_curves(figure: "go.Figure", panels: Sequence[Sequence[Curve]]) -> None:
+def add_curves(figure: go.Figure, panels: Sequence[Sequence[Curve]]) -> None:
     """Draw the cumulative curves of each panel of `figure`, top to bottom, on one axis of time."""
     everyone = [curve.spans_s for curves in panels for curve in curves]
     axis, least = axis_of(min(map(np.min, everyone)), max(map(np.max, everyone)))

@@ -4,6 +4,7 @@ from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kvsim.plumbing.options import Options
 from kvsim.report.names import named
@@ -11,7 +12,6 @@ from kvsim.results.result import Result
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
-    from numpy.typing import NDArray
 
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
 INK, FAINT_INK, GRID = "#1f2328", "#59636e", "#e4e7eb"
@@ -101,6 +101,6 @@ def time_axis(span_s: float) -> tuple[float, dict[str, Any]]:
     }
 
 
-def compact(values: "NDArray[Any]") -> "NDArray[np.float32]":
+def compact(values: NDArray[Any]) -> NDArray[np.float32]:
     """Single precision: plenty for a screen, and half the bytes on the page."""
     return np.asarray(values, dtype=np.float32)

@@ -1,48 +1,44 @@
 """The latencies of finished requests, in seconds, out of a run's table of requests."""
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+import pandas as pd
 
 from kvsim.plumbing.units import PS_PER_S
 from kvsim.results import latency
 from kvsim.results.latency import Floats, Moments
 
-if TYPE_CHECKING:
-    import pandas as pd
 
-
-def finished(requests: "pd.DataFrame") -> "pd.DataFrame":
+def finished(requests: pd.DataFrame) -> pd.DataFrame:
     """The rows of requests that finished."""
     return requests.loc[requests["status"] == "finished"]
 
 
-def queue_s(requests: "pd.DataFrame") -> Floats:
+def queue_s(requests: pd.DataFrame) -> Floats:
     """From arrival to the first step that took the request in."""
     done = finished(requests)
     return latency.queue(_column(done, "arrival_ps"), _column(done, "scheduled_ps")) / PS_PER_S
 
 
-def ttft_s(requests: "pd.DataFrame") -> Floats:
+def ttft_s(requests: pd.DataFrame) -> Floats:
     """Time to first token."""
     done = finished(requests)
     return latency.ttft(_column(done, "arrival_ps"), _column(done, "first_token_ps")) / PS_PER_S
 
 
-def e2e_s(requests: "pd.DataFrame") -> Floats:
+def e2e_s(requests: pd.DataFrame) -> Floats:
     """End to end: from arrival to the last output token."""
     done = finished(requests)
     return latency.e2e(_column(done, "arrival_ps"), _column(done, "finish_ps")) / PS_PER_S
 
 
-def tpot_s(requests: "pd.DataFrame") -> Floats:
+def tpot_s(requests: pd.DataFrame) -> Floats:
     """Time per output token after the first, of requests with more than one."""
     done = finished(requests)
     moments = (_column(done, name) for name in ("first_token_ps", "finish_ps", "output_tokens"))
     return latency.tpot(*moments) / PS_PER_S
 
 
-def _column(requests: "pd.DataFrame", name: str) -> Moments:
+def _column(requests: pd.DataFrame, name: str) -> Moments:
     """Integers: two large floats would lose the small difference between them."""
     column: Moments = requests[name].to_numpy(np.int64)
     return column

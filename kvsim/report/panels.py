@@ -1,20 +1,17 @@
 """Panels one above the other on a common axis, each with its name over it."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+
+import plotly.graph_objects as go
+from plotly.subplots import make_subplots
 
 from kvsim.report.figure import heading, style, time_axis
-
-if TYPE_CHECKING:
-    import plotly.graph_objects as go
 
 _EDGES_PX = 46  # above the first panel and below the last
 
 
-def panels(names: Sequence[str], *, panel_px: int, gap_px: int) -> "go.Figure":
+def panels(names: Sequence[str], *, panel_px: int, gap_px: int) -> go.Figure:
     """A styled figure of empty panels, row 1 on top."""
-    from plotly.subplots import make_subplots
-
     height = _EDGES_PX + panel_px * len(names)
     figure = make_subplots(
         rows=len(names), cols=1, shared_xaxes=True, vertical_spacing=gap_px / height
@@ -30,7 +27,7 @@ def panels(names: Sequence[str], *, panel_px: int, gap_px: int) -> "go.Figure":
     return figure
 
 
-def over_time(figure: "go.Figure", span_s: float) -> float:
+def over_time(figure: go.Figure, span_s: float) -> float:
     """Give all its panels an axis of time from 0 to `span_s`, on which a request can be marked;
     the seconds of the axis's unit.
     """

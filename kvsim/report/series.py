@@ -6,15 +6,13 @@ bucket, beside the lowest and highest value in it. No spike is lost, and areas o
 byte-seconds.
 """
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from kvsim.plumbing.units import PS_PER_S
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 Floats = NDArray[np.float64]
 
@@ -38,7 +36,7 @@ class Buckets(NamedTuple):
 
 
 def bucketed(
-    memory: "pd.DataFrame", first: list[str], last: list[str], buckets: int
+    memory: pd.DataFrame, first: list[str], last: list[str], buckets: int
 ) -> Buckets | None:
     """Thin the columns `first` (value at a row's first step) and `last` (at its last).
 

@@ -1,14 +1,13 @@
 """Latencies as cumulative curves: the share of the requests that waited x seconds at most."""
 
-from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias
+from typing import ClassVar, Literal, TypeAlias
+
+import pandas as pd
+import plotly.graph_objects as go
 
 from kvsim.report.cumulative import Curve, Floats, add_curves
 from kvsim.report.figure import Figure, style
 from kvsim.results.result import Result
-
-if TYPE_CHECKING:
-    import pandas as pd
-    import plotly.graph_objects as go
 
 WaitsOf: TypeAlias = "staticmethod[[pd.DataFrame], Floats]"
 
@@ -25,10 +24,8 @@ class Waits(Figure):
     # Out of a run's table of requests: (n,) the waits, in seconds. A static method.
     waits_s: ClassVar[WaitsOf]
 
-    def draw(self, result: Result) -> "go.Figure | None":
+    def draw(self, result: Result) -> go.Figure | None:
         """The cumulative curves of all runs; None where no request waited so."""
-        import plotly.graph_objects as go
-
         curves = [
             Curve(index, run.label, values)
             for index, run in enumerate(result.runs)

@@ -10,7 +10,7 @@ from kvsim.backend.calibrate.served import Chats, Served, level_of, serve_chats
 from kvsim.backend.devices.device import AttentionKind
 from kvsim.backend.measure.bench import StoreName
 from kvsim.backend.measure.grid import DESIGNS, GridLimits, StepPlan, grid
-from kvsim.backend.measure.measure import MeasuredSamples, Progress, Setup, measure, read_samples
+from kvsim.backend.measure.measure import MeasuredSamples, Progress, Setup, measure
 from kvsim.backend.measure.pace import PACE_PLAN
 from kvsim.backend.simulated.shape import llama_shape
 from kvsim.memory.paged.options import Paged
@@ -121,24 +121,6 @@ def calibrate(
         chats = Chats(limits, seed, SERVED_BATCHES * limits.batches[-1] // (1 + quick))
         run = serve_chats(model, device, store, chats, measured.facts, attention, graphs)
     return fitted(built, measured, seed, run)
-
-
-def calibrate_samples(
-    model: ModelOptions,
-    path: Path,
-    device: str,
-    limits: GridLimits,
-    store: StoreName,
-    seed: int,
-    *,
-    attention: AttentionKind | None = None,
-    graphs: bool | None = None,
-) -> Calibration:
-    """The same of samples that `measure` left at `path` on this machine: serve, fit, hold out."""
-    measured = read_samples(path)
-    chats = Chats(limits, seed, SERVED_BATCHES * limits.batches[-1])
-    served = serve_chats(model, device, store, chats, measured.facts, attention, graphs)
-    return fitted(model.build(), measured, seed, served)
 
 
 def fitted(

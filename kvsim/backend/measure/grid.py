@@ -1,12 +1,7 @@
 """Which steps to measure: a designed grid, both edges of the tiles that GEMMs work in."""
 
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any, NamedTuple, Self
-
-from kvsim.plumbing.errors import InputError
-from kvsim.plumbing.reading.json_text import loads
 
 TILE = 64
 MOST_TOKENS = 10**9  # of one sequence, in a file of steps
@@ -92,26 +87,6 @@ def _tokens(value: object, least: int) -> int:
     return value
 
 
-def read_plans(path: Path) -> list[StepPlan]:
-    """Plans from JSON lines as `StepPlan.from_record` takes them; InputError names a bad line."""
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError("cannot read the steps", where=str(path), value=error) from None
-    plans = []
-    for number, line in enumerate(lines, 1):
-        try:
-            plans.append(StepPlan.from_record(loads(line)))
-        except (ValueError, TypeError, AttributeError) as error:
-            raise InputError(
-                "no step to measure",
-                where=f"{path}:{number}",
-                value=error,
-                remedy='a line is {"chunks": [[new, prior], ...], "contexts": [...]}',
-            ) from None
-    return plans
-
-
 def grid(limits: GridLimits) -> list[StepPlan]:
     """Every step of the design that fits the limits, each once."""
     plans = [*_decode(limits), *_prefill(limits), *_chunks(limits), *_mixed(limits)]
@@ -168,8 +143,3 @@ def _mixed(limits: GridLimits) -> list[StepPlan]:
 def _spread(batch: int, mean: int) -> tuple[int, ...]:
     """`batch` contexts evenly from about a half to one and a half of their mean."""
     return tuple(max(1, mean // 2 + mean * (2 * at + 1) // (2 * batch)) for at in range(batch))
-
-
-def most_tokens(plans: Sequence[StepPlan]) -> int:
-    """The pool that the largest of the plans needs."""
-    return max(plan.cache_tokens for plan in plans)

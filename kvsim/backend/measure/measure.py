@@ -1,13 +1,12 @@
 """Measure step times: planned steps, in rounds of random order, resumable.
 
-Needs torch and numpy alone, so that it runs on a bare GPU machine: `python -m kvsim.backend`.
+Needs torch and numpy alone, so that it runs on a bare GPU machine.
 Every timing is appended to a log as it comes; started again with the same settings, a measurement
 goes on where its log ends.
 """
 
-import json
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,7 +26,6 @@ from kvsim.backend.measure.pace import PACE_PLAN
 from kvsim.backend.measure.sentinel import judge
 from kvsim.backend.measure.timing import Clock, clock_of
 from kvsim.backend.shape import DTYPE_BYTES, Shape
-from kvsim.plumbing.writing import write_text
 
 SENTINEL_EVERY = 25
 CPU_BUDGET_S = 0.04
@@ -240,22 +238,3 @@ def impossible(shape: Shape, plan: StepPlan, seconds: float, bytes_per_s: float)
     weight_bytes = shape.layer_weights * DTYPE_BYTES[shape.dtype]
     least_bytes = weight_bytes + shape.kv_bytes_per_token * plan.cache_tokens
     return least_bytes > 1.05 * bytes_per_s * seconds
-
-
-def write_samples(path: Path, measured: MeasuredSamples) -> None:
-    """The rows as JSON lines, and beside them PATH with the suffix .facts.json; whole or not."""
-    write_lines(path, measured.rows)
-    facts = json.dumps(measured.facts, indent=1) + "\n"
-    write_text(path.with_suffix(".facts.json"), facts)
-
-
-def read_samples(path: Path) -> MeasuredSamples:
-    """What `write_samples` wrote."""
-    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-    facts = json.loads(path.with_suffix(".facts.json").read_text(encoding="utf-8"))
-    return MeasuredSamples(rows, facts)
-
-
-def write_lines(path: Path, rows: Iterable[dict[str, Any]]) -> None:
-    """JSON lines, the file whole or not at all."""
-    write_text(path, "".join(json.dumps(row) + "\n" for row in rows))

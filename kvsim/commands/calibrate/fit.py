@@ -52,6 +52,7 @@ def fit(
     """Fit step times to SAMPLES; the form of g(T) is the one that predicts held-out steps best."""
     from rich.console import Console
 
+    from kvsim.commands.terminal_tables import errors_table
     from kvsim.step_time.calibrated.file import CalibrationFile, SampleRecord, write_calibration
     from kvsim.step_time.calibrated.fit import fit as fit_steps
     from kvsim.step_time.calibrated.identity import ModelIdentity, device_name
@@ -83,23 +84,12 @@ def fit(
     console = Console()
     console.print(_tried(calibration.fit))
     console.print(f"chosen: {calibration.fit.label}", highlight=False)
-    console.print(_errors(calibration.fit))
+    title = f"Relative error of held-out steps ({folds} folds by shape), %"
+    console.print(errors_table(title, calibration.fit.held_out))
     console.print(_terms(calibration.fit))
     for path in (out, parity):
         if path is not None:
             console.print(f"written to {path}", highlight=False)
-
-
-def _errors(fit: "Fit") -> "Table":
-    from kvsim.commands.terminal_tables import numbers_table
-
-    title = f"Relative error of held-out steps ({fit.folds} folds by shape), %"
-    table = numbers_table("step", "n", "mean", "p50", "p90", "max", "bias", title=title)
-    for kind, errors in fit.held_out.items():
-        sizes = (errors.mape, errors.p50, errors.p90, errors.max)
-        figures = [f"{100 * size:.1f}" for size in sizes]
-        table.add_row(kind, f"{errors.n:,}", *figures, f"{100 * errors.bias:+.1f}")
-    return table
 
 
 def _tried(fit: "Fit") -> "Table":

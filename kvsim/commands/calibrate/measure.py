@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kvsim.commands.arguments import AsJson
+from kvsim.commands.progress import bar
 from kvsim.commands.torch_device import check_device
 from kvsim.plumbing.errors import InputError
 
@@ -69,7 +70,7 @@ def measure(
     # Few CPUs compute in half precision; their step times would be those of conversions.
     found = find_model(model, dtype or ("float32" if device == "cpu" else None))
     log_path = out.with_suffix(".log.jsonl")
-    with _Bar() as bar:
+    with bar("measuring", "TimeRemaining") as advance:
         made = calibrate(
             found,
             device,
@@ -79,7 +80,7 @@ def measure(
             seed=seed,
             store=store.value,
             served=served,
-            progress=bar.advance,
+            progress=advance,
         )
     write_calibration(out, made.file)
     log_path.unlink()
@@ -89,47 +90,14 @@ def measure(
         _say(made, out)
 
 
-class _Bar:
-    """A progress bar on stderr."""
-
-    def __init__(self) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
-
-        self._progress = Progress(
-            "measuring",
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeRemainingColumn(),
-            console=Console(stderr=True),
-            transient=True,
-        )
-        self._task = self._progress.add_task("", total=None)
-
-    def __enter__(self) -> "_Bar":
-        self._progress.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._progress.stop()
-
-    def advance(self, done: int, total: int) -> None:
-        self._progress.update(self._task, completed=done, total=total)
-
-
 def _say(made: "Calibration", out: Path) -> None:
     from rich.console import Console
 
-    from kvsim.commands.terminal_tables import numbers_table
+    from kvsim.commands.terminal_tables import errors_table
 
     console = Console()
     title = "Relative error on steps of a simulated trace, %"
-    table = numbers_table("step", "n", "mean", "p50", "p90", "max", "bias", title=title)
-    for kind, errors in made.held_out.items():
-        sizes = (errors.mape, errors.p50, errors.p90, errors.max)
-        figures = [f"{100 * size:.1f}" for size in sizes]
-        table.add_row(kind, str(errors.n), *figures, f"{100 * errors.bias:+.1f}")
-    console.print(table)
+    console.print(errors_table(title, made.held_out))
     measured = made.file.measured
     assert measured is not None
     level = measured.method["served"]

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from rich.table import Table as RichTable
 
     from kvsim.validate.run.comparison import RunComparison
+    from kvsim.validate.run.steps import StepErrors
     from kvsim.validate.run.tables import TextTable
 
 
@@ -104,8 +105,8 @@ def _print(comparison: "RunComparison", summary: dict[str, Any], out: Path | Non
     else:
         title = "The engine's log: mean absolute difference"
         console.print(_rich(curve_table(comparison.curves, title)))
-    if "lock_step" in summary:
-        _print_steps(summary, console)
+    if comparison.steps is not None:
+        _print_steps(summary, comparison.steps.times, console)
     outside = f"{100 * summary['steps_outside_domain']:.1f} %"
     console.print(
         f"{summary['steps']:,} steps, {outside} of them outside what was measured; "
@@ -115,22 +116,17 @@ def _print(comparison: "RunComparison", summary: dict[str, Any], out: Path | Non
         console.print(f"written to {out}")
 
 
-def _print_steps(summary: dict[str, Any], console: "Console") -> None:
-    from kvsim.commands.terminal_tables import numbers_table
+def _print_steps(summary: dict[str, Any], times: "StepErrors | None", console: "Console") -> None:
+    from kvsim.commands.terminal_tables import errors_table
 
     again, memory = summary["lock_step"], summary["memory"]
     console.print(f"{again['equal']:,} of {again['steps']:,} steps decided as recorded")
     if again["first_difference"]:
         console.print("step {step}: {figure} {recorded} recorded, {simulated} simulated".format(
             **again["first_difference"]))  # fmt: skip
-    times = summary["step_time_errors"]
-    if times:
+    if times is not None:
         title = "Relative errors of step times, %"
-        table = numbers_table("step", "n", "mean", "p50", "p90", "bias", title=title)
-        for kind, errors in times["by_kind"].items():
-            sizes = [f"{100 * errors[name]:.1f}" for name in ("mape", "p50", "p90")]
-            table.add_row(kind, f"{errors['n']:,}", *sizes, f"{100 * errors['bias']:+.1f}")
-        console.print(table)
+        console.print(errors_table(title, times.by_kind, ("mape", "p50", "p90")))
     console.print(
         f"KV memory over time: {100 * memory['mean_absolute']:.1f} points apart on average, "
         f"{100 * memory['largest']:.1f} at most"

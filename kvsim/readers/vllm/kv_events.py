@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 from kvsim.plumbing.errors import InputError
+from kvsim.plumbing.extras import need
 from kvsim.readers.description import Description, ServerSettings
 from kvsim.readers.parsing.json_lines import values
 from kvsim.readers.reader import ENGINE_ITSELF, MEASURED, SERVER, Sniffed, Source
@@ -115,14 +116,9 @@ def _is_frame(value: Any) -> bool:
 
 def _unpacked(data: bytes, where: str) -> Iterator[Any]:
     """The values of MessagePack text, none larger than the text itself."""
-    try:
-        import msgpack
-    except ImportError:
-        raise InputError(
-            "MessagePack is not read without its library",
-            where=where,
-            remedy="pip install msgpack",
-        ) from None
+    need("msgpack", where=where)
+    import msgpack
+
     unpacker = msgpack.Unpacker(strict_map_key=False, max_buffer_size=max(len(data), 1))
     unpacker.feed(data)
     read = 0

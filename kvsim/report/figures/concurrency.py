@@ -1,15 +1,14 @@
 """How many sequences ran and how many waited, over time: one line a run."""
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
+
+import plotly.graph_objects as go
 
 from kvsim.report.classes import run_line
 from kvsim.report.figure import Figure, compact, plain
 from kvsim.report.panels import over_time, panels
 from kvsim.report.series import bucketed
 from kvsim.results.result import Result
-
-if TYPE_CHECKING:
-    import plotly.graph_objects as go
 
 _BUCKETS = 240
 _COLUMNS = ["num_running", "num_waiting"]
@@ -26,7 +25,7 @@ class Concurrency(Figure):
     nothing: ClassVar[str] = "No step ran, so no sequence did."
     lines: ClassVar[bool] = True
 
-    def draw(self, result: Result) -> "go.Figure | None":
+    def draw(self, result: Result) -> go.Figure | None:
         """Two panels, running above waiting, all runs in each."""
         drawn = [
             (index, run.label, series)

@@ -1,18 +1,16 @@
 """Preemptions, tokens computed again, and bytes copied and swapped, over time."""
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
+import plotly.graph_objects as go
+from numpy.typing import NDArray
 
 from kvsim.plumbing.units import PS_PER_S
 from kvsim.report.classes import run_line
 from kvsim.report.figure import Figure, compact, plain
 from kvsim.report.panels import over_time, panels
 from kvsim.results.result import Result, Run
-
-if TYPE_CHECKING:
-    import plotly.graph_objects as go
-    from numpy.typing import NDArray
 
 _BUCKETS = 240
 _PANEL_PX = 120
@@ -34,7 +32,7 @@ class Events(Figure):
     )
     lines: ClassVar[bool] = True
 
-    def draw(self, result: Result) -> "go.Figure | None":
+    def draw(self, result: Result) -> go.Figure | None:
         """One panel a quantity that is not 0 everywhere, all runs in each."""
         ends = [int(run.memory["end_ps"].max()) for run in result.runs if len(run.memory)]
         if not ends or max(ends) <= 0:
@@ -64,7 +62,7 @@ class Events(Figure):
         return figure
 
 
-def _sums(run: Run, name: str, edges: "NDArray[np.float64]") -> "NDArray[np.float64]":
+def _sums(run: Run, name: str, edges: NDArray[np.float64]) -> NDArray[np.float64]:
     """How much of it came in each bucket."""
     events = run.table("events")
     if events is None or events.empty:

@@ -1,17 +1,15 @@
 """The prefix cache's hit ratio over time."""
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
+import plotly.graph_objects as go
 
 from kvsim.plumbing.units import PS_PER_S
 from kvsim.report.classes import run_line
 from kvsim.report.figure import Figure, compact, plain, style
 from kvsim.report.panels import over_time
 from kvsim.results.result import Result
-
-if TYPE_CHECKING:
-    import plotly.graph_objects as go
 
 _BUCKETS = 80
 _TOTALS = ("hit_tokens", "query_tokens")
@@ -28,10 +26,8 @@ class CacheHits(Figure):
     nothing: ClassVar[str] = "No prefix cache found anything, or the runs were not traced."
     lines: ClassVar[bool] = True
 
-    def draw(self, result: Result) -> "go.Figure | None":
+    def draw(self, result: Result) -> go.Figure | None:
         """One line a run that hit; buckets without a look-up are gaps in it."""
-        import plotly.graph_objects as go
-
         tables = [(index, run, run.table("events")) for index, run in enumerate(result.runs)]
         hit = [
             (index, run, events)

@@ -1,6 +1,8 @@
 """The ledger over time: one panel a run, the ten classes stacked up to the pool."""
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
+
+import plotly.graph_objects as go
 
 from kvsim.memory.ledger import CLASSES
 from kvsim.plumbing.units import PS_PER_S
@@ -9,9 +11,6 @@ from kvsim.report.figure import INK, Figure, compact
 from kvsim.report.panels import over_time, panels
 from kvsim.report.series import bucketed
 from kvsim.results.result import Result, Run
-
-if TYPE_CHECKING:
-    import plotly.graph_objects as go
 
 _BUCKETS = 480
 _PANEL_PX = 250
@@ -29,7 +28,7 @@ class Ledger(Figure):
     )
     nothing: ClassVar[str] = "No step ran, so the pool never held anything."
 
-    def draw(self, result: Result) -> "go.Figure | None":
+    def draw(self, result: Result) -> go.Figure | None:
         """One panel a run on a common axis of time; per cent of the pool."""
         runs = result.runs
         ends = [int(run.memory["end_ps"].max()) for run in runs if len(run.memory)]
@@ -44,7 +43,7 @@ class Ledger(Figure):
         return figure
 
 
-def _panel(figure: "go.Figure", run: Run, row: int, unit_s: float) -> None:
+def _panel(figure: go.Figure, run: Run, row: int, unit_s: float) -> None:
     """Add one run's classes, and the line of the most that was held, to panel `row`."""
     capacity = run.summary.memory.capacity_bytes
     memory = run.memory.assign(

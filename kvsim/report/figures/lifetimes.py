@@ -1,19 +1,17 @@
 """How long memory was held, how long its content was kept, and how long it lay before reuse."""
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+from numpy.typing import NDArray
 
 from kvsim.plumbing.units import PS_PER_S
 from kvsim.report.cumulative import Curve, add_curves, weighed
 from kvsim.report.figure import Figure
 from kvsim.report.panels import panels
 from kvsim.results.result import Result
-
-if TYPE_CHECKING:
-    import pandas as pd
-    import plotly.graph_objects as go
-    from numpy.typing import NDArray
 
 _PANELS = ("held", "kept until hit or taken", "from being given back to the next owner")
 
@@ -29,7 +27,7 @@ class Lifetimes(Figure):
     nothing: ClassVar[str] = "Nothing was held, or the runs were not traced."
     lines: ClassVar[bool] = True
 
-    def draw(self, result: Result) -> "go.Figure | None":
+    def draw(self, result: Result) -> go.Figure | None:
         """One panel a distribution that any run has, a curve a run in each."""
         tables = [(at, run, run.table("addresses")) for at, run in enumerate(result.runs)]
         curves: dict[str, list[Curve]] = {}
@@ -47,7 +45,7 @@ class Lifetimes(Figure):
         return figure
 
 
-def _spans_s(stays: "pd.DataFrame") -> "tuple[NDArray[np.float64], ...]":
+def _spans_s(stays: pd.DataFrame) -> tuple[NDArray[np.float64], ...]:
     """Held, kept and idle spans in seconds, each repeated by the share of bytes it stands for.
 
     A place lies idle from one holder's end to the next one's start; of buffers, where the next one

@@ -1,6 +1,8 @@
 """Lost concurrency: what else would have fitted into the bytes that did no work."""
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
+
+import plotly.graph_objects as go
 
 from kvsim.report.class_bars import Stretches, class_bars
 from kvsim.report.classes import LOOKS
@@ -8,9 +10,6 @@ from kvsim.report.figure import Figure
 from kvsim.report.numbers import figures
 from kvsim.results.result import Result
 from kvsim.results.summary import RunSummary
-
-if TYPE_CHECKING:
-    import plotly.graph_objects as go
 
 _WASTE = ("reserved", "overprovisioned", "rounding", "transient", "metadata", "external", "short")
 
@@ -26,7 +25,7 @@ class Lost(Figure):
     )
     nothing: ClassVar[str] = "No sequence ran, so none was lost."
 
-    def draw(self, result: Result) -> "go.Figure | None":
+    def draw(self, result: Result) -> go.Figure | None:
         """Horizontal bars, the first run on top."""
         runs = [
             run.summary

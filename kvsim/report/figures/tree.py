@@ -1,9 +1,12 @@
 """What a radix tree's nodes were: how deep hits go, how large nodes are, how old those evicted."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+from plotly.subplots import make_subplots
 
 from kvsim.plumbing.units import PS_PER_S
 from kvsim.report.classes import run_line
@@ -11,10 +14,6 @@ from kvsim.report.cumulative import Floats, axis_of, thinned, weighed
 from kvsim.report.figure import Figure, compact, heading, plain, style
 from kvsim.report.numbers import count, seconds
 from kvsim.results.result import Result
-
-if TYPE_CHECKING:
-    import pandas as pd
-    import plotly.graph_objects as go
 
 _PANEL_PX, _EDGES_PX = 200, 60
 _NOTHING_AT = 0.5  # where an axis of powers draws 0
@@ -43,10 +42,8 @@ class Tree(Figure):
     nothing: ClassVar[str] = "No run kept a radix tree, or the runs were not traced."
     lines: ClassVar[bool] = True
 
-    def draw(self, result: Result) -> "go.Figure | None":
+    def draw(self, result: Result) -> go.Figure | None:
         """One panel a distribution that any run has, a curve a run in each."""
-        from plotly.subplots import make_subplots
-
         curves = []
         for place, run in enumerate(result.runs):
             nodes = run.table("nodes")
@@ -72,7 +69,7 @@ class Tree(Figure):
         return figure
 
 
-def _spans(nodes: "pd.DataFrame") -> tuple[Floats, ...]:
+def _spans(nodes: pd.DataFrame) -> tuple[Floats, ...]:
     """Tokens of each hit, tokens of each node, ages of evicted tokens in s."""
     tokens = nodes["tokens"].to_numpy(np.float64)
     event = nodes["event"].astype(str).to_numpy()
@@ -81,7 +78,7 @@ def _spans(nodes: "pd.DataFrame") -> tuple[Floats, ...]:
     return tokens[event == "hit"], tokens[event != "hit"], weighed(ages, tokens[gone])
 
 
-def _draw(figure: "go.Figure", row: int, curves: list[_Curves], at: int) -> None:
+def _draw(figure: go.Figure, row: int, curves: list[_Curves], at: int) -> None:
     everyone = [each.spans[at] for each in curves]
     words: Callable[[float], str] = _tokens
     if at == len(_NAMES) - 1:

@@ -6,7 +6,10 @@ The form of g is chosen by k-fold prediction of whole shapes that the fit has no
 """
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.units import PS_PER_S
@@ -19,11 +22,8 @@ from kvsim.step_time.calibrated.solve import Normal
 from kvsim.step_time.calibrated.terms import Steps, build_terms
 from kvsim.step_time.calibrated.token_cost import Candidate
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+Floats = NDArray[np.float64]
 
-    Floats = NDArray[np.float64]
 
 FEWEST_SHAPES = 10
 LEVEL = 0.95
@@ -46,7 +46,7 @@ class _Scored(NamedTuple):
     """A trial and the relative errors [n] of the steps, each held out of the fit behind it."""
 
     trial: _Trial
-    errors: "Floats"
+    errors: Floats
     by_kind: dict[Kind, float]
 
     @property
@@ -120,31 +120,25 @@ def _trials(steps: Steps, forms: Sequence[str]) -> Iterator[_Trial]:
                 yield _Trial(name, candidate, with_longest)
 
 
-def _shuffled(count: int, seed: int) -> "NDArray[np.int64]":
-    import numpy as np
-
+def _shuffled(count: int, seed: int) -> NDArray[np.int64]:
     return np.random.Generator(np.random.PCG64(seed)).permutation(count)
 
 
-def _weights(steps: Steps) -> "Floats":
+def _weights(steps: Steps) -> Floats:
     """Squared relative errors, each kind of the same total weight."""
-    import numpy as np
-
     counts = {kind: steps.kinds.count(kind) for kind in KINDS}
     weights: Floats = 1.0 / (steps.ps**2 * np.array([counts[kind] for kind in steps.kinds]))
     return weights
 
 
-def _design(trial: _Trial, steps: Steps) -> "tuple[Floats, int, tuple[tuple[str, ...], ...]]":
+def _design(trial: _Trial, steps: Steps) -> tuple[Floats, int, tuple[tuple[str, ...], ...]]:
     """Regressors [n, p], how many of them are g's, and the fields of the others."""
-    import numpy as np
-
     g = trial.candidate.columns(steps.tokens)
     others, fields = steps.columns(with_longest=trial.with_longest)
     return np.hstack([g, others]), g.shape[1], fields
 
 
-def _fitted(trial: _Trial, steps: Steps, weights: "Floats") -> Formula:
+def _fitted(trial: _Trial, steps: Steps, weights: Floats) -> Formula:
     columns, count, fields = _design(trial, steps)
     coefficients = Normal.of(columns, steps.ps, weights).solve()
     return Formula(
@@ -153,9 +147,7 @@ def _fitted(trial: _Trial, steps: Steps, weights: "Floats") -> Formula:
     )
 
 
-def _score(trial: _Trial, steps: Steps, fold: "NDArray[np.int64]") -> _Scored:
-    import numpy as np
-
+def _score(trial: _Trial, steps: Steps, fold: NDArray[np.int64]) -> _Scored:
     columns, _, _ = _design(trial, steps)
     weights = _weights(steps)
     members = [fold == number for number in np.unique(fold)]
@@ -184,8 +176,6 @@ def _best_of_each_form(scored: Sequence[_Scored]) -> tuple[Tried, ...]:
 
 
 def _intervals(trial: _Trial, steps: Steps, shapes: int, resamples: int, seed: int) -> Intervals:
-    import numpy as np
-
     random = np.random.Generator(np.random.PCG64(seed))
     columns, count, fields = _design(trial, steps)
     weights = _weights(steps)

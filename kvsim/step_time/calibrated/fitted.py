@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from kvsim.plumbing.options import Options
 from kvsim.step_time.calibrated.domain import Domain
 from kvsim.step_time.calibrated.formula import Formula
@@ -24,8 +26,6 @@ class Errors(Options):
     @classmethod
     def of(cls, errors: Sequence[float]) -> "Errors":
         """Of a non-empty list of relative errors."""
-        import numpy as np
-
         size = np.abs(errors)
         p50, p90 = np.percentile(size, [50, 90])
         figures = (size.mean(), p50, p90, size.max(), np.mean(errors))

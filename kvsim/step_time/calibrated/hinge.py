@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+import numpy as np
 from pydantic import Field
 
 from kvsim.step_time.calibrated.token_cost import Candidate, TokenCost
@@ -26,8 +27,6 @@ class Hinge(TokenCost):
     @classmethod
     def candidates(cls, tokens: "Tokens") -> Iterator[Candidate]:
         """Knees at none and at the samples' own token counts, spread by rank."""
-        import numpy as np
-
         unique = np.unique(tokens)[:-1]
         ranks = np.linspace(0, len(unique) - 1, min(_KNEES, len(unique))).round().astype(int)
         for knee in sorted({0, *unique[ranks].tolist()}):
@@ -35,8 +34,6 @@ class Hinge(TokenCost):
 
 
 def _candidate(knee: int) -> Candidate:
-    import numpy as np
-
     def columns(tokens: "Tokens") -> "Columns":
         return np.column_stack([np.ones(len(tokens)), np.maximum(0.0, tokens - float(knee))])
 

@@ -1,13 +1,13 @@
 """Nonnegative least squares from normal equations, so that folds and resamples cost a sum each."""
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+import numpy as np
+from numpy.typing import NDArray
 
-    Floats = NDArray[np.float64]
+Floats = NDArray[np.float64]
+
 
 # Directions this much weaker than the strongest are noise of the floating point, not of the data.
 _WEAKEST = 1e-13
@@ -16,11 +16,11 @@ _WEAKEST = 1e-13
 class Normal(NamedTuple):
     """Normal equations of a weighted regression: gram [p, p] = X'WX, moment [p] = X'Wy."""
 
-    gram: "Floats"
-    moment: "Floats"
+    gram: Floats
+    moment: Floats
 
     @classmethod
-    def of(cls, columns: "Floats", target: "Floats", weights: "Floats") -> "Normal":
+    def of(cls, columns: Floats, target: Floats, weights: Floats) -> "Normal":
         """From regressors [n, p], target [n] and weights [n] >= 0."""
         weighted = columns * weights[:, None]
         return cls(weighted.T @ columns, weighted.T @ target)
@@ -31,9 +31,8 @@ class Normal(NamedTuple):
         grams, moments = zip(*parts, strict=True)
         return cls(sum(grams[1:], grams[0]), sum(moments[1:], moments[0]))
 
-    def solve(self) -> "Floats":
+    def solve(self) -> Floats:
         """Coefficients [p] >= 0 of the least weighted squared error."""
-        import numpy as np
         from scipy.optimize import nnls
 
         scale = np.sqrt(np.maximum(np.diag(self.gram), 0.0))

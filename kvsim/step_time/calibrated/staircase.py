@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Self
 
+import numpy as np
 from pydantic import Field, model_validator
 
 from kvsim.plumbing.units import ceil_div
@@ -50,8 +51,6 @@ class Staircase(TokenCost):
 
 
 def _candidate(tile: int, seen: "Tokens") -> Candidate:
-    import numpy as np
-
     knots = np.unique(-(-seen // tile)).astype(float)  # only tiles with samples get a level to fit
 
     def columns(tokens: "Tokens") -> "Columns":

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import TYPE_CHECKING, Self
 
+import numpy as np
 from pydantic import Field, model_validator
 
 from kvsim.step_time.calibrated.token_cost import Candidate, TokenCost, ramps
@@ -46,8 +47,6 @@ class BrokenLine(TokenCost):
     @classmethod
     def candidates(cls, tokens: "Tokens") -> Iterator[Candidate]:
         """Up to 36 knots at the samples' own token counts, spread by rank."""
-        import numpy as np
-
         unique = np.unique(tokens)
         if len(unique) < 2:
             return
@@ -57,8 +56,6 @@ class BrokenLine(TokenCost):
 
 
 def _candidate(knots: "Columns") -> Candidate:
-    import numpy as np
-
     def columns(tokens: "Tokens") -> "Columns":
         return ramps(tokens.astype(float), knots)
 

@@ -1,17 +1,17 @@
 """The regressors beside g(T): from samples to columns, and from coefficients to `Terms`."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from kvsim.plumbing.units import PS_PER_S
 from kvsim.step_time.calibrated.formula import Terms, longest_excess
 from kvsim.step_time.calibrated.samples import Kind, Sample, kind_of
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+Floats = NDArray[np.float64]
 
-    Floats = NDArray[np.float64]
 
 _BY_MODE = ("decode_seq_ps", "context_token_ps", "longest_excess_token_ps")
 _PREFILL = ("attention_pair_ps", "prefill_context_token_ps")
@@ -23,22 +23,20 @@ class Steps(NamedTuple):
     group: which samples share a shape (their chunks and their count of decode sequences), from 0.
     """
 
-    tokens: "NDArray[np.int64]"
-    decode_seqs: "Floats"
-    context: "Floats"
-    excess: "Floats"
-    pairs: "Floats"
-    prefill_context: "Floats"
-    ps: "Floats"
+    tokens: NDArray[np.int64]
+    decode_seqs: Floats
+    context: Floats
+    excess: Floats
+    pairs: Floats
+    prefill_context: Floats
+    ps: Floats
     kinds: tuple[Kind, ...]
-    group: "NDArray[np.int64]"
+    group: NDArray[np.int64]
     knows_longest: bool
 
     @classmethod
     def of(cls, samples: Sequence[Sample]) -> "Steps":
         """From a non-empty list."""
-        import numpy as np
-
         shapes = [sample.shape for sample in samples]
         groups: dict[object, int] = {}
         group = [groups.setdefault((s.chunks, s.num_decode), len(groups)) for s in shapes]
@@ -56,14 +54,12 @@ class Steps(NamedTuple):
             knows_longest=all(s.longest_context_tokens for s in decoding) and bool(decoding),
         )
 
-    def columns(self, *, with_longest: bool) -> "tuple[Floats, tuple[tuple[str, ...], ...]]":
+    def columns(self, *, with_longest: bool) -> tuple[Floats, tuple[tuple[str, ...], ...]]:
         """Regressors [n, p], and for each the fields of `Terms` its coefficient goes to.
 
         Pure and mixed steps have coefficients of their own if both were measured; otherwise the one
         that was serves both.
         """
-        import numpy as np
-
         mixed = np.array([kind == "mixed" for kind in self.kinds])
         pure = np.array([kind == "decode" for kind in self.kinds])
         columns: list[Floats] = []
@@ -84,7 +80,7 @@ class Steps(NamedTuple):
         return np.column_stack(columns), tuple(fields)
 
 
-def build_terms(coefficients: "Floats", fields: tuple[tuple[str, ...], ...]) -> Terms:
+def build_terms(coefficients: Floats, fields: tuple[tuple[str, ...], ...]) -> Terms:
     """Integer terms from the coefficients [p] of `Steps.columns`, in ps."""
     values: dict[str, int] = {}
     for coefficient, names in zip(coefficients, fields, strict=True):

@@ -5,17 +5,16 @@ offers candidates, each a set of columns to regress on; the fit finds the coeffi
 """
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
 
 from kvsim.plumbing.options import Options
 from kvsim.step_time.correction import Correction
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Tokens = NDArray[np.int64]
-    Columns = NDArray[np.float64]
+Tokens = NDArray[np.int64]
+Columns = NDArray[np.float64]
 
 
 class Candidate(NamedTuple):
@@ -26,8 +25,8 @@ class Candidate(NamedTuple):
     """
 
     label: str
-    columns: "Callable[[Tokens], Columns]"
-    build: "Callable[[Columns], TokenCost]"
+    columns: Callable[[Tokens], Columns]
+    build: Callable[[Columns], "TokenCost"]
 
 
 class TokenCost(Options):
@@ -52,12 +51,12 @@ class TokenCost(Options):
         )
 
     @classmethod
-    def candidates(cls, tokens: "Tokens") -> Iterator[Candidate]:
+    def candidates(cls, tokens: Tokens) -> Iterator[Candidate]:
         """The shapes worth trying on samples with these token counts [n]."""
         raise NotImplementedError(cls.__name__)  # every registered form overrides this
 
 
-def ramps(x: "Columns", knots: "Columns") -> "Columns":
+def ramps(x: Columns, knots: Columns) -> Columns:
     """A constant and one ramp per gap between knots: regressors [n, len(knots)] of a broken line.
 
     Column i >= 1 climbs from 0 at knot i-1 to 1 at knot i and stays there; the last one climbs on.
@@ -65,8 +64,6 @@ def ramps(x: "Columns", knots: "Columns") -> "Columns":
     a line that never falls, and a gap without any sample is a straight line between its ends, never
     a hole at zero.
     """
-    import numpy as np
-
     columns = [np.ones(len(x))]
     for i in range(1, len(knots)):
         last = i == len(knots) - 1

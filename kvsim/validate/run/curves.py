@@ -4,17 +4,17 @@ A row at t shows the last record an engine made before t on the logger's clock, 
 of the engine's.
 """
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from kvsim.engine.record import EngineRecord
 from kvsim.observed.folder import ObservedRun
 from kvsim.plumbing.units import PS_PER_S
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+Floats = NDArray[np.float64]
 
-    Floats = NDArray[np.float64]
 
 SATURATED_USAGE = 0.95  # a pool this full for the first time has been filled
 _STEP_S = 0.01  # resolution of the clocks' offset
@@ -28,12 +28,12 @@ class Curves(NamedTuple):
     clock_ahead_s: by how much the logger's clock is ahead of the requests'.
     """
 
-    t: "Floats"
-    recorded: "dict[str, Floats]"
-    simulated: "dict[str, Floats]"
+    t: Floats
+    recorded: dict[str, Floats]
+    simulated: dict[str, Floats]
     clock_ahead_s: float
 
-    def phases(self) -> "dict[str, NDArray[np.bool_]]":
+    def phases(self) -> dict[str, NDArray[np.bool_]]:
         """Which ticks lie in which phase of the recorded run.
 
         filling: until the pool is SATURATED_USAGE full for the first time; draining: after the last
@@ -41,8 +41,6 @@ class Curves(NamedTuple):
         wait. Where nobody recorded the pool: queueing until the last wait, draining after it; and
         one phase, the whole run, where nobody recorded, or saw, a wait either.
         """
-        import numpy as np
-
         index = np.arange(len(self.t))
         waits = np.flatnonzero(self.recorded.get("waiting", np.zeros(0)) > 0)
         drained = int(waits[-1]) + 1 if len(waits) else 0
@@ -61,8 +59,6 @@ class Curves(NamedTuple):
 
     def summary(self) -> dict[str, Any]:
         """Mean absolute errors over all ticks, and by phase with the mean usage on both sides."""
-        import numpy as np
-
         whole: dict[str, Any] = self._errors(np.ones(len(self.t), dtype=bool))
         whole["phases"] = {
             name: {"ticks": int(ticks.sum())} | (self._errors(ticks) if ticks.any() else {})
@@ -70,9 +66,7 @@ class Curves(NamedTuple):
         }
         return whole
 
-    def _errors(self, ticks: "NDArray[np.bool_]") -> dict[str, Any]:
-        import numpy as np
-
+    def _errors(self, ticks: NDArray[np.bool_]) -> dict[str, Any]:
         errors: dict[str, Any] = {
             f"{name}_mae": float(np.abs(self.simulated[name] - recorded)[ticks].mean())
             for name, recorded in self.recorded.items()
@@ -88,8 +82,6 @@ class Curves(NamedTuple):
 
 def curves(run: ObservedRun, records: tuple[EngineRecord, ...]) -> Curves | None:
     """Sample the simulated records at the recorded ticks; None where no log was kept."""
-    import numpy as np
-
     logged = _recorded(run)
     if not logged:
         return None
@@ -107,10 +99,8 @@ def curves(run: ObservedRun, records: tuple[EngineRecord, ...]) -> Curves | None
     return Curves(t, logged, simulated, ahead_s)
 
 
-def _recorded(run: ObservedRun) -> "dict[str, Floats]":
+def _recorded(run: ObservedRun) -> dict[str, Floats]:
     """The columns of SERIES that every tick has."""
-    import numpy as np
-
     columns: dict[str, list[float | None]] = {
         "running": [tick.running for tick in run.ticks],
         "waiting": [tick.waiting for tick in run.ticks],
@@ -133,8 +123,6 @@ def clock_ahead(run: ObservedRun) -> float:
     requests' own times tell: the offset at which the two agree best, up to a tick either way (the
     middle, where several do). 0 where the log has not both.
     """
-    import numpy as np
-
     columns = _recorded(run)
     if not {"running", "waiting"} <= columns.keys():
         return 0.0

@@ -1,17 +1,16 @@
 """How far simulated latencies lie from the recorded ones."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
 
 from kvsim.observed.folder import ObservedRun
 from kvsim.plumbing.units import PS_PER_S
 from kvsim.validate.run.replay import Replay
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+Floats = NDArray[np.float64]
 
-    Floats = NDArray[np.float64]
 
 QUANTILES = ("p50", "p90", "p99")
 Latencies = dict[str, dict[str, float]]
@@ -22,12 +21,10 @@ def request_times(
     first_token_s: Sequence[float],
     last_token_s: Sequence[float],
     which: list[int],
-) -> "dict[str, Floats]":
+) -> dict[str, Floats]:
     """ttft_s, tpot_s and e2e_s of each of the requests at the indices `which`, whose tokens came at
     these times; tpot of those with two tokens or more.
     """
-    import numpy as np
-
     from kvsim.results import latency
 
     arrival = np.array([row.arrival_s for row in run.rows])[which]

@@ -1,15 +1,14 @@
 """Bootstrap intervals: how far an error would move had other requests, or steps, been drawn."""
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.random import PCG64, Generator
+from numpy.typing import NDArray
 
 from kvsim.observed.folder import ObservedRun
 from kvsim.validate.run.errors import recorded_times, request_times, simulated_times
 from kvsim.validate.run.replay import Replay
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 LEVEL = 0.95
 RESAMPLES = 1000
@@ -18,8 +17,6 @@ Interval = tuple[float, float]
 
 def mean_interval(values: Sequence[float]) -> Interval:
     """Of the mean of at least one value, drawn again with replacement."""
-    import numpy as np
-
     data = np.asarray(values)
     return ends([float(data[drawn].mean()) for drawn in _draws(len(data))])
 
@@ -44,17 +41,13 @@ def ratio_interval(
     """Of sum(parts) / sum(wholes) - sum(others) / sum(wholes): members drawn again, each with all
     three of its numbers.
     """
-    import numpy as np
-
     first, second, whole = (np.asarray(each, dtype=float) for each in (parts, others, wholes))
     draws = _draws(len(whole))
     return ends([float((first - second)[at].sum() / whole[at].sum()) for at in draws])
 
 
-def _draws(count: int) -> "Iterator[NDArray[np.int64]]":
+def _draws(count: int) -> Iterator[NDArray[np.int64]]:
     """The same draws for the same count."""
-    from numpy.random import PCG64, Generator
-
     random = Generator(PCG64(count))
     for _ in range(RESAMPLES):
         yield random.integers(count, size=count)
@@ -62,8 +55,6 @@ def _draws(count: int) -> "Iterator[NDArray[np.int64]]":
 
 def ends(values: Sequence[float]) -> Interval:
     """Between which LEVEL of the values lie."""
-    import numpy as np
-
     rest = (1.0 - LEVEL) / 2.0
     low, high = np.quantile(values, [rest, 1.0 - rest]).tolist()
     return low, high

@@ -1,15 +1,14 @@
 """The pool over time, recorded and simulated: how far one lies from the other."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from kvsim.observed.folder import ObservedRun
 from kvsim.plumbing.units import PS_PER_S
 from kvsim.validate.run.replay import Held
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 
 class MemoryErrors(NamedTuple):
@@ -44,8 +43,6 @@ def recorded_held(run: ObservedRun) -> list[Held]:
 
 def memory_errors(recorded: list[Held], simulated: tuple[Held, ...]) -> MemoryErrors:
     """Both are step functions, empty before they begin and after they end; integrated exactly."""
-    import numpy as np
-
     times = np.unique([moment.time_ps for moment in (*recorded, *simulated)])
     lengths = np.diff(times)
     before, after = (_at(moments, times) for moments in (recorded, simulated))
@@ -61,10 +58,8 @@ def memory_errors(recorded: list[Held], simulated: tuple[Held, ...]) -> MemoryEr
     )
 
 
-def _at(moments: Sequence[Held], times: "NDArray[np.int64]") -> "NDArray[np.float64]":
+def _at(moments: Sequence[Held], times: NDArray[np.int64]) -> NDArray[np.float64]:
     """The step function at each time; of several moments at one time the last holds."""
-    import numpy as np
-
     begun = np.array([moment.time_ps for moment in moments])
     usage = np.array([0.0, *(moment.usage for moment in moments)])
     return usage[np.searchsorted(begun, times, side="right")]

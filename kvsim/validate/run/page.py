@@ -1,7 +1,10 @@
 """The page of a comparison: both logs in one picture, and the errors in tables."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import plotly.graph_objects as go
+from plotly.subplots import make_subplots
 
 from kvsim.report.figure import GRID, INK, heading, style
 from kvsim.report.numbers import count, figures, plural
@@ -20,9 +23,6 @@ from kvsim.validate.run.tables import (
     step_tables,
 )
 from kvsim.version import VERSION
-
-if TYPE_CHECKING:
-    import plotly.graph_objects as go
 
 HEIGHT_PX = 720
 _LINES = (("#0072b2", "dot"), ("#d55e00", "solid"))  # nothing fitted, and a fit
@@ -60,16 +60,13 @@ def make_page(comparisons: Sequence[RunComparison]) -> str:
     )
 
 
-def draw(comparisons: Sequence[RunComparison]) -> "go.Figure | None":
+def draw(comparisons: Sequence[RunComparison]) -> go.Figure | None:
     """A panel over time for each recorded column of the log, and each simulated one in it; None
     where no log was kept.
     """
     logs = [comparison.curves for comparison in comparisons if comparison.curves is not None]
     if not logs:
         return None
-    import plotly.graph_objects as go
-    from plotly.subplots import make_subplots
-
     curves = logs[0]
     panels = [panel for panel in _PANELS if panel[0] in curves.recorded]
     figure = make_subplots(rows=len(panels), cols=1, shared_xaxes=True, vertical_spacing=0.07)

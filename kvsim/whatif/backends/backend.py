@@ -36,15 +36,6 @@ def died(task: Task, how: object) -> TaskOutcome:
     return TaskOutcome(task.key, (), f"its worker died {ATTEMPTS} times: {how}", False, 0.0)
 
 
-def missing(package: str) -> InputError:
-    """The error for a backend whose package is not installed."""
-    return InputError(
-        f"{package} is not installed",
-        where="--backend",
-        remedy=f"pip install {package}, or use --backend processes",
-    )
-
-
 def check_reachable(cluster: str, address: str | None) -> None:
     """InputError where nobody listens at [SCHEME://]HOST:PORT: a cluster's client itself tries for
     half a minute and more.

@@ -10,13 +10,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from kvsim.plumbing.errors import InputError
-from kvsim.whatif.backends.backend import (
-    ATTEMPTS,
-    BackendOptions,
-    check_reachable,
-    died,
-    missing,
-)
+from kvsim.plumbing.extras import need
+from kvsim.whatif.backends.backend import ATTEMPTS, BackendOptions, check_reachable, died
 from kvsim.whatif.task import Task, TaskOutcome, run_task
 
 
@@ -24,11 +19,9 @@ class Dask(BackendOptions):
     """`--backend dask`; `--address tcp://HOST:8786` names its scheduler."""
 
     def run(self, tasks: Sequence[Task]) -> Iterator[TaskOutcome]:
-        try:
-            import dask
-            from distributed import Client, KilledWorker, LocalCluster, as_completed
-        except ImportError:
-            raise missing("dask") from None
+        need("dask", "distributed", where="--backend", otherwise="--backend processes")
+        import dask
+        from distributed import Client, KilledWorker, LocalCluster, as_completed
 
         check_reachable("Dask", self.address)
         with dask.config.set({"distributed.scheduler.allowed-failures": ATTEMPTS - 1}):

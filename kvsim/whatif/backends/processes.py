@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 
 from kvsim.plumbing.errors import InputError
+from kvsim.plumbing.extras import need
 from kvsim.whatif.backends.backend import ATTEMPTS, BackendOptions, died
 from kvsim.whatif.task import Task, TaskOutcome, run_task
 
@@ -40,13 +41,10 @@ def _pooled(tasks: Sequence[Task], jobs: int) -> Iterator[TaskOutcome]:
     Nobody knows whose worker it was: all tasks under way then are run again, one after the other in
     a pool of one, so that a task which kills its worker takes no other with it.
     """
-    try:
-        from joblib import Parallel, delayed
-        from joblib.externals.loky import get_reusable_executor
-        from joblib.externals.loky.process_executor import TerminatedWorkerError
-    except ImportError:
-        remedy = "pip install joblib, or --jobs 1"
-        raise InputError("joblib is not installed", where="--jobs", remedy=remedy) from None
+    need("joblib", where="--jobs", otherwise="--jobs 1")
+    from joblib import Parallel, delayed
+    from joblib.externals.loky import get_reusable_executor
+    from joblib.externals.loky.process_executor import TerminatedWorkerError
 
     left = {task.key: task for task in tasks}
     attempts: Counter[str] = Counter()

@@ -10,13 +10,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from kvsim.plumbing.errors import InputError
-from kvsim.whatif.backends.backend import (
-    ATTEMPTS,
-    BackendOptions,
-    check_reachable,
-    died,
-    missing,
-)
+from kvsim.plumbing.extras import need
+from kvsim.whatif.backends.backend import ATTEMPTS, BackendOptions, check_reachable, died
 from kvsim.whatif.task import Task, TaskOutcome, run_task
 
 
@@ -24,10 +19,8 @@ class Ray(BackendOptions):
     """`--backend ray`; `--address HOST:6379`, `ray://HOST:10001` or `auto` names a cluster."""
 
     def run(self, tasks: Sequence[Task]) -> Iterator[TaskOutcome]:
-        try:
-            import ray
-        except ImportError:
-            raise missing("ray") from None
+        need("ray", where="--backend", otherwise="--backend processes")
+        import ray
 
         check_reachable("Ray", self.address)
         jobs = None if self.address else self.jobs or os.cpu_count() or 1

@@ -7,13 +7,14 @@ from pathlib import Path
 import pytest
 import torch
 
+from evidence.session.files import write_samples
 from kvsim.backend.measure import host
 from kvsim.backend.measure import measure as measuring
 from kvsim.backend.measure.bench import Bench
-from kvsim.backend.measure.grid import CPU, CUDA, DESIGNS, StepPlan, grid, most_tokens
+from kvsim.backend.measure.grid import CPU, CUDA, DESIGNS, StepPlan, grid
 from kvsim.backend.measure.host import Watch
 from kvsim.backend.measure.log import Log
-from kvsim.backend.measure.measure import Setup, impossible, measure, write_samples
+from kvsim.backend.measure.measure import Setup, impossible, measure
 from kvsim.backend.measure.sentinel import judge
 from kvsim.backend.measure.timing import CpuClock
 from kvsim.backend.shape import Shape
@@ -33,7 +34,7 @@ def test_the_measuring_part_needs_torch_and_numpy_alone():
     code = """
 import sys, torch, numpy.random, torch.utils.flop_counter
 before = set(sys.modules)
-import kvsim.backend.__main__, evidence.session.__main__
+import evidence.session.measure, evidence.session.__main__
 import evidence.prove.captured, evidence.prove.random_steps
 new = set(sys.modules) - before
 tops = {name.partition('.')[0] for name in new} - sys.stdlib_module_names - {'kvsim', 'evidence'}
@@ -66,7 +67,7 @@ def test_a_grid_stays_within_its_limits_and_holds_every_kind(design):
     plans = grid(limits)
     assert len(plans) == len(set(plans))
     assert {plan.kind for plan in plans} == {"decode", "prefill", "mixed"}
-    assert most_tokens(plans) <= limits.pool_tokens
+    assert max(plan.cache_tokens for plan in plans) <= limits.pool_tokens
     assert max(plan.step_tokens for plan in plans) <= limits.step_tokens
 
 
@@ -285,14 +286,14 @@ def test_a_bad_step_is_refused_in_one_line(tmp_path, line):
     )
     steps = tmp_path / "steps.jsonl"
     steps.write_text(line + "\n")
-    from kvsim.backend.measure.grid import read_plans
+    from evidence.session.files import read_plans
 
     with pytest.raises(InputError, match=r"steps\.jsonl:1"):
         read_plans(steps)
 
 
 def test_the_command_on_a_bare_machine_names_what_is_wrong(tmp_path):
-    command = [sys.executable, "-m", "kvsim.backend", tmp_path / "none.json"]
+    command = [sys.executable, "-m", "evidence.session.measure", tmp_path / "none.json"]
     done = subprocess.run(
         [*command, "--out", tmp_path / "samples.jsonl"], cwd=ROOT, capture_output=True, text=True
     )

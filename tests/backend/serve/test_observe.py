@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from evidence.prove.replay import replay
+from evidence.prove.step import Step
 from kvsim.backend.serve import setup
 from kvsim.backend.serve.clock import CpuTimeClock, WallClock, run_clock
 from kvsim.backend.serve.run import observe
 from kvsim.backend.simulated.shape import llama_shape
 from kvsim.backend.simulated.stores import build_store
-from kvsim.backend.step import Step
 from kvsim.backend.transformer.decoder import Decoder
 from kvsim.backend.transformer.runner import DecoderRunner
 from kvsim.cli import app

@@ -3,12 +3,12 @@ import json
 import pytest
 import torch
 
+from evidence.prove.recompute import RecomputeStore
 from kvsim.backend.shape import Shape
 from kvsim.backend.step import Batch, Copy, TokenSpan
 from kvsim.backend.stores.buffers import BufferStore
 from kvsim.backend.stores.contiguous import ContiguousStore
 from kvsim.backend.stores.paged import PagedStore
-from kvsim.backend.stores.recompute import RecomputeStore
 from kvsim.plumbing.errors import InputError, InvariantError
 
 SHAPE = Shape(2, 32, 4, 2, 8, 48, 10)

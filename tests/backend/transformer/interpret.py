@@ -12,12 +12,12 @@ from itertools import product
 import torch
 from torch import Tensor
 
+from evidence.prove.recompute import RecomputeStore
 from kvsim.backend.shape import Shape
 from kvsim.backend.step import Batch, TokenSpan
 from kvsim.backend.stores.buffers import BufferStore
 from kvsim.backend.stores.contiguous import ContiguousStore
 from kvsim.backend.stores.paged import PagedStore
-from kvsim.backend.stores.recompute import RecomputeStore
 from kvsim.backend.stores.store import TensorStore
 from kvsim.backend.transformer import tiles, triton_attention
 from kvsim.backend.transformer.attention import GatherAttention

@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 from evidence.prove.captured import compare_captured
 from evidence.prove.random_steps import BLOCK_SIZE, LONGEST, SLOTS, STORE_KINDS, random_steps
 from evidence.prove.replay import replay
+from evidence.prove.step import Step
 from kvsim.backend.devices import device_of
 from kvsim.backend.devices.staging import Staging
 from kvsim.backend.shape import Shape
-from kvsim.backend.step import Step, TokenSpan
+from kvsim.backend.step import TokenSpan
 from kvsim.backend.stores.buffers import BufferStore
 from kvsim.backend.stores.contiguous import ContiguousStore
 from kvsim.backend.stores.paged import PagedStore, _FixedTables

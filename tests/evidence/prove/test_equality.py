@@ -6,11 +6,12 @@ from hypothesis import strategies as st
 from evidence.cache.checks import small_shape, store_of
 from evidence.prove import exactness
 from evidence.prove.random_steps import STORE_KINDS, random_steps
+from evidence.prove.recompute import RecomputeStore
 from evidence.prove.replay import replay
-from kvsim.backend.step import Copy, Step, TokenSpan
+from evidence.prove.step import Step
+from kvsim.backend.step import Copy, TokenSpan
 from kvsim.backend.stores.contiguous import ContiguousStore
 from kvsim.backend.stores.paged import PagedStore
-from kvsim.backend.stores.recompute import RecomputeStore
 from kvsim.backend.transformer.decoder import Decoder
 from kvsim.backend.transformer.runner import DecoderRunner
 from kvsim.plumbing.errors import InputError

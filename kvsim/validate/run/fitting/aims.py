@@ -9,7 +9,10 @@ a per cent at the least: one block more or less in the pool moves a mean by more
 """
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from kvsim.observed.folder import ObservedRun
 from kvsim.plumbing.errors import InputError
@@ -19,12 +22,9 @@ from kvsim.validate.run.errors import recorded_times, request_times, simulated_t
 from kvsim.validate.run.fitting.parts import Parts
 from kvsim.validate.run.replay import Replay
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+Floats = NDArray[np.float64]
+Indices = NDArray[np.int64]
 
-    Floats = NDArray[np.float64]
-    Indices = NDArray[np.int64]
 
 LEAST_NOISE = 0.005
 BLOCKS = 3
@@ -38,20 +38,18 @@ class Aim(NamedTuple):
 
     name: str
     kind: Literal["request", "tick"]
-    recorded: "Floats"
-    unit: "Indices"
-    block: "Indices"
+    recorded: Floats
+    unit: Indices
+    block: Indices
 
-    def miss(self, simulated: "Floats", weights: "Floats") -> float:
+    def miss(self, simulated: Floats, weights: Floats) -> float:
         """Relative; each entry counts so many times, at least one of them."""
         apart = simulated - self.recorded
         kept = self._kept(apart, weights)
         return float((apart * kept).sum() / (self.recorded * kept).sum())
 
-    def _kept(self, apart: "Floats", weights: "Floats") -> "Floats":
+    def _kept(self, apart: Floats, weights: Floats) -> Floats:
         """The weights without those of the requests that lie farthest apart on either side."""
-        import numpy as np
-
         if self.kind == "tick":
             return weights
         order = np.argsort(apart, kind="stable")
@@ -61,10 +59,8 @@ class Aim(NamedTuple):
         kept[order] = np.clip(upto, low, high) - np.clip(upto - weights[order], low, high)
         return kept
 
-    def noise(self, simulated: "Floats") -> float:
+    def noise(self, simulated: Floats) -> float:
         """Of the miss over all entries."""
-        import numpy as np
-
         apart = simulated - self.recorded
         batches = int(len(apart) ** 0.5)
         if batches < 2:
@@ -83,8 +79,6 @@ class Aims:
     """
 
     def __init__(self, run: ObservedRun, parts: Parts) -> None:
-        import numpy as np
-
         self._run, self._parts = run, parts
         requests = len(parts.first)
         everyone = np.arange(requests)
@@ -112,12 +106,10 @@ class Aims:
 
     def _by_request(
         self, scheduled_s: list[float], first_token_s: list[float], last_token_s: list[float]
-    ) -> "dict[str, Floats]":
+    ) -> dict[str, Floats]:
         """From admission (from arrival, if that is not recorded) to the first token, which but for
         queues is steps; and the gap between tokens.
         """
-        import numpy as np
-
         which = self._parts.first
         times = request_times(self._run, first_token_s, last_token_s, which)
         begin = {"ttft": times["ttft_s"]}
@@ -126,15 +118,11 @@ class Aims:
         return begin | {"tpot": times["tpot_s"]}
 
     def _usable(self, aim: Aim) -> bool:
-        import numpy as np
-
         sums = np.bincount(aim.block, weights=aim.recorded, minlength=BLOCKS)
         return bool((sums > 0).all())
 
-    def _ticks(self) -> "tuple[Floats, Floats]":
+    def _ticks(self) -> tuple[Floats, Floats]:
         """The ends of the first part's ticks on the requests' clock, and what came in each."""
-        import numpy as np
-
         ticks = self._run.ticks
         if not ticks or any(tick.gen_throughput is None for tick in ticks):
             return np.zeros(0), np.zeros(0)
@@ -146,10 +134,8 @@ class Aims:
         inside = ends <= self._parts.end_s
         return ends[inside], produced[inside]
 
-    def simulated(self, replay: Replay) -> "list[Floats]":
+    def simulated(self, replay: Replay) -> list[Floats]:
         """The same lists as a simulation of the first part gives them."""
-        import numpy as np
-
         scheduled_s = [ps / PS_PER_S for ps in replay.scheduled_ps]
         lists = self._by_request(scheduled_s, *simulated_times(replay))
         if self.units["tick"]:
@@ -161,8 +147,6 @@ class Aims:
             lists["tokens produced"] = np.diff(at_ends, prepend=before).astype(float)
         return [lists[aim.name] for aim in self.found]
 
-    def all_weights(self) -> "Iterator[Floats]":
+    def all_weights(self) -> Iterator[Floats]:
         """Every entry of each aim once."""
-        import numpy as np
-
         return (np.ones(len(aim.recorded)) for aim in self.found)

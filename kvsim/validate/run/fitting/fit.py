@@ -1,7 +1,10 @@
 """A correction fitted on the first part of a run: its form chosen, its numbers with intervals."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from kvsim.observed.folder import ObservedRun
 from kvsim.plumbing.errors import InputError
@@ -17,11 +20,8 @@ from kvsim.validate.run.intervals import Interval, ends
 from kvsim.validate.run.replay import Replay, ReplayEnd, replay
 from kvsim.validate.run.step_times import StepTimes
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+Floats = NDArray[np.float64]
 
-    Floats = NDArray[np.float64]
 
 FEW = 30
 RESAMPLES = 400
@@ -82,7 +82,7 @@ def fit_run(run: ObservedRun, parts: Parts, times: StepTimes, form: str | None =
     proportions = Proportions(step_ps, tokens, plain.chunks / plain.steps)
 
     def searched(name: str, starts: Sequence[Numbers]) -> FittedNumbers:
-        def simulate(numbers: Numbers) -> "list[Floats]":
+        def simulate(numbers: Numbers) -> list[Floats]:
             correction = proportions.correction(name, numbers)
             if correction not in known:
                 known[correction] = aims.simulated(simulated(correction))
@@ -127,8 +127,6 @@ def _warnings(requests: int) -> tuple[str, ...]:
 
 def _intervals(best: Judged, aims: Aims, proportions: Proportions) -> dict[str, Interval]:
     """Where 95 % of the numbers lie when requests and ticks are drawn again, near the fit."""
-    import numpy as np
-
     random = np.random.Generator(np.random.PCG64(aims.units["request"]))
     found, noise = best.found, noises(aims, best.found.simulated)
     drawn: list[Correction] = []

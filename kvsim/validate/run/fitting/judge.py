@@ -5,17 +5,16 @@ proportion to its numbers, so that what another choice of requests would have gi
 simulations.
 """
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from kvsim.validate.run.fitting.aims import BLOCKS, Aims
 from kvsim.validate.run.fitting.forms import FORMS
 from kvsim.validate.run.fitting.search import FittedNumbers, noises
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
+Floats = NDArray[np.float64]
 
 
 class Judged(NamedTuple):
@@ -25,7 +24,7 @@ class Judged(NamedTuple):
 
     form: str
     found: FittedNumbers
-    squares: "Floats"
+    squares: Floats
     held_out: dict[str, float]
 
     @property
@@ -42,15 +41,11 @@ def judge(found: dict[str, FittedNumbers], aims: Aims) -> list[Judged]:
     """Hold each form to each block in turn. The noise is that of the form with the least, for what
     fits badly looks noisy.
     """
-    import numpy as np
-
     noise = np.min([noises(aims, one.simulated) for one in found.values()], axis=0)
     return [_judged(form, one, aims, noise) for form, one in found.items()]
 
 
-def _judged(form: str, found: FittedNumbers, aims: Aims, noise: "Floats") -> Judged:
-    import numpy as np
-
+def _judged(form: str, found: FittedNumbers, aims: Aims, noise: Floats) -> Judged:
     misses, squares = [], []
     for block in range(BLOCKS):
         inside = [aim.block == block for aim in aims.found]
@@ -66,8 +61,6 @@ def _judged(form: str, found: FittedNumbers, aims: Aims, noise: "Floats") -> Jud
 
 def choose(judged: list[Judged]) -> Judged:
     """The best of those with the fewest numbers that come within a standard error of the best."""
-    import numpy as np
-
     best = min(judged, key=lambda one: one.score)
     spread = float(np.std(best.squares, ddof=1)) / best.squares.size**0.5
     enough = [one for one in judged if one.score <= best.score + spread]

@@ -5,15 +5,15 @@ is made twice: first with all noises equal, then from there with those found the
 """
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from kvsim.validate.run.fitting.aims import Aims
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+Floats = NDArray[np.float64]
 
-    Floats = NDArray[np.float64]
 
 Numbers = tuple[float, ...]
 _STEP = 0.02  # of a derivative: a fiftieth of a step's time, well above the jumps of a schedule
@@ -28,14 +28,12 @@ class FittedNumbers(NamedTuple):
 
     numbers: Numbers
     lowest: Numbers
-    simulated: "list[Floats]"
-    moved: "list[list[Floats]]"
+    simulated: list[Floats]
+    moved: list[list[Floats]]
     step: float = _STEP
 
-    def line(self, aims: Aims, weights: "list[Floats]") -> "tuple[Floats, Floats]":
+    def line(self, aims: Aims, weights: list[Floats]) -> tuple[Floats, Floats]:
         """The misses [a] over weighted entries, and how they move with the numbers [a, p]."""
-        import numpy as np
-
         pairs = list(zip(aims.found, weights, strict=True))
         here = np.array(
             [aim.miss(own, w) for (aim, w), own in zip(pairs, self.simulated, strict=True)]
@@ -46,9 +44,8 @@ class FittedNumbers(NamedTuple):
         ]
         return here, (np.array(there) - here).T / self.step
 
-    def better(self, aims: Aims, weights: "list[Floats]", noise: "Floats") -> "Floats":
+    def better(self, aims: Aims, weights: list[Floats], noise: Floats) -> Floats:
         """By how much the numbers would move to meet the aims over these entries alone."""
-        import numpy as np
         from scipy.optimize import lsq_linear
 
         misses, slopes = self.line(aims, weights)
@@ -61,7 +58,7 @@ class FittedNumbers(NamedTuple):
 
 def search(
     aims: Aims,
-    simulate: "Callable[[Numbers], list[Floats]]",
+    simulate: Callable[[Numbers], list[Floats]],
     lowest: Numbers,
     starts: Sequence[Numbers],
 ) -> FittedNumbers:
@@ -69,12 +66,11 @@ def search(
 
     simulate: numbers -> one list an aim. starts: places to begin at; the best of them is taken.
     """
-    import numpy as np
     from scipy.optimize import least_squares
 
     weights = list(aims.all_weights())
 
-    def misses(numbers: "Floats", noise: "Floats") -> "Floats":
+    def misses(numbers: Floats, noise: Floats) -> Floats:
         lists = simulate(tuple(numbers - 1.0))
         found = [aim.miss(own, w) for aim, own, w in zip(aims.found, lists, weights, strict=True)]
         return np.array(found) / noise
@@ -105,8 +101,6 @@ def search(
     return FittedNumbers(numbers, lowest, simulate(numbers), moved)
 
 
-def noises(aims: Aims, simulated: "list[Floats]") -> "Floats":
+def noises(aims: Aims, simulated: list[Floats]) -> Floats:
     """Of each aim's miss over all entries."""
-    import numpy as np
-
     return np.array([aim.noise(own) for aim, own in zip(aims.found, simulated, strict=True)])

@@ -1,4 +1,4 @@
-"""`python -m kvsim.backend CONFIG --out SAMPLES.jsonl`: measure where only torch and numpy are.
+"""`python -m evidence.session.measure CONFIG --out FILE`: measure with torch and numpy alone.
 
 The samples and their facts then go to `kvsim calibrate fit` on any machine.
 """
@@ -8,9 +8,10 @@ import json
 import sys
 from pathlib import Path
 
-from kvsim.backend.measure.compare import compare_stores
-from kvsim.backend.measure.grid import DESIGNS, grid, read_plans
-from kvsim.backend.measure.measure import Setup, measure, write_samples
+from evidence.session.compare import compare_stores
+from evidence.session.files import read_plans, write_samples
+from kvsim.backend.measure.grid import DESIGNS, grid
+from kvsim.backend.measure.measure import Setup, measure
 from kvsim.backend.measure.timing import clock_of
 from kvsim.backend.shape import Shape
 from kvsim.plumbing.errors import InputError
@@ -19,7 +20,7 @@ from kvsim.plumbing.writing import write_text
 
 def main() -> int:
     """Exit code 0; 2 with one line where the input is wrong."""
-    parser = argparse.ArgumentParser(prog="python -m kvsim.backend", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m evidence.session.measure", description=__doc__)
     parser.add_argument("config", type=Path, help="config.json of a Llama-shaped model")
     parser.add_argument("--out", type=Path, required=True, help="samples; the log goes beside it")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")

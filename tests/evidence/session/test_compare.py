@@ -1,6 +1,6 @@
 import pytest
 
-from kvsim.backend.measure.compare import growth, indirection
+from evidence.session.compare import growth, indirection
 from kvsim.backend.measure.timing import CpuClock
 from kvsim.backend.shape import Shape
 from kvsim.backend.transformer.decoder import Decoder

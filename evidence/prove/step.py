@@ -1,0 +1,39 @@
+"""A step of a replay as plain records have it."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, Self
+
+from kvsim.backend.step import Copy, Move, TokenSpan
+from kvsim.plumbing.errors import InputError
+
+
+class Step(NamedTuple):
+    """Moves, in order, then spans. `prefixes`: the tokens behind spans that begin in another's
+    cache (a prefix hit, a fork), by span id; only a replay that recomputes needs them.
+    """
+
+    spans: tuple[TokenSpan, ...]
+    moves: tuple[Move, ...] = ()
+    prefixes: Mapping[str, Sequence[int]] = {}
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> Self:
+        """A step from {"seqs": [{"id", "tokens", "start", "blocks" | "slot" | "capacity",
+        "prefix"?}], "copies": [[source, target, slots]]}; InputError on anything else.
+        """
+        unknown = set(record) - {"seqs", "copies"}
+        if unknown:
+            raise InputError("unknown key", where="step", value=sorted(unknown))
+        spans, prefixes = [], {}
+        for entry in record["seqs"]:
+            fields = dict(entry)
+            prefix = fields.pop("prefix", None)
+            try:
+                span = TokenSpan(**fields)
+            except TypeError as error:
+                raise InputError(f"no span: {error}", where="step.seqs", value=entry) from None
+            spans.append(span)
+            if prefix is not None:
+                prefixes[span.id] = prefix
+        copies = tuple(Copy(*copy) for copy in record.get("copies", ()))
+        return cls(tuple(spans), copies, prefixes)
