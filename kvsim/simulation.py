@@ -1,7 +1,7 @@
 """Run a scenario: the same requests through every allocator, one engine each."""
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -46,6 +46,18 @@ def simulate(
     elif isinstance(scenario, dict):
         scenario = Scenario.from_table(scenario)
     return Simulation(scenario, requests).result(progress)
+
+
+def place_of(label: str, labels: Sequence[str]) -> int:
+    """The place of a label that `--allocator` names; InputError where there is none."""
+    if label not in labels:
+        raise InputError(
+            "no such allocator in the scenario",
+            where="--allocator",
+            value=label,
+            remedy=f"it has {', '.join(labels)}",
+        )
+    return labels.index(label)
 
 
 class Simulation:
@@ -137,6 +149,11 @@ class Simulation:
             as_logged=groups and scheduler.engine_version is not None,
             **limits,
         )
+
+    def chosen(self, label: str | None) -> tuple[AllocatorOptions, str]:
+        """The allocator of this label (None: the first), and its label; InputError without one."""
+        label = self.labels[0] if label is None else label
+        return self.scenario.allocator[place_of(label, self.labels)], label
 
     def replica_spec(self, options: AllocatorOptions) -> ReplicaSpec:
         """The parts of a replica under one allocator."""

@@ -119,7 +119,7 @@ def test_both_forms_write_the_same_bytes(
 
 WINDOW = """
 from kvsim.memory.ledger import Usage
-from kvsim.results.window import WindowRecorder
+from evidence.paper.window import WindowRecorder
 recorder = WindowRecorder(100, 0, 1000)
 recorder.interval(0, 2, 10, 0, Usage(used=40, idle=60), None, 3, 1, 7, ((0, 5),))
 recorder.interval(20, 1, 10, 0, Usage(idle=100), None, 1, 0)

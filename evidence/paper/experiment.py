@@ -19,10 +19,10 @@ import numpy as np
 import simpy
 
 from evidence.paper.lengths import Sampler, sharegpt
+from evidence.paper.window import WindowRecorder
 from kvsim.engine.replica import assemble
 from kvsim.plumbing.units import PS_PER_S
 from kvsim.request import Request, Stream
-from kvsim.results.window import WindowRecorder
 from kvsim.scenario import Scenario
 from kvsim.simulation import Simulation
 

@@ -110,44 +110,25 @@ def _exported(scenario: str, allocator: str | None, overrides: list[str]) -> "Ex
     from kvsim.plumbing.errors import InputError
     from kvsim.results import store
     from kvsim.scenario import Scenario
-    from kvsim.simulation import Simulation
-
-    def wanted(labels: list[str]) -> str:
-        label = allocator or labels[0]
-        if label not in labels:
-            raise InputError(
-                "no such allocator in the scenario",
-                where="--allocator",
-                value=label,
-                remedy=f"it has {', '.join(labels)}",
-            )
-        return label
+    from kvsim.simulation import Simulation, place_of
 
     if Path(scenario).is_dir():
         if overrides:
             raise InputError("a result has been simulated already", where="--set")
         result = store.read(Path(scenario))
-        return Exported(result.scenario, result[wanted([run.label for run in result.runs])])
+        labels = [run.label for run in result.runs]
+        run = result.runs[place_of(allocator or labels[0], labels)]
+        return Exported(result.scenario, run)
     simulation = Simulation(Scenario.load(scenario, overrides))
-    label = wanted(simulation.labels)
-    options = simulation.scenario.allocator[simulation.labels.index(label)]
-    return Exported(simulation.resolved(), simulation.run(options, label))
+    return Exported(simulation.resolved(), simulation.run(*simulation.chosen(allocator)))
 
 
 def _write(form: "Export", exported: "Exported", out: Path) -> None:
-    from kvsim.plumbing.writing import replace_files
+    from kvsim.plumbing.writing import lines_writer, replace_files
 
-    files = {name: _saved(lines) for name, lines in form.files(exported)}
+    files = {name: lines_writer(lines) for name, lines in form.files(exported)}
     if form.folder:
         replace_files(out, files)
     else:
         (save,) = files.values()
         replace_files(out.parent, {out.name: save})
-
-
-def _saved(lines: Any) -> Any:
-    def save(path: Path) -> None:
-        with path.open("w", encoding="utf-8", newline="\n") as file:
-            file.writelines(lines)
-
-    return save

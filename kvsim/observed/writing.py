@@ -18,7 +18,7 @@ from kvsim.observed.rows import ObservedRequest, Tick
 from kvsim.observed.vllm_meta import VllmMeta
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.options import Options
-from kvsim.plumbing.writing import replace_files
+from kvsim.plumbing.writing import lines_writer, replace_files, text_writer
 from kvsim.request import Request
 
 MS_PER_S = 1000
@@ -38,13 +38,13 @@ def write_observation(folder: Path, observation: Observation, meta: ObservedMeta
     replace_files(
         folder,
         {
-            "meta.json": _text([json.dumps(settings, indent=1, ensure_ascii=False)]),
+            "meta.json": text_writer(json.dumps(settings, indent=1, ensure_ascii=False) + "\n"),
             "requests.csv": _csv([row for row, _ in served]),
-            "stream.jsonl": _text(_stream(served, meta.block_size)),
+            "stream.jsonl": lines_writer(_stream(served, meta.block_size)),
             "timeseries.csv": _csv(list(observation.ticks(meta.tick_seconds))),
             "steps.csv": _csv(observation.steps),
-            "samples.jsonl": _text(
-                json.dumps(row.model_dump(mode="json", exclude_defaults=True))
+            "samples.jsonl": lines_writer(
+                json.dumps(row.model_dump(mode="json", exclude_defaults=True)) + "\n"
                 for row in observation.samples()
             ),
         },
@@ -65,9 +65,9 @@ def write_recording(
     """
     block_size = VllmMeta.parse(meta, str(folder / "meta.json")).block_size
     files = {
-        "meta.json": _text([json.dumps(meta, indent=1, ensure_ascii=False)]),
+        "meta.json": text_writer(json.dumps(meta, indent=1, ensure_ascii=False) + "\n"),
         "requests.csv": _csv([row for row, _ in served]),
-        "stream.jsonl": _text(_stream(served, block_size)),
+        "stream.jsonl": lines_writer(_stream(served, block_size)),
     }
     if ticks:
         files["timeseries.csv"] = _csv(ticks)
@@ -77,7 +77,8 @@ def write_recording(
 
 
 def _stream(served: Iterable[tuple[ObservedRequest, Request]], block_size: int) -> Iterator[str]:
-    return stream_lines(((row.arrival_s * MS_PER_S, one) for row, one in served), block_size)
+    timed = ((row.arrival_s * MS_PER_S, one) for row, one in served)
+    return (f"{line}\n" for line in stream_lines(timed, block_size))
 
 
 def stream_lines(timed: Iterable[tuple[float, Request]], block_size: int) -> Iterator[str]:
@@ -110,8 +111,3 @@ def _csv(rows: Sequence[Options]) -> Callable[[Path], object]:
             writer.writerows(tables)
 
     return save
-
-
-def _text(lines: Iterable[str]) -> Callable[[Path], object]:
-    text = "".join(f"{line}\n" for line in lines)
-    return lambda path: path.write_text(text, encoding="utf-8", newline="\n")

@@ -29,13 +29,8 @@ class InputError(KvsimError):
         limit: object = None,
         remedy: str | None = None,
     ) -> None:
-        self.what, self.where, self.value, self.limit, self.remedy = (
-            what,
-            where,
-            value,
-            limit,
-            remedy,
-        )
+        self.what, self.value, self.limit = what, value, limit
+        self.where, self.remedy = where, remedy
         place = "" if where is None else f"{_one_line(where)}: "
         parts = [place + _one_line(what)]
         if value is not None:

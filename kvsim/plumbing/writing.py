@@ -88,12 +88,17 @@ def write_text(path: Path, text: str) -> None:
 
 def write_lines(path: Path, lines: Iterable[str]) -> None:
     """Write a file of lines whole or not at all; raises InputError if it cannot be written."""
+    replace_file(path, lines_writer(f"{line}\n" for line in lines))
 
-    def save(temporary: Path) -> None:
-        with temporary.open("w", encoding="utf-8", newline="\n") as file:
-            file.writelines(f"{line}\n" for line in lines)
 
-    replace_file(path, save)
+def lines_writer(lines: Iterable[str]) -> Writer:
+    """A writer of these lines, each with its end, one at a time."""
+
+    def save(path: Path) -> None:
+        with path.open("w", encoding="utf-8", newline="\n") as file:
+            file.writelines(lines)
+
+    return save
 
 
 def text_writer(text: str) -> Writer:

@@ -1,6 +1,6 @@
 """The roofline's times as a step needs them; kvsim/step_time/roofline.py says what they are."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kvsim.step import Chunk, StepShape
 from kvsim.step_time.correction import Correction
@@ -83,7 +83,8 @@ class RooflineForm:
     def corrected(self, correction: Correction) -> "RooflineForm":
         """The form with what a run has shown it to leave out, or to have too much of."""
         scaled = correction.scaled
-        return RooflineForm(
+        return replace(
+            self,
             base_ps=scaled(self.base_ps) + correction.constant_ps,
             weights_ps=scaled(self.weights_ps),
             experts=tuple((miss, scaled(ps)) for miss, ps in self.experts),

@@ -35,10 +35,3 @@ class TaskRunner:
             self._known[outcome.key] = outcome
             self._progress(self.num_runs)
         return [self._known[task.key] for task in tasks]
-
-    def row(self, task: Task) -> Row:
-        """The row of one task with one allocator; InputError if it cannot be run."""
-        (outcome,) = self.run([task])
-        if outcome.error is not None:
-            raise InputError(outcome.error)
-        return outcome.rows[0]

@@ -1,84 +1,66 @@
 """Clocks of a run in real time, in integer picoseconds since they were made."""
 
 import time
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
-from typing import Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.units import PS_PER_NS, PS_PER_S
 
 
-class RunClock(Protocol):
-    """name: for the file."""
+class RunClock(ABC):
+    """A clock of a run. name: for the file. tick_ns: the time that it goes by, in nanoseconds."""
 
     name: str
+    tick_ns: Callable[[], int]
+
+    def __init__(self) -> None:
+        self._origin_ns = self.tick_ns()
 
     def now_ps(self) -> int:
         """The time since the clock was made."""
-        ...
+        return (self.tick_ns() - self._origin_ns) * PS_PER_NS
 
+    @abstractmethod
     def wait_until(self, then_ps: int) -> None:
         """Nothing is to be done before `then_ps`."""
-        ...
-
-    def stopped(self) -> AbstractContextManager[None]:
-        """It stands still inside: what is done there is no part of the run."""
-        ...
-
-
-class WallClock:
-    """The clock on the wall; waiting is sleeping."""
-
-    name = "wall clock"
-
-    def __init__(self) -> None:
-        self._origin_ns = time.perf_counter_ns()
-
-    def now_ps(self) -> int:
-        """See `RunClock`."""
-        return (time.perf_counter_ns() - self._origin_ns) * PS_PER_NS
-
-    def wait_until(self, then_ps: int) -> None:
-        """See `RunClock`."""
-        while (left_ps := then_ps - self.now_ps()) > 0:
-            time.sleep(left_ps / PS_PER_S)
 
     @contextmanager
     def stopped(self) -> Iterator[None]:
-        """See `RunClock`."""
-        begin_ns = time.perf_counter_ns()
+        """The clock stands still inside: what is done there is no part of the run."""
+        begin_ns = self.tick_ns()
         yield
-        self._origin_ns += time.perf_counter_ns() - begin_ns
+        self._origin_ns += self.tick_ns() - begin_ns
 
 
-class CpuTimeClock:
-    """The time this thread has had on a core; waiting is leapt over.
+class WallClock(RunClock):
+    """The clock on the wall; waiting is sleeping."""
+
+    name = "wall clock"
+    tick_ns = staticmethod(time.perf_counter_ns)
+
+    def wait_until(self, then_ps: int) -> None:
+        while (left_ps := then_ps - self.now_ps()) > 0:
+            time.sleep(left_ps / PS_PER_S)
+
+
+class CpuTimeClock(RunClock):
+    """The time this thread has had on a core; waiting takes no time.
 
     On a machine that others use as well it goes on as the wall clock of a core of one's own would.
     With one torch thread all of a CPU run's work is in this thread.
     """
 
     name = "thread CPU time, waiting leapt over"
-
-    def __init__(self) -> None:
-        self._origin_ns = time.thread_time_ns()
-        self._leapt_ps = 0
+    tick_ns = staticmethod(time.thread_time_ns)
+    _skipped_ps = 0
 
     def now_ps(self) -> int:
-        """See `RunClock`."""
-        return (time.thread_time_ns() - self._origin_ns) * PS_PER_NS + self._leapt_ps
+        return super().now_ps() + self._skipped_ps
 
     def wait_until(self, then_ps: int) -> None:
-        """See `RunClock`."""
-        self._leapt_ps += max(0, then_ps - self.now_ps())
-
-    @contextmanager
-    def stopped(self) -> Iterator[None]:
-        """See `RunClock`."""
-        begin_ns = time.thread_time_ns()
-        yield
-        self._origin_ns += time.thread_time_ns() - begin_ns
+        self._skipped_ps += max(0, then_ps - self.now_ps())
 
 
 def run_clock(kind: str, device: str) -> type[WallClock] | type[CpuTimeClock]:

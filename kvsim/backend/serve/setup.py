@@ -38,16 +38,11 @@ class Ready:
 def choose_allocator(simulation: Simulation, label: str | None) -> tuple[AllocatorOptions, str]:
     """The scenario's allocator of this label (None: the only one) and its label."""
     labels = simulation.labels
-    if label is None and len(labels) == 1:
-        label = labels[0]
-    if label not in labels:
-        raise InputError(
-            "no such allocator in the scenario" if label else "which of the scenario's allocators?",
-            where="--allocator",
-            value=label,
-            remedy=f"give one of: {', '.join(labels)}",
-        )
-    return simulation.scenario.allocator[labels.index(label)], label
+    if label is None and len(labels) > 1:
+        remedy = f"give one of: {', '.join(labels)}"
+        what = "which of the scenario's allocators?"
+        raise InputError(what, where="--allocator", remedy=remedy)
+    return simulation.chosen(label)
 
 
 def make_ready(

@@ -8,7 +8,6 @@ from kvsim.engine.schedulers.scheduler import Scheduler
 from kvsim.interchange.exports.export import HELD
 from kvsim.interchange.torch_snapshot.recorder import SnapshotRecorder
 from kvsim.memory.arena.placement import Arena
-from kvsim.memory.options import AllocatorOptions
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.units import PS_PER_S, PS_PER_US
 from kvsim.results.result import Run
@@ -23,23 +22,12 @@ def write_torch_snapshot(
 
     InputError for an allocator that places nothing: to torch its pool is one allocation.
     """
-    options = _options(simulation, label)
+    options, _ = simulation.chosen(label)
     at_ps = _fullest(simulation.run(options, label)) if at_s is None else round(at_s * PS_PER_S)
     camera = _Camera(at_ps, path, label)
     simulation.run(options, label, observer=camera)
     camera.take()
     return at_ps / PS_PER_S
-
-
-def _options(simulation: Simulation, label: str) -> AllocatorOptions:
-    if label not in simulation.labels:
-        raise InputError(
-            "no such allocator in the scenario",
-            where="--allocator",
-            value=label,
-            remedy=f"it has {', '.join(simulation.labels)}",
-        )
-    return simulation.scenario.allocator[simulation.labels.index(label)]
 
 
 def _fullest(run: Run) -> int:

@@ -14,9 +14,9 @@ FIGURES: Registry[Figure] = Registry(
         "hits": "kvsim.report.figures.hits:CacheHits",
         "tree": "kvsim.report.figures.tree:Tree",
         "lifetimes": "kvsim.report.figures.lifetimes:Lifetimes",
-        "queue": "kvsim.report.figures.queue:Queue",
-        "ttft": "kvsim.report.figures.ttft:TimeToFirstToken",
-        "tpot": "kvsim.report.figures.tpot:TimePerOutputToken",
-        "e2e": "kvsim.report.figures.e2e:EndToEnd",
+        "queue": "kvsim.report.figures.waits:Queue",
+        "ttft": "kvsim.report.figures.waits:TimeToFirstToken",
+        "tpot": "kvsim.report.figures.waits:TimePerOutputToken",
+        "e2e": "kvsim.report.figures.waits:EndToEnd",
     },
 )

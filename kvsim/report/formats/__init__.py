@@ -1,4 +1,4 @@
-"""The forms a report comes in: one file a form, and its line here."""
+"""The forms a report comes in: a file a form, and its line here."""
 
 from kvsim.plumbing.registry import Registry
 from kvsim.report.form import Form
@@ -6,11 +6,11 @@ from kvsim.report.form import Form
 FORMS: Registry[Form] = Registry(
     "format",
     {
-        "html": "kvsim.report.formats.html:Html",
+        "html": "kvsim.report.formats.pages:Html",
         "md": "kvsim.report.formats.markdown:Markdown",
         "csv": "kvsim.report.formats.csv:Csv",
-        "png": "kvsim.report.formats.png:Png",
+        "png": "kvsim.report.formats.pages:Png",
         "apng": "kvsim.report.formats.apng:Apng",
-        "pdf": "kvsim.report.formats.pdf:Pdf",
+        "pdf": "kvsim.report.formats.pages:Pdf",
     },
 )

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kvsim.engine.observer import Observer
+from kvsim.engine.plan import Plan
 from kvsim.engine.schedulers.scheduler import Scheduler
 from kvsim.request import Request
 
@@ -22,6 +23,7 @@ class Rows(Observer):
     submit: Callable[[Request], None]
 
     def __init__(self, by_step: deque[tuple[int, list[Request]]]) -> None:
+        self._open: list[tuple[Plan, Row]] = []
         self.rows: list[Row] = []
         self.step = 0
         self._by_step = by_step
@@ -41,7 +43,26 @@ class Rows(Observer):
             return True
         return False
 
-    def append(self, row: Row) -> None:
-        """The row of this step."""
+    def append(self, row: Row, plan: Plan | None = None) -> None:
+        """Write the row of this step. plan: its plan, whose end completes the row."""
         self.rows.append(row)
         self.step += 1
+        if plan is not None:
+            self._open.append((plan, row))
+
+    def finished(self, scheduler: Scheduler, plan: Plan, now_ps: int) -> None:
+        for index, (opened, row) in enumerate(self._open):
+            if opened is plan:
+                row["finished"] = [seq.id for seq in plan.finishing]
+                memory = self.memory(scheduler)
+                row.update((f"{key}_end", memory[key]) for key in memory)
+                self.complete(scheduler, plan, row)
+                del self._open[index]
+                return
+
+    def memory(self, scheduler: Scheduler) -> dict[str, int]:
+        """The pool's counts, in the engine's units."""
+        raise NotImplementedError(type(self).__name__)  # every recorded engine overrides this
+
+    def complete(self, scheduler: Scheduler, plan: Plan, row: Row) -> None:
+        """Add what is known at the end of a plan alone."""

@@ -95,27 +95,13 @@ def _data(answer: CacheAnswer) -> dict[str, Any]:
         ],
     }
     if answer.policies:
-        data["policies"] = [_policy_data(run) for run in answer.policies]
+        data["policies"] = [run.as_dict() for run in answer.policies]
     if answer.why is not None:
         data["why"] = answer.why
     if answer.retention:
         data["retention"] = [run.as_dict() for run in answer.retention]
         data["retention_buys"] = _buys(answer)
     return data
-
-
-def _policy_data(run: PolicyRun) -> dict[str, Any]:
-    summary = run.summary
-    return {
-        "policy": run.policy,
-        "found": run.ratio,
-        "belady": run.most_ratio,
-        "preemptions": summary.preemptions,
-        "recomputed_tokens": summary.recomputed_tokens,
-        "requests_per_s": summary.requests_per_s,
-        "ttft_s": summary.ttft_s.as_json(),
-        "e2e_s": summary.e2e_s.as_json(),
-    }
 
 
 def _percent(share: float) -> str:

@@ -3,7 +3,7 @@ policy passes in the same order of requests.
 """
 
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from kvsim.engine.observer import Observer
 from kvsim.engine.plan import Plan
@@ -20,6 +20,7 @@ from kvsim.sequence import Sequence
 from kvsim.simulation import Simulation
 from kvsim.whatif.cache_curve.belady import CacheVisit, VisitEvent, most_hits
 from kvsim.whatif.cache_curve.lru import kept_runs
+from kvsim.whatif.cache_curve.run_costs import run_costs
 
 
 class PolicyRun(NamedTuple):
@@ -33,6 +34,12 @@ class PolicyRun(NamedTuple):
     hit_tokens: int
     most_hit_tokens: int | None
     summary: RunSummary
+
+    def as_dict(self) -> dict[str, Any]:
+        """The entry of the JSON answer."""
+        found = {"policy": self.policy, "found": self.ratio, "belady": self.most_ratio}
+        recomputed = {"recomputed_tokens": self.summary.recomputed_tokens}
+        return found | recomputed | run_costs(self.summary)
 
     @property
     def ratio(self) -> float:

@@ -12,6 +12,7 @@ from kvsim.memory.paged.options import Paged
 from kvsim.report.numbers import number, percent
 from kvsim.results.summary import RunSummary
 from kvsim.simulation import Simulation
+from kvsim.whatif.cache_curve.run_costs import run_costs
 
 
 class RetentionRun(NamedTuple):
@@ -43,10 +44,7 @@ class RetentionRun(NamedTuple):
             "found": self.ratio,
             "cached": self.cached,
             "cached_of_windows_and_states": self.left,
-            "preemptions": self.summary.preemptions,
-            "requests_per_s": self.summary.requests_per_s,
-            "ttft_s": self.summary.ttft_s.as_json(),
-            "e2e_s": self.summary.e2e_s.as_json(),
+            **run_costs(self.summary),
         }
 
 

@@ -2,11 +2,10 @@
 
 from collections.abc import Iterator
 
-from kvsim.plumbing.reading.csv_rows import has_columns, one_line
-from kvsim.plumbing.reading.files import Text
+from kvsim.plumbing.reading.csv_rows import one_line
 from kvsim.plumbing.units import PS_PER_S
-from kvsim.workload.traces.format import SESSIONS, TraceFormat, UncheckedRows
-from kvsim.workload.traces.line import csv_lines
+from kvsim.workload.traces.format import SESSIONS, CsvFormat
+from kvsim.workload.traces.line import Line
 from kvsim.workload.traces.record import Trace, TraceRow
 from kvsim.workload.traces.units import decimal_text
 
@@ -15,20 +14,24 @@ SESSION, ELAPSED = "Session ID", "Elapsed time"
 UNKNOWN = ("unknown", "API log", "")
 
 
-class BurstGPT(TraceFormat):
+class BurstGPT(CsvFormat):
     """Columns are found by name; failed requests have no response (see drop_failed)."""
 
     carries = frozenset({SESSIONS})
+    columns, optional = COLUMNS, (SESSION, ELAPSED)
+    signs = (COLUMNS[0], *COLUMNS[2:4])
     example = ",".join(COLUMNS)
 
-    @classmethod
-    def sniff(cls, lines: list[str]) -> bool:
-        """By its header."""
-        return has_columns(lines[0], (COLUMNS[0], *COLUMNS[2:4]))
-
-    def read(self, text: Text) -> UncheckedRows:
+    def row(self, line: Line) -> TraceRow:
         """labels: model, log type, elapsed time."""
-        return UncheckedRows(_rows(text))
+        return TraceRow(
+            line.number,
+            line.time(COLUMNS[0], PS_PER_S),
+            line.tokens(COLUMNS[2]),
+            line.tokens(COLUMNS[3]),
+            session=line.get(SESSION) or None,
+            labels=(line.values[COLUMNS[1]], line.values[COLUMNS[5]], line.get(ELAPSED) or ""),
+        )
 
     def write(self, trace: Trace) -> Iterator[str]:
         """With the session columns of later releases where the trace has sessions."""
@@ -43,15 +46,3 @@ class BurstGPT(TraceFormat):
             lengths = [row.prompt_tokens, row.output_tokens, row.prompt_tokens + row.output_tokens]
             at = decimal_text(row.arrival_ps, PS_PER_S)
             yield one_line([at, *session, model, *lengths, log_type])
-
-
-def _rows(text: Text) -> Iterator[TraceRow]:
-    for line in csv_lines(text, COLUMNS, (SESSION, ELAPSED)):
-        yield TraceRow(
-            line.number,
-            line.time(COLUMNS[0], PS_PER_S),
-            line.tokens(COLUMNS[2]),
-            line.tokens(COLUMNS[3]),
-            session=line.get(SESSION) or None,
-            labels=(line.values[COLUMNS[1]], line.values[COLUMNS[5]], line.get(ELAPSED) or ""),
-        )

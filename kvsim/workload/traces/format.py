@@ -8,7 +8,9 @@ from collections.abc import Iterator
 from typing import ClassVar, NamedTuple
 
 from kvsim.plumbing.options import Options
+from kvsim.plumbing.reading.csv_rows import has_columns
 from kvsim.plumbing.reading.files import Text
+from kvsim.workload.traces.line import Line, csv_lines
 from kvsim.workload.traces.record import Trace, TraceRow
 
 TIMES, HASHES, SESSIONS, DELAYS = "arrival times", "hash ids", "sessions", "delays"
@@ -48,6 +50,27 @@ class TraceFormat(Options):
         """The lines of a file with the same rows; `needs` is met. InputError for a row that the
         format cannot hold.
         """
+
+
+class CsvFormat(TraceFormat):
+    """A format of one row a request. columns: those that a file must have; signs: those by which it
+    is known (default: all of them); optional: those that it may have.
+    """
+
+    columns: ClassVar[tuple[str, ...]]
+    signs: ClassVar[tuple[str, ...] | None] = None
+    optional: ClassVar[tuple[str, ...]] = ()
+
+    @classmethod
+    def sniff(cls, lines: list[str]) -> bool:
+        return has_columns(lines[0], cls.signs or cls.columns)
+
+    def read(self, text: Text) -> UncheckedRows:
+        return UncheckedRows(map(self.row, csv_lines(text, self.columns, self.optional)))
+
+    @abstractmethod
+    def row(self, line: Line) -> TraceRow:
+        """The request of a line."""
 
 
 class HashedFormat(TraceFormat):

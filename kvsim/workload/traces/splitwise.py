@@ -2,11 +2,10 @@
 
 from collections.abc import Iterator
 
-from kvsim.plumbing.reading.csv_rows import has_columns, one_line
-from kvsim.plumbing.reading.files import Text
+from kvsim.plumbing.reading.csv_rows import one_line
 from kvsim.plumbing.units import PS_PER_S
-from kvsim.workload.traces.format import TraceFormat, UncheckedRows
-from kvsim.workload.traces.line import csv_lines
+from kvsim.workload.traces.format import CsvFormat
+from kvsim.workload.traces.line import Line
 from kvsim.workload.traces.record import Trace, TraceRow
 from kvsim.workload.traces.units import decimal_text
 
@@ -22,19 +21,24 @@ COLUMNS = (
 GENERATIVE, APPLICATION = "2", "0"  # what splitwise-sim's own traces hold
 
 
-class Splitwise(TraceFormat):
+class Splitwise(CsvFormat):
     """Single requests alone: a batch size other than 1 is refused."""
 
+    columns = COLUMNS
     example = ",".join(COLUMNS)
 
-    @classmethod
-    def sniff(cls, lines: list[str]) -> bool:
-        """By its header."""
-        return has_columns(lines[0], COLUMNS)
-
-    def read(self, text: Text) -> UncheckedRows:
+    def row(self, line: Line) -> TraceRow:
         """labels: request type, application."""
-        return UncheckedRows(_rows(text))
+        if line.tokens("batch_size") != 1:
+            raise line.error("a batch of requests", line.values["batch_size"], "batch_size 1")
+        return TraceRow(
+            line.number,
+            line.time("arrival_timestamp", PS_PER_S),
+            line.tokens("prompt_size"),
+            line.tokens("token_size"),
+            id=line.values["request_id"],
+            labels=(line.values["request_type"], line.values["application_id"]),
+        )
 
     def write(self, trace: Trace) -> Iterator[str]:
         """Requests are numbered where the trace has no ids of its own."""
@@ -47,17 +51,3 @@ class Splitwise(TraceFormat):
             at = decimal_text(row.arrival_ps, PS_PER_S)
             sizes = [row.prompt_tokens, row.output_tokens]
             yield one_line([name, request_type, application, at, 1, *sizes])
-
-
-def _rows(text: Text) -> Iterator[TraceRow]:
-    for line in csv_lines(text, COLUMNS):
-        if line.tokens("batch_size") != 1:
-            raise line.error("a batch of requests", line.values["batch_size"], "batch_size 1")
-        yield TraceRow(
-            line.number,
-            line.time("arrival_timestamp", PS_PER_S),
-            line.tokens("prompt_size"),
-            line.tokens("token_size"),
-            id=line.values["request_id"],
-            labels=(line.values["request_type"], line.values["application_id"]),
-        )

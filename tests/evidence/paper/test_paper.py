@@ -30,6 +30,7 @@ from evidence.paper import (
 from evidence.paper.check import Check, within
 from evidence.paper.experiment import Means, Setting, stream, watch
 from evidence.paper.findings import validate_paper
+from evidence.paper.window import WindowRecorder
 from kvsim.cli import app
 from kvsim.engine.replica import assemble
 from kvsim.memory.ledger import CLASSES
@@ -37,7 +38,6 @@ from kvsim.plumbing.errors import InputError, InvariantError
 from kvsim.plumbing.units import PS_PER_S
 from kvsim.request import Request, Stream
 from kvsim.results.recorder import SERIES_COLUMNS, Recorder
-from kvsim.results.window import WindowRecorder
 from kvsim.scenario import Scenario
 from kvsim.simulation import Simulation
 

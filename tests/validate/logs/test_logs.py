@@ -214,10 +214,10 @@ def test_settings_among_the_notes():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"tp": "two"}, r"logs\.csv:2: tp: not a number"),
-        ({"max_model_len": "0"}, r"max_model_len: not a whole number"),
-        ({"weights_gib": "nan"}, r"weights_gib: not a number"),
-        ({"notes": "max_num_seqs=many"}, r"notes: not a number"),
+        ({"tp": "two"}, r"logs\.csv:2\.tp: not a whole number"),
+        ({"max_model_len": "0"}, "max_model_len: too small; got 0; limit at least 1"),
+        ({"weights_gib": "nan"}, "weights_gib: not a finite number"),
+        ({"notes": "max_num_seqs=many"}, "max_num_seqs: not a whole number"),
     ],
 )
 def test_bad_cells_are_named(tmp_path, changes, message):

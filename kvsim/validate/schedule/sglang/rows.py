@@ -19,7 +19,6 @@ class SglangRows(Rows):
 
     def __init__(self, by_step: deque[tuple[int, list[Request]]]) -> None:
         super().__init__(by_step)
-        self._open: list[tuple[Plan, Row]] = []
         self._evicted = 0
         self._retracted: list[str] = []
         self._begun: set[Sequence] = set()
@@ -51,7 +50,7 @@ class SglangRows(Rows):
             "decode": len(decodes),
             "running": sum(not seq.finished for seq in unfinished),
             "waiting": len(scheduler.waiting),
-            **_memory(scheduler),
+            **self.memory(scheduler),
             "ratio": scheduler.ratio.value,
             "admitted": [[seq.id, hits, int(again)] for seq, hits, again in plan.admitted],
             "sched": sched,
@@ -62,23 +61,22 @@ class SglangRows(Rows):
             "aborted": [],  # what the engine would end with an error is refused here on arrival
         }
         self._evicted, self._retracted = tree.evicted, []
-        self.append(row)
-        self._open.append((plan, row))
+        self.append(row, plan)
 
-    def finished(self, scheduler: Scheduler, plan: Plan, now_ps: int) -> None:
-        for index, (opened, row) in enumerate(self._open):
-            if opened is plan:
-                began = [
-                    chunk.seq
-                    for chunk in plan.chunks
-                    if chunk.samples and chunk.seq not in self._begun
-                ]
-                self._begun.update(began)
-                row["first"] = [seq.id for seq in began]
-                row["finished"] = [seq.id for seq in plan.finishing]
-                row.update((f"{key}_end", count) for key, count in _memory(scheduler).items())
-                del self._open[index]
-                return
+    def complete(self, scheduler: Scheduler, plan: Plan, row: Row) -> None:
+        began = [c.seq for c in plan.chunks if c.samples and c.seq not in self._begun]
+        self._begun.update(began)
+        row["first"] = [seq.id for seq in began]
+
+    def memory(self, scheduler: Scheduler) -> dict[str, int]:
+        radix = _radix(scheduler)
+        free = radix.available_tokens()
+        return {
+            "used": radix.pool_tokens - free,
+            "free": free,
+            "cached_free": radix.tree.evictable,
+            "locked": radix.tree.locked,
+        }
 
 
 def _scheduled(scheduler: Scheduler, plan: Plan, seq: Sequence) -> list[Any]:
@@ -90,17 +88,6 @@ def _scheduled(scheduler: Scheduler, plan: Plan, seq: Sequence) -> list[Any]:
             return [seq.id, chunk.new_tokens, kind, chunk.prior_tokens, held]
     slots = scheduler.batch.slots(seq) if seq.decoding else seq.num_computed
     return [seq.id, 1, "d", slots - 1, held]
-
-
-def _memory(scheduler: Scheduler) -> dict[str, int]:
-    radix = _radix(scheduler)
-    free = radix.available_tokens()
-    return {
-        "used": radix.pool_tokens - free,
-        "free": free,
-        "cached_free": radix.tree.evictable,
-        "locked": radix.tree.locked,
-    }
 
 
 def _radix(scheduler: Scheduler) -> RadixAllocator:

@@ -25,7 +25,6 @@ class VllmRows(Rows):
         super().__init__(by_step)
         self._stall_once = stall_once
         self._by_group = by_group
-        self._open: list[tuple[Plan, Row]] = []
         self._evicted = 0
 
     def planned(self, scheduler: Scheduler, plan: Plan, now_ps: int) -> None:
@@ -46,9 +45,7 @@ class VllmRows(Rows):
             "decode": sum(kind == "d" for _, _, kind, _, _ in sched),
             "running": len(scheduler.running),
             "waiting": len(scheduler.waiting),
-            "used": pool.num_blocks - 1 - pool.num_free,
-            "free": pool.num_free,
-            "cached_free": pool.num_cached_free,
+            **self.memory(scheduler),
             "evicted": pool.num_evicted - self._evicted,
             "preempted": [seq.id for seq in plan.preempted],
             "admitted": [[seq.id, hits, int(resumed)] for seq, hits, resumed in plan.admitted],
@@ -63,8 +60,7 @@ class VllmRows(Rows):
         if isinstance(scheduler, SpeculatingScheduler):
             row["drafts"] = [[chunk.seq.id, chunk.drafts] for chunk in plan.chunks if chunk.drafts]
         self._evicted = pool.num_evicted
-        self.append(row)
-        self._open.append((plan, row))
+        self.append(row, plan)
 
     def _scheduled(self, scheduler: Scheduler, plan: Plan) -> list[list[Any]]:
         allocator = _blocks(scheduler)
@@ -84,22 +80,15 @@ class VllmRows(Rows):
             sched.append([*entry, allocator.table_length(seq)])
         return sched
 
-    def finished(self, scheduler: Scheduler, plan: Plan, now_ps: int) -> None:
-        for index, (opened, row) in enumerate(self._open):
-            if opened is plan:
-                pool = _blocks(scheduler).pool
-                row["finished"] = [seq.id for seq in plan.finishing]
-                row["used_end"] = pool.num_blocks - 1 - pool.num_free
-                row["free_end"] = pool.num_free
-                row["cached_free_end"] = pool.num_cached_free
-                if isinstance(scheduler, SpeculatingScheduler):
-                    row["accepted"] = [
-                        [chunk.seq.id, chunk.accepted]
-                        for chunk in plan.chunks
-                        if chunk.drafts and chunk.samples
-                    ]
-                del self._open[index]
-                return
+    def complete(self, scheduler: Scheduler, plan: Plan, row: Row) -> None:
+        if isinstance(scheduler, SpeculatingScheduler):
+            judged = (chunk for chunk in plan.chunks if chunk.drafts and chunk.samples)
+            row["accepted"] = [[chunk.seq.id, chunk.accepted] for chunk in judged]
+
+    def memory(self, scheduler: Scheduler) -> dict[str, int]:
+        pool = _blocks(scheduler).pool
+        used = pool.num_blocks - 1 - pool.num_free
+        return {"used": used, "free": pool.num_free, "cached_free": pool.num_cached_free}
 
     def idle(self, scheduler: Scheduler, now_ps: int, *, stalled: bool) -> bool:
         known = self._stall_once and bool(self.rows) and "stall" in self.rows[-1]
@@ -108,7 +97,6 @@ class VllmRows(Rows):
         return super().idle(scheduler, now_ps, stalled=stalled)
 
     def _stall_row(self, scheduler: Scheduler, now: int) -> None:
-        pool = _blocks(scheduler).pool
         self.append(
             {
                 **dict.fromkeys(("prefill", "decode", "running", "evicted"), 0),
@@ -117,9 +105,7 @@ class VllmRows(Rows):
                 "t0": now,
                 "t1": now,
                 "waiting": len(scheduler.waiting),
-                "used": pool.num_blocks - 1 - pool.num_free,
-                "free": pool.num_free,
-                "cached_free": pool.num_cached_free,
+                **self.memory(scheduler),
                 "stall": 1,
             }
         )

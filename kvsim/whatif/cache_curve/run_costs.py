@@ -1,0 +1,12 @@
+"""What a run cost, as the JSON answers of `kvsim cache` have it."""
+
+from typing import Any
+
+from kvsim.results.summary import RunSummary
+
+
+def run_costs(summary: RunSummary) -> dict[str, Any]:
+    """Preemptions, throughput and latencies."""
+    names = ("preemptions", "requests_per_s", "ttft_s", "e2e_s")
+    table = summary.as_json()
+    return {name: table[name] for name in names}
