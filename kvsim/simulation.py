@@ -9,7 +9,7 @@ from typing import Any
 from kvsim.capacity.local_attention import freed_chunks
 from kvsim.capacity.pool import SizedPool
 from kvsim.capacity.sglang.simulated import settings_of, sglang_pool
-from kvsim.capacity.sizing import size_pool
+from kvsim.capacity.sizing import check_simulated, size
 from kvsim.drafting import drafted_time, drafter_of
 from kvsim.engine.observer import Observer
 from kvsim.engine.replica import ReplicaSpec, assemble
@@ -138,7 +138,8 @@ class Simulation:
                     remedy="give the pool by kv_cache_tokens",
                 )
             return sglang_pool(self.model, self.device, self.scenario.model, settings, block_size)
-        return size_pool(
+        check_simulated(self.model, self.scenario.model)
+        return size(
             self.model,
             self.device,
             self.scenario.memory,
@@ -148,7 +149,7 @@ class Simulation:
             exports_states=exports,
             as_logged=groups and scheduler.engine_version is not None,
             **limits,
-        )
+        ).pool
 
     def chosen(self, label: str | None) -> tuple[AllocatorOptions, str]:
         """The allocator of this label (None: the first), and its label; InputError without one."""

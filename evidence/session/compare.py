@@ -11,8 +11,8 @@ from kvsim.backend.devices import device_of
 from kvsim.backend.measure.timing import Clock
 from kvsim.backend.shape import Shape
 from kvsim.backend.step import TokenSpan
-from kvsim.backend.stores.contiguous import ContiguousStore
 from kvsim.backend.stores.paged import PagedStore
+from kvsim.backend.stores.pooled import PooledStore, StoreName, pooled_store
 from kvsim.backend.transformer.decoder import Decoder
 from kvsim.backend.transformer.runner import DecoderRunner
 
@@ -30,11 +30,8 @@ def indirection(
     pages = 1 + max(num * -(-context // block_size) for num, context in cases)
     rows: Rows = [{"sequences": num, "context": context} for num, context in cases]
     for name in ("paged_s", "contiguous_s"):  # one store at a time: each takes what it can get
-        store: PagedStore | ContiguousStore = (
-            PagedStore(shape, pages, block_size, device)
-            if name == "paged_s"
-            else ContiguousStore(shape, pages * block_size, device)
-        )
+        kept: StoreName = "paged" if name == "paged_s" else "contiguous"
+        store = pooled_store(kept, shape, pages, block_size, device)
         store.pool.fill(0)
         for row, seconds in zip(
             rows, _decode_times(decoder, store, clock, cases, block_size), strict=True
@@ -47,7 +44,7 @@ def indirection(
 
 def _decode_times(
     decoder: Decoder,
-    store: PagedStore | ContiguousStore,
+    store: PooledStore,
     clock: Clock,
     cases: Sequence[tuple[int, int]],
     block_size: int,

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from kvsim.backend.devices.device import AttentionKind
-from kvsim.backend.measure.bench import StoreName
 from kvsim.backend.measure.grid import CUDA, GridLimits
 from kvsim.backend.shape import Shape
+from kvsim.backend.stores.pooled import StoreName
 
 
 class Subject(NamedTuple):

@@ -8,10 +8,10 @@ from evidence.session.files import read_plans, read_samples, write_lines, write_
 from evidence.session.plan import SessionPlan, Subject
 from evidence.session.stage import Session, SessionStage
 from kvsim.backend.devices import device_of
-from kvsim.backend.measure.bench import StoreName
 from kvsim.backend.measure.grid import StepPlan, grid
 from kvsim.backend.measure.measure import Setup, measure
 from kvsim.backend.measure.timing import clock_of
+from kvsim.backend.stores.pooled import StoreName
 from kvsim.plumbing.writing import write_text
 
 if TYPE_CHECKING:

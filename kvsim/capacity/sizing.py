@@ -26,21 +26,9 @@ from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.units import GIB
 
 
-def size_pool(
-    model: Model,
-    device: Device,
-    memory: MemoryOptions,
-    model_options: ModelOptions,
-    block_size: int,
-    max_num_seqs: int = 256,
-    max_num_batched_tokens: int = 2048,
-    drafter: Drafter | None = None,
-    *,
-    exports_states: bool = False,
-    as_logged: bool = True,
-) -> SizedPool:
-    """The pool of a simulated engine; arguments as of `size`. InputError for parallelism that step
-    times do not model.
+def check_simulated(model: Model, model_options: ModelOptions) -> None:
+    """Raise InputError for a model whose pool no simulation has, or for parallelism that step times
+    do not model.
     """
     for key in ("pipeline_parallel_size", "data_parallel_size"):
         if getattr(model_options, key) > 1:
@@ -60,19 +48,6 @@ def size_pool(
         )
     if model_options.layout(model).bytes_per_token == 0:
         raise InputError("the model keeps no KV cache", where="model", value=model.name)
-    limits = max_num_seqs, max_num_batched_tokens
-    sized = size(
-        model,
-        device,
-        memory,
-        model_options,
-        block_size,
-        *limits,
-        drafter,
-        exports_states=exports_states,
-        as_logged=as_logged,
-    )
-    return sized.pool
 
 
 def size(

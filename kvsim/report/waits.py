@@ -1,13 +1,15 @@
 """Latencies as cumulative curves: the share of the requests that waited x seconds at most."""
 
-from typing import ClassVar, Literal, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias
 
-import pandas as pd
 import plotly.graph_objects as go
 
 from kvsim.report.cumulative import Curve, Floats, add_curves
 from kvsim.report.figure import Figure, style
 from kvsim.results.result import Result
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 WaitsOf: TypeAlias = "staticmethod[[pd.DataFrame], Floats]"
 

@@ -171,8 +171,8 @@ def markdown_of(findings: Findings) -> str:
 
 def as_data(value: Any) -> Any:
     """Named tuples, mappings and sequences as the plain dictionaries and lists that JSON takes."""
-    if hasattr(value, "_asdict"):
-        value = value._asdict()
+    if hasattr(value, "_asdict") or hasattr(value, "as_json"):
+        value = value._asdict() if hasattr(value, "_asdict") else value.as_json()
     if isinstance(value, Mapping):
         return {key: as_data(inner) for key, inner in value.items()}
     return [as_data(inner) for inner in value] if isinstance(value, list | tuple) else value

@@ -7,54 +7,61 @@ back, and every token waits for a step of its own.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
-from kvsim.capacity.pool import SizedPool
 from kvsim.memory.options import AllocatorOptions
 from kvsim.plumbing.errors import InputError
 from kvsim.report.numbers import count, number, percent, seconds, size
 from kvsim.results.summary import SpeculationSummary
 from kvsim.simulation import Simulation
 from kvsim.speculation import TABLE
-from kvsim.whatif.findings import Findings, FindingsTable
+from kvsim.whatif.findings import Findings, FindingsTable, as_data
 
 
-@dataclass(frozen=True)
-class SpeculationSide:
-    """The run with drafts, or the one without. token_bytes: bytes of KV a token. hit_share: the
-    share of the prompt tokens found in the prefix cache; None where the cache was asked for
-    nothing. drafts: `speculation` of the run's summary; None without drafts.
+class SpeculationSide(NamedTuple):
+    """The run with drafts, or the one without. weights_bytes: of the target and the drafter.
+    bytes_per_token: of KV. hit_share: the share of the prompt tokens found in the prefix cache;
+    None where the cache was asked for nothing. speculation: of the run's summary; None without
+    drafts.
     """
 
-    pool: SizedPool
-    token_bytes: int
+    weights_bytes: int
+    pool_bytes: int
+    pool_tokens: int
+    bytes_per_token: int
     hit_share: float | None
     preemptions: int
-    tokens_per_s: float
+    output_tokens_per_s: float
     tpot_s: float | None
     e2e_s: float | None
     steps: int
-    drafts: SpeculationSummary | None
-
-    @property
-    def pool_tokens(self) -> int:
-        return self.pool.capacity_bytes // self.token_bytes
+    speculation: SpeculationSummary | None
 
 
-@dataclass(frozen=True)
-class SpeculationCost:
-    """One allocator of the scenario, with drafts and without. tokens: drafts a step. weights_bytes:
-    of the drafter. state_bytes: bytes that drafts add to the recurrent states of each sequence.
+class SpeculationCost(NamedTuple):
+    """One allocator of the scenario, with drafts and without. sized_by: the option that sizes the
+    pool. num_speculative_tokens: drafts a step. state_bytes: bytes that drafts add to the recurrent
+    states of each sequence.
     """
 
     label: str
     method: str
-    tokens: int
-    weights_bytes: int
+    num_speculative_tokens: int
+    drafter_weights_bytes: int
     state_bytes: int
+    sized_by: str
     drafted: SpeculationSide
     plain: SpeculationSide
+
+    def as_dict(self) -> dict[str, Any]:
+        """The entry of the JSON answer."""
+        data: dict[str, Any] = as_data(self)
+        del data["sized_by"]
+        return data | {
+            "with": data.pop("drafted"),
+            "without": data.pop("plain"),
+            "sentence": cost_sentence(self),
+        }
 
 
 def speculation_costs(simulation: Simulation) -> tuple[SpeculationCost, ...]:
@@ -78,6 +85,7 @@ def speculation_costs(simulation: Simulation) -> tuple[SpeculationCost, ...]:
             config.num_speculative_tokens,
             drafter["weights_bytes"],
             drafter["state_bytes"],
+            simulation.pool.sized_by,
             _side(simulation, options, label),
             _side(plain, options, label),
         )
@@ -86,10 +94,13 @@ def speculation_costs(simulation: Simulation) -> tuple[SpeculationCost, ...]:
 
 
 def _side(simulation: Simulation, options: AllocatorOptions, label: str) -> SpeculationSide:
-    summary = simulation.run(options, label).summary
+    summary, pool = simulation.run(options, label).summary, simulation.pool
+    token_bytes = simulation.layout.bytes_per_token
     return SpeculationSide(
-        simulation.pool,
-        simulation.layout.bytes_per_token,
+        pool.weights_bytes,
+        pool.capacity_bytes,
+        pool.capacity_bytes // token_bytes,
+        token_bytes,
         summary.prefix_cache.hit_rate,
         summary.preemptions,
         summary.output_tokens_per_s or 0.0,
@@ -108,27 +119,29 @@ def speculation_findings(costs: Sequence[SpeculationCost], scenario: Mapping[str
         [],
         [_sides_table(cost) for cost in costs],
         scenario,
-        {"runs": [_cost_data(cost) for cost in costs]},
+        {"runs": [cost.as_dict() for cost in costs]},
     )
 
 
 def cost_sentence(cost: SpeculationCost) -> str:
     """The cost and the gain of drafts in one sentence."""
     drafted, plain = cost.drafted, cost.plain
-    more = drafted.token_bytes / plain.token_bytes - 1 if plain.token_bytes else 0.0
-    holds = f"the pool, given by {drafted.pool.sized_by}, holds {count(drafted.pool_tokens)} tokens"
+    more = drafted.bytes_per_token / plain.bytes_per_token - 1 if plain.bytes_per_token else 0.0
+    holds = f"the pool, given by {cost.sized_by}, holds {count(drafted.pool_tokens)} tokens"
     if drafted.pool_tokens != plain.pool_tokens:
         holds = (
             f"the pool holds {count(drafted.pool_tokens)} tokens where it would hold "
             f"{count(plain.pool_tokens)}"
         )
     price = "neither weights nor KV of its own"
-    if cost.weights_bytes or more:
-        price = f"{size(cost.weights_bytes)} of weights and {percent(more)} more KV per token"
+    if cost.drafter_weights_bytes or more:
+        price = (
+            f"{size(cost.drafter_weights_bytes)} of weights and {percent(more)} more KV per token"
+        )
     if cost.state_bytes:
         price += f", and {size(cost.state_bytes)} more of recurrent states a sequence"
-    parts = [f"{cost.method} with {cost.tokens} drafts costs {price}; {holds}"]
-    drafts = drafted.drafts
+    parts = [f"{cost.method} with {cost.num_speculative_tokens} drafts costs {price}; {holds}"]
+    drafts = drafted.speculation
     assert drafts is not None  # the scenario drafts
     parts.append(f"{percent(drafts.draft_slots)} of it is held for drafts and not used")
     if drafted.hit_share is not None and plain.hit_share is not None:
@@ -141,21 +154,20 @@ def cost_sentence(cost: SpeculationCost) -> str:
         bought = (
             f"it buys {number(drafts.mean_acceptance_length)} tokens a verification: "
             f"{seconds(drafted.tpot_s)} a token where it would be {seconds(plain.tpot_s)}, and "
-            f"{number(drafted.tokens_per_s)} tokens/s where there would be "
-            f"{number(plain.tokens_per_s)}"
+            f"{number(drafted.output_tokens_per_s)} tokens/s where there would be "
+            f"{number(plain.output_tokens_per_s)}"
         )
     return f"{'; '.join(parts)}; {bought}."
 
 
 def _sides_table(cost: SpeculationCost) -> FindingsTable:
     sides = cost.drafted, cost.plain
-    slots = [None if side.drafts is None else side.drafts.draft_slots for side in sides]
-    lengths = [
-        None if side.drafts is None else side.drafts.mean_acceptance_length for side in sides
-    ]
+    drafts = [side.speculation for side in sides]
+    slots = [None if found is None else found.draft_slots for found in drafts]
+    lengths = [None if found is None else found.mean_acceptance_length for found in drafts]
     cells: dict[str, tuple[str, ...]] = {
-        "KV bytes per token": tuple(count(side.token_bytes) for side in sides),
-        "pool": tuple(size(side.pool.capacity_bytes) for side in sides),
+        "KV bytes per token": tuple(count(side.bytes_per_token) for side in sides),
+        "pool": tuple(size(side.pool_bytes) for side in sides),
         "tokens it holds": tuple(count(side.pool_tokens) for side in sides),
         "held for drafts": tuple(map(percent, slots)),
         "prompt tokens hit": tuple(percent(side.hit_share) for side in sides),
@@ -164,36 +176,7 @@ def _sides_table(cost: SpeculationCost) -> FindingsTable:
         "tokens a verification": tuple(map(number, lengths)),
         "TPOT p50": tuple(seconds(side.tpot_s) for side in sides),
         "end to end p50": tuple(seconds(side.e2e_s) for side in sides),
-        "tokens/s": tuple(number(side.tokens_per_s) for side in sides),
+        "tokens/s": tuple(number(side.output_tokens_per_s) for side in sides),
     }
     rows = [(name, *texts) for name, texts in cells.items()]
     return FindingsTable(cost.label, cost_sentence(cost), ("", "with drafts", "without"), rows)
-
-
-def _cost_data(cost: SpeculationCost) -> dict[str, Any]:
-    return {
-        "label": cost.label,
-        "method": cost.method,
-        "num_speculative_tokens": cost.tokens,
-        "drafter_weights_bytes": cost.weights_bytes,
-        "state_bytes": cost.state_bytes,
-        "with": _side_data(cost.drafted),
-        "without": _side_data(cost.plain),
-        "sentence": cost_sentence(cost),
-    }
-
-
-def _side_data(side: SpeculationSide) -> dict[str, Any]:
-    return {
-        "weights_bytes": side.pool.weights_bytes,
-        "pool_bytes": side.pool.capacity_bytes,
-        "pool_tokens": side.pool_tokens,
-        "bytes_per_token": side.token_bytes,
-        "hit_share": side.hit_share,
-        "preemptions": side.preemptions,
-        "output_tokens_per_s": side.tokens_per_s,
-        "tpot_s": side.tpot_s,
-        "e2e_s": side.e2e_s,
-        "steps": side.steps,
-        "speculation": side.drafts and side.drafts.as_json(),
-    }

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from kvsim.capacity.options import MemoryOptions
-from kvsim.capacity.sizing import size, size_pool
+from kvsim.capacity.sizing import size
 from kvsim.device import named_device
 from kvsim.model import ModelOptions
 from kvsim.model.catalogue import model_names
@@ -21,7 +21,7 @@ from kvsim.vllm.versions import vllm_version
 
 def pool(model, device, seqs=256, tokens=2048, tp=1, block_size=16, **memory):
     options = ModelOptions(name=model, tensor_parallel_size=tp)
-    return size_pool(
+    return size(
         options.build(),
         named_device(device),
         MemoryOptions.parse(memory, "memory"),
@@ -29,7 +29,7 @@ def pool(model, device, seqs=256, tokens=2048, tp=1, block_size=16, **memory):
         block_size,
         seqs,
         tokens,
-    )
+    ).pool
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_a_checkpoint_that_asks_for_its_cache_in_eight_bits(version, halved):
     asking = replace(plain, kv_cache_dtype="fp8")
     device, memory = named_device("h100"), MemoryOptions(engine_version=version)
     blocks = [
-        size_pool(model, device, memory, ModelOptions(name="llama-3.1-8b"), 16).num_gpu_blocks
+        size(model, device, memory, ModelOptions(name="llama-3.1-8b"), 16).pool.num_gpu_blocks
         for model in (plain, asking)
     ]
     assert blocks[1] // blocks[0] == (2 if halved else 1)

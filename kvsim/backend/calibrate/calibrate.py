@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 from kvsim.backend.calibrate.held_out import held_out_steps
 from kvsim.backend.calibrate.served import Chats, Served, level_of, serve_chats
 from kvsim.backend.devices.device import AttentionKind
-from kvsim.backend.measure.bench import StoreName
 from kvsim.backend.measure.grid import DESIGNS, GridLimits, StepPlan, grid
 from kvsim.backend.measure.measure import MeasuredSamples, Progress, Setup, measure
 from kvsim.backend.measure.pace import PACE_PLAN
 from kvsim.backend.simulated.shape import llama_shape
+from kvsim.backend.stores.pooled import StoreName
 from kvsim.memory.paged.options import Paged
 from kvsim.model import Model
 from kvsim.model.options import ModelOptions

@@ -14,11 +14,11 @@ import numpy as np
 
 from kvsim.backend.devices import device_of
 from kvsim.backend.devices.device import AttentionKind
-from kvsim.backend.measure.bench import StoreName
 from kvsim.backend.measure.grid import GridLimits
 from kvsim.backend.serve.run import observe
 from kvsim.backend.shape import DTYPE_BYTES, Shape
 from kvsim.backend.simulated.shape import llama_shape
+from kvsim.backend.stores.pooled import StoreName
 from kvsim.model.options import ModelOptions
 from kvsim.plumbing.units import PS_PER_S
 from kvsim.scenario import Scenario

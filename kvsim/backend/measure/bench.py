@@ -1,7 +1,6 @@
 """A decoder and a pool set up for measuring: any planned step, on any device."""
 
 from collections.abc import Callable, Sequence
-from typing import Literal
 
 import numpy as np
 from numpy.random import PCG64, Generator
@@ -11,12 +10,9 @@ from kvsim.backend.devices.device import AttentionKind
 from kvsim.backend.measure.grid import StepPlan
 from kvsim.backend.shape import DTYPE_BYTES, Shape
 from kvsim.backend.step import TokenSpan
-from kvsim.backend.stores.contiguous import ContiguousStore
-from kvsim.backend.stores.paged import PagedStore
+from kvsim.backend.stores.pooled import StoreName, pooled_store
 from kvsim.backend.transformer.decoder import Decoder
 from kvsim.backend.transformer.runner import DecoderRunner
-
-StoreName = Literal["paged", "contiguous"]
 
 
 class Bench:
@@ -49,11 +45,7 @@ class Bench:
         num_blocks = 1 + max((_blocks_of(plan, block_size) for plan in self.plans), default=0)
         self.shape = shape
         self.block_size = block_size
-        self.store: PagedStore | ContiguousStore
-        if store == "paged":
-            self.store = PagedStore(shape, num_blocks, block_size, device)
-        else:
-            self.store = ContiguousStore(shape, num_blocks * block_size, device)
+        self.store = pooled_store(store, shape, num_blocks, block_size, device)
         self.store.pool.fill(seed)
         self.runner = DecoderRunner(self.decoder, self.store, attention)
         self._deal = 1 + Generator(PCG64(seed)).permutation(num_blocks - 1)

@@ -17,7 +17,7 @@ from numpy.random import PCG64, Generator
 
 from kvsim.backend.devices import device_of
 from kvsim.backend.devices.device import AttentionKind
-from kvsim.backend.measure.bench import Bench, StoreName
+from kvsim.backend.measure.bench import Bench
 from kvsim.backend.measure.ceilings import ceilings
 from kvsim.backend.measure.grid import StepPlan
 from kvsim.backend.measure.host import Watch, software_facts
@@ -26,6 +26,7 @@ from kvsim.backend.measure.pace import PACE_PLAN
 from kvsim.backend.measure.sentinel import judge
 from kvsim.backend.measure.timing import Clock, clock_of
 from kvsim.backend.shape import DTYPE_BYTES, Shape
+from kvsim.backend.stores.pooled import StoreName
 
 SENTINEL_EVERY = 25
 CPU_BUDGET_S = 0.04

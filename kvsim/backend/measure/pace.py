@@ -10,8 +10,7 @@ import numpy as np
 from kvsim.backend.measure.grid import StepPlan
 from kvsim.backend.measure.timing import CpuClock
 from kvsim.backend.step import TokenSpan
-from kvsim.backend.stores.contiguous import ContiguousStore
-from kvsim.backend.stores.paged import PagedStore
+from kvsim.backend.stores.pooled import StoreName, pooled_store
 from kvsim.backend.transformer.decoder import Decoder
 from kvsim.backend.transformer.runner import DecoderRunner
 
@@ -25,11 +24,9 @@ class Pace:
 
     def __init__(self, decoder: Decoder, *, blocks: bool) -> None:
         each = CONTEXT // BLOCK_SIZE
-        store: PagedStore | ContiguousStore = (
-            PagedStore(decoder.shape, 1 + SEQUENCES * each, BLOCK_SIZE, decoder.device)
-            if blocks
-            else ContiguousStore(decoder.shape, SEQUENCES * CONTEXT, decoder.device)
-        )
+        name: StoreName = "paged" if blocks else "contiguous"
+        num_blocks = 1 + SEQUENCES * each
+        store = pooled_store(name, decoder.shape, num_blocks, BLOCK_SIZE, decoder.device)
         store.pool.fill(0)
         self._runner = DecoderRunner(decoder, store)
         self._clock = CpuClock(BUDGET_S)

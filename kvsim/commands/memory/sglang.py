@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from kvsim.commands.memory.flags import PANELS, SGLANG, VLLM
 from kvsim.plumbing.errors import InputError
 
 if TYPE_CHECKING:
@@ -14,23 +15,11 @@ if TYPE_CHECKING:
     from kvsim.model import Model, ModelOptions
 
 SWITCH = "mem_fraction_static"
-SGLANG_ONLY = (
-    *("page_size", "max_running_requests", "chunked_prefill_size", "max_total_tokens"),
-    *("disable_radix_cache", "swa_full_tokens_ratio", "mamba_full_memory_ratio"),
-)
-NOT_OF_VLLM = (SWITCH, *SGLANG_ONLY)
+NOT_OF_VLLM = tuple(PANELS[SGLANG])
+SGLANG_ONLY = tuple(name for name in NOT_OF_VLLM if name != SWITCH)
 VLLM_ONLY = (
-    *("gpu_memory_utilization", "engine_version", "kv_cache_bytes", "kv_cache_tokens"),
-    *("num_gpu_blocks", "max_num_seqs", "max_num_batched_tokens", "enforce_eager"),
-    *(
-        "enable_prefix_caching",
-        "no_enable_prefix_caching",
-        "drafter",
-        "num_speculative_tokens",
-        "max_loras",
-    ),
-    *("max_lora_rank", "block_size", "initial_tokens", "num_tokens", "enable_expert_parallel"),
-    "prefill_checkpoint_alignment",
+    *(name for panel in (VLLM, "Drafts and adapters", "Answer") for name in PANELS[panel]),
+    "enable_expert_parallel",
 )
 
 

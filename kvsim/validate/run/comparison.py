@@ -12,7 +12,13 @@ from kvsim.step_time.calibrated.file import CalibrationFile
 from kvsim.step_time.correction import NONE
 from kvsim.step_time.form import StepTime
 from kvsim.validate.run.curves import Curves, curves
-from kvsim.validate.run.errors import Latencies, recorded, relative, simulated
+from kvsim.validate.run.errors import (
+    Latencies,
+    latencies,
+    recorded_times,
+    relative,
+    simulated_times,
+)
 from kvsim.validate.run.fitting.fit import RunFit, fit_run
 from kvsim.validate.run.fitting.parts import Parts
 from kvsim.validate.run.intervals import Interval, latency_intervals
@@ -39,7 +45,7 @@ class StepByStep(NamedTuple):
         return {
             "lock_step": self.lock_step.summary(),
             "step_time_errors": self.times and self.times.summary(),
-            "memory": self.memory.summary(),
+            "memory": self.memory._asdict(),
         }
 
 
@@ -120,8 +126,8 @@ def compare_run(
         fit=fit,
         reported=reported,
         replay=found,
-        recorded=recorded(run, reported),
-        simulated=simulated(run, found, reported),
+        recorded=latencies(run, recorded_times(run), reported),
+        simulated=latencies(run, simulated_times(found), reported),
         intervals=latency_intervals(run, found, reported),
         curves=curves(run, found.records),
         steps=_step_by_step(run, found, form),

@@ -7,6 +7,8 @@ from numpy.typing import NDArray
 
 from kvsim.observed.folder import ObservedRun
 from kvsim.plumbing.units import PS_PER_S
+from kvsim.results import latency
+from kvsim.results.latency import spread
 from kvsim.validate.run.replay import Replay
 
 Floats = NDArray[np.float64]
@@ -17,19 +19,14 @@ Latencies = dict[str, dict[str, float]]
 
 
 def request_times(
-    run: ObservedRun,
-    first_token_s: Sequence[float],
-    last_token_s: Sequence[float],
-    which: list[int],
+    run: ObservedRun, times: tuple[Sequence[float], Sequence[float]], which: list[int]
 ) -> dict[str, Floats]:
-    """ttft_s, tpot_s and e2e_s of each of the requests at the indices `which`, whose tokens came at
-    these times; tpot of those with two tokens or more.
+    """ttft_s, tpot_s and e2e_s of each of the requests at the indices `which`; tpot of those with
+    two tokens or more. times: of their first and last tokens.
     """
-    from kvsim.results import latency
-
     arrival = np.array([row.arrival_s for row in run.rows])[which]
     outputs = np.array([row.output_tokens for row in run.rows])[which]
-    first, last = np.array(first_token_s)[which], np.array(last_token_s)[which]
+    first, last = (np.array(each)[which] for each in times)
     return {
         "ttft_s": latency.ttft(arrival, first),
         "tpot_s": latency.tpot(first, last, outputs),
@@ -38,23 +35,17 @@ def request_times(
 
 
 def latencies(
-    run: ObservedRun,
-    first_token_s: Sequence[float],
-    last_token_s: Sequence[float],
-    which: list[int],
+    run: ObservedRun, times: tuple[Sequence[float], Sequence[float]], which: list[int]
 ) -> Latencies:
     """ttft_s, tpot_s and e2e_s (mean, p50, p90, p99) and makespan_s (mean alone) of the requests
-    at the indices `which` (not empty), whose tokens came at these times.
+    at the indices `which` (not empty). times: of their first and last tokens.
 
     makespan: from the first of these arrivals to the last of their tokens.
     """
-    from kvsim.results.latency import spread
-
-    found = request_times(run, first_token_s, last_token_s, which)
+    found = request_times(run, times, which)
     table = {name: spread(values, QUANTILES) for name, values in found.items() if len(values)}
-    makespan_s = max(last_token_s[at] for at in which) - min(run.rows[at].arrival_s for at in which)
-    table["makespan_s"] = {"mean": makespan_s}
-    return table
+    makespan_s = max(times[1][at] for at in which) - min(run.rows[at].arrival_s for at in which)
+    return table | {"makespan_s": {"mean": makespan_s}}
 
 
 def recorded_times(run: ObservedRun) -> tuple[list[float], list[float]]:
@@ -66,16 +57,6 @@ def simulated_times(replay: Replay) -> tuple[list[float], list[float]]:
     """When they came from the simulated one."""
     first, last = replay.first_token_ps, replay.last_token_ps
     return [ps / PS_PER_S for ps in first], [ps / PS_PER_S for ps in last]
-
-
-def recorded(run: ObservedRun, which: list[int]) -> Latencies:
-    """What the real engine did."""
-    return latencies(run, *recorded_times(run), which)
-
-
-def simulated(run: ObservedRun, replay: Replay, which: list[int]) -> Latencies:
-    """What the simulated one did."""
-    return latencies(run, *simulated_times(replay), which)
 
 
 def relative(simulated: Latencies, recorded: Latencies) -> dict[str, dict[str, float] | float]:

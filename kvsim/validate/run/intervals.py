@@ -25,9 +25,9 @@ def latency_intervals(run: ObservedRun, replay: Replay, which: list[int]) -> dic
     """Of the relative errors of the mean ttft_s, tpot_s and e2e_s: requests drawn again, each with
     its recorded and its simulated time.
     """
-    simulated = request_times(run, *simulated_times(replay), which)
+    simulated = request_times(run, simulated_times(replay), which)
     found = {}
-    for name, own in request_times(run, *recorded_times(run), which).items():
+    for name, own in request_times(run, recorded_times(run), which).items():
         if len(own):
             its = simulated[name]
             draws = _draws(len(own))

@@ -1,7 +1,7 @@
 """The pool over time, recorded and simulated: how far one lies from the other."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,10 +23,6 @@ class MemoryErrors(NamedTuple):
     simulated_mean: float
     recorded_peak: float
     simulated_peak: float
-
-    def summary(self) -> dict[str, Any]:
-        """For `--json`."""
-        return self._asdict()
 
 
 def recorded_held(run: ObservedRun) -> list[Held]:

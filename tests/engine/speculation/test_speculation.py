@@ -212,7 +212,7 @@ def test_what_it_costs_is_told(tables: Any) -> None:
     (cost,) = speculation_costs(simulation)
     drafter = simulation.resolved()["provenance"]["drafter"]
     assert drafter["bytes_per_token"] * 12 == cost.plain.token_bytes
-    assert cost.drafted.token_bytes - cost.plain.token_bytes == drafter["bytes_per_token"]
+    assert cost.drafted.bytes_per_token - cost.plain.bytes_per_token == drafter["bytes_per_token"]
     assert drafter["weights_bytes"] == cost.weights_bytes > 0
     assert drafter["slots"] == 4
     assert cost.plain.drafts is None

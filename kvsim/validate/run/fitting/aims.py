@@ -111,7 +111,7 @@ class Aims:
         queues is steps; and the gap between tokens.
         """
         which = self._parts.first
-        times = request_times(self._run, first_token_s, last_token_s, which)
+        times = request_times(self._run, (first_token_s, last_token_s), which)
         begin = {"ttft": times["ttft_s"]}
         if self._admitted:
             begin = {"prefill": np.array(first_token_s)[which] - np.array(scheduled_s)[which]}

@@ -10,7 +10,7 @@ from kvsim.observed.folder import ObservedRun
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.units import PS_PER_S
 from kvsim.step_time.correction import NONE, WHOLE_PPM, Correction
-from kvsim.validate.run.errors import recorded
+from kvsim.validate.run.errors import latencies, recorded_times
 from kvsim.validate.run.fitting.aims import Aims
 from kvsim.validate.run.fitting.forms import FORMS, Proportions
 from kvsim.validate.run.fitting.judge import Judged, choose, judge
@@ -77,7 +77,7 @@ def fit_run(run: ObservedRun, parts: Parts, times: StepTimes, form: str | None =
 
     plain = simulated(NONE)
     known[NONE] = aims.simulated(plain)
-    step_ps = recorded(run, parts.first)["tpot_s"]["mean"] * PS_PER_S
+    step_ps = latencies(run, recorded_times(run), parts.first)["tpot_s"]["mean"] * PS_PER_S
     tokens = plain.tokens / plain.steps
     proportions = Proportions(step_ps, tokens, plain.chunks / plain.steps)
 

@@ -1,0 +1,127 @@
+"""The options of `kvsim memory`, by the panels of its help."""
+
+from collections.abc import Callable, Mapping
+from inspect import Parameter, signature
+from typing import Annotated, Any, NamedTuple
+
+import typer
+
+from kvsim.commands.arguments import count_of
+
+
+class Flag(NamedTuple):
+    """One option. kind: the type of its value; `count_of`: a count of one or more. default: None
+    where the engine or the model decides, as `shown` says in the help. more: further settings of
+    `typer.Option`.
+    """
+
+    kind: Any
+    default: Any
+    help: str
+    shown: str | bool = True
+    more: Mapping[str, Any] = {}
+
+    def parameter(self, name: str, panel: str) -> Parameter:
+        """The option as a parameter of the command. A switch has no form that turns it off."""
+        switch = ["--" + name.replace("_", "-")] if self.kind is bool else []
+        more = {"parser": count_of, "metavar": "<int>"} if self.kind is count_of else self.more
+        look: dict[str, Any] = {"show_default": self.shown, "rich_help_panel": panel, **more}
+        option = typer.Option(*switch, help=self.help, **look)
+        value: Any = int if self.kind is count_of else self.kind
+        if self.default is None:
+            value = value | None
+        annotation: Any = Annotated.__class_getitem__((value, option))  # type: ignore[attr-defined]
+        return Parameter(name, Parameter.KEYWORD_ONLY, default=self.default, annotation=annotation)
+
+
+VLLM, SGLANG = "vLLM's pool", "SGLang's pools"
+# Each panel has columns of its own, so that no name is cut.
+PANELS: dict[str, dict[str, Flag]] = {
+    "GPU": {
+        "device": Flag(str, None, "GPU, such as a100-80gb or h200.", False),
+        "device_memory": Flag(
+            float, None, "Memory of the GPU in GiB, if unlisted or other than listed.",
+            more={"min": 0},
+        ),
+    },
+    "Parallelism": {
+        "tensor_parallel_size": Flag(int, 1, "GPUs that share each layer."),
+        "pipeline_parallel_size": Flag(int, 1, "Pipeline stages."),
+        "data_parallel_size": Flag(int, 1, "Data-parallel ranks; experts span all of them."),
+        "enable_expert_parallel": Flag(bool, False, "Place whole experts on GPUs."),
+        "decode_context_parallel_size": Flag(
+            int, 1, "GPUs that share the tokens of a sequence in decode."
+        ),
+    },
+    "Model": {
+        "dtype": Flag(str, None, "Data type of weights: float16, bfloat16, ..."),
+        "quantization": Flag(
+            str, None, "Quantization of weights: none, fp8, int8, int4, nvfp4 or mxfp4."
+        ),
+        "kv_cache_dtype": Flag(
+            str, "auto", "Data type of the KV cache: bf16, fp8, nvfp4, fp8_ds_mla, int8, ..."
+        ),
+        "max_model_len": Flag(int, None, "Longest sequence in tokens.", "the model's"),
+        "mamba_ssm_cache_dtype": Flag(str, None, "Data type of recurrent states.", "the model's"),
+    },
+    VLLM: {
+        "gpu_memory_utilization": Flag(
+            float, None, "Share of GPU memory to use.", "0.92, before 0.20: 0.9"
+        ),
+        "engine_version": Flag(
+            str, "0.33", "Version of vLLM, such as 0.19 or V0, to size the pool by."
+        ),
+        "kv_cache_bytes": Flag(int, None, "Size of the pool in bytes."),
+        "kv_cache_tokens": Flag(int, None, "Size of the pool in tokens."),
+        "num_gpu_blocks": Flag(int, None, "Size of the pool in blocks."),
+        "max_num_seqs": Flag(count_of, None, "Most sequences in a step.", "the engine's"),
+        "max_num_batched_tokens": Flag(count_of, None, "Most tokens in a step.", "the engine's"),
+        "enforce_eager": Flag(bool, False, "Run without CUDA graphs."),
+        "enable_prefix_caching": Flag(
+            bool, None, "Size the pool for prefix caching.", "the engine's"
+        ),
+        "no_enable_prefix_caching": Flag(bool, False, "Size the pool without prefix caching."),
+        "block_size": Flag(count_of, 16, "Tokens per block of the paged allocator."),
+        "prefill_checkpoint_alignment": Flag(
+            count_of,
+            None,
+            "Tokens between the states that prefill saves (FlashInfer's gated delta net).",
+            "none saved",
+        ),
+    },
+    "Drafts and adapters": {
+        "drafter": Flag(str, None, "mtp, or the model that drafts tokens."),
+        "num_speculative_tokens": Flag(count_of, 1, "Tokens drafted ahead."),
+        "max_loras": Flag(int, 0, "LoRA adapters to reserve memory for.", more={"min": 0}),
+        "max_lora_rank": Flag(count_of, 16, "Largest rank of an adapter."),
+    },
+    "Answer": {
+        "initial_tokens": Flag(count_of, 256, "Tokens of the doubling allocator's first buffer."),
+        "num_tokens": Flag(
+            list[int], None, "Length of sequences to fit. Repeatable.", more={"min": 1}
+        ),
+    },
+    SGLANG: {
+        "mem_fraction_static": Flag(
+            str, None, "Size the pools as SGLang 0.5.23: a share of GPU memory, or auto."
+        ),
+        "page_size": Flag(count_of, 1, "Tokens per page."),
+        "max_running_requests": Flag(count_of, None, "Most running requests."),
+        "chunked_prefill_size": Flag(int, None, "Tokens per prefill chunk.", "by the device"),
+        "max_total_tokens": Flag(count_of, None, "Most tokens of the pool."),
+        "disable_radix_cache": Flag(bool, False, "Keep nothing of finished requests."),
+        "swa_full_tokens_ratio": Flag(
+            float, 0.8, "Tokens of the window pool per token of the full pool."
+        ),
+        "mamba_full_memory_ratio": Flag(float, 0.9, "Bytes of recurrent states per byte of KV."),
+    },
+}  # fmt: skip
+
+
+def with_flags(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with every option of PANELS, in place of its `**flags`."""
+    own = [each for each in signature(command).parameters.values() if each.name != "flags"]
+    for panel, group in PANELS.items():
+        own += [flag.parameter(name, panel) for name, flag in group.items()]
+    command.__signature__ = signature(command).replace(parameters=own)  # type: ignore[attr-defined]
+    return command
