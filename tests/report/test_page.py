@@ -65,7 +65,7 @@ def test_the_page_loads_nothing_and_tells_the_browser_so(result):
 
 def test_what_the_dots_mean_is_said_where_there_are_any(result):
     text = " ".join("".join(read(make_page(result)).text).split())
-    assert "A dot marks what reads best" in text
+    assert "A dot marks the best value" in text
     alone = make_page(Result(result.scenario, result.runs[:1]))
     assert "dot marks" not in alone
     assert "No dots" not in alone

@@ -360,7 +360,11 @@
     section.dataset.ready = "true";
   };
   chooser.addEventListener("change", pick);
-  colouring.addEventListener("change", draw);
+  const explain = () => {
+    for (const key of section.querySelectorAll("[data-colours]")) key.hidden = key.dataset.colours !== colouring.value;
+  };
+  colouring.addEventListener("change", () => { explain(); draw(); });
+  explain();
   kvsim.theme.onChange(draw);
   kvsim.heard.push((marked) => {
     if (marked && maps[marked.run] && marked.run !== Number(chooser.value)) {
