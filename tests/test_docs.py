@@ -45,6 +45,12 @@ def test_the_python_page_runs(capsys: pytest.CaptureFixture[str]) -> None:
     assert len(names["series"]) > 10  # type: ignore[arg-type]  # a DataFrame
 
 
+def test_the_page_on_llamacpp_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    for text in blocks((ROOT / "docs" / "llamacpp.md").read_text(), "python"):
+        exec(text, {})
+    assert "K (q8_0): 2176.00 MiB, V (q8_0): 2176.00 MiB" in capsys.readouterr().out
+
+
 def test_the_list_of_commands_is_current() -> None:
     assert (ROOT / "docs" / "commands.md").read_text() == page(), "make docs"
 

@@ -159,6 +159,9 @@ class Pauses:
             if seq.num_outputs and seq not in self._preempted:
                 since_ps = self._end(seq, token_ps)
                 self._preempted[seq] = plan.lost.get(seq, since_ps)
+        for seq, _ in plan.failed:
+            if seq.num_outputs:
+                self._end(seq, token_ps)
         if plan.num_paused:
             self._pause_batch(plan, token_ps)
         elif plan.passed_over or self._passed_over or self._batch is not None:
@@ -169,7 +172,7 @@ class Pauses:
                     plan.late[chunk.seq] = self._preempted.pop(chunk.seq)
 
     def _end(self, seq: Sequence, token_ps: int) -> int:
-        """`seq` is preempted; returns when its last token came."""
+        """`seq` is preempted, or has failed; returns when its last token came."""
         batch = self._batch
         if batch is not None and seq not in batch.apart and seq not in self._newcomers:
             batch.num -= 1

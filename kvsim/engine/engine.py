@@ -106,6 +106,8 @@ class Engine:
         if self._observer is not None:
             self._observer.planning(self.scheduler, now)
         plan = self.scheduler.schedule()
+        if plan.failed:
+            self._intake.failed(plan, now)
         self._books.queue(now)
         self._check_progress(plan)
         self._books.planned(plan, self._in_flight[0].end_ps if self._in_flight else now)

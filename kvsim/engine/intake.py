@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 
+from kvsim.engine.plan import Plan
 from kvsim.engine.schedulers.scheduler import Scheduler
 from kvsim.memory.allocator import Refusal
 from kvsim.request import Request
@@ -47,9 +48,18 @@ class Intake:
         heads = [self._scheduler.add(seq) for seq in self._samples(request, now_ps)]
         return any(heads)
 
+    def failed(self, plan: Plan, now_ps: int) -> None:
+        """Who ended with an error leaves without the rest of its tokens."""
+        for seq, reason in plan.failed:
+            self._recorder.failed(seq, now_ps, reason)
+            self._leave(seq)
+
     def left(self, seq: Sequence, now_ps: int) -> None:
         """`seq` has all its tokens; its request has left with the last of its sequences."""
         self._recorder.left(seq, now_ps)
+        self._leave(seq)
+
+    def _leave(self, seq: Sequence) -> None:
         request = seq.request
         self._open[request.id] -= 1
         if not self._open[request.id]:

@@ -93,6 +93,7 @@ class Plan:
     late: sequences whose token in this step follows a pause (resumed, or passed over before), with
     the time of the token before, and late_batch, all those who are late alike; num_late of them are
     members of the batch.
+    failed: who ended with an error before this plan, and the error.
     lost: preempted sequences whose token under way is thrown away, with the time of the one before.
     copies: over the host link, which the engine turns into stalls.
     stalls: (ps, ledger) of copies that must end before the step can start.
@@ -117,6 +118,7 @@ class Plan:
         self.late: dict[Sequence, int] = {}
         self.late_batch: PausedBatch | None = None
         self.num_late = 0
+        self.failed: list[tuple[Sequence, str]] = []
         self.lost: dict[Sequence, int] = {}
         self.copies: list[HostCopy] = []
         self.stalls: list[tuple[int, Usage]] = []

@@ -12,5 +12,6 @@ ALLOCATORS: Registry[AllocatorOptions] = Registry(
         "paged": "kvsim.memory.paged.options:Paged",
         "page-groups": "kvsim.memory.paged.page_groups:PageGroups",
         "radix": "kvsim.memory.radix.options:Radix",
+        "cells": "kvsim.memory.cells.options:Cells",
     },
 )

@@ -88,6 +88,8 @@ class Recorder:
         self.finished = Finished()
         self.finish_ps = array("q")
         self.rejected: list[tuple[Request, int, str]] = []
+        self.failures: list[tuple[Sequence, int]] = []
+        self._failed_ids: set[str] = set()
         self.marks = array("q")
         self.mark_sums = array("d")
         self._marked_running = -1
@@ -231,6 +233,14 @@ class Recorder:
         self.finished.append(seq)
         self.finish_ps.append(now_ps)
         self._marked_running = -1
+
+    def failed(self, seq: Sequence, now_ps: int, reason: str) -> None:
+        """Book a sequence that ended with an error, its request among those that were refused."""
+        self.failures.append((seq, now_ps))
+        self._marked_running = -1
+        if seq.request.id not in self._failed_ids:
+            self._failed_ids.add(seq.request.id)
+            self.rejected.append((seq.request, now_ps, reason))
 
     def refused(self, request: Request, now_ps: int, reason: str) -> None:
         """Book a request that was refused on arrival."""

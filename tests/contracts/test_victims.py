@@ -22,7 +22,7 @@ from kvsim.sequence import Sequence
 from kvsim.simulation import Simulation
 
 RULES = sorted(VICTIMS)
-RULES_OF_THEIR_OWN = {"sglang"}
+RULES_OF_THEIR_OWN = {"sglang", "llama-server"}
 SHARING = [{"kind": "paged", "block_size": 16}, {"kind": "radix", "page_size": 16}]
 
 

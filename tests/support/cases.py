@@ -27,6 +27,9 @@ _ALLOCATORS: list[dict[str, Any]] = [
     {"kind": "radix"},
     {"kind": "radix", "page_size": 16},
     {"kind": "radix", "page_size": 4, "disable_radix_cache": True},
+    {"kind": "cells"},
+    {"kind": "cells", "kv_unified": False, "n_seq_max": 2},
+    {"kind": "cells", "semantics": "march-2025", "n_ubatch": 64},
 ]
 _SCHEDULERS: list[dict[str, Any]] = [
     {"kind": "continuous", "max_num_seqs": 8, "max_num_batched_tokens": 256},
@@ -57,7 +60,12 @@ def _with_all(chosen: list[dict[str, Any]], registry: Registry[Any]) -> list[dic
 
 
 ALLOCATOR_TABLES = _with_all(_ALLOCATORS, ALLOCATORS)
-SCHEDULERS = _with_all(_SCHEDULERS, REGISTERED_SCHEDULERS)
+# llama-server drives cells and nothing else: tests/contracts/test_llama_server.py.
+SCHEDULERS = [
+    table
+    for table in _with_all(_SCHEDULERS, REGISTERED_SCHEDULERS)
+    if table["kind"] != "llama-server"
+]
 # Every victim rule under a scheduler that computes prompts in chunks, and one that does not.
 VICTIM_SCHEDULERS: list[dict[str, Any]] = [
     {**scheduler, "victim": victim}

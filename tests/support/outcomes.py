@@ -66,6 +66,9 @@ def _check_moments(run: Run, *, batches_leave_together: bool) -> None:
     single = "speculation" not in run.summary
     check_gaps(recorder, to_the_end=not batches_leave_together, single=single)
     waited, ran = int((scheduled - arrival).sum()), int((finish - scheduled).sum())
+    for seq, ended_ps in recorder.failures:  # with an error, whenever
+        began_ps = seq.first_scheduled_ps if seq.first_scheduled_ps >= 0 else ended_ps
+        waited, ran = waited + began_ps - seq.arrival_ps, ran + ended_ps - began_ps
     assert recorder.waiting_sum + recorder.running_sum == waited + ran, run.label
     again = recorder.waiting_sum - waited  # who was preempted waited once more
     assert again == 0 or (again > 0 and run.summary["preemptions"]), (run.label, again)
@@ -79,10 +82,11 @@ def check_gaps(recorder: Recorder, *, to_the_end: bool = True, single: bool = Tr
     rows, alone = _gap_rows(recorder), recorder.late_gaps
     num = sum(seqs * steps for seqs, steps, _, _ in rows) + len(alone)
     most = sum(seq.output_tokens - 1 for seq in recorder.finished)
+    most += sum(max(0, seq.num_outputs - 1) for seq, _ in recorder.failures)
     assert num == most if single else num <= most
     summed = sum(seqs * (k * ps + growth * (k * (k - 1) // 2)) for seqs, k, ps, growth in rows)
     ends = zip(recorder.finished, recorder.finish_ps, strict=True)
-    if to_the_end:
+    if to_the_end and not recorder.failures:  # whose last tokens came some time before the error
         assert summed + sum(alone) == sum(end_ps - seq.first_token_ps for seq, end_ps in ends)
 
 

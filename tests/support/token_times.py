@@ -29,6 +29,7 @@ class TokenTimes(Observer):
         for seq in plan.lost:
             next(reversed(self._on_their_way.values())).remove(seq)
         out = {*plan.preempted, *plan.passed_over, *(chunk.seq for chunk in plan.chunks)}
+        out |= {seq for seq in self._decoding if seq not in scheduler.running}  # failed
         decoded = [seq for seq in self._decoding if seq not in out] if plan.num_decode else []
         if len(decoded) != plan.num_decode:
             self.wrong.append(f"{plan.num_decode} decode at {now_ps}, and not {len(decoded)}")

@@ -11,6 +11,7 @@ SCHEDULERS: Registry[SchedulerOptions] = Registry(
         "vllm-v0": "kvsim.engine.schedulers.vllm_v0:VllmV0",
         "trt-llm": "kvsim.engine.schedulers.trt_llm:TrtLlm",
         "sglang": "kvsim.engine.schedulers.sglang.options:Sglang",
+        "llama-server": "kvsim.engine.schedulers.llama_server.options:LlamaServer",
         "static": "kvsim.engine.schedulers.static_batching:StaticBatching",
     },
 )

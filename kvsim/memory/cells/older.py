@@ -7,9 +7,10 @@ import struct
 from collections.abc import Iterable, Sequence
 
 from kvsim.memory.cells.batch import num_tokens, slices
-from kvsim.memory.cells.cache import DONE, NO_ROOM
+from kvsim.memory.cells.cache import DONE, NO_ROOM, Cache, CellCache, LayerCost
 from kvsim.memory.cells.field import CellField, TokenRun
 
+MOST_SEQUENCES = 256
 PADDING = 32  # cells: what attention reads is rounded up to these
 LEAST_READ = 2048  # cells: nothing moves where fewer are read
 GRAPH_NODES = 8192  # of the graph that moves cells; each move takes six a layer
@@ -109,8 +110,8 @@ class ContiguousField(CellField):
         return moved
 
 
-class OlderCache:
-    """The cache of a model, and when it moves cells together.
+class OlderCache(CellCache):
+    """The cache of a model, one buffer for all, and when it moves cells together.
 
     threshold: of the cells that attention reads, the share of holes from which on cells are moved
     before the next batch; 0 or less: they never are. layers: with KV.
@@ -118,8 +119,10 @@ class OlderCache:
 
     def __init__(self, size: int, micro_batch: int, layers: int, threshold: float = 0.0) -> None:
         self.field = ContiguousField(size)
+        base = Cache(0, 1, LayerCost(layers, 0))
+        base.fields = [self.field]
+        super().__init__(MOST_SEQUENCES, micro_batch, base)
         self.moved_cells = 0
-        self._micro_batch = micro_batch
         self._most_moves = (GRAPH_NODES - 2 * layers) // (6 * layers)
         self._threshold = struct.unpack("f", struct.pack("f", threshold))[0]
         self._wants_compacting = False
@@ -137,6 +140,24 @@ class OlderCache:
         moved = self.field.compact(self._most_moves)
         self.moved_cells += moved
         return moved
+
+    def fits(self, num: int) -> bool:
+        """Whether a batch of so many tokens would find room; what is pending is applied."""
+        self.update()
+        field, head, taken = self.field, self.field.head, []
+        for part in slices([TokenRun((0,), 0, num)], self._micro_batch):
+            cells = field.find(num_tokens(part))
+            if cells is None:
+                break
+            taken.append(field.snapshot(cells))
+            if len(cells) < num:
+                field.place(cells, [TokenRun((MOST_SEQUENCES,), 0, len(cells))])
+        else:
+            num = 0
+        for cells_before in reversed(taken):
+            field.put_back(cells_before, head)
+        field.head = head
+        return num == 0
 
     def decode(self, runs: Sequence[TokenRun]) -> int:
         """Place a batch, one micro-batch after the other: DONE, or NO_ROOM, where those before the

@@ -17,7 +17,7 @@ MOST_SLOTS = 256
 class SlotFlags(Options):
     """n_parallel: slots (`-np`); not given: 4 that share one buffer.
     kv_unified: slots share one buffer (`-kvu`); not given: only where n_parallel is not.
-    n_batch, n_ubatch: most tokens of a batch, and of what is computed at once (`-b`, `-ub`).
+    n_batch: most tokens of a batch (`-b`).
     slot_prompt_similarity: a slot is chosen by what it holds where that is more than this share of
         the prompt (`-sps`).
     context_shift: drop the older half of what a full slot need not keep.
@@ -31,7 +31,6 @@ class SlotFlags(Options):
     n_parallel: int | None = Field(None, ge=1, le=MOST_SLOTS)
     kv_unified: bool | None = None
     n_batch: int = Field(2048, ge=1)
-    n_ubatch: int = Field(512, ge=1)
     slot_prompt_similarity: float = Field(0.1, ge=0, le=1)
     context_shift: bool = False
     cache_reuse: int = Field(0, ge=0)
@@ -48,6 +47,32 @@ class SlotFlags(Options):
     def unified(self) -> bool:
         """Whether they share one buffer."""
         return self.n_parallel is None if self.kv_unified is None else self.kv_unified
+
+
+class ServerFlags(SlotFlags):
+    """The same with the context's. n_ctx: tokens in all (`-c`), 0: as many as the model was trained
+    with. n_ubatch: most tokens that are computed at once (`-ub`). type_k, type_v: what K and V are
+    kept in. swa_full: windows keep every token too.
+    """
+
+    n_ctx: int = Field(0, ge=0, le=LARGEST_CONTEXT)
+    n_ubatch: int = Field(512, ge=1)
+    type_k: CacheType = "f16"
+    type_v: CacheType = "f16"
+    swa_full: bool = False
+
+    def context_settings(self) -> ContextSettings:
+        """The context that the server asks for."""
+        return ContextSettings(
+            self.n_ctx,
+            self.num_slots,
+            self.n_batch,
+            self.n_ubatch,
+            self.unified,
+            self.swa_full,
+            self.type_k,
+            self.type_v,
+        )
 
     def host_cache(self, context: Context) -> HostCache | None:
         """The host prompt cache, None without one."""
@@ -73,28 +98,4 @@ class SlotFlags(Options):
             self.cache_idle_slots,
             self.ctx_checkpoints if windowed is not None and not shifts else 0,
             windowed.window if windowed is not None else 0,
-        )
-
-
-class ServerFlags(SlotFlags):
-    """The same with the context's. n_ctx: tokens in all (`-c`), 0: as many as the model was trained
-    with. type_k, type_v: what K and V are kept in. swa_full: windows keep every token too.
-    """
-
-    n_ctx: int = Field(0, ge=0, le=LARGEST_CONTEXT)
-    type_k: CacheType = "f16"
-    type_v: CacheType = "f16"
-    swa_full: bool = False
-
-    def context_settings(self) -> ContextSettings:
-        """The context that the server asks for."""
-        return ContextSettings(
-            self.n_ctx,
-            self.num_slots,
-            self.n_batch,
-            self.n_ubatch,
-            self.unified,
-            self.swa_full,
-            self.type_k,
-            self.type_v,
         )

@@ -160,9 +160,10 @@ class SlotServer:
 
     # --- what goes into a batch -------------------------------------------------------------------
 
-    def begin_pass(self) -> None:
-        """Look at the queue, make room in full contexts, and put a batch together."""
-        self._admit_queue()
+    def begin_pass(self, *, admit: bool = True) -> None:
+        """Look at the queue (admit), make room in full contexts, and put a batch together."""
+        if admit:
+            self._admit_queue()
         if self._settings.context_shift:
             for slot in self.slots:
                 self._shift(slot)

@@ -1,0 +1,14 @@
+"""What a server is put together from."""
+
+from typing import NamedTuple
+
+from kvsim.engine.schedulers.llama_server.host_cache import HostCache
+from kvsim.engine.schedulers.llama_server.settings import SlotSettings
+
+
+class Wiring(NamedTuple):
+    """Slots, their settings, and the host prompt cache, if there is one."""
+
+    num_slots: int
+    settings: SlotSettings
+    host: HostCache | None

@@ -1,0 +1,117 @@
+"""How many cells a pool is, and the empty cache that they make."""
+
+from typing import NamedTuple
+
+from kvsim.layout import KVLayout
+from kvsim.llamacpp.sizes import PADDING, padded
+from kvsim.memory.cells.cache import Cache, CellCache, LayerCost
+from kvsim.memory.cells.older import OlderCache
+from kvsim.plumbing.errors import InputError
+
+STATE_LAYER_BYTES = 24  # of a saved state, beside its rows
+
+
+class CellPlan(NamedTuple):
+    """Buffers of a pool. cells, window_cells: of each; token_bytes, window_bytes: of one cell.
+    window: tokens that window layers keep, 0 where none do. defrag_thold: of the older version;
+    None: it is not that one.
+    """
+
+    buffers: int
+    cells: int
+    window_cells: int
+    token_bytes: int
+    window_bytes: int
+    layers: int
+    window_layers: int
+    window: int
+    n_ubatch: int
+    num_sequences: int
+    defrag_thold: float | None
+
+    @property
+    def num_bytes(self) -> int:
+        """All cells."""
+        each = self.cells * self.token_bytes + self.window_cells * self.window_bytes
+        return each * self.buffers
+
+    def cache(self) -> CellCache:
+        """The empty cache."""
+        if self.defrag_thold is not None:
+            return OlderCache(self.cells, self.n_ubatch, self.layers, self.defrag_thold)
+        base = Cache(self.cells, self.buffers, LayerCost(self.layers, self.token_bytes))
+        windowed = None
+        if self.window:
+            cost = LayerCost(self.window_layers, self.window_bytes)
+            windowed = Cache(self.window_cells, self.buffers, cost, self.window)
+        return CellCache(self.num_sequences, self.n_ubatch, base, windowed)
+
+
+def plan_cells(
+    capacity_bytes: int,
+    layout: KVLayout,
+    num_sequences: int,
+    n_ubatch: int,
+    *,
+    unified: bool,
+    swa_full: bool,
+    defrag_thold: float | None,
+) -> CellPlan:
+    """The largest buffers that fit; InputError for a pool without room for the smallest, and for
+    layers whose state or windows llama.cpp's cells do not hold.
+    """
+    if any(group.state_bytes for group in layout.groups):
+        raise InputError(
+            "recurrent states have no cells",
+            where="allocator.kind",
+            value="cells",
+            remedy='kind = "paged" or "radix"',
+        )
+    windows = [] if swa_full else [g for g in layout.groups if g.window_tokens is not None]
+    sizes = {group.window_tokens for group in windows}
+    if len(sizes) > 1:
+        raise InputError(
+            "a field of cells has one size of windows",
+            where="allocator.kind",
+            value=f"windows of {', '.join(map(str, sorted(filter(None, sizes))))} tokens",
+            remedy="swa_full = true keeps every token",
+        )
+    window = next(iter(sizes), None) or 0
+    base = [group for group in layout.groups if group not in windows]
+    made = CellPlan(
+        1 if unified else num_sequences,
+        0,
+        0,
+        sum(group.bytes_per_token for group in base),
+        sum(group.bytes_per_token for group in windows),
+        sum(group.layers for group in base),
+        sum(group.layers for group in windows),
+        window,
+        n_ubatch,
+        num_sequences,
+        defrag_thold,
+    )
+
+    def with_cells(paddings: int) -> CellPlan:
+        cells = paddings * PADDING
+        kept = window * (num_sequences if unified else 1) + n_ubatch
+        return made._replace(cells=cells, window_cells=padded(min(cells, kept)) if window else 0)
+
+    low, high = 0, capacity_bytes // (made.token_bytes + made.window_bytes or 1) // PADDING + 1
+    if window and made.token_bytes:
+        high = capacity_bytes // made.token_bytes // PADDING + 1
+    while low < high:
+        middle = (low + high + 1) // 2
+        if with_cells(middle).num_bytes <= capacity_bytes:
+            low = middle
+        else:
+            high = middle - 1
+    if not low:
+        raise InputError(
+            "the pool has no room for the smallest buffers of cells",
+            where="memory",
+            value=f"{capacity_bytes:,} bytes",
+            limit=f"{with_cells(1).num_bytes:,} bytes: {made.buffers} of {PADDING} cells",
+            remedy="give the pool more memory, or share one buffer (kv_unified = true)",
+        )
+    return with_cells(low)

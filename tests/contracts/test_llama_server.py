@@ -1,0 +1,101 @@
+"""What every scheduler keeps, kept by llama-server over its cells."""
+
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from support.auditor import Auditor
+from support.cases import streams
+from support.outcomes import CROWDED, STEP_TIME, check_tokens, outcome
+
+import kvsim
+from kvsim.plumbing.errors import InputError
+from kvsim.request import Request
+from kvsim.scenario import Scenario
+from kvsim.simulation import Simulation
+
+SERVERS: list[dict[str, Any]] = [
+    {},
+    {"cache_ram": 0, "n_batch": 64},
+    {"n_parallel": 2, "n_batch": 100, "cache_ram": 1},
+    {"n_parallel": 3, "kv_unified": True, "cache_idle_slots": False, "cache_reuse": 8},
+    {"n_parallel": 2, "context_shift": True, "slot_prompt_similarity": 0.5},
+]
+OPT = {"name": "opt-125m", "max_model_len": 1024}
+WINDOWS = {"name": "gemma-3-1b", "max_model_len": 1024}
+STIRRED = settings(
+    max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+
+
+def made(tables: Any, server: dict[str, Any], tokens: int, model: dict[str, Any]) -> dict[str, Any]:
+    table: dict[str, Any] = tables(
+        allocator=[{"kind": "cells", "n_ubatch": 64}],
+        scheduler={"kind": "llama-server", **server},
+        memory={"kv_cache_tokens": tokens},
+        model=model,
+        step_time=STEP_TIME,
+    )
+    return table
+
+
+@pytest.mark.parametrize("server", SERVERS, ids=str)
+@pytest.mark.parametrize("model", [OPT, WINDOWS], ids=lambda model: model["name"])
+@STIRRED
+@given(requests=streams(), tokens=st.sampled_from([1024, 1500, 4096]))
+def test_runs_of_k_steps_equal_single_steps(
+    tables: Any, server: Any, model: Any, requests: list[Request], tokens: int
+) -> None:
+    table = made(tables, server, tokens, model)
+    expected = outcome(table, requests, 1)
+    assert outcome(table, requests, None) == expected
+    assert outcome(table, requests, 3) == expected
+
+
+@pytest.mark.parametrize("server", SERVERS, ids=str)
+@STIRRED
+@given(requests=streams(), model=st.sampled_from([OPT, WINDOWS]))
+def test_the_books_agree_at_every_event(
+    tables: Any, server: Any, model: Any, requests: list[Request]
+) -> None:
+    simulation = Simulation(Scenario.from_table(made(tables, server, 1024, model)), requests)
+    (options,) = simulation.scenario.allocator
+    auditor = Auditor()
+    ends = simulation.run(options, "audited", observer=auditor).summary["requests"]
+    assert auditor.events >= 2
+    assert ends["finished"] + ends["rejected"] == ends["submitted"] == len(requests)
+
+
+@pytest.mark.parametrize("server", SERVERS[:4], ids=str)  # a shift moves what was computed
+@STIRRED
+@given(requests=streams())
+def test_gaps_are_those_between_tokens(
+    tables: Any, server: dict[str, Any], requests: list[Request]
+) -> None:
+    table = {**made(tables, server, 1024, OPT), **CROWDED, "max_steps": 1}
+    check_tokens(Simulation(Scenario.from_table(table), requests))
+
+
+def test_a_full_field_ends_everybody_with_an_error(tables: Any) -> None:
+    """Three of 60 + 100 tokens in 256 cells, as S03 recorded: none of them ends by itself."""
+    requests = [Request(f"r{at}", at, 60, 100) for at in range(3)]
+    table = made(tables, {"n_parallel": 3, "kv_unified": True, "cache_ram": 0}, 256, OPT)
+    (run,) = kvsim.simulate(table, requests).runs
+    assert run.summary["requests"]["rejected"] == 3
+    assert run.recorder.rejected[0][2] == "Context size has been exceeded."
+    table["scheduler"].update(kv_unified=False)
+    table["memory"] = {"kv_cache_tokens": 768}
+    (run,) = kvsim.simulate(table, requests).runs
+    assert run.summary["requests"]["finished"] == 3
+
+
+def test_it_drives_cells_and_nothing_else(tables: Any) -> None:
+    table = made(tables, {}, 1024, OPT)
+    for allocator, said in (
+        ({"kind": "paged"}, "keeps its slots in cells"),
+        ({"kind": "cells", "semantics": "march-2025"}, "takes holes"),
+        ({"kind": "cells", "kv_unified": True}, "leave both out"),
+    ):
+        with pytest.raises(InputError, match=said):
+            kvsim.simulate({**table, "allocator": [allocator]}, [Request("r", 0, 5, 5)])
