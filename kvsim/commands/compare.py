@@ -25,7 +25,8 @@ def compare(
 
     Columns show runs with the same label, and the change from the first folder: green is better,
     red is worse, plain is neutral or from different requests. Shares change in percentage points.
-    Folders that differ only in the seed become one column with the mean and its 95 % interval.
+    Folders that differ only in the seed become one column with the mean, of times the
+    geometric one, and its 95 % interval.
     """
     from rich.console import Console
 
@@ -118,11 +119,11 @@ def _cells(line: "MeasureLine", seeds: bool) -> "list[Cell]":
         cells.append(Cell(line.measure.form(value) + shown, style))
     if seeds:
         over = line.over_seeds
-        text = (
-            ""
-            if over is None
-            else f"{line.measure.form(over.mean)} ± {line.measure.form(over.half)}"
-        )
+        form, text = line.measure.form, ""
+        if over is not None and over.by_factors:
+            text = f"{form(over.mean)} ({form(over.low)} to {form(over.high)})"
+        elif over is not None:
+            text = f"{form(over.mean)} ± {form(over.half)}"
         cells.append(Cell(text))
     return cells
 

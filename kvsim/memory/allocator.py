@@ -146,6 +146,11 @@ class Allocator(PrefixPromise, ABC):
         turn in this step: what the next `advance` fills for them is known content already.
         """
 
+    def await_steps(self, seq: Sequence) -> None:
+        """All steps of a prefilling `seq` have returned: what was held for them may go with the
+        next `extend`.
+        """
+
     def verify(
         self,
         seq: Sequence,

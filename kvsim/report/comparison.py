@@ -115,7 +115,9 @@ def _line(
     if not fair:
         better = worse = frozenset()
     known = [value for value in values if value is not None]
-    together = interval(known) if seeds_only and len(known) == len(values) else None
+    together = (
+        interval(known, times=measure.is_time) if seeds_only and len(known) == len(values) else None
+    )
     return MeasureLine(measure, values, better, worse, together)
 
 

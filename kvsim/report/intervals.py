@@ -1,26 +1,65 @@
-"""The mean of a number over several seeds, with its confidence interval."""
+"""The mean of a number over several seeds, with its confidence interval.
+
+Shares, rates and counts differ little from seed to seed, and Student's interval of their mean holds
+it as often as it says. Times under load differ by factors: a few seeds hold most of the sum, most
+samples have none of them, and the same interval held the mean in 39 to 85 of 100 trials, the fewer
+the more seeds it had. Of times the geometric mean is reported, whose interval, Student's over the
+logarithms, does what it says (tests/report/test_intervals.py).
+"""
 
 from collections.abc import Sequence
-from math import sqrt
+from functools import cache
+from math import exp, expm1, log, sqrt
 from statistics import fmean, stdev
 from typing import NamedTuple
 
 CONFIDENCE = 0.95
+_MOST = 60.0  # of a logarithm: a factor that no two seeds differ by
 
 
 class Interval(NamedTuple):
-    """A confidence interval: mean - half <= the expectation <= mean + half."""
+    """A confidence interval: low <= the expectation <= mean + half.
+
+    by_factors: mean is the geometric mean, and the interval reaches as many times below it as
+    above; else as far.
+    """
 
     mean: float
     half: float
+    by_factors: bool = False
+
+    @property
+    def low(self) -> float:
+        """The lower end."""
+        return self.mean**2 / self.high if self.by_factors else self.mean - self.half
+
+    @property
+    def high(self) -> float:
+        """The upper end."""
+        return self.mean + self.half
 
 
-def interval(values: Sequence[float], confidence: float = CONFIDENCE) -> Interval | None:
-    """Student's interval of the mean of independent values; None of fewer than two."""
-    from scipy.stats import t
+def interval(
+    values: Sequence[float], confidence: float = CONFIDENCE, *, times: bool = False
+) -> Interval | None:
+    """Student's interval of the mean of independent values; None of fewer than two.
 
+    times: of the geometric mean, where all are above 0.
+    """
     n = len(values)
     if n < 2:
         return None
-    quantile = float(t.ppf((1 + confidence) / 2, n - 1))
-    return Interval(fmean(values), quantile * stdev(values) / sqrt(n))
+    quantile = _student((1 + confidence) / 2, n - 1) / sqrt(n)
+    if not times or min(values) <= 0:
+        return Interval(fmean(values), quantile * stdev(values))
+    logs = [log(value) for value in values]
+    mean = exp(fmean(logs))
+    return Interval(mean, mean * expm1(min(quantile * stdev(logs), _MOST)), True)
+
+
+@cache
+def _student(share: float, degrees: int) -> float:
+    """The quantile of Student's t."""
+    from scipy.stats import t
+
+    return float(t.ppf(share, degrees))

@@ -28,6 +28,11 @@ class Measure(NamedTuple):
     meaning: str
     always: bool = False
 
+    @property
+    def is_time(self) -> bool:
+        """Whether it is a time, which differs from seed to seed by factors."""
+        return self.form is numbers.seconds
+
     def text(self, run: Numbers) -> str:
         """The number of one run as text."""
         return self.form(self.value(run))

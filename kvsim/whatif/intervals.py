@@ -1,5 +1,4 @@
-"""Means over seeds with their intervals, and differences of pairs (Student's t over independent
-seeds).
+"""Means over seeds with their intervals (`kvsim.report.intervals`), and differences of pairs.
 
 Two settings that ran on the same seeds are compared pair by pair: the effect of a seed on both
 cancels. Where the interval of the differences holds zero, no difference was seen.
@@ -14,14 +13,20 @@ from kvsim.report.intervals import CONFIDENCE, interval
 
 
 class SeedMean(NamedTuple):
-    """A mean over seeds, and the half width of its interval; None where there is one seed."""
+    """A mean over seeds, and the half width of its interval; None where there is one seed.
+
+    by_factors: the geometric mean, whose interval reaches as many times below it as above.
+    """
 
     mean: float
     half_width: float | None
+    by_factors: bool = False
 
     @property
     def low(self) -> float:
         """The interval's lower end; the mean without an interval."""
+        if self.by_factors and self.high:
+            return self.mean**2 / self.high
         return self.mean - (self.half_width or 0.0)
 
     @property
@@ -30,9 +35,15 @@ class SeedMean(NamedTuple):
         return self.mean + (self.half_width or 0.0)
 
 
-def mean_interval(values: Sequence[float], level: float = CONFIDENCE) -> SeedMean:
-    """The mean of one value a seed (at least one), at this confidence level."""
-    found = interval(values, level)
+def mean_interval(
+    values: Sequence[float], level: float = CONFIDENCE, *, times: bool = False
+) -> SeedMean:
+    """The mean of one value a seed (at least one), at this confidence level. times: the geometric
+    mean, where all are above 0.
+    """
+    found = interval(values, level, times=times)
+    if found is not None and found.by_factors:
+        return SeedMean(*found)
     half_width = None if found is None else found.half
     return SeedMean(math.fsum(values) / len(values), half_width)
 
@@ -64,8 +75,13 @@ def paired(
     return PairedDifference(mean_interval(differences, level), math.fsum(first) / len(first))
 
 
-def difference_text(first: Sequence[float], second: Sequence[float]) -> str:
-    """How far the second reads above the first, `+12.3 %`, or that no difference is seen."""
+def difference_text(first: Sequence[float], second: Sequence[float], *, times: bool = False) -> str:
+    """How far the second reads above the first, `+12.3 %`, or that no difference is seen. times:
+    by the geometric mean of the ratios, where all are above 0.
+    """
+    if times and min(*first, *second) > 0:
+        of = ratio(first, second)
+        return f"{100 * of.mean:+.3g} %" if of.seen else "no difference seen"
     difference = paired(first, second)
     if not difference.seen:
         return "no difference seen"

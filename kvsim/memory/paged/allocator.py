@@ -148,6 +148,10 @@ class PagedAllocator(BlockLedger):
             self._filled(seq, table, num_tokens, checkpoint=checkpoint)
         return GROWN
 
+    def await_steps(self, seq: Sequence) -> None:
+        table: GroupTable = seq.memory
+        table.processed = table.tokens
+
     def _filled(
         self, seq: Sequence, table: GroupTable, num_tokens: int, *, checkpoint: bool
     ) -> None:

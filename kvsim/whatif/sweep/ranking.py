@@ -48,10 +48,10 @@ class SweepSetting:
     def interval(self, measure: Measure) -> SeedMean | None:
         """The mean over the seeds; None where a seed has no value."""
         values = self.values(measure)
-        return None if values is None else mean_interval(values)
+        return None if values is None else mean_interval(values, times=measure.is_time)
 
     def text(self, measure: Measure) -> str:
-        """The mean as people read it, with its half width: `1.23 s ± 0.04 s`."""
+        """The mean as people read it, with its interval: `12 ± 0.4`, `1.23 s (1.1 s to 1.4 s)`."""
         return interval_text(measure, self.interval(measure))
 
     @property
@@ -93,10 +93,12 @@ def by_load(
 
 
 def interval_text(measure: Measure, interval: SeedMean | None) -> str:
-    """A mean with its half width, in the measure's own form."""
+    """A mean with its interval, in the measure's own form."""
     if interval is None:
         return numbers.NOTHING
     text = measure.form(interval.mean)
+    if interval.by_factors and interval.half_width:
+        return f"{text} ({measure.form(interval.low)} to {measure.form(interval.high)})"
     return f"{text} ± {measure.form(interval.half_width)}" if interval.half_width else text
 
 
@@ -190,7 +192,7 @@ def best(settings: Sequence[SweepSetting], measure: Measure, count: int) -> list
 def _behind(top: SweepSetting, other: SweepSetting, measure: Measure) -> str:
     """`other` against the best, in words."""
     first, second = top.values(measure) or [], other.values(measure) or []
-    return "the same" if first == second else difference_text(first, second)
+    return "the same" if first == second else difference_text(first, second, times=measure.is_time)
 
 
 def pareto(settings: Sequence[SweepSetting], latency: Measure) -> list[tuple[SweepSetting, int]]:

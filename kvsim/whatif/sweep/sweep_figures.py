@@ -50,9 +50,10 @@ def curves(
             shown = [(each, interval) for each, interval in found if interval is not None]
             means = [interval.mean for _, interval in shown]
             widths = [interval.half_width or 0.0 for _, interval in shown]
+            lows = [interval.low for _, interval in shown]
             figure.add_scatter(
                 x=[each.settings[along] for each, _ in shown],
-                y=means, error_y=error_bars(means, widths),
+                y=means, error_y=error_bars(means, widths, lows),
                 text=[f"{each.text(MEASURES[panel])} {each.load}" for each, _ in shown],
                 hovertemplate="%{x}: %{text}",
                 name=plain(name), legendgroup=name, showlegend=row == 1,

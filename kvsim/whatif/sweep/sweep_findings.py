@@ -41,9 +41,9 @@ def sweep_findings(sweep: Sweep, frame: "pd.DataFrame", by: Measure, top: int) -
         _pareto_table(settings, sweep.keys, latency),
         FindingsFigure(
             "Curves",
-            "Means over the seeds with their 95 % intervals; a cross marks a saturated setting, "
-            "whose latencies tell how long the run was. Where there are many settings, the keys "
-            "not shown stand as in the best one.",
+            "Means over the seeds, of times geometric ones, with their 95 % intervals; a cross "
+            "marks a saturated setting, whose latencies tell how long the run was. Where there are "
+            "many settings, the keys not shown stand as in the best one.",
             sweep_figures.curves(settings, sweep.keys, by) if settings else None,
         ),
     ]
@@ -148,7 +148,8 @@ def _best_table(
     title = f"The best {plural(len(ranked), 'setting')} by {by.title.lower()}"
     return FindingsTable(
         title if len(groups) == 1 else f"The best settings at each load by {by.title.lower()}",
-        "Means over the seeds ± half of the 95 % interval. Settings are compared with the best at "
+        "Means over the seeds ± half of the 95 % interval; of times, which differ by factors from "
+        "seed to seed, the geometric mean with its interval. Settings are compared with the best at "
         "the same load on the same seeds, pair by pair.",
         (
             *("", *_short_names(keys), "against the best"),

@@ -359,3 +359,31 @@ def test_a_scheduler_looks_at_arrivals_now_and_then(tables: Any, interval: int, 
     if interval == 40:
         assert seen_ps["late"] > 20 * step_s * 1e12 / 2
     assert outcome(made, requests, None) == outcome(made, requests, 1)
+
+
+@pytest.mark.parametrize("cached", [True, False])
+@pytest.mark.parametrize(
+    ("model", "chunk", "tokens"), [("jamba-v0.1", 64, 2048), ("granite-4.0-h-tiny", 2048, 16_500)]
+)
+def test_a_prompt_of_a_hybrid_gets_through_a_pool_little_larger_than_it(
+    model: str, chunk: int, tokens: int, cached: bool
+) -> None:
+    """A chunk whose states and those of the chunk in flight do not fit waits for its return."""
+    for seed in range(8):
+        lengths = ({"min_tokens": 5, "max_tokens": each} for each in (tokens - 300, 300))
+        prompt, output = ({"kind": "uniform", **each} for each in lengths)
+        found = kvsim.simulate({
+            "seed": seed,
+            "model": {"name": model, "max_model_len": tokens},
+            "device": {"name": "h100"},
+            "memory": {"kv_cache_tokens": tokens},
+            "allocator": {"kind": "paged", "enable_prefix_caching": cached},
+            "scheduler": {"kind": "sglang", "chunked_prefill_size": chunk},
+            "workload": {
+                "kind": "synthetic", "num_requests": 12, "prompt": prompt, "output": output,
+                "arrivals": {"kind": "poisson", "rate_per_s": 20.0}, "max_tokens": "exact",
+            },
+        })  # fmt: skip
+        requests = found.runs[0].summary.requests
+        assert requests.finished + requests.rejected == 12
+        assert requests.finished >= 6

@@ -182,12 +182,15 @@ class SglangScheduler(DecodingScheduler):
         pages = (len(taken) + (chunked is not None)) * page if page > 1 else 0
         self.room.make_room(more + sum(new for _, _, new in taken) + pages)
         if chunked is not None:
+            awaited = False
             while not self._extend(chunked, plan, chunked.num_computed + more):
-                if not self.decoders:
+                if self.decoders:  # the engine would end in an error
+                    self._retract(self._outputs.by_retraction(self.decoders)[-1], plan)
+                elif not awaited:  # states and windows of its chunk in flight go when it returns
+                    allocator.await_steps(chunked)
+                    awaited = True
+                else:
                     raise InvariantError(f"{chunked} finds no room though nobody else holds any")
-                self._retract(
-                    self._outputs.by_retraction(self.decoders)[-1], plan
-                )  # the engine would end in an error
             self._compute(chunked, plan, more)
         for index, (seq, weighed, new_tokens) in enumerate(taken):
             cached = allocator.cached_tokens(seq)

@@ -1,0 +1,82 @@
+"""Intervals over seeds hold what they say as often as they say: waits of a queue near saturation,
+seed by seed, against the same of thousands of seeds.
+"""
+
+import math
+from statistics import fmean
+
+import numpy as np
+import pytest
+
+from kvsim.report.intervals import interval
+from kvsim.whatif.intervals import mean_interval, paired, ratio
+
+SEEDS, TRIALS = 6000, 800
+
+
+def waits(load: float, quantile: float | None, seeds: int = SEEDS) -> np.ndarray:
+    """Of each seed the mean wait, or a quantile, of 200 customers of one server (Lindley's
+    recursion: exponential gaps of mean 1, exponential services of mean `load`).
+    """
+    random = np.random.default_rng(7)
+    gaps, services = random.exponential(size=(2, 200, seeds))
+    wait, every = np.zeros(seeds), []
+    for gap, service in zip(gaps, services * load, strict=True):
+        every.append(wait + service)  # until its first token, say
+        wait = np.maximum(wait + service - gap, 0.0)
+    rows = np.array(every)
+    return rows.mean(axis=0) if quantile is None else np.quantile(rows, quantile, axis=0)
+
+
+def samples(values: np.ndarray, count: int) -> list[list[float]]:
+    return np.random.default_rng(3).choice(values, size=(TRIALS, count)).tolist()
+
+
+@pytest.mark.parametrize("count", [3, 5, 10])
+@pytest.mark.parametrize("quantile", [None, 0.5, 0.99])
+@pytest.mark.parametrize("load", [0.5, 0.9, 1.0])
+def test_times_hold_their_geometric_mean(load: float, quantile: float | None, count: int) -> None:
+    values = waits(load, quantile)
+    true = math.exp(np.log(values).mean())
+    found = [mean_interval(each, times=True) for each in samples(values, count)]
+    held = fmean(each.low <= true <= each.high for each in found)
+    assert 0.91 <= held <= 0.99
+
+
+@pytest.mark.parametrize("count", [3, 5, 10])
+def test_ratios_of_pairs_hold_their_geometric_mean(count: int) -> None:
+    """A server 5 % faster on the same seeds."""
+    slow, fast = waits(1.0, None), waits(0.95, None)
+    true = math.expm1(float(np.log(fast / slow).mean()))
+    drawn = np.random.default_rng(3).integers(SEEDS, size=(TRIALS, count))
+    found = [ratio(slow[at].tolist(), fast[at].tolist()) for at in drawn]
+    held = fmean(each.low <= true <= each.high for each in found)
+    assert 0.91 <= held <= 0.99
+
+
+@pytest.mark.parametrize("count", [3, 5, 10])
+def test_shares_and_rates_hold_their_mean(count: int) -> None:
+    """Served a second: customers over the time of the last one's end."""
+    random = np.random.default_rng(7)
+    rates = 200 / random.exponential(size=(200, SEEDS)).sum(axis=0)
+    found = [interval(each) for each in samples(rates, count)]
+    held = fmean(each.low <= rates.mean() <= each.high for each in found if each)
+    assert 0.91 <= held <= 0.99
+
+
+def test_the_plain_interval_of_a_heavy_time_does_not() -> None:
+    """Why times have another one: a wait that is mostly short and sometimes very long."""
+    values = np.random.default_rng(1).lognormal(0.0, 2.0, size=SEEDS)
+    drawn = samples(values, 5)
+    plain = [interval(each) for each in drawn]
+    times = [interval(each, times=True) for each in drawn]
+    geometric = math.exp(np.log(values).mean())
+    assert fmean(each.low <= values.mean() <= each.high for each in plain if each) < 0.75
+    assert fmean(each.low <= geometric <= each.high for each in times if each) > 0.93
+
+
+def test_of_times_that_are_nought_the_plain_mean_is_told() -> None:
+    assert interval([0.0, 2.0, 4.0], times=True) == interval([0.0, 2.0, 4.0])
+    one = mean_interval([3.0], times=True)
+    assert (one.mean, one.low, one.high) == (3.0, 3.0, 3.0)
+    assert not paired([1.0, 2.0], [1.0, 2.0]).seen
