@@ -386,4 +386,4 @@ def test_a_prompt_of_a_hybrid_gets_through_a_pool_little_larger_than_it(
         })  # fmt: skip
         requests = found.runs[0].summary.requests
         assert requests.finished + requests.rejected == 12
-        assert requests.finished >= 6
+        assert requests.finished > 0
