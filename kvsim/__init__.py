@@ -2,6 +2,8 @@
 
 result = kvsim.simulate("chat")
 result["paged"].memory        # the ledger over time, a pandas table
+with kvsim.progress() as moved:
+    kvsim.simulate("azure-conv", progress=moved)    # tells every five seconds how far it is
 """
 
 from typing import TYPE_CHECKING, Any
@@ -9,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from kvsim import compiled, version
 
 if TYPE_CHECKING:
+    from kvsim.commands.progress import progress
     from kvsim.request import Request, Stream
     from kvsim.results.result import Result, Run
     from kvsim.scenario import Scenario
@@ -22,9 +25,10 @@ _HOMES = {
     "Run": "kvsim.results.result",
     "Scenario": "kvsim.scenario",
     "Stream": "kvsim.request",
+    "progress": "kvsim.commands.progress",
     "simulate": "kvsim.simulation",
 }
-__all__ = ["Request", "Result", "Run", "Scenario", "Stream", "__version__", "simulate"]
+__all__ = ["Request", "Result", "Run", "Scenario", "Stream", "__version__", "progress", "simulate"]
 
 
 def __getattr__(name: str) -> Any:

@@ -117,6 +117,24 @@ def test_both_forms_write_the_same_bytes(
     assert written[0] == written[1]
 
 
+@pytest.mark.slow
+def test_both_forms_say_the_same_of_random_scenarios(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(compiled.SWITCH, raising=False)
+    if not (DIGESTS.exists() and compiled.counts(DIGESTS)):
+        pytest.skip("nothing is compiled, or its sources were edited since")
+    command = [sys.executable, "-m", "support.both_forms", "300"]
+    written = []
+    for switch in ("0", "1"):
+        environment = os.environ | {compiled.SWITCH: switch}
+        done = subprocess.run(
+            command, cwd=ROOT / "tests", env=environment, capture_output=True, text=True, check=True
+        )
+        written.append(done.stdout.splitlines())
+    assert len(written[0]) == 300
+    assert sum("refused" in line for line in written[0]) < 150
+    assert written[0] == written[1]
+
+
 WINDOW = """
 from kvsim.memory.ledger import Usage
 from evidence.paper.window import WindowRecorder

@@ -26,8 +26,10 @@ def bar(words: str, *more: str) -> Iterator[Callable[[int, int], None]]:
 
 
 @contextmanager
-def progress(labels: Sequence[str], noun: str = "requests") -> Iterator[Moved]:
-    """A function to call with (label, how many are done, how many in all). noun: of what."""
+def progress(labels: Sequence[str] = (), noun: str = "requests") -> Iterator[Moved]:
+    """A function to call with (label, how many are done, how many in all). labels: those known
+    before. noun: of what.
+    """
     if not sys.stderr.isatty():
         yield Lines(LINE_EVERY_S, time.monotonic, noun).moved
         return
@@ -39,6 +41,8 @@ def progress(labels: Sequence[str], noun: str = "requests") -> Iterator[Moved]:
         tasks = {label: bars.add_task(label, total=None) for label in labels}
 
         def moved(label: str, done: int, total: int) -> None:
+            if label not in tasks:
+                tasks[label] = bars.add_task(label, total=None)
             bars.update(tasks[label], completed=done, total=total)
 
         yield moved

@@ -97,6 +97,13 @@ class Result:
         runs = tuple(run.summary for run in self.runs)
         return ResultSummary(kvsim=self.version, scenario=self.scenario, runs=runs)
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the tables and sentences of a terminal."""
+        from importlib import import_module
+
+        shown: str = import_module("kvsim.report.notebook").html(self)  # which stands above results
+        return shown
+
     def __getitem__(self, label: str) -> Run:
         """The run with this label."""
         return next(run for run in self.runs if run.label == label)

@@ -100,6 +100,22 @@ def test_the_evidence_is_no_part_of_the_wheel_and_says_so(
     assert f"in a checkout of kvsim run: python -m kvsim validate {name}" in done.stderr
 
 
+def test_all_recipes_and_calibrations_are_in_the_wheel(wheel: Path) -> None:
+    held = set(zipfile.ZipFile(wheel).namelist())
+    files = [path for name in ("workloads", "calibration") for path in (ROOT / name).rglob("*.*")]
+    wanted = [path for path in files if path.suffix in (".toml", ".json", ".parquet")]
+    assert len(wanted) > 30
+    for path in wanted:
+        assert f"kvsim/shipped/{path.relative_to(ROOT).as_posix()}" in held
+
+
+def test_the_index_would_take_the_wheel(wheel: Path) -> None:
+    pytest.importorskip("twine", reason="twine is not installed")
+    command = [sys.executable, "-m", "twine", "--no-color", "check", "--strict", str(wheel)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_an_installation_in_place_has_the_metadata_of_the_wheel(
     wheel: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -102,7 +102,7 @@ def test_what_cannot_be_drawn_is_said(odd_result):
 
 def test_provenance_stands_at_the_foot(result):
     text = "".join(read(make_page(result)).text)
-    assert "Made by kvsim 0.1.0" in text
+    assert f"Made by kvsim {result.version}" in text
     assert to_toml(result.scenario).strip() in text
 
 
