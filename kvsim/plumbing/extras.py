@@ -12,6 +12,7 @@ EXTRAS: dict[str, str] = {
     "dash": "explore",
     "dask": "dask",
     "distributed": "dask",
+    "gguf": "gguf",
     "huggingface_hub": "hub",
     "jinja2": "report",
     "joblib": "sweep",

@@ -30,8 +30,16 @@ def memory(
     """Size the KV cache of MODEL on a GPU: bytes per token, pool, sequences that fit.
 
     Figures are per GPU, for the pipeline stage with the fewest blocks. The last lines are those of
-    the engine's start-up log. --mem-fraction-static sizes SGLang's pools.
+    the engine's start-up log. --mem-fraction-static sizes SGLang's pools; a GGUF file, or
+    --engine, llama.cpp's cache.
     """
+    from kvsim.commands.memory.llamacpp import OWN, answer_llamacpp, is_llamacpp
+
+    if is_llamacpp(context, model, flags):
+        answer_llamacpp(Path(model), flags, as_json=as_json_)
+        return
+    for name in OWN:
+        del flags[name]
     from kvsim.capacity.memory_answer import MemoryQuestion, as_json, memory_answer
     from kvsim.capacity.options import MemoryOptions
     from kvsim.commands.memory.memory_tables import print_answer

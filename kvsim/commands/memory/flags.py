@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from inspect import Parameter, signature
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import typer
 
@@ -34,7 +34,7 @@ class Flag(NamedTuple):
         return Parameter(name, Parameter.KEYWORD_ONLY, default=self.default, annotation=annotation)
 
 
-VLLM, SGLANG = "vLLM's pool", "SGLang's pools"
+VLLM, SGLANG, LLAMACPP = "vLLM's pool", "SGLang's pools", "llama.cpp's cache"
 # Each panel has columns of its own, so that no name is cut.
 PANELS: dict[str, dict[str, Flag]] = {
     "GPU": {
@@ -114,6 +114,28 @@ PANELS: dict[str, dict[str, Flag]] = {
             float, 0.8, "Tokens of the window pool per token of the full pool."
         ),
         "mamba_full_memory_ratio": Flag(float, 0.9, "Bytes of recurrent states per byte of KV."),
+    },
+    LLAMACPP: {
+        "engine": Flag(
+            Literal["llama.cpp", "ollama"], None, "Size the cache of this engine, from MODEL.gguf.",
+            "llama.cpp for a GGUF file",
+        ),
+        "ctx_size": Flag(
+            count_of, None, "Tokens of all slots; of ollama, of each.", "the model's"
+        ),
+        "parallel": Flag(count_of, None, "Slots.", "4 that share one buffer; of ollama, 1"),
+        "kv_unified": Flag(bool, False, "Let all slots share one buffer."),
+        "batch_size": Flag(count_of, None, "Most tokens of a batch.", "2048"),
+        "ubatch_size": Flag(count_of, None, "Most tokens computed at once.", "512"),
+        "cache_type_k": Flag(str, None, "Type of K: f16, q8_0, q4_0, ...", "f16"),
+        "cache_type_v": Flag(str, None, "Type of V.", "f16"),
+        "swa_full": Flag(bool, False, "Keep every token in layers with a window."),
+        "flash_attn": Flag(
+            Literal["on", "off", "auto"], "auto", "Whether flash attention is used."
+        ),
+        "n_gpu_layers": Flag(int, None, "Layers on GPUs, the output one of them.", "all",
+            more={"min": 0}),
+        "tensor_split": Flag(str, None, "Shares of several GPUs, such as 3,1.", "one GPU"),
     },
 }  # fmt: skip
 

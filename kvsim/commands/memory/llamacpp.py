@@ -1,0 +1,139 @@
+"""`kvsim memory MODEL.gguf --engine llama.cpp`: the cache of a llama.cpp server, or of Ollama."""
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from kvsim.commands.memory.flags import LLAMACPP, PANELS
+from kvsim.plumbing.errors import InputError
+
+OWN = tuple(PANELS[LLAMACPP])
+OLLAMA_CONTEXT = 4096  # tokens of a request, where OLLAMA_CONTEXT_LENGTH says nothing
+
+
+def is_llamacpp(context: typer.Context, model: str, flags: Mapping[str, Any]) -> bool:
+    """Whether llama.cpp's cache is asked for; InputError for an option that changes nothing."""
+    given = {
+        name
+        for name in (*flags, "no_enable_prefix_caching")
+        if (source := context.get_parameter_source(name)) and source.name == "COMMANDLINE"
+    }
+    gguf = Path(model).suffix == ".gguf"
+    if flags["engine"] is None and not gguf:
+        for name in sorted(given & set(OWN)):
+            raise InputError(
+                "no option of this engine", where=_flag(name), remedy="add --engine llama.cpp"
+            )
+        return False
+    if not gguf:
+        raise InputError(
+            "llama.cpp's cache is sized from a GGUF file",
+            where="MODEL",
+            value=model,
+            remedy="name MODEL.gguf, or leave --engine out",
+        )
+    for name in sorted(given - set(OWN)):
+        raise InputError("no option of llama.cpp's cache", where=_flag(name), remedy="leave it out")
+    return True
+
+
+def _flag(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+def answer_llamacpp(path: Path, flags: Mapping[str, Any], *, as_json: bool) -> None:
+    """Size the cache, and print it as the log's lines, or as JSON."""
+    from kvsim.engine.schedulers.llama_server.flags import ServerFlags
+    from kvsim.llamacpp.gguf_file import read_gguf
+    from kvsim.llamacpp.placement import device_bytes
+    from kvsim.llamacpp.sizes import cache_sizes, context_of, log_lines
+
+    model = read_gguf(path)
+    table = {
+        "n_ctx": flags["ctx_size"],
+        "n_parallel": flags["parallel"],
+        "kv_unified": True if flags["kv_unified"] else None,
+        "n_batch": flags["batch_size"],
+        "n_ubatch": flags["ubatch_size"],
+        "type_k": flags["cache_type_k"],
+        "type_v": flags["cache_type_v"],
+        "swa_full": flags["swa_full"],
+    }
+    if flags["engine"] == "ollama":
+        table |= _ollama(table)
+    given = {key: value for key, value in table.items() if value is not None}
+    settings = ServerFlags.parse(given, "memory").context_settings()
+    settings = settings._replace(flash_attn=flags["flash_attn"] != "off")
+    if not settings.n_ctx and not settings.kv_unified:
+        raise InputError(
+            "slots with a buffer each need a context", where="--ctx-size", remedy="give it"
+        )
+    context = context_of(settings, model.trained_tokens)
+    sizes = cache_sizes(model.shape, settings, context)
+    shares = _shares(flags["tensor_split"])
+    gpu_layers = flags["n_gpu_layers"]
+    gpu_layers = len(model.layers) + 1 if gpu_layers is None else gpu_layers
+    held = device_bytes(model.layers, model.window, settings, context, gpu_layers, shares)
+    named = {("host" if not at else f"GPU {at - 1}"): held[at] for at in range(len(held))}
+    log = log_lines(sizes, settings)
+    if as_json:
+        caches = {"base": sizes.base._asdict()}
+        if sizes.windowed is not None:
+            caches["windowed"] = sizes.windowed._asdict()
+        answer = {"model": model.name, "engine": flags["engine"] or "llama.cpp"}
+        answer |= {"settings": settings._asdict(), "context": context._asdict()}
+        answer |= {"caches": caches, "kv_bytes": sizes.num_bytes}
+        typer.echo(json.dumps({**answer, "device_bytes": named, "log": log}, indent=2))
+        return
+    slots = f"{settings.n_seq_max} slots" if settings.n_seq_max > 1 else "1 slot"
+    shared = "that share one buffer" if context.buffers < settings.n_seq_max else "each"
+    typer.echo(f"{model.name}: {slots} of {context.n_ctx_seq:,} tokens {shared}")
+    typer.echo(f"KV cache: {sizes.num_bytes:,} bytes, {sizes.num_bytes / (1 << 30):.2f} GiB")
+    for name, num_bytes in named.items():
+        if num_bytes:
+            typer.echo(f"  {name}: {num_bytes:,} bytes")
+    typer.echo("\n".join(["", *log]))
+
+
+def _ollama(table: Mapping[str, Any]) -> dict[str, Any]:
+    """What Ollama asks llama-server for: a buffer for each of its parallel requests, all of them
+    paid for when the model is loaded. Options, then its environment, then its defaults.
+    """
+    parallel = table["n_parallel"] or _environment("OLLAMA_NUM_PARALLEL", 1)
+    tokens = table["n_ctx"] or _environment("OLLAMA_CONTEXT_LENGTH", OLLAMA_CONTEXT)
+    kind = os.environ.get("OLLAMA_KV_CACHE_TYPE") or "f16"
+    return {
+        "n_ctx": tokens * parallel,
+        "n_parallel": parallel,
+        "kv_unified": False,
+        "type_k": table["type_k"] or kind,
+        "type_v": table["type_v"] or kind,
+    }
+
+
+def _environment(name: str, default: int) -> int:
+    value = os.environ.get(name)
+    if not value:
+        return default
+    if not value.isdecimal() or not int(value):
+        raise InputError("not a count of one or more", where=name, value=value)
+    return int(value)
+
+
+def _shares(text: str | None) -> list[float]:
+    """The shares of `--tensor-split`, such as 3,1."""
+    if text is None:
+        return [1.0]
+    try:
+        shares = [float(part) for part in text.split(",")]
+    except ValueError:
+        shares = []
+    if not shares or min(shares) < 0 or not 0 < sum(shares) < 1e30:
+        raise InputError(
+            "not shares of GPUs", where="--tensor-split", value=text, remedy="such as 3,1"
+        )
+    return shares
