@@ -73,6 +73,15 @@ class MemoryOptions(Options):
         return self
 
     @model_validator(mode="after")
+    def _all_of_use(self) -> Self:
+        for key, other in (("num_speculative_tokens", "drafter"), ("max_lora_rank", "max_loras")):
+            if getattr(self, key) != type(self).model_fields[key].default and not getattr(
+                self, other
+            ):
+                raise ValueError(f"{key} changes nothing without {other}")
+        return self
+
+    @model_validator(mode="after")
     def _engines_apart(self) -> Self:
         if self.mem_fraction_static is None:
             if self.mamba_full_memory_ratio is not None:

@@ -33,6 +33,9 @@ FORMATS: dict[str, KVFormat] = {
     "int8_per_token_head": KVFormat(8, scale_bytes=4),
     "int4_per_token_head": KVFormat(4, scale_bytes=4),
     "nvfp4": KVFormat(4, scale_bytes=1, group_size=16),
+    # ggml's: a float16 scale for each 32 elements (llama.cpp, Ollama).
+    "q8_0": KVFormat(8, scale_bytes=2, group_size=32),
+    "q4_0": KVFormat(4, scale_bytes=2, group_size=32),
 }
 SYNONYMS = {
     "float32": "fp32",
@@ -45,6 +48,7 @@ SYNONYMS = {
     "float8_e5m2": "fp8",
     "fp8_inc": "fp8",
     "nvfp4_4over6": "nvfp4",
+    "fp4_e2m1": "nvfp4",  # SGLang's
 }
 # MLA's own: the latent in 8 bits with a float32 scale per 128 elements and the rotated key in bf16,
 # or the latent in 4 bits with an 8-bit scale per 16 and the rotated key in 8.

@@ -135,6 +135,6 @@ def _read(source: Sniffed, form: str) -> Read:
     except (StopIteration, KeyError, IndexError, TypeError, ValueError) as fault:
         # What the format takes for granted is not there: the file is of another kind.
         raise InputError(
-            f"not {cls.what}, or a damaged one", where=str(source.path), value=fault
+            f"not {cls.what}, or a damaged one", where=str(source.path), value=str(fault) or None
         ) from None
     return Read(source.name, form, cls.rank, description)

@@ -49,10 +49,11 @@ def arrival_statistics(trace: Trace) -> ArrivalStatistics | None:
     duration_s = seconds_from_ps(times[-1])
     in_window = np.searchsorted(ticks, ticks + PEAK_WINDOW_PS // unit_ps) - np.arange(len(ticks))
     mean = gaps.mean()
+    rate = len(times) / duration_s if duration_s else None
     return ArrivalStatistics(
         duration_s=duration_s,
-        rate_per_s=len(times) / duration_s if duration_s else None,
-        peak_10s_per_s=float(in_window.max()) / 10,
+        rate_per_s=rate,
+        peak_10s_per_s=max(float(in_window.max()) / 10, rate or 0.0),  # of less than 10 s too
         gap_cv=float(gaps.std() / mean) if mean else None,
     )
 

@@ -276,6 +276,34 @@ def test_what_a_run_does_otherwise_is_said():
         kvsim.simulate(tables("deepseek-v4-flash", 65536), requests)
 
 
+@pytest.mark.parametrize(
+    ("flag", "value", "other"),
+    [("num-speculative-tokens", 5, "drafter"), ("max-lora-rank", 64, "max_loras")],
+)
+def test_a_flag_that_would_do_nothing_is_refused(flag, value, other):
+    with pytest.raises(InputError, match=f"changes nothing without {other}"):
+        ask("llama-3.1-8b", "--device", "h100", f"--{flag}", value)
+
+
+def test_copies_are_counted():
+    words = ("deepseek-ai/DeepSeek-V3", "--device", "b200", "--data-parallel-size", 8)
+    engine = answer(*words)["engine"]
+    out = " ".join(ask(*words).split())
+    assert "on 8 x b200, figures of one" in out
+    assert f"All 8 copies together: {8 * engine['kv_cache_size_tokens']:,} tokens" in out
+
+
+@pytest.mark.parametrize(
+    ("dtype", "ratio"), [("fp4_e2m1", 16 / 4.5), ("q8_0", 16 / 8.5), ("q4_0", 16 / 4.5)]
+)
+def test_names_of_other_engines_caches(dtype, ratio):
+    plain, small = (
+        answer("llama-3.1-8b", "--device", "h100", "--kv-cache-dtype", each)["bytes_per_token"]
+        for each in ("auto", dtype)
+    )
+    assert plain / small == pytest.approx(ratio)
+
+
 def test_a_pool_larger_than_the_device_is_told():
     """In the table, and in the notes of a run; not where it fits."""
     given = ("gemma-4-31b", "--device", "rtx-5090", "--kv-cache-dtype", "fp8")

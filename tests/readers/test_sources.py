@@ -51,6 +51,24 @@ def described(name: str, folder: Path) -> Description:
 # --- contracts over the registry --------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        "Qwen/Qwen3-8B --port 8000 --trust-remote-code",
+        "--trust-remote-code Qwen/Qwen3-8B",
+        "--port 8000 Qwen/Qwen3-8B --tensor-parallel-size 1",
+        "--tensor-parallel-size 1 --chat-template a.jinja Qwen/Qwen3-8B",
+        "--no-enable-log-requests --enforce-eager Qwen/Qwen3-8B",
+        "--enable-auto-tool-choice --tool-call-parser hermes Qwen/Qwen3-8B",
+        "--port=8000 Qwen/Qwen3-8B",
+    ],
+)
+def test_the_model_stands_anywhere_in_a_command(words: str) -> None:
+    (read,) = read_sources([f"vllm serve {words} --max-model-len auto"], [])
+    assert read.description.settings.model == "Qwen/Qwen3-8B"
+    assert any("max-model-len auto" in note for note in read.description.notes)
+
+
 def test_every_format_has_a_sample() -> None:
     assert set(SAMPLES) == set(SOURCES)
 

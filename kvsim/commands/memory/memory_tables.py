@@ -21,7 +21,9 @@ def print_answer(answer: "MemoryAnswer") -> None:
     console = Console()
     model, tp = answer.model, answer.options.tensor_parallel_size
     active = f", {model.num_active_params / 1e9:.3g} active" if _is_sparse(model) else ""
-    gpus = f"{tp} x {answer.device.name}, figures of one" if tp > 1 else answer.device.name
+    options = answer.options
+    num = tp * options.pipeline_parallel_size * options.data_parallel_size
+    gpus = f"{num} x {answer.device.name}, figures of one" if num > 1 else answer.device.name
     console.print(f"{model.name}: {model.num_params / 1e9:.3g} B parameters{active}; on {gpus}")
     tables = [_groups(answer.sized.layout.groups), _pool(answer)]
     for table in [*tables, _sequences(answer)] if answer.fits else tables:
@@ -47,6 +49,13 @@ def _print_engine(answer: "MemoryAnswer", console: "Console") -> None:
     )
     for line in answer.sized.start_up.lines():
         console.print(line, highlight=False)
+    copies = answer.options.data_parallel_size
+    if copies > 1:
+        console.print(
+            f"All {copies} copies together: {copies * pool.kv_cache_size_tokens:,} tokens, "
+            f"{copies * pool.max_concurrency:.2f}x",
+            highlight=False,
+        )
 
 
 def _not_simulated(answer: "MemoryAnswer") -> Iterator[str]:

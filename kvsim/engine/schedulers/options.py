@@ -33,7 +33,9 @@ class SchedulerOptions(Options):
         host memory and comes back ("swap"). swap_space_gib: of host memory; 4 unless given.
         swap_latency_us: before each copy; 0 unless given. Both belong to "swap".
     victim: who is preempted when memory runs out; not given: as the engine chooses, the last to
-        have started, or under policy = "priority" the least urgent.
+        have started, or under policy = "priority" the least urgent. latest: the last to have
+        started; lowest-priority: the least urgent; least-computed: who has fewest tokens computed;
+        least-recomputed: who has fewest to compute again.
     """
 
     preemption_mode: Literal["recompute", "swap"] = "recompute"

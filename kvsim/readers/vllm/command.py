@@ -38,6 +38,11 @@ SWITCHES = frozenset(
         "async_scheduling",
     )
 )
+# Flags without a value that are not read: the word behind one may be the model.
+_BARE = re.compile(
+    r"(trust_remote_code|headless|no_\w+|disable_\w+|allow_credentials|return_tokens_as_token_ids|"
+    r"skip_tokenizer_init|enable_(?!prefix_caching|chunked_prefill)\w+|language_model_only)$"
+)
 _OPERATORS = frozenset(("&&", "||", ";", "|", "&", ">", ">>", "2>&1", "&>", "<", "2>"))
 
 
@@ -74,6 +79,8 @@ def described(text: str, where: str) -> Description:
     if image:
         settings = settings.model_copy(update={"engine_version": image})
     notes = [f"flags that are not read: {', '.join(sorted(unread))}"] if unread else []
+    if arguments.get("max_model_len") in ("auto", "-1"):
+        notes.append("--max-model-len auto is the longest that fits the pool: the model's is taken")
     return Description(settings, notes=tuple(notes))
 
 
@@ -117,19 +124,24 @@ def _arguments(words: list[str], where: str) -> tuple[dict[str, Any], set[str]]:
     arguments: dict[str, Any] = {}
     unread: set[str] = set()
     at = 0
-    if words and not words[0].startswith("-"):
-        arguments["model"], at = words[0], 1
+    is_model = True
     while at < len(words):
         word, at = words[at], at + 1
         if not word.startswith("-"):
-            continue  # a further value of the flag before
+            if is_model and "model" not in arguments:
+                arguments["model"] = word
+            is_model = True  # behind the value of a flag that is not read
+            continue
+        is_model = False
         flag, equals, value = word.partition("=")
         name = SHORT.get(flag, flag.lstrip("-").replace("-", "_"))
         off = name.startswith("no_") and name[3:] in SWITCHES
         name = name[3:] if off else name
         if name not in KNOWN:
             unread.add(flag)
+            is_model = bool(equals) or _BARE.match(name) is not None
             continue
+        is_model = True  # what follows its value is a positional argument
         follows = at < len(words) and not words[at].startswith("--")
         if off:
             value = "false"

@@ -157,6 +157,7 @@ def plain(value: Any) -> Any:
 def measure_named(name: str) -> Measure:
     """The measure of this name; InputError lists those that can rank settings."""
     ranking = {key: measure for key, measure in MEASURES.items() if measure.better}
+    name = name.replace("_s.", "_")  # as `--slo` and summary.json have it
     if name not in ranking:
         raise InputError(
             "unknown measure", where="--by", value=name, remedy=f"known: {', '.join(ranking)}"
