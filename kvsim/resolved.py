@@ -11,9 +11,10 @@ from kvsim.memory.options import AllocatorOptions
 from kvsim.model import Model
 from kvsim.request import Stream
 from kvsim.scenario import Scenario
+from kvsim.step_time.form import Sourced, StepTime
 from kvsim.version import VERSION
 
-PATH_KEYS = ("path", "hf_config", "file")
+PATH_KEYS = ("path", "hf_config", "file", "tables")
 
 
 class PreparedScenario(Protocol):
@@ -26,14 +27,15 @@ class PreparedScenario(Protocol):
     pool: SizedPool
     labels: list[str]
     drafter: Drafter | None
+    step_time: StepTime
 
     def replica_spec(self, options: AllocatorOptions) -> ReplicaSpec: ...
 
 
 def resolved(simulation: PreparedScenario) -> dict[str, Any]:
     """The tables of a scenario that runs again as this simulation does, and their `provenance`:
-    kvsim's version, requests, pool, engine's defaults, source of the requests, notes and the cost
-    of drafting.
+    kvsim's version, requests, pool, engine's defaults, source of the requests, notes, measurements
+    behind the step time and the cost of drafting.
     """
     scenario, pool = simulation.scenario, simulation.pool
     meant = scenario.model_copy(update={"allocator": tuple(_allocators(simulation))})
@@ -52,6 +54,8 @@ def resolved(simulation: PreparedScenario) -> dict[str, Any]:
         "source": dict(stream.source),
         "notes": [*stream.notes, *_assumptions(simulation)],
     }
+    if isinstance(simulation.step_time, Sourced):
+        tables["provenance"]["step_time"] = simulation.step_time.source
     if simulation.drafter is not None:
         tables["provenance"]["drafter"] = _drafter_cost(simulation)
     return tables

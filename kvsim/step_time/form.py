@@ -40,6 +40,13 @@ class StepTime(Protocol):
 
 
 @runtime_checkable
+class Sourced(Protocol):
+    """A form that says which measurements are behind it."""
+
+    source: str
+
+
+@runtime_checkable
 class Measured(Protocol):
     """A form fitted to measurements knows where it extrapolates."""
 

@@ -66,6 +66,7 @@ def composed(kernels: Kernels, layout: KVLayout, host: HostCost) -> KernelSteps:
             sequences=min((max(lines) for _, lines in parts.decode), default=MOST_TOKENS),
             context_tokens=LONGEST if longest is inf else int(longest),
         ),
+        source=f"kernels measured as in {kernels.tables.name}.parquet",
     )
     form = form.corrected(Correction(scale_ppm=round(host.scale * WHOLE_PPM)))
     form.host = HostTime(*map(_ps, (host.step_us, host.sequence_us, host.chunk_us)))

@@ -132,7 +132,7 @@ class KernelSteps:
 
     tokens: everything but attention and head, by tokens of the step; head: by sampled sequences;
     states: recurrences by decoding sequences; decode, prefill: attention. token_ps: of each token,
-    which only a correction knows of. prefill_ppm: of steps with prompt chunks.
+    which only a correction knows of. source: the tables.
     """
 
     def __init__(
@@ -145,6 +145,7 @@ class KernelSteps:
         host: HostTime,
         limits: MeasuredLimits,
         token_ps: int = 0,
+        source: str = "",
     ) -> None:
         self.tokens = tokens
         self.head = head
@@ -154,6 +155,7 @@ class KernelSteps:
         self.host = host
         self.limits = limits
         self.token_ps = token_ps
+        self.source = source
         self._fixed: dict[int, int] = {}
         self._attention: dict[int, DecodeAttention] = {}
 
@@ -173,6 +175,7 @@ class KernelSteps:
             ),
             self.limits,
             correction.token_ps,
+            self.source,
         )
 
     def shortest_ps(self) -> int:

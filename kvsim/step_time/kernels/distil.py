@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 TOLERANCE = 0.025  # of a time, by which a point that is left out may lie off the line
 ROUGH = {"gemm": 0.05}  # the same where the curves are jagged, and several count in every step
 DIFFERS = 0.15  # median difference from which an older version's curve is kept beside the newest
+SPOILED = 2.0  # times as slow as another version: launches or compilation, and not the kernel
 MANTISSA = np.uint32(0xFFFFC000)  # 9 bits of a float32: 0.2 %
 HALF = np.uint32(0x2000)
 
@@ -192,10 +193,15 @@ def _columns(
 
 
 def _differing(versions: list[tuple[str, KernelCurve]]) -> Iterator[tuple[str, KernelCurve]]:
-    """The newest version's curve, and older ones that differ from the one kept after them."""
-    kept = versions[-1]
+    """The newest version's curve, and older ones that differ from the one kept after them; none
+    with less than half the points of the fullest, or SPOILED times as slow as the quickest.
+    """
+    fullest = max(len(curve.x) for _, curve in versions)
+    whole = [each for each in versions if 2 * len(each[1].x) >= fullest]
+    whole = [each for each in whole if not any(_slower(each[1], other[1]) for other in whole)]
+    kept = whole[-1]
     yield kept
-    for older in reversed(versions[:-1]):
+    for older in reversed(whole[:-1]):
         common, old, new = np.intersect1d(older[1].x, kept[1].x, return_indices=True)
         if len(common):
             ratio = older[1].us[old] / kept[1].us[new]
@@ -203,3 +209,9 @@ def _differing(versions: list[tuple[str, KernelCurve]]) -> Iterator[tuple[str, K
                 continue
         kept = older
         yield kept
+
+
+def _slower(curve: KernelCurve, other: KernelCurve) -> bool:
+    """Whether a curve lies so far above another version's that something else was measured."""
+    _, one, two = np.intersect1d(curve.x, other.x, return_indices=True)
+    return len(one) > 0 and bool(np.median(curve.us[one] / other.us[two]) > SPOILED)

@@ -112,7 +112,7 @@ class KernelFamily:
 class KernelTables:
     """One device's kernels as one engine has them.
 
-    version: of the engine; of each curve the newest that is not newer is taken, else the oldest.
+    version: of the engine; of each curve the newest that is not newer is taken, else the newest.
     """
 
     def __init__(self, path: Path, version: str | None) -> None:
@@ -158,7 +158,7 @@ class KernelTables:
         rows = np.flatnonzero((self._kinds["kind"] == kind) & (self._kinds["dtype"] == dtype))
         if not len(rows):
             return None
-        found: dict[Shape, tuple[tuple[bool, Any], KernelLine]] = {}
+        found: dict[Shape, tuple[tuple[bool, tuple[int, ...]], KernelLine]] = {}
         taken = self._table.take(rows).to_pydict()
         columns = (taken[name] for name in ("version", "shape", "x", "us"))
         for version, sizes, x, us in zip(*columns, strict=True):
@@ -167,9 +167,8 @@ class KernelTables:
                 found[shape] = rank, KernelLine(tuple(map(float, x)), tuple(us))
         return KernelFamily({shape: line for shape, (_, line) in found.items()})
 
-    def _rank(self, version: str) -> tuple[bool, Any]:
+    def _rank(self, version: str) -> tuple[bool, tuple[int, ...]]:
         """How much a version is wanted: the greater the more."""
         numbers = version_key(version)
-        if self._wanted is None or numbers <= self._wanted:
-            return True, numbers
-        return False, tuple(-number for number in numbers)
+        wanted = self._wanted
+        return wanted is None or numbers[: len(wanted)] <= wanted, numbers

@@ -1,12 +1,14 @@
 """Steps composed of kernels: runs that equal their steps, growth, edges, clear refusals."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import kvsim
 from kvsim.device import named_device
 from kvsim.model import named_model
 from kvsim.plumbing.errors import InputError
+from kvsim.request import Request
 from kvsim.step import Chunk, StepShape
 from kvsim.step_time import STEP_TIMES
 from kvsim.step_time.correction import Correction
@@ -43,6 +45,7 @@ def decode(num_decode, context_tokens):
     return StepShape((), num_decode, context_tokens)
 
 
+@settings(deadline=None)
 @given(
     forms,
     st.integers(1, 3000),
@@ -60,6 +63,7 @@ def test_every_step_of_a_run_equals_the_single_step(form, num_decode, extra, off
         assert form.outside_domain(single) == outside
 
 
+@settings(deadline=None)
 @given(forms, st.integers(1, 256), st.integers(1, 100_000), st.integers(0, 2000))
 def test_steps_take_time_and_none_less_than_nothing(form, num_decode, extra, new):
     context = num_decode + extra
@@ -71,12 +75,14 @@ def test_steps_take_time_and_none_less_than_nothing(form, num_decode, extra, new
         assert form.step_ps(mixed) > 0
 
 
+@settings(deadline=None)
 @given(forms, st.integers(1, 128))
 def test_a_much_longer_context_takes_longer(form, num_decode):
     short, long = (form.step_ps(decode(num_decode, num_decode * each)) for each in (512, 65536))
     assert long > short
 
 
+@settings(deadline=None)
 @given(forms, chunks)
 def test_a_step_with_a_prompt_has_the_host_s_part(form, chunk):
     assert form.step_ps(StepShape((chunk,), 0, 0)) > form.host.step_ps + form.host.chunk_ps
@@ -139,3 +145,18 @@ def test_what_was_measured_ends_somewhere():
 def test_what_cannot_be_composed_is_refused_by_name(model, device, options, message):
     with pytest.raises(InputError, match=message):
         build(model, device, **options)
+
+
+def test_a_result_says_which_tables_its_step_time_is_from():
+    tables = {
+        "model": {"name": "llama-3.1-8b"},
+        "device": {"name": "h100"},
+        "allocator": [{"kind": "radix"}],
+        "scheduler": {"kind": "sglang"},
+        "step_time": {"kind": "kernels"},
+    }
+    requests = [Request(str(at), 0, 100, 5) for at in range(3)]
+    result = kvsim.simulate(tables, requests)
+    assert "h100-sglang.parquet" in result.scenario["provenance"]["step_time"]
+    again = kvsim.simulate(result.scenario, requests)
+    assert again.runs[0].summary["tpot_s"] == result.runs[0].summary["tpot_s"]
