@@ -67,10 +67,9 @@ class BlockMoves:
         if not (free.moved or cached.moved or used.moved or over.moved or pad.moved):
             jumps = first = second = NOTHING
         else:
-            ledger = self._ledger
-            jumps = ledger(free.total, cached.total, used.total, over.total, pad.total)
-            first = ledger(free.first, cached.first, used.first, over.first, pad.first)
-            second = ledger(free.second, cached.second, used.second, over.second, pad.second)
+            jumps = self._ledger(free.total, cached.total, used.total, over.total, pad.total)
+            first = self._ledger(free.first, cached.first, used.first, over.first, pad.first)
+            second = self._ledger(free.second, cached.second, used.second, over.second, pad.second)
         parts = self._states.part(STATES) + self._outputs.part(CACHED_OUTPUTS, size)
         parts += self._windows.part(CACHED_WINDOWS, size)
         parts += self._checkpoints.part(CACHED_STATES, size)
