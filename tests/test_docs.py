@@ -125,3 +125,23 @@ def test_how_it_works_prints_what_it_says(capsys: pytest.CaptureFixture[str]) ->
     for code, printed in pairs:
         exec(code, names)
         assert capsys.readouterr().out == printed
+
+
+ANSWERS = (ROOT / "docs" / "answers.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("command", "lines"),
+    list(zip(blocks(ANSWERS, "bash"), blocks(ANSWERS, "text"), strict=True)),
+)
+def test_the_answers_are_what_the_commands_print(
+    command: str, lines: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    done = CliRunner().invoke(app, shlex.split(command)[1:])
+    assert done.exit_code == 0, done.output
+    printed = " ".join(done.output.split())
+    wanted = lines.splitlines()
+    assert wanted
+    for line in wanted:
+        assert " ".join(line.split()) in printed
