@@ -1,4 +1,4 @@
-"""A drafter beside the target: what it weighs and what it caches.
+"""Memory of a drafter: its weights and its KV cache.
 
 A head without a model of its own ("mtp", and EAGLE's where none is named) is one more layer of the
 target's last kind and a projection of two hidden states into one, with the target's embedding and
@@ -20,7 +20,7 @@ MTP = "mtp"
 
 
 class DrafterCost(NamedTuple):
-    """What drafting takes on one GPU, of the pool's memory and out of the pool.
+    """Memory of drafting on one GPU, beside the pool and in it.
 
     weights_bytes: of the drafter. bytes_per_token: of its layers, on top of the target's.
     state_bytes: that drafts add to each sequence's recurrent states, by their width and by the
@@ -73,7 +73,7 @@ class Drafter(NamedTuple):
         return target.weight_format.num_bytes(layer.weights(target.hidden_size, tp) + joined)
 
     def caches(self, target: Model, kv_cache_dtype: str, tp: int) -> tuple[LayerCache, ...]:
-        """What its layers keep on one GPU."""
+        """The KV caches of its layers on one GPU."""
         if self.looks_up:
             return ()
         if self.model is not None:
@@ -88,7 +88,7 @@ class Drafter(NamedTuple):
         return grouped(widened(options.caches(target), self.tokens), drafted)
 
     def cost(self, target: Model, caches: Sequence[LayerCache], dtype: str, tp: int) -> DrafterCost:
-        """What it takes beside a target whose layers keep `caches`, of this dtype, on one GPU."""
+        """The memory it takes on one GPU, with a target of these layer caches and this dtype."""
         own = sum(cache.state_bytes for cache in caches)
         wide = sum(cache.state_bytes for cache in widened(caches, self.tokens))
         return DrafterCost(

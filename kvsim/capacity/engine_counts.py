@@ -19,7 +19,7 @@ def is_whole(plan: CachePlan, layout: KVLayout, block_size: int) -> bool:
 
 
 def counts_every_token(plan: CachePlan, layout: KVLayout) -> bool:
-    """Whether the tokens of the log lie in the pool, each in all layers of one GPU."""
+    """Whether a token that the log counts has its KV of all layers in the pool of one GPU."""
     first, shards = plan.groups[0], plan.serving.decode_context_parallel_size
     keeps_all = first.window_tokens is None and first.chunk_tokens is None
     return shards == 1 and keeps_all and is_whole(plan, layout, plan.block_size)

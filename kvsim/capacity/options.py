@@ -1,4 +1,4 @@
-"""`[memory]`: how the pool is given, or what the engine takes off the device before it."""
+"""`[memory]`: the size of the pool, or the memory that the engine uses beside it."""
 
 from typing import Annotated, Literal, Self
 
@@ -101,5 +101,5 @@ class MemoryOptions(Options):
 
     @property
     def utilization(self) -> float:
-        """The share of the device, given or the version's default."""
+        """gpu_memory_utilization: the option, or the default of the engine's version."""
         return self.gpu_memory_utilization or self.version.sizing.default_utilization

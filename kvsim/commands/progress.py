@@ -1,4 +1,4 @@
-"""How far a simulation is, on stderr: bars on a terminal, a plain line now and then elsewhere."""
+"""Progress on stderr: bars on a terminal, else a plain line now and then."""
 
 import sys
 import time

@@ -1,4 +1,4 @@
-"""How every command prints a table: numbers to the right, in the one style of all tables."""
+"""Tables of commands on a terminal: numbers to the right, in the one style of all tables."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""Devices: what a GPU can hold, move and compute."""
+"""Devices: memory, bandwidth and FLOP/s of a GPU."""
 
 from kvsim.device.catalogue import device_names, named_device, sized_device
 from kvsim.device.device import Device

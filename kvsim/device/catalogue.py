@@ -1,4 +1,4 @@
-"""The built-in GPUs; the figures and their sources stand in `catalogue.toml` beside this file."""
+"""The built-in GPUs; figures and sources are in `catalogue.toml` beside this file."""
 
 from dataclasses import replace
 from difflib import get_close_matches

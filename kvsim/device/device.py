@@ -27,7 +27,7 @@ class Device:
     source: str
 
     def flops(self, bits: float) -> int:
-        """Dense FLOP/s of matrices whose elements are computed in so many bits."""
+        """Dense FLOP/s of matrix products, by bits of an element."""
         if bits > 16:
             return self.fp32_flops
         return self.fp16_flops if bits > 8 else self.fp8_flops

@@ -72,7 +72,7 @@ class DeviceOptions(Options):
         return Device(name=self.name, **(rest | figures), source="as given in [device]")
 
     def _figures(self) -> dict[str, Any]:
-        """The figures given, as fields of a Device."""
+        """The figures of the table, as fields of a Device."""
         scaled = {
             "memory_bytes": (self.memory_gib, GIB),
             "bandwidth_bytes_per_s": (self.bandwidth_gb_per_s, GIGA),

@@ -105,7 +105,7 @@ def _clicked(visit: PageVisit, context: PageContext, cause: dict[str, Any]) -> P
 def _refused(
     error: InputError, held: dict[str, Any] | None, context: PageContext
 ) -> dict[str, Any]:
-    """What could not be, in words; everything stays as it is, or the page starts anew."""
+    """The message of a refused change; the page keeps its state, or starts anew."""
     if held is None:
         shown = _shown(PageVisit.at("", context), None, context)
         return {**shown, "fault": str(error), "address": no_update}

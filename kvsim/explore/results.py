@@ -166,7 +166,7 @@ def _classes(dark: bool) -> Component:
 
 
 def _runs_key(labels: Sequence[str], dark: bool) -> Component:
-    """Which line is which run."""
+    """The legend of the runs."""
     items = []
     for index, label in enumerate(labels):
         line = run_line(index)

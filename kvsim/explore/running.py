@@ -108,7 +108,7 @@ def _pinned(visit: PageVisit | None, context: PageContext, tab: str) -> list[tup
 
 
 def progress_text(job: Job | None) -> str:
-    """How far a job is, in words."""
+    """The progress of a job, in words."""
     if job is None:
         return ""
     if job.state == "running":

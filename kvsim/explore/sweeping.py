@@ -147,7 +147,7 @@ def ends(value: float) -> tuple[float, float]:
 
 
 def _title(key: str, table: Mapping[str, Any]) -> str:
-    """A key, its allocator by what it is called."""
+    """The title of a key, with the label of its allocator."""
     parts = key.split(".")
     if parts[0] == "allocator":
         held = table["allocator"][int(parts[1])]

@@ -1,4 +1,4 @@
-"""What a worker is asked to do, and what it answers: plain data, so that it goes by any pipe."""
+"""Tasks and answers of workers: plain data that can be sent through a pipe."""
 
 from collections.abc import Callable, Mapping
 from copy import deepcopy

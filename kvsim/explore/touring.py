@@ -22,7 +22,7 @@ def stops(base: str) -> list[Component]:
 
 
 def stop_page(base: str) -> list[Component]:
-    """What a stop says, what to try there, and the next one; nothing elsewhere."""
+    """The text of the open stop, its suggestions and the next stop; empty outside of the tour."""
     if not base.startswith(TOUR):
         return []
     stop = find_stop(base.removeprefix(TOUR))

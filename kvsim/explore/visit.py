@@ -26,12 +26,12 @@ class PageVisit(NamedTuple):
         return "?" + "&".join(filter(None, parts))
 
     def stored(self) -> dict[str, Any]:
-        """As the browser keeps it."""
+        """The visit as stored by the browser."""
         return {**self.state._asdict(), "pins": list(self.pins), "sweep": self.sweep}
 
     @classmethod
     def restored(cls, held: dict[str, Any]) -> "PageVisit":
-        """Out of what the browser kept."""
+        """The visit of a stored one."""
         return cls(ScenarioState(held["base"], held["table"]), tuple(held["pins"]), held["sweep"])
 
     @classmethod

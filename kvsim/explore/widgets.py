@@ -81,7 +81,7 @@ def options_fields(options: type[Options], table: Mapping[str, Any], path: str) 
 
 
 def explained(options: type[Options]) -> Component:
-    """What the keys of a class mean, folded."""
+    """The descriptions of a class's keys, folded."""
     text = cleandoc(options.__doc__ or "")
     return html.Details([html.Summary("what these mean"), html.Pre(text, className="meaning")])
 

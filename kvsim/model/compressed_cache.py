@@ -1,4 +1,4 @@
-"""What DeepSeek-V4's attention keeps: blocks of its own sizes, whatever block size is asked for.
+"""The KV caches of DeepSeek-V4's attention: blocks of its own sizes, at any block_size.
 
 By vLLM 0.33.0 (models/deepseek_v4/attention.py and compressor.py,
 v1/attention/backends/mla/sparse_swa.py), in fp8 rows of 584 bytes (448 unrotated elements, 64

@@ -1,4 +1,4 @@
-"""How elements of a KV cache are stored: by the names that engines give their kv_cache_dtype."""
+"""Storage formats of KV cache elements, by the names that engines use for kv_cache_dtype."""
 
 from typing import NamedTuple
 
@@ -7,7 +7,7 @@ from kvsim.plumbing.units import ceil_div
 
 
 class KVFormat(NamedTuple):
-    """How elements are stored: bits each, and scale_bytes for every group of group_size elements
+    """A storage format: bits per element, and scale_bytes for every group of group_size elements
     of a head (0: the whole head; scale_bytes 0: one scale per tensor, which costs nothing).
     """
 

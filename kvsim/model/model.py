@@ -1,4 +1,4 @@
-"""A model: what its weights weigh, what a token costs to compute and to keep."""
+"""A model: bytes of its weights, FLOPs and KV cache bytes of a token."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -161,7 +161,7 @@ class Model:
         scale_group_size: int | None = None,
         scale_bytes: int | None = None,
     ) -> KVLayout:
-        """What the KV cache of one GPU costs, by layer group; arguments as of `kv_caches`."""
+        """KV cache bytes on one GPU by layer group; arguments as of `kv_caches`."""
         return grouped(
             self.kv_caches(kv_cache_dtype, tensor_parallel_size, scale_group_size, scale_bytes)
         )
@@ -173,7 +173,7 @@ class Model:
         scale_group_size: int | None = None,
         scale_bytes: int | None = None,
     ) -> tuple[LayerCache, ...]:
-        """What each layer keeps on one GPU; InputError on an impossible split or dtype."""
+        """The KV cache of each layer on one GPU; InputError for an impossible split or dtype."""
         self.check_tensor_parallel(tensor_parallel_size)
         return layer_caches(
             self.layers,

@@ -1,4 +1,4 @@
-"""What the name of a repository says: the model it is a quantised or tuned copy of, and how.
+"""The base model and quantisation scheme that the name of a repository states.
 
 Quantised copies carry the scheme at the end of their name (`...-FP8-dynamic`,
 `...-quantized.w8a8`, `...-AWQ`, `...-NVFP4`), tuned ones what they were tuned for

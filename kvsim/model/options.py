@@ -86,7 +86,7 @@ class ModelOptions(Options):
         return self._stored(model)
 
     def caches(self, model: Model) -> tuple[LayerCache, ...]:
-        """What each layer keeps on one GPU."""
+        """The KV cache of each layer on one GPU."""
         return model.kv_caches(
             self.kv_cache_dtype,
             self.tensor_parallel_size,

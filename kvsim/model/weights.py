@@ -1,4 +1,4 @@
-"""Parameters of a model, sorted by how they are stored: what a weight quantisation touches."""
+"""Parameter counts of a model, by the parts that weight quantisation treats differently."""
 
 from dataclasses import dataclass
 from math import ceil

@@ -1,1 +1,1 @@
-"""What every room needs and no user comes for: options, registries, errors, units, files."""
+"""Shared code of all folders: options, registries, errors, units, files."""

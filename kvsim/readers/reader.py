@@ -1,4 +1,4 @@
-"""What a reader promises: whether a file is its own, what the file can give, what it holds."""
+"""The interface of a reader: detection, the kinds of content, and reading of a file."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What an SGLang server prints when it starts: its arguments, and the pool it made."""
+"""The start-up log of an SGLang server: its arguments and its pool."""
 
 import re
 from collections.abc import Callable

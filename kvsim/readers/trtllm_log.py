@@ -1,4 +1,4 @@
-"""What TensorRT-LLM prints when it starts, by its C++ runtime and by its PyTorch backend."""
+"""The start-up log of TensorRT-LLM, by its C++ runtime and by its PyTorch backend."""
 
 import re
 from collections.abc import Callable

@@ -61,7 +61,7 @@ def make_page(result: Result) -> str:
 
 
 def contents(result: Result) -> dict[str, Any]:
-    """What the page says and draws, as plain values: all that the result is needed for."""
+    """The texts and figures of the page, as plain values."""
     runs = [run.summary for run in result.runs]
     labels = [run.label for run in runs]
     listed_requests = request_list(result)

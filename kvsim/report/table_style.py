@@ -1,4 +1,4 @@
-"""How every table looks on a terminal: a bold title to the left, a rule under the heads, nothing
+"""The style of every table on a terminal: a bold title to the left, a rule under the heads, nothing
 else.
 """
 

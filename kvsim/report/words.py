@@ -71,7 +71,7 @@ def _setting(runs: Sequence[RunSummary]) -> str:
 
 
 def _outcome(runs: Sequence[RunSummary]) -> list[str]:
-    """What a user of the service would have noticed."""
+    """The sentences on latencies of finished requests."""
     done = [run for run in runs if run.requests.finished]
     sentences = [f"No request finished under {_name(run)}." for run in runs if run not in done]
     if not done:
@@ -205,7 +205,7 @@ def _why(run: RunSummary, name: str) -> str:
 
 
 def _costs(runs: Sequence[RunSummary]) -> list[str]:
-    """What the runs paid on the way."""
+    """The sentences on refusals, preemptions and recomputed tokens of each run."""
     refused = [run.requests.rejected for run in runs]
     all_refuse_as_many = len(runs) > 1 and refused[0] and len(set(refused)) == 1
     sentences = [f"Each {_refused(refused[0])}."] if all_refuse_as_many else []

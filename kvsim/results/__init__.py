@@ -1,1 +1,1 @@
-"""What a run wrote down, as numbers and tables; one definition of each number."""
+"""Results of a run as numbers and tables, with one definition of each number."""

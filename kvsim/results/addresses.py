@@ -1,4 +1,4 @@
-"""Where every sequence's KV lay in the pool, and when; and what was counted on the way."""
+"""Addresses of every sequence's KV in the pool over time, and counts of events."""
 
 from array import array
 from collections.abc import Iterable
@@ -50,7 +50,7 @@ class Addresses:
             self._stays.extend(row)
 
     def index(self, owner: str) -> int:
-        """What `owner` is called in rows."""
+        """The index of `owner` in rows."""
         return self._ids.setdefault(owner, len(self._ids))
 
     def lay_rows(self, rows: NDArray[np.int64]) -> None:
@@ -83,7 +83,7 @@ class Addresses:
 
     @property
     def room(self) -> int:
-        """How many more stays may be written down."""
+        """The number of stays that may still be recorded."""
         return MOST_STAYS - len(self._stays) // len(ADDRESS_COLUMNS)
 
     def counted(self, now_ps: int, counts: tuple[int, ...]) -> None:

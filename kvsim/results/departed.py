@@ -1,4 +1,4 @@
-"""Who has left, in flat columns: the moments of a million sequences without the sequences."""
+"""Finished sequences in flat columns: their times, without the sequences."""
 
 from array import array
 from collections.abc import Iterator, Sequence

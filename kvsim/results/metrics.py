@@ -153,7 +153,7 @@ def memory(
 
 
 class Verified(Protocol):
-    """How many drafts were verified: sequences * steps with drafts, drafts, drafts accepted."""
+    """Counts of verification: sequences * steps with drafts, drafts, accepted drafts."""
 
     num_verifications: int
     num_drafts: int

@@ -1,4 +1,4 @@
-"""What the engine writes down while it runs: flat integers, nothing per token.
+"""The recorder of a run: flat integers, nothing per token.
 
 The ledger is integrated exactly: over time (each step weighs its duration) and over steps (each
 weighs one, as the PagedAttention paper averages).

@@ -1,4 +1,4 @@
-"""What a recorder wrote down, as columns of tables."""
+"""The records of a run as columns of tables."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Where a run is steady: after it has filled, and before it drains.
+"""The steady part of a run: after it has filled, and before it drains.
 
 It drains from when nothing new begins: no request comes, or none but the later turns of
 conversations under way; in a closed loop, from when its users leave. The warm-up is cut where the

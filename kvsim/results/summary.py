@@ -112,7 +112,7 @@ class PrefixCacheSummary(SummaryPart):
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class SpeculationSummary(SummaryPart):
-    """What speculative decoding did.
+    """Counts of speculative decoding.
 
     verifications: sequences * steps in which drafts were verified. draft_tokens: drafts verified,
     accepted_tokens: drafts accepted. acceptance_rate: accepted / drafted. mean_acceptance_length:

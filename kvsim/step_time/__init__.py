@@ -1,4 +1,4 @@
-"""How long a step takes: one file a form, and its line here."""
+"""Forms of the step time: one file each, and its line here."""
 
 from kvsim.plumbing.registry import Registry
 from kvsim.step_time.options import StepTimeOptions

@@ -1,4 +1,4 @@
-"""What a form leaves out of every step, or has too much of: host time, communication."""
+"""Corrections of a step-time form: host time and communication that it does not model."""
 
 from typing import NamedTuple
 

@@ -15,7 +15,7 @@ from kvsim.step_time.form import DecodeRun, Measured, StepTime
 
 
 class DraftingTime(Protocol):
-    """How long the drafts of a step take to propose."""
+    """The time to propose the drafts of a step."""
 
     def draft_ps(self, shape: StepShape) -> int:
         """After a step of this shape, in ps."""

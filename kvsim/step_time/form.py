@@ -1,4 +1,4 @@
-"""What a step-time form must answer.
+"""The interface of a step-time form.
 
 Times are integer picoseconds. A form is affine in the context of its decoding sequences over
 stretches, so that `k` steps of an unchanged batch, whose context grows by `num_decode` a step, sum
@@ -22,7 +22,7 @@ class DecodeRun(NamedTuple):
 
 
 class StepTime(Protocol):
-    """How long a step takes. Pure: no state, the same answer for the same shape."""
+    """The duration of a step. Pure: no state, the same result for the same shape."""
 
     def step_ps(self, shape: StepShape) -> int:
         """Duration of one step in ps, >= 0; 0 only for an empty step."""

@@ -1,4 +1,4 @@
-"""What a step-time form is built from."""
+"""The inputs that a step-time form is built from."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple

@@ -81,7 +81,7 @@ class RooflineForm:
     chunk_ps: int = 0
 
     def corrected(self, correction: Correction) -> "RooflineForm":
-        """The form with what a run has shown it to leave out, or to have too much of."""
+        """The form with a correction applied."""
         scaled = correction.scaled
         return replace(
             self,
@@ -112,7 +112,7 @@ class RooflineForm:
         return total
 
     def _without_attention_ps(self, tokens: int, sequences: int) -> int:
-        """What so many tokens, of so many sequences, take beside attention."""
+        """The time of a step without attention, in ps, by its tokens and sequences."""
         total = self.base_ps + self.all_reduce_token_ps * tokens + self.state_ps * sequences
         reads = self.weights_ps
         for miss, time in self.experts:

@@ -1,4 +1,4 @@
-"""What arrives: one file a kind of workload, and its line here."""
+"""Workloads: one file a kind, and its line here."""
 
 from kvsim.plumbing.registry import Registry
 from kvsim.workload.options import WorkloadOptions

@@ -68,7 +68,7 @@ def _merged(ids: HashIds, factor: int, chains: dict[tuple[int, ...], int]) -> Ha
 
 
 class _Fresh:
-    """Ids that no block has: for ends of prompts whose old blocks were complete ones only."""
+    """Unused block ids, for ends of prompts in formats that hash complete blocks only."""
 
     def __init__(self, rows: list[TraceRow], block_tokens: int, wanted: int) -> None:
         if wanted > block_tokens:

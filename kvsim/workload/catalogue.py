@@ -36,7 +36,7 @@ class TraceEntry(Options):
 
     @property
     def path(self) -> Path:
-        """Where the file lies or would lie."""
+        """The path of the file, downloaded or not."""
         return data_dir() / self.file_name
 
 
@@ -88,7 +88,7 @@ def locate(name: str) -> Path:
 
 
 def find(file_or_name: str) -> Path:
-    """A path as it is if a file lies there, else the catalogued trace of that name."""
+    """The file at a path if there is one, else the catalogued trace of that name."""
     path = Path(file_or_name)
     if path.exists():
         return path

@@ -1,4 +1,4 @@
-"""What clients add to bare lengths: declared limits, priorities, parallel samples."""
+"""Request parameters beside lengths: max_tokens, priorities, parallel samples."""
 
 from kvsim.workload.options import WorkloadOptions, shares
 from kvsim.workload.random import generator
@@ -26,7 +26,7 @@ class Clients:
         return output_tokens, declared
 
     def notes(self, count: int) -> list[str]:
-        """What was done to the outputs."""
+        """Notes on changed output lengths."""
         return [f"max_tokens ended {self.cut:,} of {count:,} outputs"] if self.cut else []
 
 

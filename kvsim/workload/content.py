@@ -1,4 +1,4 @@
-"""Token ids: who shares what. See `kvsim.request` for runs.
+"""Token ids, by which prompts share content. See `kvsim.request` for runs.
 
 Recorded blocks: hash id h of blocks of B tokens stands for the ids h * B, h * B + 1, ..., so that
 consecutive ids make one run.

@@ -1,4 +1,4 @@
-"""One trace format written as another: what it cannot hold is refused or named."""
+"""Conversion of a trace to another format; what that cannot hold is refused or noted."""
 
 from dataclasses import replace
 

@@ -110,5 +110,5 @@ def drop_longer(rows: list[TraceRow], limit: int) -> tuple[list[TraceRow], str]:
 
 
 def start_of(trace: Trace) -> int:
-    """When the first row came, on the trace's clock; 0 for a trace without times."""
+    """Time of the first row on the trace's clock; 0 for a trace without times."""
     return trace.rows[0].arrival_ps or 0

@@ -1,4 +1,4 @@
-"""What every kind of workload promises, and the options they all share."""
+"""The interface of a workload, and the options of every kind."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Seeds: each purpose draws from a generator of its own.
+"""Seeded random generators, one for each purpose.
 
 So a change in how lengths are drawn leaves the arrival times of the same seed as they were.
 """

@@ -101,7 +101,7 @@ class Sessions(WorkloadOptions):
 
 
 class _Start(NamedTuple):
-    """When a conversation's first request comes."""
+    """The arrival of a conversation's first request."""
 
     arrival_ps: int
     after: str | None

@@ -34,7 +34,7 @@ class TraceSource(Options):
         return self
 
     def file(self, base: Path) -> Path:
-        """Where the file lies, fetched if need be."""
+        """The path of the file, downloaded if needed."""
         if self.path is not None:
             return base / self.path
         assert self.name is not None

@@ -1,4 +1,4 @@
-"""What a trace is like: how fast it comes, in what bursts, how long its requests are."""
+"""Statistics of a trace: rates, burstiness, lengths."""
 
 from typing import NamedTuple
 

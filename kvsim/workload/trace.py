@@ -145,7 +145,7 @@ def _requests(trace: Trace, schedule: Schedule | None, clients: Clients) -> list
 
 
 class _Starts:
-    """When the rows start that follow nobody: as recorded, or by a schedule.
+    """Starts of the rows that follow no other: as recorded, or by a schedule.
 
     In a closed loop a row starts when the whole conversation before it has ended.
     """

@@ -45,7 +45,7 @@ def held_out_steps(
 
 
 def _evenly(drawn: list[list[StepPlan]], count: int) -> list[StepPlan]:
-    """In turns one of each list that has any left, until there are `count`."""
+    """`count` items, taken from the lists in turn."""
     turns = [plan for turn in zip_longest(*drawn) for plan in turn if plan is not None]
     return sorted(turns[:count])
 

@@ -1,4 +1,4 @@
-"""How long steps take in a run that is served, next to steps that are repeated by themselves.
+"""Step times in a served run, next to those of steps measured alone.
 
 A step of a served run is scheduled before it and its tokens are read after it, it follows another
 step and not itself, and it has the luck of the moment. One short run, of chats that all come at
@@ -127,7 +127,7 @@ def serve_chats(
 
 
 def _pool_tokens(shape: Shape, device: str, limits: GridLimits) -> int:
-    """What the limits allow and the device holds beside weights, activations and logits."""
+    """Tokens of the pool: within the limits and the memory beside weights, activations, logits."""
     element = DTYPE_BYTES[shape.dtype]
     weights = (shape.layer_weights + 2 * shape.vocab * shape.hidden) * element
     wide = 4 * (shape.intermediate + 2 * shape.hidden) * limits.step_tokens

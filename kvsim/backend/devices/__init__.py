@@ -1,4 +1,4 @@
-"""What steps run on: a GPU, or a CPU that runs the very same code in its place."""
+"""Devices of the backend: a GPU, or a CPU that runs the same code."""
 
 from kvsim.backend.devices.cpu import CpuDevice
 from kvsim.backend.devices.cuda import CudaDevice

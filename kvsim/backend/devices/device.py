@@ -1,4 +1,4 @@
-"""What the backend asks of a device."""
+"""The interface of a device of the backend."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -11,7 +11,7 @@ AttentionKind = Literal["gather", "triton", "reference"]
 
 
 class MemoryCount(NamedTuple):
-    """Bytes asked of torch's allocator, given out by it, and taken by it from the device."""
+    """Bytes of torch's caching allocator: requested, allocated and reserved."""
 
     requested_bytes: int
     allocated_bytes: int
@@ -19,12 +19,12 @@ class MemoryCount(NamedTuple):
 
 
 class Captured(Protocol):
-    """Work that was recorded once. output: where every replay leaves its result."""
+    """A captured graph. output: the tensor that every replay writes its result to."""
 
     output: Tensor
 
     def replay(self) -> None:
-        """Do it again, on what the same tensors hold now."""
+        """Run the captured work again, on the present content of its tensors."""
         ...
 
 
@@ -77,7 +77,7 @@ class TorchDevice(ABC):
 
     @abstractmethod
     def graph_pool(self) -> object:
-        """What graphs that never run at the same time share their memory by."""
+        """A memory pool for graphs that never run at the same time."""
 
     @abstractmethod
     def capture(self, work: Callable[[], Tensor], pool: object) -> Captured:

@@ -1,1 +1,1 @@
-"""How long steps take on this machine: plans, clocks, timings, samples."""
+"""Measurement of step times on this machine: plans, clocks, timings, samples."""

@@ -57,7 +57,7 @@ class Bench:
         return self._device.free_bytes() - self._device.spare_bytes
 
     def work(self, plan: StepPlan) -> Callable[[], object]:
-        """What one run of the step is, to be timed.
+        """A function that runs the step once, to be timed.
 
         On a GPU tokens and tables are on the device before (engines prepare a step while the last
         one runs), and a step that a graph holds is replayed. On a CPU preparing is part of it.
@@ -86,7 +86,7 @@ class Bench:
         return spans
 
     def give_up(self) -> None:
-        """The device had no memory for a step: give back what it left behind."""
+        """Release cached device memory after a step that ran out of it."""
         self._device.release_unused()
 
     def finish(self) -> None:
@@ -108,7 +108,7 @@ def _blocks_of(plan: StepPlan, block_size: int) -> int:
 
 
 def _bytes_of(shape: Shape, plan: StepPlan, block_size: int) -> int:
-    """What a step needs beside the weights: its cache, and the widest of its activations twice."""
+    """Bytes of a step beside the weights: its KV cache, and twice its widest activation."""
     wide = 2 * shape.intermediate + 4 * shape.hidden + 3 * shape.heads * shape.head_dim
     element = DTYPE_BYTES[shape.dtype]
     activations = 2 * plan.step_tokens * wide * element

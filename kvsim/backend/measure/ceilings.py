@@ -1,4 +1,4 @@
-"""What the device can do at best: no sample may claim more."""
+"""Ceilings of the device: bandwidth and FLOP/s that no sample may exceed."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""Which steps to measure: a designed grid, both edges of the tiles that GEMMs work in."""
+"""The grid of steps to measure, at both edges of the tiles of GEMMs."""
 
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple, Self
@@ -51,7 +51,7 @@ class StepPlan(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class GridLimits:
-    """How far a grid reaches: sequences, tokens a sequence, tokens a step, tokens in the pool."""
+    """Limits of a grid: sequences, tokens a sequence, tokens a step, tokens in the pool."""
 
     batches: tuple[int, ...]
     contexts: tuple[int, ...]

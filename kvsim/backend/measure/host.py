@@ -1,4 +1,4 @@
-"""What was measured on, and with which software."""
+"""Facts of the machine and software of a measurement."""
 
 import os
 import platform
@@ -19,7 +19,7 @@ GEMM_SIDE = 8192
 
 
 class Watch:
-    """The state of a device from now until `facts`: what it is, and who else was at it."""
+    """The state of a device from now until `facts`: what it is, and its other processes."""
 
     def __init__(self, device: str) -> None:
         self._device = device
@@ -37,7 +37,7 @@ class Watch:
         return facts | {"core_share": round((time.thread_time_ns() - self._cpu_ns) / wall_ns, 3)}
 
     def warnings(self, facts: Facts) -> list[str]:
-        """What a reader of the samples should know of these facts, if anything."""
+        """Warnings from these facts for readers of the samples."""
         if self._device.startswith("cuda"):
             return _clock_warnings(facts)
         share, most = float(str(facts["core_share"])), max(_numbers(facts, "load", "load_after"))
@@ -119,7 +119,7 @@ def _cpu_name() -> str:
 
 
 def _under_load(device: str) -> Facts:
-    """What nvidia-smi says while matrices are multiplied."""
+    """The output of nvidia-smi while matrices are multiplied."""
     uuid = str(torch.cuda.get_device_properties(device).uuid)
     a = torch.randn(GEMM_SIDE, GEMM_SIDE, dtype=torch.float16, device=device)
     for _ in range(1000):  # asked for at once, at work for a second or more

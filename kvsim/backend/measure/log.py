@@ -58,7 +58,7 @@ class Log:
 
     @property
     def done(self) -> set[tuple[int, StepPlan]]:
-        """What need not be measured again."""
+        """The (round, plan) pairs that the log already holds."""
         return {(row.turn, row.plan) for row in self.rows}
 
     def note(self, row: TimingRow) -> None:

@@ -43,7 +43,7 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """What is measured, and how often.
+    """The setup of a measurement.
 
     device: "cpu" or "cuda". graphs: steps are captured and replayed where a graph holds them; by
     default as the device has it. rounds: passes over all plans, each in an order of its own. store:
@@ -61,7 +61,7 @@ class Setup:
 
     @property
     def kind(self) -> AttentionKind:
-        """What attends."""
+        """The kind of attention."""
         return self.attention or device_of(self.device).attention
 
     @property

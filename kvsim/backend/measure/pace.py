@@ -1,4 +1,4 @@
-"""The pace of a machine that others use as well: how long one step takes on it just now.
+"""The pace of a shared machine: the present duration of one step.
 
 The same step is the sentinel of a CPU's calibration and is timed again and again in a served run,
 while the run's clock stands still. Of two stretches of time, the ratio of their medians says how

@@ -23,7 +23,7 @@ class Sentinel(NamedTuple):
     steady: bool
 
     def warnings(self) -> list[str]:
-        """What a reader of the samples should know, if anything."""
+        """Warnings for readers of the samples."""
         if self.steady:
             return []
         return [

@@ -28,7 +28,7 @@ class RunClock(ABC):
 
     @contextmanager
     def stopped(self) -> Iterator[None]:
-        """The clock stands still inside: what is done there is no part of the run."""
+        """A context in which the clock is stopped."""
         begin_ns = self.tick_ns()
         yield
         self._origin_ns += self.tick_ns() - begin_ns

@@ -148,7 +148,7 @@ class RealTimeEngine:
 
     @contextmanager
     def _unclocked(self, clock: RunClock) -> Iterator[None]:
-        """What is done inside is done for the record alone: no engine would, so no clock goes."""
+        """A context for work that an engine would not do: the clock is stopped inside."""
         begin_ns = time.thread_time_ns()
         with clock.stopped():
             yield

@@ -86,7 +86,7 @@ def observe(
 
 
 def _graphs(runner: DecoderRunner) -> dict[str, int]:
-    """How many steps were captured, and how many steps of the run replayed one or found none."""
+    """Counts of captured steps, and of steps with and without a graph in the run."""
     graphs = runner.graphs
     if graphs is None:
         return {}

@@ -1,4 +1,4 @@
-"""Token ids for the contents that the simulator tells apart."""
+"""Token ids of simulated contents: different contents have different ids."""
 
 from kvsim.sequence import Sequence
 

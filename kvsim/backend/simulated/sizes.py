@@ -1,4 +1,4 @@
-"""Which steps a run will have, before it runs: what to capture for it."""
+"""Sizes of the steps of a run, to be captured before it."""
 
 from dataclasses import dataclass, field
 

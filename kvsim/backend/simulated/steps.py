@@ -14,7 +14,7 @@ from kvsim.sequence import Sequence
 
 
 class Stand(NamedTuple):
-    """Where the KV of a sequence lay when it last ran, as a `TokenSpan` says it."""
+    """The place of a sequence's KV when it last ran, as in a `TokenSpan`."""
 
     blocks: tuple[int, ...] = ()
     slot: int | None = None
@@ -70,7 +70,7 @@ class StepMaker:
         return tuple(spans), (*outs, *in_order(copies), *ins)
 
     def left(self, seq: Sequence) -> None:
-        """`seq` has finished and stands nowhere any more."""
+        """Forget `seq`, which has finished."""
         self._stands.pop(seq, None)
         self._swapped.pop(seq, None)
 

@@ -24,7 +24,7 @@ class _HasBlocks(Protocol):
 
 
 def store_kind(options: AllocatorOptions) -> StoreKind:
-    """Which store keeps what `options` hands out; InputError where none does."""
+    """The kind of store for the allocator of `options`; InputError where there is none."""
     if options.store is None:
         raise InputError(
             "no backend store keeps memory in this way",

@@ -1,1 +1,1 @@
-"""Where K and V are kept: one file a store, all behind `Store`."""
+"""Stores of K and V: one file each, behind the interface `Store`."""

@@ -37,7 +37,7 @@ class ContiguousStore(TensorStore):
         self._slots = None
 
     def slot_of(self, span: TokenSpan) -> int:
-        """Where a span's buffer starts; InvariantError if its context does not fit behind."""
+        """The first slot of a span's buffer; InvariantError if its context does not fit."""
         if span.slot is None or span.slot < 0:
             raise InvariantError(f"sequence {span.id!r} has no slot: {span.slot}")
         must_fit(span.id, span.context, self.num_slots - span.slot)

@@ -26,7 +26,7 @@ class HostMemory:
         self.copied_bytes += kept.nbytes
 
     def take(self, id: str, slots: int) -> Tensor:
-        """The rows of `id`, `slots` of them, which leave with this."""
+        """Remove and return the rows of sequence `id`, `slots` of them."""
         rows = self._held.pop(id, None)
         if rows is None or rows.shape[2] != slots:
             raise InvariantError(f"sequence {id!r} has no {slots} slots in host memory")
@@ -34,7 +34,7 @@ class HostMemory:
         return rows
 
     def drop(self, id: str) -> None:
-        """Sequence `id` has left for good."""
+        """Drop the rows of sequence `id`, which has finished."""
         self._held.pop(id, None)
 
     @property

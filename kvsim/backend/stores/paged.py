@@ -50,7 +50,7 @@ class PagedStore(TensorStore):
         self.pool.write(layer, self._slots, key, value)
 
     def _new_slots(self) -> Array:
-        """Where the step's new tokens go, int64 [tokens]."""
+        """Slots of the step's new tokens, int64 [tokens]."""
         size, slots = self.block_size, []
         for span, table in zip(self._batch.spans, self._tables, strict=True):
             position = np.arange(span.start, span.context)

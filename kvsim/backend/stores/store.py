@@ -1,4 +1,4 @@
-"""What a store of K and V promises the attention."""
+"""The interface of a store of K and V."""
 
 from abc import ABC, abstractmethod
 from typing import NamedTuple, Protocol
@@ -14,7 +14,7 @@ from kvsim.plumbing.errors import InvariantError
 
 
 class Address(NamedTuple):
-    """Where a kernel finds K and V of one layer.
+    """Addresses of K and V of one layer, for a kernel.
 
     Row t of span i lies at element `offset[i] + t * kv_dim` of its base (key or value), or, where
     there is a table, at `(table[i, t // page] * page + t % page) * kv_dim`.
@@ -35,7 +35,7 @@ class FixedPlaces(Protocol):
     """Places of a step's spans in tensors that stay where they are, for a captured step."""
 
     def clear(self) -> None:
-        """Every span is nobody's: what it writes lies where no sequence can be."""
+        """Point every span at the slots that no sequence uses."""
 
     def load(self, index: int, span: TokenSpan) -> None:
         """Span `index` of the step is `span`; on the device with the next `Staging.send`."""
@@ -86,10 +86,10 @@ class TensorStore(ABC):
 
     @abstractmethod
     def address(self, layer: int) -> Address:
-        """Where a kernel finds this layer, for the spans of the step; after `locate`."""
+        """The addresses of this layer for the spans of the step; after `locate`."""
 
     def place_bytes(self, max_context: int) -> int:
-        """What the place of a span of so many tokens takes in a staging buffer."""
+        """Bytes in a staging buffer of the place of a span, by its tokens."""
         return 0
 
     def fixed_places(self, spans: int, max_context: int, staging: Staging) -> FixedPlaces:
@@ -118,7 +118,7 @@ class TensorStore(ABC):
         raise InvariantError(f"{type(self).__name__} keeps nothing to swap, got {swap}")
 
     def release(self, id: str) -> None:
-        """Sequence `id` is gone: what the store owns by sequence is free."""
+        """Free what the store holds for sequence `id`, which has finished."""
         self.host.drop(id)
 
     @property
@@ -128,6 +128,6 @@ class TensorStore(ABC):
 
 
 def must_fit(span_id: str, context: int, room: int) -> None:
-    """Raise InvariantError unless a span's context fits the room its allocator gave it."""
+    """Raise InvariantError unless a span's context fits into its allocated slots."""
     if context > room:
         raise InvariantError(f"sequence {span_id!r} has room for {room} slots and needs {context}")

@@ -217,6 +217,6 @@ class StepGraphs:
 
 
 def _bytes_of(size: GraphSize, place_bytes: int) -> int:
-    """What the index tensors of a graph need in a staging buffer, their alignment included."""
+    """Bytes of a graph's index tensors in a staging buffer, alignment included."""
     numbers = 3 * size.tokens + size.spans + 3 * (size.spans + 1) + size.decodes + size.tiles
     return 8 * 2 * numbers + place_bytes * (size.spans + 1) + 1024

@@ -22,7 +22,7 @@ STAGING_BYTES = 8 << 20  # of index tensors; a step of 8,192 tokens needs a tent
 
 
 class PreparedStep(NamedTuple):
-    """A step whose tokens and places are on the device."""
+    """A step with its tokens and slot indices on the device."""
 
     batch: Batch
     attend: Attend

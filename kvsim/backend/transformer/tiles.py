@@ -1,4 +1,4 @@
-"""Which tile takes which query rows: the index tensors that a kernel of attention goes by."""
+"""Tiles of query rows: the index tensors of an attention kernel."""
 
 from collections.abc import Callable, Iterator
 from typing import NamedTuple, Self
@@ -142,7 +142,7 @@ def key_tile(shape: Shape) -> int:
 
 
 def check_shape(shape: Shape) -> None:
-    """InputError for what the kernels do not compute."""
+    """Raise InputError for a shape that the kernels do not support."""
     if shape.dtype == "float64":
         raise InputError("the GPU kernel has no float64", where="dtype", value=shape.dtype)
     if shape.head_dim % 16:

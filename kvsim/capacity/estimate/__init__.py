@@ -1,1 +1,1 @@
-"""What the engine takes off its share of a device before the KV pool, item by item."""
+"""Estimates of the memory that an engine uses beside the KV pool, by item."""

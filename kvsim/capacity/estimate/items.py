@@ -25,7 +25,7 @@ class Items(NamedTuple):
 
 
 def estimate(deployment: Deployment, stage: Stage) -> Items:
-    """Every item of a GPU of this stage estimated; drafter and adapters stand among the weights."""
+    """Estimates of every item on a GPU of this stage; weights include drafter and adapters."""
     model, tp = deployment.model, deployment.tp
     weights = weight_bytes(deployment, stage)
     if deployment.drafter is not None and stage.last:

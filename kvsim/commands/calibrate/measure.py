@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class StoreChoice(Enum):
-    """Where the cache lies while steps are measured."""
+    """The store of the KV cache while steps are measured."""
 
     PAGED = "paged"
     CONTIGUOUS = "contiguous"

@@ -1,4 +1,4 @@
-"""What can be turned on the page, in its order: one file a control, and its line here."""
+"""Controls of the page, in its order: one file each, and its line here."""
 
 from kvsim.explore.controls.control import Control
 from kvsim.plumbing.registry import Registry

@@ -38,7 +38,7 @@ class TourStop(NamedTuple):
 
 
 def find_stop(name: str) -> TourStop:
-    """What the stop of this name says."""
+    """The stop of this name."""
     stop = _read(name)["stop"]
     tries = tuple(Try(each["label"], tuple(each["set"])) for each in stop.get("try", ()))
     return TourStop(name, stop["title"], tuple(stop["text"]), stop["look"], tries)

@@ -1,4 +1,4 @@
-"""What an export format answers: the files of a run, as another tool has them."""
+"""The interface of an export format: the files of a run as another tool has them."""
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
@@ -79,7 +79,7 @@ class Answered(NamedTuple):
 
 
 class Gauges(NamedTuple):
-    """What an engine shows, from each moment (s) until the next. usage: a fraction of the pool."""
+    """Gauges of an engine, from each time (s) until the next. usage: a fraction of the pool."""
 
     time_s: Floats
     running: NDArray[np.int64]

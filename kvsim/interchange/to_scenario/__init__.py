@@ -1,1 +1,1 @@
-"""What a merged description becomes: a scenario, the stream it replays, an observed run."""
+"""Conversion of a merged description to a scenario, its stream and an observed run."""

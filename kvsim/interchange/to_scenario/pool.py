@@ -164,7 +164,7 @@ def _of_unknown_layers(
 
 
 def _estimated(settings: ServerSettings, meta: VllmMeta, notes: list[str]) -> dict[str, Any]:
-    """What the pool is made from."""
+    """The keys of `[memory]` for a pool that kvsim sizes itself."""
     notes.append("nobody says how large the pool is: kvsim sizes it as the engine would")
     table: dict[str, Any] = {}
     if settings.gpu_memory_utilization is not None:

@@ -1,4 +1,4 @@
-"""Which model is served on which device, by the names a scenario has for them."""
+"""The served model and its device, by the names of a scenario."""
 
 from math import isclose
 from pathlib import Path
@@ -87,7 +87,7 @@ def _dtype(settings: ServerSettings, model: Model | None) -> dict[str, Any]:
 
 
 def _names(name: str) -> list[str]:
-    """What a model may be called: as it is, or by the last parts of a path or a cache folder."""
+    """Names of a model: as stated, and the last parts of a path or a cache folder."""
     parts = [part for part in name.rstrip("/").split("/") if part]
     cached = next((part for part in parts if part.startswith("models--")), None)
     found = [name]

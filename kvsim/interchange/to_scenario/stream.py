@@ -83,7 +83,7 @@ def private_ids(rows: list[SourceRequest], block_tokens: int | None) -> TokenIds
 
 
 def first_arrival(rows: list[SourceRequest]) -> int | None:
-    """When the first request came, in ns; None where times are not recorded."""
+    """Arrival of the first request in ns; None where times are not recorded."""
     times = [row.arrival_ns for row in rows if row.arrival_ns is not None]
     return min(times) if times else None
 

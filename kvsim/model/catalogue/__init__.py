@@ -33,7 +33,7 @@ def _tables() -> dict[str, dict[str, Any]]:
 
 @cache
 def _refused() -> dict[str, dict[str, Any]]:
-    """What is known and not understood, by id and by id without its organisation."""
+    """Models that kvsim refuses by name, by id and by id without its organisation."""
     every = _read("refused").values()
     return {name: table for table in every for name in _names(table["ids"])}
 

@@ -1,4 +1,4 @@
-"""What a model_type means beyond its keys: one line for each that is understood.
+"""The meaning of a model_type beyond its keys: one line for each supported architecture.
 
 Defaults are those of the configuration classes of Hugging Face transformers (4.40 to 5.23) that
 decide sizes, since a checkpoint's file leaves out what its class defaults to; norms, biases and
@@ -245,7 +245,7 @@ REMEDY = "write an equivalent config.json of a kind that is (llama, gemma3_text,
 
 
 def architecture(kind: str, table: Mapping[str, Any], where: str) -> Architecture:
-    """What is known of this model_type; InputError names it if nothing is."""
+    """The architecture of a model_type; InputError for one that is not supported."""
     strange = next((key for key in STRANGE_KEYS if table.get(key) is not None), None)
     if kind in ARCHITECTURES and strange is None:
         return ARCHITECTURES[kind]

@@ -109,7 +109,7 @@ def _language_part(content: dict[str, Any], where: str) -> Keys:
 
 
 def _explicit_nulls(nulls: dict[str, None]) -> dict[str, None]:
-    """A window or a chunk written as null is switched off, not left to the default."""
+    """Windows and chunks written as null, which switch them off instead of taking the default."""
     return {key: None for key in nulls if key in ("sliding_window", "attention_chunk_size")}
 
 

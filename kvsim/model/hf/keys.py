@@ -1,4 +1,4 @@
-"""Looking things up in a config.json whose keys have many names."""
+"""Lookups in a config.json, where one value has different keys by architecture."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -49,7 +49,7 @@ class Keys(NamedTuple):
         return value
 
     def count(self, *names: str, index: int | None = None) -> int:
-        """The same, but 0 where none of `names` has a value, or 0 stands there."""
+        """The same, but 0 where none of `names` has a value, or where the value is 0."""
         value = _of_layer(self.get(*names, default=0), index)
         return 0 if value in (0, False) else self.integer(*names, index=index)
 

@@ -1,4 +1,4 @@
-"""What a quantised checkpoint says its KV cache is kept in, where the user says "auto"."""
+"""The KV cache dtype that a quantised checkpoint asks for, used where the user says "auto"."""
 
 from collections.abc import Mapping
 from typing import Any

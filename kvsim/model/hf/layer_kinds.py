@@ -1,4 +1,4 @@
-"""Which kind each layer is of: listed in the file, drawn as a pattern, or placed by a rule."""
+"""The kind of each layer: listed in the file, given as a pattern, or placed by a rule."""
 
 from kvsim.model.hf.keys import Keys
 from kvsim.plumbing.errors import InputError

@@ -1,4 +1,4 @@
-"""Whether what stands in a config.json is of the kind that its key means: checked once, before any
+"""Checks that each value of a config.json has the type that its key asks for: once, before any
 of it is used.
 """
 

@@ -1,4 +1,4 @@
-"""What a decoder layer is made of: a mixer (attention, MLA, recurrence) and a feed-forward part.
+"""The parts of a decoder layer: a mixer (attention, MLA, recurrence) and a feed-forward part.
 
 Counts are for one GPU of `tp` (tensor parallel size); `hidden` is the model's hidden size. Key and
 value heads that tp does not divide are replicated, and so are MLA's down-projections and routers.

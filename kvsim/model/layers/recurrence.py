@@ -1,4 +1,4 @@
-"""Mixers whose memory does not grow with the sequence."""
+"""Recurrent mixers, with a state of constant size per sequence."""
 
 from dataclasses import dataclass
 

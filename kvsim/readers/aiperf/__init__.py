@@ -1,1 +1,1 @@
-"""What AIPerf leaves behind."""
+"""Readers of AIPerf's files."""

@@ -1,1 +1,1 @@
-"""What a vLLM server writes, and its own benchmark."""
+"""Readers of files of a vLLM server and of its benchmark."""

@@ -1,4 +1,4 @@
-"""What a vLLM server prints when it starts, and every ten seconds from then on.
+"""The log of a vLLM server: its start-up, and its gauges every ten seconds.
 
 Lines differ by version; each pattern here is of a line that some version from 0.6 to 0.33 prints.
 Of several workers the least pool counts, as the engine itself decides.

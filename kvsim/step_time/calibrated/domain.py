@@ -1,4 +1,4 @@
-"""Where a fit was measured, kind of step by kind of step: outside it, times are extrapolated.
+"""The measured domain of a fit, for each kind of step: outside it, times are extrapolated.
 
 What is smaller than anything measured is not: terms of attention are proportional to their counts,
 and those were measured beyond. What is larger is, once it is more than a tenth beyond the largest;
@@ -56,7 +56,7 @@ class Domain(Options):
         return cls(ranges=ranges)
 
     def outside(self, shape: StepShape) -> bool:
-        """Whether a step with at least one token lies beyond what was measured."""
+        """Whether a step with at least one token is outside the measured domain."""
         box = self.ranges.get(kind_of(shape))
         if box is None:
             return True

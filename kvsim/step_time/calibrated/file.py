@@ -23,7 +23,7 @@ Facts = dict[str, Any]  # figures of a measurement, each under its name, for the
 
 
 class SampleRecord(Options):
-    """What was fitted: the file's name, its digest, and the rows themselves if they are few."""
+    """The fitted samples: name and digest of their file, and the rows if they are few."""
 
     file: str
     sha256: str
@@ -44,7 +44,7 @@ class SampleRecord(Options):
 
 
 class Measurement(Options):
-    """How kvsim measured the samples itself.
+    """Conditions of samples that kvsim measured itself.
 
     device: sms, l2, memory, driver, clocks, host load. software: torch, cuda, triton, python.
     backend: name, block size, store, graph, capture sizes. method: warm-up, repeats, rounds,
@@ -85,7 +85,7 @@ class CalibrationFile(Options):
         return cls(format="kvsim-calibration/1", created=created, tool=f"kvsim {VERSION}", **fields)
 
     def dump(self) -> dict[str, Any]:
-        """As JSON objects; what is left out has its default."""
+        """The file as JSON objects, without keys that have their default value."""
         return self.model_dump(mode="json", exclude_defaults=True)
 
     def check_device(self, name: str, where: str) -> None:

@@ -107,7 +107,7 @@ def held_out_errors(found: Fit, samples: Sequence[Sample]) -> list[float]:
 
 
 def errors_by_kind(formula: Formula, samples: Sequence[Sample]) -> dict[Kind, Errors]:
-    """How far the integer formula lies from these samples (a held-out set, say)."""
+    """Relative errors of the integer formula on samples (a held-out set), by kind of step."""
     time = FormulaTime(formula)
     errors = [time.step_ps(sample.shape) / (sample.seconds * PS_PER_S) - 1.0 for sample in samples]
     return Errors.by_kind(errors, [kind_of(sample.shape) for sample in samples])

@@ -1,4 +1,4 @@
-"""What a fit found, as a calibration file keeps it."""
+"""The result of a fit, as stored in a calibration file."""
 
 from collections.abc import Sequence
 
@@ -50,7 +50,7 @@ class Tried(Options):
 
 
 class TokenInterval(Options):
-    """Where g at this token count lies, in ps."""
+    """The interval of g at one token count, in ps."""
 
     tokens: int
     low_ps: int

@@ -124,5 +124,5 @@ class FormulaTime:
         return table[tokens] if tokens < len(table) else self._g_ps(tokens)
 
     def _g_ps(self, tokens: int) -> int:
-        """What the count of tokens alone decides, the correction included."""
+        """The part of the step time by the token count alone, correction included, in ps."""
         return self._cost.ps(tokens) + self._constant_ps + self._token_each_ps * tokens

@@ -1,4 +1,4 @@
-"""Whose step times a calibration holds: one model, on one device, on so many of them."""
+"""The identity of a calibration: its model, device and number of devices."""
 
 from typing import Self
 
@@ -20,7 +20,7 @@ _SHAPE = (
 
 
 def device_name(name: str) -> str:
-    """The catalogue's name of a device, or the given one in lower case if it has none."""
+    """The catalogue's name of a device; of an unknown device the name itself in lower case."""
     try:
         return named_device(name).name
     except InputError:
@@ -72,7 +72,7 @@ class ModelIdentity(Options):
             return cls(name=name)
 
     def difference(self, other: Self) -> str | None:
-        """What sets the two apart, in words; None if their step times must be the same.
+        """The difference of two identities, in words; None if their step times must be the same.
 
         Shapes decide where both are known (a fine-tuned model takes the time of its base), names
         otherwise.

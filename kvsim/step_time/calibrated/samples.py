@@ -25,7 +25,7 @@ KINDS: tuple[Kind, ...] = ("decode", "prefill", "mixed")
 
 
 def kind_of(shape: StepShape) -> Kind:
-    """What a step with at least one token is made of."""
+    """The kind of a step with at least one token: decode, prefill or mixed."""
     if not shape.chunks:
         return "decode"
     return "mixed" if shape.num_decode else "prefill"

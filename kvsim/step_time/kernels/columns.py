@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 
 class MeasuredKernel(NamedTuple):
-    """Where the measurements of one kind of kernel are, and which columns of theirs say what.
+    """The Parquet files of one kind of kernel, and the meaning of their columns.
 
     kind: the kernel's name in the distilled tables. stem: of the Parquet files. dtype: columns
     whose values, joined by "/", tell the arithmetic and the stored formats. shape: columns that

@@ -119,7 +119,7 @@ class HostTime:
 
 
 class MeasuredLimits:
-    """How far was measured: tokens of a step, sequences, and tokens of a sequence."""
+    """The measured ranges: tokens of a step, sequences, and tokens of a sequence."""
 
     def __init__(self, tokens: int, sequences: int, context_tokens: int) -> None:
         self.tokens = tokens
@@ -160,7 +160,7 @@ class KernelSteps:
         self._attention: dict[int, DecodeAttention] = {}
 
     def corrected(self, correction: Correction) -> "KernelSteps":
-        """The form with what a run has shown it to leave out, or to have too much of."""
+        """The form with a correction applied."""
         ppm, host = correction.scale_ppm, self.host
         return KernelSteps(
             self.tokens.scaled(ppm),

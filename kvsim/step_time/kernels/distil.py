@@ -31,7 +31,7 @@ class KernelCurve(NamedTuple):
 
 
 class KernelRow(NamedTuple):
-    """A curve of the distilled tables, and what it is of."""
+    """A curve of the distilled tables, with its kernel and shape."""
 
     kind: str
     dtype: str

@@ -1,4 +1,4 @@
-"""What the tables call the formats that a model's weights and cache are stored in."""
+"""Names in the kernel tables of the formats of a model's weights and KV cache."""
 
 from kvsim.model import Model
 

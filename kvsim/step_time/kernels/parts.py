@@ -1,4 +1,4 @@
-"""The kernels that the layers of a model run, looked up: what a step is composed of."""
+"""The measured kernels of a model's layers, of which a step is composed."""
 
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
@@ -34,7 +34,7 @@ class LayerKernels:
 
 
 class ModelSplit(NamedTuple):
-    """How a model lies on GPUs. tp: of attention; dp: its copies; ep: groups of whole experts."""
+    """The split of a model. tp: of attention; dp: its copies; ep: groups of whole experts."""
 
     tp: int
     dp: int

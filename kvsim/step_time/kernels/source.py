@@ -1,4 +1,4 @@
-"""Where measured kernels lie: a wheel, the folder it unpacks to, or one device's folder."""
+"""Sources of measured kernels: a wheel, the folder it unpacks to, or one device's folder."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -32,7 +32,7 @@ class KernelSource(NamedTuple):
 
 @contextmanager
 def opened(source: Path) -> Iterator[Path]:
-    """The folder of measurements: `source`, or a temporary one with what a wheel holds of them."""
+    """The folder of measurements: `source`, or a temporary one with those of a wheel."""
     if not source.exists():
         raise InputError("there is no such wheel or folder", where=str(source))
     if source.is_dir():

@@ -168,7 +168,7 @@ class KernelTables:
         return KernelFamily({shape: line for shape, (_, line) in found.items()})
 
     def _rank(self, version: str) -> tuple[bool, tuple[int, ...]]:
-        """How much a version is wanted: the greater the more."""
+        """The preference of a version; the greatest is taken."""
         numbers = version_key(version)
         wanted = self._wanted
         return wanted is None or numbers[: len(wanted)] <= wanted, numbers

@@ -60,7 +60,7 @@ def rate_of(table: dict[str, Any]) -> float | None:
 
 
 def unit(table: dict[str, Any]) -> str:
-    """What comes at that rate."""
+    """The unit of the rate: requests/s or conversations/s."""
     workload = table.get("workload")
     kind = workload.get("kind") if isinstance(workload, dict) else None
     return "conversations/s" if kind == "sessions" else "requests/s"

@@ -81,7 +81,7 @@ def kept(row: Mapping[str, Any], objectives: Sequence[Objective]) -> bool:
 
 
 def broken(row: Mapping[str, Any], objectives: Sequence[Objective]) -> list[str]:
-    """What a run does not keep, in words."""
+    """Objectives that a run breaks, in words."""
     broken_ones = [
         f"{objective.name} {float(row[objective.name]):.4g}"
         for objective in objectives

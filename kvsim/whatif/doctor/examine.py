@@ -163,7 +163,7 @@ class Doctor:
         return passed, harmless
 
     def _rest(self, cured: ExaminedRun, table: Table) -> Rest:
-        """What is left with everything cured."""
+        """The outcome of all cures together."""
         if not _hurts(cured):
             return "well"
         plenty = _with_plenty(cured, table)
@@ -203,7 +203,7 @@ def _suspects(case: ExaminedRun) -> list[_Suspect]:
 
 
 def _without_help(effect: Effect) -> FindingOutcome:
-    """What a cure is that does not help."""
+    """The outcome of a cure that does not help."""
     if effect.trades:
         return "trade"
     return "unsure" if effect.unsure else "harmless"

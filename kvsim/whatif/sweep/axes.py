@@ -1,4 +1,4 @@
-"""What a sweep varies: keys of a scenario and the values they take.
+"""Axes of a sweep: keys of a scenario and their values.
 
     a.b=1,2,4           these values, each as TOML reads it
     a.b=1:8:4           four values from 1 to 8, equally far apart

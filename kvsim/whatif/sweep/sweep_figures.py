@@ -156,7 +156,7 @@ def _grouped(
 def _slice(
     settings: Sequence[SweepSetting], fixed: Sequence[str], by: Measure
 ) -> list[SweepSetting]:
-    """Those settings whose `fixed` keys stand as in the best of them."""
+    """The settings with the same values of the `fixed` keys as the best one."""
     top = best(settings, by, 1)
     if not top:
         return []

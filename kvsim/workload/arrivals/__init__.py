@@ -1,4 +1,4 @@
-"""When requests (or conversations) start: one file a process, and its line here."""
+"""Arrival processes of requests or conversations: one file each, and its line here."""
 
 from kvsim.plumbing.registry import Registry
 from kvsim.workload.arrivals.process import ArrivalOptions, Schedule

@@ -1,4 +1,4 @@
-"""A rate that changes at given times: a day's load curve, a step, a spike."""
+"""A piecewise constant rate: a day's load curve, a step, a spike."""
 
 from typing import Annotated, Self
 
@@ -29,7 +29,7 @@ class Piecewise(ArrivalOptions):
         return self
 
     def schedule(self, count: int, rng: np.random.Generator) -> Schedule:
-        """As many rounds as `count` arrivals take."""
+        """Starts of `count` arrivals, repeating the rates as often as needed."""
         lengths = np.array([piece.duration_s for piece in self.pieces])
         rates = np.array([piece.rate_per_s for piece in self.pieces])
         # 10 standard deviations above the mean: more than these arrivals never need

@@ -1,4 +1,4 @@
-"""What an arrival process answers."""
+"""The interface of an arrival process."""
 
 from dataclasses import dataclass
 
@@ -36,7 +36,7 @@ class ArrivalOptions(Options):
         raise NotImplementedError(type(self).__name__)  # every registered process overrides this
 
     def notes(self, count: int) -> list[str]:
-        """What to tell a user who asked for `count` starts; nothing, where all is as asked."""
+        """Notes for the user on the schedule of `count` starts."""
         return []
 
 

@@ -28,7 +28,7 @@ class Sinusoidal(ArrivalOptions):
         return Schedule(ps(np.maximum.accumulate(high)))
 
     def _swing(self) -> float:
-        """How far the integral can run ahead of the mean's: it never falls behind."""
+        """The most by which the integral of the rate exceeds the integral of its mean."""
         return self.amplitude * self.period_s / np.pi
 
     def _mean_time(self, at_s: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -1,4 +1,4 @@
-"""What a distribution of durations answers."""
+"""The interface of a distribution of durations."""
 
 import numpy as np
 from numpy.typing import NDArray

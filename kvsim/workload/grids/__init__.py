@@ -33,7 +33,7 @@ def named(name: str, where: str) -> tuple[tuple[float, ...], tuple[float, ...]]:
 
 
 def source(name: str) -> str:
-    """Where the figures of `file.column` were measured."""
+    """The source of the measured figures of `file.column`."""
     return str(_load(name.partition(".")[0])["source"])
 
 

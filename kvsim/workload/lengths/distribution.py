@@ -1,4 +1,4 @@
-"""What a distribution of lengths answers."""
+"""The interface of a distribution of lengths."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What a policy for declared output lengths answers."""
+"""The interface of a policy for max_tokens."""
 
 from kvsim.plumbing.options import Options
 
@@ -7,7 +7,7 @@ class MaxTokensOptions(Options):
     """Options of one policy; its fields are the keys beside `kind` in `[workload.max_tokens]`."""
 
     def declared(self, output_tokens: int) -> int | None:
-        """What a client declares whose output will have `output_tokens`; None: nothing.
+        """The max_tokens of a request with `output_tokens` of output; None: not set.
 
         Never less than output_tokens, except where the policy says that it ends the output.
         """

@@ -1,4 +1,4 @@
-"""What a trace format answers: whether a file is its own, its rows, and the same rows written.
+"""The interface of a trace format: detection, reading and writing of rows.
 
 The checks that hold for all formats are in `reader`; a format knows its own columns alone.
 """
@@ -17,7 +17,7 @@ TIMES, HASHES, SESSIONS, DELAYS = "arrival times", "hash ids", "sessions", "dela
 
 
 class UncheckedRows(NamedTuple):
-    """What a format found: its rows, still unchecked; the wall clock at time 0 in ps since 1970."""
+    """Unchecked rows of a format, and the wall clock at time 0 in ps since 1970."""
 
     rows: Iterator[TraceRow]
     origin_ps: int | None = None

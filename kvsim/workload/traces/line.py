@@ -50,7 +50,7 @@ class Line:
         return scaled_time(self.required(key), unit_ps, self.name, self.number, key)
 
     def number_of(self, key: str, otherwise: object = None) -> int:
-        """A whole number of either sign; it must be there, unless `otherwise` stands for it."""
+        """A whole number of either sign. otherwise: the value of a missing one; None: an error."""
         value = self.required(key) if otherwise is None else self.values.get(key, otherwise)
         if type(value) is not int:
             raise self.error(f"{key} is not a whole number", value)

@@ -58,7 +58,7 @@ def read_trace(
 
 
 def _within_times(rows: Sequence[TraceRow], name: str) -> None:
-    """Raise InputError for a clock that stands further from the first row's than any time may."""
+    """Raise InputError for a time too far from the first row's."""
     for row in rows:
         if row.arrival_ps is not None and row.arrival_ps > MOST_SECONDS * PS_PER_S:
             value = f"{row.arrival_ps // PS_PER_S:,} s after the first row"

@@ -1,4 +1,4 @@
-"""What kind of module a checkpoint's name, or a pattern of names, speaks of."""
+"""The kind of module that a name in a checkpoint, or a pattern of names, refers to."""
 
 import re
 

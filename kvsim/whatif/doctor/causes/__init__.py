@@ -1,4 +1,4 @@
-"""What can be wrong with a server: one file a cause, and its line here."""
+"""Causes of a slow server: one file each, and its line here."""
 
 from kvsim.plumbing.registry import Registry
 from kvsim.whatif.doctor.causes.cause import Cause, Cure, Suspicion

@@ -49,5 +49,5 @@ class Cause(Options):
     resource: ClassVar[bool] = False
 
     def suspect(self, case: ExaminedRun) -> Suspicion | None:
-        """What speaks for this cause in a run; None: nothing does."""
+        """The suspicion of this cause in a run; None without evidence."""
         raise NotImplementedError(type(self).__name__)  # every registered cause overrides this

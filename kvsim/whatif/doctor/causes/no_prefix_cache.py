@@ -1,4 +1,4 @@
-"""Prompts that begin alike, computed afresh each time."""
+"""Prompts with a common prefix, computed without a prefix cache."""
 
 from typing import ClassVar
 
