@@ -19,7 +19,7 @@ _START = re.compile(
     r"\bvllm\s+serve\b|vllm\.entrypoints\.(?:openai\.)?api_server\b|vllm/vllm-openai\S*"
 )
 _SERVES = re.compile(r"\bvllm\s+serve\b|vllm\.entrypoints\.(?:openai\.)?api_server\b")
-_MANIFEST = re.compile(r"^\s*(?:-\s+)?(?:command|args|entrypoint):", re.MULTILINE)
+_MANIFEST = re.compile(r"^[ \t]*(?:-[ \t]+)?(?:command|args|entrypoint):", re.MULTILINE)
 _VARIABLE = re.compile(r"\$\{?\w+")
 _VERSIONED_IMAGE = re.compile(r"vllm/vllm-openai:v?(\d+\.\d+(?:\.\d+)?)")
 SHORT = {
