@@ -10,6 +10,7 @@ from support.reasons import cached_blocks
 
 from kvsim.engine.addresses.address_log import AddressLog, InBuffers
 from kvsim.engine.addresses.block_log import InBlocks
+from kvsim.engine.addresses.cell_log import InCells
 from kvsim.engine.addresses.page_log import InPages
 from kvsim.request import Request
 from kvsim.results import addresses
@@ -29,7 +30,7 @@ def has_places(table: dict[str, Any]) -> bool:
     simulation = Simulation(Scenario.from_table({**BASE, "allocator": [table]}), [])
     spec = simulation.replica_spec(simulation.scenario.allocator[0])
     allocator = spec.build().allocator
-    return isinstance(allocator, InBlocks | InPages) or hasattr(allocator, "arena")
+    return isinstance(allocator, InBlocks | InCells | InPages) or hasattr(allocator, "arena")
 
 
 PLACED = [table for table in ALLOCATOR_TABLES if has_places(table)]
@@ -54,6 +55,15 @@ class Witness(AddressLog):
             kept = set(cached_blocks(pool))
             found = {((block - 1) * size, "held") for block in held}
             found |= {((block - 1) * size, "cached") for block in kept}
+        elif isinstance(allocator, InCells):
+            size, cells = allocator.plan.token_bytes, allocator.plan.cells
+            running = set(allocator.numbers.values())
+            found = {
+                ((at * cells + cell) * size, "held" if running & set(seqs) else "cached")
+                for at, field in enumerate(allocator.cells.caches[0].fields)
+                for cell, seqs in enumerate(field.owners)
+                if seqs
+            }
         elif isinstance(allocator, InBuffers):
             found = {(address, "held") for address, _ in allocator.arena.live()}
         elif isinstance(allocator, InPages):
@@ -140,6 +150,13 @@ def test_an_allocator_without_places_has_an_empty_map(allocator: dict[str, Any])
 def test_under_every_scheduler(scheduler: dict[str, Any], requests: list[Request]) -> None:
     paged = {"kind": "paged", "block_size": 16}
     check_map({**BASE, "allocator": [paged], "scheduler": scheduler}, requests)
+
+
+@settings(max_examples=10, deadline=None)
+@given(streams())
+def test_with_slots_that_keep_their_cells(requests: list[Request]) -> None:
+    server = {"kind": "llama-server", "n_parallel": 3, "kv_unified": True, "cache_ram": 0}
+    check_map({**BASE, "allocator": [{"kind": "cells"}], "scheduler": server}, requests)
 
 
 @settings(max_examples=15, deadline=None)

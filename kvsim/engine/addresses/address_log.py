@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from typing import Protocol, runtime_checkable
 
 from kvsim.engine.addresses.block_log import BlockEye, InBlocks
+from kvsim.engine.addresses.cell_log import CellEye, InCells
 from kvsim.engine.addresses.page_log import InPages, PageEye
 from kvsim.engine.addresses.tree_log import InTree, TreeEye
 from kvsim.engine.observer import Observer
@@ -93,6 +94,8 @@ def _eyes(scheduler: Scheduler, addresses: Addresses) -> Iterator[_Eye]:
     allocator = scheduler.allocator
     if isinstance(allocator, InBuffers):
         yield _BufferEye(allocator.arena, addresses)
+    elif isinstance(allocator, InCells):
+        yield CellEye(allocator, addresses)
     elif isinstance(allocator, InPages):
         yield PageEye(allocator, addresses)
     elif isinstance(allocator, InBlocks):

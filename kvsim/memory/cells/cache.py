@@ -199,8 +199,8 @@ class CellCache:
                 if pos != before + 1 and (seq in ends or before >= 0):
                     return False
                 ends[seq] = pos + num - 1
-            held = {(self.first_position(seq), self.last_position(seq)) for seq in seqs}
-            if len(held) > 1:
+            shared = seqs if len(seqs) > 1 else ()
+            if len({(self.first_position(seq), self.last_position(seq)) for seq in shared}) > 1:
                 return False
         return True
 
