@@ -35,10 +35,10 @@ RADIX = {**ONE, "allocator": [{"kind": "radix"}], "scheduler": {"kind": "sglang"
 @pytest.mark.parametrize(
     ("table", "watched", "admits", "decodes"),
     [
-        pytest.param(ONE, False, 37, 18, id="one table"),
-        pytest.param(ONE, True, 42, 22, id="one table, watched"),
-        pytest.param(GROUPS, False, 44, 22, id="groups"),
-        pytest.param(GROUPS, True, 49, 26, id="groups, watched"),
+        pytest.param(ONE, False, 35, 18, id="one table"),
+        pytest.param(ONE, True, 40, 22, id="one table, watched"),
+        pytest.param(GROUPS, False, 40, 22, id="groups"),
+        pytest.param(GROUPS, True, 45, 26, id="groups, watched"),
         pytest.param(RADIX, False, 24, 19, id="radix"),
     ],
 )

@@ -5,9 +5,8 @@ from collections.abc import Sequence
 
 from kvsim.engine.schedulers.scheduler import Scheduler
 from kvsim.memory.paged.allocator import PagedAllocator
-from kvsim.memory.paged.block_pool import NULL_BLOCK, BlockPool
 from kvsim.memory.paged.extent import BLANK
-from kvsim.memory.paged.extent_pool import ExtentPool
+from kvsim.memory.paged.pool import BlockPool
 from kvsim.memory.parts import PARTS, bytes_by_name
 from support.auditor import Auditor
 
@@ -16,12 +15,10 @@ from support.auditor import Auditor
 EITHER = "prompt, or cached_outputs"
 
 
-def cached_blocks(pool: BlockPool | ExtentPool) -> list[int]:
+def cached_blocks(pool: BlockPool) -> list[int]:
     """The free blocks whose content may still be hit."""
-    if isinstance(pool, ExtentPool):
-        waiting = [extent for extent in pool._back if extent.key != BLANK]
-        return [block for extent in waiting for block in extent.blocks]
-    return [block for block in pool.free_queue() if pool.is_cached(block)]
+    waiting = [extent for extent in pool.waiting() if extent.key != BLANK]
+    return [block for extent in waiting for block in extent.blocks]
 
 
 class ReasonAuditor(Auditor):
@@ -84,10 +81,11 @@ class ReasonAuditor(Auditor):
             states: set[int] = set()
             for seq in allocator._live:
                 tokens, start = slots(seq), seq.memory.skipped[g]
-                held = seq.memory.lists[g]
-                for place, block in enumerate(held, start=start):
-                    if block == NULL_BLOCK:
-                        continue
+                held = list(enumerate(seq.memory.lists[g], start=start))
+                if tables._singly[g] and g in tables.placed:
+                    parts = seq.memory.parts[g]
+                    held = [(place, block) for place, e, _ in parts for block in e.blocks]
+                for place, block in held:
                     if group.kind == "recurrent":
                         why = "cached_states"
                         states.add(block)

@@ -14,7 +14,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from kvsim.memory.paged.block_pool import BlockPool
+from kvsim.memory.paged.pool import BlockPool
 from kvsim.results.addresses import ADDRESS_COLUMNS, HELD, KEPT, Addresses
 from kvsim.sequence import Sequence
 

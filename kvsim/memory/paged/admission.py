@@ -1,51 +1,67 @@
 """What a waiting sequence can take over, and how many free blocks it needs beside that."""
 
+from collections import Counter
+from collections.abc import Sequence as Row
+
 from kvsim.memory.allocator import Demand, Refusal
+from kvsim.memory.options import MemorySpec
 from kvsim.memory.paged.forks import Forks
-from kvsim.memory.paged.groups.cache import GroupsCache
-from kvsim.memory.paged.groups.hits import Hits
-from kvsim.memory.paged.groups.needs import Needs
-from kvsim.memory.paged.groups.state_chunks import StateChunks
+from kvsim.memory.paged.hits import Hits
+from kvsim.memory.paged.hybrid.state_chunks import StateChunks
 from kvsim.memory.paged.lookahead import Lookahead
-from kvsim.memory.paged.pool import Pool
+from kvsim.memory.paged.pool import BlockPool
+from kvsim.memory.paged.prefix_cache import PrefixCache
 from kvsim.memory.paged.shape import BlockShape
 from kvsim.plumbing.units import ceil_div
 from kvsim.request import Request
 from kvsim.sequence import Sequence
-from kvsim.vllm.rules import BlockRules
+from kvsim.vllm.grouping import BlockGroup
+from kvsim.vllm.sizes import Sizes
 
 
 class AdmissionNeeds:
-    """Reads the parts of a paged allocator, and changes none of them.
+    """Reads the parts of a paged allocator, and changes none of them. Windows count with the prompt
+    tokens of the steps in flight, which is how vLLM sizes pools.
 
-    rules: of the engine's version. watermark_blocks: an admission leaves free beside others.
     chunks: which chunks of prompts leave a recurrent state behind; None: none does. forks: samples
-    that share blocks by copy on write; None: none do. one_table: all layers keep every token.
+    that share blocks by copy on write; None: none do. watermark_blocks: an admission leaves free
+    beside others. most_states: recurrent states of a sequence at once, in each group that has them.
+    one_table: all layers keep every token.
     """
 
     def __init__(
         self,
-        rules: BlockRules,
+        memory: MemorySpec,
         shape: BlockShape,
-        pool: Pool,
-        needs: Needs,
-        cache: GroupsCache,
+        groups: Row[BlockGroup],
+        sizes: Sizes,
+        pool: BlockPool,
+        cache: PrefixCache,
         drafts: Lookahead,
         chunks: StateChunks | None,
         forks: Forks | None,
         watermark_blocks: int,
+        most_states: int,
         *,
         one_table: bool,
     ) -> None:
-        self._rules, self._shape, self._pool = rules, shape, pool
-        self._needs, self._cache, self._drafts, self._chunks = needs, cache, drafts, chunks
-        self._forks, self._watermark_blocks, self._one_table = forks, watermark_blocks, one_table
+        self._rules, self._shape, self._pool, self._groups = memory.rules, shape, pool, groups
+        self._cache, self._drafts, self._chunks, self._forks = cache, drafts, chunks, forks
+        self._watermark_blocks, self._one_table = watermark_blocks, one_table
+        self._max_model_len, self._most_tokens = memory.max_model_len, memory.max_in_flight_tokens
+        self._most_states, self._scratch = most_states, drafts.tokens
+        # Where hits end inside a block, which is then taken over as a copy.
+        self._inside = sizes.aligned if sizes.inner else None
+        # Groups that need as many blocks, and how many there are of each.
+        kinds = Counter(group.bucket for group in groups)
+        first = {group.bucket: group for group in groups}
+        self._alike = [(first[kind], times) for kind, times in kinds.items()]
 
     def refusal(self, request: Request) -> Refusal | None:
         """See `Allocator.refusal`."""
         size, rules = self._shape.block_size, self._rules
         final = self._drafts.final_room(request.prompt_tokens + request.output_tokens - 1)
-        need, beside = self._needs.of_alone(final), ""
+        need, beside = self._of_alone(final), ""
         if rules.watermark_when_idle:
             need += self._watermark_blocks
             beside = " beside its watermark"
@@ -62,9 +78,9 @@ class AdmissionNeeds:
         if self._forks is None or seq.request.n == 1:
             return hits
         shared, size = self._forks.prompt_blocks(seq), self._shape.block_size
-        if len(shared) * size <= hits.tokens:
+        if shared.num * size <= hits.tokens:
             return hits
-        return Hits(len(shared) * size, (0,), (shared,))
+        return Hits(shared.num * size, (0,), (shared,))
 
     def host_keys(self, seq: Sequence, hits: Hits) -> list[int]:
         """Content of `seq` that the host has behind its hits on the device."""
@@ -89,7 +105,7 @@ class AdmissionNeeds:
         states = 1 + self.leaves_checkpoint(seq, hits.tokens, tokens)
         watermark = self._watermark_blocks if busy or self._rules.watermark_when_idle else 0
         lookahead = 0 if whole else self._drafts.room(tokens) - tokens
-        return watermark + self._needs.of(hits, tokens, states, whole=whole, lookahead=lookahead)
+        return watermark + self._of(hits, tokens, states, whole=whole, lookahead=lookahead)
 
     def need_of_head(self, head: Sequence, hits: Hits, *, busy: bool) -> int:
         """The same of the head of the queue, for all its tokens."""
@@ -107,3 +123,66 @@ class AdmissionNeeds:
         if self._one_table and self._drafts.room(demand.num_tokens) <= demand.fit_tokens:
             return False  # blocks of one table that no step gives back: the first need is more
         return self.need(seq, hits, demand.num_tokens, whole=False, busy=busy) > free
+
+    # --- blocks of a sequence at once ------------------------------------------------------------
+
+    def _of_alone(self, tokens: int) -> int:
+        """Blocks of a sequence that computes `tokens` tokens chunk by chunk, whatever it hits."""
+        need = sum(self._most_blocks(group, tokens) for group in self._groups)
+        if self._inside is None:
+            return need
+        return max(need, sum(self._most_copied(group, tokens) for group in self._groups))
+
+    def _most_copied(self, group: BlockGroup, tokens: int) -> int:
+        """The same where it goes on from a copy of its last hit block, which stays as well."""
+        assert self._inside is not None
+        most = self._most_blocks(group, tokens)
+        if self._inside % group.block_size == 0:
+            return most
+        if group.state_bytes:
+            states = self._most_states - self._scratch
+            most = min(ceil_div(tokens, group.block_size), states) + self._scratch
+        return most + 1
+
+    def _most_blocks(self, group: BlockGroup, tokens: int) -> int:
+        """Blocks that a group needs at once for a sequence of `tokens` tokens, at most."""
+        if group.state_bytes:
+            return self._most_states
+        if group.window_tokens is None or self._most_tokens is None:
+            return ceil_div(tokens, group.block_size)
+        most = self._max_model_len - (group.window_tokens - 1)
+        return group.blocks_at_once(tokens, min(self._drafts.redrafted + self._most_tokens, most))
+
+    def _of(self, hits: Hits, tokens: int, states: int, *, whole: bool, lookahead: int = 0) -> int:
+        """Free blocks that a sequence with these hits takes for its first `tokens` tokens, `states`
+        of them, beside those for drafts, for states beside those it hits.
+
+        whole: asked for all it will compute, chunk by chunk, so windows give back meanwhile.
+        lookahead: slots that drafts take behind the tokens; they take no states.
+        """
+        if not hits.tokens and not self._scratch:
+            return self._of_fresh(tokens, states, whole=whole, lookahead=lookahead)
+        need = 0
+        for g, group in enumerate(self._groups):
+            size, hit = group.block_size, ceil_div(hits.tokens, group.block_size)
+            most = ceil_div(tokens + lookahead, size)
+            if group.state_bytes:  # however many it computes
+                most = min(ceil_div(tokens, size), hit + states) + self._scratch
+            elif whole:
+                most = self._most_blocks(group, tokens)
+            need += max(most - hit, 0) + self._pool.num_free_of(hits.found[g])
+            need += hits.tokens % size > 0  # a copy of the last
+        return need
+
+    def _of_fresh(self, tokens: int, states: int, *, whole: bool, lookahead: int) -> int:
+        """The same without hits."""
+        need = 0
+        for group, times in self._alike:
+            if group.state_bytes:
+                most = min(ceil_div(tokens, group.block_size), states)
+            elif whole:
+                most = self._most_blocks(group, tokens)
+            else:
+                most = ceil_div(tokens + lookahead, group.block_size)
+            need += most * times
+        return need

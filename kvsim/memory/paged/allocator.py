@@ -28,10 +28,10 @@ from kvsim.memory.ledger import Course
 from kvsim.memory.options import MemorySpec
 from kvsim.memory.paged.assembly import Assembly, PagedSettings
 from kvsim.memory.paged.books import BlockLedger
-from kvsim.memory.paged.groups.hits import Hits
-from kvsim.memory.paged.groups.table import GroupTable
-from kvsim.memory.paged.groups.verifying import VerifyingGroups
+from kvsim.memory.paged.hits import Hits
 from kvsim.memory.paged.shape import BlockShape
+from kvsim.memory.paged.table import Table
+from kvsim.memory.paged.verifying import VerifyingMembers
 from kvsim.plumbing.units import ceil_div
 from kvsim.request import Request
 from kvsim.sequence import Sequence
@@ -56,12 +56,11 @@ class PagedAllocator(BlockLedger):
         self._window_lag = memory.hash_lag if memory.rules.waits_for_return else 0
         self._plants = memory.rules.plants_junctions
         if memory.speculation is not None and parts.sizes.same and self._behind is None:
-            self._verifying = VerifyingGroups(
+            self._verifying = VerifyingMembers(
                 self.pool,
                 self._tables,
                 self._decoding,
                 self._cache,
-                self._rooms,
                 self._sizes,
                 self._drafts,
                 memory.hash_lag,
@@ -74,7 +73,7 @@ class PagedAllocator(BlockLedger):
         self._let_go = False  # copies gave blocks back when the last step had been decided
 
     @property
-    def verifying(self) -> VerifyingGroups | None:
+    def verifying(self) -> VerifyingMembers | None:
         return self._verifying
 
     # --- admission -----------------------------------------------------------------------------
@@ -94,20 +93,20 @@ class PagedAllocator(BlockLedger):
         if self._put_off or self._needs.lacks(seq, hits, demand):
             return None
         host_keys = self._needs.host_keys(seq, hits)
-        table: GroupTable = seq.memory
+        table: Table = seq.memory
         table.prompt_tokens = seq.prompt_tokens
         table.boundaries = self._names.boundaries(seq.prompt_tokens)
         table.junction_tokens = self._junction(hits)
         self._live[seq] = None
         self._tables.open(table, hits)
-        self._rooms.grown(seq.final_tokens, 0, table.count)
+        self._tables.grown(seq.final_tokens, 0, table.count)
         checkpoint = self._needs.leaves_checkpoint(seq, table.tokens, demand.num_tokens)
         units, states = self._room(demand.num_tokens)
         self._decoding.grow(seq, table, units, states, checkpoint=checkpoint)
         self._filled(seq, table, demand.num_tokens, checkpoint=checkpoint)
         table.computed = demand.cached_tokens
         if forks is not None:
-            forks.admitted(seq, hits.blocks[0])
+            forks.admitted(seq, hits.found[0])
         loaded_bytes = self._cache.admitted(seq, demand.cached_tokens, host_keys)
         return Admission(loaded_bytes) if loaded_bytes else ADMITTED
 
@@ -120,7 +119,7 @@ class PagedAllocator(BlockLedger):
 
     def extend(self, seq: Sequence, num_tokens: int, *, turns_before: int = 0) -> Growth | None:
         """As promised, but blocks below a window go back even if there is no room."""
-        table: GroupTable = seq.memory
+        table: Table = seq.memory
         decoding, clock = seq.decoding, self._decoders.clock
         if turns_before:
             self._cache.turns_before(turns_before, clock)
@@ -149,12 +148,10 @@ class PagedAllocator(BlockLedger):
         return GROWN
 
     def await_steps(self, seq: Sequence) -> None:
-        table: GroupTable = seq.memory
+        table: Table = seq.memory
         table.processed = table.tokens
 
-    def _filled(
-        self, seq: Sequence, table: GroupTable, num_tokens: int, *, checkpoint: bool
-    ) -> None:
+    def _filled(self, seq: Sequence, table: Table, num_tokens: int, *, checkpoint: bool) -> None:
         """The first `num_tokens` slots, as far as tokens are known, are valid; their full blocks
         become known content.
         """
@@ -163,11 +160,11 @@ class PagedAllocator(BlockLedger):
         self._cache.filled(seq, table)
         self._names.name_inside(table, checkpoint=checkpoint)
 
-    def _valid(self, table: GroupTable, num_tokens: int, valid_tokens: int) -> None:
+    def _valid(self, table: Table, num_tokens: int, valid_tokens: int) -> None:
         """Of the slots up to `num_tokens` and those of the next drafts, so many are valid."""
         self._tables.used_bytes += (valid_tokens - table.tokens) * self.token_bytes
         table.computed, table.tokens = table.tokens, valid_tokens
-        self._rooms.drafting(table, self._drafts.unused(num_tokens, valid_tokens))
+        self._tables.drafting(table, self._drafts.unused(num_tokens, valid_tokens))
 
     # --- drafts --------------------------------------------------------------------------------
 
@@ -180,7 +177,7 @@ class PagedAllocator(BlockLedger):
         valid_tokens: int,
     ) -> bool:
         """As promised, but blocks below a window go back even if there is no room."""
-        table: GroupTable = seq.memory
+        table: Table = seq.memory
         computed = table.computed
         self._tables.give_back_below(table, returned_tokens)
         units, states = self._room(num_tokens)
@@ -276,7 +273,7 @@ class PagedAllocator(BlockLedger):
     def cut_chunk(self, seq: Sequence, start_tokens: int, new_tokens: int, most_tokens: int) -> int:
         if self._chunks is None:
             return new_tokens
-        table: GroupTable = seq.memory
+        table: Table = seq.memory
         live = seq in self._live
         junction = table.junction_tokens if live else self._junction(self._cache.hits(seq))
         return self._chunks.cut(seq, start_tokens, new_tokens, most_tokens, junction)
@@ -290,8 +287,8 @@ class PagedAllocator(BlockLedger):
     def release(self, seq: Sequence) -> None:
         if self._forks is not None:
             self._forks.leave(seq)
-        table: GroupTable = seq.memory
+        table: Table = seq.memory
         del self._live[seq]
         known = self._cache.released(seq, table)
         self._tables.close(table, known if seq.finished else 0)
-        self._rooms.closed(table, seq.final_tokens)
+        self._tables.closed(table, seq.final_tokens)

@@ -6,21 +6,21 @@ from kvsim.memory.left_behind import LeftBehind
 from kvsim.memory.options import MemorySpec
 from kvsim.memory.paged.admission import AdmissionNeeds
 from kvsim.memory.paged.behind import BehindInBlocks
-from kvsim.memory.paged.block_pool import BlockPool
 from kvsim.memory.paged.decoders import Decoders
+from kvsim.memory.paged.decoding import Decoding
 from kvsim.memory.paged.eviction.policy import EvictionPolicy
 from kvsim.memory.paged.forks import Forks
-from kvsim.memory.paged.groups.cache import GroupsCache
-from kvsim.memory.paged.groups.decoding import Decoding
-from kvsim.memory.paged.groups.needs import Needs
-from kvsim.memory.paged.groups.places import Places
-from kvsim.memory.paged.groups.retention import check_interval
-from kvsim.memory.paged.groups.rooms import Rooms
-from kvsim.memory.paged.groups.state_chunks import StateChunks
-from kvsim.memory.paged.groups.store import store_of
+from kvsim.memory.paged.hits import kinds_of
 from kvsim.memory.paged.host_tier import HostTier
+from kvsim.memory.paged.hybrid.checkpoint_rules import CheckpointRules
+from kvsim.memory.paged.hybrid.retention import check_interval
+from kvsim.memory.paged.hybrid.state_chunks import StateChunks
 from kvsim.memory.paged.lookahead import Lookahead
+from kvsim.memory.paged.names import BlockNames
+from kvsim.memory.paged.pool import BlockPool
+from kvsim.memory.paged.prefix_cache import PrefixCache
 from kvsim.memory.paged.shape import BlockShape
+from kvsim.memory.paged.tables import BlockTables
 from kvsim.vllm.grouping import Grouping, states_at_once
 from kvsim.vllm.sizes import Sizes
 
@@ -47,6 +47,19 @@ class PagedSettings(NamedTuple):
     match_unit: int | None = None
 
 
+def blocks_are_counted(memory: MemorySpec) -> bool:
+    """Whether nobody watches which block is whose."""
+    return memory.unwatched
+
+
+def blocks_are_single(memory: MemorySpec, sizes: Sizes, settings: PagedSettings) -> bool:
+    """Whether a rule asks for blocks one by one: which of them leaves, which is copied, which is
+    known to a place inside it.
+    """
+    inside = sizes.inner or (memory.speculation is not None and not sizes.same)
+    return settings.eviction is not None or settings.forks or inside
+
+
 class Assembly:
     """The parts, each as its own module says. one_table: all layers have one table, which keeps
     every token. has_states: some layers are recurrent.
@@ -57,7 +70,7 @@ class Assembly:
     ) -> None:
         rules, drafter, caching = memory.rules, memory.speculation, settings.caching
         groups, lag = grouping.groups, memory.hash_lag
-        places = Places.of(rules, drafter)
+        places = CheckpointRules.of(rules, drafter)
         unit = settings.match_unit if caching else None
         self.sizes = sizes = Sizes.of(groups, unit, caching=caching, rules=rules)
         check_interval(settings.retention_tokens, sizes.whole)
@@ -68,19 +81,37 @@ class Assembly:
         self.host: HostTier | None = None
         if settings.host_cache_bytes is not None:
             self.host = HostTier(settings.host_cache_bytes, shape.block_bytes)
-        self.pool, self.names, self.tables = store_of(
-            memory,
-            shape,
+        singly = blocks_are_single(memory, sizes, settings)
+        eviction, usable = settings.eviction, shape.usable_blocks
+        self.pool = BlockPool(
+            usable + 1,
+            len(groups),
+            tracked=singly or not blocks_are_counted(memory),
+            singly=singly,
+            blank_first=rules.blank_first,
+            eviction=None if eviction is None else eviction.build(usable, shape.block_size),
+        )
+        if self.host is not None:
+            self.pool.on_evict = self.host.offload
+        self.names = BlockNames(
+            self.pool,
+            kinds_of(groups, states_kept=caching, drops=places.drops),
+            sizes,
+            step,
+            settings.retention_tokens,
+            places=places,
+            late=drafter is None and not singly,
+            drafts=drafter is not None,
+        )
+        self.tables = BlockTables(
+            self.pool,
             groups,
             sizes,
-            places,
-            step,
-            caching=caching,
-            retention_tokens=settings.retention_tokens,
-            eviction=settings.eviction,
-            host=self.host,
-            forks=settings.forks,
-            checkpoints=settings.checkpoint_alignment is not None,
+            shape.block_bytes,
+            self.names,
+            states_kept=caching,
+            retires_behind_gaps=rules.retires_behind_gaps,
+            speculation=drafter,
         )
         self.drafts = Lookahead.of(memory)
         self.chunks: StateChunks | None = None
@@ -93,7 +124,7 @@ class Assembly:
                 cuts_at_blocks=rules.cuts_at_blocks,
                 stops_at_hits=rules.stops_at_hits,
             )
-        self.cache = GroupsCache(
+        self.cache = PrefixCache(
             self.names,
             step,
             sizes,
@@ -104,13 +135,11 @@ class Assembly:
             holds_back=len(groups) == 1,  # as vLLM's coordinator of several groups does not
             host=self.host,
         )
-        self.rooms = Rooms(groups, sizes)
         self.decoders = Decoders(sizes.unit)
         self.forks: Forks | None = None
         if settings.forks:
-            assert isinstance(self.pool, BlockPool)
             size, slot_bytes = shape.block_size, shape.slot_bytes
-            self.forks = Forks(self.pool, self.tables, self.rooms, self.decoders, size, slot_bytes)
+            self.forks = Forks(self.pool, self.tables, self.decoders, size, slot_bytes)
         self.behind: BehindInBlocks | None = None
         if self.one_table and (left := LeftBehind(memory.layout)):
             self.behind = BehindInBlocks(left, self.tables, self.decoders)
@@ -118,7 +147,6 @@ class Assembly:
             shape,
             self.pool,
             self.tables,
-            self.rooms,
             self.cache,
             sizes,
             self.decoders,
@@ -130,25 +158,19 @@ class Assembly:
             ranked=settings.eviction is not None,
         )
         exports = settings.checkpoint_alignment is not None
-        needs = Needs(
-            memory,
-            self.names,
-            groups,
-            states_at_once(self.drafts.tokens, caching=caching, exports=exports),
-            self.drafts.tokens,
-            self.drafts.redrafted,
-            sizes.aligned if sizes.inner else None,
-        )
+        exports = settings.checkpoint_alignment is not None
         share = rules.default_watermark if settings.watermark is None else settings.watermark
         self.needs = AdmissionNeeds(
-            rules,
+            memory,
             shape,
+            groups,
+            sizes,
             self.pool,
-            needs,
             self.cache,
             self.drafts,
             self.chunks,
             self.forks,
             int(share * shape.num_blocks),
+            states_at_once(self.drafts.tokens, caching=caching, exports=exports),
             one_table=self.one_table,
         )

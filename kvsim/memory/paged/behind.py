@@ -5,15 +5,15 @@ from collections.abc import Iterable
 from kvsim.memory.ledger import Course
 from kvsim.memory.left_behind import LeftBehind, Mover
 from kvsim.memory.paged.decoders import Decoders
-from kvsim.memory.paged.groups.table import GroupTable
-from kvsim.memory.paged.groups.tables import GroupTables
+from kvsim.memory.paged.table import Table
+from kvsim.memory.paged.tables import BlockTables
 from kvsim.sequence import Sequence
 
 
 class BehindInBlocks:
     """See `LeftBehind`: here what others hold is told by their blocks."""
 
-    def __init__(self, behind: LeftBehind, tables: GroupTables, decoders: Decoders) -> None:
+    def __init__(self, behind: LeftBehind, tables: BlockTables, decoders: Decoders) -> None:
         self._behind = behind
         self._tables, self._decoders = tables, decoders
 
@@ -32,7 +32,7 @@ class BehindInBlocks:
 
     def _mover(self, seq: Sequence) -> Mover:
         """Where a live sequence stands."""
-        table: GroupTable = seq.memory
+        table: Table = seq.memory
         slots, computed = self._decoders.slots(seq), table.computed
         if seq.decoding and slots > table.joined:
             computed = slots - 1

@@ -6,10 +6,10 @@ from kvsim.memory.allocator import Allocator, Place
 from kvsim.memory.ledger import Usage, split_free, usage_of
 from kvsim.memory.options import MemorySpec
 from kvsim.memory.paged.assembly import Assembly
-from kvsim.memory.paged.groups.table import GroupTable
-from kvsim.memory.paged.groups.verifying import VerifyingGroups
-from kvsim.memory.paged.kept import OUTPUT, STATE, WINDOW
+from kvsim.memory.paged.extent import OUTPUT, STATE, WINDOW
 from kvsim.memory.paged.shape import BlockShape
+from kvsim.memory.paged.table import Table
+from kvsim.memory.paged.verifying import VerifyingMembers
 from kvsim.memory.parts import (
     CACHED_OUTPUTS,
     CACHED_STATES,
@@ -39,11 +39,11 @@ class BlockLedger(Allocator):
         self.capacity_bytes = memory.capacity_bytes
         self.token_bytes = memory.layout.bytes_per_token
         self.one_table = parts.one_table
-        self.pool, self._tables, self._rooms = parts.pool, parts.tables, parts.rooms
+        self.pool, self._tables = parts.pool, parts.tables
         self._cache, self._needs, self._sizes = parts.cache, parts.needs, parts.sizes
         self._decoding, self._decoders = parts.decoding, parts.decoders
         self._forks, self._behind = parts.forks, parts.behind
-        self._verifying: VerifyingGroups | None = None
+        self._verifying: VerifyingMembers | None = None
         self._live: dict[Sequence, None] = {}
 
     @property
@@ -64,8 +64,8 @@ class BlockLedger(Allocator):
 
     @property
     def parts(self) -> Parts:
-        tables, kept = self._tables, self.pool.kept.nums
-        drafts = self._rooms.drafts * self.token_bytes + tables.scratch_bytes
+        tables, kept = self._tables, self.pool.kept
+        drafts = tables.draft_slots * self.token_bytes + tables.scratch_bytes
         block_bytes, behind = self._shape.block_bytes, self._left_bytes()
         found: list[tuple[int, int]] = []
         if behind:
@@ -90,7 +90,7 @@ class BlockLedger(Allocator):
         if not seq.memory:
             return 0
         self._decoding.catch_up(seq)
-        table: GroupTable = seq.memory
+        table: Table = seq.memory
         return table.count * self._sizes.unit
 
     def held_blocks(self, seq: Sequence) -> list[int]:
@@ -137,7 +137,7 @@ class BlockLedger(Allocator):
             need *= self._shape.block_bytes
         tables, shape, pool = self._tables, self._shape, self.pool
         block_bytes, behind = shape.block_bytes, self._left_bytes()
-        used, over, pad = tables.used_bytes, self._rooms.over_bytes, tables.pad_bytes
+        used, over, pad = tables.used_bytes, tables.over_bytes, tables.pad_bytes
         cached = pool.num_cached_free * block_bytes
         reserved = (shape.usable_blocks - pool.num_free) * block_bytes - used - over - pad
         free = split_free(pool.num_free * block_bytes - cached, cached, need, placeable=True)
@@ -154,7 +154,7 @@ class BlockLedger(Allocator):
         self._tables.check((self._slots(seq), seq.memory) for seq in self._live)
         forks = self._forks if self._forks is not None else ()
         own = ((seq.memory, seq.final_tokens) for seq in self._live if seq not in forks)
-        self._rooms.check(own, sum(map(self._drafts_of, self._live)))
+        self._tables.check_slots(own, sum(map(self._drafts_of, self._live)))
 
     def _drafts_of(self, seq: Sequence) -> int:
         """Slots of a live sequence that drafts have a claim to."""

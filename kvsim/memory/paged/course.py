@@ -1,11 +1,10 @@
 """How the ledger of a pool of blocks moves while decoders take blocks and give them back."""
 
 from kvsim.memory.ledger import NOTHING, Course, Jumps, Usage, course_of, filling, usage_of
-from kvsim.memory.paged.groups.rooms import Rooms
-from kvsim.memory.paged.groups.tables import GroupTables
-from kvsim.memory.paged.kept import OUTPUT, STATE, WINDOW
-from kvsim.memory.paged.pool import Pool
+from kvsim.memory.paged.extent import OUTPUT, STATE, WINDOW
+from kvsim.memory.paged.pool import BlockPool
 from kvsim.memory.paged.shape import BlockShape
+from kvsim.memory.paged.tables import BlockTables
 from kvsim.memory.parts import CACHED_OUTPUTS, CACHED_STATES, CACHED_WINDOWS, STATES
 
 
@@ -19,24 +18,23 @@ class BlockMoves:
     def __init__(
         self,
         shape: BlockShape,
-        pool: Pool,
-        tables: GroupTables,
-        rooms: Rooms,
+        pool: BlockPool,
+        tables: BlockTables,
         slope_bytes: int,
         *,
         gives_back: bool = False,
     ) -> None:
-        self._shape, self._pool, self._tables, self._rooms = shape, pool, tables, rooms
+        self._shape, self._pool, self._tables = shape, pool, tables
         self._slope_bytes, self._gives_back = slope_bytes, gives_back
         self._used_rise = self._allocated_rise = 0
         self._free_before, self._used_before = pool.num_free, tables.used_bytes
         self._free = Jumps(pool.num_free)
         self._cached = Jumps(pool.num_cached_free)
         self._used = Jumps(tables.used_bytes)
-        self._over = Jumps(rooms.over_bytes)
+        self._over = Jumps(tables.over_bytes)
         self._pad = Jumps(tables.pad_bytes)
         self._states = Jumps(tables.state_bytes)
-        kept = pool.kept.nums
+        kept = pool.kept
         self._outputs = Jumps(kept[OUTPUT])
         self._windows = Jumps(kept[WINDOW])
         self._checkpoints = Jumps(kept[STATE])
@@ -52,10 +50,10 @@ class BlockMoves:
         self._free.read(pool.num_free, t)
         self._cached.read(pool.num_cached_free, t)
         self._used.read(tables.used_bytes, t)
-        self._over.read(self._rooms.over_bytes, t)
+        self._over.read(tables.over_bytes, t)
         self._pad.read(tables.pad_bytes, t)
         self._states.read(tables.state_bytes, t)
-        kept = pool.kept.nums
+        kept = pool.kept
         self._outputs.read(kept[OUTPUT], t)
         self._windows.read(kept[WINDOW], t)
         self._checkpoints.read(kept[STATE], t)

@@ -1,14 +1,25 @@
-"""Extents: successive blocks of one group of layers that share owners, and the ring in which those
-without an owner wait to be allocated.
+"""Extents: successive blocks of one group of layers that share owners; as lookups find them, and as
+tables hold them.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Sequence
+from typing import Final
 
 from kvsim.plumbing.errors import InvariantError
 
 NAMELESS = -1  # content that no request can look up
 BLANK = -2  # no content
 NO_BLOCKS: list[int] = []  # the numbers of blocks that are not tracked; never changed
+# Keys of what ends inside a block are those of the unit that it ends with, and so much more.
+INSIDE = 1 << 60
+
+# Why free blocks are cached: what they were to whoever gave them back last. Rules of retention tell
+# blocks apart by the layers they belong to, and what a prompt made from what was generated (vLLM
+# 0.33, v1/core/single_type_kv_cache_manager.py).
+PROMPT: Final = 0  # full attention, in the prompt of who held it
+OUTPUT: Final = 1  # full attention, behind it
+WINDOW: Final = 2
+STATE: Final = 3
 
 
 class Extent:
@@ -19,12 +30,14 @@ class Extent:
     blocks: the numbers of the blocks, where a pool tracks them.
     owners: number of sequences that hold the blocks; 0: the blocks are free. is_younger: older
     blocks are found by these keys. after: the extent that was cut off behind this one while
-    sequences held both. why: what the free blocks are cached for (see kept.py), but for the first
-    num_prompt, which lay in the prompt of their last owner.
+    sequences held both. why: what the free blocks are cached for, but for the first num_prompt,
+    which lay in the prompt of their last owner. aliases: of a single block, what it is found by
+    beside its key, each as an extent `of` that block.
     """
 
     __slots__ = (
         "after",
+        "aliases",
         "blocks",
         "group",
         "is_younger",
@@ -32,6 +45,7 @@ class Extent:
         "later",
         "num",
         "num_prompt",
+        "of",
         "owners",
         "sooner",
         "why",
@@ -49,6 +63,8 @@ class Extent:
         self.after: Extent | None = None
         self.sooner: Extent | None = None  # the extent that leaves the queue just before this one
         self.later: Extent | None = None
+        self.aliases: list[Extent] = NO_EXTENTS
+        self.of: Extent | None = None
 
     @property
     def end(self) -> int:
@@ -90,44 +106,61 @@ class Extent:
         return found
 
 
-class FreeQueue:
-    """Extents in the order in which they leave; of an extent the last block leaves first."""
+NO_EXTENTS: list[Extent] = []  # never changed
 
-    def __init__(self) -> None:
-        # An extent that never leaves stands before the first and behind the last.
-        self._ring = ring = Extent(BLANK, 0)
-        ring.sooner = ring.later = ring
 
-    def __iter__(self) -> Iterator[Extent]:
-        extent = self.first
-        while extent is not None:
-            yield extent
-            extent = None if extent.later is self._ring else extent.later
+class Found:  # no NamedTuple, whose constructor is interpreted, whatever is compiled
+    """Successive blocks of one group of layers that hold known content. num: how many blocks.
+    before: blocks of the first extent that lie before them. parts: the extents, and how many of the
+    blocks lie in each.
+    """
 
-    @property
-    def first(self) -> Extent | None:
-        """The extent that leaves next."""
-        first = self._ring.later
-        return None if first is self._ring else first
+    __slots__ = ("before", "num", "parts")
 
-    @property
-    def last(self) -> Extent | None:
-        """The extent that came last."""
-        last = self._ring.sooner
-        return None if last is self._ring else last
+    def __init__(self, num: int, before: int, parts: list[tuple[Extent, int]]) -> None:
+        self.num, self.before, self.parts = num, before, parts
 
-    def append(self, extent: Extent) -> None:
-        """Put an extent behind all others."""
-        ring = self._ring
-        last = ring.sooner
-        assert last is not None
-        last.later = ring.sooner = extent
-        extent.sooner, extent.later = last, ring
+    def without_last(self) -> tuple["Found", "Found"]:
+        """Of single blocks all but the last, and that."""
+        last = Found(1, 0, self.parts[-1:])
+        return (Found(self.num - 1, 0, self.parts[:-1]) if self.num > 1 else NOTHING_FOUND), last
 
-    def remove(self, extent: Extent) -> None:
-        """Take an extent out."""
-        sooner, later = extent.sooner, extent.later
-        assert sooner is not None
-        assert later is not None
-        sooner.later, later.sooner = later, sooner
-        extent.sooner = extent.later = None
+
+# Blocks with keys in a table: the position of the first of them, an extent, and how many blocks,
+# from the beginning of the extent on, in what was cut off behind it too.
+Part = tuple[int, Extent, int]
+
+NOTHING_FOUND = Found(0, 0, [])
+NO_PARTS: list[Part] = []
+
+
+def extents_of(parts: Iterable[Part]) -> list[Extent]:
+    """The extents in which these blocks lie, in order."""
+    return [extent for _, head, num in parts for extent in head.chain(num)]
+
+
+def num_leading_shared(parts: list[Part]) -> int:
+    """How many blocks, up to the first without, have several owners."""
+    num = 0
+    for extent in extents_of(parts):
+        if extent.owners == 1:
+            break
+        num += extent.num
+    return num
+
+
+def stretches(places: Sequence[int]) -> list[tuple[int, int]]:
+    """Rising places as stretches of successive ones: (first, end) of each."""
+    if not places:
+        return []
+    if places[-1] - places[0] == len(places) - 1:
+        return [(places[0], places[-1] + 1)]
+    found: list[tuple[int, int]] = []
+    start = end = places[0]
+    for place in places:
+        if place != end:
+            found.append((start, end))
+            start = place
+        end = place + 1
+    found.append((start, end))
+    return found

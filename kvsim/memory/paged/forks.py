@@ -15,11 +15,11 @@ tokens from one computation. It starts when the prompt is computed, and is preem
 are counted, a block each; they take no time.
 """
 
-from kvsim.memory.paged.block_pool import BlockPool
 from kvsim.memory.paged.decoders import Decoders, by_order
-from kvsim.memory.paged.groups.rooms import Rooms
-from kvsim.memory.paged.groups.table import GroupTable
-from kvsim.memory.paged.groups.tables import GroupTables
+from kvsim.memory.paged.extent import NOTHING_FOUND, Extent, Found
+from kvsim.memory.paged.pool import BlockPool
+from kvsim.memory.paged.table import Table
+from kvsim.memory.paged.tables import BlockTables
 from kvsim.plumbing.units import ceil_div
 from kvsim.sequence import Sequence
 
@@ -36,15 +36,14 @@ class Forks:
     def __init__(
         self,
         pool: BlockPool,
-        tables: GroupTables,
-        rooms: Rooms,
+        tables: BlockTables,
         decoders: Decoders,
         block_size: int,
         slot_bytes: int,
     ) -> None:
         self.num_copies = 0
         self._pool = pool
-        self._tables, self._rooms = tables, rooms
+        self._tables = tables
         self._decoders = decoders
         self._size, self._slot_bytes = block_size, slot_bytes
         self._families: dict[str, dict[Sequence, None]] = {}  # live samples, by their request
@@ -55,19 +54,19 @@ class Forks:
 
     # --- admission -----------------------------------------------------------------------------
 
-    def prompt_blocks(self, seq: Sequence) -> list[int]:
+    def prompt_blocks(self, seq: Sequence) -> Found:
         """Blocks of the prompt that a member of the family can share with `seq` now: all if `seq`
         is new and one of them has not written behind the prompt, else the full ones.
         """
         prompt = seq.prompt_tokens
-        best: list[int] = []
+        best = NOTHING_FOUND
         for other in self._families.get(seq.request.id, ()):
-            table: GroupTable = other.memory
+            table: Table = other.memory
             if table.tokens < prompt:
                 continue
             if not seq.num_outputs and self._decoders.slots(other) == prompt:
-                return table.lists[0][: ceil_div(prompt, self._size)]
-            best = table.lists[0][: prompt // self._size]
+                return _first(table, ceil_div(prompt, self._size))
+            best = _first(table, prompt // self._size)
         return best
 
     def prompt_is_coming(self, seq: Sequence) -> bool:
@@ -75,7 +74,7 @@ class Forks:
         family = self._families.get(seq.request.id, ())
         return any(other.memory.tokens < seq.prompt_tokens for other in family)
 
-    def admitted(self, seq: Sequence, hits: list[int]) -> None:
+    def admitted(self, seq: Sequence, hits: Found) -> None:
         """`seq` has taken its hits over: it joins its family, and forks where it shares a block
         that will be written.
         """
@@ -84,34 +83,35 @@ class Forks:
         if seq.request.n > 1:
             self._families.setdefault(seq.request.id, family)[seq] = None
         rest = seq.prompt_tokens % self._size
-        if not rest or seq.num_outputs or len(hits) * self._size <= seq.prompt_tokens:
+        if not rest or seq.num_outputs or hits.num * self._size <= seq.prompt_tokens:
             return
         self._fill(self._size - rest)  # only so many slots of it are valid
-        table: GroupTable = seq.memory
-        table.registered = table.named[0] = min(table.registered, len(hits) - 1)
+        table: Table = seq.memory
+        table.registered = table.named[0] = min(table.registered, hits.num - 1)
+        last = self._last(seq)
         for other in others:
-            if other.memory.lists[0][len(hits) - 1 :] == hits[-1:]:
+            if self._last(other) is last:
                 self._fork(other)
         self._fork(seq)
 
     def _fork(self, seq: Sequence) -> None:
         if seq not in self._forked:
             self._forked[seq] = None
-            self._rooms.gave_up(seq.final_tokens, seq.memory.count)
+            self._tables.gave_up(seq.final_tokens, seq.memory.count)
 
     def _own(self, seq: Sequence) -> None:
         """The last block of `seq` is its own from now on."""
         del self._forked[seq]
-        self._rooms.grown(seq.final_tokens, 0, seq.memory.count)
+        self._tables.grown(seq.final_tokens, 0, seq.memory.count)
 
     def _fill(self, slots: int) -> None:
         """So many more distinct slots of shared blocks are valid."""
         self._tables.used_bytes += slots * self._slot_bytes
 
-    def _last(self, seq: Sequence) -> int:
+    def _last(self, seq: Sequence) -> Extent:
         """The last block of a live sequence."""
-        table: GroupTable = seq.memory
-        return table.lists[0][-1]
+        table: Table = seq.memory
+        return table.parts[0][-1][1]
 
     # --- decoding ------------------------------------------------------------------------------
 
@@ -119,15 +119,14 @@ class Forks:
         """Who writes into a block of several owners in the next step, in running order."""
         if not self._forked:
             return []
-        shared = self._pool.is_shared
-        writers = (seq for seq in self._forked if seq.decoding and shared(self._last(seq)))
+        writers = (seq for seq in self._forked if seq.decoding and self._last(seq).owners > 1)
         return sorted(writers, key=by_order)
 
     def make_room(self, seq: Sequence, num_tokens: int) -> bool:
         """`seq` is about to hold `num_tokens` slots; False: no block for its copy is free."""
         if seq not in self._forked or num_tokens <= seq.prompt_tokens:
             return True
-        if self._pool.is_shared(self._last(seq)) and not self._pool.num_free:
+        if self._last(seq).owners > 1 and not self._pool.num_free:
             return False
         self._write(seq)
         return True
@@ -140,11 +139,12 @@ class Forks:
 
     def _write(self, seq: Sequence) -> None:
         """The first token behind the prompt needs the last block for `seq` alone."""
-        table: GroupTable = seq.memory
-        blocks = table.lists[0]
-        if self._pool.is_shared(blocks[-1]):
-            self._pool.drop(blocks[-1])
-            blocks[-1:] = self._pool.take(1)
+        table: Table = seq.memory
+        place, last, _ = table.parts[0][-1]
+        if last.owners > 1:
+            self._pool.drop(last)
+            (copy,) = self._pool.deal(0, self._pool.take(1), 1)
+            table.parts[0][-1] = place, copy, 1
             self._fill(seq.prompt_tokens % self._size)
             self.num_copies += 1
         self._own(seq)
@@ -161,6 +161,12 @@ class Forks:
             if not family:
                 del self._families[seq.request.id]
         if seq in self._forked:
-            if self._pool.is_shared(self._last(seq)):
+            if self._last(seq).owners > 1:
                 self._fill(seq.prompt_tokens % self._size - self._size)
             self._own(seq)
+
+
+def _first(table: Table, num: int) -> Found:
+    """The first blocks of a table."""
+    parts = [(extent, count) for _, extent, count in table.parts[0][:num]]
+    return Found(len(parts), 0, parts) if parts else NOTHING_FOUND

@@ -6,10 +6,8 @@ those before them have gone.
 """
 
 from kvsim.memory.paged.content import LONGEST_RUN, KeyRuns
-from kvsim.memory.paged.extent import Extent
+from kvsim.memory.paged.extent import NO_EXTENTS, Extent
 from kvsim.plumbing.errors import InvariantError
-
-NO_EXTENTS: list[Extent] = []
 
 
 class KnownContent:
@@ -99,6 +97,17 @@ class KnownContent:
             key = extent.end
             at += 1
         return made
+
+    def hold(self, extent: Extent) -> None:
+        """A block that nothing was found by holds the content of its key."""
+        name = extent.key // LONGEST_RUN
+        extents = self._oldest.setdefault(name, [])
+        at = _place(extents, extent.key)
+        extent.is_younger = at < len(extents) and extents[at].key == extent.key
+        if extent.is_younger:
+            self._younger.setdefault(name, []).append(extent)
+        else:
+            extents.insert(at, extent)
 
     def extend(self, extent: Extent, count: int) -> bool:
         """`extent` becomes longer by so many new blocks; False: they are not the only ones of their

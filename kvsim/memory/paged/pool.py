@@ -1,129 +1,246 @@
-"""What every pool of blocks tells: how many are free; and, where blocks have numbers, how many
-sequences hold each, and what it holds.
-"""
+"""The pool of blocks: who holds them. Which are free, and what they hold, stands in its bases."""
 
-from collections.abc import Iterable, Sequence
-from itertools import takewhile
+from collections.abc import Collection, Iterable, Sequence
 
-from kvsim.memory.paged.block_names import BlockNames
-from kvsim.memory.paged.eviction.policy import FreeContent
-from kvsim.memory.paged.kept import Kept
-
-
-class Pool:
-    """A pool of `num_blocks` blocks, one of them the null block.
-
-    A block's content is an integer key (see content.py); equal content, equal key.
-
-    tracked: blocks have numbers; else nobody can tell one from another.
-    num_shared: owners beyond the first, over all blocks. version: changes whenever a lookup could
-    answer differently. kept: why blocks are cached.
-    """
-
-    def __init__(self, num_blocks: int, *, tracked: bool = True) -> None:
-        self.tracked = tracked
-        self.num_blocks = num_blocks
-        self.num_free = num_blocks - 1
-        self.num_cached_free = 0
-        self.kept = Kept()
-        self.num_evicted = 0
-        self.num_shared = 0
-        self.version = 0
+from kvsim.memory.paged.block_queue import BlockQueue
+from kvsim.memory.paged.extent import (
+    BLANK,
+    NAMELESS,
+    NO_BLOCKS,
+    PROMPT,
+    Extent,
+    Found,
+    Part,
+    extents_of,
+    stretches,
+)
+from kvsim.plumbing.errors import InvariantError
 
 
-class NumberedPool(Pool):
-    """A pool whose blocks have numbers. Which block goes out next is a subclass's part.
+class BlockPool(BlockQueue):
+    """A pool for some groups of layers. num_shared: owners beyond the first, over all blocks."""
 
-    back: the free blocks that are found by keys, and what goes out among them.
-    """
+    num_shared = 0
 
-    def __init__(self, num_blocks: int, back: FreeContent) -> None:
-        super().__init__(num_blocks)
-        self._back = back
-        self._names = BlockNames()
-        self._extra_refs: dict[int, int] = {}
+    def deal(self, group: int, blocks: list[int], count: int) -> list[Extent]:
+        """So many blocks that have been taken, one by one, each with one owner. blocks: their
+        numbers.
+        """
+        dealt = []
+        for index in range(count):
+            extent = Extent(NAMELESS, 1, group)
+            extent.owners = 1
+            if blocks:
+                extent.blocks = blocks[index : index + 1]
+            dealt.append(extent)
+        return dealt
 
-    # --- owners --------------------------------------------------------------------------------
+    # --- giving back ---------------------------------------------------------------------------
 
-    def drop(self, block: int) -> bool:
-        """One of several owners gives `block` up; False if there is but one, who keeps it."""
-        others = self._extra_refs.get(block, 0)
-        if not others:
-            return False
-        self.num_shared -= 1
-        if others == 1:
-            del self._extra_refs[block]
-        else:
-            self._extra_refs[block] = others - 1
-        return True
+    def give_back(
+        self,
+        parts: list[Part],
+        why: int,
+        prompt_end: int,
+        nameless: Sequence[int],
+        num_blank: int,
+        blocks: list[int] = NO_BLOCKS,
+        start: int = 0,
+    ) -> int:
+        """A table returns blocks of one group of layers: those of `parts`; those at the places
+        `nameless` behind these, whose known content has no key; and `num_blank` blocks that hold
+        nothing. The content is kept for `why`, but for that before place `prompt_end`. blocks: the
+        numbers of all of them, from place `start` on. Returns how many of the blocks other
+        sequences still hold.
+        """
+        blank = self._blank_of(blocks, start, parts, nameless) if num_blank else NO_BLOCKS
+        if num_blank:
+            self._give_blank(num_blank, blank)
+        kept = NO_BLOCKS
+        if nameless:
+            num_prompt = 0
+            if prompt_end > nameless[0]:  # full attention keeps all in a row
+                num_prompt = min(len(nameless), prompt_end - nameless[0])
+            if self.tracked:
+                kept = [blocks[place - start] for place in nameless]
+            self._give_nameless(NAMELESS, len(nameless), why, num_prompt, kept)
+            self.num_cached_free += len(nameless)
+        shared = 0
+        freed: list[list[int]] = []
+        if parts:
+            num_named = 0
+            for place, head, num in reversed(parts):
+                end = place + num
+                num_named += num
+                for extent in reversed(head.chain(num)):
+                    end -= extent.num
+                    if extent.owners > 1:
+                        extent.owners -= 1
+                        shared += extent.num
+                    else:
+                        if self.tracked:
+                            freed.append(extent.blocks.copy())
+                        self._give_named(extent, why, max(prompt_end - end, 0))
+            self.num_shared -= shared
+            self.num_free += num_named - shared
+            self.num_cached_free += num_named - shared
+            self.version += 1
+        if self.listener is not None:
+            self._freed += [block for each in reversed(freed) for block in each] + kept
+            self._freed_blank += blank
+        return shared
 
-    def share(self, blocks: Iterable[int]) -> int:
-        """One more owner for each block; free ones leave the queue. Returns how many had one."""
-        in_use = 0
-        revived = []
-        for block in blocks:
-            if block in self._back:
-                del self._back[block]
-                revived.append(block)
+    def give_back_singly(
+        self,
+        parts: list[Part],
+        why: int,
+        prompt_end: int,
+        nameless: Collection[int],
+        *,
+        session: bool,
+    ) -> int:
+        """The same of single blocks: those with keys or at one of the places `nameless` are cached.
+        session: the table is of one.
+        """
+        ranked, shared = self._ranked, 0
+        if ranked is not None:
+            ranked.returning(
+                [part for part in parts if part[1].key >= 0 or part[0] in nameless], session=session
+            )
+        cached: list[Extent] = []
+        blank: list[int] = []
+        for place, extent, _ in reversed(parts):
+            if extent.owners > 1:
+                extent.owners -= 1
+                shared += 1
+                continue
+            if extent.key < 0 and place not in nameless:
+                blank += extent.blocks
+                if self.blank_first and not self.tracked:
+                    self._give_blank(1, NO_BLOCKS)
+                elif not self.blank_first:
+                    self._give_blank(1, extent.blocks)
+                continue
+            cached.append(extent)
+            if ranked is None:
+                self._give_named(extent, why, int(place < prompt_end))
             else:
-                self._extra_refs[block] = self._extra_refs.get(block, 0) + 1
-                in_use += 1
-        self.num_free -= len(revived)
-        self.num_cached_free -= len(revived)
+                extent.owners, extent.why = 0, why
+                extent.num_prompt = int(place < prompt_end)
+                self._count_kept(extent, 1)
+        if ranked is not None:
+            ranked.put(cached)
+        blank.reverse()
+        if blank and self.blank_first:
+            self._give_blank(len(blank), blank)
+        self.num_shared -= shared
+        self.num_free += len(cached)
+        self.num_cached_free += len(cached)
+        self.version += 1
+        if self.listener is not None:
+            self._freed += [block for extent in reversed(cached) for block in extent.blocks]
+            self._freed_blank += blank
+        return shared
+
+    def _blank_of(
+        self, blocks: list[int], start: int, parts: list[Part], nameless: Sequence[int]
+    ) -> list[int]:
+        """Of these blocks from place `start` on those that hold nothing."""
+        if not self.tracked:
+            return NO_BLOCKS
+        blank: list[int] = []
+        at = start
+        for first, end in (*((p, p + num) for p, _, num in parts), *stretches(nameless)):
+            blank += blocks[at - start : first - start]
+            at = end
+        return blank + blocks[at - start :]
+
+    # --- sharing -------------------------------------------------------------------------------
+
+    def num_free_of(self, found: Found) -> int:
+        """How many of these blocks wait in the free queue."""
+        free = 0
+        for extent, num in found.parts:
+            if not extent.owners:
+                free += num
+        return free
+
+    def share(self, found: Found, place: int, parts: list[Part]) -> int:
+        """A table, whose `parts` of one group these become from `place` on, takes its hits over;
+        free blocks leave the queue. Returns how many of the blocks other sequences hold as well.
+        """
+        in_use, before, ranked = 0, found.before, self._ranked
+        revived: list[int] = []
+        if ranked is not None:
+            ranked.found(found)
+        for each, num in found.parts:
+            extent = each
+            if before:
+                extent, before = self._known[extent.group].cut(extent, before), 0
+                self.version += 1
+            if extent.num > num:
+                self._known[extent.group].cut(extent, num)
+                self.version += 1
+            if extent.owners:
+                in_use += num
+            else:
+                if ranked is None:
+                    self._back.remove(extent)
+                else:
+                    ranked.remove(extent)
+                self.num_free -= num
+                self.num_cached_free -= num
+                self._count_kept(extent, -1)
+                revived += extent.blocks
+            extent.owners += 1
+            parts.append((place, extent, num))
+            place += num
         self.num_shared += in_use
-        self.kept.remove(revived)
-        self._revived(revived)
+        if self.listener is not None:
+            self.listener.revived(revived)
         return in_use
 
-    def _revived(self, blocks: Sequence[int]) -> None:
-        """These were free, and are somebody's with the content they had kept."""
-        return
+    def drop(self, extent: Extent) -> None:
+        """One of several owners gives a block up."""
+        extent.owners -= 1
+        self.num_shared -= 1
 
-    def is_shared(self, block: int) -> bool:
-        """Whether `block` has several owners."""
-        return block in self._extra_refs
-
-    def num_owners(self, block: int) -> int:
-        """Of a block that is not free."""
-        return 1 + self._extra_refs.get(block, 0)
-
-    def num_leading_shared(self, blocks: Iterable[int]) -> int:
-        """How many of these blocks, up to the first without, have several owners."""
-        return sum(1 for _ in takewhile(self._extra_refs.__contains__, blocks))
-
-    # --- content -------------------------------------------------------------------------------
-
-    def key_of(self, block: int) -> int | None:
-        """The key of what `block` holds; None if nobody can name it."""
-        return self._names.key_of.get(block)
-
-    def register(self, blocks: Sequence[int], keys: Sequence[int]) -> None:
-        """Each block holds the content of its key from now on. Equal blocks are not merged."""
-        self._names.register(blocks, keys)
-        self.version += 1
-
-    def add_key(self, block: int, key: int) -> None:
-        """`block` can be found by `key` too, unless it could already."""
-        if block not in self._names.key_of:
-            self.register((block,), (key,))
-        elif self._names.add(block, key):
-            self.version += 1
-
-    def forget(self, block: int) -> list[int]:
-        """A block that somebody holds is found by no key any more; returns those it had."""
-        keys = self._names.forget(block)
-        if keys:
-            self.version += 1
-        return keys
-
-    def find(self, keys: Iterable[int]) -> list[int]:
-        """The oldest blocks that hold `keys`, up to the first key that none holds."""
-        return self._names.find(keys)
-
-    def has_duplicate_free(self, keys: Sequence[int]) -> bool:
-        """Whether some of these keys, all held, may be found in use once a free block goes."""
-        return any(block in self._back for block in self._names.with_younger(keys))
-
-    def num_free_of(self, blocks: Sequence[int]) -> int:
-        """How many of these blocks, which hold content, wait in the free queue."""
-        return len(self._back.keys() & blocks) if blocks else 0
+    def check(
+        self, tables: Iterable[list[Part]], held: int, blocks: Iterable[list[int]] = ()
+    ) -> None:
+        """Raise InvariantError unless `held` blocks, as tables count them, and the free ones are
+        all there are, and all content is held or waits. tables: the parts of each; blocks: the
+        numbers of all blocks of each.
+        """
+        if self.tracked:
+            free = self.numbers()
+            both = {block for each in blocks for block in each}.union(free)
+            if len(free) != self.num_free or both != set(range(1, self.num_blocks)):
+                raise InvariantError(f"a block of {self.num_blocks} is lost, or free and held")
+        owners: dict[Extent, int] = {}
+        for parts in tables:
+            for extent in extents_of(parts):
+                owners[extent] = owners.get(extent, 0) + 1
+        wrong = [extent.owners for extent, count in owners.items() if extent.owners != count]
+        shared = sum((count - 1) * extent.num for extent, count in owners.items())
+        if wrong or shared != self.num_shared:
+            raise InvariantError(f"{shared} blocks shared, counted {self.num_shared}: {wrong}")
+        waiting = list(self.waiting())
+        content = [extent for extent in waiting if extent.key != BLANK]
+        cached = sum(extent.num for extent in content)
+        num_free = self._front.num + sum(extent.num for extent in waiting)
+        if num_free != self.num_free or cached != self.num_cached_free:
+            raise InvariantError(f"{num_free} free blocks, {cached} cached, miscounted")
+        if any(extent.num < extent.num_prompt for extent in content):
+            raise InvariantError("more blocks of a prompt than blocks")
+        kept = [0, 0, 0, 0]
+        for extent in content:
+            if extent.why != PROMPT:
+                kept[extent.why] += extent.num - extent.num_prompt
+        if kept != self.kept:
+            raise InvariantError(f"cached blocks by reason are {kept}, counted {self.kept}")
+        if held - shared + num_free != self.num_blocks - 1:
+            raise InvariantError(f"{held - shared} held + {num_free} free blocks")
+        if any(extent.owners for extent in content) or any(map(owners.__contains__, content)):
+            raise InvariantError("an extent is held and free")
+        self._check_content((*content, *owners))

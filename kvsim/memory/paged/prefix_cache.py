@@ -4,69 +4,26 @@ Full blocks become known content when they are allocated for a prompt, or once t
 them has returned; a lookup at admission takes the longest run of known blocks below the last token
 (vLLM 0.33, v1/core/kv_cache_manager.py). Content that nobody else can name gets no key while its
 sequence runs; a preempted one gets keys under which it finds its own blocks again.
-
-The cache knows nothing of how tables are laid out: what it must do with them it asks of `Tables`.
 """
-
-from typing import Generic, Protocol, TypeVar
 
 from kvsim.memory.paged.content import NO_KEYS, ContentKeys, KeyRuns
 from kvsim.memory.paged.filling import Filling
+from kvsim.memory.paged.hits import Hits
 from kvsim.memory.paged.host_tier import HostTier
+from kvsim.memory.paged.names import BlockNames
 from kvsim.memory.paged.table import Table
 from kvsim.memory.prefix import CacheTotals
 from kvsim.sequence import Sequence
 from kvsim.speculation import Speculation
+from kvsim.vllm.sizes import Sizes
 
 NEVER = 1 << 62  # tokens
-Hits = TypeVar("Hits", covariant=True)
 
 
-class Tables(Protocol[Hits]):
-    """The block tables whose content is cached.
-
-    names_private: content that nobody else can name gets keys at once, since blocks return to the
-    pool while their sequence runs; else when it is preempted. names_late: such content gets them
-    when its blocks return, before which nobody looks for it, and none if its sequence has
-    finished, after which nobody does.
-    """
-
-    @property
-    def names_private(self) -> bool: ...
-
-    @property
-    def names_late(self) -> bool: ...
-
-    @property
-    def version(self) -> int:
-        """Changes whenever `find` could answer differently."""
-        ...
-
-    def fresh(self, runs: KeyRuns, num_shareable: int) -> Table:
-        """An empty table of this kind."""
-        ...
-
-    def find(self, table: Table, known: int, most: int) -> Hits:
-        """The longest prefix of what the first `known` keys of `table` name, at most `most` of
-        them, that a sequence can continue from.
-        """
-        ...
-
-    def may_move(self, table: Table, num_hits: int) -> bool:
-        """Whether other blocks may be found for the first keys, all held, once a free one goes."""
-        ...
-
-    def register(self, table: Table, full: int, *, in_step: bool) -> None:
-        """The first `full` blocks of `table` hold the content of their keys from now on. in_step:
-        the step being scheduled makes it; else it is there.
-        """
-        ...
-
-
-class PrefixCache(Generic[Hits]):
+class PrefixCache:
     """Keys, lookups and registration. enabled: without it nothing is ever found or kept.
 
-    unit_tokens: of content under one key, a divisor of block_size; None: a whole block.
+    names: of blocks. step: tokens after which something may become known in all groups.
     lag: tokens by which generated content becomes known late. host: a second tier for what is
     evicted. speculation: with tokens drafted ahead, who says what is known (`cover`); the hash of a
     block may cover tokens behind it. holds_back: what chained modules may yet write again is not
@@ -79,32 +36,31 @@ class PrefixCache(Generic[Hits]):
 
     def __init__(
         self,
-        tables: Tables[Hits],
-        block_size: int,
+        names: BlockNames,
+        step: int,
+        sizes: Sizes,
         *,
         enabled: bool,
         lag: int,
-        unit_tokens: int | None = None,
-        host: HostTier | None = None,
-        speculation: Speculation | None = None,
-        holds_back: bool = True,
-        names_returned: bool = True,
+        host: HostTier | None,
+        speculation: Speculation | None,
+        holds_back: bool,
+        names_returned: bool,
     ) -> None:
         self.enabled = enabled
         self.lag = lag
-        self._tables = tables
-        self._names_late = tables.names_late
-        self._size = block_size
+        self._names, self._names_late = names, names.names_late
+        self._size, self._same = step, sizes.same
         self._speculation = speculation
         self.lookahead = 0 if speculation is None else speculation.hash_lookahead
         again = 0 if speculation is None else speculation.redrafted_tokens
         self.redrafted = again if holds_back else 0
         self._names_returned = names_returned
-        self._unit = unit_tokens or block_size
-        self.units = block_size // self._unit
+        self._unit = sizes.match
+        self.units = step // self._unit
         self._content = ContentKeys(self._unit, self.lookahead)
         self._host = host
-        self._filling = Filling(self._register_next, block_size, lag)
+        self._filling = Filling(self._register_next, step, lag)
         self._memo: tuple[Sequence, int, Hits] | None = None  # of `hits`: for whom, which version
         self._query_tokens = 0
         self._hit_tokens = 0
@@ -124,13 +80,13 @@ class PrefixCache(Generic[Hits]):
         if seq.memory is None:
             runs = self._content.of(seq) if self.enabled else NO_KEYS
             seq.memory = self._fresh(seq, runs, len(runs))
-            if self.enabled and self._tables.names_private:
+            if self.enabled and self._names.names_private:
                 self._add_private(seq, seq.memory)
         table: Table = seq.memory
         return table
 
     def _fresh(self, seq: Sequence, runs: KeyRuns, num_shareable: int) -> Table:
-        table = self._tables.fresh(runs, num_shareable)
+        table = self._names.fresh(runs, num_shareable)
         table.session = seq.request.session is not None
         return table
 
@@ -143,15 +99,15 @@ class PrefixCache(Generic[Hits]):
     def hits(self, seq: Sequence) -> Hits:
         """What the cache holds for a waiting sequence: a run that ends before its last token."""
         memo = self._memo
-        if memo is not None and memo[0] is seq and memo[1] == self._tables.version:
+        if memo is not None and memo[0] is seq and memo[1] == self._names.version:
             return memo[2]
         table = self.table_of(seq)
         most = known = 0
         if table.num_shareable or seq.num_preemptions:
             most = (seq.num_tokens - max(1, self.lookahead)) // self._unit
             known = (seq.num_tokens - self.lookahead) // self._unit
-        found = self._tables.find(table, known, most)
-        self._memo = (seq, self._tables.version, found)
+        found = self._names.find(table, known, most)
+        self._memo = (seq, self._names.version, found)
         return found
 
     def host_keys(self, seq: Sequence, num_blocks: int) -> list[int]:
@@ -182,7 +138,7 @@ class PrefixCache(Generic[Hits]):
         for one of its hits.
         """
         table = self.table_of(head)
-        if num_hits and self._tables.may_move(table, num_hits):
+        if num_hits and self._names.may_move(table, num_hits):
             return True
         if not self._filling.num:
             return False
@@ -207,23 +163,39 @@ class PrefixCache(Generic[Hits]):
         if table.registered < (most := self._most_registered(table)):
             full = min(self.known(table) // self._size, most)
             if full > table.registered:
-                self._tables.register(table, full, in_step=True)
+                self._names.register(table, full, in_step=True)
 
     def cover(self, table: Table, tokens: int, known_tokens: int, *, in_step: bool = True) -> None:
         """Of a sequence of which `known_tokens` tokens are known, the first `tokens` slots hold
-        what they will: their full blocks become known content. in_step: see `Tables.register`.
+        what they will: their full blocks become known content. in_step: see `BlockNames.register`.
         """
         if not self.enabled:
             table.cover_at = NEVER
             return
         if not (in_step or self._names_returned):
             return
+        if not self._same:
+            self._cover_apart(table, tokens, known_tokens, in_step=in_step)
+            return
         full = min(tokens - self.redrafted, known_tokens - self.lookahead) // self._size
         table.cover_at = (max(full, table.covered) + 1) * self._size
         if full > table.covered:
             table.covered = full
             if (named := min(full, len(table.runs) // self.units)) > table.registered:
-                self._tables.register(table, named, in_step=in_step)
+                self._names.register(table, named, in_step=in_step)
+
+    def _cover_apart(self, table: Table, tokens: int, known_tokens: int, *, in_step: bool) -> None:
+        """The same where blocks differ: what is computed and what has keys count apart, the one up
+        to the last place where a hit can end, the other block by block.
+        """
+        computed = tokens - self.redrafted
+        hashed = (known_tokens - self.lookahead) // self._unit
+        hashed_tokens = min(hashed, len(table.runs)) * self._unit
+        self._names.name(table, computed, hashed_tokens, in_step=in_step)
+        known = min(computed, known_tokens - self.lookahead) // self._size
+        table.covered = max(known, table.covered)
+        table.registered = min(table.covered, len(table.runs) // self.units)
+        table.cover_at = (known + 1) * self._size
 
     def join(self, seq: Sequence, table: Table) -> None:
         """`seq` decodes: blocks that it fills take their keys."""
@@ -256,7 +228,7 @@ class PrefixCache(Generic[Hits]):
         full = (table.base + clock) // self._size
         if full != table.registered + 1:
             return False
-        self._tables.register(table, full, in_step=True)
+        self._names.register(table, full, in_step=True)
         return full == self._most_registered(table)
 
     def released(self, seq: Sequence, table: Table) -> int:
@@ -277,7 +249,7 @@ class PrefixCache(Generic[Hits]):
             if seq.finished and self._names_late:
                 named = self._most_registered(table)
             if (named := min(full, named)) > table.registered:
-                self._tables.register(table, named, in_step=False)
+                self._names.register(table, named, in_step=False)
         seq.memory = None if seq.finished else self._fresh(seq, table.runs, table.num_shareable)
         self._memo = None
         return full

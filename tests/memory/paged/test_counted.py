@@ -10,10 +10,9 @@ from support.cases import SCHEDULERS, known_to, streams
 from support.outcomes import STEP_TIME
 
 import kvsim
-from kvsim.memory.paged import options, page_groups
+from kvsim.memory.paged import assembly, options, page_groups
 from kvsim.memory.paged.allocator import PagedAllocator
-from kvsim.memory.paged.extent_pool import ExtentPool
-from kvsim.memory.paged.groups import store
+from kvsim.memory.paged.pool import BlockPool
 from kvsim.request import Request
 
 ALLOCATORS: list[dict[str, Any]] = [
@@ -33,7 +32,7 @@ class Checked(PagedAllocator):
 
     def usage(self, *arguments: Any, **keywords: Any) -> Any:
         type(self).asked += 1
-        type(self).counted = isinstance(self.pool, ExtentPool) and not self.pool.tracked
+        type(self).counted = isinstance(self.pool, BlockPool) and not self.pool.tracked
         self.check()
         return super().usage(*arguments, **keywords)
 
@@ -85,9 +84,9 @@ def test_counts_equal_tables(
         patch.object(page_groups, "PagedAllocator", Checked),
     ):
         counted = outcome(made, requests)
-    with patch.object(store, "blocks_are_counted", return_value=False):
+    with patch.object(assembly, "blocks_are_counted", return_value=False):
         assert outcome(made, requests) == counted
-    with patch.object(store, "extents_suffice", return_value=False):
+    with patch.object(assembly, "blocks_are_single", return_value=True):
         assert outcome(made, requests) == counted
 
 

@@ -15,10 +15,9 @@ from kvsim.layout import KVGroup, KVLayout
 from kvsim.memory.allocator import Demand
 from kvsim.memory.options import MemorySpec
 from kvsim.memory.paged.allocator import PagedAllocator
-from kvsim.memory.paged.extent import BLANK, NAMELESS
-from kvsim.memory.paged.extent_pool import ExtentPool
+from kvsim.memory.paged.extent import BLANK, NAMELESS, extents_of
 from kvsim.memory.paged.options import Paged
-from kvsim.memory.paged.parts import extents_of
+from kvsim.memory.paged.pool import BlockPool
 from kvsim.plumbing.units import ceil_div
 from kvsim.request import Request
 from kvsim.sequence import Sequence
@@ -108,7 +107,7 @@ class Harness:
         options = Paged(block_size=self.size, enable_prefix_caching=caching)
         allocator = options.build(memory)
         assert isinstance(allocator, PagedAllocator)
-        assert isinstance(allocator.pool, ExtentPool)
+        assert isinstance(allocator.pool, BlockPool)
         assert allocator.pool.tracked != counted
         self.real: Any = allocator
         self.compare_blocks = self.compare_counts if counted else self.compare_tables

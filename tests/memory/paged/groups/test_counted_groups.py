@@ -13,10 +13,9 @@ from support.outcomes import STEP_TIME
 
 import kvsim
 from kvsim.memory.options import MemorySpec
-from kvsim.memory.paged import options
+from kvsim.memory.paged import assembly, options
 from kvsim.memory.paged.allocator import PagedAllocator
-from kvsim.memory.paged.groups import store
-from kvsim.memory.paged.groups.store import blocks_are_counted
+from kvsim.memory.paged.assembly import blocks_are_counted
 from kvsim.request import Request
 from kvsim.scenario import Scenario
 from kvsim.validate.schedule.verdict import validate_case
@@ -93,7 +92,7 @@ def test_counts_equal_tables(
     with patch.object(options, "PagedAllocator", Checked):
         counted = outcome(made, requests)
     assert Checked.asked
-    with patch.object(store, "blocks_are_counted", return_value=False):
+    with patch.object(assembly, "blocks_are_counted", return_value=False):
         assert outcome(made, requests) == counted
 
 
@@ -105,7 +104,7 @@ def test_recorded_schedules_come_out_where_blocks_are_counted(case: Path) -> Non
         asked.append(blocks_are_counted(memory._replace(unwatched=True)))
         return asked[-1]
 
-    with patch.object(store, "blocks_are_counted", counted):
+    with patch.object(assembly, "blocks_are_counted", counted):
         answer = validate_case(case)
     if not any(asked):
         pytest.skip("its blocks are not counted")

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from support.cases import HYBRIDS, SCHEDULERS, streams
 from support.outcomes import STEP_TIME
 
-from kvsim.memory.paged.groups import store
+from kvsim.memory.paged import assembly
 from kvsim.request import Request
 from kvsim.results.result import Run
 from kvsim.scenario import Scenario
@@ -80,5 +80,5 @@ def test_extents_hold_the_blocks_of_lists(
         }
     )
     in_extents = outcome(made, requests)
-    with patch.object(store, "extents_suffice", return_value=False):
+    with patch.object(assembly, "blocks_are_single", return_value=True):
         assert outcome(made, requests) == in_extents

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 
 from kvsim.memory.paged.decoders import Decoders
-from kvsim.memory.paged.groups.tables import GroupTables
-from kvsim.memory.paged.groups.windows import Windows
-from kvsim.memory.paged.pool import Pool
+from kvsim.memory.paged.pool import BlockPool
+from kvsim.memory.paged.tables import BlockTables
+from kvsim.memory.paged.windows import Windows
 from kvsim.plumbing.units import ceil_div
 from kvsim.vllm.sizes import Sizes
 
@@ -15,8 +15,8 @@ class Forecast:
 
     def __init__(
         self,
-        pool: Pool,
-        tables: GroupTables,
+        pool: BlockPool,
+        tables: BlockTables,
         decoders: Decoders,
         windows: Windows,
         sizes: Sizes,

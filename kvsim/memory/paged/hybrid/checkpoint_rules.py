@@ -6,7 +6,7 @@ from kvsim.speculation import Speculation
 from kvsim.vllm.rules import BlockRules
 
 
-class Places(NamedTuple):
+class CheckpointRules(NamedTuple):
     """behind: tokens that must follow a place. drops: hits of a drafter's layers end a unit before
     what they know, so that the state is wanted there. counts_drops: see BlockRules.
     """

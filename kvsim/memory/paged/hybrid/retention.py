@@ -9,7 +9,7 @@ its prompt that a resent one can hit, and the junction with others that shared a
 
 from collections.abc import Iterable, Sequence
 
-from kvsim.memory.paged.groups.hits import Kind
+from kvsim.memory.paged.hits import Kind
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.units import ceil_div
 

@@ -14,16 +14,14 @@ from kvsim.memory.ledger import Course
 from kvsim.memory.paged.behind import BehindInBlocks
 from kvsim.memory.paged.course import BlockMoves
 from kvsim.memory.paged.decoders import Decoders, by_order
+from kvsim.memory.paged.forecast import Forecast
 from kvsim.memory.paged.forks import Forks
-from kvsim.memory.paged.groups.forecast import Forecast
-from kvsim.memory.paged.groups.hits import Hits
-from kvsim.memory.paged.groups.rooms import Rooms
-from kvsim.memory.paged.groups.table import GroupTable
-from kvsim.memory.paged.groups.tables import GroupTables
-from kvsim.memory.paged.groups.windows import Windows
-from kvsim.memory.paged.pool import Pool
+from kvsim.memory.paged.pool import BlockPool
 from kvsim.memory.paged.prefix_cache import PrefixCache
 from kvsim.memory.paged.shape import BlockShape
+from kvsim.memory.paged.table import Table
+from kvsim.memory.paged.tables import BlockTables
+from kvsim.memory.paged.windows import Windows
 from kvsim.plumbing.errors import InvariantError
 from kvsim.plumbing.units import ceil_div
 from kvsim.sequence import Sequence
@@ -47,10 +45,9 @@ class Decoding:
     def __init__(
         self,
         shape: BlockShape,
-        pool: Pool,
-        tables: GroupTables,
-        rooms: Rooms,
-        cache: PrefixCache[Hits],
+        pool: BlockPool,
+        tables: BlockTables,
+        cache: PrefixCache,
         sizes: Sizes,
         decoders: Decoders,
         behind: BehindInBlocks | None,
@@ -61,7 +58,7 @@ class Decoding:
         spare_block: bool,
         ranked: bool,
     ) -> None:
-        self._shape, self._pool, self._tables, self._rooms = shape, pool, tables, rooms
+        self._shape, self._pool, self._tables = shape, pool, tables
         self._cache, self._unit, self._lag, self._token_bytes = cache, sizes.unit, lag, token_bytes
         self._behind, self._forks = behind, forks
         self._spare_block, self._ranked = spare_block, ranked
@@ -76,7 +73,7 @@ class Decoding:
 
     def join(self, seq: Sequence, num_tokens: int) -> None:
         """`seq`, with so many valid slots, decodes from the next step on."""
-        table: GroupTable = seq.memory
+        table: Table = seq.memory
         if table.joined:  # it was passed over, so all its tokens have returned
             table.processed = num_tokens
         table.since = self.decoders.clock
@@ -92,7 +89,7 @@ class Decoding:
 
     def leave(self, seq: Sequence) -> None:
         """`seq` decodes no more."""
-        table: GroupTable = seq.memory
+        table: Table = seq.memory
         table.processed = self.computed(table, self.decoders.clock)
         if self.counts:
             self._catch_up(table)
@@ -111,13 +108,13 @@ class Decoding:
         if self.counts and seq.decoding:
             self._catch_up(seq.memory)
 
-    def _catch_up(self, table: GroupTable) -> None:
+    def _catch_up(self, table: Table) -> None:
         table.count = max(table.count, ceil_div(table.base + self.decoders.clock, self._unit))
 
-    def _foresee_last(self, seq: Sequence, table: GroupTable, sign: int) -> None:
+    def _foresee_last(self, seq: Sequence, table: Table, sign: int) -> None:
         """A decoder will take its last block, or, sign -1, will not, or has taken it already."""
         last = ceil_div(seq.final_tokens, self._unit)
-        unfilled = self._rooms.unfilled_bytes(last, seq.final_tokens)
+        unfilled = self._tables.unfilled_bytes(last, seq.final_tokens)
         if unfilled:
             clock = (last - 1) * self._unit - table.base
             left = self._last_blocks.get(clock, 0) + sign * unfilled
@@ -126,7 +123,7 @@ class Decoding:
             else:
                 del self._last_blocks[clock]
 
-    def computed(self, table: GroupTable, clock: int) -> int:
+    def computed(self, table: Table, clock: int) -> int:
         """Slots of a decoder that have returned when the step at `clock` is scheduled."""
         if self._lag and clock == table.since:
             return table.processed
@@ -135,15 +132,15 @@ class Decoding:
     def grow(
         self,
         seq: Sequence,
-        table: GroupTable,
+        table: Table,
         count: int,
         states: int,
         *,
         checkpoint: bool = False,
     ) -> None:
-        """A table, of a decoder or not, takes blocks: see `GroupTables.grow`."""
+        """A table, of a decoder or not, takes blocks: see `BlockTables.grow`."""
         if count > table.count:
-            self._rooms.grown(seq.final_tokens, table.count, count)
+            self._tables.grown(seq.final_tokens, table.count, count)
             if self.counts and seq.decoding:
                 final = seq.final_tokens
                 if count * self._unit >= final > table.count * self._unit:
@@ -197,12 +194,7 @@ class Decoding:
         movers = behind.movers(live) if behind is not None else []
         slope_bytes = self.decoders.num * self._token_bytes
         moves = BlockMoves(
-            self._shape,
-            self._pool,
-            self._tables,
-            self._rooms,
-            slope_bytes,
-            gives_back=not self.even,
+            self._shape, self._pool, self._tables, slope_bytes, gives_back=not self.even
         )
         if self.even:
             self._advance_evenly(steps, moves)
@@ -242,7 +234,7 @@ class Decoding:
             self._count_blocks(t, cohort)
             return
         members = sorted(cohort, key=by_order) if len(cohort) > 1 else list(cohort)
-        decoders, rooms = self.decoders, self._rooms
+        decoders, tables = self.decoders, self._tables
         if t == 1 and decoders.extended:
             members = [seq for seq in members if seq not in decoders.extended]
             if not members:
@@ -251,8 +243,8 @@ class Decoding:
         for seq in members:
             count: int = seq.memory.count
             if count * self._unit >= seq.final_tokens:
-                rooms.grown(seq.final_tokens, count - 1, count)
-        table: GroupTable = members[0].memory
+                tables.grown(seq.final_tokens, count - 1, count)
+        table: Table = members[0].memory
         if table.count * self._unit < table.base + decoders.clock + t:
             raise InvariantError(f"{members[0]} decodes into a slot it does not hold")
 
@@ -261,7 +253,7 @@ class Decoding:
         decoders, count = self.decoders, len(cohort)
         if t == 1 and decoders.extended:
             count = sum(seq not in decoders.extended for seq in cohort)
-        self._rooms.over_bytes += self._last_blocks.pop(decoders.clock + t - 1, 0)
+        self._tables.over_bytes += self._last_blocks.pop(decoders.clock + t - 1, 0)
         self._tables.take_units(count)
 
     def _advance_one_by_one(self, steps: int, moves: BlockMoves) -> None:
@@ -281,7 +273,7 @@ class Decoding:
             decoders.extended.clear()
         give_back_below, unit = self._tables.give_back_below, self._unit
         for seq in sorted(members, key=by_order) if len(members) > 1 else members:
-            table: GroupTable = seq.memory
+            table: Table = seq.memory
             give_back_below(table, self.computed(table, clock))
             slots = table.base + clock
             if slots % unit == 0:  # the step starts a new unit, and so a block of some groups

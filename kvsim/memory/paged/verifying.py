@@ -8,36 +8,54 @@ Where a step is scheduled before the one before it has returned, all drafts of t
 to be right: a member asks for as many slots more, and is known as it was a step before.
 """
 
-from abc import ABC, abstractmethod
-from typing import Any
-
-from mypy_extensions import mypyc_attr
+from collections.abc import Callable
 
 from kvsim.memory.paged.decoders import by_order
+from kvsim.memory.paged.decoding import Decoding
 from kvsim.memory.paged.lookahead import Lookahead
-from kvsim.memory.paged.pool import Pool
+from kvsim.memory.paged.member import Member, OptimisticSlots
+from kvsim.memory.paged.pool import BlockPool
 from kvsim.memory.paged.prefix_cache import PrefixCache
-from kvsim.memory.paged.verifying.member import Member
-from kvsim.memory.paged.verifying.optimistic_slots import OptimisticSlots
+from kvsim.memory.paged.table import Table
+from kvsim.memory.paged.tables import BlockTables
 from kvsim.memory.verifying import Ahead
 from kvsim.plumbing.errors import InvariantError
+from kvsim.plumbing.units import ceil_div
 from kvsim.sequence import Sequence
+from kvsim.vllm.sizes import Sizes
 
 
-@mypyc_attr(allow_interpreted_subclasses=True)
-class VerifyingMembers(ABC):
-    """See `kvsim.memory.verifying.Verifying`. What moves, and how, is a subclass's part.
+class VerifyingMembers:
+    """See `kvsim.memory.verifying.Verifying`. All blocks hold as many tokens (`Sizes.same`). A
+    member gives back what windows and states have left behind before it takes anything, in its
+    turn, as it would alone.
 
     clock: steps so far. drafts: slots of members that drafts were, or may be, written to.
-    lag: steps scheduled before one returns.
+    lag: steps scheduled before one returns. waits: whether the head of the queue lacks blocks, and
+    whether it has hits; None: it may start whatever moves. lazy: content that only its own sequence
+    could look for gets its keys when a block of it is taken or given back.
     """
 
     def __init__(
-        self, pool: Pool, cache: PrefixCache[Any], size: int, lookahead: Lookahead, lag: int
+        self,
+        pool: BlockPool,
+        tables: BlockTables,
+        decoding: Decoding,
+        cache: PrefixCache,
+        sizes: Sizes,
+        lookahead: Lookahead,
+        lag: int,
+        *,
+        token_bytes: int,
+        waits: Callable[[Sequence], tuple[bool, bool] | None],
+        lazy: bool,
     ) -> None:
         self.clock = 0
         self.drafts = 0
-        self._pool, self._prefixes, self._size, self._lag = pool, cache, size, lag
+        self._pool, self._tables, self._decoding = pool, tables, decoding
+        self._cache, self._lookahead = cache, lookahead
+        self._size, self._lag, self._token_bytes = sizes.unit, lag, token_bytes
+        self._waits, self._lazy = waits, lazy
         self._step_tokens = 1 + lookahead.tokens
         self._ahead = self._step_tokens + lookahead.slots
         self._returned = 0  # steps
@@ -51,16 +69,33 @@ class VerifyingMembers(ABC):
 
     # --- what moves ----------------------------------------------------------------------------
 
-    @abstractmethod
     def _foresee(self, seq: Sequence, member: Member) -> None:
         """Find when something of a new member moves: what it takes, gives, knows and learns."""
+        table: Table = seq.memory
+        since, size, tables = member.since, self._size, self._tables
+        takes, gives, last = member.takes, member.gives, member.num_steps - 1
+        takes[since] = 0  # whatever has waited for its turn
+        most = member.believed[last]
+        for units in range(table.count, ceil_div(most + self._ahead, size)):
+            clock = since + member.first_believed(units * size - self._ahead)
+            takes[clock] = takes.get(clock, 0) + tables.blocks_of_unit
+        for tokens in tables.state_starts(table, most + self._step_tokens):
+            clock = since + member.first_believed(tokens - self._step_tokens)
+            takes[clock] = takes.get(clock, 0) + tables.num_placed_states
+        for tokens, blocks in tables.gives(table, member.returned(last)):
+            clock = since + member.first_returned(tokens)
+            takes.setdefault(clock, 0)
+            gives[clock] = gives.get(clock, 0) + blocks
+        if self._cache.enabled:
+            keys = table.num_shareable if self._lazy else len(table.runs)
+            self._foresee_names(member, range(table.covered + 1, keys // self._cache.units + 1))
 
     def _foresee_names(self, member: Member, blocks: range) -> None:
         """So many of its first blocks, for each of these numbers, become known in their turn, at
         the latest.
         """
-        since, steps, cache = member.since, member.num_steps, self._prefixes
-        ahead, again = cache.lookahead, cache.redrafted
+        since, steps = member.since, member.num_steps
+        ahead, again = self._cache.lookahead, self._cache.redrafted
         for number in blocks:
             end = number * self._size
             scheduled = member.first_known(end + max(ahead, again))
@@ -71,13 +106,24 @@ class VerifyingMembers(ABC):
             if returned < steps:
                 member.learns.append(since + returned)
 
-    @abstractmethod
     def _move(self, seq: Sequence, member: Member, step: int) -> bool:
         """It has its turn in this step of its own; False: no room, nothing taken."""
-
-    @abstractmethod
-    def _book(self, new_slots: int, more_drafts: int) -> None:
-        """All members fill so many slots, and so many more are drafts'."""
+        table: Table = seq.memory
+        tables, slots = self._tables, member.slots
+        if step:
+            self._catch_up(table, member, step)
+            table.tokens = slots[step]
+        tables.give_back_below(table, member.returned(step))
+        num_tokens = member.believed[step] + self._step_tokens
+        units = ceil_div(self._lookahead.room(num_tokens), self._size)
+        states = tables.states_for(num_tokens)
+        if tables.missing(table, units, states, checkpoint=False) > self._pool.num_free:
+            return False
+        self._decoding.grow(seq, table, units, states)
+        table.tokens = slots[step + 1]
+        known = member.known(step)
+        self._cover(table, known, known)
+        return True
 
     # --- members -------------------------------------------------------------------------------
 
@@ -129,7 +175,7 @@ class VerifyingMembers(ABC):
             if clock in self._learns:
                 self._learns[clock].pop(seq, None)
 
-    def _catch_up(self, table: Any, member: Member, done: int) -> None:
+    def _catch_up(self, table: Table, member: Member, done: int) -> None:
         """What the steps of a member so far have made known, when they were scheduled and when they
         returned, is known.
         """
@@ -139,17 +185,16 @@ class VerifyingMembers(ABC):
             tokens = member.slots[returned]
             self._cover(table, tokens, tokens + 1, in_step=False)
 
-    def _cover(self, table: Any, tokens: int, known: int, *, in_step: bool = True) -> None:
+    def _cover(self, table: Table, tokens: int, known: int, *, in_step: bool = True) -> None:
         """See `PrefixCache.cover`."""
         if known >= table.cover_at:
-            self._prefixes.cover(table, tokens, known, in_step=in_step)
+            self._cache.cover(table, tokens, known, in_step=in_step)
 
-    def _drafts_of(self, member: Member, table: Any) -> int:
+    def _drafts_of(self, member: Member, table: Table) -> int:
         """Slots of a member that drafts have a claim to."""
         done = self.clock - member.since
         if not done:
-            drafts: int = table.drafts
-            return drafts
+            return table.drafts
         return member.believed[done - 1] + self._ahead - member.slots[done]
 
     # --- steps ---------------------------------------------------------------------------------
@@ -175,7 +220,8 @@ class VerifyingMembers(ABC):
         self.clock += 1
         num = len(self._members)
         drafts = num * self._ahead - new_slots + self._believed.stepped(num, new_slots)
-        self._book(new_slots, drafts - self.drafts)
+        self._tables.used_bytes += new_slots * self._token_bytes
+        self._tables.draft_slots += drafts - self.drafts
         self.drafts = drafts
 
     def step_returned(self) -> list[Sequence]:
@@ -207,9 +253,23 @@ class VerifyingMembers(ABC):
                 return max(0, clock - self.clock)
         return limit
 
-    @abstractmethod
     def steps_head_stays_blocked(self, head: Sequence, limit: int) -> int:
-        """As promised."""
+        found = self._waits(head)
+        if found is None:
+            return 0
+        lacking, hits = found
+        if self._cache.table_of(head).num_shareable:  # what it hits may be made by members
+            limit = self._steps_unknowing(limit)
+        if hits:  # which whoever takes may forget
+            limit = self._steps_within(0, limit)
+        return self._steps_keeping(limit) if lacking else limit
+
+    def _steps_keeping(self, limit: int) -> int:
+        """For how many steps nothing is given back."""
+        for step, clock in enumerate(range(self.clock, self.clock + limit)):
+            if self._num_given.get(clock):
+                return step
+        return limit
 
     # --- books ---------------------------------------------------------------------------------
 

@@ -7,18 +7,18 @@ v1/core/single_type_kv_cache_manager.py, `_cache_partial_tail_block`.
 
 from collections.abc import Sequence
 
-from kvsim.memory.paged.block_pool import NULL_BLOCK
-from kvsim.memory.paged.groups.hits import Kind
-from kvsim.memory.paged.groups.places import Places
-from kvsim.memory.paged.groups.retention import Retention
-from kvsim.memory.paged.groups.table import GroupTable
-from kvsim.memory.paged.pool import NumberedPool
+from kvsim.memory.paged.extent import Extent
+from kvsim.memory.paged.hits import Kind, key_of
+from kvsim.memory.paged.hybrid.checkpoint_rules import CheckpointRules
+from kvsim.memory.paged.hybrid.retention import Retention
+from kvsim.memory.paged.pool import BlockPool
+from kvsim.memory.paged.table import Table
 from kvsim.plumbing.units import ceil_div
 from kvsim.vllm.sizes import Sizes
 
 
 class Inside:
-    """Beside `GroupNames`, with its kinds of groups and their retention. in_step, drafts: as there.
+    """Beside `BlockNames`, with its kinds of groups and their retention. in_step, drafts: as there.
 
     Where hits end with blocks, a name inside one is never looked up: it only keeps, for drafts,
     what lies behind the last token with a key.
@@ -26,10 +26,10 @@ class Inside:
 
     def __init__(
         self,
-        pool: NumberedPool,
+        pool: BlockPool,
         kinds: Sequence[Kind],
         sizes: Sizes,
-        places: Places,
+        places: CheckpointRules,
         retention: Sequence[Retention | None],
         in_step: set[int],
         *,
@@ -49,7 +49,7 @@ class Inside:
             for g in kind.members
         ]
 
-    def name_tails(self, table: GroupTable, tokens: int, hashed_tokens: int) -> None:
+    def name_tails(self, table: Table, tokens: int, hashed_tokens: int) -> None:
         """Of a table with so many computed tokens, and so many with keys, the end of the prompt."""
         unit = self._sizes.match
         for kind in self._tails:
@@ -60,10 +60,11 @@ class Inside:
             known = self._sizes.cacheable(tokens, size, drops=kind.drops)
             if tail % size and 0 < tail <= known:
                 for g in kind.members:
-                    block = table.lists[g][tail // size - table.skipped[g]]
-                    self._pool.add_key(block, self._key(table, g, tail))
+                    block = table.block_at(g, tail // size)
+                    assert block is not None
+                    self._pool.name(block, key_of(table, tail, size, unit))
 
-    def name(self, table: GroupTable, *, checkpoint: bool) -> None:
+    def name(self, table: Table, *, checkpoint: bool) -> None:
         """Of a table whose last slot ends a chunk. checkpoint: it leaves a state on the way."""
         self.name_tails(table, table.tokens, len(table.runs) * self._sizes.match)
         last = self._places.tail(table.prompt_tokens, self._sizes.match)
@@ -72,39 +73,39 @@ class Inside:
             if checkpoint:
                 self._name_checkpoint(table, g, retention)
             elif self._sizes.cacheable(table.tokens, size, drops=False) == last > 0:
-                place = ceil_div(last, size) - 1 - table.skipped[g]
-                if place < 0 or not (last % size or self._places.behind):
+                if not (last % size or self._places.behind):
                     continue
-                block = table.lists[g][place]
-                if block != NULL_BLOCK and self._name_state(table, g, block, last) and last % size:
+                block = table.block_at(g, ceil_div(last, size) - 1)
+                if block is not None and self._name_state(table, g, block, last) and last % size:
                     table.copied[g] = block
 
-    def _name_state(self, table: GroupTable, g: int, block: int, tokens: int) -> bool:
+    def _name_state(self, table: Table, g: int, block: Extent, tokens: int) -> bool:
         """`block` holds the state after so many tokens and no other; False: that was known."""
-        key = self._key(table, g, tokens)
-        if self._pool.key_of(block) == key:
+        key = key_of(table, tokens, self._sizes.blocks[g], self._sizes.match)
+        if block.key == key:
             return False
-        self._in_step.difference_update(self._pool.forget(block))
-        self._pool.add_key(block, key)
-        self._in_step.add(key)
+        self._forget(g, block)
+        self._pool.name(block, key)
+        self._in_step.add(key * self._num + g)
         return True
 
-    def _name_checkpoint(self, table: GroupTable, g: int, retention: Retention) -> None:
+    def _name_checkpoint(self, table: Table, g: int, retention: Retention) -> None:
         """The block before the running state's holds the state at the last place in the chunk; it
         is known if that is the prompt's own, the junction or a place to be retained.
         """
         aligned, size = self._sizes.aligned, self._sizes.blocks[g]
         at = self._places.last(table.tokens, aligned)
-        block = table.lists[g][ceil_div(table.tokens, size) - 2 - table.skipped[g]]
+        block = table.block_at(g, ceil_div(table.tokens, size) - 2)
+        assert block is not None
         retained = not at % size and retention.kept(at // size - 1, at // size, ())
         last = self._places.tail(table.prompt_tokens, aligned)
         if retained or at in (last, table.junction_tokens):
             self._name_state(table, g, block, at)
             return
-        lost = self._pool.forget(block)
-        self._in_step.difference_update(lost)
-        self._pool.num_evicted += bool(lost)
+        self._pool.num_evicted += self._forget(g, block)
 
-    def _key(self, table: GroupTable, g: int, tokens: int) -> int:
-        """Of what ends after so many tokens, a multiple of the unit."""
-        return table.keys[tokens // self._sizes.match - 1] * self._num + g
+    def _forget(self, g: int, block: Extent) -> bool:
+        """A block is found by nothing any more; returns whether it was."""
+        keys = self._pool.forget(block)
+        self._in_step.difference_update(key * self._num + g for key in keys)
+        return bool(keys)

@@ -1,18 +1,33 @@
 """What the blocks of a pool hold, in extents: lookups, and the keys that blocks of tables get."""
 
+from collections.abc import Iterable
+
 from kvsim.memory.paged.content import KeyRuns
-from kvsim.memory.paged.extent import NO_BLOCKS, Extent
+from kvsim.memory.paged.extent import (
+    NAMELESS,
+    NO_BLOCKS,
+    NO_EXTENTS,
+    NOTHING_FOUND,
+    Extent,
+    Found,
+    Part,
+)
 from kvsim.memory.paged.known import KnownContent
-from kvsim.memory.paged.parts import NOTHING_FOUND, Found, Part
-from kvsim.memory.paged.pool import Pool
+from kvsim.plumbing.errors import InvariantError
 
 
-class ExtentContent(Pool):
-    """The known content of so many groups of layers."""
+class KnownBlocks:
+    """The known content of so many groups of layers. A block's content is an integer key (see
+    content.py); equal content, equal key.
 
-    def __init__(self, num_blocks: int, num_groups: int, *, tracked: bool) -> None:
-        super().__init__(num_blocks, tracked=tracked)
+    version: changes whenever a lookup could answer differently.
+    """
+
+    def __init__(self, num_groups: int) -> None:
+        self.version = 0
         self._known = [KnownContent(g) for g in range(num_groups)]
+
+    # --- looking up ----------------------------------------------------------------------------
 
     def find(self, group: int, runs: KeyRuns, start: int, end: int) -> Found:
         """The oldest blocks of a group that hold the keys from place `start` to `end`, up to the
@@ -28,6 +43,15 @@ class ExtentContent(Pool):
                 break
         return Found(num, before, parts) if num else NOTHING_FOUND
 
+    def block_of(self, group: int, key: int) -> Extent | None:
+        """The oldest block of a group with this key, which is one of single blocks."""
+        found: list[tuple[Extent, int]] = []
+        self._known[group].find(key, 1, found)
+        if not found:
+            return None
+        extent = found[0][0]
+        return extent if extent.of is None else extent.of
+
     def stretch_below(self, group: int, runs: KeyRuns, below: int, enough: int) -> tuple[int, int]:
         """See `KnownContent.stretch_below`."""
         return self._known[group].stretch_below(runs, below, enough)
@@ -42,6 +66,8 @@ class ExtentContent(Pool):
                     return True
             before = 0
         return False
+
+    # --- what blocks hold ----------------------------------------------------------------------
 
     def register(
         self,
@@ -74,6 +100,31 @@ class ExtentContent(Pool):
             parts.append((place, extent, extent.num))
             place += extent.num
 
+    def name(self, extent: Extent, key: int) -> None:
+        """A single block holds the content of `key`, and is found by it beside the keys it has."""
+        if extent.key < 0:
+            extent.key = key
+            self._known[extent.group].hold(extent)
+        elif extent.key != key and all(alias.key != key for alias in extent.aliases):
+            alias = Extent(key, 1, extent.group)
+            alias.of, extent.aliases = extent, [*extent.aliases, alias]
+            self._known[extent.group].hold(alias)
+        self.version += 1
+
+    def forget(self, extent: Extent) -> list[int]:
+        """A single block is found by no key any more; returns those it had."""
+        if extent.key < 0:
+            return NO_BLOCKS
+        self.version += 1
+        keys = [extent.key, *(alias.key for alias in extent.aliases)]
+        for each in (extent, *extent.aliases):
+            self._known[extent.group].forget(each, 1)
+        extent.num, extent.key, extent.aliases = 1, NAMELESS, NO_EXTENTS
+        extent.is_younger = False
+        return keys
+
+    # --- parts of tables -----------------------------------------------------------------------
+
     def _cut(self, part: Part, num: int) -> tuple[Part, Part]:
         """The first `num` blocks of a part, and the others."""
         self.version += 1
@@ -104,9 +155,16 @@ class ExtentContent(Pool):
         del parts[:num]
         return gone
 
-    def forget(self, part: Part) -> None:
+    def forget_part(self, part: Part) -> None:
         """The blocks of a part, which nobody else holds, have no keys any more."""
         self.version += 1
         _, head, num = part
         for extent in head.chain(num):
             self._known[extent.group].forget(extent, extent.num)
+
+    def _check_content(self, content: Iterable[Extent]) -> None:
+        """Raise InvariantError unless what is known is what these extents hold."""
+        known = sum(each.check() for each in self._known)
+        held = sum(each.num + len(each.aliases) for each in content if each.key >= 0)
+        if known != held:
+            raise InvariantError(f"{known} blocks are known, {held} hold what is known")

@@ -5,7 +5,7 @@ decided by where its chunks end (vLLM 0.33, v1/core/sched/scheduler.py,
 `_mamba_block_aligned_split`; v1/kv_cache_interface.py, `is_mamba_prefill_checkpoint_valid`).
 """
 
-from kvsim.memory.paged.groups.places import Places
+from kvsim.memory.paged.hybrid.checkpoint_rules import CheckpointRules
 from kvsim.plumbing.units import ceil_div
 from kvsim.sequence import Sequence
 from kvsim.vllm.sizes import Sizes
@@ -21,7 +21,7 @@ class StateChunks:
     def __init__(
         self,
         sizes: Sizes,
-        places: Places,
+        places: CheckpointRules,
         checkpoint_alignment: int | None,
         *,
         every_chunk: bool,

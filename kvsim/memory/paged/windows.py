@@ -11,7 +11,7 @@ computed a prompt gives back at once all that its last token no longer sees.
 from collections.abc import Iterable
 from heapq import heappop, heappush
 
-from kvsim.memory.paged.groups.hits import skipped_blocks
+from kvsim.memory.paged.hits import skipped_blocks
 from kvsim.sequence import Sequence
 
 Bucket = dict[Sequence, None]

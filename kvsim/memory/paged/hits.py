@@ -1,0 +1,280 @@
+"""What a prefix cache with several groups of layers can give a sequence.
+
+All groups must know the same prefix. Full attention needs all of it; a window needs the blocks
+that hold the last W - 1 tokens, so those below may be forgotten; a recurrent state is all there is.
+
+Blocks that hold states are long (hundreds of tokens and more), so that a prefix shorter than a
+block would never be hit: where prefixes are matched in smaller units than these, hits may end
+inside blocks. Full attention is then known to the last whole block, and inside the next one
+wherever somebody's prompt ended; a state is known where a chunk ended. vLLM 0.33,
+v1/core/kv_cache_coordinator.py and v1/core/single_type_kv_cache_manager.py.
+"""
+
+from collections.abc import Sequence
+
+from kvsim.memory.paged.content import KeyRuns
+from kvsim.memory.paged.extent import INSIDE, NOTHING_FOUND, Found
+from kvsim.memory.paged.pool import BlockPool
+from kvsim.memory.paged.table import Table
+from kvsim.plumbing.units import ceil_div
+from kvsim.vllm.grouping import BlockGroup
+from kvsim.vllm.sizes import Sizes
+
+STATE_WINDOW = 2  # a state goes on from the one before it
+
+
+class Hits:
+    """tokens: of the common prefix. first, found: for each group the position of the first block
+    it keeps, and the blocks from there to the prefix's end, inside the last of which that may lie.
+
+    junction: tokens of the longest prefix that some group knew, where that is more; else 0. Others
+    have shared so much before: whoever computes it now keeps what the other groups need there.
+    """
+
+    __slots__ = ("first", "found", "junction", "tokens")
+
+    def __init__(
+        self, tokens: int, first: Sequence[int], found: Sequence[Found], junction: int = 0
+    ) -> None:
+        self.tokens, self.first, self.found, self.junction = tokens, first, found, junction
+
+
+class Kind:
+    """Groups that look as far back, in blocks of as many tokens, and are looked up together.
+
+    window_tokens: None for all: full. drops: they lose the last unit they know, since a drafter's
+    layers must see it computed again.
+    """
+
+    def __init__(
+        self,
+        members: Sequence[int],
+        block_size: int,
+        window_tokens: int | None,
+        recurrent: bool,
+        drops: bool,
+    ) -> None:
+        self.members, self.block_size, self.window_tokens = members, block_size, window_tokens
+        self.full, self.recurrent, self.drops = window_tokens is None, recurrent, drops
+
+
+def looks_back(groups: Sequence[BlockGroup], *, states_kept: bool) -> list[int | None]:
+    """How many tokens back each group looks, None for all."""
+    return [
+        STATE_WINDOW if states_kept and group.state_bytes else group.window_tokens
+        for group in groups
+    ]
+
+
+def kinds_of(groups: Sequence[BlockGroup], *, states_kept: bool, drops: bool) -> list[Kind]:
+    """The groups that are cached, by kind. drops: hits of a drafter's layers lose their last unit:
+    of the kinds that have such layers; of all but states, if none is known to.
+    """
+    windows = looks_back(groups, states_kept=states_kept)
+    buckets: dict[int, list[int]] = {}
+    for g, group in enumerate(groups):
+        if states_kept or not group.state_bytes:
+            buckets.setdefault(group.bucket, []).append(g)
+    known = any(group.draft_layers for group in groups)
+    found = []
+    for members in buckets.values():
+        first, recurrent = groups[members[0]], groups[members[0]].state_bytes > 0
+        drafting = any(groups[g].draft_layers for g in members)
+        dropping = drops and not recurrent and (drafting or not known)
+        window = windows[members[0]]
+        found.append(Kind(tuple(members), first.block_size, window, recurrent, dropping))
+    return found
+
+
+def skipped_blocks(window_tokens: int | None, computed: int, block_size: int) -> int:
+    """Leading blocks that no token after the first `computed` ones attends to."""
+    if window_tokens is None:
+        return 0
+    return max(0, computed - window_tokens + 1) // block_size
+
+
+def key_of(table: Table, tokens: int, block_size: int, unit: int) -> int:
+    """What a block is found by that holds what ends after so many tokens, its own end or a place
+    inside it.
+    """
+    if tokens % block_size:
+        return INSIDE + table.runs.at(tokens // unit - 1)
+    return table.runs_in(block_size // unit).at(tokens // block_size - 1)
+
+
+class Lookup:
+    """Finds what all groups know. Of several groups, those whose hits lose their last unit may know
+    one unit more than the prefix; beyond: even one that a resent prompt could not use itself.
+    """
+
+    def __init__(
+        self, pool: BlockPool, kinds: Sequence[Kind], sizes: Sizes, *, beyond: bool
+    ) -> None:
+        self._pool, self._num, self._sizes = pool, len(sizes.blocks), sizes
+        # Full attention first: it alone is looked up from the left.
+        self._kinds = sorted(kinds, key=lambda kind: not kind.full)
+        self._beyond = beyond
+        self._simple = len(kinds) == 2 and self._kinds[0].full
+        self._alone = self._num == 1 and len(kinds) == 1 and kinds[0].full and sizes.same
+        self._ends = dict[int, int]()  # of kinds of full attention: tokens up to the last hit block
+        self._no_hits = Hits(0, (0,) * self._num, (NOTHING_FOUND,) * self._num)
+
+    def find(self, table: Table, num_keys: int, most: int) -> Hits:
+        """The longest prefix of the units named by the first `num_keys` keys of `table`, at most
+        the first `most` units, that every group can continue from.
+        """
+        num_keys = min(num_keys, len(table.runs))
+        most = min(most, num_keys)
+        if most <= 0:
+            return self._no_hits
+        if self._alone:
+            return self._in_one_table(table, most)
+        tokens = known = most * self._sizes.match
+        limit = num_keys if self._beyond else most
+        longest, dropped = 0, set[int]()
+        lengths: dict[int, int] = {}  # of full attention, which is looked up once
+        while True:
+            for index, kind in enumerate(self._kinds):
+                if index in lengths:
+                    known = min(known, lengths[index])
+                    continue
+                drops = kind.drops and index not in dropped
+                found = self._length(index, kind, table, limit, known, drops=drops)
+                if drops:
+                    dropped.add(index)
+                elif found < known:
+                    dropped.clear()
+                known = found
+                if kind.full:
+                    lengths[index] = found
+                longest = max(longest, known)
+            if known >= tokens:
+                break
+            tokens = known
+            if self._simple:
+                break
+        return self._hits(table, tokens, longest if longest > tokens and self._num > 1 else 0)
+
+    def _in_one_table(self, table: Table, most: int) -> Hits:
+        kind = self._kinds[0]
+        found = self._pool.find(0, table.runs, 0, most)
+        if kind.drops and found.num:
+            found = self._pool.find(0, table.runs, 0, found.num - 1)
+        if not found.num:
+            return self._no_hits
+        return Hits(found.num * kind.block_size, (0,), (found,))
+
+    def _length(
+        self, index: int, kind: Kind, table: Table, limit: int, tokens: int, *, drops: bool
+    ) -> int:
+        """Tokens of the longest prefix, up to so many, that one kind can continue from. limit: of
+        keys.
+        """
+        aligned, size = self._sizes.aligned, kind.block_size
+        if drops and self._num > 1:
+            tokens = min(tokens + min(aligned, size), limit * self._sizes.match)
+        if kind.recurrent:
+            return self._of_state(kind, table, tokens)
+        if not kind.full:
+            return self._of_window(kind, table, tokens, drops=drops)
+        found = self._of_full(index, kind, table, limit, tokens)
+        if drops and found:
+            found -= min(aligned, size)
+        return found - found % aligned
+
+    def _runs(self, kind: Kind, table: Table) -> KeyRuns:
+        return table.runs_in(kind.block_size // self._sizes.match)
+
+    def _knows(self, kind: Kind, table: Table, tokens: int) -> bool:
+        """Whether all its groups know what ends after so many tokens, in blocks kept singly."""
+        key = key_of(table, tokens, kind.block_size, self._sizes.match)
+        return all(self._pool.block_of(g, key) is not None for g in kind.members)
+
+    def _of_full(self, index: int, kind: Kind, table: Table, limit: int, tokens: int) -> int:
+        """Whole blocks from the left and, where hits may end inside, some units of the next."""
+        size, unit, runs = kind.block_size, self._sizes.match, self._runs(kind, table)
+        num = tokens // size
+        for g in kind.members:
+            num = self._pool.find(g, runs, 0, num).num
+        whole = end = num * size
+        if self._sizes.aligned < size:
+            most = min(whole + size - unit, tokens // unit * unit, limit * unit)
+            inside = range(most, whole, -unit)
+            end = next((at for at in inside if self._knows(kind, table, at)), whole)
+        self._ends[index] = end
+        return end
+
+    def _last_known(self, kind: Kind, runs: KeyRuns, below: int, enough: int) -> tuple[int, int]:
+        """The last successive places below `below`, or `enough` of them, known to all groups of a
+        kind, as (first, end); (0, 0): there is none.
+        """
+        start, end = 0, below
+        while True:
+            start, before = 0, end
+            for g in kind.members:
+                first, last = self._pool.stretch_below(g, runs, end, enough)
+                start = max(start, first)
+                end = min(end, last)
+            if start < end == before:
+                return start, end
+            if not end:
+                return 0, 0
+
+    def _of_window(self, kind: Kind, table: Table, tokens: int, *, drops: bool) -> int:
+        """The last run of as many blocks as a window needs, one more of which may be lost; else the
+        run that the prefix begins with.
+        """
+        assert kind.window_tokens is not None
+        size, aligned, runs = kind.block_size, self._sizes.aligned, self._runs(kind, table)
+        need, each = ceil_div(kind.window_tokens - 1, size) + drops, aligned // size
+        below = tokens // size
+        while below:
+            start, last = self._last_known(kind, runs, below, need + each)
+            end = last - (last - drops) % each
+            if end > start and (end - start >= need or not start):
+                end -= end % each if end - start < need else 0
+                end -= min(drops, end)
+                return (end - end % each) * size
+            below = start
+        return 0
+
+    def _of_state(self, kind: Kind, table: Table, tokens: int) -> int:
+        """The last place where a state is known."""
+        size, aligned, runs = kind.block_size, self._sizes.aligned, self._runs(kind, table)
+        if aligned < size:
+            last = tokens // aligned * aligned
+            places = range(last, 0, -aligned)
+            return next((at for at in places if self._knows(kind, table, at)), 0)
+        each, below = aligned // size, tokens // size
+        while below:
+            start, end = self._last_known(kind, runs, below, each)
+            end -= end % each
+            if end > start:
+                return end * size
+            below = start
+        return 0
+
+    def _hits(self, table: Table, tokens: int, junction: int) -> Hits:
+        first, found = [0] * self._num, [NOTHING_FOUND] * self._num
+        for index, kind in enumerate(self._kinds):
+            size, runs = kind.block_size, self._runs(kind, table)
+            start = skipped_blocks(kind.window_tokens, tokens, size)
+            for g in kind.members:
+                first[g] = start
+                found[g] = self._pool.find(g, runs, start, tokens // size)
+                if tokens % size and found[g].num == tokens // size - start:
+                    found[g] = self._with_last(index, kind, g, table, tokens, found[g])
+        return Hits(tokens, first, found, junction)
+
+    def _with_last(
+        self, index: int, kind: Kind, g: int, table: Table, tokens: int, found: Found
+    ) -> Found:
+        """The same and the block inside which the prefix ends, which may be known as a whole."""
+        at, size = tokens, kind.block_size
+        if not kind.recurrent:
+            end = ceil_div(tokens, size) * size
+            at = min(end, self._ends.get(index, end))
+        block = self._pool.block_of(g, key_of(table, at, size, self._sizes.match))
+        if block is None:
+            return found
+        return Found(found.num + 1, found.before, [*found.parts, (block, 1)])

@@ -1,0 +1,54 @@
+"""Tables of recurrent states that are kept for others.
+
+Such a state lies in blocks at positions as keys and values do: the block that ends at n tokens
+holds the state after n. A sequence goes on from its last one, so it is a window of two tokens; and
+a step that computes several blocks leaves a state at its end alone, so the positions between are
+null. The running state lies before the scratch ones, on which drafts are tried.
+"""
+
+from collections.abc import Sequence
+
+from kvsim.memory.paged.extent import Extent, Part
+from kvsim.memory.paged.table import Table
+
+
+def grown_states(
+    table: Table,
+    parts: list[Part],
+    dealt: Sequence[Extent],
+    states: int,
+    scratch: int,
+    *,
+    checkpoint: bool,
+) -> None:
+    """A table of states, these `parts`, grows to so many positions by blocks that were taken.
+    Scratch states that a long step leaves behind are moved to the new end.
+    """
+    before, running = table.states, states - scratch - 1 - checkpoint
+    end = max(before, running)
+    if table.begun and scratch:
+        moved = [part for part in parts if before - scratch <= part[0] < min(before, running)]
+        for part in moved:
+            parts.remove(part)
+        parts.extend((end + index, part[1], 1) for index, part in enumerate(moved))
+        parts.sort(key=lambda part: part[0])
+        end += len(moved)
+    parts.extend((end + index, extent, 1) for index, extent in enumerate(dealt))
+
+
+def retired_states(table: Table, g: int, end: int) -> list[list[Part]]:
+    """Take those out of a table that some versions give back when nobody looks at positions before
+    `end` any more: the last ones up to a gap; and the state of the allocation before.
+    """
+    parts, before = table.parts[g], table.last_state
+    held = {place for place, _, _ in parts}
+    start = end
+    while start > table.skipped[g] and start - 1 in held:
+        start -= 1
+    gone = [
+        [part for part in parts if start <= part[0] < end],
+        [part for part in parts if part[0] == before < start],
+    ]
+    parts[:] = [part for part in parts if not (part[0] == before < end or start <= part[0] < end)]
+    table.skipped[g] = min(end, parts[0][0]) if parts else end
+    return gone

@@ -1,0 +1,248 @@
+"""Block tables of the groups of layers over one pool: how they take blocks and give them back."""
+
+from collections.abc import Sequence
+
+from kvsim.memory.paged.extent import NO_BLOCKS, NO_PARTS, OUTPUT, Extent
+from kvsim.memory.paged.hits import Hits
+from kvsim.memory.paged.hybrid.states import grown_states, retired_states
+from kvsim.memory.paged.shapes import GroupsOfOneShape
+from kvsim.memory.paged.table import Table
+from kvsim.memory.paged.table_books import TableBooks
+from kvsim.plumbing.units import ceil_div
+
+
+class BlockTables(TableBooks):
+    """Moves blocks between the pool and tables."""
+
+    # --- taking --------------------------------------------------------------------------------
+
+    def open(self, table: Table, hits: Hits) -> None:
+        """An empty table takes over its hits, and a block for each state that is not placed."""
+        table.tokens = table.processed = hits.tokens
+        self._names.opened(table, hits.tokens)
+        if hits.tokens:
+            self._take_over(table, hits)
+        if self._sliding:
+            table.kept_until = [
+                self._names.kept_until(table, each.members[0]) for each in self._sliding
+            ]
+        for g in self._single:
+            table.lists[g] = self._pool.take(1 + self._scratch)
+            self._book(g, 1 + self._scratch, 0)
+            self._book_scratch(1, self.groups[g].state_bytes)
+
+    def _take_over(self, table: Table, hits: Hits) -> None:
+        table.count = ceil_div(hits.tokens, self._sizes.unit)
+        for each in self._shapes:
+            if each.states:
+                table.states = ceil_div(hits.tokens, each.block_size)
+            for g in each.members:
+                found, first = hits.found[g], hits.first[g]
+                parts = table.parts[g]
+                if found.num and hits.tokens % each.block_size:
+                    found, last = found.without_last()
+                    table.copied[g] = last.parts[0][0]
+                    self._pool.share(last, 0, [])
+                revived = found.num
+                if self._pool.singly:
+                    revived += self.copies.num_alone(found.parts)
+                revived -= self._pool.share(found, first, parts)
+                if self._tracked and not self._singly[g]:
+                    table.lists[g] = [block for part in parts for block in part[1].blocks]
+                self._book(g, revived, revived * each.block_size)
+                table.skipped[g] = first
+
+    def grow(self, table: Table, count: int, states: int, *, checkpoint: bool = False) -> None:
+        """Take blocks: for what is to be copied, and until every placed group has room for so many
+        units, and so many positions of states; none gives any back.
+        """
+        before = table.count
+        more_states = 0
+        if self.num_placed_states and states > table.states:
+            more_states = self._new_states(table, states, checkpoint=checkpoint)
+        new = len(table.copied) + more_states * self.num_placed_states
+        if count > before:
+            for each in self._attending:
+                more = -(-count // each.span) + -before // each.span
+                if more:
+                    new += more * each.num
+                    self.pad_bytes += more * each.pad_bytes
+            table.count = count
+        if new:
+            blocks = self._pool.take(new)
+            if blocks or more_states or self._pool.singly:
+                self._deal(table, blocks, before, states, more_states, checkpoint=checkpoint)
+        if states > table.states:
+            scratch = self._scratch if table.begun else 0
+            table.last_state, table.states = table.states - 1 - scratch, states
+        table.begun = True
+
+    def _deal(
+        self,
+        table: Table,
+        blocks: list[int],
+        before: int,
+        states: int,
+        more_states: int,
+        *,
+        checkpoint: bool,
+    ) -> None:
+        """These blocks are the copies of a table, and those of its units from `before` on and of
+        its new states, group by group.
+        """
+        at, pool, count = 0, self._pool, table.count
+        for each in self._shapes:
+            more = more_states if each.states else -(-count // each.span) + -before // each.span
+            for g in each.members:
+                if g in table.copied:
+                    (copy,) = pool.deal(g, blocks[at : at + 1], 1)
+                    self._copy(table, g, copy)
+                    at += 1
+                if not more:
+                    continue
+                if not self._singly[g]:
+                    table.lists[g] += blocks[at : at + more]
+                    at += more
+                    continue
+                parts, dealt = table.parts[g], pool.deal(g, blocks[at : at + more], more)
+                at += more
+                if each.states:
+                    scratch = self._scratch
+                    grown_states(table, parts, dealt, states, scratch, checkpoint=checkpoint)
+                    self._book(g, more, 0)
+                    if not table.begun:
+                        self._book_scratch(1, self.groups[g].state_bytes)
+                else:
+                    first = -(-before // each.span)
+                    parts.extend((first + index, extent, 1) for index, extent in enumerate(dealt))
+
+    def _copy(self, table: Table, g: int, copy: Extent) -> None:
+        """A table goes on in a copy of what it hit, or leaves a copy of what others can hit."""
+        block, parts, size = table.copied.pop(g), table.parts[g], self._sizes.blocks[g]
+        place, tokens = divmod(table.tokens, size)
+        if any(extent is block for _, extent, _ in parts):
+            key = self.copies.of_maker(block, copy, place, session=table.session)
+            self._names.in_step.add(self._names.state_key(key, g))
+        else:
+            self.copies.of_hit(block, place, session=table.session)
+            parts.append((place, copy, 1))
+            self._book(g, 1, tokens)
+
+    def start_units(self, tables: Sequence[Table]) -> None:
+        """Each of these takes a block in every placed group, one table after the other. Needs: all
+        blocks hold one unit, and none a state.
+        """
+        pool, placed = self._pool, self.placed
+        num = len(placed)
+        self.pad_bytes += len(tables) * self._all_pads
+        blocks = pool.take(len(tables) * num)
+        for table in tables:
+            table.count += 1
+        if pool.singly:
+            for at, g in enumerate(placed):
+                dealt = pool.deal(g, blocks[at::num], len(tables))
+                for table, extent in zip(tables, dealt, strict=True):
+                    table.parts[g].append((table.count - 1, extent, 1))
+        elif blocks:
+            for at, g in enumerate(placed):
+                for table, block in zip(tables, blocks[at::num], strict=True):
+                    table.lists[g].append(block)
+
+    def take_units(self, num: int) -> None:
+        """The same of so many tables, which hear of it later by their `count`."""
+        self.pad_bytes += num * self._all_pads
+        self._pool.take(num * len(self.placed))
+
+    # --- giving back ---------------------------------------------------------------------------
+
+    def give_back_below(self, table: Table, computed: int) -> None:
+        """Blocks that no token after the first `computed` ones attends to return to the pool."""
+        for index, each in enumerate(self._sliding):
+            window, first = each.window_tokens, each.members[0]
+            assert window is not None
+            if not each.states:
+                window += self._extra
+            skip, start = (computed - window + 1) // each.block_size, table.skipped[first]
+            if skip <= start:
+                continue
+            end = min(skip, self._end(table, each))
+            if end > start:
+                if start < table.kept_until[index] and self._names.names_late:
+                    self._name_leaving(table, each, end)
+                if each.states and not self._behind_gaps:
+                    for g in each.members:
+                        for gone in retired_states(table, g, end):
+                            self._give_singly(g, gone, table, ())
+                    self._pool.given_back()
+                else:
+                    self._slide(table, each, start, end)
+
+    def _name_leaving(self, table: Table, each: GroupsOfOneShape, end: int) -> None:
+        """Blocks before position `end`, which go back, get the keys that they could do without so
+        far.
+        """
+        if end > self._names.known_blocks(table.registered, each.members[0]):
+            self._names.register_returning(table, each.members, end)
+
+    def _slide(self, table: Table, each: GroupsOfOneShape, start: int, end: int) -> None:
+        """These groups return their blocks from position `start` to `end`."""
+        held = end - start
+        num_blank = 0
+        for g in each.members:
+            table.skipped[g] = end
+            parts = table.parts[g]
+            gone = self._pool.cut_before(parts, end) if parts and parts[0][0] < end else NO_PARTS
+            if self._singly[g]:
+                self._give_singly(g, gone, table, (), 0 if each.states else held)
+                continue
+            self._book(g, -held, -held * each.block_size)
+            if self._one_by_one:
+                blocks = table.lists[g][:held]
+                del table.lists[g][:held]
+                self._give(g, gone, 0, (), held, blocks, start)
+            else:
+                num_blank += held
+                if gone:
+                    num_blank -= self._give(g, gone, 0, (), 0, NO_BLOCKS, start)
+        if num_blank:
+            self._pool.give_back(NO_PARTS, 0, 0, (), num_blank)
+        self._pool.given_back()
+
+    def close(self, table: Table, known: int) -> None:
+        """All blocks of a table return to the pool. known: of a sequence that has finished, so many
+        of its blocks hold known content, whether or not that has got its keys.
+        """
+        shape_of = self._shape_of
+        for g in range(len(self.groups)):
+            each = shape_of.get(g)
+            if each is None:
+                self._pool.give_back(NO_PARTS, 0, 0, (), 1 + self._scratch, table.lists[g])
+                self._book(g, -1 - self._scratch, 0)
+                self._book_scratch(-1, self.groups[g].state_bytes)
+                continue
+            start, end = table.skipped[g], self._end(table, each)
+            parts, slots = table.parts[g], table.tokens - start * each.block_size
+            kept: Sequence[int] = ()
+            if known and (self._names.names_late or not self._names.names_private):
+                kept = self._names.places(table, g, self._names.known_blocks(known, g))
+            prompt_end = 0
+            if self._why[g] == OUTPUT:  # full attention, which keeps all in a row
+                prompt_end = self._num_prompt(g, table)
+            if self._singly[g]:
+                if each.states:
+                    slots = 0
+                    if table.begun:
+                        self._book_scratch(-1, self.groups[g].state_bytes)
+                self._give_singly(g, parts, table, kept, slots=slots, prompt_end=prompt_end)
+                continue
+            if known and parts and self.windows[g] is None:
+                kept = self._without_keys(table, g, kept)
+            self._book(g, start - end, -slots)
+            self._give(g, parts, prompt_end, kept, end - start, table.lists[g], start)
+        self._pool.given_back()
+
+    def decided(self) -> None:
+        """A step has been scheduled: what it makes can be hit in the next."""
+        self._names.in_step.clear()
+        if self._pool.singly or self.num_placed_states:
+            self.copies.decided()
