@@ -1,5 +1,6 @@
-"""Intervals over seeds hold what they say as often as they say: waits of a queue near saturation,
-seed by seed, against the same of thousands of seeds.
+"""Intervals over seeds hold what they say about as often as they say: waits of a queue up to
+saturation, seed by seed, against the same of thousands of seeds. Waits for memory that just begins
+to bind are worse (`kvsim.report.intervals`), and not held here.
 """
 
 import math

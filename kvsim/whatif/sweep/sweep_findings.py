@@ -149,7 +149,8 @@ def _best_table(
     return FindingsTable(
         title if len(groups) == 1 else f"The best settings at each load by {by.title.lower()}",
         "Means over the seeds ± half of the 95 % interval; of times, which differ by factors from "
-        "seed to seed, the geometric mean with its interval. Settings are compared with the best "
+        "seed to seed, the geometric mean with its interval, which is too narrow where memory "
+        "just begins to bind. Settings are compared with the best "
         "at the same load on the same seeds, pair by pair.",
         (
             *("", *_short_names(keys), "against the best"),
