@@ -2,8 +2,8 @@
 
     python -m evidence.points.fit_host FILE.csv [OUT.json]
 
-TPOT = scale * kernels + step + sequence * clients + chunk * prompts computed meanwhile. The sum of
-absolute relative errors is least (linear programming), constants are not negative, and a scale
+TPOT = scale * kernels + step + sequence * clients + prompts * steps with prompts meanwhile. The sum
+of absolute relative errors is least (linear programming), constants are not negative, and a scale
 other than 1 costs PRIOR a point. Rows that are judged are never read.
 """
 
@@ -16,9 +16,11 @@ import numpy as np
 from scipy.optimize import linprog
 
 from evidence.points.estimate import Estimate, Estimator
+from evidence.points.host_file import write
 from kvsim.plumbing.errors import InputError
 from kvsim.step_time.kernels.host import HOST_FILE
 from kvsim.validate.points.rows import read_points
+from kvsim.validate.points.scenario import ENGINES
 from kvsim.validate.points.servers import benchmark_of
 
 PRIOR = 0.15  # of relative error: what a scale of 0 would cost
@@ -50,7 +52,7 @@ def fitted(points: Sequence[Estimate]) -> dict[str, float]:
     answer = linprog(cost, A_ub=rows, b_ub=np.r_[left, -left], bounds=bounds, method="highs")
     found = np.asarray(answer.x)
     errors = np.abs(parts @ found[:5] - left)
-    names = ("step_us", "sequence_us", "chunk_us")
+    names = ("step_us", "sequence_us", "prompts_us")
     return {
         "scale": round(1 + found[0] - found[1], 4),
         **{name: round(float(us), 2) for name, us in zip(names, found[2:5], strict=True)},
@@ -81,7 +83,9 @@ def main(path: Path, out: Path) -> None:
     """Write the entries that the table's fitting half gives."""
     estimator, points = Estimator(), []
     for point in read_points(path):
-        if point.half != "fit" or point.mode != "agg" or benchmark_of(point).name != "inferencex":
+        if point.half != "fit" or point.mode != "agg" or point.backend not in ENGINES:
+            continue
+        if benchmark_of(point).name != "inferencex":
             continue
         try:
             points.append(estimator.of(point))
@@ -92,8 +96,8 @@ def main(path: Path, out: Path) -> None:
         "AISimulate 0.13's accuracy set has them (silicon_sample.csv, Apache-2.0): rows whose id's "
         "SHA-256 begins with 8 to f; made by evidence/points/fit_host.py"
     )
-    text = ",\n".join(f"  {json.dumps(entry)}" for entry in entries(points))
-    out.write_text(f'{{"source": {json.dumps(source)},\n "entries": [\n{text}\n]}}\n')
+    written = json.loads(HOST_FILE.read_text("utf-8")) if HOST_FILE.exists() else {}
+    write({**written, "source": source, "entries": entries(points)}, out)
     sys.stdout.write(f"{len(points)} points, written to {out}\n")
 
 

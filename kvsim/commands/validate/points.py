@@ -59,7 +59,9 @@ def points(
     jobs: Jobs = None,
     out: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Write report.html, points.json and points.csv here."),
+        typer.Option(
+            metavar="DIR", help="Write report.html, points.json, points.md and points.csv here."
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -132,8 +134,10 @@ def _write(
     from kvsim.plumbing.reading.csv_rows import one_line
     from kvsim.plumbing.writing import write_text
     from kvsim.validate.points.page import make_page
+    from kvsim.validate.points.tables import markdown
 
     write_text(out / "points.json", json.dumps(found, indent=1) + "\n")
+    write_text(out / "points.md", markdown(tables))
     write_text(out / "report.html", make_page("Measured points, simulated", found, tables, shown))
     if shown:
         cells = [each.as_row() for each in shown]

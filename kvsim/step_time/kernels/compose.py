@@ -69,7 +69,7 @@ def composed(kernels: Kernels, layout: KVLayout, host: HostCost) -> KernelSteps:
         source=f"kernels measured as in {kernels.tables.name}.parquet",
     )
     form = form.corrected(Correction(scale_ppm=round(host.scale * WHOLE_PPM)))
-    form.host = HostTime(*map(_ps, (host.step_us, host.sequence_us, host.chunk_us)))
+    form.host = HostTime(*map(_ps, (host.step_us, host.sequence_us, host.prompts_us)))
     return form
 
 

@@ -110,11 +110,14 @@ class PrefillChunks:
 
 
 class HostTime:
-    """What the host adds, in ps: to every step, and for each sequence and prompt chunk of it."""
+    """What the host adds, in ps: to every step, for each of its sequences, where it computes
+    prompts, and for each of their chunks, which only a correction knows of.
+    """
 
-    def __init__(self, step_ps: int, sequence_ps: int, chunk_ps: int) -> None:
+    def __init__(self, step_ps: int, sequence_ps: int, prompts_ps: int, chunk_ps: int = 0) -> None:
         self.step_ps = step_ps
         self.sequence_ps = sequence_ps
+        self.prompts_ps = prompts_ps
         self.chunk_ps = chunk_ps
 
 
@@ -171,6 +174,7 @@ class KernelSteps:
             HostTime(
                 correction.scaled(host.step_ps) + correction.constant_ps,
                 correction.scaled(host.sequence_ps),
+                correction.scaled(host.prompts_ps),
                 correction.scaled(host.chunk_ps) + correction.chunk_ps,
             ),
             self.limits,
@@ -203,7 +207,9 @@ class KernelSteps:
             for chunk in chunks:
                 total += part.chunk_ps(chunk, len(chunks))
         host = self.host
-        return total + host.step_ps + host.sequence_ps * sequences + host.chunk_ps * len(chunks)
+        if chunks:
+            total += host.prompts_ps + host.chunk_ps * len(chunks)
+        return total + host.step_ps + host.sequence_ps * sequences
 
     def decode_run(
         self, num_decode: int, context_tokens: int, longest_context_tokens: int = 0

@@ -32,8 +32,9 @@ def expert_costs(kernels: Kernels, part: Experts, count: int) -> list[tuple[floa
     sizes = (part.intermediate_size, part.experts_per_token, part.num_experts)
     shape = (width, *sizes, split.expert_tp, split.ep)
     line = None
-    for alike in SAME_EXPERTS:
-        for dtype in dtypes:
+    # The kernels of the first dtype run where there are any, be it for another model's shape.
+    for dtype in dtypes:
+        for alike in SAME_EXPERTS:
             family = kernels.tables.family("moe", (dtype,))
             if line is None and family is not None:
                 work = Roofs(kernels.device, bits_of(dtype)).experts

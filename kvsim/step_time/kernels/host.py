@@ -20,13 +20,14 @@ _LABELS = ("engine", "kind", "method", "device")
 
 class HostCost(NamedTuple):
     """scale: of the kernels' times. In us: step_us of every step, sequence_us of each of its
-    sequences, chunk_us of each prompt chunk. median_error: of TPOT, on the points of the fit.
+    sequences, prompts_us of a step that computes prompts. median_error: of TPOT, on the points
+    of the fit.
     """
 
     scale: float = 1.0
     step_us: float = 0.0
     sequence_us: float = 0.0
-    chunk_us: float = 0.0
+    prompts_us: float = 0.0
     median_error: float | None = None
 
 

@@ -80,6 +80,7 @@ def simulate_points(
     """
     found: dict[str, PointOutcome] = {}
     tasks: dict[str, Task] = {}
+    front_ms: dict[str, float] = {}
     owners: dict[str, list[Point]] = {}
     for row in rows:
         try:
@@ -88,6 +89,7 @@ def simulate_points(
             found[row.id] = PointOutcome(row, None, str(error))
             continue
         task = make_task(ready.table, Path())
+        front_ms[row.id] = ready.front_end_ms
         tasks[task.key] = task
         owners.setdefault(task.key, []).append(row)
     done = 0
@@ -97,7 +99,8 @@ def simulate_points(
                 found[row.id] = PointOutcome(row, None, task_outcome.error)
                 continue
             (simulated,) = task_outcome.rows
-            times = simulated["ttft_s.mean"] * MS_PER_S, simulated["tpot_s.mean"] * MS_PER_S
+            ttft_ms = simulated["ttft_s.mean"] * MS_PER_S + front_ms[row.id]
+            times = ttft_ms, simulated["tpot_s.mean"] * MS_PER_S
             steps = simulated["steps"] or 1
             outside = (simulated.get("outside_domain_steps") or 0) / steps
             found[row.id] = PointOutcome(row, times, "", outside, task_outcome.wall_s)

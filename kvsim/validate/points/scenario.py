@@ -6,7 +6,9 @@ Of several copies of the attention layers one is simulated, with its share of th
 from typing import Any, NamedTuple
 
 from kvsim.device import named_device
+from kvsim.model.find import find_model
 from kvsim.plumbing.errors import InputError
+from kvsim.validate.points.front_end import front_end
 from kvsim.validate.points.labels import Split, split_of
 from kvsim.validate.points.rows import Point
 from kvsim.validate.points.servers import Benchmark, benchmark_of, flags_of
@@ -20,25 +22,26 @@ SEMANTICS = (("0.27", "vllm-0.27"), ("0.13", "vllm-0.22"), ("0", "vllm-0.11"))
 # Rows of a nightly build, and rows of no version: the releases of when InferenceX measured them.
 UNNAMED = {"vllm": ("0.19.0", "0.11.0"), "sglang": ("0.5.8", "0.5.5")}
 ASYNC_SINCE = (0, 14)
+MS_PER_S = 1000.0
 
 
 class Prepared(NamedTuple):
-    """table: the scenario as nested dictionaries. prompt_tokens: mean of the drawn prompts."""
+    """table: the scenario as nested dictionaries. front_end_ms: of the mean TTFT, outside of it."""
 
     table: dict[str, Any]
     split: Split
     benchmark: Benchmark
-    prompt_tokens: float
+    front_end_ms: float
 
 
 def prepare(row: Point, step_time: str | None = None) -> Prepared:
     """The scenario of a row. step_time: the kind, None for a scenario's default. InputError says
     why there is none.
     """
-    engine = _ENGINES.get(row.backend)
+    engine = ENGINES.get(row.backend)
     if engine is None:
         raise InputError("no engine of this name is simulated for points", where="backend",
-                         value=row.backend, limit=", ".join(_ENGINES))  # fmt: skip
+                         value=row.backend, limit=", ".join(ENGINES))  # fmt: skip
     if row.mode != "agg":
         raise InputError("prefill and decode on GPUs of their own are not simulated for points",
                          where="mode", value=row.mode, limit="agg")  # fmt: skip
@@ -46,12 +49,18 @@ def prepare(row: Point, step_time: str | None = None) -> Prepared:
         raise InputError("pipeline stages are not simulated for points", where="pp_size",
                          value=row.pp_size, limit="1")  # fmt: skip
     split, benchmark = split_of(row), benchmark_of(row)
-    flags = flags_of(row, split)
+    flags = flags_of(row, split, row.clients(split.copies))
     clients = max(1, round(row.clients(split.copies) / split.copies))
+    name = _model_name(row)
+    kind = find_model(name, "model_path", offline=True).kind
+    mean = row.isl * (1 + benchmark.shortest) / 2
+    front_ms = 0.0
+    if benchmark.front_end:
+        front_ms = front_end(row.backend, kind).ms(mean, clients)
     whole = split.whole_experts or flags.get("enable_expert_parallel", False)
     table: dict[str, Any] = {
         "model": {
-            "name": _model_name(row),
+            "name": name,
             "max_model_len": row.isl + row.osl + MORE_TOKENS,
             "tensor_parallel_size": split.tensor_parallel,
             "data_parallel_size": split.copies,
@@ -66,15 +75,14 @@ def prepare(row: Point, step_time: str | None = None) -> Prepared:
             "arrivals": {
                 "kind": "closed-loop",
                 "num_users": clients,
-                "think": {"kind": "fixed", "seconds": 0.0},
+                "think": {"kind": "fixed", "seconds": front_ms / MS_PER_S},
             },
             "prompt": _lengths(row.isl, benchmark.shortest),
             "output": _lengths(row.osl, benchmark.shortest),
         },
-        **engine(row, flags),
+        **engine(row, flags, clients),
     }
-    mean = row.isl * (1 + benchmark.shortest) / 2
-    return Prepared(table, split, benchmark, mean)
+    return Prepared(table, split, benchmark, front_ms)
 
 
 def _step_time(row: Point, kind: str | None) -> dict[str, Any]:
@@ -121,7 +129,7 @@ def _lengths(nominal: int, shortest: float) -> dict[str, Any]:
     return {"kind": "uniform", "min_tokens": max(1, int(shortest * nominal)), "max_tokens": nominal}
 
 
-def _vllm(row: Point, flags: dict[str, Any]) -> dict[str, Any]:
+def _vllm(row: Point, flags: dict[str, Any], clients: int) -> dict[str, Any]:
     version = vllm_version(version_of(row))
     device = named_device(_device(row.system), "system")
     _, tokens = version.sizing.default_limits(device.memory_bytes, device.name)
@@ -134,7 +142,7 @@ def _vllm(row: Point, flags: dict[str, Any]) -> dict[str, Any]:
         "memory": memory,
         "scheduler": {
             "kind": "continuous",
-            "max_num_seqs": MOST_SEQS,
+            "max_num_seqs": max(MOST_SEQS, clients),
             "max_num_batched_tokens": flags.get("max_num_batched_tokens", tokens),
             "async_scheduling": flags.get("async_scheduling", version.since >= ASYNC_SINCE),
             "semantics": semantics,
@@ -146,11 +154,15 @@ def _at_least(since: tuple[int, int], written: str) -> bool:
     return since >= tuple(int(part) for part in f"{written}.0".split(".")[:2])
 
 
-def _sglang(row: Point, flags: dict[str, Any]) -> dict[str, Any]:
+def _sglang(row: Point, flags: dict[str, Any], clients: int) -> dict[str, Any]:
     named = (
         *("chunked_prefill_size", "max_prefill_tokens", "max_running_requests"),
         "scheduler_recv_interval",
     )
+    del row
+    # Where more clients were measured, another script with a larger limit served them.
+    most = flags.get("max_running_requests", clients)
+    flags = {**flags, "max_running_requests": max(most, clients)}
     return {
         "allocator": [{"kind": "radix", "disable_radix_cache": True}],
         "memory": {"mem_fraction_static": flags.get("mem_fraction_static", "auto")},
@@ -158,4 +170,4 @@ def _sglang(row: Point, flags: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-_ENGINES = {"vllm": _vllm, "sglang": _sglang}
+ENGINES = {"vllm": _vllm, "sglang": _sglang}

@@ -15,13 +15,15 @@ _TIMES = re.compile(r"(\d+) \* isl")
 
 class Benchmark(NamedTuple):
     """name, source: who measured. shortest: the shortest length drawn, as a share of the nominal
-    one. requests_a_client: requests that each client sends, one after the other.
+    one. requests_a_client: requests that each client sends, one after the other. front_end: whether
+    the fitted front ends are of its kind of client.
     """
 
     name: str
     source: str
     shortest: float
     requests_a_client: int
+    front_end: bool
 
 
 @cache
@@ -38,7 +40,7 @@ def benchmark_of(row: Point) -> Benchmark:
     return Benchmark(name, *(entries[name][key] for key in Benchmark._fields[1:]))
 
 
-def flags_of(row: Point, split: Split) -> dict[str, Any]:
+def flags_of(row: Point, split: Split, clients: int) -> dict[str, Any]:
     """The flags of the first entry that fits, numbers worked out; {} where none does."""
     labels = {
         **row.model_dump(),
@@ -47,7 +49,11 @@ def flags_of(row: Point, split: Split) -> dict[str, Any]:
     }
     for table in _tables()["server"]:
         if _fits(table["match"], labels):
-            return {key: _number(value, row.isl) for key, value in table.items() if key != "match"}
+            return {
+                key: _number(value, row.isl, clients)
+                for key, value in table.items()
+                if key != "match"
+            }
     return {}
 
 
@@ -58,6 +64,9 @@ def _fits(match: Mapping[str, Any], labels: Mapping[str, Any]) -> bool:
     )
 
 
-def _number(value: Any, isl: int) -> Any:
+def _number(value: Any, isl: int, clients: int) -> Any:
+    if isinstance(value, dict):  # {4 = 10, 16 = 30}: 10 from 4 clients on, 30 from 16 on
+        fitting = [least for least in value if int(least) <= clients]
+        return value[max(fitting, key=int)] if fitting else None
     times = _TIMES.fullmatch(value) if isinstance(value, str) else None
     return int(times[1]) * isl if times else value

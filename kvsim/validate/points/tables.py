@@ -97,6 +97,16 @@ class Answer(NamedTuple):
         return found
 
 
+def markdown(tables: Iterable[PointTable]) -> str:
+    """The tables in Markdown, each under its title."""
+    parts = []
+    for table in tables:
+        lines = [f"| {' | '.join(table.heads)} |", f"|{'---|' * len(table.heads)}"]
+        lines += [f"| {' | '.join(row)} |" for row in table.rows]
+        parts.append(f"## {table.title}\n\n{table.note.capitalize()}.\n\n" + "\n".join(lines))
+    return "\n\n".join(parts) + "\n"
+
+
 def row_table(outcomes: Iterable[PointOutcome]) -> PointTable:
     """Every outcome, with its errors or the reason why there are none."""
     rows = []

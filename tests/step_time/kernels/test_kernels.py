@@ -85,7 +85,7 @@ def test_a_much_longer_context_takes_longer(form, num_decode):
 @settings(deadline=None)
 @given(forms, chunks)
 def test_a_step_with_a_prompt_has_the_host_s_part(form, chunk):
-    assert form.step_ps(StepShape((chunk,), 0, 0)) > form.host.step_ps + form.host.chunk_ps
+    assert form.step_ps(StepShape((chunk,), 0, 0)) > form.host.step_ps + form.host.prompts_ps
 
 
 def test_a_prompt_in_two_chunks_attends_to_as_much_as_in_one():

@@ -141,7 +141,9 @@ def test_points_are_what_their_scenarios_give():
     outcomes = simulate_points(rows, "roofline", jobs=1)
     assert [outcome.row for outcome in outcomes] == rows
     run = simulate(prepare(rows[0], "roofline").table).runs[0].summary
-    assert outcomes[0].simulated == (run.ttft_s.mean * 1000, run.tpot_s.mean * 1000)
+    front_ms = prepare(rows[0]).front_end_ms
+    assert front_ms > 0
+    assert outcomes[0].simulated == (run.ttft_s.mean * 1000 + front_ms, run.tpot_s.mean * 1000)
     assert outcomes[1].simulated == outcomes[0].simulated
     assert outcomes[1].errors()[1] == pytest.approx((outcomes[0].errors()[1] + 1) / 2 - 1)
     assert outcomes[2].simulated is not None
