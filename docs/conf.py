@@ -30,9 +30,10 @@ NAVIGATION = {
     "Evidence": (
         "reports/README reports/real-run/README reports/real-runs/README "
         "reports/real-runs/table reports/observed/README reports/startup-logs/README "
-        "reports/published/README reports/published/table reports/states-or-tokens/README "
-        "reports/vllm-or-sglang/README reports/recipes/README reports/recipes/agents "
-        "reports/recipes/azure-conv reports/recipes/chat calibration/README docs/speed "
+        "reports/points/README reports/published/README reports/published/table "
+        "reports/states-or-tokens/README reports/vllm-or-sglang/README reports/recipes/README "
+        "reports/recipes/agents reports/recipes/azure-conv reports/recipes/chat "
+        "calibration/README docs/speed "
         "docs/invariants"
     ),
     "Project": "CONTRIBUTING CHANGELOG",
