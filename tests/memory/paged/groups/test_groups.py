@@ -130,7 +130,8 @@ def test_disabling_the_hybrid_manager_keeps_every_token() -> None:
     whole = run("gpt-oss-20b", request, allocator=[plain])
     assert whole.summary["memory"]["peak_allocated"] == 2512 / 8192  # 157 blocks of 16
     # What half of the layers has left behind is not used, with tables of their own or without.
-    apart = run("gpt-oss-20b", request).summary["memory"]
+    same = {"kv_cache_bytes": 8192 * layout_of("gpt-oss-20b").bytes_per_token}
+    apart = run("gpt-oss-20b", request, memory=same).summary["memory"]
     assert whole.summary["memory"]["peak_used"] <= apart["peak_used"] < 0.6 * 2499 / 8192
     assert apart["peak_allocated"] < 0.6 * 2512 / 8192
 
@@ -197,7 +198,7 @@ def test_who_could_only_go_on_from_a_copy_without_room_is_turned_away() -> None:
     for unit in (None, 32):
         table = {"kind": "paged"} if unit is None else {"kind": "paged", "prefix_match_unit": unit}
         for tokens in (5200, 7200):  # 8 and 12 blocks
-            given = {"kv_cache_tokens": tokens}
+            given = {"kv_cache_bytes": tokens * layout_of("qwen3-next-80b-a3b").bytes_per_token}
             run_ = run("qwen3-next-80b-a3b", requests, allocator=[table], memory=given)
             found[unit, tokens] = run_.summary["requests"]["rejected"]
     assert found == {(None, 5200): 0, (None, 7200): 0, (32, 5200): 2, (32, 7200): 0}
