@@ -23,7 +23,7 @@ demo: .venv/.demo
 install: .venv/.demo
 
 # The whole suite against the sources. Whoever has no more tests takes over those of the other.
-PYTEST_ALL = -n 2 --dist worksteal $(PYTEST)
+PYTEST_ALL = -n auto --dist worksteal $(PYTEST)
 test: .venv/.tests
 	KVSIM_COMPILED=0 $(BIN)/python -m pytest $(PYTEST_ALL)
 

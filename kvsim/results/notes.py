@@ -4,10 +4,10 @@ from kvsim.results.measurement import queue_grew
 from kvsim.results.recorder import Recorder
 from kvsim.results.summary import RunSummary, SummaryNote
 
-_UNSHARED = "no prompt of this workload is known to begin like an earlier one"
+_UNSHARED = "this workload has no shared prefixes"
 _SHARED = (
-    "what prompts of this workload could have in common fills no block, or was given up before "
-    "it was asked for (kvsim cache tells which)"
+    "shared prefixes fill no whole block, or were evicted before they were needed (`kvsim cache` "
+    "shows which)"
 )
 
 
@@ -41,36 +41,35 @@ def notes_on(
     if grown is not None:
         found.append((
             "saturated",
-            f"The queue grew as long as requests came: {grown[0]:,} of {grown[1]:,} had not been "
-            "started when the last one arrived. Waits tell how long the stream was",
+            f"Saturated: {grown[0]:,} of {grown[1]:,} requests had not started when the last one "
+            "arrived, and the queue grew until then. Latencies depend on the length of the run",
         ))  # fmt: skip
     cache = summary.prefix_cache
     if cache.query_tokens and not cache.hit_tokens:
         found.append((
             "prefix-cache",
-            f"The prefix cache was asked for {cache.query_tokens:,} prompt tokens and held none "
-            f"of them: {_SHARED if shareable else _UNSHARED}",
+            f"Prefix cache: 0 of {cache.query_tokens:,} prompt tokens hit; "
+            f"{_SHARED if shareable else _UNSHARED}",
         ))  # fmt: skip
     faults = summary.engine_faults
     if faults:
         found.append((
             "engine",
-            f"{faults:,} times SGLang 0.5.23 would have cut a second prompt in one pass, and then "
-            "taken the first for whole; here the second waits for the next pass",
+            f"{faults:,} times SGLang 0.5.23 would cut a second prompt in one pass and then treat "
+            "the first as complete; here the second prompt waits for the next pass",
         ))  # fmt: skip
     kept = summary.kept_chunks
     if kept is not None:
         found.append((
             "local-attention",
-            f"{kept.layers} layers attend within chunks of {kept.chunk_tokens:,} tokens: "
-            "vLLM gives back those before the current one (kvsim memory counts so), here every "
-            "token is kept",
+            f"{kept.layers} layers attend within chunks of {kept.chunk_tokens:,} tokens. vLLM "
+            "frees earlier chunks, and so does `kvsim memory`; this simulation keeps every token",
         ))  # fmt: skip
     outside = summary.outside_domain_steps
     if outside:
         found.append((
             "step-time",
-            f"{outside:,} of {steps:,} steps were longer or larger than those the step time was "
-            "measured on; their time is extrapolated",
+            f"{outside:,} of {steps:,} steps lie outside the measured range; their times are "
+            "extrapolated",
         ))  # fmt: skip
     return tuple(SummaryNote(about=about, text=f"{text}.") for about, text in found)

@@ -17,8 +17,10 @@ DIGESTS: dict[str, dict[str, str]] = json.loads(FILE.read_text())
 
 
 def digest(summary: dict[str, Any]) -> str:
-    """Of all figures of a run as summary.json has them, but for wall_s: floats by their repr."""
-    kept = {name: figure for name, figure in summary.items() if name != "wall_s"}
+    """Of all figures of a run as summary.json has them, floats by their repr. wall_s and notes,
+    whose words may change, are left out.
+    """
+    kept = {name: figure for name, figure in summary.items() if name not in ("wall_s", "notes")}
     return sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()[:16]
 
 

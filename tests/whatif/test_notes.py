@@ -26,7 +26,7 @@ def test_what_a_workload_left_out_and_a_cache_that_finds_nothing_are_told(tables
     table = chats(tables)
     rows = [run_task(make_task({**table, "seed": seed}, Path())).rows[0] for seed in range(2)]
     said = noted(rows)
-    assert any("held none of them" in line for line in said)
+    assert any("prompt tokens hit; this workload has no shared prefixes" in line for line in said)
     assert all(line.startswith("In all 2 runs, the first of them: ") for line in said)
     sessions = {
         "kind": "sessions", "num_sessions": 4, "max_context": 300,
@@ -51,4 +51,4 @@ def test_a_cache_that_gives_up_what_prompts_have_in_common_is_not_said_to_have_h
     allocator = [{"kind": "paged", "block_size": 128}]
     (row,) = run_task(make_task(tables(workload=workload, allocator=allocator), Path())).rows
     (said,) = noted([row])
-    assert "fills no block, or was given up" in said
+    assert "fill no whole block, or were evicted" in said
