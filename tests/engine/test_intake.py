@@ -16,7 +16,7 @@ def test_a_prompt_must_leave_room_for_a_token(kind):
         "model": {"name": "opt-125m", "max_model_len": MAX_MODEL_LEN},
         "device": {"name": "l4"},
         "memory": {"kv_cache_tokens": 4096},
-        "allocator": {"kind": "max-buffer"},
+        "allocator": {"kind": "cells" if kind == "llama-server" else "max-buffer"},
         "scheduler": {"kind": kind},
     }
     prompts = {"roomy": 32, "last": MAX_MODEL_LEN - 1, "full": MAX_MODEL_LEN}

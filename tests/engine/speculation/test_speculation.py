@@ -1,6 +1,5 @@
 """Tokens drafted ahead: what is drawn, what follows from it, and what it may not change."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -211,17 +210,19 @@ def test_what_it_costs_is_told(tables: Any) -> None:
     simulation = Simulation(Scenario.from_table(made(tables, config)), requests)
     (cost,) = speculation_costs(simulation)
     drafter = simulation.resolved()["provenance"]["drafter"]
-    assert drafter["bytes_per_token"] * 12 == cost.plain.token_bytes
+    assert drafter["bytes_per_token"] * 12 == cost.plain.bytes_per_token
     assert cost.drafted.bytes_per_token - cost.plain.bytes_per_token == drafter["bytes_per_token"]
-    assert drafter["weights_bytes"] == cost.weights_bytes > 0
+    assert drafter["weights_bytes"] == cost.drafter_weights_bytes > 0
     assert drafter["slots"] == 4
-    assert cost.plain.drafts is None
+    assert cost.plain.speculation is None
     assert cost.drafted.steps < cost.plain.steps
     said = sentence(cost)
     for words in ("eagle with 2 drafts costs", "more KV per token", "held for drafts", "it buys"):
         assert words in said
-    same = replace(cost.plain, drafts=cost.drafted.drafts)
-    lookup = replace(cost, method="ngram", weights_bytes=0, state_bytes=1 << 20, drafted=same)
+    same = cost.plain._replace(speculation=cost.drafted.speculation)
+    lookup = cost._replace(
+        method="ngram", drafter_weights_bytes=0, state_bytes=1 << 20, drafted=same
+    )
     assert "costs neither weights nor KV of its own, and 1.00 MiB more of rec" in sentence(lookup)
     with pytest.raises(InputError, match="drafts nothing"):
         speculation_costs(Simulation(Scenario.from_table(made(tables, None)), requests))
