@@ -93,12 +93,12 @@ def test_a_figure_in_the_dark() -> None:
 
 
 def test_without_dash_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    import kvsim.commands.explore as module
+    import kvsim.plumbing.extras as module
 
     monkeypatch.setattr(module, "find_spec", lambda name: None)
     done = CliRunner().invoke(command, ["explore"])
     assert isinstance(done.exception, InputError)
-    assert "pip install dash" in str(done.exception)
+    assert "pip install 'kvsim[explore]'" in str(done.exception)
 
 
 def test_a_port_that_is_taken_and_a_host_that_is_none_are_named() -> None:
