@@ -51,6 +51,7 @@ check: .venv/.tests
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	PYTHONPATH=tests $(BIN)/python -m support.readability
 
 docs: .venv/.tests
 	$(BIN)/kvsim options --markdown > docs/scenario.md

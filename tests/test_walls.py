@@ -245,6 +245,7 @@ COMES_WITH = {
     "packaging": "pytest",
     "annotated_types": "pydantic",
     "flask": "dash",
+    "markdown_it": "markdown_it_py",
     "markupsafe": "jinja2",
     "pydantic_core": "pydantic",
     "requests": "pooch",

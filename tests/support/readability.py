@@ -1,0 +1,68 @@
+"""Long sentences and private words: `python -m support.readability`, part of `make check`.
+
+It reads the README and the pages of docs/, but for those in PENDING, and fails on a sentence of
+more than MOST_WORDS words and on words that only this project knows.
+"""
+
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from markdown_it import MarkdownIt
+
+ROOT = Path(__file__).parents[2]
+MOST_WORDS = 40
+PRIVATE = ("spoke", "leap", "leaps", "leapt", "told", "crew", "becoming", "stretch", "stretches")
+PENDING = {
+    "a-week-of-azure": "not rewritten yet",
+    "how-it-works": "not rewritten yet",
+    "hybrid-models": "not rewritten yet",
+    "importing": "not rewritten yet",
+    "invariants": "not rewritten yet",
+    "llamacpp": "not rewritten yet",
+    "scenario": "generated from docstrings, which are not all rewritten yet",
+    "schedules": "not rewritten yet",
+    "speed": "not rewritten yet",
+    "step-times": "not rewritten yet",
+}
+_ENDS = re.compile(r"(?<=[.!?:;])\s+(?=[A-Z`(\[0-9]|kvsim|CODE)")
+_WORD = re.compile(r"[A-Za-z0-9$%][\w'.,%/-]*")
+
+
+def sentences(text: str) -> Iterator[tuple[int, str]]:
+    """The line where a paragraph begins and each of its sentences; code counts as one word."""
+    for token in MarkdownIt("commonmark").enable("table").parse(text):
+        if token.type == "inline" and token.map is not None:
+            words = {"code_inline": "CODE", "softbreak": " ", "hardbreak": " "}
+            parts = [words.get(part.type, part.content) for part in token.children or ()]
+            for sentence in _ENDS.split("".join(parts)):
+                yield token.map[0] + 1, sentence
+
+
+def complaints(text: str) -> Iterator[str]:
+    """What is wrong in a page, with the line of its paragraph."""
+    for line, sentence in sentences(text):
+        count = len(_WORD.findall(sentence))
+        if count > MOST_WORDS:
+            yield f"{line}: {count} words, at most {MOST_WORDS}: {sentence[:60]}..."
+        for word in PRIVATE:
+            if re.search(rf"\b{word}\b", sentence, flags=re.IGNORECASE):
+                yield f"{line}: {word}: say it in the field's words"
+
+
+def main() -> int:
+    """Print all complaints; 1 if there are any."""
+    pages = [ROOT / "README.md"]
+    pages += [page for page in sorted((ROOT / "docs").glob("*.md")) if page.stem not in PENDING]
+    found = [
+        f"{page.relative_to(ROOT)}:{complaint}"
+        for page in pages
+        for complaint in complaints(page.read_text())
+    ]
+    print("\n".join(found) or f"{len(pages)} pages: no sentence of more than {MOST_WORDS} words")
+    return bool(found)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
