@@ -97,7 +97,7 @@ def test_statistics_of_a_metronome() -> None:
     assert found is not None
     assert found.duration_s == 100
     assert found.rate_per_s == 1.01
-    assert found.peak_10s_per_s == 1.0
+    assert found.peak_10s_per_s == 1.01
     assert found.gap_cv == 0
     assert length_statistics([row.prompt_tokens for row in rows]) == (51, 51, 91, 100, 101)
     assert arrival_statistics(Trace("t", "azure", rows[:1])) is None

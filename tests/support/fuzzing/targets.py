@@ -425,7 +425,7 @@ def _journal(path: Path) -> None:
 
 
 def _steps(path: Path) -> None:
-    from kvsim.backend.measure.grid import read_plans
+    from evidence.session.files import read_plans
 
     for plan in read_plans(path):
         assert plan.chunks or plan.contexts
