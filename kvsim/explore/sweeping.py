@@ -54,12 +54,13 @@ def register(app: Dash, context: PageContext) -> None:
             context.workers.cancel(owner)
             return {"progress": "", "bar": bar(None), "idle": True, "cancel": True, "curve": []}
         key = sha256(f"{visit.state.key} {visit.sweep}".encode()).hexdigest()[:20]
-        if ctx.triggered_id == "sweep-cancel":
-            context.workers.cancel(owner)
-        elif ctx.triggered_id == "visit":
-            context.workers.ask(owner, key, context.sweep_task(visit.state, visit.sweep))
+        causes = set(ctx.triggered_prop_ids.values())  # a press changes the visit, too, or does not
         job = context.workers.look(key)
-        if ctx.triggered_id == "sweep-run" and job is not None and job.state == "failed":
+        if "sweep-cancel" in causes:
+            context.workers.cancel(owner)
+        elif "visit" in causes:
+            job = context.workers.ask(owner, key, context.sweep_task(visit.state, visit.sweep))
+        elif "sweep-run" in causes and job is not None and job.state == "failed":
             job = context.workers.ask(owner, key, job.task, confirmed=True)
         if job is not None and job.is_missed_by(owner):
             job = context.workers.ask(owner, key, job.task)

@@ -9,6 +9,7 @@ from support.auditor import Auditor
 from support.cases import SCHEDULERS, streams
 
 import kvsim
+from kvsim.plumbing.errors import InputError
 from kvsim.request import Request
 from kvsim.scenario import Scenario
 from kvsim.simulation import Simulation
@@ -130,5 +131,9 @@ def test_the_books_agree_at_every_event(model: str, requests: list[Request]) -> 
     for scheduler in RULES[:3]:
         made = scenario(model, scheduler, 1024, None)
         simulation = Simulation(made, requests)
-        run = simulation.run(made.allocator[0], "audited", observer=Auditor())
+        try:
+            run = simulation.run(made.allocator[0], "audited", observer=Auditor())
+        except InputError as error:  # two sequences that preempt each other for ever, as in vLLM
+            assert "without ever producing a token" in str(error)
+            continue
         assert sum(run.summary["requests"].values()) == 2 * len(requests)
