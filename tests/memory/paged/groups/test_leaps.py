@@ -128,8 +128,9 @@ def audited(made: Scenario, requests: list[Request]) -> None:
     simulation = Simulation(made, requests)
     try:
         run = simulation.run(made.allocator[0], "audited", observer=Auditor())
-    except InputError as error:  # two sequences preempt each other for ever, as in vLLM
-        assert "without ever producing a token" in str(error)
+    except InputError as error:
+        if "without ever producing a token" not in str(error):
+            raise  # else two sequences preempt each other for ever, as in vLLM
     else:
         assert sum(run.summary["requests"].values()) == 2 * len(requests)
 
