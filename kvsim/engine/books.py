@@ -170,6 +170,9 @@ class Pauses:
             for chunk in plan.chunks:
                 if chunk.samples and chunk.seq in self._preempted:
                     plan.late[chunk.seq] = self._preempted.pop(chunk.seq)
+            for seq in plan.rejoined:
+                plan.late[seq] = self._preempted.pop(seq)
+                plan.num_late += 1
 
     def _end(self, seq: Sequence, token_ps: int) -> int:
         """`seq` is preempted, or has failed; returns when its last token came."""

@@ -108,6 +108,8 @@ class Engine:
         plan = self.scheduler.schedule()
         if plan.failed:
             self._intake.failed(plan, now)
+        for seq in plan.left:
+            self._intake.left(seq, now)
         self._books.queue(now)
         self._check_progress(plan)
         self._books.planned(plan, self._in_flight[0].end_ps if self._in_flight else now)
@@ -115,6 +117,9 @@ class Engine:
             if seq.first_scheduled_ps < 0:
                 seq.first_scheduled_ps = now
         plan.start_ps = self._in_flight[-1].end_ps if self._in_flight else now
+        if plan.held_ps:
+            stall_ps = max(0, now + plan.held_ps - plan.start_ps)
+            plan.stalls.append((stall_ps, self.scheduler.usage()))
         self._copy(plan)
         if not plan.empty:
             self._time(plan)
@@ -165,6 +170,8 @@ class Engine:
         """
         now = self.now_ps
         begin_ps = self._in_flight[0].end_ps if self._in_flight else now
+        if plan.held_ps and self._in_flight:
+            begin_ps = max(begin_ps, now + plan.held_ps)
         steps = 1 if plan.empty else 1 + self._repeatable(plan)
         self._books.open()
         end_ps = begin_ps + plan.duration_ps(steps - self._behind)
@@ -256,7 +263,7 @@ class Engine:
         watcher, stalled = self._observer, head is not None
         if watcher is not None and watcher.idle(self.scheduler, now, stalled=stalled):
             return
-        if head is not None and self._refuse:
+        if head is not None and self._refuse and not self.scheduler.expects_more:
             raise InvariantError(f"{head} can never start")
         self._books.open()
         self._wake = self.env.event()

@@ -94,6 +94,10 @@ class Plan:
     the time of the token before, and late_batch, all those who are late alike; num_late of them are
     members of the batch.
     failed: who ended with an error before this plan, and the error.
+    left: sequences that gave their memory back before this plan, all of their work done.
+    rejoined: preempted sequences that decode again in this plan without a chunk: their content came
+    back from host memory.
+    held_ps: for so long the scheduler itself waited, for copies, before it could launch the step.
     lost: preempted sequences whose token under way is thrown away, with the time of the one before.
     copies: over the host link, which the engine turns into stalls.
     stalls: (ps, ledger) of copies that must end before the step can start.
@@ -119,6 +123,9 @@ class Plan:
         self.late_batch: PausedBatch | None = None
         self.num_late = 0
         self.failed: list[tuple[Sequence, str]] = []
+        self.left: list[Sequence] = []
+        self.rejoined: list[Sequence] = []
+        self.held_ps = 0
         self.lost: dict[Sequence, int] = {}
         self.copies: list[HostCopy] = []
         self.stalls: list[tuple[int, Usage]] = []

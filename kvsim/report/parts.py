@@ -29,6 +29,18 @@ PART_LOOKS: tuple[PartLook, ...] = (
         "moment one more, until a new one is whole.",
     ),
     PartLook(
+        "kept_for_readers",
+        "used",
+        "waiting to be read",
+        "Prompts that a prefill engine has finished and keeps until a decode engine has read them.",
+    ),
+    PartLook(
+        "arriving",
+        "reserved",
+        "arriving",
+        "Slots that a decode engine has taken for prompts whose keys and values are on their way.",
+    ),
+    PartLook(
         "draft_slots",
         "reserved",
         "for drafts",

@@ -66,6 +66,13 @@ class Scheduler(ABC):
         return self.waiting.head is not before or not self.running
 
     @property
+    def expects_more(self) -> bool:
+        """Whether content is on its way, to this engine or away from it, whose arrival may let the
+        head of the queue start.
+        """
+        return False
+
+    @property
     def swapped_bytes(self) -> int:
         """Moved to host memory and back so far."""
         return self.preemption.swapped_bytes

@@ -113,6 +113,28 @@ class RadixAllocator(PageLedger, PrefixRoom):
         self._over += over - slots.over
         slots.over = over
 
+    # --- content from elsewhere ----------------------------------------------------------------
+
+    def expect(self, seq: Sequence, num_tokens: int) -> None:
+        """Take pages for the first `num_tokens` slots of a sequence that waits, whose content is on
+        its way to them; if it is pinned, for those behind what it hits. There must be room.
+        """
+        slots = self._live[seq] = self._holds.held(seq)
+        slots.tokens = slots.granted = slots.protected
+        granted = self._pages(num_tokens)
+        self._take(granted - slots.granted)
+        slots.granted = granted
+        self._count_over(seq, slots, granted)
+        self._expected[seq] = slots
+
+    def arrived(self, seq: Sequence, num_tokens: int) -> None:
+        """These slots of an expected sequence are valid now."""
+        self._grow(seq, self._expected.pop(seq), num_tokens)
+
+    def keep_for_reader(self, seq: Sequence) -> None:
+        """All of `seq` is computed; it holds its memory until somebody else has read it."""
+        self._kept[seq] = self._live[seq]
+
     # --- growth and decoding -------------------------------------------------------------------
 
     def extend(self, seq: Sequence, num_tokens: int, *, turns_before: int = 0) -> Growth | None:
@@ -207,6 +229,7 @@ class RadixAllocator(PageLedger, PrefixRoom):
         if seq.finished:
             self.checkpoint(seq, slots.tokens)
         del self._live[seq]
+        self._kept.pop(seq, None)
         if self.keeper is not None:
             self.keeper.released(seq)
         self.free += slots.granted - slots.protected

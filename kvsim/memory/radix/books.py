@@ -7,6 +7,7 @@ from mypy_extensions import mypyc_attr
 
 from kvsim.memory.allocator import Allocator
 from kvsim.memory.ledger import Usage, split_free
+from kvsim.memory.parts import ARRIVING, KEPT_FOR_READERS, NO_PARTS, Parts
 from kvsim.memory.prefix import CacheTotals
 from kvsim.memory.radix.decoders import RadixDecoders
 from kvsim.memory.radix.holds import Holds, Slots
@@ -56,6 +57,8 @@ class PageLedger(Allocator):
         self._holds = Holds(self.tree, caching=caching)
         self._decoders = RadixDecoders(page_size)
         self._live: dict[Sequence, Slots] = {}
+        self._expected: dict[Sequence, Slots] = {}  # whose content is on its way to them
+        self._kept: dict[Sequence, Slots] = {}  # whose content is yet to be read by somebody
         self._valid = 0  # valid slots beside the tree, of all live sequences
         self._over = 0  # slots of last pages that nobody will fill
         self._query_tokens = 0
@@ -117,6 +120,14 @@ class PageLedger(Allocator):
             short * size,
             idle * size,
         )
+
+    @property
+    def parts(self) -> Parts:
+        if not (self._expected or self._kept):
+            return NO_PARTS
+        coming = sum(s.granted - s.tokens - s.over for s in self._expected.values())
+        kept = self._holds.only_these(self._kept.values())
+        return (ARRIVING, coming * self.token_bytes), (KEPT_FOR_READERS, kept * self.token_bytes)
 
     def check(self) -> None:
         self.tree.check()

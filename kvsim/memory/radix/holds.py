@@ -4,6 +4,9 @@ Content is made when it is first asked for: the tokens of a request that name no
 own get ids that nobody else can name.
 """
 
+from collections import Counter
+from collections.abc import Collection
+
 from kvsim.memory.radix.content import Content
 from kvsim.memory.radix.node import Node
 from kvsim.memory.radix.tree import NO_MATCH, Match, RadixTree
@@ -93,6 +96,26 @@ class Holds:
             self._tree.unlock(slots.node)
             self.protected -= slots.protected
             slots.node, slots.protected = None, 0
+
+    def held(self, seq: Sequence) -> Slots:
+        """What a sequence that waits has locked, if it is pinned; nothing if it is not."""
+        slots = self.pinned.pop(seq, None)
+        if slots is None:
+            slots = self.slots(seq)
+            slots.node = self._tree.root if self._caching else None
+        return slots
+
+    def only_these(self, kept: Collection[Slots]) -> int:
+        """Slots of these sequences, each counted once, that no other sequence holds."""
+        own = 0
+        locks: Counter[Node] = Counter()
+        for slots in kept:
+            own += slots.tokens - slots.protected
+            node = slots.node
+            while node is not None and node.parent is not None:
+                locks[node] += 1
+                node = node.parent
+        return own + sum(node.tokens for node, count in locks.items() if count == node.locks)
 
     # --- what running sequences file -------------------------------------------------------------
 

@@ -6,7 +6,7 @@ rows hold, is the part of `Case`'s subclasses, one for each engine that was reco
 """
 
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any
@@ -99,10 +99,7 @@ class Case(RecordedCase):
 
     @model_validator(mode="after")
     def _each_name_once(self) -> "Case":
-        names = [name for request in self.requests for name in request.names()]
-        twice = next((name for name, count in Counter(names).items() if count > 1), None)
-        if twice is not None:
-            raise ValueError(f"two requests are named {twice!r}")
+        check_names(self.requests)
         return self
 
     @classmethod
@@ -115,15 +112,8 @@ class Case(RecordedCase):
 
     def replayed(self, *, stall_once: bool) -> list[Row]:
         """The rows kvsim produces, one a step. stall_once: see `observer`."""
-        by_step: dict[int, list[Request]] = {}
-        timed: list[Request] = []
-        for request in self.requests:
-            if request.arrival_step is None:
-                timed += request.requests()
-            else:
-                by_step.setdefault(request.arrival_step, []).extend(request.requests())
-        timed.sort(key=lambda request: request.arrival_ps)
-        observer = self.observer(deque(sorted(by_step.items())), stall_once=stall_once)
+        timed, by_step = by_arrival(self.requests)
+        observer = self.observer(by_step, stall_once=stall_once)
         replica = assemble(
             self.replica_spec(),
             Stream(tuple(timed)),
@@ -144,6 +134,29 @@ class Case(RecordedCase):
         queue that cannot start is one row however many arrive behind it, else one an arrival.
         """
         raise NotImplementedError(type(self).__name__)  # every registered kind overrides this
+
+
+def check_names(requests: Iterable[CaseRequest]) -> None:
+    """Raise ValueError if two requests have one name."""
+    names = [name for request in requests for name in request.names()]
+    twice = next((name for name, count in Counter(names).items() if count > 1), None)
+    if twice is not None:
+        raise ValueError(f"two requests are named {twice!r}")
+
+
+def by_arrival(
+    requests: Iterable[CaseRequest],
+) -> tuple[list[Request], deque[tuple[int, list[Request]]]]:
+    """Those that arrive at a time, in their order, and those that arrive before a step."""
+    by_step: dict[int, list[Request]] = {}
+    timed: list[Request] = []
+    for request in requests:
+        if request.arrival_step is None:
+            timed += request.requests()
+        else:
+            by_step.setdefault(request.arrival_step, []).extend(request.requests())
+    timed.sort(key=lambda request: request.arrival_ps)
+    return timed, deque(sorted(by_step.items()))
 
 
 def cases_in(path: Path) -> list[Path]:

@@ -16,6 +16,7 @@ RECORDED: Registry[RecordedCase] = Registry(
     {
         "vllm": "kvsim.validate.schedule.vllm.case:VllmCase",
         "sglang": "kvsim.validate.schedule.sglang.case:SglangCase",
+        "sglang, prefill and decode": "kvsim.validate.schedule.sglang_pd.case:SglangPairCase",
         "llama.cpp cells": "kvsim.validate.schedule.llamacpp.cells:CellsCase",
         "llama-server": "kvsim.validate.schedule.llamacpp.server:ServerCase",
         "llama.cpp cells of March 2025": "kvsim.validate.schedule.llamacpp.older:OlderCellsCase",

@@ -11,6 +11,7 @@ from kvsim.validate.schedule.rows import Row
 
 ROWS_BEFORE = 3
 FIELDS = (
+    "side",
     *("step", "t0", "t1", "mode", "prefill", "decode", "running", "waiting", "used", "free"),
     *("cached_free", "locked", "ratio", "used_end", "free_end", "cached_free_end", "locked_end"),
     *("evicted", "preempted", "retracted", "aborted", "admitted", "sched", "first", "finished"),
@@ -23,7 +24,8 @@ FIELDS = (
 @dataclass(frozen=True)
 class Verdict:
     """One case compared. steps: rows recorded. first_difference: None if all are equal, else
-    {step, field, recorded, simulated, before}.
+    {step, field, recorded, simulated, before}, and the side, of several engines, whose rows are
+    counted apart.
     """
 
     case: str
@@ -48,7 +50,10 @@ class Verdict:
         found = self.first_difference
         if found is None:
             return f"{self.case}: {self.steps:,} steps equal"
-        lines = [f"{self.case}: step {found['step']} differs in {found['field']!r}"]
+        where = f"step {found['step']}"
+        if "side" in found:
+            where = f"row {found['step']} of {found['side']}"
+        lines = [f"{self.case}: {where} differs in {found['field']!r}"]
         lines += [f"  before     {json.dumps(row)}" for row in found["before"]]
         lines += [
             f"  recorded   {json.dumps(found['recorded'])}",
@@ -72,11 +77,17 @@ def compare(name: str, recorded: Sequence[Row], simulated: Sequence[Row]) -> Ver
         if theirs == ours:
             continue
         field = "step" if theirs is None or ours is None else _first_field(theirs, ours)
+        side = (theirs or ours or {}).get("side")
+        found = {} if side is None else {"side": side}
+        step = index - next(
+            (at for at, row in enumerate(recorded) if row.get("side") == side), index
+        )
         return Verdict(
             name,
             len(recorded),
             {
-                "step": index,
+                **found,
+                "step": index if side is None else step,
                 "field": field,
                 "recorded": _value(theirs, field),
                 "simulated": _value(ours, field),

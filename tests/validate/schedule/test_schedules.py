@@ -16,7 +16,7 @@ from kvsim.plumbing.errors import InputError
 from kvsim.validate.schedule.case import cases_in, read_expectation
 from kvsim.validate.schedule.engines import parse_case, read_case
 from kvsim.validate.schedule.replay import simulate_rows
-from kvsim.validate.schedule.verdict import compare
+from kvsim.validate.schedule.verdict import compare, validate_case
 
 CASES = sorted((Path(__file__).parent / "schedules").glob("*.json"))
 # As `vllm serve` 0.33.0 plans and runs them, from a config.json and its flags. From 70 on: drawn
@@ -24,6 +24,8 @@ CASES = sorted((Path(__file__).parent / "schedules").glob("*.json"))
 # the others each the first to show a corner that a simulator got wrong.
 SERVED = sorted((Path(__file__).parent / "served").glob("*.json"))
 SGLANG = sorted((Path(__file__).parent / "schedules_sglang").glob("*.json"))
+# Two engines of SGLang's 0.5.23, one for prompts and one for outputs, and a link between them.
+PAIRS = sorted((Path(__file__).parent / "sglang_pd").glob("*.json"))
 
 
 @pytest.mark.parametrize("path", [*CASES, *SERVED, *SGLANG], ids=lambda path: path.stem)
@@ -34,9 +36,27 @@ def test_schedule_is_equal_row_for_row(path: Path) -> None:
     assert verdict.steps >= len(case.requests)
 
 
+@pytest.mark.parametrize("path", PAIRS, ids=lambda path: path.stem)
+def test_rows_of_both_engines_are_equal(path: Path) -> None:
+    verdict = validate_case(path)
+    assert verdict.equal, verdict.text()
+
+
+def test_a_difference_between_two_engines_names_the_engine_and_its_row() -> None:
+    case = read_case(PAIRS[0])
+    recorded = case.expected(PAIRS[0])
+    rows = case.simulated(recorded)
+    first = next(index for index, row in enumerate(rows) if row["side"] == "decode")
+    rows[first + 3] = {**rows[first + 3], "queues": [0, 0, 0, 9]}
+    verdict = compare("pair", recorded, rows)
+    assert verdict.first_difference is not None
+    assert (verdict.first_difference["side"], verdict.first_difference["step"]) == ("decode", 3)
+    assert "row 3 of decode differs in 'queues'" in verdict.text()
+
+
 def test_all_recordings_are_there() -> None:
-    assert (len(CASES), len(SERVED), len(SGLANG)) == (49, 51, 20)
-    for cases in CASES, SERVED, SGLANG:
+    assert (len(CASES), len(SERVED), len(SGLANG), len(PAIRS)) == (49, 51, 20, 6)
+    for cases in CASES, SERVED, SGLANG, PAIRS:
         recorded = {path.name.removesuffix(".json") for path in cases}
         beside = {path.name for path in cases[0].parent.glob("*.expected.json.gz")}
         assert beside == {f"{name}.expected.json.gz" for name in recorded}

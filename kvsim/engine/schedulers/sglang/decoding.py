@@ -36,6 +36,10 @@ class DecodingScheduler(Scheduler):
         self._in_flight = InFlight()
         self._outputs = Outputs(self.batch, self._in_flight)
 
+    def members(self, plan: Plan) -> list[Sequence]:
+        """The batch that was just planned, in its order."""
+        return list(self.decoders)
+
     def _enter(self, seqs: list[Sequence]) -> None:
         """These decode too, after all others."""
         self.decoders.update(zip(seqs, count(self._entered), strict=False))

@@ -10,6 +10,7 @@ from kvsim.engine.policies.policies import Policies
 from kvsim.engine.policies.preemption import Recompute
 from kvsim.engine.policies.victims.latest import Latest
 from kvsim.engine.schedulers.options import SchedulerOptions
+from kvsim.engine.schedulers.scheduler import Scheduler
 from kvsim.engine.schedulers.sglang.inbox import Inbox
 from kvsim.engine.schedulers.sglang.queue import SglangQueue
 from kvsim.engine.schedulers.sglang.scheduler import SglangScheduler
@@ -96,10 +97,8 @@ class Sglang(SchedulerOptions):
             return None
         return self.depth * self.chunked_prefill_size
 
-    def build(self, allocator: Allocator, max_model_len: int) -> SglangScheduler:
-        inbox = Inbox(self.scheduler_recv_interval)
-        queue = SglangQueue(inbox, longest_prefix=self.schedule_policy == "lpm")
-        policies = Policies(queue, Latest(), Recompute())
+    def check_chunks(self, allocator: Allocator) -> None:
+        """Raise InputError if a chunk holds no page."""
         chunk = self.chunked_prefill_size
         if 0 < chunk < allocator.page_tokens:
             raise InputError(
@@ -109,6 +108,13 @@ class Sglang(SchedulerOptions):
                 limit=f"at least {allocator.page_tokens}, the allocator's page_size",
                 remedy="take larger chunks, smaller pages, or -1 for whole prompts",
             )
+
+    def build(self, allocator: Allocator, max_model_len: int) -> Scheduler:
+        inbox = Inbox(self.scheduler_recv_interval)
+        queue = SglangQueue(inbox, longest_prefix=self.schedule_policy == "lpm")
+        policies = Policies(queue, Latest(), Recompute())
+        chunk = self.chunked_prefill_size
+        self.check_chunks(allocator)
         return SglangScheduler(
             allocator,
             max_model_len,

@@ -21,6 +21,7 @@ class InFlight:
         self._plans: list[Plan] = []
         self._all_decoders = False  # a token of everybody who decodes, or
         self._begun: set[Sequence] = set()  # of these
+        self._joined: set[Sequence] = set()  # but of none of these
 
     def __bool__(self) -> bool:
         return bool(self._plans)
@@ -38,10 +39,20 @@ class InFlight:
         last = self._plans[-1] if self._plans else None
         self._all_decoders = last is not None and last.num_decode > 0
         self._begun = {chunk.seq for chunk in last.chunks} if last else set()
+        self._joined.clear()
+
+    @property
+    def end_ps(self) -> int:
+        """When the last plan has computed; 0 if nothing is in flight."""
+        return self._plans[-1].end_ps if self._plans else 0
+
+    def joined(self, seq: Sequence) -> None:
+        """`seq`, computed elsewhere, decodes from this pass on: nothing of it is in flight."""
+        self._joined.add(seq)
 
     def has_token_of(self, seq: Sequence) -> bool:
         """Whether a token of `seq`, which decodes or has just begun to, has not returned."""
-        return self._all_decoders or seq in self._begun
+        return seq not in self._joined and (self._all_decoders or seq in self._begun)
 
     @property
     def unreturned_tokens(self) -> tuple[bool, set[Sequence]]:

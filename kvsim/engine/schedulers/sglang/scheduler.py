@@ -228,10 +228,9 @@ class SglangScheduler(DecodingScheduler):
         plan.num_paused = self.batch.num
 
     def members(self, plan: Plan) -> list[Sequence]:
-        """The batch that was just planned, in its order."""
         if any(not chunk.is_decode for chunk in plan.chunks):
             return self._prefilled
-        return list(self.decoders)
+        return super().members(plan)
 
     # --- the life of a plan --------------------------------------------------------------------
 

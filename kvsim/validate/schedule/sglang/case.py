@@ -11,10 +11,9 @@ from kvsim.layout import KVGroup, KVLayout
 from kvsim.memory.radix.options import Radix
 from kvsim.plumbing.options import Options
 from kvsim.request import Request
-from kvsim.validate.schedule.case import MOST_TOKENS, Case, CaseRequest
+from kvsim.validate.schedule.case import MOST_TOKENS, Case
+from kvsim.validate.schedule.sglang.request import LARGEST_POOL, SglangRequest
 from kvsim.validate.schedule.sglang.rows import SglangRows
-
-LARGEST_POOL = 1 << 30  # tokens
 
 
 class SglangEngine(Options):
@@ -57,23 +56,6 @@ class SglangEngine(Options):
             host_bytes_per_s=1,
             max_steps=1,
         )
-
-
-class SglangRequest(CaseRequest):
-    """max_tokens: what it asked for, `out` unless given; with less out it stops by itself.
-    ignore_eos: the request's flag of that name.
-    """
-
-    max_tokens: int | None = Field(None, ge=1)
-    ignore_eos: bool = False
-
-    @property
-    def declared_tokens(self) -> int:
-        return self.out if self.max_tokens is None else self.max_tokens
-
-    @property
-    def asks_for_all(self) -> bool:
-        return self.ignore_eos
 
 
 class SglangCase(Case):

@@ -5,7 +5,7 @@ from typing import Any
 
 from kvsim.engine.plan import Plan
 from kvsim.engine.schedulers.scheduler import Scheduler
-from kvsim.engine.schedulers.sglang.scheduler import SglangScheduler
+from kvsim.engine.schedulers.sglang.decoding import DecodingScheduler
 from kvsim.memory.radix.allocator import RadixAllocator
 from kvsim.plumbing.errors import InputError
 from kvsim.request import Request
@@ -35,7 +35,7 @@ class SglangRows(Rows):
             )
         if plan.empty:
             return
-        assert isinstance(scheduler, SglangScheduler)
+        assert isinstance(scheduler, DecodingScheduler)
         tree = _radix(scheduler).tree
         members = scheduler.members(plan)
         sched = [_scheduled(scheduler, plan, seq) for seq in members]

@@ -1,0 +1,299 @@
+"""SGLang's decode engine: room for whole prompts, which come from prefill engines, and their
+outputs (disaggregation/decode.py, decode_schedule_batch_mixin.py, 0.5.23).
+
+A pass takes back who was retracted, then promises room, then takes over what has arrived; then all
+decode. No step computes a prompt. Who is retracted goes to host memory and comes back from there.
+"""
+
+from collections.abc import Iterator
+
+from kvsim.engine.plan import Plan
+from kvsim.engine.policies.policies import Policies
+from kvsim.engine.schedulers.sglang.decoding import DecodingScheduler
+from kvsim.engine.schedulers.sglang.limits import Limits
+from kvsim.engine.schedulers.sglang.ratio import NewTokenRatio
+from kvsim.engine.schedulers.sglang_pd.budget import BatchMember, DecodeBudget
+from kvsim.engine.schedulers.sglang_pd.host_copies import HostCopies
+from kvsim.engine.schedulers.sglang_pd.moves import Moves
+from kvsim.engine.schedulers.sglang_pd.queue import DecodeQueue
+from kvsim.engine.transfers.exchange import Exchange, Port
+from kvsim.memory.allocator import Refusal
+from kvsim.memory.ledger import Course, Usage
+from kvsim.memory.radix.allocator import RadixAllocator
+from kvsim.plumbing.units import ceil_div
+from kvsim.request import Request
+from kvsim.sequence import Sequence
+
+BUFFERS = 2  # of metadata, for each request that may run
+MOST_FOR_EXTRA_ROWS = 32  # running requests up to which there are extra rows
+
+
+class SglangDecodeScheduler(DecodingScheduler):
+    """running: requests that decode. moves: what happened since the last pass."""
+
+    def __init__(
+        self,
+        allocator: RadixAllocator,
+        max_model_len: int,
+        policies: Policies,
+        queue: DecodeQueue,
+        *,
+        max_running_requests: int | None,
+        num_reserved_decode_tokens: int,
+        conservativeness: float,
+        overlaps: bool,
+    ) -> None:
+        super().__init__(allocator, max_model_len, policies, NewTokenRatio(conservativeness))
+        self._radix = allocator
+        self.queue = queue
+        pool, page = self.room.available_tokens(), allocator.page_tokens
+        self._limits = Limits(pool, max_model_len, page, allocator.max_sequences)
+        self._pool = pool
+        most = self._max_running = self._limits.max_running(max_running_requests)
+        self._rows = most + (BUFFERS * most if most <= MOST_FOR_EXTRA_ROWS else 0)
+        self._reserved = num_reserved_decode_tokens
+        self._overlaps = overlaps
+        self._left: list[Sequence] = []  # finished, and in the batch until the next pass drops them
+        self._short_head: Sequence | None = None  # who was refused for memory
+        self._settled = True  # the next pass would decide as this one did
+        self.moves = Moves()
+        self._next_moves = Moves()
+
+    def connect(self, exchange: Exchange, port: Port, copies: HostCopies) -> None:
+        """Where transfers are found, how this engine is woken, and how long copies to host memory
+        take; before anything runs.
+        """
+        self._exchange, self._port, self._copies = exchange, port, copies
+
+    # --- requests ------------------------------------------------------------------------------
+
+    def refusal(self, request: Request) -> Refusal | None:
+        found = self._limits.refusal(request)
+        need = self._paged(request.prompt_tokens) + self._reserved
+        if found is None and need > self._pool:
+            found = Refusal(
+                "its prompt and what is reserved for outputs never fit the decode pool",
+                need,
+                self._pool,
+                "tokens",
+                "lower num_reserved_decode_tokens, clip the prompts or enlarge the pool",
+            )
+        return found
+
+    def output_limit(self, request: Request) -> int:
+        return max(1, min(super().output_limit(request), self._limits.max_new_tokens(request)))
+
+    def add(self, seq: Sequence) -> bool:
+        self._outputs.add(seq, self._limits.max_new_tokens(seq.request))
+        seq.num_outputs = 1  # sampled by the prefill engine
+        self.queue.add(seq)
+        return True
+
+    def _paged(self, tokens: int) -> int:
+        """`tokens` in whole pages."""
+        page = self.allocator.page_tokens
+        return ceil_div(tokens, page) * page
+
+    # --- a pass --------------------------------------------------------------------------------
+
+    def schedule(self) -> Plan:
+        self.moves, self._next_moves = self._next_moves, Moves()
+        plan = self._pass()
+        if plan.empty and not self._settled and not self._in_flight:
+            left = plan.left  # only who had finished was dropped: room is there one pass later
+            plan = self._pass()
+            plan.left = left + plan.left
+        return plan
+
+    def _pass(self) -> Plan:
+        plan = Plan()
+        self._in_flight.settle()
+        now_ps = self._port.now_ps
+        queue = self.queue
+        for seq in queue.arrived:
+            queue.preallocating[seq] = self._exchange.to_receive(seq.id, self._port, now_ps)
+        queue.arrived.clear()
+        budget = DecodeBudget.of(self._reserved, self._members())
+        self._take_back(plan, now_ps)
+        self._short_head = None
+        if not queue.retracted:
+            self._preallocate(budget, now_ps + plan.held_ps)
+            self._take_arrived(now_ps + plan.held_ps)
+        self._join_ready(plan)
+        self._settled = not self._left
+        self._drop_finished()
+        self._decode(plan)
+        self._close(plan)
+        if not plan.empty:
+            self._in_flight.scheduled(plan)
+        elif not (len(queue) or self.running or self._in_flight):
+            self.ratio.idle()
+        return plan
+
+    def _members(self) -> Iterator[BatchMember]:
+        """The running batch, those in it that ended with the last step."""
+        wishes = self._outputs.wishes
+        for seq in self.decoders:
+            outputs = seq.num_outputs if seq.finished else self._outputs.of(seq)
+            yield BatchMember(seq.prompt_tokens, outputs, wishes[seq])
+
+    @property
+    def _active(self) -> int:
+        """Requests for whose outputs tokens are held back."""
+        return len(self.decoders) + len(self.queue.transferring) + len(self.queue.ready)
+
+    @property
+    def _free_rows(self) -> int:
+        queue = self.queue
+        return self._rows - len(self.running) - len(queue.transferring) - len(queue.ready)
+
+    def _take_back(self, plan: Plan, now_ps: int) -> None:
+        """Retracted requests come back from host memory, in order; the first that does not fit ends
+        it.
+        """
+        queue, available = self.queue, self.room.available_tokens
+        for seq in list(queue.retracted):
+            tokens = seq.prompt_tokens + seq.num_outputs - 1
+            need = self._paged(tokens) + self._reserved
+            if need > available() - self._reserved * self._active or self._free_rows <= 0:
+                break
+            del queue.retracted[seq]
+            self._radix.expect(seq, tokens)
+            at_ps = now_ps + plan.held_ps
+            begin_ps = max(at_ps, self._in_flight.end_ps)
+            end_ps = begin_ps + self._copies.back_ps(begin_ps, self._paged(tokens))
+            plan.held_ps += end_ps - at_ps
+            self._radix.arrived(seq, tokens)
+            queue.ready[seq] = None
+            self.moves.resumed.append(seq.id)
+
+    # --- room for prompts, and what arrives ----------------------------------------------------
+
+    def _preallocate(self, budget: DecodeBudget, now_ps: int) -> None:
+        """Promise room for whole prompts in the order of the queue, but for those whose receivers
+        are not ready; the first that does not fit ends it.
+        """
+        queue, most = self.queue, BUFFERS * self._max_running
+        for seq, transfer in list(queue.preallocating.items()):
+            if transfer.ready_ps > now_ps:
+                continue
+            if self._free_rows <= 0 or len(queue.transferring) >= most:
+                break
+            cached = self.room.pin(seq)
+            if self._need(seq, budget, cached) > self._left_by(budget):
+                self.room.unpin(seq)
+                self._short_head = seq
+                break
+            del queue.preallocating[seq]
+            queue.transferring[seq] = transfer
+            seq.hit_tokens = cached
+            if seq.first_scheduled_ps < 0:
+                seq.first_scheduled_ps = now_ps
+            self._radix.expect(seq, seq.prompt_tokens)
+            self._exchange.allocate(transfer, cached, now_ps)
+            self.moves.preallocated.append((seq.id, cached))
+
+    def _need(self, seq: Sequence, budget: DecodeBudget, cached: int) -> int:
+        prompt = seq.prompt_tokens
+        return budget.need(prompt, self._paged(prompt), cached, self._outputs.wishes[seq])
+
+    def _left_by(self, budget: DecodeBudget) -> int:
+        return budget.left(self.room.available_tokens(), self._active)
+
+    def _take_arrived(self, now_ps: int) -> None:
+        """Prompts whose KV is there wait for a place."""
+        queue = self.queue
+        for seq, transfer in list(queue.transferring.items()):
+            if transfer.ended_ps <= now_ps:
+                del queue.transferring[seq]
+                self._exchange.close(seq.id)
+                self._radix.arrived(seq, seq.prompt_tokens)
+                queue.ready[seq] = None
+                self.moves.transferred.append(seq.id)
+
+    def _join_ready(self, plan: Plan) -> None:
+        """Who is ready decodes from this pass on, as far as there are places; those who finished
+        with the last step have theirs yet.
+        """
+        places = max(0, self._max_running - len(self.decoders))
+        now_ps = self._port.now_ps + plan.held_ps
+        joining = []
+        for seq in list(self.queue.ready)[:places]:
+            del self.queue.ready[seq]
+            seq.num_computed = seq.prompt_tokens + seq.num_outputs - 1
+            seq.order = self._orders = self._orders + 1
+            self.running[seq] = None
+            if seq.first_token_ps < 0:
+                seq.first_token_ps = now_ps
+            self.allocator.checkpoint(seq, seq.num_computed)
+            if seq.num_outputs == seq.output_tokens:
+                self._leave(seq)
+                self._outputs.remove(seq)
+                plan.left.append(seq)
+                continue
+            if seq.num_preemptions:
+                plan.rejoined.append(seq)
+            self._join(seq)
+            self._in_flight.joined(seq)
+            joining.append(seq)
+        self._enter(joining)
+
+    def _drop_finished(self) -> None:
+        """Who finished with the last step is no member of the batch any more."""
+        for seq in self._left:
+            self.decoders.pop(seq, None)
+            self._outputs.remove(seq)
+        self._left.clear()
+
+    def _drop_who_ends(self) -> bool:
+        return False  # this engine does not look ahead: they decode once more
+
+    def _retract(self, seq: Sequence, plan: Plan) -> None:
+        tokens = self._paged(seq.prompt_tokens + self._outputs.of(seq) - 1)
+        plan.held_ps += self._copies.out_ps(self._port.now_ps + plan.held_ps, tokens)
+        super()._retract(seq, plan)
+
+    # --- the life of a plan --------------------------------------------------------------------
+
+    def repeatable(self, plan: Plan, limit: int) -> int:
+        if plan.chunks or plan.preempted or plan.finishing or plan.stalls or plan.rejoined:
+            return 0
+        queue = self.queue
+        if not self._settled and len(queue):
+            return 0
+        head = self._short_head
+        if head is not None and not self._stays_short(head):
+            return 0
+        return self.allocator.steps_that_fit(min(limit, self.batch.steps_to_leave()))
+
+    def _stays_short(self, head: Sequence) -> bool:
+        """Whether `head` is refused however much those who decode come to hold: what is held back
+        for each request does not fall, and free memory does.
+        """
+        need = self._paged(head.prompt_tokens) + self._reserved
+        left = self.room.available_tokens() - self._reserved * self._active
+        return not self.allocator.keeps_prefixes and need > left
+
+    def returns_quietly(self, plan: Plan) -> bool:
+        return not plan.finishing
+
+    def repeat(self, plan: Plan, steps: int) -> Course:
+        self.ratio.decay(steps)
+        return super().repeat(plan, steps)
+
+    def _complete(self, plan: Plan) -> None:
+        super()._complete(plan)
+        plan.finishing.sort(key=self.decoders.__getitem__)
+
+    def finish(self, plan: Plan) -> list[Sequence]:
+        self._in_flight.returned(plan)
+        for seq in plan.finishing:
+            self._leave(seq)
+        self._left += plan.finishing
+        return plan.finishing
+
+    def usage_for(self, head: Sequence | None) -> Usage:
+        usage = self.allocator.usage(None, busy=bool(self.running))
+        if self._short_head is not None:
+            usage = usage._replace(short=usage.short + usage.idle, idle=0)
+        return usage

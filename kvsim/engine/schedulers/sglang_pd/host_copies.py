@@ -1,0 +1,30 @@
+"""Retracted KV on its way to host memory and back, for which SGLang's scheduler waits."""
+
+from typing import Protocol
+
+from kvsim.engine.link import Link
+
+
+class HostCopies(Protocol):
+    """How long such copies take."""
+
+    def out_ps(self, at_ps: int, tokens: int) -> int:
+        """Of so many tokens to host memory, asked for at at_ps."""
+        ...
+
+    def back_ps(self, at_ps: int, tokens: int) -> int:
+        """Of so many tokens back."""
+        ...
+
+
+class LinkCopies:
+    """The same over the link to host memory."""
+
+    def __init__(self, link: Link, token_bytes: int) -> None:
+        self._link = link
+        self._token_bytes = token_bytes
+
+    def out_ps(self, at_ps: int, tokens: int) -> int:
+        return self._link.copy_ps(at_ps, tokens * self._token_bytes)
+
+    back_ps = out_ps

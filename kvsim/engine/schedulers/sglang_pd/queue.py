@@ -1,0 +1,43 @@
+"""Who waits at a decode engine of SGLang's: for room, and, retracted, for room again."""
+
+from kvsim.engine.transfers.exchange import Transfer
+from kvsim.sequence import Sequence
+
+
+class DecodeQueue:
+    """arrived: not seen by a pass yet. preallocating: who has no room yet. transferring: who has
+    room, and whose KV is on its way. ready: whose KV is there, and who does not decode yet.
+    retracted: who gave way, and lies in host memory.
+    """
+
+    def __init__(self) -> None:
+        self.arrived: list[Sequence] = []
+        self.preallocating: dict[Sequence, Transfer] = {}
+        self.transferring: dict[Sequence, Transfer] = {}
+        self.ready: dict[Sequence, None] = {}
+        self.retracted: dict[Sequence, None] = {}
+
+    def __len__(self) -> int:
+        return len(self.arrived) + sum(map(len, self._all))
+
+    @property
+    def _all(self) -> tuple[dict[Sequence, Transfer] | dict[Sequence, None], ...]:
+        return self.preallocating, self.transferring, self.ready, self.retracted
+
+    @property
+    def head(self) -> Sequence | None:
+        """Nobody starts here: KV comes from elsewhere."""
+        return None
+
+    def add(self, seq: Sequence) -> None:
+        self.arrived.append(seq)
+
+    def put_back(self, seq: Sequence) -> None:
+        self.retracted[seq] = None
+
+    def pop(self) -> Sequence:
+        return self.arrived.pop(0)
+
+    def remove(self, seq: Sequence) -> None:
+        for waiting in self._all:
+            waiting.pop(seq, None)

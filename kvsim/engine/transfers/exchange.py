@@ -1,0 +1,125 @@
+"""Where prefill engines and decode engines of one deployment find each other's requests.
+
+Both sides hold the same `Transfer` for a request. What one side does is seen by the other at a
+time, and the other engine is woken then: an engine looks at its transfers once in each pass, and
+never in the middle of a step.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple, Protocol, cast
+
+import simpy
+
+NEVER = 1 << 62  # ps
+
+
+class Port:
+    """The clock of one engine and the way to wake it. cut: ends its idle time, or the run of steps
+    under way with the step under way.
+    """
+
+    def __init__(self, env: simpy.Environment, cut: Callable[[], None]) -> None:
+        self._env = env
+        self._cut = cut
+
+    @property
+    def now_ps(self) -> int:
+        """The time."""
+        return cast("int", self._env.now)
+
+    def wake_at(self, at_ps: int) -> None:
+        """The engine has something to look at from at_ps on."""
+        event = self._env.timeout(max(0, at_ps - self.now_ps))
+        event.callbacks.append(lambda _: self._cut())
+
+
+class TransferLink(Protocol):
+    """What carries KV from one engine to another."""
+
+    def send(self, at_ps: int, num_bytes: int) -> tuple[int, int]:
+        """Start and end of the sending of so many bytes, which may begin at at_ps."""
+        ...
+
+
+class TransferDelays(NamedTuple):
+    """handshake_ps: from the pass of a decode engine that sees a request until its receiver is
+    ready. notice_ps: until the prefill engine knows that room was allocated. notify_ps: from the
+    end of the last sending until both engines see it.
+    """
+
+    handshake_ps: int = 0
+    notice_ps: int = 0
+    notify_ps: int = 0
+
+
+class Transfer:
+    """The KV of one request's prompt, on its way.
+
+    ready_ps: the receiver is ready. allocated_ps: the prefill engine knows that the decode engine
+    has room. ended_ps: both see that all has arrived. Each is NEVER until it is known.
+    sent_tokens: leading tokens of the prompt that the decode engine has or that were sent.
+    """
+
+    __slots__ = ("allocated_ps", "decode", "ended_ps", "prefill", "ready_ps", "sent_tokens")
+
+    def __init__(self) -> None:
+        self.prefill: Port | None = None
+        self.decode: Port | None = None
+        self.ready_ps = self.allocated_ps = self.ended_ps = NEVER
+        self.sent_tokens = 0
+
+
+class Exchange:
+    """The transfers of one deployment by the names of their sequences. num_bytes: sent so far."""
+
+    def __init__(self, link: TransferLink, delays: TransferDelays) -> None:
+        self._link = link
+        self._delays = delays
+        self._transfers: dict[str, Transfer] = {}
+        self.num_bytes = 0
+
+    def to_send(self, name: str, port: Port) -> Transfer:
+        """The transfer of a request that a prefill engine has received."""
+        transfer = self._of(name)
+        transfer.prefill = port
+        if transfer.allocated_ps < NEVER:
+            port.wake_at(transfer.allocated_ps)
+        return transfer
+
+    def to_receive(self, name: str, port: Port, at_ps: int) -> Transfer:
+        """The transfer of a request that a pass of a decode engine at at_ps sees first."""
+        transfer = self._of(name)
+        transfer.decode = port
+        transfer.ready_ps = at_ps + self._delays.handshake_ps
+        port.wake_at(transfer.ready_ps)
+        return transfer
+
+    def _of(self, name: str) -> Transfer:
+        return self._transfers.setdefault(name, Transfer())
+
+    def allocate(self, transfer: Transfer, cached_tokens: int, at_ps: int) -> None:
+        """At at_ps a decode engine has room for a prompt, and has `cached_tokens` of it already."""
+        transfer.sent_tokens = cached_tokens
+        transfer.allocated_ps = at_ps + self._delays.notice_ps
+        if transfer.prefill is not None:
+            transfer.prefill.wake_at(transfer.allocated_ps)
+
+    def send(
+        self, transfer: Transfer, tokens: int, num_bytes: int, at_ps: int, *, last: bool
+    ) -> tuple[int, int]:
+        """The next `tokens` tokens are sent from at_ps on, or as soon as the link is free; returns
+        when that begins and ends. last: with them all has been sent.
+        """
+        start_ps, end_ps = self._link.send(at_ps, num_bytes)
+        transfer.sent_tokens += tokens
+        self.num_bytes += num_bytes
+        if last:
+            transfer.ended_ps = end_ps + self._delays.notify_ps
+            for port in (transfer.prefill, transfer.decode):
+                if port is not None:
+                    port.wake_at(transfer.ended_ps)
+        return start_ps, end_ps
+
+    def close(self, name: str) -> None:
+        """Neither side asks for this transfer again."""
+        self._transfers.pop(name, None)
