@@ -14,6 +14,7 @@ from kvsim.validate.schedule.recording import RecordedCase
 RECORDED: Registry[RecordedCase] = Registry(
     "recorded engine",
     {
+        "router": "kvsim.validate.schedule.routing.case:RoutingCase",
         "vllm": "kvsim.validate.schedule.vllm.case:VllmCase",
         "sglang": "kvsim.validate.schedule.sglang.case:SglangCase",
         "sglang, prefill and decode": "kvsim.validate.schedule.sglang_pd.case:SglangPairCase",

@@ -46,7 +46,7 @@ class RecordedCase(Options):
         beside = _beside(path)
         rows = cls.rows_of(read_object(beside))
         if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-            raise InputError("no list of rows under 'steps'", where=str(beside))
+            raise InputError("no list of recorded rows", where=str(beside))
         return rows
 
 

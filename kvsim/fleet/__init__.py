@@ -1,0 +1,1 @@
+"""Fleets: replicas on one clock behind a router."""

@@ -1,0 +1,22 @@
+"""Least requests: the replica with the fewest open requests of this router."""
+
+from kvsim.fleet.routers.options import FleetView, RouterOptions
+from kvsim.fleet.routers.router import Decision, RoutedRequest, Router
+
+
+class LeastRequests(RouterOptions):
+    """Join the shortest queue, by the router's own counts: exact at once, but of its own traffic.
+
+    ties: at random where left out.
+    """
+
+    def build(self, view: FleetView) -> "LeastRequestsRouter":
+        return LeastRequestsRouter(view.num_replicas, self.ties or "random", view.seed)
+
+
+class LeastRequestsRouter(Router):
+    """Compares open requests."""
+
+    def decide(self, request: RoutedRequest, now_ps: int) -> Decision:
+        tied = self.least_open()
+        return Decision(self.pick(tied), "load", tuple(self.open), tied)

@@ -1,0 +1,33 @@
+"""What every kind of router is built from."""
+
+from typing import NamedTuple
+
+from kvsim.fleet.routers.router import Router, Ties
+from kvsim.plumbing.options import Options
+
+
+class FleetView(NamedTuple):
+    """What a router is set up for.
+
+    num_replicas: at the start. seed: of its draws. block_size, num_blocks: of the replicas' prefix
+    caches, in tokens and blocks. characters: text characters for each unit of a request's content:
+    1 where contents are texts.
+    """
+
+    num_replicas: int
+    seed: int = 0
+    block_size: int = 16
+    num_blocks: int | None = None
+    characters: float = 4.0
+
+
+class RouterOptions(Options):
+    """ties: which of equally good replicas is chosen: the lowest number, one at random, or each in
+    turn; where it is left out, as the real router does.
+    """
+
+    ties: Ties | None = None
+
+    def build(self, view: FleetView) -> Router:
+        """A router that has seen nothing."""
+        raise NotImplementedError(type(self).__name__)  # every registered kind overrides this

@@ -1,0 +1,73 @@
+"""Power of two choices: the lower of two replicas drawn at random."""
+
+from collections.abc import Sequence
+from typing import Literal
+
+from pydantic import Field
+
+from kvsim.fleet.routers.options import FleetView, RouterOptions
+from kvsim.fleet.routers.router import Decision, Load, RoutedRequest, Router
+from kvsim.plumbing.errors import InputError
+
+
+class PowerOfTwo(RouterOptions):
+    """load: what is compared. `reported` token loads, as sglang-router 0.3.2 polls them: without a
+    report open requests are compared, of which that policy counts none, so that chance decides;
+    `open`: the router's own open requests. The first drawn wins a tie.
+    report_interval_ms: between two polls.
+    """
+
+    load: Literal["reported", "open"] = "reported"
+    report_interval_ms: float = Field(30_000.0, gt=0)
+
+    def build(self, view: FleetView) -> "PowerOfTwoRouter":
+        if view.num_replicas < 2:
+            raise InputError(
+                "power-of-two needs two replicas to compare",
+                where="fleet.router",
+                value=view.num_replicas,
+                limit="2 or more",
+                remedy='add replicas, or use kind = "round-robin"',
+            )
+        return PowerOfTwoRouter(view.num_replicas, view.seed, reported=self.load == "reported")
+
+
+class PowerOfTwoRouter(Router):
+    """Draws two different replicas."""
+
+    def __init__(self, num_replicas: int, seed: int, *, reported: bool) -> None:
+        super().__init__(num_replicas, seed=seed)
+        self.needs_reports = self._reported = reported
+        self._tokens: list[int | None] = [None] * num_replicas
+
+    def report(self, loads: Sequence[Load], now_ps: int) -> None:
+        self._tokens = [load.tokens for load in loads]
+
+    def _grow(self) -> None:
+        super()._grow()
+        self._tokens.append(None)
+
+    def lower(self, first: int, second: int) -> int:
+        """The one of two drawn replicas that is chosen."""
+        if not self._reported:
+            return second if self.open[second] < self.open[first] else first
+        one, other = self._tokens[first], self._tokens[second]
+        if one is None or other is None:
+            return first
+        return second if other < one else first
+
+    def probabilities(self) -> list[float]:
+        """The chance of each replica alive to be chosen now."""
+        alive = self.alive
+        chances = dict.fromkeys(alive, 0.0)
+        for one in alive:
+            for other in alive:
+                if one != other:
+                    chances[self.lower(one, other)] += 1 / (len(alive) * (len(alive) - 1))
+        return list(chances.values())
+
+    def decide(self, request: RoutedRequest, now_ps: int) -> Decision:
+        if len(self.alive) < 2:
+            return Decision(self.alive[0], "only")
+        first, second = self.random.sample(self.alive, 2)
+        return Decision(self.lower(first, second), "lower of two", tied=(first, second))

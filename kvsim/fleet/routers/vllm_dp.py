@@ -1,0 +1,84 @@
+"""vLLM's balancer over the data-parallel ranks of one server (`DPLBAsyncMPClient`)."""
+
+from collections.abc import Sequence
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from kvsim.fleet.routers.options import FleetView, RouterOptions
+from kvsim.fleet.routers.router import Decision, Load, RoutedRequest, Router
+
+Counts = list[float]
+
+
+class VllmDp(RouterOptions):
+    """rule: of 0.33, which counts its own open requests and rotates ties, or the older `waiting * 4
+    + running` (0.14, 0.19). client_count, client_index: front ends, and which of them this one is.
+    lockstep: ranks of a mixture of experts, which step together. stats_update_interval_ms: between
+    two publications of the coordinator.
+    """
+
+    rule: Literal["0.33", "0.19"] = "0.33"
+    client_count: int = Field(1, ge=1)
+    client_index: int = Field(0, ge=0)
+    lockstep: bool = False
+    stats_update_interval_ms: float = Field(100.0, gt=0)
+
+    @model_validator(mode="after")
+    def _one_of_the_front_ends(self) -> "VllmDp":
+        if self.client_index >= self.client_count:
+            raise ValueError("client_index must be below client_count")
+        return self
+
+    def build(self, view: FleetView) -> "VllmDpRouter":
+        return VllmDpRouter(self, view.num_replicas)
+
+
+class VllmDpRouter(Router):
+    """One front end. view: [waiting, running, usage] of each rank as last published, with what it
+    has sent since; start: where its scan begins.
+    """
+
+    needs_reports = True
+
+    def __init__(self, options: VllmDp, num_replicas: int) -> None:
+        super().__init__(num_replicas)
+        self._clients = options.client_count
+        self._newest = options.rule == "0.33"
+        self.view: list[Counts] = [[0, 0, 0.0] for _ in range(num_replicas)]
+        self.start = num_replicas * options.client_index // options.client_count
+
+    def report(self, loads: Sequence[Load], now_ps: int) -> None:
+        self.view = [[load.waiting, load.running, load.kv_usage] for load in loads]
+
+    def _grow(self) -> None:
+        super()._grow()
+        self.view.append([0, 0, 0.0])
+
+    def decide(self, request: RoutedRequest, now_ps: int) -> Decision:
+        if request.rank is not None:
+            return Decision(request.rank, "named")
+        scores = tuple(self._score(rank) for rank in range(len(self.view)))
+        best, ranks = -1, len(self.view)
+        for step in range(ranks):
+            rank = (self.start + step) % ranks
+            if rank in self.alive and (best < 0 or scores[rank] < scores[best]):
+                best = rank
+        return Decision(best, "score", scores)
+
+    def _score(self, rank: int) -> float:
+        waiting, running, usage = self.view[rank]
+        if not self._newest:
+            return waiting * 4 + running
+        score: float = max(self._clients * self.open[rank], waiting + running)
+        if waiting > 0:
+            score += waiting * 6 * max(0.0, usage - 0.5)
+        return score
+
+    def sent(self, request: RoutedRequest, replica: int, now_ps: int) -> None:
+        super().sent(request, replica, now_ps)
+        if request.rank is not None:
+            return
+        self.view[replica][0] += self._clients
+        if self._newest:
+            self.start = (self.start + 1) % len(self.view)

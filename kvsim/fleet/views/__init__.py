@@ -1,0 +1,1 @@
+"""What routers know: texts sent before, blocks reported, counts published."""

@@ -1,0 +1,105 @@
+"""Which blocks each replica is known, or guessed, to have."""
+
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+
+
+class BlockIndex:
+    """Blocks of each replica by name; a name stands for a block and all before it.
+
+    ttl_ps: how long a guess lasts.
+    """
+
+    def __init__(self, num_replicas: int, ttl_ps: int | None = None) -> None:
+        self._held: list[set[int]] = [set() for _ in range(num_replicas)]
+        self._guessed: list[dict[int, int]] = [{} for _ in range(num_replicas)]
+        self._ttl_ps = ttl_ps
+
+    def joined(self) -> None:
+        """One replica more."""
+        self._held.append(set())
+        self._guessed.append({})
+
+    def clear(self, replica: int) -> None:
+        """A replica has lost all."""
+        self._held[replica].clear()
+        self._guessed[replica].clear()
+
+    def stored(self, replica: int, blocks: Iterable[int]) -> None:
+        """A replica has these."""
+        self._held[replica].update(blocks)
+
+    def removed(self, replica: int, blocks: Iterable[int]) -> None:
+        """A replica has them no more."""
+        self._held[replica].difference_update(blocks)
+
+    def guess(self, replica: int, blocks: Iterable[int], now_ps: int) -> None:
+        """A replica was sent these, and is taken to have them for a while."""
+        if self._ttl_ps is None:
+            return
+        guessed = self._guessed[replica]
+        for block in blocks:
+            guessed.pop(block, None)
+            guessed[block] = now_ps + self._ttl_ps
+        while guessed and (oldest := next(iter(guessed))) and guessed[oldest] < now_ps:
+            del guessed[oldest]
+
+    def overlap(self, replica: int, blocks: Sequence[int], now_ps: int) -> int:
+        """How many leading blocks a replica has."""
+        held, guessed = self._held[replica], self._guessed[replica]
+        for count, block in enumerate(blocks):
+            if block not in held and guessed.get(block, -1) < now_ps:
+                return count
+        return len(blocks)
+
+
+class LruIndex:
+    """The approximate index of llm-d: what was sent to each server, the oldest blocks forgotten.
+
+    Blocks of a prompt beyond the capacity, pushed out while the prompt is added, stay on the map
+    for good: a server is then taken to have what it has lost.
+    """
+
+    def __init__(self, num_servers: int, capacity: int) -> None:
+        self._capacity = capacity
+        self._newest: list[OrderedDict[int, None]] = [OrderedDict() for _ in range(num_servers)]
+        self._servers: dict[int, set[int]] = {}
+
+    def joined(self) -> None:
+        """One server more."""
+        self._newest.append(OrderedDict())
+
+    def clear(self, server: int) -> None:
+        """A server has lost all."""
+        self._newest[server].clear()
+        for servers in self._servers.values():
+            servers.discard(server)
+
+    def add(self, server: int, blocks: Sequence[int]) -> None:
+        """All blocks of a prompt go to `server`."""
+        newest = self._newest[server]
+        for block in blocks:
+            newest[block] = None
+            newest.move_to_end(block)
+            if len(newest) > self._capacity:
+                self._forget(server, newest.popitem(last=False)[0])
+        for block in blocks:
+            self._servers.setdefault(block, set()).add(server)
+
+    def _forget(self, server: int, block: int) -> None:
+        servers = self._servers.get(block)
+        if servers is not None:
+            servers.discard(server)
+            if not servers:
+                del self._servers[block]
+
+    def matched(self, blocks: Sequence[int]) -> dict[int, int]:
+        """How many blocks each server has, gaps or not, up to the first that none has."""
+        found: dict[int, int] = {}
+        for block in blocks:
+            servers = self._servers.get(block)
+            if not servers:
+                break
+            for server in servers:
+                found[server] = found.get(server, 0) + 1
+        return found

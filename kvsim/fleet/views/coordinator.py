@@ -1,0 +1,80 @@
+"""vLLM's coordinator of data-parallel ranks: what it publishes of their reports, and when.
+
+It keeps the last report of each rank and publishes after a wait; a report that comes meanwhile is
+taken and the wait starts again (`DPCoordinatorProc`, vLLM 0.33.0).
+"""
+
+from typing import NamedTuple
+
+from kvsim.plumbing.units import PS_PER_S
+
+QUIET_PS = 5 * PS_PER_S
+SAME_STEP_PS = PS_PER_S // 20
+
+Counts = tuple[tuple[int, int, float], ...]
+
+
+class Publication(NamedTuple):
+    """What front ends get: (waiting, running, usage) of each rank."""
+
+    time_ps: int
+    counts: Counts
+
+
+class Coordinator:
+    """publications: those made so far, since `drain` was called last.
+
+    interval_ps: between two where something changed. lockstep: ranks step together, and a report
+    of a newer step publishes the counts before it as they stood.
+    """
+
+    def __init__(self, ranks: int, interval_ps: int, *, lockstep: bool, start_ps: int = 0) -> None:
+        self._counts: list[tuple[int, int, float]] = [(0, 0, 0.0)] * ranks
+        self._interval_ps = interval_ps
+        self._lockstep = lockstep
+        self._changed = False
+        self._kept: Counts | None = None
+        self._step: tuple[int, int] = (-1, -1)
+        self._published_ps = start_ps
+        self._waits_since_ps = start_ps
+        self._made = [Publication(start_ps, tuple(self._counts))]
+
+    def heard(
+        self, rank: int, counts: tuple[int, int, float], now_ps: int, step: tuple[int, int] = (0, 0)
+    ) -> None:
+        """A rank reports (waiting, running, usage). step: its wave and step number."""
+        self.advance(now_ps, before=True)
+        if self._lockstep and step > self._step:
+            if self._changed:
+                self._kept = tuple(self._counts)
+            self._step = step
+        self._counts[rank] = counts
+        self._changed = True
+        self._waits_since_ps = now_ps
+
+    def joined(self) -> None:
+        """One rank more."""
+        self._counts.append((0, 0, 0.0))
+
+    @property
+    def _due_ps(self) -> int:
+        wait_ps = self._interval_ps if self._changed else QUIET_PS
+        least_ps = SAME_STEP_PS if self._lockstep and self._kept is None else 0
+        elapsed_ps = self._waits_since_ps - self._published_ps
+        return self._waits_since_ps + max(least_ps, wait_ps - elapsed_ps)
+
+    def advance(self, now_ps: int, *, before: bool = False) -> None:
+        """Publish what is due by now; before: what was due before now alone."""
+        while (due_ps := self._due_ps) < now_ps or (due_ps == now_ps and not before):
+            if self._kept is not None:
+                counts, self._kept = self._kept, None
+            else:
+                counts, self._changed = tuple(self._counts), False
+            self._made.append(Publication(due_ps, counts))
+            self._published_ps = self._waits_since_ps = due_ps
+
+    def drain(self, now_ps: int) -> list[Publication]:
+        """The publications up to now that were not asked for before."""
+        self.advance(now_ps)
+        made, self._made = self._made, []
+        return made

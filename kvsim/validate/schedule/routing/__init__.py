@@ -1,0 +1,1 @@
+"""Recorded decisions of routers, each beside what kvsim's router of that kind chooses."""

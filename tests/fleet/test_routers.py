@@ -1,0 +1,200 @@
+"""What holds for every router that is registered, and what the policies say in small cases."""
+
+from collections import Counter
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kvsim.fleet.routers import ROUTERS
+from kvsim.fleet.routers.options import FleetView
+from kvsim.fleet.routers.router import Load, RoutedRequest, Router
+from kvsim.fleet.views.content import ChainedBlocks, blocks_of, common_length, cut
+from kvsim.fleet.views.text_tree import TextTree
+from kvsim.plumbing.errors import InputError
+from kvsim.request import TokenRuns
+
+REPLICAS = 4
+
+
+def router_of(kind: str, **options: object) -> Router:
+    view = FleetView(REPLICAS, seed=7, characters=1.0)
+    return ROUTERS.parse({"kind": kind, **options}, "fleet.router").build(view)
+
+
+def request(name: str, *segments: tuple[int, int], session: str | None = None) -> RoutedRequest:
+    content = tuple((segment << 20, length) for segment, length in segments)
+    return RoutedRequest(name, sum(length for _, length in segments), content, session)
+
+
+def drive(router: Router, seed: int, count: int = 120) -> list[int]:
+    """Requests of a few prefixes come, get their first token and leave; the replicas chosen."""
+    random, open_ids, chosen = Random(seed), [], []
+    for number in range(count):
+        now_ps = number * 10**10
+        asked = request(
+            f"r{number}",
+            (random.randrange(6), random.randrange(20, 400)),
+            (100 + number, random.randrange(1, 200)),
+            session=f"s{random.randrange(9)}",
+        )
+        decision = router.decide(asked, now_ps)
+        assert decision.replica in router.alive
+        router.sent(asked, decision.replica, now_ps)
+        chosen.append(decision.replica)
+        open_ids.append(asked.id)
+        if random.random() < 0.6:
+            router.prefilled(random.choice(open_ids), now_ps)
+        while len(open_ids) > 12 or (open_ids and random.random() < 0.4):
+            router.left(open_ids.pop(random.randrange(len(open_ids))), now_ps)
+        if number % 7 == 0:
+            loads = [Load(random.randrange(3), 2, random.random(), 900) for _ in router.open]
+            router.report(loads, now_ps)
+    for each in open_ids:
+        router.left(each, count * 10**10)
+    assert not any(router.open)
+    return chosen
+
+
+@pytest.mark.parametrize("kind", ROUTERS.own)
+def test_the_same_seed_gives_the_same_choices(kind: str) -> None:
+    assert drive(router_of(kind), 3) == drive(router_of(kind), 3)
+
+
+@pytest.mark.parametrize("kind", ROUTERS.own)
+def test_nothing_goes_to_a_replica_that_is_gone_and_a_new_one_is_used(kind: str) -> None:
+    router = router_of(kind)
+    drive(router, 1)
+    router.gone(1)
+    assert 1 not in drive(router, 2)
+    router.joined(REPLICAS)
+    router.joined(1)
+    assert len(router.open) == REPLICAS + 1
+    assert {1, REPLICAS} <= set(drive(router, 4, 400))
+
+
+@pytest.mark.parametrize("kind", ROUTERS.own)
+def test_an_unknown_option_is_refused(kind: str) -> None:
+    with pytest.raises(InputError, match="speed"):
+        router_of(kind, speed=2)
+
+
+def test_power_of_two_needs_two() -> None:
+    with pytest.raises(InputError, match="two replicas"):
+        ROUTERS.parse({"kind": "power-of-two"}, "fleet.router").build(FleetView(1))
+
+
+def test_production_stack_1035_weighs_the_cache_against_load() -> None:
+    """argmax of matched / prompt - beta * (load - mean) / max(1, mean), by hand: replica 0 has the
+    first 160 of 320 tokens and n open requests, the others none.
+    """
+    for beta, opened, expected in ((0.0, 40, 0), (1.0, 0, 0), (1.0, 8, 1), (0.1, 8, 0)):
+        router = router_of("load-aware", beta=beta)
+        asked = request("new", (1, 160), (2, 160))
+        for number in range(opened):
+            router.sent(request(f"o{number}", (50 + number, 16)), 0, 0)
+        router.stored(0, router.names.of(asked.content)[:10], 0)  # type: ignore[attr-defined]
+        decision = router.decide(asked, 0)
+        mean = opened / REPLICAS
+        load = [opened, 0, 0, 0]
+        by_hand = [
+            (0.5 if at == 0 else 0.0) - beta * (load[at] - mean) / max(1.0, mean)
+            for at in range(REPLICAS)
+        ]
+        assert decision.scores == pytest.approx(by_hand)
+        assert decision.replica == expected
+
+
+def test_a_session_stays_where_it_is_and_few_move_when_one_joins() -> None:
+    router = router_of("consistent-hash")
+    names = [f"s{number}" for number in range(2000)]
+    asked = [request(name, (1, 16), session=name) for name in names]
+    before = [router.decide(each, 0).replica for each in asked]
+    assert before == [router.decide(each, 0).replica for each in asked]
+    assert min(Counter(before).values()) > 2000 / REPLICAS / 2
+    router.joined(REPLICAS)
+    after = [router.decide(each, 0).replica for each in asked]
+    moved = [new for old, new in zip(before, after, strict=True) if old != new]
+    assert set(moved) == {REPLICAS}
+    assert len(moved) < 2 * 2000 / (REPLICAS + 1)
+
+
+def test_vllm_without_reports_is_round_robin() -> None:
+    """512 requests at once give each of 8 ranks 64 (vllm#36748, by the rules of 0.33)."""
+    router = ROUTERS.parse({"kind": "vllm-dp"}, "r").build(FleetView(8))
+    for number in range(512):
+        asked = request(f"r{number}", (number, 1))
+        router.sent(asked, router.decide(asked, 0).replica, 0)
+    assert router.open == [64] * 8
+
+
+@pytest.mark.parametrize(
+    ("shared", "threshold", "expected"),
+    [(0.26, 64, (200, 200)), (0.32, 64, (400, 0))],
+)
+def test_sglang_21199(shared: float, threshold: int, expected: tuple[int, int]) -> None:
+    """Prompts of one group on two workers, 36 open: below a shared share of 0.3 both get as many,
+    above it the first owner gets all.
+    """
+    view = FleetView(2, characters=1.0)
+    table = {"kind": "cache-aware", "balance_abs_threshold": threshold}
+    router = ROUTERS.parse(table, "r").build(view)
+    opened: list[str] = []
+    counts = [0, 0]
+    for number in range(400):
+        prefix = round(9800 * shared)
+        asked = request(f"r{number}", (1, prefix), (10 + number, 9800 - prefix))
+        replica = router.decide(asked, 0).replica
+        router.sent(asked, replica, 0)
+        counts[replica] += 1
+        opened.append(asked.id)
+        if len(opened) == 36:
+            router.left(opened.pop(0), 0)
+    assert counts == pytest.approx(expected, abs=2)
+
+
+RUNS = st.lists(st.tuples(st.integers(0, 30), st.integers(1, 9)), max_size=6).map(tuple)
+
+
+def spelled(content: TokenRuns) -> list[int]:
+    return [start + at for start, length in content for at in range(length)]
+
+
+@given(RUNS, RUNS, st.integers(0, 60), st.integers(1, 7))
+def test_contents_are_compared_and_cut_as_lists_of_ids(
+    one: TokenRuns, other: TokenRuns, at: int, block: int
+) -> None:
+    left, right = spelled(one), spelled(other)
+    same = 0
+    while same < min(len(left), len(right)) and left[same] == right[same]:
+        same += 1
+    assert common_length(one, other) == same
+    head, tail = cut(one, at)
+    assert (spelled(head), spelled(tail)) == (left[:at], left[at:])
+    blocks = [spelled(piece) for piece in blocks_of(one, block)]
+    assert blocks == [left[i : i + block] for i in range(0, len(left) - block + 1, block)]
+    names = ChainedBlocks(block)
+    shared = sum(a == b for a, b in zip(names.of(one), names.of(other), strict=False))
+    assert shared == same // block or min(len(left), len(right)) < (same // block + 1) * block
+
+
+@given(st.lists(st.tuples(st.lists(st.integers(0, 2), min_size=1, max_size=6), st.integers(0, 2))))
+def test_the_tree_counts_what_each_worker_has(texts: list[tuple[list[int], int]]) -> None:
+    """Its sizes are the distinct prefixes sent to each worker; the match is the longest sent."""
+    tree, prefixes = TextTree(), [set[tuple[int, ...]]() for _ in range(3)]
+    for text, worker in texts:
+        tree.insert(tuple((each, 1) for each in text), worker)
+        prefixes[worker] |= {tuple(text[: at + 1]) for at in range(len(text))}
+        assert tree.sizes.get(worker, 0) == len(prefixes[worker])
+        everything = set().union(*prefixes)
+        for probe in ([0, 1, 2, 0], text):
+            held = [tuple(probe[: at + 1]) in everything for at in range(len(probe))]
+            matched, owner = tree.match(tuple((each, 1) for each in probe))
+            assert matched == sum(held)
+            assert (owner == -1) == (matched == 0)
+    tree.evict(3)
+    assert all(size <= 3 for size in tree.sizes.values())
+    for worker in range(3):
+        tree.forget(worker)
+    assert not any(tree.sizes.values())
