@@ -51,8 +51,12 @@ class Intake:
     def failed(self, plan: Plan, now_ps: int) -> None:
         """Who ended with an error leaves without the rest of its tokens."""
         for seq, reason in plan.failed:
-            self._recorder.failed(seq, now_ps, reason)
-            self._leave(seq)
+            self.ended(seq, now_ps, reason)
+
+    def ended(self, seq: Sequence, now_ps: int, reason: str) -> None:
+        """`seq` ended with this error."""
+        self._recorder.failed(seq, now_ps, reason)
+        self._leave(seq)
 
     def left(self, seq: Sequence, now_ps: int) -> None:
         """`seq` has all its tokens; its request has left with the last of its sequences."""

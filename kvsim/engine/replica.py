@@ -5,11 +5,14 @@ observed run, a recorded schedule. `scheduler()` is its allocator with the sched
 real engines drive as well; `assemble` adds clock, books and arrivals, for a simulation.
 """
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import simpy
 
 from kvsim.engine.arrivals import Arrivals, Left
+from kvsim.engine.connected_engine import ConnectedEngine
+from kvsim.engine.connectors.connector import Connector
 from kvsim.engine.engine import Engine
 from kvsim.engine.link import Link
 from kvsim.engine.observer import Observer
@@ -36,7 +39,8 @@ class ReplicaSpec:
     copy_bytes_per_s: of copies within the device; host_bytes_per_s: of the link to host memory.
     max_steps: most steps taken at once; 1 gives the step-by-step run.
     speculation: how tokens are drafted ahead, and acceptance: how many of them prove right; None:
-    they are not. unwatched, states, plan: see `MemorySpec`.
+    they are not. unwatched, states, plan: see `MemorySpec`. connector: makes the KV connector of
+    the engine; None: it has none.
     """
 
     allocator: AllocatorOptions
@@ -52,6 +56,11 @@ class ReplicaSpec:
     unwatched: bool = False
     states: int | None = None
     plan: Grouping | None = None
+    connector: Callable[[], Connector] | None = None
+
+    def with_connector(self, connector: Callable[[], Connector]) -> "ReplicaSpec":
+        """The same engine with a KV connector."""
+        return replace(self, connector=connector)
 
     def memory_spec(self) -> MemorySpec:
         """The pool as the allocator is built on it."""
@@ -65,9 +74,10 @@ class ReplicaSpec:
             rules=scheduler.block_rules,
             max_in_flight_tokens=scheduler.max_in_flight_tokens,
             speculation=self._speculation,
-            unwatched=self.unwatched,
+            unwatched=self.unwatched and self.connector is None,
             states=self.states,
             plan=self.plan,
+            loads=self.connector is not None,
         )
 
     @property
@@ -82,6 +92,8 @@ class ReplicaSpec:
         speculation = self._speculation
         if speculation is None or self.acceptance is None:
             allocator = self.allocator.build(self.memory_spec())
+            if self.connector is not None:
+                return self.scheduler.connected(allocator, self.max_model_len, self.connector())
             return self.scheduler.build(allocator, self.max_model_len)
         speculation.check()
         if not self.allocator.speculates:
@@ -142,7 +154,7 @@ def assemble(
     env = simpy.Environment()
     arrivals = Arrivals(env, stream, progress)
     recorder = recorder or Recorder(spec.capacity_bytes)
-    engine = Engine(
+    engine = (Engine if spec.connector is None else ConnectedEngine)(
         env,
         scheduler,
         step_time,

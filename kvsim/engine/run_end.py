@@ -1,4 +1,4 @@
-"""The end of a run of steps: an event that may come sooner than was thought."""
+"""The end of a run of steps, an event that may come sooner than was thought; and of a pause."""
 
 import simpy
 from simpy.events import EventPriority
@@ -44,3 +44,12 @@ class RunEnd(simpy.Event):
         if end_ps < self._end_ps:
             self._end_ps = end_ps
             self.env.schedule(self, AFTER_ARRIVALS, end_ps - now_ps)
+
+
+class Pause(simpy.Event):
+    """The end of a time of which nothing can cut anything off, later than every arrival then."""
+
+    def __init__(self, env: simpy.Environment, delay_ps: int) -> None:
+        self.env, self.callbacks = env, []
+        self._ok, self._value = True, None
+        env.schedule(self, AFTER_ARRIVALS, delay_ps)

@@ -31,6 +31,7 @@ class MemorySpec(NamedTuple):
     states: of recurrent layers, in a pool of their own beside this one; None: they have none.
     plan: the groups of layers and their blocks that an engine has planned; None: the allocator's
         options plan them.
+    loads: sequences may get KV from outside of the device (see loading.py).
     """
 
     capacity_bytes: int
@@ -44,6 +45,7 @@ class MemorySpec(NamedTuple):
     unwatched: bool = False
     states: int | None = None
     plan: Grouping | None = None
+    loads: bool = False
 
 
 StoreKind = Literal["blocks", "slots", "buffers"]

@@ -2,8 +2,10 @@
 
 from pydantic import Field, model_validator
 
+from kvsim.engine.connectors.connector import Connector
 from kvsim.engine.policies.policies import Policies
 from kvsim.engine.policies.queue import Order
+from kvsim.engine.schedulers.connected import ConnectedScheduler
 from kvsim.engine.schedulers.continuous import ContinuousScheduler, Knobs
 from kvsim.engine.schedulers.lockstep_scheduler import LockstepScheduler
 from kvsim.engine.schedulers.options import SchedulerOptions
@@ -131,6 +133,33 @@ class Continuous(SchedulerOptions):
     ) -> ContinuousScheduler:
         knobs = self._knobs(allocator)
         return ContinuousScheduler(allocator, max_model_len, policies, self._scheduling, knobs)
+
+    def connected(
+        self, allocator: Allocator, max_model_len: int, connector: Connector
+    ) -> ContinuousScheduler:
+        if self._version is not scheduled_as("vllm-0.33"):
+            raise InputError(
+                "KV connectors are simulated as vLLM 0.33 has them",
+                where="scheduler.semantics",
+                value=self.semantics,
+                remedy="vllm-0.33",
+            )
+        if self.preemption_mode == "swap":
+            raise InputError(
+                "an engine with a KV connector recomputes what it preempts",
+                where="scheduler.preemption_mode",
+                value=self.preemption_mode,
+                remedy="recompute",
+            )
+        return ConnectedScheduler(
+            allocator,
+            max_model_len,
+            self._policies(allocator),
+            self._scheduling,
+            self._knobs(allocator),
+            connector,
+            overlaps=self.async_scheduling,
+        )
 
     def _knobs(self, allocator: Allocator) -> Knobs:
         if not self.block_rules.cuts_at_blocks:

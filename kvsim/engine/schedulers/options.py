@@ -4,6 +4,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
+from kvsim.engine.connectors.connector import Connector
 from kvsim.engine.policies.policies import Policies
 from kvsim.engine.policies.preemption import Preemption, Recompute, Swap
 from kvsim.engine.policies.queue import Order, queue_of
@@ -109,6 +110,17 @@ class SchedulerOptions(Options):
             where="scheduler.kind",
             value=type(self).__name__,
             remedy='kind = "continuous", or leave speculative_config out',
+        )
+
+    def connected(
+        self, allocator: Allocator, max_model_len: int, connector: Connector
+    ) -> Scheduler:
+        """The same with a KV connector; InputError from schedulers that know none."""
+        raise InputError(
+            "this scheduler knows no KV connector",
+            where="scheduler.kind",
+            value=type(self).__name__,
+            remedy='kind = "continuous"',
         )
 
     def make(self, allocator: Allocator, max_model_len: int, policies: Policies) -> Scheduler:

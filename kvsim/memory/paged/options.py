@@ -12,6 +12,7 @@ from kvsim.memory.paged.allocator import PagedAllocator
 from kvsim.memory.paged.assembly import PagedSettings
 from kvsim.memory.paged.eviction import EVICTION_POLICIES
 from kvsim.memory.paged.eviction.policy import EvictionPolicy
+from kvsim.memory.paged.loading import LoadingAllocator
 from kvsim.memory.paged.refusals import Asked, check
 from kvsim.memory.paged.shape import BlockShape
 from kvsim.plumbing.choice import OneOf
@@ -105,6 +106,7 @@ class Paged(AllocatorOptions):
 
     def build(self, memory: MemorySpec) -> Allocator:
         several = self._has_several_tables(memory)
+        kind = LoadingAllocator if memory.loads else PagedAllocator
         given = frozenset(self.model_fields_set)
         caches, keeps = self._caches(memory), several and self._keeps_states(memory)
         check(Asked(dict(self), given, memory, several, caches, keeps))
@@ -118,7 +120,7 @@ class Paged(AllocatorOptions):
                 eviction=self.eviction_policy,
                 match_unit=self.prefix_match_unit,
             )
-            return PagedAllocator(memory, self._shape(memory, grouping), grouping, settings)
+            return kind(memory, self._shape(memory, grouping), grouping, settings)
         rules, host_gib = memory.rules, self.host_cache_gib
         forks = self.sharing == "copy-on-write"
         if self.sharing is None and host_gib is None:
@@ -131,7 +133,7 @@ class Paged(AllocatorOptions):
             host_cache_bytes=None if host_gib is None else int(host_gib * GIB),
             eviction=self.eviction_policy,
         )
-        return PagedAllocator(memory, self._shape(memory, grouping), grouping, settings)
+        return kind(memory, self._shape(memory, grouping), grouping, settings)
 
     def _shape(self, memory: MemorySpec, grouping: Grouping) -> BlockShape:
         """The pool in blocks of these groups."""

@@ -217,7 +217,11 @@ class TableBooks(TableShapes):
         """The numbers of the blocks of a table, group by group."""
         if len(self._singly) == 1 and not self._singly[0]:
             return table.lists[0]
-        return [block for g in range(len(self.groups)) for block in self._numbers(table, g)]
+        return [block for numbers in self.numbers_by_group(table) for block in numbers]
+
+    def numbers_by_group(self, table: Table) -> list[list[int]]:
+        """The same for each group."""
+        return [self._numbers(table, g) for g in range(len(self.groups))]
 
     def _numbers(self, table: Table, g: int) -> list[int]:
         if self._singly[g] and g in self._shape_of:

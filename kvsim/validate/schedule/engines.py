@@ -15,6 +15,7 @@ RECORDED: Registry[RecordedCase] = Registry(
     "recorded engine",
     {
         "router": "kvsim.validate.schedule.routing.case:RoutingCase",
+        "vllm offload": "kvsim.validate.schedule.offload.case:OffloadCase",
         "vllm": "kvsim.validate.schedule.vllm.case:VllmCase",
         "sglang": "kvsim.validate.schedule.sglang.case:SglangCase",
         "sglang, prefill and decode": "kvsim.validate.schedule.sglang_pd.case:SglangPairCase",

@@ -1,0 +1,173 @@
+"""The engine with a KV connector: copies beside the steps, on the same clock.
+
+One thread of the engine schedules, launches, and processes outputs (vllm/v1/engine/core.py, 0.33).
+It is held up where a step waits for copies. An iteration without tokens polls the copies too; while
+something is under way the engine goes on, one poll every `idle_ps`.
+"""
+
+from collections.abc import Callable, Generator
+
+import simpy
+
+from kvsim.engine.connectors.connector import Connector, Report
+from kvsim.engine.engine import Engine
+from kvsim.engine.link import Link
+from kvsim.engine.observer import Observer
+from kvsim.engine.plan import Plan
+from kvsim.engine.run_end import Pause
+from kvsim.engine.schedulers.connected import ConnectedScheduler
+from kvsim.engine.schedulers.scheduler import Scheduler
+from kvsim.plumbing.errors import InvariantError
+from kvsim.request import Request
+from kvsim.results.recorder import Recorder
+from kvsim.step_time.form import StepTime
+
+LOAD_FAILED = "its KV could not be loaded (kv_load_failure_policy = fail)"
+
+
+class ConnectedEngine(Engine):
+    """An engine whose scheduler has a connector; arguments as `Engine` has them."""
+
+    def __init__(
+        self,
+        env: simpy.Environment,
+        scheduler: Scheduler,
+        step_time: StepTime,
+        recorder: Recorder,
+        *,
+        depth: int = 1,
+        max_steps: int | None = None,
+        on_left: Callable[[Request], None] = lambda request: None,
+        observer: Observer | None = None,
+        refuse: bool = True,
+        host_link: Link,
+    ) -> None:
+        if not isinstance(scheduler, ConnectedScheduler):
+            raise InvariantError(f"{type(scheduler).__name__} has no connector")
+        self._connected = scheduler
+        self._connector: Connector = scheduler.connector
+        self._reports: dict[Plan, Report] = {}
+        self._free_ps = 0  # when the thread of the engine goes on
+        self._computed_ps = 0  # when all that was launched has computed
+        super().__init__(
+            env,
+            scheduler,
+            step_time,
+            recorder,
+            depth=depth,
+            max_steps=max_steps,
+            on_left=on_left,
+            observer=observer,
+            refuse=refuse,
+            host_link=host_link,
+        )
+
+    def _run(self) -> Generator[simpy.Event, None, None]:
+        while True:
+            self._connector.begin(self.now_ps)
+            plan = self._plan()
+            in_flight = self._in_flight
+            if plan.empty and not (in_flight or self._goes_on or plan.preempted):
+                self._return(plan, self.now_ps)
+                self._finished(plan, self.now_ps)
+                yield from self._idle(plan)
+            elif len(in_flight) < self._behind:
+                in_flight.append(plan)
+                yield from self._until(self._free_ps)
+                if plan.empty:
+                    yield from self._sleep()
+            elif not plan.empty and not (in_flight and in_flight[0].empty):
+                steps = yield from self._wait(plan)
+                yield from self._until(self._free_ps)
+                self._commit(plan, steps)
+            else:
+                yield from self._poll(plan)
+
+    @property
+    def _goes_on(self) -> bool:
+        """Whether there is something to poll for, or to schedule without an arrival."""
+        return bool(self._connector.busy or self._connected.queues.holding or self._connected.kept)
+
+    def _poll(self, plan: Plan) -> Generator[simpy.Event, None, None]:
+        """Process the output of the oldest step in flight, where it or the newest is empty; sleep
+        behind an empty one.
+        """
+        self._in_flight.append(plan)
+        oldest = self._in_flight.popleft()
+        self._books.open()
+        yield from self._until(max(self._free_ps, 0 if oldest.empty else oldest.end_ps))
+        if not oldest.empty:
+            self._books.last_step(oldest, plan)
+        self._return(oldest, self.now_ps)
+        self._finished(oldest, self.now_ps)
+        if plan.empty:
+            yield from self._sleep()
+
+    def _sleep(self) -> Generator[simpy.Event, None, None]:
+        """Between two polls, as long as there is anything to schedule; else empty steps in flight
+        return at once.
+        """
+        if self._goes_on or self.scheduler.running or len(self.scheduler.waiting):
+            yield from self._until(self.now_ps + self._connector.idle_ps)
+            return
+        while self._in_flight:
+            last = self._in_flight.popleft()
+            self._return(last, self.now_ps)
+            self._finished(last, self.now_ps)
+
+    def _until(self, end_ps: int) -> Generator[simpy.Event, None, None]:
+        """Let time pass; what of it no step computes in is booked as idle."""
+        now = self.now_ps
+        if end_ps <= now:
+            return
+        self._books.open()
+        yield Pause(self.env, end_ps - now)
+        idle_ps = max(now, self._computed_ps)
+        if idle_ps < end_ps:
+            self._books.idled(idle_ps, end_ps)
+
+    # --- the worker -----------------------------------------------------------------------------
+
+    def _copy(self, plan: Plan) -> None:
+        """Copies that belong before the step hold it up."""
+        super()._copy(plan)
+        now = self.now_ps
+        plan.start_ps = max(plan.start_ps, now)
+        launch_ps = self._connector.launch(now, self._computed_ps)
+        self._free_ps = launch_ps
+        if plan.empty:
+            self._launched(plan, launch_ps, max(launch_ps, self._computed_ps))
+        elif launch_ps > plan.start_ps:
+            plan.stalls.append((launch_ps - plan.start_ps, self.scheduler.usage()))
+        if self._connector.journal is not None:
+            self._connector.journal.add("wait", launch_ps - now)
+
+    def _time(self, plan: Plan) -> None:
+        super()._time(plan)
+        self._computed_ps = plan.start_ps + plan.first_ps
+        self._launched(plan, self._free_ps, self._computed_ps)
+
+    def _launched(self, plan: Plan, launch_ps: int, end_ps: int) -> None:
+        """The step computes until end_ps; the copies are asked for right after its launch."""
+        connector = self._connector
+        connector.launched(launch_ps, end_ps)
+        self._free_ps = launch_ps + connector.poll_ps
+        self._reports[plan] = connector.poll(self._free_ps)
+
+    # --- what returns ---------------------------------------------------------------------------
+
+    def _return(self, plan: Plan, now_ps: int) -> None:
+        super()._return(plan, now_ps)
+        report = self._reports.pop(plan)
+        for seq in self._connected.returned(report):
+            self._intake.ended(seq, now_ps, LOAD_FAILED)
+
+    def _commit(self, plan: Plan, steps: int) -> None:
+        if steps > 1:
+            self._computed_ps = plan.start_ps + plan.duration_ps(steps)
+        super()._commit(plan, steps)
+
+    def _repeatable(self, plan: Plan) -> int:
+        if self._reports[plan].jobs or any(report.jobs for report in self._reports.values()):
+            return 0
+        return super()._repeatable(plan)

@@ -1,0 +1,1 @@
+"""KV from outside of the device, under the scheduler of vLLM: the promise, and who keeps it."""

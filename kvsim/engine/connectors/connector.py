@@ -1,0 +1,183 @@
+"""What a KV connector promises vLLM's scheduler and its engine.
+
+A connector brings KV that lies elsewhere (host memory, a disk, another engine) into blocks of the
+device, and takes KV out of them. It has two halves, as vLLM's KVConnectorBase_V1 (0.33.0,
+distributed/kv_transfer/kv_connector/v1/base.py). The scheduler asks one half in each schedule():
+
+    matched(seq, device_tokens)      which tokens behind those found on the device lie elsewhere
+    allocated(seq, ...)              the blocks for these tokens are taken
+    scheduled(step)                  the step is decided: copies are made for it
+    finished(seq)                    a sequence is done; True: its blocks stay taken for now
+
+The engine moves the other half, the worker, in each step:
+
+    launch(now_ps, compute_ps)       copies begin that belong before the step; returns when the
+                                     step may be launched
+    launched(now_ps, end_ps)         the step computes until end_ps: copies begin that go behind it
+    poll(now_ps)                     which copies have ended by now_ps
+    returned(report)                 the scheduler half learns of them, with the output of the step
+
+What holds while a sequence loads: its blocks are taken and belong to it; they are not in the prefix
+cache of the device; it is neither waiting for its turn nor running, and cannot be preempted. After
+the report of its load it waits in a second queue, which is looked at before the first. A load that
+failed gives all blocks back; `recomputes_failed` says whether the sequence is looked up again or
+ends with an error.
+
+Reports travel with the output of the step in which they were polled: a busy engine learns of a copy
+that ends while step k computes with the output of step k + 1.
+"""
+
+from abc import ABC, abstractmethod
+from typing import NamedTuple, Protocol
+
+from kvsim.engine.connectors.journal import ConnectorJournal
+from kvsim.engine.plan import Plan
+from kvsim.sequence import Sequence
+
+
+class RemoteMatch(NamedTuple):
+    """Tokens of a sequence that lie elsewhere, behind those found on the device.
+
+    waits: the sequence waits for its load (WAITING_FOR_REMOTE_KVS); else it is admitted at once,
+    and the step waits for the load. Without tokens there is nothing to load.
+    """
+
+    tokens: int = 0
+    waits: bool = False
+
+
+NO_MATCH = RemoteMatch()
+
+
+class Report(NamedTuple):
+    """Copies that have ended, as one poll found them.
+
+    loaded: sequences whose blocks have their content. failed: those whose load failed. sent:
+    finished sequences whose blocks the connector kept and needs no more. jobs: further copies, as
+    the connector numbers them.
+    """
+
+    loaded: tuple[Sequence, ...] = ()
+    failed: tuple[Sequence, ...] = ()
+    sent: tuple[Sequence, ...] = ()
+    jobs: tuple[int, ...] = ()
+
+
+NOTHING = Report()
+
+
+class Decided(NamedTuple):
+    """A step as `scheduled` sees it.
+
+    plan: its chunks, admissions and preemptions. running: all running sequences, in vLLM's order.
+    stepping: those of them that compute in this step, in that order. loading: sequences whose load
+    starts in this step. admitted: those admitted in it.
+    """
+
+    plan: Plan
+    running: tuple[Sequence, ...]
+    stepping: tuple[Sequence, ...]
+    loading: tuple[Sequence, ...]
+    admitted: tuple[Sequence, ...]
+
+
+class DeviceBlocks(Protocol):
+    """What a connector may ask about the device: the scheduler answers."""
+
+    def blocks_of(self, seq: Sequence) -> list[list[int]]:
+        """Block ids of a sequence by layer group, from position `skipped` on; ids from 1 on."""
+        ...
+
+    def skipped_blocks(self, seq: Sequence) -> list[int]:
+        """Leading positions of each table that hold no block, because a window left them."""
+        ...
+
+    def computed_tokens(self, seq: Sequence) -> int:
+        """Slots of a sequence, those of the step being scheduled included."""
+        ...
+
+    def known_tokens(self, seq: Sequence) -> int:
+        """Tokens of a sequence whose ids have returned: prompt and output."""
+        ...
+
+
+class Connector(ABC):
+    """One connector of one engine. device: set by the scheduler before anything runs.
+
+    recomputes_failed: a sequence whose load failed is computed (kv_load_failure_policy
+    "recompute"); else it ends with an error ("fail"). journal: written for whoever compares rows of
+    a recording; None: nobody does. idle_ps: how long the engine sleeps after an iteration without
+    tokens while copies are under way. poll_ps: between the launch of a step and its poll, during
+    which the engine is busy.
+    """
+
+    recomputes_failed: bool = False
+    journal: ConnectorJournal | None = None
+    device: DeviceBlocks
+    idle_ps: int = 10**9  # vllm/v1/engine/core.py: 1 ms
+    poll_ps: int = 0
+
+    def record(self, journal: ConnectorJournal) -> None:
+        """Write into `journal` from now on."""
+        self.journal = journal
+
+    # --- the scheduler half ---------------------------------------------------------------------
+
+    def begin(self, now_ps: int) -> None:
+        """A schedule() begins at now_ps."""
+        return
+
+    @abstractmethod
+    def matched(self, seq: Sequence, device_tokens: int) -> RemoteMatch | None:
+        """What lies elsewhere behind the first `device_tokens` tokens of a waiting sequence; None:
+        not known yet, so that the sequence is passed over in this step and asked for again.
+        """
+
+    @abstractmethod
+    def allocated(self, seq: Sequence, device_tokens: int, match: RemoteMatch) -> None:
+        """A sequence got its blocks after `matched` answered `match`: to load, or, where nothing is
+        to be loaded, to compute.
+        """
+
+    @abstractmethod
+    def scheduled(self, step: Decided) -> None:
+        """schedule() has decided a step, an empty one too."""
+
+    def finished(self, seq: Sequence) -> bool:
+        """A sequence has its last token and still holds its blocks. True: these stay as they are
+        until a report names the sequence in `sent`.
+        """
+        return False
+
+    @abstractmethod
+    def returned(self, report: Report) -> None:
+        """The output of the step returned in which `report` was polled."""
+
+    def quiet_steps(self, step: Decided, limit: int) -> int:
+        """For how many more steps, at most `limit`, that only decode as this one does nothing of
+        the connector changes. Asked only while it is not `busy` and nobody waits.
+        """
+        return 0
+
+    # --- the worker half ------------------------------------------------------------------------
+
+    @abstractmethod
+    def launch(self, now_ps: int, compute_ps: int) -> int:
+        """The step decided last is about to be launched; compute that was launched before it ends
+        at compute_ps. Returns when it may be launched, at now_ps or later.
+        """
+
+    @abstractmethod
+    def launched(self, now_ps: int, end_ps: int) -> None:
+        """The step was launched at now_ps and computes until end_ps."""
+
+    @abstractmethod
+    def poll(self, now_ps: int) -> Report:
+        """The copies that have ended by now_ps and no poll has named yet."""
+
+    @property
+    @abstractmethod
+    def busy(self) -> bool:
+        """Whether the engine goes on stepping for the connector alone: copies are under way, or a
+        finished sequence is yet to be looked at.
+        """

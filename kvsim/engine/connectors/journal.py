@@ -1,0 +1,19 @@
+"""What a connector did in a step, for whoever compares it with a recording."""
+
+from typing import Any
+
+
+class ConnectorJournal:
+    """Entries by the name of the field in which a recording has them, in the order of events."""
+
+    def __init__(self) -> None:
+        self._entries: dict[str, list[Any]] = {}
+
+    def add(self, name: str, entry: Any) -> None:
+        """Write one entry."""
+        self._entries.setdefault(name, []).append(entry)
+
+    def take(self) -> dict[str, list[Any]]:
+        """All entries since the last call."""
+        entries, self._entries = self._entries, {}
+        return entries

@@ -1,0 +1,63 @@
+"""A lane of a link: copies in one direction, one after the other, in order of submission."""
+
+from collections import deque
+from typing import NamedTuple
+
+from kvsim.plumbing.units import PS_PER_S, ceil_div
+
+
+class LaneCopy(NamedTuple):
+    """One copy on its way. job: its number. start_ps, end_ps: when it moves."""
+
+    job: int
+    start_ps: int
+    end_ps: int
+
+
+class Lane:
+    """One direction of a link, or one of several queues that share nothing.
+
+    latency_ps: before each copy. bytes_per_s: while it lasts. tick_ps: copies take whole ticks.
+    queued: a copy waits for the one before it; else all move side by side at full speed.
+    num_bytes, busy_ps: copied and used so far.
+    """
+
+    def __init__(
+        self, latency_ps: int, bytes_per_s: int, tick_ps: int = 1, *, queued: bool = True
+    ) -> None:
+        self._latency_ps, self._bytes_per_s, self._tick_ps = latency_ps, bytes_per_s, tick_ps
+        self._queued = queued
+        self._free_ps = 0
+        self._copies: deque[LaneCopy] = deque()
+        self.num_bytes = self.busy_ps = 0
+
+    def __len__(self) -> int:
+        return len(self._copies)
+
+    def duration_ps(self, num_bytes: int) -> int:
+        """How long a copy of so many bytes moves."""
+        tick_ps = self._tick_ps
+        ticks = ceil_div(num_bytes * PS_PER_S, self._bytes_per_s * tick_ps)
+        return self._latency_ps + ticks * tick_ps
+
+    def submit(self, job: int, num_bytes: int, at_ps: int) -> LaneCopy:
+        """A copy that may start at at_ps; it takes its turn."""
+        start_ps = max(at_ps, self._free_ps) if self._queued else at_ps
+        duration_ps = self.duration_ps(num_bytes)
+        copy = LaneCopy(job, start_ps, start_ps + duration_ps)
+        self._free_ps = max(self._free_ps, copy.end_ps)
+        self.num_bytes += num_bytes
+        self.busy_ps += duration_ps
+        self._copies.append(copy)
+        return copy
+
+    def end_ps(self, job: int) -> int:
+        """When a copy that no poll has named yet ends; 0 where there is none."""
+        return next((copy.end_ps for copy in self._copies if copy.job == job), 0)
+
+    def ended(self, now_ps: int) -> list[int]:
+        """The jobs of copies at the head of the queue that have ended by now_ps."""
+        found: list[int] = []
+        while self._copies and self._copies[0].end_ps <= now_ps:
+            found.append(self._copies.popleft().job)
+        return found

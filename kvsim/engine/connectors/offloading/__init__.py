@@ -1,0 +1,1 @@
+"""vLLM's native offloading connector: chunks of KV in host memory, and tiers behind it."""

@@ -1,0 +1,88 @@
+"""Adaptive replacement: what was touched once and what was touched again, and which misses of late
+would have been hits (vLLM 0.33, v1/kv_offload/cpu/policies/arc.py).
+"""
+
+from collections import OrderedDict
+from collections.abc import Container
+
+from kvsim.engine.connectors.offloading.chunk import HostChunk
+from kvsim.engine.connectors.offloading.policy import ChunkPolicy
+from kvsim.sequence import Sequence
+
+
+class AdaptiveReplacement(ChunkPolicy):
+    """once, again: chunks in host memory, oldest first. Ghosts: keys that left either list.
+    target: how many chunks `once` should have.
+    """
+
+    def __init__(self, capacity: int) -> None:
+        self._capacity = capacity
+        self._once: OrderedDict[int, HostChunk] = OrderedDict()
+        self._again: OrderedDict[int, HostChunk] = OrderedDict()
+        self._once_ghosts: OrderedDict[int, None] = OrderedDict()
+        self._again_ghosts: OrderedDict[int, None] = OrderedDict()
+        self._target = 0.0
+        self._missed: dict[Sequence, set[int]] = {}
+        self._touched: dict[Sequence, dict[int, tuple[HostChunk, bool]]] = {}  # whether reused
+
+    def missed(self, seq: Sequence, keys: list[int]) -> None:
+        known = self._missed.setdefault(seq, set())
+        once, again = self._once_ghosts, self._again_ghosts
+        for key in reversed(keys):
+            if key in known:
+                continue
+            known.add(key)
+            if key in once:
+                more = max(1, len(again) / len(once))
+                self._target = min(self._target + more, self._capacity)
+                once.move_to_end(key)
+            elif key in again:
+                less = max(1, len(once) / len(again))
+                self._target = max(self._target - less, 0)
+                again.move_to_end(key)
+
+    def inserted(self, seq: Sequence, chunk: HostChunk) -> None:
+        self._once[chunk.key] = chunk
+        self._once_ghosts.pop(chunk.key, None)
+        self._again_ghosts.pop(chunk.key, None)
+        self._touched.setdefault(seq, {})[chunk.key] = chunk, False
+
+    def reused(self, seq: Sequence, chunk: HostChunk) -> None:
+        self._touched.setdefault(seq, {})[chunk.key] = chunk, True
+
+    def finished(self, seq: Sequence) -> None:
+        self._missed.pop(seq, None)
+        touched = self._touched.pop(seq, {})
+        for chunk, reused in sorted(touched.values(), key=lambda each: -each[0].end):
+            key = chunk.key
+            if self._once.get(key) is chunk:
+                if reused:
+                    self._again[key] = self._once.pop(key)
+                else:
+                    self._once.move_to_end(key)
+            elif self._again.get(key) is chunk:
+                self._again.move_to_end(key)
+
+    def choose(self, count: int, kept: Container[int]) -> list[HostChunk] | None:
+        once = (c for c in self._once.values() if c.evictable and c.key not in kept)
+        again = (c for c in self._again.values() if c.evictable and c.key not in kept)
+        found: list[HostChunk] = []
+        left = len(self._once)
+        for _ in range(count):
+            chunk = next(once, None) if left >= int(self._target) else None
+            if chunk is None:
+                chunk = next(again, None) or next(once, None)
+            if chunk is None:
+                return None
+            left -= chunk.key in self._once
+            found.append(chunk)
+        return found
+
+    def evicted(self, chunk: HostChunk) -> None:
+        key, ghosts = chunk.key, self._once_ghosts
+        if self._once.pop(key, None) is None:
+            del self._again[key]
+            ghosts = self._again_ghosts
+        ghosts[key] = None
+        if len(ghosts) > self._capacity:
+            ghosts.popitem(last=False)

@@ -1,0 +1,200 @@
+"""vLLM's OffloadingConnector over host memory (vLLM 0.33,
+distributed/kv_transfer/kv_connector/v1/offloading).
+
+Chunks are stored as prompts are computed, not when the device evicts them. Host memory so holds
+copies of what the device still has, and what the device forgets is there already.
+"""
+
+from collections import Counter
+
+from kvsim.engine.connectors.connector import (
+    NO_MATCH,
+    NOTHING,
+    Connector,
+    Decided,
+    RemoteMatch,
+    Report,
+)
+from kvsim.engine.connectors.journal import ConnectorJournal
+from kvsim.engine.connectors.offloading.arc import AdaptiveReplacement
+from kvsim.engine.connectors.offloading.chunk import HostChunk
+from kvsim.engine.connectors.offloading.host_pool import HostPool
+from kvsim.engine.connectors.offloading.jobs import CopyJob, Jobs
+from kvsim.engine.connectors.offloading.keys import ChunkKeys
+from kvsim.engine.connectors.offloading.lookup import ABSENT, READY, WRITING, find
+from kvsim.engine.connectors.offloading.lru import LeastRecentlyUsed
+from kvsim.engine.connectors.offloading.settings import OffloadSettings
+from kvsim.engine.connectors.offloading.stores import Stores
+from kvsim.engine.connectors.offloading.worker import Worker
+from kvsim.plumbing.units import ceil_div
+from kvsim.sequence import Sequence
+
+POLICIES = {"lru": LeastRecentlyUsed, "arc": AdaptiveReplacement}
+
+
+class OffloadingConnector(Connector):
+    """settings: as resolved. worker: who copies."""
+
+    def __init__(self, settings: OffloadSettings, worker: Worker) -> None:
+        self.settings, self.worker = settings, worker
+        policy = POLICIES[settings.policy](settings.slots)
+        self.pool = HostPool(
+            settings.slots, policy, settings.store_threshold, settings.max_tracker_size
+        )
+        self.keys = ChunkKeys(tuple(group.chunk_tokens for group in settings.groups))
+        self.jobs = Jobs()
+        self.stores = Stores(settings, self.pool, self.keys, self.jobs)
+        self._loading: Counter[int] = Counter()  # contents on their way to the device
+        self._budget = 0
+        self._loads: list[CopyJob] = []
+
+    def record(self, journal: ConnectorJournal) -> None:
+        self.journal = self.worker.journal = self.stores.journal = journal
+
+    # --- looking up -----------------------------------------------------------------------------
+
+    def begin(self, now_ps: int) -> None:
+        self._budget = self.settings.sync_load_budget_bytes
+
+    def matched(self, seq: Sequence, device_tokens: int) -> RemoteMatch | None:
+        match = self._match(seq, device_tokens)
+        if self.journal is not None:
+            kind = "" if not match or not match.tokens else "async" if match.waits else "sync"
+            tokens = None if match is None else match.tokens
+            self.journal.add("lookup", [seq.id, device_tokens, tokens, kind])
+        return match
+
+    def _match(self, seq: Sequence, device_tokens: int) -> RemoteMatch | None:
+        self.stores.asked(seq)
+        if self.jobs.of(seq):
+            return None
+        settings, num_tokens = self.settings, seq.num_tokens
+        end = num_tokens
+        if any(group.window_tokens is not None for group in settings.groups):
+            end -= 1
+        most = settings.limit_of(seq)[0]
+        if most is not None:
+            end = min(end, device_tokens + most)
+        found = find(settings.groups, end, device_tokens, lambda g, at: self._state(seq, g, at))
+        if found is None:
+            return NO_MATCH
+        if found.put_off:
+            return None
+        hit = found.tokens - device_tokens
+        if settings.prefix_caching and self._being_loaded(seq, device_tokens, found.tokens):
+            return None
+        num_bytes = round(hit * settings.bytes_per_token)
+        if found.tokens < num_tokens and num_bytes <= self._budget:
+            self._budget -= num_bytes
+            return RemoteMatch(hit, waits=False)
+        return RemoteMatch(hit, waits=True)
+
+    def _state(self, seq: Sequence, group: int, place: int) -> int:
+        chunk = self.pool.get(self.keys.key(seq, group, place))
+        if chunk is None:
+            return ABSENT
+        return READY if chunk.ready else WRITING
+
+    def _being_loaded(self, seq: Sequence, start: int, end: int) -> bool:
+        """Whether somebody loads a part of these tokens, which the device will have then."""
+        if not self._loading:
+            return False
+        for g, group in enumerate(self.settings.groups):
+            size = group.chunk_tokens
+            keys = self.keys.listed(seq, g, start // size, ceil_div(end, size))
+            if any(self._loading[key] for key in keys):
+                return True
+        return False
+
+    # --- loads ----------------------------------------------------------------------------------
+
+    def allocated(self, seq: Sequence, device_tokens: int, match: RemoteMatch) -> None:
+        if not match.tokens:
+            return
+        end = device_tokens + match.tokens
+        tables, skipped = self.device.blocks_of(seq), self.device.skipped_blocks(seq)
+        chunks: list[HostChunk] = []
+        blocks: list[int] = []
+        num_bytes = 0
+        for g, group in enumerate(self.settings.groups):
+            size = group.block_tokens
+            first = max(ceil_div(device_tokens, size), skipped[g])
+            last = ceil_div(end, size)
+            if last <= first:
+                continue
+            taken = tables[g][first - skipped[g] : last - skipped[g]]
+            blocks += taken
+            num_bytes += len(taken) * group.block_bytes
+            each = group.chunk_blocks
+            keys = self.keys.listed(seq, g, first // each, ceil_div(last, each))
+            chunks += [self._present(key) for key in keys]
+        for chunk in chunks:
+            self.pool.load(seq, chunk)
+            if match.waits:
+                self._loading[chunk.key] += 1
+        self.stores.loaded(seq, end)
+        job = self.jobs.make(seq, chunks, blocks, num_bytes, store=False, waits=match.waits)
+        self._loads.append(job)
+        if self.journal is not None:
+            self.journal.add(
+                "loads", [job.number, seq.id, chunks, len(blocks), num_bytes, int(not match.waits)]
+            )
+
+    def _present(self, key: int) -> HostChunk:
+        chunk = self.pool.get(key)
+        assert chunk is not None
+        return chunk
+
+    # --- a step ---------------------------------------------------------------------------------
+
+    def scheduled(self, step: Decided) -> None:
+        made = self.stores.scheduled(step, self.device)
+        flush = self.stores.flushed(step, self.device)
+        if self.journal is not None:
+            for number in sorted(flush):
+                self.journal.add("flush", number)
+        self.worker.give(made, self._loads, flush)
+        self._loads = []
+
+    def finished(self, seq: Sequence) -> bool:
+        self.stores.finished(seq, self.device)
+        return False
+
+    def quiet_steps(self, step: Decided, limit: int) -> int:
+        return self.stores.quiet_steps(step, self.device, limit)
+
+    # --- the worker half ------------------------------------------------------------------------
+
+    def launch(self, now_ps: int, compute_ps: int) -> int:
+        return self.worker.launch(now_ps, compute_ps)
+
+    def launched(self, now_ps: int, end_ps: int) -> None:
+        self.worker.launched(end_ps)
+
+    def poll(self, now_ps: int) -> Report:
+        ended = self.worker.ended(now_ps)
+        if not ended:
+            return NOTHING
+        if self.journal is not None:
+            for number in ended:
+                self.journal.add("done", number)
+        jobs = [self.jobs.get(number) for number in ended]
+        loaded = tuple(job.seq for job in jobs if not job.store and job.waits)
+        return Report(loaded=loaded, jobs=tuple(ended))
+
+    def returned(self, report: Report) -> None:
+        for number in report.jobs:
+            job = self.jobs.ended(number)
+            for chunk in job.chunks:
+                if job.store:
+                    self.pool.written(chunk)
+                    continue
+                self.pool.loaded(chunk)
+                if job.waits:
+                    self._loading[chunk.key] -= 1
+                    if not self._loading[chunk.key]:
+                        del self._loading[chunk.key]
+
+    @property
+    def busy(self) -> bool:
+        return len(self.jobs) > 0 or self.stores.pending

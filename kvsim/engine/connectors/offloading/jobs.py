@@ -1,0 +1,95 @@
+"""Copies between device and host: what each reads and writes, and which blocks it guards."""
+
+from kvsim.engine.connectors.offloading.chunk import HostChunk
+from kvsim.sequence import Sequence
+
+
+class CopyJob:
+    """One copy. number: in order of creation. store: out of the device; else into it. waits: the
+    sequence waits for it; else, for a load, the step does.
+    """
+
+    __slots__ = ("blocks", "chunks", "num_bytes", "number", "seq", "store", "waits")
+
+    def __init__(
+        self,
+        number: int,
+        seq: Sequence,
+        chunks: list[HostChunk],
+        blocks: list[int],
+        num_bytes: int,
+        *,
+        store: bool,
+        waits: bool,
+    ) -> None:
+        self.number, self.seq, self.chunks, self.blocks = number, seq, chunks, blocks
+        self.num_bytes, self.store, self.waits = num_bytes, store, waits
+
+
+class Jobs:
+    """The copies that have not been reported, by number, and by sequence.
+
+    A store reads blocks that its sequence may have given back already: whoever is given such a
+    block must let the store end first.
+    """
+
+    def __init__(self) -> None:
+        self._jobs: dict[int, CopyJob] = {}
+        self._of: dict[Sequence, dict[int, CopyJob]] = {}
+        self._guards: dict[int, dict[int, None]] = {}
+        self._made = 0
+
+    def __len__(self) -> int:
+        return len(self._jobs)
+
+    def make(
+        self,
+        seq: Sequence,
+        chunks: list[HostChunk],
+        blocks: list[int],
+        num_bytes: int,
+        *,
+        store: bool,
+        waits: bool = False,
+    ) -> CopyJob:
+        """A new copy."""
+        job = CopyJob(self._made, seq, chunks, blocks, num_bytes, store=store, waits=waits)
+        self._made += 1
+        self._jobs[job.number] = job
+        self._of.setdefault(seq, {})[job.number] = job
+        return job
+
+    def of(self, seq: Sequence) -> list[CopyJob]:
+        """The copies of a sequence, the oldest first."""
+        return list(self._of.get(seq, {}).values())
+
+    def get(self, number: int) -> CopyJob:
+        """One that has not been reported."""
+        return self._jobs[number]
+
+    @property
+    def guarding(self) -> bool:
+        """Whether some blocks may not be overwritten."""
+        return bool(self._guards)
+
+    def guard(self, job: CopyJob, blocks: list[int]) -> None:
+        """These blocks may be given to others while `job` reads them."""
+        for block in blocks:
+            self._guards.setdefault(block, {})[job.number] = None
+
+    def reading(self, blocks: list[int]) -> set[int]:
+        """The stores that read some of these blocks, which their sequences do not hold for them."""
+        return {number for block in blocks for number in self._guards.get(block, ())}
+
+    def ended(self, number: int) -> CopyJob:
+        """A copy is reported."""
+        job = self._jobs.pop(number)
+        own = self._of[job.seq]
+        del own[number]
+        if not own:
+            del self._of[job.seq]
+        for block in job.blocks:
+            guards = self._guards.get(block)
+            if guards is not None and guards.pop(number, 0) is None and not guards:
+                del self._guards[block]
+        return job

@@ -1,0 +1,45 @@
+"""What chunks are found by: the content of all tokens up to a chunk's end, in one group."""
+
+from kvsim.memory.paged.content import ContentKeys, KeyRuns
+from kvsim.sequence import Sequence
+
+
+class ChunkKeys:
+    """Keys of the chunks of sequences, of as many tokens each as their group says. Content that
+    nobody else can name gets keys that nobody else gets.
+    """
+
+    def __init__(self, chunk_tokens: tuple[int, ...]) -> None:
+        self._chunk_tokens = chunk_tokens
+        self._num = len(chunk_tokens)
+        self._content = {tokens: ContentKeys(tokens) for tokens in chunk_tokens}
+        self._runs: dict[Sequence, dict[int, KeyRuns]] = {}
+
+    def key(self, seq: Sequence, group: int, place: int) -> int:
+        """Of the chunk at this place."""
+        return self._of(seq, self._chunk_tokens[group]).at(place) * self._num + group
+
+    def listed(self, seq: Sequence, group: int, start: int, end: int) -> list[int]:
+        """Of the chunks from place `start` to `end`."""
+        keys = self._of(seq, self._chunk_tokens[group]).listed(start, end)
+        return [key * self._num + group for key in keys]
+
+    def group_of(self, key: int) -> int:
+        """The group of layers that a key is of."""
+        return key % self._num
+
+    def forget(self, seq: Sequence) -> None:
+        """Nobody will ask for this sequence again."""
+        self._runs.pop(seq, None)
+
+    def _of(self, seq: Sequence, tokens: int) -> KeyRuns:
+        found = self._runs.setdefault(seq, {})
+        runs = found.get(tokens)
+        if runs is None:
+            content = self._content[tokens]
+            runs = content.of(seq)
+            missing = (seq.final_tokens + 1) // tokens - len(runs)
+            if missing > 0:
+                runs = runs.plus(content.private(), missing)
+            found[tokens] = runs
+        return runs

@@ -1,0 +1,72 @@
+"""The worker of the offloading connector: three queues of copies beside the compute stream.
+
+vLLM 0.33, v1/kv_offload/cpu/gpu_worker.py and v1/worker/gpu/kv_connector.py. Stores are submitted
+one step after they were made, unless a step must wait for them; loads behind the launch of the
+step, or before it where the step waits for one of them.
+"""
+
+from kvsim.engine.connectors.journal import ConnectorJournal
+from kvsim.engine.connectors.lane import Lane
+from kvsim.engine.connectors.offloading.jobs import CopyJob
+
+
+class Worker:
+    """Submits copies and says which have ended. loading: loads share one lane for those that a step
+    waits for and another for the others.
+    """
+
+    def __init__(self, store: Lane, load: Lane, expedited: Lane) -> None:
+        self.store, self.load, self.expedited = store, load, expedited
+        self._deferred: list[CopyJob] = []
+        self._stores: list[CopyJob] = []
+        self._loads: list[CopyJob] = []
+        self._flush: set[int] = set()
+        self.journal: ConnectorJournal | None = None
+        self.tick_ps = 1
+
+    def give(self, stores: list[CopyJob], loads: list[CopyJob], flush: set[int]) -> None:
+        """The copies that a schedule() made, and those that its step must wait for."""
+        self._stores, self._loads, self._flush = stores, loads, flush
+
+    def launch(self, now_ps: int, compute_ps: int) -> int:
+        """Submit what goes before the step; returns when that may be launched."""
+        begin_ps, flush = max(now_ps, compute_ps), self._flush
+        for job in self._deferred:
+            self._submit(self.store, "store", job, begin_ps)
+        self._deferred = []
+        for job in self._stores:
+            if job.number in flush:
+                self._submit(self.store, "store", job, begin_ps)
+            else:
+                self._deferred.append(job)
+        ready_ps = max((self.store.end_ps(number) for number in flush), default=0)
+        ready_ps = max(now_ps, ready_ps)
+        if any(not job.waits for job in self._loads):
+            ready_ps = self._load(max(ready_ps, compute_ps), ready_ps)
+        return ready_ps
+
+    def launched(self, end_ps: int) -> None:
+        """The step computes until end_ps: the loads begin behind it."""
+        self._load(end_ps, 0)
+
+    def _load(self, at_ps: int, ready_ps: int) -> int:
+        """Submit all loads; returns when those have ended that the step waits for."""
+        for job in self._loads:
+            if job.waits:
+                self._submit(self.load, "load", job, at_ps)
+            else:
+                self._submit(self.expedited, "expedited", job, at_ps)
+                ready_ps = max(ready_ps, self.expedited.end_ps(job.number))
+        self._loads = []
+        return ready_ps
+
+    def _submit(self, lane: Lane, name: str, job: CopyJob, at_ps: int) -> None:
+        copy = lane.submit(job.number, job.num_bytes, at_ps)
+        if self.journal is not None:
+            tick_ps = self.tick_ps
+            entry = [job.number, name, copy.start_ps // tick_ps, copy.end_ps // tick_ps]
+            self.journal.add("xfer", entry)
+
+    def ended(self, now_ps: int) -> list[int]:
+        """The copies that have ended and were not named before: stores first."""
+        return [*self.store.ended(now_ps), *self.load.ended(now_ps), *self.expedited.ended(now_ps)]

@@ -1,0 +1,255 @@
+"""vLLM's scheduler with a KV connector (v1/core/sched/scheduler.py, 0.33): what waits for KV from
+outside of the device.
+
+A waiting sequence with nothing computed is looked up on the device first and then by the connector.
+What the connector has is loaded in one of two ways. Either the sequence waits for the load, in a
+queue of its own, with all blocks of the tokens found; or it is admitted at once and the step waits.
+A sequence about which the connector does not know yet is passed over, and those behind it are
+looked at.
+"""
+
+from mypy_extensions import mypyc_attr
+
+from kvsim.engine.connectors.connector import Connector, Decided, RemoteMatch, Report
+from kvsim.engine.plan import Cached, Plan
+from kvsim.engine.policies.policies import Policies
+from kvsim.engine.schedulers.continuous import ContinuousScheduler, Knobs
+from kvsim.engine.schedulers.two_queues import HoldingQueues
+from kvsim.memory.allocator import Allocator, Demand
+from kvsim.memory.loading import LoadingPromise
+from kvsim.plumbing.errors import InvariantError
+from kvsim.sequence import Sequence
+from kvsim.vllm.rules import SchedulingRules
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class ConnectedScheduler(ContinuousScheduler):
+    """`ContinuousScheduler` over an allocator that loads. overlaps: a step is scheduled before the
+    one before it has returned.
+
+    kept: finished sequences whose blocks the connector has not given back yet.
+    """
+
+    def __init__(
+        self,
+        allocator: Allocator,
+        max_model_len: int,
+        policies: Policies,
+        version: SchedulingRules,
+        knobs: Knobs,
+        connector: Connector,
+        *,
+        overlaps: bool,
+    ) -> None:
+        self.queues = HoldingQueues(policies.waiting)
+        policies = policies._replace(waiting=self.queues)
+        super().__init__(allocator, max_model_len, policies, version, knobs)
+        if not isinstance(allocator, LoadingPromise):
+            raise InvariantError(f"{type(allocator).__name__} has no blocks to load into")
+        self._blocks: LoadingPromise = allocator
+        self.connector = connector
+        connector.device = self
+        self.kept: dict[Sequence, None] = {}
+        self._overlaps = overlaps
+        self._now: dict[Sequence, bool] = {}  # who computes in this step: whether that samples
+        self._in_flight: dict[Sequence, bool] = {}  # the same of the step before
+        self._last: Plan | None = None
+        self._stuck = False  # a victim's step has not returned, so nobody was preempted
+        self._loads: list[Sequence] = []
+
+    # --- a step ---------------------------------------------------------------------------------
+
+    def schedule(self) -> Plan:
+        self._loads = []
+        self._stuck = False
+        plan = super().schedule()
+        stepping = self._now = self._stepping(plan)
+        admitted = tuple(seq for seq, _, _ in plan.admitted)
+        running = tuple(self.running)
+        step = Decided(plan, running, tuple(stepping), tuple(self._loads), admitted)
+        self.connector.scheduled(step)
+        if self._overlaps:
+            self._last, self._in_flight = plan, stepping
+        return plan
+
+    def _stepping(self, plan: Plan) -> dict[Sequence, bool]:
+        """Who computes in this step, in order, and whether that puts out a token."""
+        samples = {chunk.seq: chunk.samples for chunk in plan.chunks}
+        passed, members = set(plan.passed_over), set(plan.finishing)
+        found: dict[Sequence, bool] = {}
+        for seq in self.running:
+            if seq in samples:
+                found[seq] = samples[seq]
+            elif seq not in passed and (seq.decoding or seq in members):
+                found[seq] = True
+        return found
+
+    def _preempt_until(self, took: object, seq: Sequence, plan: Plan) -> bool:
+        if self._overlaps and self._choose_victim(self.running) in self._in_flight:
+            self._stuck = True
+            return False
+        return super()._preempt_until(took, seq, plan)  # type: ignore[arg-type]
+
+    def _continue_running(self, plan: Plan, budget: int, threshold: int) -> int:
+        if self._overlaps and self.batch.num and not self.allocator.steps_that_fit(1):
+            return self._run_one_by_one(plan, budget, threshold)
+        return super()._continue_running(plan, budget, threshold)
+
+    # --- waiting sequences ----------------------------------------------------------------------
+
+    def _admit(self, plan: Plan, budget: int, threshold: int) -> None:
+        left = self._resume_loaded(plan, budget, threshold)
+        if left is None:
+            return
+        passed_over: list[Sequence] = []
+        while left > 0 and len(self.running) < self._knobs.max_num_seqs:
+            seq = self.waiting.head
+            if seq is None:
+                break
+            device_tokens = self._cached(seq).tokens
+            match = self.connector.matched(seq, device_tokens)
+            if match is None:
+                passed_over.append(self.waiting.pop())
+                continue
+            if match.waits:
+                if not self._start_load(seq, plan, device_tokens, match):
+                    break
+                continue
+            cached = Cached(device_tokens + match.tokens, False)
+            new_tokens = self._first_chunk(seq, cached.tokens, left, threshold)
+            if not new_tokens:
+                break
+            fit_tokens = self._fit_tokens(seq, cached.tokens + new_tokens)
+            if not self._admit_first(plan, cached, new_tokens, fit_tokens):
+                break
+            self.connector.allocated(seq, device_tokens, match)
+            left -= new_tokens
+        for seq in reversed(passed_over):
+            self.waiting.put_back(seq)
+
+    def _resume_loaded(self, plan: Plan, budget: int, threshold: int) -> int | None:
+        """Those whose load has ended start; returns what is left of `budget`, None where one of
+        them does not fit, so that nobody behind it starts.
+        """
+        queues, left = self.queues, budget
+        if len(queues.holding) == len(queues.loading):
+            return left
+        for seq in list(queues.holding):
+            if left <= 0 or len(self.running) >= self._knobs.max_num_seqs:
+                break
+            if seq in queues.loading:
+                continue
+            if seq in queues.loaded:
+                self._blocks.end_load(seq, queues.loaded[seq])
+            computed = min(queues.promote(seq), seq.num_tokens - 1)
+            new_tokens = self._first_chunk(seq, computed, left, threshold)
+            if not new_tokens:
+                return None
+            num_tokens, busy = computed + new_tokens, bool(self.running)
+            demand = Demand(num_tokens, self._fit_tokens(seq, num_tokens), computed, busy)
+            if not self._blocks.resume(seq, demand):
+                return None
+            queues.let_go(seq)
+            self._start(seq, plan, computed, new_tokens)
+            left -= new_tokens
+        return left
+
+    def _first_chunk(self, seq: Sequence, computed: int, left: int, threshold: int) -> int:
+        """Tokens of the first chunk; 0: nothing in this step."""
+        new_tokens = seq.num_tokens - computed
+        if 0 < threshold < new_tokens:
+            new_tokens = threshold
+        if new_tokens > left and not self._knobs.enable_chunked_prefill:
+            return 0
+        return self._cut(seq, computed, min(new_tokens, left))
+
+    def _fit_tokens(self, seq: Sequence, num_tokens: int) -> int:
+        return max(num_tokens, seq.num_tokens) if self._knobs.fits_whole else num_tokens
+
+    def _start_load(
+        self, seq: Sequence, plan: Plan, device_tokens: int, match: RemoteMatch
+    ) -> bool:
+        """The head of the queue takes its blocks and waits for its load; False: no room."""
+        num_tokens = device_tokens + match.tokens
+        fit_tokens = self._fit_tokens(seq, num_tokens)
+        demand = Demand(num_tokens, fit_tokens, device_tokens, bool(self.running))
+        if not self._blocks.start_load(seq, demand, self._promised_blocks(plan)):
+            return False
+        self.waiting.pop()
+        self.queues.load(seq, num_tokens)
+        self._loads.append(seq)
+        self.connector.allocated(seq, device_tokens, match)
+        return True
+
+    def _promised_blocks(self, plan: Plan) -> int:
+        """Free blocks that prompts under way still need for all tokens known of them: of those that
+        load, and of those that run and will not have computed all of theirs after this step.
+        """
+        lacking = self._blocks.lacking_blocks
+        done = {chunk.seq for chunk in plan.chunks if chunk.samples}
+        promised = sum(lacking(seq) for seq in self.queues.holding)
+        return promised + sum(lacking(seq) for seq in self.prefilling if seq not in done)
+
+    # --- what returns ---------------------------------------------------------------------------
+
+    def returned(self, report: Report) -> list[Sequence]:
+        """A report of the connector came with the output of a step. Returns sequences that end with
+        an error, as their load failed.
+        """
+        self.connector.returned(report)
+        for seq in report.loaded:
+            self.queues.reported(seq)
+        for seq in report.sent:
+            del self.kept[seq]
+            self.allocator.release(seq)
+        failed: list[Sequence] = []
+        for seq in report.failed:
+            self.queues.let_go(seq)
+            self.allocator.release(seq)
+            if self.connector.recomputes_failed:
+                self.waiting.put_back(seq)
+            else:
+                failed.append(seq)
+        return failed
+
+    def finish(self, plan: Plan) -> list[Sequence]:
+        if plan is self._last:
+            self._last, self._in_flight = None, {}
+        return super().finish(plan)
+
+    def _leave(self, seq: Sequence) -> None:
+        if seq not in self.running or not self.connector.finished(seq):
+            super()._leave(seq)
+            return
+        seq.finished = True
+        del self.running[seq]
+        self.kept[seq] = None
+
+    def repeatable(self, plan: Plan, limit: int) -> int:
+        if len(self.waiting) or self.connector.busy or self.kept or self._stuck:
+            return 0
+        limit = super().repeatable(plan, limit)
+        if not limit:
+            return 0
+        running = tuple(self.running)
+        return self.connector.quiet_steps(Decided(plan, running, running, (), ()), limit)
+
+    # --- what a connector may ask ---------------------------------------------------------------
+
+    def blocks_of(self, seq: Sequence) -> list[list[int]]:
+        return self._blocks.tables_of(seq)[0]
+
+    def skipped_blocks(self, seq: Sequence) -> list[int]:
+        return self._blocks.tables_of(seq)[1]
+
+    def computed_tokens(self, seq: Sequence) -> int:
+        return self._computed_tokens(seq)
+
+    def known_tokens(self, seq: Sequence) -> int:
+        """Prompt, and outputs of steps that have returned."""
+        outputs = self.batch.slots(seq) - seq.prompt_tokens + 1 if seq.decoding else seq.num_outputs
+        return seq.prompt_tokens + outputs - self._unreturned(seq)
+
+    def _unreturned(self, seq: Sequence) -> int:
+        """Outputs of a sequence in the step being scheduled and in the one in flight."""
+        return int(self._now.get(seq, False)) + int(self._in_flight.get(seq, False))

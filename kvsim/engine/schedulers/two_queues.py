@@ -1,0 +1,73 @@
+"""The two queues of vLLM's scheduler under a KV connector: who owns blocks, and who waits."""
+
+from kvsim.engine.policies.queue import WaitingQueue
+from kvsim.sequence import Sequence
+
+
+class HoldingQueues:
+    """A waiting queue, and before it the sequences that own blocks: those that load, and those
+    whose load has ended, in the order in which their loads started.
+
+    loading: whose load has not been reported; loaded: whose load has; ready: who was looked at
+    since. Each with the slots that its load makes valid.
+    """
+
+    def __init__(self, waiting: WaitingQueue) -> None:
+        self.waiting = waiting
+        self.holding: dict[Sequence, None] = {}
+        self.loading: dict[Sequence, int] = {}
+        self.loaded: dict[Sequence, int] = {}
+        self.ready: dict[Sequence, int] = {}
+
+    def __len__(self) -> int:
+        return len(self.waiting) + len(self.holding)
+
+    @property
+    def head(self) -> Sequence | None:
+        """Who is next of those without blocks; None if nobody waits there."""
+        return self.waiting.head
+
+    def add(self, seq: Sequence) -> None:
+        """A new sequence waits."""
+        self.waiting.add(seq)
+
+    def put_back(self, seq: Sequence) -> None:
+        """A preempted sequence, or one that was passed over, waits again."""
+        self.waiting.put_back(seq)
+
+    def pop(self) -> Sequence:
+        """Take the head out."""
+        return self.waiting.pop()
+
+    def remove(self, seq: Sequence) -> None:
+        """`seq`, which waits, waits no more."""
+        if seq in self.holding:
+            self.let_go(seq)
+        else:
+            self.waiting.remove(seq)
+
+    @property
+    def remote(self) -> list[Sequence]:
+        """Who waits for KV (WAITING_FOR_REMOTE_KVS), until looked at after the report."""
+        return [seq for seq in self.holding if seq not in self.ready]
+
+    def load(self, seq: Sequence, num_tokens: int) -> None:
+        """`seq`, which left the queue, waits until its first `num_tokens` slots are loaded."""
+        self.holding[seq] = None
+        self.loading[seq] = num_tokens
+
+    def reported(self, seq: Sequence) -> None:
+        """The load of `seq` has been reported."""
+        self.loaded[seq] = self.loading.pop(seq)
+
+    def promote(self, seq: Sequence) -> int:
+        """`seq`, whose load has been reported, is looked at; returns how many slots are valid."""
+        if seq in self.loaded:
+            self.ready[seq] = self.loaded.pop(seq)
+        return self.ready[seq]
+
+    def let_go(self, seq: Sequence) -> None:
+        """`seq` owns no blocks any more as one of these: it runs, waits again, or has failed."""
+        del self.holding[seq]
+        for state in self.loading, self.loaded, self.ready:
+            state.pop(seq, None)

@@ -1,0 +1,178 @@
+"""A schedule recorded from vLLM with an offloading connector, as input."""
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field
+
+from kvsim.engine.connectors.connector import Connector
+from kvsim.engine.connectors.lane import Lane
+from kvsim.engine.connectors.offloading.connector import OffloadingConnector
+from kvsim.engine.connectors.offloading.settings import OffloadedGroup, OffloadSettings
+from kvsim.engine.connectors.offloading.worker import Worker
+from kvsim.engine.replica import ReplicaSpec
+from kvsim.plumbing.options import Options
+from kvsim.plumbing.units import PS_PER_S
+from kvsim.request import Request
+from kvsim.validate.schedule.offload.rows import OffloadRows
+from kvsim.validate.schedule.ticks import TICK_PS
+from kvsim.validate.schedule.vllm.schedule import VllmEngine, VllmRequest, VllmSchedule
+
+
+class CopyCost(Options):
+    """Ticks of a copy: latency + bytes / bytes_per_tick, rounded up."""
+
+    latency: int = Field(ge=0)
+    bytes_per_tick: int = Field(ge=1)
+
+    def lane(self, *, queued: bool = True) -> Lane:
+        """An idle lane of this speed."""
+        speed = self.bytes_per_tick * PS_PER_S // TICK_PS
+        return Lane(self.latency * TICK_PS, speed, TICK_PS, queued=queued)
+
+
+class DiskCost(Options):
+    """Of a file system: one copy a chunk; lookup: ticks for one key."""
+
+    read: CopyCost
+    write: CopyCost
+    lookup: int = Field(ge=0)
+
+
+class Transfer(Options):
+    """How long copies take. idle: ticks that an engine without work sleeps between two polls.
+    launch: ticks from the launch of a step to the question which copies have ended.
+    """
+
+    store: CopyCost
+    load: CopyCost
+    disk: DiskCost | None = None
+    idle: int = Field(1000, ge=1)
+    launch: int = Field(0, ge=0)
+
+
+class RecordedGroup(Options):
+    """A group of layers as the connector saw it."""
+
+    group: int
+    tokens_per_block: int = Field(ge=1)
+    tokens_per_chunk: int = Field(ge=1)
+    block_bytes: int = Field(ge=1)
+    window_chunks: int | None = None
+
+
+class NativeOffload(Options):
+    """The native connector's settings, as vLLM resolved them."""
+
+    connector: Literal["OffloadingConnector"]
+    cpu_chunks: int = Field(ge=1)
+    blocks_per_chunk: int = Field(ge=1)
+    chunk_bytes: int = Field(ge=1)
+    policy: Literal["lru", "arc"]
+    store_threshold: int = Field(ge=0)
+    max_tracker_size: int = Field(64_000, ge=1)
+    prompt_only: bool
+    sync_load_budget_bytes: int = Field(ge=0)
+    deferred_frees: bool = False
+    model_runner_v2: bool = True
+    retention: int | None = None
+    alignment_tokens: int = Field(1, ge=1)
+    groups: tuple[RecordedGroup, ...]
+
+
+class OffloadEngine(VllmEngine):
+    """offload: the connector's settings."""
+
+    offload: NativeOffload
+
+
+class TransferParams(Options):
+    """What a request asks of the connector: at most so many tokens loaded, and stored."""
+
+    max_load_tokens: int | None = Field(None, ge=0)
+    max_offload_tokens: int | None = Field(None, ge=0)
+
+
+class OffloadRequest(VllmRequest):
+    """kv_transfer_params: as the client sends them."""
+
+    kv_transfer_params: TransferParams | None = None
+
+
+class OffloadCase(VllmSchedule):
+    """A schedule with vLLM's OffloadingConnector. transfer: how long its copies take."""
+
+    told_by: ClassVar[str] = "offload"
+
+    engine: OffloadEngine
+    requests: tuple[OffloadRequest, ...]
+    transfer: Transfer
+
+    @classmethod
+    def recognises(cls, table: Mapping[str, Any]) -> bool:
+        return _connector(table) == "OffloadingConnector"
+
+    def replica_spec(self) -> ReplicaSpec:
+        spec = super().replica_spec()
+        return spec.with_connector(self._connector())
+
+    def _connector(self) -> Callable[[], Connector]:
+        offload, transfer = self.engine.offload, self.transfer
+        windows = [
+            group.window_tokens for group in self.engine.kv_groups for _ in range(group.groups)
+        ]
+        groups = tuple(
+            OffloadedGroup(
+                each.tokens_per_block,
+                each.tokens_per_chunk // each.tokens_per_block,
+                each.block_bytes,
+                windows[each.group],
+            )
+            for each in offload.groups
+        )
+        limits = {
+            name: (
+                request.kv_transfer_params.max_load_tokens,
+                request.kv_transfer_params.max_offload_tokens,
+            )
+            for request in self.requests
+            for name in request.names()
+            if request.kv_transfer_params is not None
+        }
+        settings = OffloadSettings(
+            groups,
+            offload.cpu_chunks,
+            offload.policy,
+            offload.store_threshold,
+            offload.max_tracker_size,
+            offload.prompt_only,
+            offload.sync_load_budget_bytes,
+            self.engine.prefix_caching,
+            offload.retention,
+            offload.alignment_tokens,
+            limits,
+        )
+
+        def build() -> Connector:
+            worker = Worker(transfer.store.lane(), transfer.load.lane(), transfer.load.lane())
+            worker.tick_ps = TICK_PS
+            connector = OffloadingConnector(settings, worker)
+            connector.idle_ps = transfer.idle * TICK_PS
+            connector.poll_ps = transfer.launch * TICK_PS
+            return connector
+
+        return build
+
+    def observer(
+        self, by_step: deque[tuple[int, list[Request]]], *, stall_once: bool
+    ) -> OffloadRows:
+        by_group = len(self.engine.offload.groups) > 1
+        overlaps = self.engine.async_scheduling
+        return OffloadRows(by_step, stall_once=stall_once, by_group=by_group, overlaps=overlaps)
+
+
+def _connector(table: Mapping[str, Any]) -> object:
+    engine = table.get("engine")
+    offload = engine.get("offload") if isinstance(engine, Mapping) else None
+    return offload.get("connector") if isinstance(offload, Mapping) else None
