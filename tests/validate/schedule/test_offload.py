@@ -1,8 +1,8 @@
 """Every row of schedules recorded from vLLM 0.33.0 with a KV connector that offloads.
 
-Model and flags as served; scheduler, connector (both halves), manager of host memory and engine loop
-unmodified; copies take time on the virtual clock. Rows hold lookups, jobs, slots of host memory,
-flushes and reports.
+Model and flags as served. Scheduler, connector (both halves), host memory and engine loop ran
+unmodified; copies take time on the virtual clock. Rows hold lookups, jobs, slots, flushes and
+reports.
 """
 
 from pathlib import Path

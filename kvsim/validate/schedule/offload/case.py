@@ -40,7 +40,7 @@ class DiskCost(Options):
     lookup: int = Field(ge=0)
 
 
-class Transfer(Options):
+class TransferCost(Options):
     """How long copies take. idle: ticks that an engine without work sleeps between two polls.
     launch: ticks from the launch of a step to the question which copies have ended.
     """
@@ -107,7 +107,7 @@ class OffloadCase(VllmSchedule):
 
     engine: OffloadEngine
     requests: tuple[OffloadRequest, ...]
-    transfer: Transfer
+    transfer: TransferCost
 
     @classmethod
     def recognises(cls, table: Mapping[str, Any]) -> bool:
