@@ -26,7 +26,10 @@ LOAD_FAILED = "its KV could not be loaded (kv_load_failure_policy = fail)"
 
 
 class ConnectedEngine(Engine):
-    """An engine whose scheduler has a connector; arguments as `Engine` has them."""
+    """An engine whose scheduler has a connector; arguments as `Engine` has them.
+
+    idles: the iteration under way has nothing to compute, and sleeps at its end.
+    """
 
     def __init__(
         self,
@@ -48,6 +51,7 @@ class ConnectedEngine(Engine):
         self._connector: Connector = scheduler.connector
         self._reports: dict[Plan, Report] = {}
         self._free_ps = 0  # when the thread of the engine goes on
+        self.idles = False
         self._computed_ps = 0  # when all that was launched has computed
         super().__init__(
             env,
@@ -94,6 +98,7 @@ class ConnectedEngine(Engine):
         """
         self._in_flight.append(plan)
         oldest = self._in_flight.popleft()
+        self.idles = plan.empty
         self._books.open()
         yield from self._until(max(self._free_ps, 0 if oldest.empty else oldest.end_ps))
         if not oldest.empty:
@@ -163,6 +168,7 @@ class ConnectedEngine(Engine):
             self._intake.ended(seq, now_ps, LOAD_FAILED)
 
     def _commit(self, plan: Plan, steps: int) -> None:
+        self.idles = False
         if steps > 1:
             self._computed_ps = plan.start_ps + plan.duration_ps(steps)
         super()._commit(plan, steps)

@@ -31,6 +31,12 @@ class LoadingPromise(Protocol):
         """
         ...
 
+    def keep_for_reader(self, seq: Sequence) -> None:
+        """A finished sequence, no part of which is in flight, keeps its blocks until somebody else
+        has read them; those that its windows have left go.
+        """
+        ...
+
     def lacking_blocks(self, seq: Sequence) -> int:
         """Blocks that a sequence with memory needs beside its own for all tokens known of it."""
         ...

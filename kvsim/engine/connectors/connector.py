@@ -104,13 +104,15 @@ class DeviceBlocks(Protocol):
 class Connector(ABC):
     """One connector of one engine. device: set by the scheduler before anything runs.
 
-    recomputes_failed: a sequence whose load failed is computed (kv_load_failure_policy
+    loads: KV comes to this engine: with two steps in flight blocks that one of them may write are
+    not freed. recomputes_failed: a sequence whose load failed is computed (kv_load_failure_policy
     "recompute"); else it ends with an error ("fail"). journal: written for whoever compares rows of
     a recording; None: nobody does. idle_ps: how long the engine sleeps after an iteration without
     tokens while copies are under way. poll_ps: between the launch of a step and its poll, during
     which the engine is busy.
     """
 
+    loads: bool = True
     recomputes_failed: bool = False
     journal: ConnectorJournal | None = None
     device: DeviceBlocks

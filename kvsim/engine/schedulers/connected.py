@@ -51,6 +51,7 @@ class ConnectedScheduler(ContinuousScheduler):
         connector.device = self
         self.kept: dict[Sequence, None] = {}
         self._overlaps = overlaps
+        self._defers_frees = overlaps and connector.loads
         self._now: dict[Sequence, bool] = {}  # who computes in this step: whether that samples
         self._in_flight: dict[Sequence, bool] = {}  # the same of the step before
         self._last: Plan | None = None
@@ -85,13 +86,13 @@ class ConnectedScheduler(ContinuousScheduler):
         return found
 
     def _preempt_until(self, took: object, seq: Sequence, plan: Plan) -> bool:
-        if self._overlaps and self._choose_victim(self.running) in self._in_flight:
+        if self._defers_frees and self._choose_victim(self.running) in self._in_flight:
             self._stuck = True
             return False
         return super()._preempt_until(took, seq, plan)  # type: ignore[arg-type]
 
     def _continue_running(self, plan: Plan, budget: int, threshold: int) -> int:
-        if self._overlaps and self.batch.num and not self.allocator.steps_that_fit(1):
+        if self._defers_frees and self.batch.num and not self.allocator.steps_that_fit(1):
             return self._run_one_by_one(plan, budget, threshold)
         return super()._continue_running(plan, budget, threshold)
 
@@ -103,29 +104,42 @@ class ConnectedScheduler(ContinuousScheduler):
             return
         passed_over: list[Sequence] = []
         while left > 0 and len(self.running) < self._knobs.max_num_seqs:
-            seq = self.waiting.head
-            if seq is None:
+            if self.waiting.head is None:
                 break
-            device_tokens = self._cached(seq).tokens
-            match = self.connector.matched(seq, device_tokens)
-            if match is None:
-                passed_over.append(self.waiting.pop())
-                continue
-            if match.waits:
-                if not self._start_load(seq, plan, device_tokens, match):
-                    break
-                continue
-            cached = Cached(device_tokens + match.tokens, False)
-            new_tokens = self._first_chunk(seq, cached.tokens, left, threshold)
-            if not new_tokens:
+            more = self._admit_head(self.waiting.head, plan, left, threshold, passed_over)
+            if more is None:
                 break
-            fit_tokens = self._fit_tokens(seq, cached.tokens + new_tokens)
-            if not self._admit_first(plan, cached, new_tokens, fit_tokens):
-                break
-            self.connector.allocated(seq, device_tokens, match)
-            left -= new_tokens
+            left = more
         for seq in reversed(passed_over):
             self.waiting.put_back(seq)
+
+    def _admit_head(
+        self,
+        seq: Sequence,
+        plan: Plan,
+        left: int,
+        threshold: int,
+        passed_over: list[Sequence],
+    ) -> int | None:
+        """The head of the queue starts, waits for its load, or is passed over; returns what is left
+        of the budget, None where it does not fit.
+        """
+        device_tokens = self._cached(seq).tokens
+        match = self.connector.matched(seq, device_tokens)
+        if match is None:
+            passed_over.append(self.waiting.pop())
+            return left
+        if match.waits:
+            return left if self._start_load(seq, plan, device_tokens, match) else None
+        cached = Cached(device_tokens + match.tokens, False)
+        new_tokens = self._first_chunk(seq, cached.tokens, left, threshold)
+        if not new_tokens:
+            return None
+        fit_tokens = self._fit_tokens(seq, cached.tokens + new_tokens)
+        if not self._admit_first(plan, cached, new_tokens, fit_tokens):
+            return None
+        self.connector.allocated(seq, device_tokens, match)
+        return left - new_tokens
 
     def _resume_loaded(self, plan: Plan, budget: int, threshold: int) -> int | None:
         """Those whose load has ended start; returns what is left of `budget`, None where one of
@@ -138,6 +152,12 @@ class ConnectedScheduler(ContinuousScheduler):
             if left <= 0 or len(self.running) >= self._knobs.max_num_seqs:
                 break
             if seq in queues.loading:
+                continue
+            if seq in queues.failed:
+                more = self._look_up_again(seq, plan, left, threshold)
+                if more is None:
+                    return None
+                left = more
                 continue
             if seq in queues.loaded:
                 self._blocks.end_load(seq, queues.loaded[seq])
@@ -153,6 +173,19 @@ class ConnectedScheduler(ContinuousScheduler):
             self._start(seq, plan, computed, new_tokens)
             left -= new_tokens
         return left
+
+    def _look_up_again(self, seq: Sequence, plan: Plan, left: int, threshold: int) -> int | None:
+        """A sequence whose load failed gives its blocks back and is admitted like the others that
+        wait; returns as `_admit_head`.
+        """
+        self.queues.let_go(seq)
+        self.allocator.release(seq)
+        self.waiting.put_back(seq)
+        passed_over: list[Sequence] = []
+        more = self._admit_head(seq, plan, left, threshold, passed_over)
+        for other in passed_over:
+            self.waiting.put_back(other)
+        return more
 
     def _first_chunk(self, seq: Sequence, computed: int, left: int, threshold: int) -> int:
         """Tokens of the first chunk; 0: nothing in this step."""
@@ -204,12 +237,12 @@ class ConnectedScheduler(ContinuousScheduler):
             self.allocator.release(seq)
         failed: list[Sequence] = []
         for seq in report.failed:
+            if self.connector.recomputes_failed:
+                self.queues.has_failed(seq)
+                continue
             self.queues.let_go(seq)
             self.allocator.release(seq)
-            if self.connector.recomputes_failed:
-                self.waiting.put_back(seq)
-            else:
-                failed.append(seq)
+            failed.append(seq)
         return failed
 
     def finish(self, plan: Plan) -> list[Sequence]:
@@ -223,6 +256,7 @@ class ConnectedScheduler(ContinuousScheduler):
             return
         seq.finished = True
         del self.running[seq]
+        self._blocks.keep_for_reader(seq)
         self.kept[seq] = None
 
     def repeatable(self, plan: Plan, limit: int) -> int:

@@ -9,7 +9,7 @@ class HoldingQueues:
     whose load has ended, in the order in which their loads started.
 
     loading: whose load has not been reported; loaded: whose load has; ready: who was looked at
-    since. Each with the slots that its load makes valid.
+    since; failed: whose load has failed. Each with the slots that its load makes valid.
     """
 
     def __init__(self, waiting: WaitingQueue) -> None:
@@ -18,6 +18,7 @@ class HoldingQueues:
         self.loading: dict[Sequence, int] = {}
         self.loaded: dict[Sequence, int] = {}
         self.ready: dict[Sequence, int] = {}
+        self.failed: dict[Sequence, int] = {}
 
     def __len__(self) -> int:
         return len(self.waiting) + len(self.holding)
@@ -60,6 +61,10 @@ class HoldingQueues:
         """The load of `seq` has been reported."""
         self.loaded[seq] = self.loading.pop(seq)
 
+    def has_failed(self, seq: Sequence) -> None:
+        """The load of `seq` has been reported as failed."""
+        self.failed[seq] = self.loading.pop(seq)
+
     def promote(self, seq: Sequence) -> int:
         """`seq`, whose load has been reported, is looked at; returns how many slots are valid."""
         if seq in self.loaded:
@@ -69,5 +74,5 @@ class HoldingQueues:
     def let_go(self, seq: Sequence) -> None:
         """`seq` owns no blocks any more as one of these: it runs, waits again, or has failed."""
         del self.holding[seq]
-        for state in self.loading, self.loaded, self.ready:
+        for state in self.loading, self.loaded, self.ready, self.failed:
             state.pop(seq, None)

@@ -137,6 +137,7 @@ class Decoding:
         states: int,
         *,
         checkpoint: bool = False,
+        loaded_tokens: int = 0,
     ) -> None:
         """A table, of a decoder or not, takes blocks: see `BlockTables.grow`."""
         if count > table.count:
@@ -145,7 +146,7 @@ class Decoding:
                 final = seq.final_tokens
                 if count * self._unit >= final > table.count * self._unit:
                     self._foresee_last(seq, table, -1)
-        self._tables.grow(table, count, states, checkpoint=checkpoint)
+        self._tables.grow(table, count, states, checkpoint=checkpoint, loaded_tokens=loaded_tokens)
         if self.copying:
             self.copying.pop(seq, None)
 

@@ -5,16 +5,29 @@ v1/core/sched/scheduler.py: WAITING_FOR_REMOTE_KVS).
 from mypy_extensions import mypyc_attr
 
 from kvsim.memory.allocator import Demand
+from kvsim.memory.options import MemorySpec
 from kvsim.memory.paged.allocator import PagedAllocator
+from kvsim.memory.paged.assembly import PagedSettings
 from kvsim.memory.paged.extent import NOTHING_FOUND
 from kvsim.memory.paged.hits import Hits
+from kvsim.memory.paged.shape import BlockShape
 from kvsim.memory.paged.table import Table
+from kvsim.memory.parts import ARRIVING, KEPT_FOR_READERS, Parts
 from kvsim.sequence import Sequence
+from kvsim.vllm.grouping import Grouping
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class LoadingAllocator(PagedAllocator):
     """A paged allocator under a KV connector: it keeps `kvsim.memory.loading.LoadingPromise`."""
+
+    def __init__(
+        self, memory: MemorySpec, shape: BlockShape, grouping: Grouping, settings: PagedSettings
+    ) -> None:
+        super().__init__(memory, shape, grouping, settings)
+        self._unloaded: dict[Sequence, int] = {}  # bytes of slots that windows will have left
+        self._arriving: dict[Sequence, int] = {}  # tokens on their way
+        self._kept: dict[Sequence, None] = {}  # finished, and yet to be read
 
     def start_load(self, seq: Sequence, demand: Demand, kept_blocks: int) -> bool:
         needs, free, busy = self._needs, self.pool.num_free, demand.busy
@@ -22,7 +35,8 @@ class LoadingAllocator(PagedAllocator):
         if needs.need(seq, hits, demand.fit_tokens, whole=True, busy=busy) > free:
             return False
         need = needs.need(seq, hits, demand.num_tokens, whole=False, busy=busy)
-        if need > free - kept_blocks:
+        left_out, left_out_bytes = self._tables.left_out(hits.tokens, demand.num_tokens)
+        if need - left_out > free - kept_blocks:
             return False
         table: Table = seq.memory
         table.prompt_tokens = seq.prompt_tokens
@@ -31,14 +45,30 @@ class LoadingAllocator(PagedAllocator):
         self._live[seq] = None
         self._tables.open(table, hits)
         self._tables.grown(seq.final_tokens, 0, table.count)
+        if self._tables.slides:
+            self._tables.give_back_below(table, demand.num_tokens)
         units, states = self._room(demand.num_tokens)
-        self._decoding.grow(seq, table, units, states)
+        self._decoding.grow(seq, table, units, states, loaded_tokens=demand.num_tokens)
+        if left_out_bytes:  # slots are booked as left behind that are not valid yet
+            self._unloaded[seq] = left_out_bytes
+            self._tables.used_bytes += left_out_bytes
+        self._arriving[seq] = demand.num_tokens - hits.tokens
         table.computed = hits.tokens
         self._cache.admitted(seq, hits.tokens, [])
         return True
 
     def end_load(self, seq: Sequence, num_tokens: int) -> None:
+        self._arrived(seq)
         self._filled(seq, seq.memory, num_tokens, checkpoint=False)
+
+    def _arrived(self, seq: Sequence) -> None:
+        self._tables.used_bytes -= self._unloaded.pop(seq, 0)
+        self._arriving.pop(seq, None)
+
+    def release(self, seq: Sequence) -> None:
+        self._arrived(seq)
+        self._kept.pop(seq, None)
+        super().release(seq)
 
     def resume(self, seq: Sequence, demand: Demand) -> bool:
         free, table = self.pool.num_free, seq.memory
@@ -51,6 +81,25 @@ class LoadingAllocator(PagedAllocator):
         self._filled(seq, table, demand.num_tokens, checkpoint=False)
         table.computed = demand.cached_tokens
         return True
+
+    def keep_for_reader(self, seq: Sequence) -> None:
+        self._tables.give_back_below(seq.memory, seq.memory.tokens)
+        self._kept[seq] = None
+
+    @property
+    def parts(self) -> Parts:
+        found = super().parts
+        if self._arriving:
+            coming = sum(self._arriving.values()) * self.token_bytes
+            found += ((ARRIVING, coming - sum(self._unloaded.values())),)
+        if self._kept:
+            kept = 0
+            for seq in self._kept:
+                table: Table = seq.memory
+                kept += (table.tokens - self.shared_tokens(seq)) * self.token_bytes
+                kept -= self._tables.left_bytes(table)
+            found += ((KEPT_FOR_READERS, max(0, kept)),)
+        return found
 
     def lacking_blocks(self, seq: Sequence) -> int:
         return self._need_beside(seq, seq.num_tokens, whole=True, busy=False)

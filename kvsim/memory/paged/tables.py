@@ -52,9 +52,18 @@ class BlockTables(TableBooks):
                 self._book(g, revived, revived * each.block_size)
                 table.skipped[g] = first
 
-    def grow(self, table: Table, count: int, states: int, *, checkpoint: bool = False) -> None:
+    def grow(
+        self,
+        table: Table,
+        count: int,
+        states: int,
+        *,
+        checkpoint: bool = False,
+        loaded_tokens: int = 0,
+    ) -> None:
         """Take blocks: for what is to be copied, and until every placed group has room for so many
-        units, and so many positions of states; none gives any back.
+        units, and so many positions of states; none gives any back. loaded_tokens: so many tokens
+        come from elsewhere, and what windows have left behind by then takes no blocks.
         """
         before = table.count
         more_states = 0
@@ -63,7 +72,7 @@ class BlockTables(TableBooks):
         new = len(table.copied) + more_states * self.num_placed_states
         if count > before:
             for each in self._attending:
-                more = -(-count // each.span) + -before // each.span
+                more = -(-count // each.span) - self._first_new(each, before, loaded_tokens)
                 if more:
                     new += more * each.num
                     self.pad_bytes += more * each.pad_bytes
@@ -71,7 +80,9 @@ class BlockTables(TableBooks):
         if new:
             blocks = self._pool.take(new)
             if blocks or more_states or self._pool.singly:
-                self._deal(table, blocks, before, states, more_states, checkpoint=checkpoint)
+                self._deal(
+                    table, blocks, before, states, more_states, loaded_tokens, checkpoint=checkpoint
+                )
         if states > table.states:
             scratch = self._scratch if table.begun else 0
             table.last_state, table.states = table.states - 1 - scratch, states
@@ -84,6 +95,7 @@ class BlockTables(TableBooks):
         before: int,
         states: int,
         more_states: int,
+        loaded_tokens: int,
         *,
         checkpoint: bool,
     ) -> None:
@@ -92,8 +104,13 @@ class BlockTables(TableBooks):
         """
         at, pool, count = 0, self._pool, table.count
         for each in self._shapes:
-            more = more_states if each.states else -(-count // each.span) + -before // each.span
+            first = 0 if each.states else self._first_new(each, before, loaded_tokens)
+            more = more_states if each.states else -(-count // each.span) - first
             for g in each.members:
+                if loaded_tokens and first > -(-before // each.span):
+                    left_out = first - -(-before // each.span)
+                    self._book(g, 0, -left_out * each.block_size)
+                    table.skipped[g] = first
                 if g in table.copied:
                     (copy,) = pool.deal(g, blocks[at : at + 1], 1)
                     self._copy(table, g, copy)
@@ -113,8 +130,34 @@ class BlockTables(TableBooks):
                     if not table.begun:
                         self._book_scratch(1, self.groups[g].state_bytes)
                 else:
-                    first = -(-before // each.span)
                     parts.extend((first + index, extent, 1) for index, extent in enumerate(dealt))
+
+    def _first_new(self, each: GroupsOfOneShape, before: int, loaded_tokens: int) -> int:
+        """The first position where a table of so many units lacks a block."""
+        first = -(-before // each.span)
+        if not loaded_tokens or each.window_tokens is None or each.states:
+            return first
+        window = each.window_tokens + self._extra
+        return max(first, (loaded_tokens - window + 1) // each.block_size)
+
+    def left_bytes(self, table: Table) -> int:
+        """Bytes of the slots of a table that its windows have left behind."""
+        return sum(
+            table.skipped[each.members[0]] * each.block_size * each.slot_bytes
+            for each in self._sliding
+            if not each.states
+        )
+
+    def left_out(self, hit_tokens: int, loaded_tokens: int) -> tuple[int, int]:
+        """Blocks that a table with such a hit does not take for so many tokens from elsewhere, and
+        bytes of their slots.
+        """
+        before, blocks, slot_bytes = ceil_div(hit_tokens, self._sizes.unit), 0, 0
+        for each in self._sliding:
+            left_out = self._first_new(each, before, loaded_tokens) - -(-before // each.span)
+            blocks += left_out * each.num
+            slot_bytes += left_out * each.block_size * each.slot_bytes
+        return blocks, slot_bytes
 
     def _copy(self, table: Table, g: int, copy: Extent) -> None:
         """A table goes on in a copy of what it hit, or leaves a copy of what others can hit."""

@@ -24,8 +24,10 @@ CASES = sorted((Path(__file__).parent / "schedules").glob("*.json"))
 # the others each the first to show a corner that a simulator got wrong.
 SERVED = sorted((Path(__file__).parent / "served").glob("*.json"))
 SGLANG = sorted((Path(__file__).parent / "schedules_sglang").glob("*.json"))
-# Two engines of SGLang's 0.5.23, one for prompts and one for outputs, and a link between them.
+# Two engines, one for prompts and one for outputs, and a link between them: SGLang's 0.5.23, and
+# vLLM's 0.33.0 with its NixlConnector.
 PAIRS = sorted((Path(__file__).parent / "sglang_pd").glob("*.json"))
+VLLM_PAIRS = sorted((Path(__file__).parent / "vllm_pd").glob("*.json"))
 
 
 @pytest.mark.parametrize("path", [*CASES, *SERVED, *SGLANG], ids=lambda path: path.stem)
@@ -36,7 +38,7 @@ def test_schedule_is_equal_row_for_row(path: Path) -> None:
     assert verdict.steps >= len(case.requests)
 
 
-@pytest.mark.parametrize("path", PAIRS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", [*PAIRS, *VLLM_PAIRS], ids=lambda path: path.stem)
 def test_rows_of_both_engines_are_equal(path: Path) -> None:
     verdict = validate_case(path)
     assert verdict.equal, verdict.text()
@@ -55,8 +57,8 @@ def test_a_difference_between_two_engines_names_the_engine_and_its_row() -> None
 
 
 def test_all_recordings_are_there() -> None:
-    assert (len(CASES), len(SERVED), len(SGLANG), len(PAIRS)) == (49, 51, 20, 6)
-    for cases in CASES, SERVED, SGLANG, PAIRS:
+    assert (len(CASES), len(SERVED), len(SGLANG), len(PAIRS), len(VLLM_PAIRS)) == (49, 51, 20, 6, 7)
+    for cases in CASES, SERVED, SGLANG, PAIRS, VLLM_PAIRS:
         recorded = {path.name.removesuffix(".json") for path in cases}
         beside = {path.name for path in cases[0].parent.glob("*.expected.json.gz")}
         assert beside == {f"{name}.expected.json.gz" for name in recorded}

@@ -1,0 +1,179 @@
+"""The decode half: prompts are read out of the blocks of prefill engines (base_scheduler.py,
+pull_scheduler.py, pull_worker.py, vLLM 0.33.0).
+"""
+
+from collections.abc import Container
+from typing import NamedTuple, Protocol
+
+from kvsim.engine.connectors.connector import NO_MATCH, Connector, Decided, RemoteMatch, Report
+from kvsim.engine.connectors.nixl.remote import KeeperInbox, RemotePrompt, RemotePrompts
+from kvsim.plumbing.units import ceil_div
+from kvsim.sequence import Sequence
+
+
+class ReadGroup(NamedTuple):
+    """A group of layers. window_blocks: most blocks of one prompt that are read; 0: all."""
+
+    block_tokens: int
+    block_bytes: int
+    window_blocks: int = 0
+
+
+class ReadLink(Protocol):
+    """What reads move over. shakes: how long the first contact with an engine takes."""
+
+    handshake_ps: int
+
+    def read(self, keeper: KeeperInbox, num_bytes: int, at_ps: int) -> tuple[int, int]:
+        """Start and end of a read of so many bytes, asked for at at_ps."""
+        ...
+
+
+class PromptRead(NamedTuple):
+    """A read of a loading sequence. start_tokens: found on the device before."""
+
+    seq: Sequence
+    start_tokens: int
+    prompt: RemotePrompt
+
+
+class NixlConsumer(Connector):
+    """kv_role = kv_consumer.
+
+    heartbeat_ps: between two heartbeats. recomputes_failed: what becomes of a request whose read
+    failed. fails: names of those whose read will fail.
+    """
+
+    def __init__(
+        self,
+        prompts: RemotePrompts,
+        groups: tuple[ReadGroup, ...],
+        link: ReadLink,
+        heartbeat_ps: int,
+        *,
+        recomputes_failed: bool,
+        fails: Container[str] = (),
+    ) -> None:
+        self._prompts, self._groups, self._link = prompts, groups, link
+        self._heartbeat_ps, self._fails = heartbeat_ps, fails
+        self.recomputes_failed = recomputes_failed
+        self._now_ps = 0
+        self._last_beat_ps = 0
+        self._waiting: dict[str, RemotePrompt] = {}  # from its arrival until its read is reported
+        self._unread: dict[str, RemotePrompt] = {}
+        self._asked: list[PromptRead] = []
+        self._known: dict[KeeperInbox, int] = {}  # when the handshake with its engine has ended
+        self._delayed: list[PromptRead] = []
+        self._moving: dict[Sequence, tuple[int, RemotePrompt]] = {}  # with the end of the read
+        self.num_bytes = 0
+
+    # --- the scheduler half ---------------------------------------------------------------------
+
+    def arrived(self, name: str) -> None:
+        """A request has come; if a prefill engine keeps its prompt, that will be read."""
+        prompt = self._prompts.take(name)
+        if prompt is not None:
+            self._waiting[name] = self._unread[name] = prompt
+
+    def begin(self, now_ps: int) -> None:
+        self._now_ps = now_ps
+
+    def matched(self, seq: Sequence, device_tokens: int) -> RemoteMatch | None:
+        match = NO_MATCH
+        if seq.id in self._unread:
+            match = RemoteMatch(seq.num_tokens - device_tokens, waits=True)
+        if self.journal is not None:
+            how = "async" if match.waits else ""
+            self.journal.add("lookup", [seq.id, device_tokens, match.tokens, how])
+        return match
+
+    def allocated(self, seq: Sequence, device_tokens: int, match: RemoteMatch) -> None:
+        if match.waits:
+            self._asked.append(PromptRead(seq, device_tokens, self._unread.pop(seq.id)))
+
+    def scheduled(self, step: Decided) -> None:
+        now_ps = self._now_ps
+        if not self._waiting or now_ps - self._last_beat_ps < self._heartbeat_ps:
+            return
+        self._last_beat_ps = now_ps
+        names: dict[KeeperInbox, list[str]] = {}
+        for name, prompt in self._waiting.items():
+            names.setdefault(prompt.keeper, []).append(name)
+        for keeper, waiting in names.items():
+            keeper.heartbeats.append((now_ps, tuple(waiting)))
+        if self.journal is not None:
+            for name in sorted(self._waiting):
+                self.journal.add("heartbeat", name)
+
+    def returned(self, report: Report) -> None:
+        for seq in (*report.loaded, *report.failed):
+            del self._waiting[seq.id]
+
+    # --- the worker half ------------------------------------------------------------------------
+
+    def launch(self, now_ps: int, compute_ps: int) -> int:
+        return now_ps
+
+    def launched(self, now_ps: int, end_ps: int) -> None:
+        at_ps = now_ps + self.poll_ps
+        asked, self._asked = self._asked, []
+        delayed = []
+        for read in asked:
+            keeper = read.prompt.keeper
+            if keeper not in self._known:
+                self._known[keeper] = at_ps + self._link.handshake_ps
+            if self._known[keeper] > at_ps:
+                delayed.append(read)
+            else:
+                self._post(read, at_ps)
+        for read in self._delayed:
+            if self._known[read.prompt.keeper] > at_ps:
+                delayed.append(read)
+            else:
+                self._post(read, at_ps)
+        self._delayed = delayed
+
+    def _post(self, read: PromptRead, at_ps: int) -> None:
+        """Read what the device lacks of a prompt."""
+        blocks = self._blocks(read)
+        num_bytes = sum(
+            count * group.block_bytes for count, group in zip(blocks, self._groups, strict=True)
+        )
+        start_ps, end_ps = self._link.read(read.prompt.keeper, num_bytes, at_ps)
+        self.num_bytes += num_bytes
+        self._moving[read.seq] = end_ps, read.prompt
+        if read.seq.id not in self._fails:
+            read.prompt.keeper.read[read.prompt.seq.id] = end_ps
+        if self.journal is not None:
+            self.journal.add("reads", [read.seq.id, blocks, num_bytes, start_ps, end_ps])
+
+    def _blocks(self, read: PromptRead) -> list[int]:
+        """Blocks to be read of each group: the last one as a whole, none behind its window."""
+        tables, skipped = self.device.blocks_of(read.seq), self.device.skipped_blocks(read.seq)
+        found = []
+        for group, table, missing in zip(self._groups, tables, skipped, strict=True):
+            whole = ceil_div(read.seq.num_tokens, group.block_tokens)
+            count = min(whole, missing + len(table)) - max(
+                missing, read.start_tokens // group.block_tokens
+            )
+            found.append(min(count, group.window_blocks) if group.window_blocks else count)
+        return found
+
+    def poll(self, now_ps: int) -> Report:
+        ended = [seq for seq, (end_ps, _) in self._moving.items() if end_ps <= now_ps]
+        if not ended:
+            return Report()
+        loaded: list[Sequence] = []
+        failed: list[Sequence] = []
+        for seq in ended:
+            del self._moving[seq]
+            (failed if seq.id in self._fails else loaded).append(seq)
+            if self.journal is not None:
+                self.journal.add("received", seq.id)
+                if seq.id in self._fails:
+                    self.journal.add("failed_reads", seq.id)
+        return Report(loaded=tuple(loaded), failed=tuple(failed))
+
+    @property
+    def busy(self) -> bool:
+        return bool(self._asked or self._delayed or self._moving)

@@ -1,0 +1,52 @@
+"""Prompts that a prefill engine has computed and a decode engine may read.
+
+A prefill engine keeps the blocks of such a prompt until the decode engine has read them, or until a
+lease ends. The decode engine prolongs the lease by heartbeats as long as the request waits there.
+"""
+
+from collections.abc import Callable
+
+from kvsim.sequence import Sequence
+
+
+class RemotePrompt:
+    """One prompt, kept by a prefill engine. seq: its sequence there. deadline_ps: when the lease
+    ends. keeper: the inbox of that engine.
+    """
+
+    __slots__ = ("deadline_ps", "keeper", "seq")
+
+    def __init__(self, seq: Sequence, deadline_ps: int, keeper: "KeeperInbox") -> None:
+        self.seq = seq
+        self.deadline_ps = deadline_ps
+        self.keeper = keeper
+
+
+class KeeperInbox:
+    """Messages to a prefill engine, which looks at them when it polls: `read` once a prompt has
+    been read, `heartbeats` for those that wait to be read. Each with the time it comes.
+    """
+
+    def __init__(self) -> None:
+        self.read: dict[str, int] = {}
+        self.heartbeats: list[tuple[int, tuple[str, ...]]] = []
+
+
+class RemotePrompts:
+    """Prompts of one deployment by the names of their sequences, until they are read or the decode
+    engine has given them up.
+    """
+
+    def __init__(self) -> None:
+        self._prompts: dict[str, RemotePrompt] = {}
+
+    def add(self, name: str, prompt: RemotePrompt) -> None:
+        """A prefill engine keeps this prompt."""
+        self._prompts[name] = prompt
+
+    def take(self, name: str) -> RemotePrompt | None:
+        """The prompt of a request that a decode engine looks at first; None: it computes it."""
+        return self._prompts.pop(name, None)
+
+
+Clock = Callable[[], int]

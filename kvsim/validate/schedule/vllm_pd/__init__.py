@@ -1,0 +1,1 @@
+"""Schedules recorded from two engines of vLLM's, one for prompts and one for outputs."""
