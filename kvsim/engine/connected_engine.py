@@ -90,7 +90,9 @@ class ConnectedEngine(Engine):
     @property
     def _goes_on(self) -> bool:
         """Whether there is something to poll for, or to schedule without an arrival."""
-        return bool(self._connector.busy or self._connected.queues.holding or self._connected.kept)
+        scheduler = self._connected
+        waits = scheduler.queues.holding or scheduler.kept or scheduler.put_off
+        return bool(waits or self._connector.busy)
 
     def _poll(self, plan: Plan) -> Generator[simpy.Event, None, None]:
         """Process the output of the oldest step in flight, where it or the newest is empty; sleep
@@ -164,7 +166,7 @@ class ConnectedEngine(Engine):
     def _return(self, plan: Plan, now_ps: int) -> None:
         super()._return(plan, now_ps)
         report = self._reports.pop(plan)
-        for seq in self._connected.returned(report):
+        for seq in self._connected.returned(report, now_ps):
             self._intake.ended(seq, now_ps, LOAD_FAILED)
 
     def _commit(self, plan: Plan, steps: int) -> None:

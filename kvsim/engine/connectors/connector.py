@@ -15,7 +15,7 @@ The engine moves the other half, the worker, in each step:
                                      step may be launched
     launched(now_ps, end_ps)         the step computes until end_ps: copies begin that go behind it
     poll(now_ps)                     which copies have ended by now_ps
-    returned(report)                 the scheduler half learns of them, with the output of the step
+    returned(report, now_ps)         the scheduler half learns of them, with the output of the step
 
 What holds while a sequence loads: its blocks are taken and belong to it; they are not in the prefix
 cache of the device; it is neither waiting for its turn nor running, and cannot be preempted. After
@@ -152,8 +152,8 @@ class Connector(ABC):
         return False
 
     @abstractmethod
-    def returned(self, report: Report) -> None:
-        """The output of the step returned in which `report` was polled."""
+    def returned(self, report: Report, now_ps: int) -> None:
+        """The output of the step returned, at now_ps, in which `report` was polled."""
 
     def quiet_steps(self, step: Decided, limit: int) -> int:
         """For how many more steps, at most `limit`, that only decode as this one does nothing of

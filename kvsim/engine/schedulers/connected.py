@@ -27,7 +27,8 @@ class ConnectedScheduler(ContinuousScheduler):
     """`ContinuousScheduler` over an allocator that loads. overlaps: a step is scheduled before the
     one before it has returned.
 
-    kept: finished sequences whose blocks the connector has not given back yet.
+    kept: finished sequences whose blocks the connector has not given back yet. put_off: of whom the
+    connector did not know in the last step what lies elsewhere.
     """
 
     def __init__(
@@ -57,11 +58,12 @@ class ConnectedScheduler(ContinuousScheduler):
         self._last: Plan | None = None
         self._stuck = False  # a victim's step has not returned, so nobody was preempted
         self._loads: list[Sequence] = []
+        self.put_off: list[Sequence] = []
 
     # --- a step ---------------------------------------------------------------------------------
 
     def schedule(self) -> Plan:
-        self._loads = []
+        self._loads, self.put_off = [], []
         self._stuck = False
         plan = super().schedule()
         stepping = self._now = self._stepping(plan)
@@ -102,7 +104,7 @@ class ConnectedScheduler(ContinuousScheduler):
         left = self._resume_loaded(plan, budget, threshold)
         if left is None:
             return
-        passed_over: list[Sequence] = []
+        passed_over = self.put_off = []
         while left > 0 and len(self.running) < self._knobs.max_num_seqs:
             if self.waiting.head is None:
                 break
@@ -225,11 +227,11 @@ class ConnectedScheduler(ContinuousScheduler):
 
     # --- what returns ---------------------------------------------------------------------------
 
-    def returned(self, report: Report) -> list[Sequence]:
+    def returned(self, report: Report, now_ps: int) -> list[Sequence]:
         """A report of the connector came with the output of a step. Returns sequences that end with
         an error, as their load failed.
         """
-        self.connector.returned(report)
+        self.connector.returned(report, now_ps)
         for seq in report.loaded:
             self.queues.reported(seq)
         for seq in report.sent:

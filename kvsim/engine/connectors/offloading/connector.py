@@ -182,14 +182,14 @@ class OffloadingConnector(Connector):
         loaded = tuple(job.seq for job in jobs if not job.store and job.waits)
         return Report(loaded=loaded, jobs=tuple(ended))
 
-    def returned(self, report: Report) -> None:
+    def returned(self, report: Report, now_ps: int) -> None:
         for number in report.jobs:
             job = self.jobs.ended(number)
             for chunk in job.chunks:
                 if job.store:
                     self.pool.written(chunk)
                     continue
-                self.pool.loaded(chunk)
+                self.pool.unpin(chunk)
                 if job.waits:
                     self._loading[chunk.key] -= 1
                     if not self._loading[chunk.key]:

@@ -24,7 +24,7 @@ class HostPool:
 
     store_threshold: content is stored when it has been offered so often, where that is 2 or more;
     max_tracker_size: of so many contents this is counted. on_evict: hears of chunks that leave.
-    writing, pinned: chunks that are being written, and that loads read.
+    writing, pinned: chunks that are being written, and that copies read.
     """
 
     def __init__(
@@ -126,14 +126,18 @@ class HostPool:
 
     def load(self, seq: Sequence, chunk: HostChunk) -> None:
         """A load begins to read a chunk."""
-        self.pinned += not chunk.loads
-        chunk.loads += 1
+        self.pin(chunk)
         self._reuse(seq, chunk)
 
-    def loaded(self, chunk: HostChunk) -> None:
-        """A load has read a chunk."""
-        chunk.loads -= 1
-        self.pinned -= not chunk.loads
+    def pin(self, chunk: HostChunk) -> None:
+        """A copy begins to read a chunk, which stays meanwhile."""
+        self.pinned += not chunk.pins
+        chunk.pins += 1
+
+    def unpin(self, chunk: HostChunk) -> None:
+        """A copy has read a chunk."""
+        chunk.pins -= 1
+        self.pinned -= not chunk.pins
 
     def _reuse(self, seq: Sequence, chunk: HostChunk) -> None:
         if chunk.key not in self._own.get(seq, ()):

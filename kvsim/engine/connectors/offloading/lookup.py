@@ -28,9 +28,8 @@ def find(
     kv_connector/v1/offloading/scheduler.py).
     """
     order = sorted(range(len(groups)), key=lambda g: -(groups[g].window_tokens or 1 << 62))
-    put_off = False
     while True:
-        before = end
+        before, put_off = end, False
         for g in order:
             group = groups[g]
             if group.window_tokens is None:
@@ -41,7 +40,7 @@ def find(
                 return HostFound(device_tokens, put_off=True) if put_off else None
             end = min(end, found.tokens)
             put_off = put_off or found.put_off
-        if end == before:
+        if put_off or end == before or len(groups) == 1:
             return HostFound(end, put_off)
 
 

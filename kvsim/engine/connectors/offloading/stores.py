@@ -35,6 +35,11 @@ class Stores:
         """Whether some sequences have finished and are yet to be looked at."""
         return bool(self._finished)
 
+    @property
+    def finishing(self) -> list[Sequence]:
+        """These sequences."""
+        return list(self._finished)
+
     def asked(self, seq: Sequence) -> None:
         """A waiting sequence is looked up: it will offer everything."""
         self._next[seq] = [0] * len(self._settings.groups)

@@ -4,18 +4,20 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from kvsim.engine.connectors.connector import Connector
 from kvsim.engine.connectors.lane import Lane
 from kvsim.engine.connectors.offloading.connector import OffloadingConnector
+from kvsim.engine.connectors.offloading.disk import Disk
 from kvsim.engine.connectors.offloading.settings import OffloadedGroup, OffloadSettings
+from kvsim.engine.connectors.offloading.tiered import TieredConnector
 from kvsim.engine.connectors.offloading.worker import Worker
 from kvsim.engine.replica import ReplicaSpec
 from kvsim.plumbing.options import Options
 from kvsim.plumbing.units import PS_PER_S
 from kvsim.request import Request
-from kvsim.validate.schedule.offload.rows import OffloadRows
+from kvsim.validate.schedule.offload.rows import DiskRows, OffloadRows
 from kvsim.validate.schedule.ticks import TICK_PS
 from kvsim.validate.schedule.vllm.schedule import VllmEngine, VllmRequest, VllmSchedule
 
@@ -62,6 +64,15 @@ class RecordedGroup(Options):
     window_chunks: int | None = None
 
 
+class RecordedTier(Options):
+    """A folder of files behind host memory."""
+
+    type: Literal["fs"]
+    chunk_bytes: int = Field(ge=1)
+    read_threads: int = Field(ge=1)
+    write_threads: int = Field(ge=1)
+
+
 class NativeOffload(Options):
     """The native connector's settings, as vLLM resolved them."""
 
@@ -79,6 +90,7 @@ class NativeOffload(Options):
     retention: int | None = None
     alignment_tokens: int = Field(1, ge=1)
     groups: tuple[RecordedGroup, ...]
+    tiers: tuple[RecordedTier, ...] = Field((), max_length=1)
 
 
 class OffloadEngine(VllmEngine):
@@ -108,6 +120,12 @@ class OffloadCase(VllmSchedule):
     engine: OffloadEngine
     requests: tuple[OffloadRequest, ...]
     transfer: TransferCost
+
+    @model_validator(mode="after")
+    def _a_disk_takes_time(self) -> "OffloadCase":
+        if self.engine.offload.tiers and self.transfer.disk is None:
+            raise ValueError("an engine with tiers needs transfer.disk")
+        return self
 
     @classmethod
     def recognises(cls, table: Mapping[str, Any]) -> bool:
@@ -157,19 +175,37 @@ class OffloadCase(VllmSchedule):
         def build() -> Connector:
             worker = Worker(transfer.store.lane(), transfer.load.lane(), transfer.load.lane())
             worker.tick_ps = TICK_PS
-            connector = OffloadingConnector(settings, worker)
+            connector = self._over(settings, worker)
             connector.idle_ps = transfer.idle * TICK_PS
             connector.poll_ps = transfer.launch * TICK_PS
             return connector
 
         return build
 
+    def _over(self, settings: OffloadSettings, worker: Worker) -> OffloadingConnector:
+        """The connector over host memory, or that with files behind it."""
+        tiers, cost = self.engine.offload.tiers, self.transfer.disk
+        if not tiers or cost is None:
+            return OffloadingConnector(settings, worker)
+        (tier,) = tiers
+        disk = Disk(
+            cost.read.lane(),
+            cost.write.lane(),
+            tier.chunk_bytes,
+            cost.lookup * TICK_PS,
+            tier.read_threads,
+            tier.write_threads,
+        )
+        disk.tick_ps = TICK_PS
+        return TieredConnector(settings, worker, disk)
+
     def observer(
         self, by_step: deque[tuple[int, list[Request]]], *, stall_once: bool
     ) -> OffloadRows:
         by_group = len(self.engine.offload.groups) > 1
         overlaps = self.engine.async_scheduling
-        return OffloadRows(by_step, stall_once=stall_once, by_group=by_group, overlaps=overlaps)
+        kind = DiskRows if self.engine.offload.tiers else OffloadRows
+        return kind(by_step, stall_once=stall_once, by_group=by_group, overlaps=overlaps)
 
 
 def _connector(table: Mapping[str, Any]) -> object:

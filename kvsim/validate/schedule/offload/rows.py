@@ -97,8 +97,12 @@ class OffloadRows(VllmRows):
         for entry in told.get("stores", ()):
             for chunk in entry[2]:
                 self._names.setdefault(chunk.key, self._called(entry[1], chunk))
-        for key in "stores", "loads":
+        for key, place in (("stores", 2), ("loads", 2), ("tier", 3)):
             for entry in told.get(key, ()):
+                entry[place] = [self._names[chunk.key] for chunk in entry[place]]
+        for entry in told.get("promote", ()):
+            entry[1] = self._names[entry[1]]
+            if entry[2] is not None:
                 entry[2] = [self._names[chunk.key] for chunk in entry[2]]
 
     def _called(self, seq_id: str, chunk: HostChunk) -> str:
@@ -106,3 +110,18 @@ class OffloadRows(VllmRows):
         name = f"{seq_id}#{chunk.end - 1}"
         keys = self._connector.keys
         return f"{name}/{keys.group_of(chunk.key)}" if self._by_group else name
+
+
+class DiskRows(OffloadRows):
+    """Rows with what threads of a file system did. A thread that begins with the output of a step
+    stands in the row of that step.
+    """
+
+    lists = (*LISTS, "promote", "asked", "tier", "tier_done")
+    kept_for = (*KEPT_FOR, "promote", "asked", "tier", "tier_done")
+
+    def complete(self, scheduler: Scheduler, plan: Plan, row: Row) -> None:
+        super().complete(scheduler, plan, row)
+        told = self.journal.take()
+        self._name(told)
+        row["tier"] = row["tier"] + told.get("tier", [])

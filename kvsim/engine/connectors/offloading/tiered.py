@@ -1,0 +1,91 @@
+"""The offloading connector with files behind host memory (vLLM 0.33: TieringOffloadingSpec).
+
+What has been stored in host memory is written to files at once; what is found there alone is read
+into host memory first, and loaded from there when its sequence is looked at again.
+"""
+
+from kvsim.engine.connectors.connector import Decided, Report
+from kvsim.engine.connectors.journal import ConnectorJournal
+from kvsim.engine.connectors.offloading.chunk import HostChunk
+from kvsim.engine.connectors.offloading.connector import OffloadingConnector
+from kvsim.engine.connectors.offloading.disk import Disk
+from kvsim.engine.connectors.offloading.lookup import ABSENT, UNKNOWN, WRITING
+from kvsim.engine.connectors.offloading.settings import OffloadSettings
+from kvsim.engine.connectors.offloading.worker import Worker
+from kvsim.sequence import Sequence
+
+
+class TieredConnector(OffloadingConnector):
+    """disk: the files behind host memory."""
+
+    def __init__(self, settings: OffloadSettings, worker: Worker, disk: Disk) -> None:
+        super().__init__(settings, worker)
+        self.disk = disk
+        self._now_ps = 0
+        self._promoted: dict[Sequence, list[HostChunk]] = {}
+        self._asked: dict[Sequence, dict[int, None]] = {}
+
+    def record(self, journal: ConnectorJournal) -> None:
+        super().record(journal)
+        self.disk.journal = journal
+
+    def begin(self, now_ps: int) -> None:
+        super().begin(now_ps)
+        self._now_ps = now_ps
+        self._take_reports()
+
+    def _take_reports(self) -> None:
+        for job in self.disk.reports(self._now_ps):
+            for chunk in job.chunks:
+                if job.read:
+                    self.pool.written(chunk)
+                else:
+                    self.pool.unpin(chunk)
+
+    def _state(self, seq: Sequence, group: int, place: int) -> int:
+        known = super()._state(seq, group, place)
+        if known != ABSENT:
+            return known
+        key = self.keys.key(seq, group, place)
+        self._asked.setdefault(seq, {})[key] = None
+        there = self.disk.answer(seq, key, self._now_ps)
+        if there is None:
+            return UNKNOWN
+        return self._promote(seq, key, place + 1) if there else ABSENT
+
+    def _promote(self, seq: Sequence, key: int, end: int) -> int:
+        """A slot of host memory for what a file has; without room it counts as absent."""
+        evicted: list[HostChunk] = []
+        heard = self.pool.on_evict
+        self.pool.on_evict = evicted.append
+        room = self.pool.make_room_for(key)
+        self.pool.on_evict = heard
+        if self.journal is not None:
+            self.journal.add("promote", [seq.id, key, evicted if room else None])
+        if not room:
+            return ABSENT
+        self._promoted.setdefault(seq, []).append(self.pool.insert(seq, key, end))
+        return WRITING
+
+    def scheduled(self, step: Decided) -> None:
+        done = self.stores.finishing
+        super().scheduled(step)
+        for seq in done:
+            self.disk.finished(seq, list(self._asked.pop(seq, {})))
+        for seq, chunks in self._promoted.items():
+            self.disk.submit(seq, chunks, self._now_ps, read=True)
+        self._promoted = {}
+        self.disk.ask(self._now_ps)
+
+    def returned(self, report: Report, now_ps: int) -> None:
+        stored = [self.jobs.get(number) for number in report.jobs]
+        super().returned(report, now_ps)
+        for job in stored:
+            if job.store:
+                for chunk in job.chunks:
+                    self.pool.pin(chunk)
+                self.disk.submit(job.seq, job.chunks, now_ps, read=False)
+
+    @property
+    def busy(self) -> bool:
+        return super().busy or self.disk.num_open > 0
