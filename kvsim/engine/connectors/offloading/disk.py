@@ -1,8 +1,9 @@
 """Files behind host memory: threads that read and write chunks, and one that looks for files.
 
 vLLM 0.33, v1/kv_offload/tiering with a tier of type "fs". Each job is one task of one thread, its
-chunks one after the other, those of files that are there already passed over. Reading and writing threads have queues of their own, and take from the
-other's when theirs is empty. Files are never deleted.
+chunks one after the other; a chunk whose file is there already is passed over. Reading and writing
+threads have queues of their own, and take from the other's when theirs is empty. Files are never
+deleted.
 """
 
 from collections import deque
