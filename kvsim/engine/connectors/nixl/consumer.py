@@ -105,7 +105,7 @@ class NixlConsumer(Connector):
             for name in sorted(self._waiting):
                 self.journal.add("heartbeat", name)
 
-    def returned(self, report: Report) -> None:
+    def returned(self, report: Report, now_ps: int) -> None:
         for seq in (*report.loaded, *report.failed):
             del self._waiting[seq.id]
 

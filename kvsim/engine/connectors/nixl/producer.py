@@ -35,7 +35,7 @@ class NixlProducer(Connector):
     def scheduled(self, step: Decided) -> None:
         return
 
-    def returned(self, report: Report) -> None:
+    def returned(self, report: Report, now_ps: int) -> None:
         return
 
     def finished(self, seq: Sequence) -> bool:

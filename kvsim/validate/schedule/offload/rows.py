@@ -72,8 +72,8 @@ class OffloadRows(VllmRows):
                 row["g0"] = begin_ps // TICK_PS
                 row["g1"] = (plan.start_ps + plan.first_ps) // TICK_PS
 
-    lists = LISTS
-    kept_for = KEPT_FOR
+    lists: tuple[str, ...] = LISTS
+    kept_for: tuple[str, ...] = KEPT_FOR
 
     def connector_counts(self) -> dict[str, Any]:
         """The counts of host memory."""
