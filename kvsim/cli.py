@@ -3,7 +3,6 @@
 import sys
 from collections.abc import Iterable
 from importlib import import_module
-from io import TextIOWrapper
 from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -13,6 +12,7 @@ from kvsim import COMPILED
 from kvsim.plumbing.errors import InputError, InvariantError
 from kvsim.plumbing.extras import EXTRAS, missing
 from kvsim.plumbing.process import lean
+from kvsim.plumbing.terminal import guard_streams
 from kvsim.version import VERSION
 
 if TYPE_CHECKING:
@@ -136,9 +136,7 @@ def _check_arguments(arguments: list[str]) -> None:
 def main() -> None:
     """Run the command line. Exit code 2: the input is wrong; 1: a fault of kvsim."""
     lean()
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, TextIOWrapper):  # a name may hold what the terminal cannot show
-            stream.reconfigure(errors="backslashreplace")
+    guard_streams()
     try:
         _check_arguments(sys.argv[1:])
         first = sys.argv[1] if len(sys.argv) > 1 else ""

@@ -68,6 +68,13 @@ def replace_files(folder: Path, files: Mapping[str, Writer]) -> None:
                 temporary.replace(final)
     except OSError as error:
         raise InputError("cannot write", where=str(folder), value=error.strerror or error) from None
+    except UnicodeEncodeError as error:
+        raise InputError(
+            "a name that is not UTF-8 text cannot be kept in a file",
+            where=str(folder),
+            value=ascii(error.object[max(error.start - 20, 0) : error.end]),
+            remedy="rename the file or the folder that the scenario names",
+        ) from None
     finally:
         for temporary, _ in written:
             with suppress(OSError):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.options import Options
-from kvsim.plumbing.reading.files import read_bytes
+from kvsim.plumbing.reading.files import check_lines, line_ends, read_bytes
 from kvsim.plumbing.reading.json_text import JsonError, loads
 from kvsim.readers.description import Description
 
@@ -116,6 +116,7 @@ def look(path: Path) -> Sniffed:
     if path.is_dir():
         return Sniffed(path, b"", "", None, [])
     data = read_bytes(path, MOST_BYTES)
+    check_lines(line_ends(data), path)
     text = data[:HEAD_BYTES].decode("utf-8", errors="replace")
     return Sniffed(path, data, text, _document(data), _records(text))
 

@@ -42,7 +42,8 @@ def table_writer(rows_of: "Mapping[str, Columns | pd.DataFrame]") -> Callable[[P
 
     def save(path: Path) -> None:
         form = {"compression": "zstd", "use_dictionary": texts}
-        with pq.ParquetWriter(path, whole, **form) as writer:
+        # Arrow opens paths of UTF-8 alone.
+        with path.open("wb") as file, pq.ParquetWriter(file, whole, **form) as writer:
             for label, columns in tables.items():
                 count = len(next(iter(columns.values())))
                 for first in range(0, count, ROWS_AT_ONCE):

@@ -8,7 +8,11 @@ from typing import BinaryIO, NamedTuple
 from kvsim.plumbing.errors import InputError
 
 MOST_BYTES = 4 << 30  # of a table, unpacked
+MOST_LINES = 50_000_000  # each of which takes room, be it empty
+LINE_ENDS = b"\n\r\v\f\x1c\x1d\x1e"  # that `str.splitlines` knows, of one byte
 CHUNK_BYTES = 1 << 16  # of what does not say how long it is
+MOST_TIMES = 800  # its own size that a gzip may unpack to: only what repeats one line takes more
+SMALL_BYTES = 1 << 26  # which it may unpack to in any case
 GZIP = b"\x1f\x8b"
 _GZIP_FORM = 31  # zlib's number for a window of 32 KiB in a gzip wrapper
 
@@ -56,7 +60,10 @@ def _up_to(most_bytes: int, file: BinaryIO, size: int) -> bytes:
 
 def read_string(path: Path, most_bytes: int = MOST_BYTES) -> str:
     """The text of a UTF-8 file; InputError names the line that is not."""
-    data = read_bytes(path, most_bytes)
+    return _decoded(read_bytes(path, most_bytes), path)
+
+
+def _decoded(data: bytes, path: Path) -> str:
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -68,10 +75,13 @@ def read_string(path: Path, most_bytes: int = MOST_BYTES) -> str:
 
 def read_text(path: Path) -> Text:
     """The lines of a UTF-8 file, gzip or plain; InputError if there are none or not UTF-8."""
-    lines = read_string(path).replace("\r\n", "\n").split("\n")
-    while lines and not lines[-1].strip():
-        lines.pop()
-    if not lines:
+    data = read_bytes(path)
+    last = len(data.rstrip())  # blank lines by the million take no room
+    end = data.find(b"\n", last)
+    data = data if end < 0 else data[:end]
+    check_lines(line_ends(data), path)
+    lines = _decoded(data, path).replace("\r\n", "\n").split("\n")
+    if not last:
         raise InputError("the file is empty", where=path.name)
     return Text(path.name, lines)
 
@@ -89,7 +99,10 @@ def row_error(
 
 
 def _unpacked(data: bytes, path: Path, most_bytes: int) -> bytes:
-    """The members of a gzip file, one after the other; never more than `most_bytes`."""
+    """The members of a gzip file, one after the other; never more than `most_bytes`, nor much more
+    than anything but a line repeated for ever can unpack to.
+    """
+    most_bytes = min(most_bytes, max(len(data) * MOST_TIMES, SMALL_BYTES))
     parts: list[bytes] = []
     size = 0
     while data.startswith(GZIP):
@@ -104,6 +117,19 @@ def _unpacked(data: bytes, path: Path, most_bytes: int) -> bytes:
             raise InputError("broken gzip: it ends too early", where=path.name)
         data = member.unused_data
     return b"".join(parts)
+
+
+def line_ends(data: bytes) -> int:
+    """How many line ends there are, at the least."""
+    return len(data) - len(data.translate(None, LINE_ENDS))
+
+
+def check_lines(count: int, path: Path) -> None:
+    """InputError for more lines than `MOST_LINES`: a small gzip may hold thousands of millions."""
+    if count > MOST_LINES:
+        raise InputError(
+            "too many lines", where=str(path), value=f"{count:,}", limit=f"{MOST_LINES:,}"
+        )
 
 
 def _check_size(size: int, path: Path, most_bytes: int) -> None:

@@ -22,7 +22,7 @@ def read_columns(
     import pyarrow.parquet as pq
 
     try:
-        with pq.ParquetFile(path) as file:
+        with path.open("rb") as opened, pq.ParquetFile(opened) as file:
             rows = file.read()
         rows.validate(full=True)
     except FileNotFoundError:

@@ -24,9 +24,11 @@ def listed_words(text: str) -> list[str]:
             continue
         indent, rest = len(match[1]), _COMMENT.sub("", match[3]).strip()
         if rest.startswith("["):
-            while "]" not in rest and at < len(lines):
-                rest, at = f"{rest} {_COMMENT.sub('', lines[at]).strip()}", at + 1
-            words += ["".join(found) for found in _INLINE.findall(rest)]
+            parts = [rest]
+            while "]" not in parts[-1] and at < len(lines):
+                parts.append(_COMMENT.sub("", lines[at]).strip())
+                at += 1
+            words += ["".join(found) for found in _INLINE.findall(" ".join(parts))]
         elif rest and rest not in ("|", ">", "|-", ">-"):
             words += _split(rest)
         else:

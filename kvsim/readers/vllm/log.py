@@ -18,7 +18,7 @@ _NUMBER = r"([\d,]+(?:\.\d+)?)"
 _VERSION = re.compile(r"(?:engine \(v|API server version |\bversion )(\d+\.\d+(?:\.\d+)?[\w.+]*)")
 _UNTAGGED = ("0.0.", "0.1.dev")  # what a checkout without tags calls itself
 _ARGUMENTS = re.compile(r"(?:non-default args: |args: Namespace)(.*)")
-_CONFIG = re.compile(r"Initializing an? (?:V\d )?LLM engine .*?with config: (.*)")
+_ENGINE = re.compile(r"Initializing an? (?:V\d )?LLM engine ")
 _PATTERNS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("kv_cache_tokens", re.compile(rf"[GXC]PU(?: \+ host)? KV cache size: {_NUMBER} tokens")),
     ("num_gpu_blocks", re.compile(rf"# (?:GPU|CUDA|cuda) blocks: {_NUMBER}")),
@@ -127,9 +127,11 @@ def _settings(lines: list[str], where: str) -> dict[str, Any]:
         arguments = _ARGUMENTS.search(line)
         if arguments:
             asked |= settings_of(pairs_of(arguments[1], KNOWN), where).reported()
-        engine = _CONFIG.search(line)
+        engine = _ENGINE.search(line)
         if engine:
-            config |= settings_of(pairs_of(engine[1], KNOWN), where).reported()
+            config |= settings_of(
+                pairs_of(line[engine.end() :].partition("with config: ")[2], KNOWN), where
+            ).reported()
         override = _OVERRIDE.search(line)
         if override:
             printed["num_gpu_blocks"] = whole(override[2])

@@ -87,14 +87,15 @@ def write_tables(path: Path, rows: Iterable[KernelRow]) -> None:
     """Write the curves as Parquet."""
     import pyarrow.parquet as pq
 
-    pq.write_table(
-        table_of(rows),
-        path,
-        compression="zstd",
-        compression_level=19,
-        use_dictionary=["kind", "dtype", "version", "shape.list.element", "x.list.element"],
-        column_encoding={"us.list.element": "BYTE_STREAM_SPLIT"},
-    )
+    with path.open("wb") as file:  # Arrow opens paths of UTF-8 alone
+        pq.write_table(
+            table_of(rows),
+            file,
+            compression="zstd",
+            compression_level=19,
+            use_dictionary=["kind", "dtype", "version", "shape.list.element", "x.list.element"],
+            column_encoding={"us.list.element": "BYTE_STREAM_SPLIT"},
+        )
 
 
 def table_of(rows: Iterable[KernelRow]) -> "pa.Table":

@@ -68,7 +68,7 @@ _BESIDE = re.compile(
 )
 _RELEASE = re.compile(r"\b0\.(?!1\.dev)\d+(?:\.\d+)*(?:rc\d+)?")
 _MONTH = re.compile(rf"({'|'.join(MONTHS)}) (\d{{4}})")
-_GIB = re.compile(r"([\d.]+) GiB")
+_GIB = re.compile(r"(?<![\d.])([\d.]+) GiB")
 _GB = re.compile(r"\b(\d+) ?gb\b")
 _SEVERAL = re.compile(r"^\s*\d+\s*x\s+")
 # What a GPU shows of the memory it is sold with is less by up to a tenth.

@@ -40,4 +40,5 @@ def _parquet(frame: "pd.DataFrame", path: Path) -> None:
     import pyarrow.parquet as pq
 
     table = pa.Table.from_pandas(frame, preserve_index=False).replace_schema_metadata()
-    pq.write_table(table, path, compression="zstd")
+    with path.open("wb") as file:  # Arrow opens paths of UTF-8 alone
+        pq.write_table(table, file, compression="zstd")

@@ -3,9 +3,9 @@
 import re
 
 # Projections of a mixer, or the whole of it, by the names checkpoints give them.
-_MIXER = re.compile(
-    r"(self_attn|linear_attn|attention|mamba|mixer)(\W*$|.*(qkv|[qo]_proj|out_proj))"
-)
+_MIXER = re.compile(r"self_attn|linear_attn|attention|mamba|mixer")
+_WHOLE_MIXER = re.compile(rf"(?:{_MIXER.pattern})\W*$")
+_OUTER = re.compile(r"qkv|[qo]_proj|out_proj")
 _ANY_MIXER = re.compile(r"self_attn|linear_attn|attention|mamba|mixer|[qkvo]_proj")
 _ROUTED = re.compile(r"(?<!shared_)experts?\b|experts?\\?\.")
 _SHARED = re.compile(r"shared_experts?|shared_mlp")
@@ -13,7 +13,8 @@ _SHARED = re.compile(r"shared_experts?|shared_mlp")
 
 def is_mixer(name: str) -> bool:
     """Whether a module that is named is a mixer, or its outer projections."""
-    return _MIXER.search(name) is not None
+    mixer = _MIXER.search(name)
+    return mixer is not None and bool(_WHOLE_MIXER.search(name) or _OUTER.search(name, mixer.end()))
 
 
 def kind_of(name: str) -> str:
