@@ -15,7 +15,7 @@ from kvsim.engine.intake import Intake
 from kvsim.engine.link import Link
 from kvsim.engine.observer import Observer
 from kvsim.engine.plan import UNBOUNDED, Plan
-from kvsim.engine.run_end import RunEnd
+from kvsim.engine.run_end import Pause, RunEnd
 from kvsim.engine.schedulers.scheduler import Scheduler
 from kvsim.plumbing.errors import InputError, InvariantError
 from kvsim.request import Request
@@ -96,6 +96,8 @@ class Engine:
                 yield from self._idle(plan)
             elif not plan.empty and len(self._in_flight) < self._behind:
                 self._in_flight.append(plan)
+                if plan.held_ps:
+                    yield Pause(self.env, plan.held_ps)
             else:
                 steps = yield from self._wait(plan)
                 self._commit(plan, steps)

@@ -14,6 +14,9 @@ from kvsim.engine.arrivals import Arrivals, Left
 from kvsim.engine.connected_engine import ConnectedEngine
 from kvsim.engine.connectors.connector import Connector
 from kvsim.engine.engine import Engine
+from kvsim.engine.hicache.hierarchy import Hierarchy
+from kvsim.engine.hicache.scheduler import HicacheScheduler
+from kvsim.engine.hicache_engine import HicacheEngine
 from kvsim.engine.link import Link
 from kvsim.engine.observer import Observer
 from kvsim.engine.schedulers.options import SchedulerOptions
@@ -40,7 +43,8 @@ class ReplicaSpec:
     max_steps: most steps taken at once; 1 gives the step-by-step run.
     speculation: how tokens are drafted ahead, and acceptance: how many of them prove right; None:
     they are not. unwatched, states, plan: see `MemorySpec`. connector: makes the KV connector of
-    the engine; None: it has none.
+    the engine; None: it has none. hicache: what lies behind the device under SGLang's scheduler;
+    None: nothing does.
     """
 
     allocator: AllocatorOptions
@@ -57,6 +61,7 @@ class ReplicaSpec:
     states: int | None = None
     plan: Grouping | None = None
     connector: Callable[[], Connector] | None = None
+    hicache: Hierarchy | None = None
 
     def with_connector(self, connector: Callable[[], Connector]) -> "ReplicaSpec":
         """The same engine with a KV connector."""
@@ -78,6 +83,7 @@ class ReplicaSpec:
             states=self.states,
             plan=self.plan,
             loads=self.connector is not None,
+            hicache=None if self.hicache is None else self.hicache.host,
         )
 
     @property
@@ -154,7 +160,11 @@ def assemble(
     env = simpy.Environment()
     arrivals = Arrivals(env, stream, progress)
     recorder = recorder or Recorder(spec.capacity_bytes)
-    engine = (Engine if spec.connector is None else ConnectedEngine)(
+    kind = Engine if spec.connector is None else ConnectedEngine
+    if spec.hicache is not None and isinstance(scheduler, HicacheScheduler):
+        kind = HicacheEngine
+        spec.hicache.connect(scheduler)
+    engine = kind(
         env,
         scheduler,
         step_time,

@@ -53,3 +53,17 @@ class Pause(simpy.Event):
         self.env, self.callbacks = env, []
         self._ok, self._value = True, None
         env.schedule(self, AFTER_ARRIVALS, delay_ps)
+
+
+class Wake(simpy.Event):
+    """The end of a time without steps, later than every arrival then; or, once it has succeeded,
+    at once.
+    """
+
+    def __init__(self, env: simpy.Environment, delay_ps: int) -> None:
+        super().__init__(env)
+        Pause(env, delay_ps).callbacks = [self._end]
+
+    def _end(self, _: simpy.Event) -> None:
+        if not self.triggered:
+            self.succeed()

@@ -7,6 +7,7 @@ from pydantic import PrivateAttr
 
 from kvsim.layout import KVLayout
 from kvsim.memory.allocator import Allocator
+from kvsim.memory.radix.hicache.settings import Hicache
 from kvsim.plumbing.options import Options
 from kvsim.speculation import Speculation
 from kvsim.vllm.grouping import Grouping
@@ -32,6 +33,7 @@ class MemorySpec(NamedTuple):
     plan: the groups of layers and their blocks that an engine has planned; None: the allocator's
         options plan them.
     loads: sequences may get KV from outside of the device (see loading.py).
+    hicache: the host memory behind the pool, as SGLang keeps it; None: there is none.
     """
 
     capacity_bytes: int
@@ -46,6 +48,7 @@ class MemorySpec(NamedTuple):
     states: int | None = None
     plan: Grouping | None = None
     loads: bool = False
+    hicache: Hicache | None = None
 
 
 StoreKind = Literal["blocks", "slots", "buffers"]

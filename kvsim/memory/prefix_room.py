@@ -4,11 +4,21 @@ would hit is pinned, and room is made before it is taken.
 
 from abc import abstractmethod
 from collections.abc import Callable
+from typing import NamedTuple
 
 from mypy_extensions import mypyc_attr, trait
 
 from kvsim.memory.allocator import Allocator
 from kvsim.sequence import Sequence
+
+
+class Known(NamedTuple):
+    """tokens: leading ones of a sequence that a prefix cache holds; on_device: of these, in device
+    memory.
+    """
+
+    tokens: int
+    on_device: int
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -21,7 +31,7 @@ class PrefixRoom:
         """Slots that could be handed out now: free ones, and cached ones that nobody holds."""
 
     @abstractmethod
-    def look_up(self, seq: Sequence) -> int:
+    def look_up(self, seq: Sequence) -> Known:
         """Leading tokens of all that a waiting `seq` has now which a prefix cache holds; where the
         cache dates its content, they count as used now.
         """
@@ -57,8 +67,9 @@ class RoomOnDemand(PrefixRoom):
         usage = self._allocator.usage(None, busy=False)
         return (usage.idle + usage.cached) // self._allocator.token_bytes
 
-    def look_up(self, seq: Sequence) -> int:
-        return self._allocator.cached_tokens(seq)
+    def look_up(self, seq: Sequence) -> Known:
+        tokens = self._allocator.cached_tokens(seq)
+        return Known(tokens, tokens)
 
     def pin(self, seq: Sequence) -> int:
         return self._allocator.cached_tokens(seq)

@@ -15,7 +15,7 @@ from mypy_extensions import mypyc_attr
 
 from kvsim.memory.allocator import ADMITTED, GROWN, Admission, Demand, Growth, Refusal
 from kvsim.memory.ledger import Course
-from kvsim.memory.prefix_room import PrefixRoom
+from kvsim.memory.prefix_room import Known, PrefixRoom
 from kvsim.memory.radix.books import PageLedger
 from kvsim.memory.radix.decoders import PageMoves
 from kvsim.memory.radix.holds import Slots
@@ -39,8 +39,9 @@ class RadixAllocator(PageLedger, PrefixRoom):
     def cached_tokens(self, seq: Sequence) -> int:
         return self._holds.hit(seq).tokens
 
-    def look_up(self, seq: Sequence) -> int:
-        return self._holds.look_up(seq)
+    def look_up(self, seq: Sequence) -> Known:
+        tokens = self._holds.look_up(seq)
+        return Known(tokens, tokens)
 
     def pin(self, seq: Sequence) -> int:
         return self._holds.pin(seq)

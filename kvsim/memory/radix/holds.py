@@ -57,9 +57,13 @@ class Holds:
                 prompt = ((self._private_ids(seq.prompt_tokens), seq.prompt_tokens),)
             if output is None:
                 output = self._private_ids(seq.output_tokens)
-            seq.memory = Slots(Content((*prompt, (output, seq.output_tokens))))
+            seq.memory = self._new_slots(Content((*prompt, (output, seq.output_tokens))))
         slots: Slots = seq.memory
         return slots
+
+    def _new_slots(self, content: Content) -> Slots:
+        """What is kept of a sequence that has this content."""
+        return Slots(content)
 
     def _private_ids(self, count: int) -> int:
         self._private -= count + 1  # one between two, so that they make two runs
@@ -81,11 +85,25 @@ class Holds:
             return 0
         return self._tree.match(self.slots(seq).content, seq.num_tokens)[1]
 
+    def _find(self, slots: Slots, limit: int) -> tuple[Node, int]:
+        """The node that a sequence may lock of what it hits in its first `limit` tokens, and the
+        tokens up to there.
+        """
+        return self._tree.match(slots.content, limit)
+
+    def extend(self, slots: Slots, node: Node, tokens: int) -> None:
+        """A sequence locks `tokens` tokens more, down to `node`."""
+        assert slots.node is not None
+        self._tree.lock(node)
+        self._tree.unlock(slots.node)
+        self.protected += tokens
+        slots.node, slots.protected = node, slots.protected + tokens
+
     def pin(self, seq: Sequence) -> int:
         """Lock what a waiting `seq` hits; returns how many tokens that are."""
         slots = self.pinned[seq] = self.slots(seq)
         if self._caching:
-            slots.node, slots.protected = self._tree.match(slots.content, seq.num_tokens - 1)
+            slots.node, slots.protected = self._find(slots, seq.num_tokens - 1)
             self._tree.lock(slots.node)
             self.protected += slots.protected
         return slots.protected
@@ -129,6 +147,7 @@ class Holds:
         if whole < before:
             raise InvariantError(f"a sequence holds {before} tokens of the tree, not {whole}")
         node, known = tree.insert(slots.content, whole)
+        self._inserted(slots, node, whole)
         if prompt < whole:  # outputs can then be forgotten without the prompt
             tree.insert(slots.content, prompt)
         tree.unlock(slots.node)
@@ -136,3 +155,6 @@ class Holds:
         self.protected += whole - before
         slots.node, slots.protected = node, whole
         return whole - before, known - before
+
+    def _inserted(self, slots: Slots, node: Node, tokens: int) -> None:
+        """A sequence has inserted its first `tokens` tokens, which end in `node`."""

@@ -6,6 +6,7 @@ from pydantic import Field
 
 from kvsim.memory.options import AllocatorOptions, MemorySpec, Removal
 from kvsim.memory.radix.allocator import RadixAllocator
+from kvsim.memory.radix.hicache.allocator import HicacheAllocator
 from kvsim.plumbing.errors import InputError
 
 
@@ -37,6 +38,21 @@ class Radix(AllocatorOptions):
                 value=self.page_size,
                 limit=f"{memory.capacity_bytes // token_bytes} tokens of pool",
                 remedy="give the pool more memory or take smaller pages",
+            )
+        if memory.hicache is not None:
+            if self.disable_radix_cache or memory.states is not None:
+                raise InputError(
+                    "a hierarchical cache extends the radix cache of attention layers",
+                    where="allocator.disable_radix_cache",
+                    value=self.disable_radix_cache,
+                    remedy="leave disable_radix_cache out, or the tier",
+                )
+            return HicacheAllocator(
+                memory.capacity_bytes,
+                token_bytes,
+                self.page_size,
+                host_tokens=memory.hicache.host_tokens,
+                write_threshold=memory.hicache.threshold,
             )
         return RadixAllocator(
             memory.capacity_bytes,

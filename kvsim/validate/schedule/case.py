@@ -123,6 +123,7 @@ class Case(RecordedCase):
         )
         observer.submit = replica.engine.submit
         replica.env.run()
+        observer.close()
         return observer.rows
 
     def replica_spec(self) -> ReplicaSpec:

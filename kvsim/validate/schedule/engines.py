@@ -18,6 +18,7 @@ RECORDED: Registry[RecordedCase] = Registry(
         "vllm offload": "kvsim.validate.schedule.offload.case:OffloadCase",
         "vllm, prefill and decode": "kvsim.validate.schedule.vllm_pd.case:VllmPairCase",
         "vllm": "kvsim.validate.schedule.vllm.case:VllmCase",
+        "sglang hicache": "kvsim.validate.schedule.sglang.hicache:HicacheCase",
         "sglang": "kvsim.validate.schedule.sglang.case:SglangCase",
         "sglang, prefill and decode": "kvsim.validate.schedule.sglang_pd.case:SglangPairCase",
         "llama.cpp cells": "kvsim.validate.schedule.llamacpp.cells:CellsCase",

@@ -60,6 +60,9 @@ class Rows(Observer):
                 del self._open[index]
                 return
 
+    def close(self) -> None:
+        """Nothing comes any more."""
+
     def memory(self, scheduler: Scheduler) -> dict[str, int]:
         """The pool's counts, in the engine's units."""
         raise NotImplementedError(type(self).__name__)  # every recorded engine overrides this

@@ -16,6 +16,8 @@ FIELDS = (
     *("cached_free", "locked", "ratio", "used_end", "free_end", "cached_free_end", "locked_end"),
     *("evicted", "preempted", "retracted", "aborted", "admitted", "sched", "first", "finished"),
     *("drafts", "accepted"),
+    *("host_used", "inflight", "dropped", "host_evicted", "writes", "loads", "acks", "l3"),
+    *("blocked", "dt", "wait", "host_used_end"),
     "stall",
     *("op", "k", "rc", "batch", "bytes", "geometry", "request", "slot", "hit", "cells"),
 )

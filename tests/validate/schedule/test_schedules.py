@@ -28,9 +28,11 @@ SGLANG = sorted((Path(__file__).parent / "schedules_sglang").glob("*.json"))
 # vLLM's 0.33.0 with its NixlConnector.
 PAIRS = sorted((Path(__file__).parent / "sglang_pd").glob("*.json"))
 VLLM_PAIRS = sorted((Path(__file__).parent / "vllm_pd").glob("*.json"))
+# SGLang 0.5.23 with its hierarchical cache, on a clock that has copies and a storage.
+HICACHE = sorted((Path(__file__).parent / "schedules_hicache").glob("*.json"))
 
 
-@pytest.mark.parametrize("path", [*CASES, *SERVED, *SGLANG], ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", [*CASES, *SERVED, *SGLANG, *HICACHE], ids=lambda path: path.stem)
 def test_schedule_is_equal_row_for_row(path: Path) -> None:
     case = read_case(path)
     verdict = compare(path.stem, read_expectation(path), simulate_rows(case))
@@ -57,8 +59,9 @@ def test_a_difference_between_two_engines_names_the_engine_and_its_row() -> None
 
 
 def test_all_recordings_are_there() -> None:
-    assert (len(CASES), len(SERVED), len(SGLANG), len(PAIRS), len(VLLM_PAIRS)) == (49, 51, 20, 6, 7)
-    for cases in CASES, SERVED, SGLANG, PAIRS, VLLM_PAIRS:
+    kinds = (CASES, SERVED, SGLANG, HICACHE, PAIRS, VLLM_PAIRS)
+    assert [len(cases) for cases in kinds] == [49, 51, 20, 22, 6, 7]
+    for cases in kinds:
         recorded = {path.name.removesuffix(".json") for path in cases}
         beside = {path.name for path in cases[0].parent.glob("*.expected.json.gz")}
         assert beside == {f"{name}.expected.json.gz" for name in recorded}

@@ -28,6 +28,7 @@ class PrefillAdmission:
 
     taken: who goes in. stop: why a pass ended before the queue did, if memory or tokens were why;
     no_place: or because as many run as may. cut_twice: SGLang would cut a second prompt too.
+    skipped: somebody was passed over.
     """
 
     def __init__(
@@ -52,6 +53,7 @@ class PrefillAdmission:
         self.stop: Stop | None = None
         self.no_place = False
         self.cut_twice = False
+        self.skipped = False
 
     def choose(self, queue: Iterable[Sequence], places: int, most: int, *, alone: bool) -> None:
         """Take from the front of `queue`, `places` at most, and `most` in one pass. alone: no
@@ -64,6 +66,9 @@ class PrefillAdmission:
             if len(self.taken) >= places:
                 self.no_place = True
                 break
+            if self._passes_over(seq):
+                self.skipped = True
+                continue
             cached = room.pin(seq)
             if len(self.taken) >= most:
                 room.unpin(seq)
@@ -78,6 +83,10 @@ class PrefillAdmission:
             self.taken.append(Newcomer(seq, cached, new_tokens))
             if self.stop is not None:
                 break
+
+    def _passes_over(self, seq: Sequence) -> bool:
+        """Whether `seq` is left where it is in this pass, and the next one is tried."""
+        return False
 
     def weight(self, seq: Sequence) -> int:
         """What a newcomer counts with beside its prompt."""

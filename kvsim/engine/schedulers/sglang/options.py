@@ -5,6 +5,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
+from kvsim.engine.hicache.scheduler import HicacheScheduler
 from kvsim.engine.plan import UNBOUNDED
 from kvsim.engine.policies.policies import Policies
 from kvsim.engine.policies.preemption import Recompute
@@ -15,6 +16,7 @@ from kvsim.engine.schedulers.sglang.inbox import Inbox
 from kvsim.engine.schedulers.sglang.queue import SglangQueue
 from kvsim.engine.schedulers.sglang.scheduler import SglangScheduler
 from kvsim.memory.allocator import Allocator
+from kvsim.memory.radix.hicache.allocator import HicacheAllocator
 from kvsim.plumbing.errors import InputError
 
 # Flags of the server that other tables have.
@@ -115,15 +117,14 @@ class Sglang(SchedulerOptions):
         policies = Policies(queue, Latest(), Recompute())
         chunk = self.chunked_prefill_size
         self.check_chunks(allocator)
-        return SglangScheduler(
-            allocator,
-            max_model_len,
-            policies,
-            queue,
-            max_running_requests=self.max_running_requests,
-            max_prefill_tokens=self.max_prefill_tokens,
-            prefill_max_requests=self.prefill_max_requests or UNBOUNDED,
-            chunked_prefill_size=None if chunk < 0 else chunk,
-            conservativeness=self.schedule_conservativeness,
-            mixed=self.enable_mixed_chunk,
-        )
+        settings: dict[str, Any] = {
+            "max_running_requests": self.max_running_requests,
+            "max_prefill_tokens": self.max_prefill_tokens,
+            "prefill_max_requests": self.prefill_max_requests or UNBOUNDED,
+            "chunked_prefill_size": None if chunk < 0 else chunk,
+            "conservativeness": self.schedule_conservativeness,
+            "mixed": self.enable_mixed_chunk,
+        }
+        if isinstance(allocator, HicacheAllocator):
+            return HicacheScheduler(allocator, max_model_len, policies, queue, **settings)
+        return SglangScheduler(allocator, max_model_len, policies, queue, **settings)

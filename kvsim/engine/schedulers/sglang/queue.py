@@ -4,7 +4,7 @@ Both mark as recently used what waiting requests would hit, lpm all of it each t
 now and then for those in front (managers/schedule_policy.py).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from kvsim.engine.schedulers.sglang.inbox import Inbox
 from kvsim.memory.prefix_room import PrefixRoom
@@ -56,6 +56,10 @@ class SglangQueue:
     def remove(self, seq: Sequence) -> None:
         del self._queue[seq]
 
+    def bring_forward(self, seqs: Iterable[Sequence]) -> None:
+        """These come first, in their order."""
+        self._queue = dict.fromkeys((*seqs, *self._queue))
+
     def arrange(self, room: PrefixRoom) -> None:
         """A pass is about to admit, over a prefix cache: put the queue in order, and mark
         what it would hit.
@@ -76,9 +80,9 @@ class SglangQueue:
         found: dict[Sequence, int] = {}
         beginnings = set()
         for seq in self._queue:
-            matched = room.look_up(seq)
+            matched, on_device = room.look_up(seq)
             found[seq] = min(matched, seq.num_tokens - 1)
-            if matched > IN_BATCH_TOKENS:
+            if on_device > IN_BATCH_TOKENS:
                 continue
             tokens = beginning(seq, IN_BATCH_TOKENS)
             if tokens is None:

@@ -95,7 +95,7 @@ class SglangScheduler(DecodingScheduler):
         self._close(plan)
         if not plan.empty:
             self._in_flight.scheduled(plan)
-        elif not (self.waiting or self.running or self._in_flight):
+        elif not (self.waiting or self.running or self._in_flight or self.expects_more):
             self.ratio.idle()
         return plan
 
@@ -136,7 +136,7 @@ class SglangScheduler(DecodingScheduler):
         if self._queue.num_seen and self.allocator.keeps_prefixes:
             self._queue.arrange(self.room)
         mixed_tokens = len(self.decoders) if self._mixed else 0
-        wishes, ratio = self._outputs.wishes, self.ratio.value
+        ratio = self.ratio.value
         budget = Budget(
             self.room.available_tokens,
             self.allocator.page_tokens,
@@ -146,9 +146,7 @@ class SglangScheduler(DecodingScheduler):
             self._outputs.most_held_back(len(self.decoders), ratio),
             mixed_tokens,
         )
-        admission = PrefillAdmission(
-            self.room, budget, wishes, ratio, self._spans, cached=self.allocator.keeps_prefixes
-        )
+        admission = self._admission(budget, ratio)
         more = 0
         if chunked is not None:
             rest = chunked.num_tokens - chunked.num_computed
@@ -168,6 +166,12 @@ class SglangScheduler(DecodingScheduler):
         if more or taken:
             self._compute_prompts(plan, more, taken)
         self._short_head = self.waiting.head if short else None
+
+    def _admission(self, budget: Budget, ratio: float) -> PrefillAdmission:
+        """Who weighs the queue in this pass."""
+        cached = self.allocator.keeps_prefixes
+        wishes = self._outputs.wishes
+        return PrefillAdmission(self.room, budget, wishes, ratio, self._spans, cached=cached)
 
     def _spans(self) -> Iterator[Span]:
         """How long those that run go on, and what they then give back."""

@@ -1,0 +1,1 @@
+"""SGLang's hierarchical cache under its scheduler: copies with time, and the storage behind."""

@@ -1,0 +1,44 @@
+"""Admission where a prefix may lie in host memory: it needs room on the device and no computing."""
+
+from kvsim.engine.hicache.storage import Storage
+from kvsim.engine.schedulers.sglang.admission import PrefillAdmission
+from kvsim.engine.schedulers.sglang.budget import CLIP_MAX_NEW_TOKENS, Stop
+from kvsim.memory.radix.hicache.allocator import HicacheAllocator
+from kvsim.sequence import Sequence
+
+
+class HicacheAdmission(PrefillAdmission):
+    """The pass of `PrefillAdmission`; what a request hits in host memory is loaded as it goes in.
+
+    storage: behind host memory; None: there is none.
+    """
+
+    storage: Storage | None = None
+
+    def _passes_over(self, seq: Sequence) -> bool:
+        storage, allocator = self.storage, self._room
+        if storage is None:
+            return False
+        if storage.passes_over(seq):
+            return True
+        assert isinstance(allocator, HicacheAllocator)
+        tokens = allocator.pin(seq) + allocator.slots(seq).host_hit
+        allocator.unpin(seq)
+        return storage.lost_match(seq, tokens)
+
+    def _weigh(self, seq: Sequence, cached: int, *, first: bool) -> tuple[int, Stop | None]:
+        allocator, budget = self._room, self._budget
+        assert isinstance(allocator, HicacheAllocator)
+        host_hit = allocator.slots(seq).host_hit
+        if host_hit:
+            new_tokens = seq.num_tokens - cached
+            rest = min(max(self._wishes[seq] - seq.num_outputs, 0), CLIP_MAX_NEW_TOKENS)
+            if budget.too_much(new_tokens + rest + budget.page):
+                return 0, Stop.MEMORY
+            new_tokens -= host_hit
+            if not budget.chunked and not first and budget.paged(new_tokens) >= budget.input:
+                return 0, Stop.OTHER
+            if allocator.load_back(seq):
+                now = budget.first_chunk(cached + host_hit, new_tokens)
+                return self._charge(seq, now, new_tokens)
+        return super()._weigh(seq, cached, first=first)

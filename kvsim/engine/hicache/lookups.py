@@ -1,0 +1,148 @@
+"""The three operations of SGLang's servers before a storage: queries, reads and writes
+(mem_cache/storage_prefetch.py, managers/cache_controller.py, 0.5.23).
+"""
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from kvsim.engine.hicache.servers import StorageOperation
+from kvsim.memory.radix.hicache.node import HostLock, TierNode
+from kvsim.sequence import Sequence
+
+BATCH_PAGES = 128
+
+
+class StorageTimes(Protocol):
+    """How long operations on so many pages take."""
+
+    def query_ps(self, pages: int) -> int:
+        """To ask which of them are there."""
+
+    def read_ps(self, pages: int) -> int:
+        """To read them into host memory."""
+
+    def store_ps(self, pages: int) -> int:
+        """To write them."""
+
+
+Log = Callable[[list[Any]], None]
+
+
+class Prefetch:
+    """What a waiting request asks the storage for: the pages with `keys` behind its first `begin`
+    tokens, which end in `anchor`.
+
+    lock: keeps the anchor in host memory. found: leading pages that are there, None before the
+    answer. taken: pages of host memory that it has for them; read: into these. cut: the request
+    goes on without the rest. skipped_ps: when admission first passed over it.
+    """
+
+    def __init__(self, seq: Sequence, anchor: TierNode, begin: int, keys: list[int]) -> None:
+        self.seq = seq
+        self.anchor = anchor
+        self.begin = begin
+        self.keys = keys
+        self.lock: HostLock | None = None
+        self.found: int | None = None
+        self.taken = 0
+        self.read = 0
+        self.cut = False
+        self.skipped_ps: int | None = None
+
+
+class StorageQuery(StorageOperation):
+    """One call for all pages. answered: called with the lookup."""
+
+    def __init__(
+        self,
+        lookup: Prefetch,
+        times: StorageTimes,
+        stored: set[int],
+        answered: Callable[[Prefetch], None],
+        log: Log,
+    ) -> None:
+        self._lookup = lookup
+        self._times = times
+        self._stored = stored
+        self._answered = answered
+        self._log = log
+        self._asked = False
+
+    def next_ps(self) -> int | None:
+        if self._asked or self._lookup.cut:
+            return None
+        self._asked = True
+        return self._times.query_ps(len(self._lookup.keys))
+
+    def done(self, end_ps: int) -> None:
+        lookup, found = self._lookup, 0
+        while found < len(lookup.keys) and lookup.keys[found] in self._stored:
+            found += 1
+        lookup.found = found
+        self._log(["exists", end_ps, len(lookup.keys), found])
+        self._answered(lookup)
+
+
+class StorageRead(StorageOperation):
+    """Batches of pages into host memory. ended: called with the lookup when the last is read, or
+    none follows because the lookup was cut.
+    """
+
+    def __init__(
+        self, lookup: Prefetch, times: StorageTimes, ended: Callable[[Prefetch], None], log: Log
+    ) -> None:
+        self._lookup = lookup
+        self._times = times
+        self._ended = ended
+        self._log = log
+        self._batch = 0
+
+    def next_ps(self) -> int | None:
+        lookup = self._lookup
+        self._batch = 0 if lookup.cut else min(BATCH_PAGES, lookup.taken - lookup.read)
+        if not self._batch:
+            self._ended(lookup)
+            return None
+        return self._times.read_ps(self._batch)
+
+    def done(self, end_ps: int) -> None:
+        lookup = self._lookup
+        self._log(["get", end_ps, self._batch, self._batch])
+        if not lookup.cut:
+            lookup.read += self._batch
+
+
+class StorageWrite(StorageOperation):
+    """Batches of pages of a node into the storage. ended: called with the lock that keeps the node
+    in host memory meanwhile.
+    """
+
+    def __init__(
+        self,
+        keys: list[int],
+        lock: HostLock,
+        times: StorageTimes,
+        stored: set[int],
+        ended: Callable[[HostLock], None],
+        log: Log,
+    ) -> None:
+        self._keys = keys
+        self._lock = lock
+        self._times = times
+        self._stored = stored
+        self._ended = ended
+        self._log = log
+        self._done = 0
+
+    def next_ps(self) -> int | None:
+        pages = min(BATCH_PAGES, len(self._keys) - self._done)
+        return self._times.store_ps(pages) if pages else None
+
+    def done(self, end_ps: int) -> None:
+        batch = self._keys[self._done : self._done + BATCH_PAGES]
+        new = len(set(batch) - self._stored)
+        self._stored.update(batch)
+        self._done += len(batch)
+        self._log(["set", end_ps, len(batch), new])
+        if self._done == len(self._keys):
+            self._ended(self._lock)

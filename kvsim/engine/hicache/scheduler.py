@@ -1,0 +1,88 @@
+"""SGLang's scheduler with its hierarchical cache: the pass takes note of copies, loads what it
+admits, and may wait for what it evicts.
+"""
+
+from typing import Any
+
+from kvsim.engine.hicache.admission import HicacheAdmission
+from kvsim.engine.hicache.copies import TierCopies
+from kvsim.engine.hicache.storage import Storage
+from kvsim.engine.plan import Plan
+from kvsim.engine.schedulers.sglang.admission import Newcomer
+from kvsim.engine.schedulers.sglang.budget import Budget
+from kvsim.engine.schedulers.sglang.scheduler import SglangScheduler
+from kvsim.memory.radix.hicache.allocator import HicacheAllocator
+from kvsim.sequence import Sequence
+
+
+class HicacheScheduler(SglangScheduler):
+    """pages: the allocator. copies: between device and host memory, and storage: behind it, if
+    there is one; both are set before anything runs. now_ps: when the pass begins, set by the
+    engine.
+    """
+
+    copies: TierCopies
+    storage: Storage | None = None
+    now_ps: int = 0
+
+    def __init__(self, allocator: HicacheAllocator, *rest: Any, **options: Any) -> None:
+        super().__init__(allocator, *rest, **options)
+        self.pages = allocator
+        self._arrived: list[Sequence] = []
+        self._skipped = False  # somebody was passed over in this pass
+
+    @property
+    def expects_more(self) -> bool:
+        return self.copies.busy or (self.storage is not None and self.storage.busy)
+
+    @property
+    def next_ps(self) -> int | None:
+        """When something that is under way ends next; None: nothing is."""
+        ends = [self.copies.next_ps, self.storage.next_ps if self.storage is not None else None]
+        return min((end for end in ends if end is not None), default=None)
+
+    def add(self, seq: Sequence) -> bool:
+        changes = super().add(seq)
+        if self.storage is None:
+            return changes
+        self._arrived.append(seq)
+        return True
+
+    def schedule(self) -> Plan:
+        copies, storage = self.copies, self.storage
+        copies.now_ps = self.now_ps
+        if storage is not None:
+            storage.serve(self.now_ps)
+            for seq in self._arrived:
+                storage.look_up(seq)
+            self._arrived.clear()
+        copies.begin(self.now_ps)
+        if storage is not None:
+            storage.begin(self.waiting.head)
+        plan = super().schedule()
+        if storage is not None:
+            storage.admitted(seq for seq, _, _ in plan.admitted)
+        plan.held_ps = copies.now_ps - self.now_ps
+        return plan
+
+    def _admission(self, budget: Budget, ratio: float) -> HicacheAdmission:
+        wishes = self._outputs.wishes
+        admission = HicacheAdmission(self.room, budget, wishes, ratio, self._spans, cached=True)
+        admission.storage = self.storage
+        return admission
+
+    def _compute_prompts(self, plan: Plan, more: int, taken: list[Newcomer]) -> None:
+        self.copies.submit_loads()
+        if self.storage is not None:
+            self._queue.bring_forward(newcomer.seq for newcomer in taken)
+        super()._compute_prompts(plan, more, taken)
+
+    def _retract(self, seq: Sequence, plan: Plan) -> None:
+        super()._retract(seq, plan)
+        if self.storage is not None:
+            self.storage.look_up(seq)
+
+    def repeatable(self, plan: Plan, limit: int) -> int:
+        if self.pages.backup.num_queued:
+            return 0
+        return self.pages.steps_without_copies(super().repeatable(plan, limit))

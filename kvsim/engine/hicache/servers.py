@@ -1,0 +1,61 @@
+"""Servers of a storage: each does one operation at a time, first come, first served."""
+
+from abc import ABC, abstractmethod
+from collections import deque
+
+
+class StorageOperation(ABC):
+    """What a server does, in one batch of pages or several."""
+
+    @abstractmethod
+    def next_ps(self) -> int | None:
+        """How long the next batch takes; None: there is none."""
+
+    @abstractmethod
+    def done(self, end_ps: int) -> None:
+        """That batch has ended."""
+
+
+class StorageServer:
+    """end_ps: when the batch under way ends; None: nothing is under way."""
+
+    def __init__(self) -> None:
+        self._queue: deque[tuple[int, StorageOperation]] = deque()
+        self._current: StorageOperation | None = None
+        self.end_ps: int | None = None
+        self.busy_ps = self._free_ps = 0
+
+    def submit(self, now_ps: int, operation: StorageOperation) -> None:
+        """`operation` waits for its turn from now on."""
+        self._queue.append((now_ps, operation))
+
+    def start(self) -> None:
+        """Begin what waits, if nothing is under way: the scheduler's pass is over."""
+        if self._current is None and self._queue:
+            self._turn(self._free_ps)
+
+    def step(self) -> None:
+        """The batch under way ends."""
+        assert self._current is not None
+        assert self.end_ps is not None
+        end_ps, operation = self.end_ps, self._current
+        self._free_ps = end_ps
+        operation.done(end_ps)
+        if not self._begin(end_ps, operation):
+            self._turn(end_ps)
+
+    def _turn(self, free_ps: int) -> None:
+        """The next operation that has a batch."""
+        self._current, self.end_ps = None, None
+        while self._queue:
+            at_ps, operation = self._queue.popleft()
+            if self._begin(max(free_ps, at_ps), operation):
+                return
+
+    def _begin(self, start_ps: int, operation: StorageOperation) -> bool:
+        batch_ps = operation.next_ps()
+        if batch_ps is None:
+            return False
+        self.busy_ps += batch_ps
+        self._current, self.end_ps = operation, start_ps + batch_ps
+        return True

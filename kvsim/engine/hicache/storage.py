@@ -1,0 +1,281 @@
+"""The storage behind host memory (L3), as SGLang's scheduler uses it (0.5.23, host memory mode
+"cache"): everything that reaches host memory is written to it, and requests that wait are looked up
+in it.
+"""
+
+from collections.abc import Iterable
+from math import ceil
+from typing import Any, Literal, NamedTuple, Protocol
+
+from kvsim.engine.hicache.copies import CopyTimes, TierCopies
+from kvsim.engine.hicache.lookups import (
+    Prefetch,
+    StorageQuery,
+    StorageRead,
+    StorageTimes,
+    StorageWrite,
+)
+from kvsim.engine.hicache.servers import StorageServer
+from kvsim.memory.radix.hicache.allocator import HicacheAllocator
+from kvsim.memory.radix.hicache.fetched import hang
+from kvsim.memory.radix.hicache.node import HostLock, TierNode
+from kvsim.memory.radix.hicache.pages import PageKeys
+from kvsim.sequence import Sequence
+
+PrefetchPolicy = Literal["best_effort", "wait_complete", "timeout"]
+
+
+class StorageSettings(NamedTuple):
+    """threshold_tokens: shorter finds are not read. timeout_ps, timeout_ps_per_ki_token: how long
+    admission passes over a request under "timeout". retry_passes, most_retries: when a lookup that
+    found too little is tried again.
+    """
+
+    policy: PrefetchPolicy = "timeout"
+    threshold_tokens: int = 256
+    timeout_ps: int = 10**12
+    timeout_ps_per_ki_token: int = 10**12 // 4
+    retry_passes: int = 8
+    most_retries: int = 8
+
+
+class TierTimes(CopyTimes, StorageTimes, Protocol):
+    """How long everything takes that goes beyond the device."""
+
+
+class Retry:
+    """A request whose lookup was given up: passes since, and how many times it was tried again."""
+
+    def __init__(self) -> None:
+        self.passes = 0
+        self.tries = 0
+        self.waits = False
+
+
+class Storage:
+    """lookups: requests whose lookup is under way. brought: tokens that a request has from here."""
+
+    def __init__(
+        self,
+        allocator: HicacheAllocator,
+        copies: TierCopies,
+        times: TierTimes,
+        settings: StorageSettings,
+    ) -> None:
+        self._allocator, self._copies = allocator, copies
+        self._tree, self._page = allocator.tiers, allocator.page_tokens
+        self._times, self._settings = times, settings
+        self._keys = PageKeys(self._page)
+        self._stored: set[int] = set()
+        self._queries, self._reads, self._writes = StorageServer(), StorageServer(), StorageServer()
+        self.lookups: dict[Sequence, Prefetch] = {}
+        self.brought: dict[Sequence, int] = {}
+        self._matched: dict[Sequence, int] = {}  # at the last lookup
+        self._retries: dict[Sequence, Retry] = {}
+        self._answers: list[Prefetch] = []
+        self._read: list[Prefetch] = []
+        self._written: list[HostLock] = []
+        self._num_writes = 0
+        self._asked_tokens = 0  # by lookups under way
+        self._stopped: list[Prefetch] = []  # whose reads have ended, after they were cut
+        self._unread = 0  # tokens to be freed in the next pass
+        allocator.backup.acknowledged = self._write
+
+    # --- the clock --------------------------------------------------------------------------------
+
+    @property
+    def _servers(self) -> tuple[StorageServer, StorageServer, StorageServer]:
+        return self._queries, self._reads, self._writes
+
+    @property
+    def busy(self) -> bool:
+        """Whether a lookup or a write is under way."""
+        return bool(self.lookups or self._num_writes)
+
+    @property
+    def next_ps(self) -> int | None:
+        """When something ends next, or a request has waited long enough; None: nothing does."""
+        self._start()
+        ends = [server.end_ps for server in self._servers if server.end_ps is not None]
+        if self._settings.policy == "timeout":
+            ends += (
+                self._deadline_ps(each)
+                for each in self.lookups.values()
+                if each.skipped_ps is not None
+            )
+        return min((end for end in ends if end > self._copies.now_ps), default=None)
+
+    def _start(self) -> None:
+        for server in self._servers:
+            server.start()
+
+    def _deadline_ps(self, lookup: Prefetch) -> int:
+        settings = self._settings
+        tokens = len(lookup.keys) * self._page
+        tick_ps = self._times.tick_ps
+        waits_ps = settings.timeout_ps + tokens * settings.timeout_ps_per_ki_token / 1024
+        return (lookup.skipped_ps or 0) + ceil(waits_ps / tick_ps) * tick_ps
+
+    def _log(self, entry: list[Any]) -> None:
+        if self._copies.journal is not None:
+            self._copies.journal.add("l3", entry)
+
+    # --- the scheduler's pass ---------------------------------------------------------------------
+
+    def begin(self, head: Sequence | None) -> None:
+        """A pass begins, after the ends of copies were noted: what the servers ended is noted."""
+        self._tree.host_free += self._unread
+        self._unread = 0
+        for lookup in self._stopped:
+            self._unread += (lookup.taken - lookup.read) * self._page
+        self._stopped.clear()
+        for lookup in self._answers:
+            if not lookup.cut:
+                self._answer(lookup)
+        self._answers.clear()
+        for lock in self._written:
+            self._num_writes -= 1
+            self._tree.release_host(lock)
+        self._written.clear()
+        for lookup in self._read:
+            if not lookup.cut:
+                self._end(lookup)
+        self._read.clear()
+        self._try_again(head)
+
+    def serve(self, now_ps: int) -> None:
+        """The servers work up to now."""
+        self._start()
+        while True:
+            due = [s for s in self._servers if s.end_ps is not None and s.end_ps <= now_ps]
+            if not due:
+                return
+            min(due, key=lambda server: server.end_ps or 0).step()
+
+    # --- to the storage ---------------------------------------------------------------------------
+
+    def _write(self, node: TierNode) -> None:
+        """A node has reached host memory."""
+        lock = self._tree.lock_host(node)
+        keys = self._keys.of_node(node)
+        self._num_writes += 1
+        write = StorageWrite(keys, lock, self._times, self._stored, self._written.append, self._log)
+        self._writes.submit(self._copies.now_ps, write)
+
+    # --- from the storage -------------------------------------------------------------------------
+
+    def look_up(self, seq: Sequence) -> None:
+        """A request has come to wait: ask for what neither memory has of it."""
+        allocator = self._allocator
+        anchor, begin = allocator.anchor(seq)
+        self._matched[seq] = begin
+        end = seq.num_tokens - 1
+        tokens = (end - begin) // self._page * self._page
+        if tokens < max(self._settings.threshold_tokens, self._page):
+            return
+        if anchor.parent is not None and not anchor.on_host:
+            return
+        if self._asked_tokens >= self._tree.host_tokens // 2:
+            self._give_up(seq)
+            return
+        content = allocator.slots(seq).content
+        keys = list(self._keys.of(self._keys.last(anchor), content, begin, begin + tokens))
+        lookup = self.lookups[seq] = Prefetch(seq, anchor, begin, keys)
+        if anchor.parent is not None:
+            lookup.lock = self._tree.lock_host(anchor)
+        self._asked_tokens += tokens
+        query = StorageQuery(lookup, self._times, self._stored, self._answers.append, self._log)
+        self._queries.submit(self._copies.now_ps, query)
+
+    def _answer(self, lookup: Prefetch) -> None:
+        """Make room for what was found, or give up."""
+        tree, page = self._tree, self._page
+        tokens = (lookup.found or 0) * page
+        if tokens >= self._settings.threshold_tokens:
+            if tree.host_free < tokens:
+                self._allocator.backup.evict(tokens)
+                tokens = min(tokens, tree.host_free // page * page)
+            if tokens >= self._settings.threshold_tokens:
+                tree.host_free -= tokens
+                lookup.taken = tokens // page
+                read = StorageRead(lookup, self._times, self._ended, self._log)
+                self._reads.submit(self._copies.now_ps, read)
+                return
+        self._close(lookup)
+        self._give_up(lookup.seq)
+
+    def _give_up(self, seq: Sequence) -> None:
+        """A request was looked up in vain: it is tried again, some passes after this one."""
+        retry = self._retries.setdefault(seq, Retry())
+        retry.waits, retry.passes = retry.tries < self._settings.most_retries, -1
+
+    def _ended(self, lookup: Prefetch) -> None:
+        """A read has ended, or stops."""
+        (self._stopped if lookup.cut else self._read).append(lookup)
+
+    def _close(self, lookup: Prefetch) -> None:
+        """The lookup of a request is under way no more."""
+        del self.lookups[lookup.seq]
+        self._asked_tokens -= len(lookup.keys) * self._page
+        if lookup.lock is not None:
+            self._tree.release_host(lookup.lock)
+
+    def _end(self, lookup: Prefetch) -> None:
+        """What was read becomes part of the tree."""
+        content, tokens = self._allocator.slots(lookup.seq).content, lookup.read * self._page
+        if tokens:
+            begin = lookup.begin
+            new = hang(self._tree, lookup.anchor, content, begin, begin + tokens)
+            self.brought[lookup.seq] = self.brought.get(lookup.seq, 0) + new
+        lookup.cut = True
+        self._close(lookup)
+
+    def _try_again(self, head: Sequence | None) -> None:
+        """Look up anew who waits and was given up some passes ago, but for the first in line."""
+        for seq, retry in list(self._retries.items()):
+            if not retry.waits:
+                continue
+            if seq is head:
+                retry.waits = False
+                continue
+            retry.passes += 1
+            if retry.passes >= self._settings.retry_passes:
+                retry.waits = False
+                retry.tries += 1
+                self.look_up(seq)
+
+    # --- admission --------------------------------------------------------------------------------
+
+    def passes_over(self, seq: Sequence) -> bool:
+        """Whether admission passes over a waiting request in this pass, for its lookup's sake."""
+        lookup = self.lookups.get(seq)
+        if lookup is None:
+            return False
+        policy, now_ps = self._settings.policy, self._copies.now_ps
+        if policy == "best_effort":
+            if lookup.taken and lookup.read == lookup.taken:
+                return True
+            self._end(lookup)
+            return False
+        if lookup.skipped_ps is None:
+            lookup.skipped_ps = now_ps
+        done = lookup.taken and lookup.read == lookup.taken
+        if policy == "timeout" and not done and now_ps >= self._deadline_ps(lookup):
+            self._end(lookup)
+            return False
+        return True
+
+    def lost_match(self, seq: Sequence, tokens: int) -> bool:
+        """Whether a request that hits `tokens` tokens hit more when it was looked up; it is looked
+        up again then.
+        """
+        if tokens >= self._matched.get(seq, 0):
+            return False
+        self.look_up(seq)
+        return True
+
+    def admitted(self, seqs: Iterable[Sequence]) -> None:
+        """These wait no more."""
+        for seq in seqs:
+            self._matched.pop(seq, None)
+            self._retries.pop(seq, None)

@@ -1,0 +1,153 @@
+"""KV memory as SGLang's HiCache keeps it (0.5.23): pages of one pool, a radix tree over them and
+over a pool of host memory, and the copies between the two.
+
+Who moves the clock submits the copies and says when they have ended; here only their effect on both
+memories is kept.
+"""
+
+from kvsim.memory.allocator import Admission, Demand
+from kvsim.memory.prefix import CacheTotals
+from kvsim.memory.prefix_room import Known
+from kvsim.memory.radix.allocator import RadixAllocator
+from kvsim.memory.radix.hicache.backup import Backup
+from kvsim.memory.radix.hicache.holds import HicacheHolds, HicacheSlots
+from kvsim.memory.radix.hicache.node import HostLoad, TierNode, tier_node
+from kvsim.memory.radix.hicache.tree import HicacheTree
+from kvsim.plumbing.errors import InvariantError
+from kvsim.sequence import Sequence
+
+FEWEST_LOADED = 10  # tokens: shorter hits in host memory are computed again (0.5.23)
+
+
+class HicacheAllocator(RadixAllocator):
+    """tiers: the tree. backup: what goes to host memory. host_hit_tokens: of those hit, loaded."""
+
+    def __init__(
+        self,
+        capacity_bytes: int,
+        token_bytes: int,
+        page_size: int,
+        *,
+        host_tokens: int,
+        write_threshold: int | None,
+    ) -> None:
+        super().__init__(capacity_bytes, token_bytes, page_size, caching=True)
+        self.tree = self.tiers = HicacheTree(page_size, host_tokens)
+        self.backup = Backup(self.tiers, write_threshold)
+        self._holds = self._tier_holds = HicacheHolds(self.tiers, self.backup)
+        self._writes_back = write_threshold is None
+        self._loads: list[HostLoad] = []
+        self.host_hit_tokens = 0
+
+    # --- loading back --------------------------------------------------------------------------
+
+    def slots(self, seq: Sequence) -> HicacheSlots:
+        """What is kept of `seq`."""
+        return self._tier_holds.hicache_slots(seq)
+
+    def look_up(self, seq: Sequence) -> Known:
+        node, tokens = self.tiers.match(self.slots(seq).content, seq.num_tokens)
+        return Known(tokens, self.tiers.on_device(node, tokens)[1])
+
+    def anchor(self, seq: Sequence) -> tuple[TierNode, int]:
+        """Where what is known of a waiting `seq` ends, in either memory, and after how many tokens;
+        it counts as used.
+        """
+        node, tokens = self.tiers.match(self.slots(seq).content, seq.num_tokens - 1)
+        return tier_node(node), tokens
+
+    def load_back(self, seq: Sequence) -> int:
+        """Take slots for all that a pinned `seq` hits in host memory, and queue the copy; nothing
+        if it is short, if a part of its path is being loaded already, or if evicting makes too
+        little room. Returns how many tokens are on the device for it.
+        """
+        slots, tree = self.slots(seq), self.tiers
+        tokens, anchor = slots.host_hit, slots.anchor
+        slots.host_hit = 0
+        if tokens < FEWEST_LOADED or anchor is None or self._is_loading(anchor):
+            return 0
+        tree.hold(anchor)
+        self.make_room(tokens)
+        if self.free < tokens:
+            tree.let_go(anchor)
+            return 0
+        self.free -= tokens
+        load = HostLoad(anchor, tokens)
+        node = anchor
+        while not node.on_device:
+            load.nodes.append(node)
+            node = tier_node(node.parent)
+        for node in reversed(load.nodes):
+            node.load = load
+            tree.promote(node)
+        load.host_lock = tree.lock_host(anchor)
+        self._holds.extend(slots, anchor, tokens)
+        slots.loaded = tokens
+        self._loads.append(load)
+        return tokens
+
+    def _is_loading(self, node: TierNode) -> bool:
+        """Whether a node on the path to `node` is being loaded, where nodes are written back."""
+        while self._writes_back and node.parent is not None:
+            if node.load is not None:
+                return True
+            node = tier_node(node.parent)
+        return False
+
+    def take_loads(self) -> list[HostLoad]:
+        """All loads queued since the last call, which are one copy."""
+        loads, self._loads = self._loads, []
+        return loads
+
+    def loaded(self, load: HostLoad) -> None:
+        """The scheduler takes note that a load has ended."""
+        for node in load.nodes:  # from the anchor upwards
+            node.load = None
+            self.tiers.list_duplicate(node)
+        self.tiers.release_host(load.host_lock)
+        self.tiers.let_go(load.anchor)
+
+    @property
+    def num_queued(self) -> tuple[int, int]:
+        """Nodes to be written, and loads, that are not submitted."""
+        return self.backup.num_queued, len(self._loads)
+
+    # --- admission and release -----------------------------------------------------------------
+
+    def admit(self, seq: Sequence, demand: Demand) -> Admission | None:
+        admission = super().admit(seq, demand)
+        if admission is not None and not seq.num_preemptions:
+            self.host_hit_tokens += self.slots(seq).loaded
+        return admission
+
+    def release(self, seq: Sequence) -> None:
+        slots = self.slots(seq)
+        super().release(seq)
+        slots.filed = slots.host_hit = 0
+        slots.anchor = None
+
+    def steps_without_copies(self, limit: int) -> int:
+        """For how many decode steps, at most `limit`, nothing is written to make room."""
+        if not self._writes_back or not self.tiers.evictable:
+            return limit
+        return self._steps_without_eviction(limit)
+
+    # --- the books -----------------------------------------------------------------------------
+
+    @property
+    def saved_bytes(self) -> int | None:
+        held = self.tiers.locked - self.tiers.in_transit
+        return (self._holds.protected - held) * self.token_bytes
+
+    @property
+    def host_used(self) -> int:
+        """Tokens of host memory that are taken."""
+        return self.tiers.host_tokens - self.tiers.host_free
+
+    def cache_totals(self) -> CacheTotals:
+        return super().cache_totals()._replace(host_hit_tokens=self.host_hit_tokens)
+
+    def check(self) -> None:
+        super().check()
+        if not 0 <= self.tiers.host_free <= self.tiers.host_tokens:
+            raise InvariantError(f"{self.tiers.host_free} tokens of host memory are free")

@@ -1,0 +1,137 @@
+"""What of a device's content is copied to host memory, when, and what makes room for it there."""
+
+from collections.abc import Callable
+
+from kvsim.memory.radix.hicache.node import HostWrite, TierNode, tier_node
+from kvsim.memory.radix.hicache.tree import HicacheTree
+
+
+class Backup:
+    """Copies from the device to host memory (mem_cache/unified_radix_cache.py, SGLang 0.5.23).
+
+    threshold: the requests whose insertions a node waits for before it is written; None: it is
+    written when the device evicts it (write_back).
+    write_now: where nodes are written back, what copies one while the scheduler waits.
+    acknowledged: called with each node whose copy the scheduler took note of.
+    """
+
+    def __init__(self, tree: HicacheTree, threshold: int | None) -> None:
+        self._tree = tree
+        self._threshold = threshold
+        self._queue = HostWrite()
+        self.write_now: Callable[[HostWrite], None] | None = None
+        self.acknowledged: Callable[[TierNode], None] | None = None
+        if threshold is None:
+            tree.write_first = self._write_first
+
+    @property
+    def num_queued(self) -> int:
+        """Nodes that wait for the next submission."""
+        return self._queue.num
+
+    def inserted(self, node: TierNode, tokens: int, mark: int) -> None:
+        """A request inserted its first `tokens` tokens, which end in `node`; it had inserted `mark`
+        of them before.
+        """
+        if self._threshold is None:
+            return
+        path = []
+        while tokens > mark and node.parent is not None:
+            path.append(node)
+            tokens -= node.tokens
+            node = tier_node(node.parent)
+        for each in reversed(path):
+            each.hits += 1
+            if each.hits >= self._threshold and not each.on_host:
+                self._write(each)
+
+    def _write(self, node: TierNode) -> None:
+        """Queue a node and what above it is not written, topmost first, while there is room."""
+        path = []
+        while node.parent is not None and not node.on_host:
+            path.append(node)
+            node = tier_node(node.parent)
+        for each in reversed(path):
+            if not self.make_room(each.tokens):
+                return
+            self._take(each, self._queue)
+            self._tree.hold(each)
+            self._queue.held.append(each)
+
+    def _take(self, node: TierNode, write: HostWrite) -> None:
+        """`write` copies `node` too, for which there is room."""
+        self._tree.add_host_copy(node)
+        node.write = write
+        write.nodes.append(node)
+        write.tokens += node.tokens
+        write.num += 1
+
+    def _write_first(self, node: TierNode) -> bool:
+        """Write a node that is to be evicted, and wait; False: there is no room for it."""
+        if not self.make_room(node.tokens):
+            return False
+        write = HostWrite()
+        self._take(node, write)
+        if self.write_now is None:
+            self.written(write)
+        else:
+            self.write_now(write)
+        return True
+
+    def take(self) -> HostWrite | None:
+        """All that was queued, as one copy; None: nothing was."""
+        write = self._queue
+        if not write.nodes:
+            return None
+        self._queue = HostWrite()
+        return write
+
+    def written(self, write: HostWrite) -> None:
+        """The scheduler takes note that a copy has ended."""
+        for node in write.nodes:
+            node.write = None
+            self._tree.list_duplicate(node)
+        for node in write.held:
+            self._tree.let_go(node)
+        if self.acknowledged is not None:
+            for node in write.nodes:
+                self.acknowledged(node)
+
+    # --- room in host memory ---------------------------------------------------------------------
+
+    def make_room(self, tokens: int) -> bool:
+        """Whether so many tokens of host memory are free, or became so by evicting others."""
+        self.evict(tokens - self._tree.host_free)
+        return self._tree.host_free >= tokens
+
+    def evict(self, tokens: int) -> None:
+        """Give up so many tokens of host memory, or all that can be given up."""
+        if tokens > 0 and self._threshold is None:
+            tokens -= self._reclaim(tokens, spare_leaves=True)
+            if tokens > 0:
+                tokens -= self._reclaim(tokens, spare_leaves=False)
+        if tokens > 0:
+            self._tree.evict_host(tokens)
+
+    def _reclaim(self, tokens: int, *, spare_leaves: bool) -> int:
+        """Give up host copies of what the device holds too, those first that came to be so first,
+        until so many tokens are free. Returns how many are.
+        """
+        tree, freed = self._tree, 0
+        gone = []
+        for node in tree.duplicates:
+            if freed >= tokens:
+                break
+            if node.parent is None or not (node.on_device and node.on_host):
+                gone.append(node)
+                continue
+            leaf = not node.locks and not node.below
+            if node.in_copy or node.host_locks or (spare_leaves and leaf):
+                continue
+            gone.append(node)
+            tree.drop_host_copy(node)
+            freed += node.tokens
+        for node in gone:
+            del tree.duplicates[node]
+        tree.host_evicted += freed
+        return freed
