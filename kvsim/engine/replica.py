@@ -43,8 +43,8 @@ class ReplicaSpec:
     max_steps: most steps taken at once; 1 gives the step-by-step run.
     speculation: how tokens are drafted ahead, and acceptance: how many of them prove right; None:
     they are not. unwatched, states, plan: see `MemorySpec`. connector: makes the KV connector of
-    the engine; None: it has none. hicache: what lies behind the device under SGLang's scheduler;
-    None: nothing does.
+    the engine; None: it has none. copies_hold_blocks: its copies do. hicache: what lies behind the
+    device under SGLang's scheduler; None: nothing does.
     """
 
     allocator: AllocatorOptions
@@ -62,10 +62,13 @@ class ReplicaSpec:
     plan: Grouping | None = None
     connector: Callable[[], Connector] | None = None
     hicache: Hierarchy | None = None
+    copies_hold_blocks: bool = False
 
-    def with_connector(self, connector: Callable[[], Connector]) -> "ReplicaSpec":
+    def with_connector(
+        self, connector: Callable[[], Connector], *, copies_hold_blocks: bool = False
+    ) -> "ReplicaSpec":
         """The same engine with a KV connector."""
-        return replace(self, connector=connector)
+        return replace(self, connector=connector, copies_hold_blocks=copies_hold_blocks)
 
     def memory_spec(self) -> MemorySpec:
         """The pool as the allocator is built on it."""
@@ -84,6 +87,7 @@ class ReplicaSpec:
             plan=self.plan,
             loads=self.connector is not None,
             hicache=None if self.hicache is None else self.hicache.host,
+            holds=self.copies_hold_blocks,
         )
 
     @property

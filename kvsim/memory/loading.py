@@ -4,10 +4,12 @@ A sequence that loads holds its blocks and computes nothing. Its slots are not v
 are in no prefix cache before its load has ended.
 """
 
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from kvsim.memory.allocator import Demand
 from kvsim.sequence import Sequence
+
+HeldBlock = Any  # a block of a pool, as its allocator knows it
 
 
 @runtime_checkable
@@ -45,4 +47,36 @@ class LoadingPromise(Protocol):
         """Block ids of a sequence by layer group, and how many leading positions of each table
         hold none.
         """
+        ...
+
+
+@runtime_checkable
+class HoldingPromise(LoadingPromise, Protocol):
+    """Copies hold blocks beside sequences: such a block is not free before all have let it go."""
+
+    def keys_of(self, seq: Sequence, start: int, end: int) -> list[int]:
+        """What the blocks of a sequence from place `start` to `end` are found by, as far as they
+        have such keys.
+        """
+        ...
+
+    def named_blocks(
+        self, seq: Sequence, start: int, end: int
+    ) -> list[tuple[int, HeldBlock] | None]:
+        """Key and block at each of these places; None: the content has no key."""
+        ...
+
+    def free_blocks(self, after: int | None, most: int) -> list[tuple[int, int, HeldBlock | None]]:
+        """At most so many free blocks in the order in which they leave, behind block number
+        `after`, or from the first on where that is not free: number, key, and the block itself;
+        None for one without known content.
+        """
+        ...
+
+    def hold(self, blocks: list[HeldBlock]) -> None:
+        """A copy holds these."""
+        ...
+
+    def let_go(self, blocks: list[HeldBlock]) -> None:
+        """A copy lets these go; those that nobody holds any more come back in this order."""
         ...

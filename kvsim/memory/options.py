@@ -32,7 +32,8 @@ class MemorySpec(NamedTuple):
     states: of recurrent layers, in a pool of their own beside this one; None: they have none.
     plan: the groups of layers and their blocks that an engine has planned; None: the allocator's
         options plan them.
-    loads: sequences may get KV from outside of the device (see loading.py).
+    loads: sequences may get KV from outside of the device (see loading.py). holds: copies hold
+        blocks beside sequences.
     hicache: the host memory behind the pool, as SGLang keeps it; None: there is none.
     """
 
@@ -49,6 +50,7 @@ class MemorySpec(NamedTuple):
     plan: Grouping | None = None
     loads: bool = False
     hicache: Hicache | None = None
+    holds: bool = False
 
 
 StoreKind = Literal["blocks", "slots", "buffers"]

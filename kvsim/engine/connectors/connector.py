@@ -32,6 +32,7 @@ from typing import NamedTuple, Protocol
 
 from kvsim.engine.connectors.journal import ConnectorJournal
 from kvsim.engine.plan import Plan
+from kvsim.memory.loading import HeldBlock
 from kvsim.sequence import Sequence
 
 
@@ -99,6 +100,28 @@ class DeviceBlocks(Protocol):
     def known_tokens(self, seq: Sequence) -> int:
         """Tokens of a sequence whose ids have returned: prompt and output."""
         ...
+
+    def returned_tokens(self, seq: Sequence) -> int:
+        """Slots of a sequence before the step being scheduled, without those of outputs that have
+        not returned.
+        """
+        ...
+
+    def keys_of(self, seq: Sequence, start: int, end: int) -> list[int]:
+        """See `HoldingPromise`, as the next four."""
+        ...
+
+    def named_blocks(
+        self, seq: Sequence, start: int, end: int
+    ) -> list[tuple[int, HeldBlock] | None]: ...
+
+    def free_blocks(
+        self, after: int | None, most: int
+    ) -> list[tuple[int, int, HeldBlock | None]]: ...
+
+    def hold(self, blocks: list[HeldBlock]) -> None: ...
+
+    def let_go(self, blocks: list[HeldBlock]) -> None: ...
 
 
 class Connector(ABC):

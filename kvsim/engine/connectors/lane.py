@@ -55,6 +55,11 @@ class Lane:
         """When a copy that no poll has named yet ends; 0 where there is none."""
         return next((copy.end_ps for copy in self._copies if copy.job == job), 0)
 
+    @property
+    def last_ps(self) -> int:
+        """When all copies so far have ended."""
+        return self._free_ps
+
     def ended(self, now_ps: int) -> list[int]:
         """The jobs of copies at the head of the queue that have ended by now_ps."""
         found: list[int] = []

@@ -16,7 +16,7 @@ from kvsim.engine.policies.policies import Policies
 from kvsim.engine.schedulers.continuous import ContinuousScheduler, Knobs
 from kvsim.engine.schedulers.two_queues import HoldingQueues
 from kvsim.memory.allocator import Allocator, Demand
-from kvsim.memory.loading import LoadingPromise
+from kvsim.memory.loading import HeldBlock, HoldingPromise, LoadingPromise
 from kvsim.plumbing.errors import InvariantError
 from kvsim.sequence import Sequence
 from kvsim.vllm.rules import SchedulingRules
@@ -53,6 +53,7 @@ class ConnectedScheduler(ContinuousScheduler):
         self.kept: dict[Sequence, None] = {}
         self._overlaps = overlaps
         self._defers_frees = overlaps and connector.loads
+        self._prior: dict[Sequence, int] = {}
         self._now: dict[Sequence, bool] = {}  # who computes in this step: whether that samples
         self._in_flight: dict[Sequence, bool] = {}  # the same of the step before
         self._last: Plan | None = None
@@ -67,6 +68,7 @@ class ConnectedScheduler(ContinuousScheduler):
         self._stuck = False
         plan = super().schedule()
         stepping = self._now = self._stepping(plan)
+        self._prior = {chunk.seq: chunk.prior_tokens for chunk in plan.chunks}
         admitted = tuple(seq for seq, _, _ in plan.admitted)
         running = tuple(self.running)
         step = Decided(plan, running, tuple(stepping), tuple(self._loads), admitted)
@@ -289,3 +291,33 @@ class ConnectedScheduler(ContinuousScheduler):
     def _unreturned(self, seq: Sequence) -> int:
         """Outputs of a sequence in the step being scheduled and in the one in flight."""
         return int(self._now.get(seq, False)) + int(self._in_flight.get(seq, False))
+
+    def returned_tokens(self, seq: Sequence) -> int:
+        if seq not in self._now:
+            return self._computed_tokens(seq)
+        before = self._prior.get(seq, self._computed_tokens(seq) - 1)
+        return before - int(self._in_flight.get(seq, False))
+
+    def keys_of(self, seq: Sequence, start: int, end: int) -> list[int]:
+        return self._holding.keys_of(seq, start, end)
+
+    def named_blocks(
+        self, seq: Sequence, start: int, end: int
+    ) -> list[tuple[int, HeldBlock] | None]:
+        return self._holding.named_blocks(seq, start, end)
+
+    def free_blocks(self, after: int | None, most: int) -> list[tuple[int, int, HeldBlock | None]]:
+        return self._holding.free_blocks(after, most)
+
+    def hold(self, blocks: list[HeldBlock]) -> None:
+        self._holding.hold(blocks)
+
+    def let_go(self, blocks: list[HeldBlock]) -> None:
+        self._holding.let_go(blocks)
+
+    @property
+    def _holding(self) -> HoldingPromise:
+        blocks = self._blocks
+        if not isinstance(blocks, HoldingPromise):
+            raise InvariantError(f"{type(blocks).__name__} has no blocks that copies hold")
+        return blocks

@@ -57,7 +57,7 @@ def blocks_are_single(memory: MemorySpec, sizes: Sizes, settings: PagedSettings)
     known to a place inside it.
     """
     inside = sizes.inner or (memory.speculation is not None and not sizes.same)
-    return settings.eviction is not None or settings.forks or inside
+    return settings.eviction is not None or settings.forks or inside or memory.holds
 
 
 class Assembly:
@@ -103,6 +103,7 @@ class Assembly:
             late=drafter is None and not singly,
             drafts=drafter is not None,
         )
+        self.names.names_private |= memory.holds
         self.tables = BlockTables(
             self.pool,
             groups,

@@ -64,6 +64,11 @@ class BlockQueue(KnownBlocks):
         self._ranked = None if eviction is None else RankedQueue(eviction, num_groups)
         self._back = FreeQueue()
 
+    @property
+    def num_blank(self) -> int:
+        """Free blocks in front of the queue, without known content."""
+        return self._front.num
+
     # --- taking --------------------------------------------------------------------------------
 
     def take(self, count: int) -> list[int]:

@@ -8,7 +8,7 @@ from kvsim.memory.allocator import Demand
 from kvsim.memory.options import MemorySpec
 from kvsim.memory.paged.allocator import PagedAllocator
 from kvsim.memory.paged.assembly import PagedSettings
-from kvsim.memory.paged.extent import NOTHING_FOUND
+from kvsim.memory.paged.extent import NOTHING_FOUND, OUTPUT, Extent, Found
 from kvsim.memory.paged.hits import Hits
 from kvsim.memory.paged.shape import BlockShape
 from kvsim.memory.paged.table import Table
@@ -115,3 +115,46 @@ class LoadingAllocator(PagedAllocator):
         self._decoding.catch_up(seq)
         table: Table = seq.memory
         return self._tables.numbers_by_group(table), table.skipped
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class HoldingAllocator(LoadingAllocator):
+    """The same where copies hold blocks: `kvsim.memory.loading.HoldingPromise`. All layers have one
+    table, and blocks are kept one by one.
+    """
+
+    def keys_of(self, seq: Sequence, start: int, end: int) -> list[int]:
+        return self._cache.table_of(seq).runs.listed(start, end)
+
+    def named_blocks(self, seq: Sequence, start: int, end: int) -> list[tuple[int, Extent] | None]:
+        self._decoding.catch_up(seq)
+        table: Table = seq.memory
+        blocks = [table.block_at(0, place) for place in range(start, end)]
+        return [None if block is None or block.key < 0 else (block.key, block) for block in blocks]
+
+    def free_blocks(self, after: int | None, most: int) -> list[tuple[int, int, Extent | None]]:
+        blank = self.pool.num_blank
+        found: list[tuple[int, int, Extent | None]] = []
+        for place, number in enumerate(self.pool.numbers()):
+            if place == blank:
+                break
+            found.append((number, -1, None))
+        for extent in self.pool.waiting():
+            known = extent if extent.key >= 0 else None
+            found.append((extent.blocks[0], extent.key, known))
+        places = (place for place, entry in enumerate(found) if entry[0] == after)
+        start = next(places, -1) + 1
+        return found[start : start + most]
+
+    def hold(self, blocks: list[Extent]) -> None:
+        for block in blocks:
+            if not block.owners:
+                self._tables.held_for_copy(1)
+            self.pool.share(Found(1, 0, [(block, 1)]), 0, [])
+
+    def let_go(self, blocks: list[Extent]) -> None:
+        for block in blocks:
+            if block.owners == 1:
+                self._tables.held_for_copy(-1)
+            self.pool.give_back_singly([(0, block, 1)], OUTPUT, block.num_prompt, (), session=False)
+        self.pool.given_back()

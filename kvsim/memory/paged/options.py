@@ -12,7 +12,7 @@ from kvsim.memory.paged.allocator import PagedAllocator
 from kvsim.memory.paged.assembly import PagedSettings
 from kvsim.memory.paged.eviction import EVICTION_POLICIES
 from kvsim.memory.paged.eviction.policy import EvictionPolicy
-from kvsim.memory.paged.loading import LoadingAllocator
+from kvsim.memory.paged.loading import HoldingAllocator, LoadingAllocator
 from kvsim.memory.paged.refusals import Asked, check
 from kvsim.memory.paged.shape import BlockShape
 from kvsim.plumbing.choice import OneOf
@@ -106,7 +106,9 @@ class Paged(AllocatorOptions):
 
     def build(self, memory: MemorySpec) -> Allocator:
         several = self._has_several_tables(memory)
-        kind = LoadingAllocator if memory.loads else PagedAllocator
+        kind = PagedAllocator
+        if memory.loads:
+            kind = HoldingAllocator if memory.holds else LoadingAllocator
         given = frozenset(self.model_fields_set)
         caches, keeps = self._caches(memory), several and self._keeps_states(memory)
         check(Asked(dict(self), given, memory, several, caches, keeps))

@@ -83,6 +83,10 @@ class TableBooks(TableShapes):
         self.used_bytes += slots * group.slot_bytes + states
         self.state_bytes += states
 
+    def held_for_copy(self, blocks: int) -> None:
+        """Copies alone hold so many more full blocks of the one table (negative: less)."""
+        self._book(0, blocks, blocks * self._sizes.blocks[0])
+
     def _book_scratch(self, tables: int, state_bytes: int) -> None:
         """So many more tables of a group have scratch states: held and not used."""
         num_bytes = tables * self._scratch * state_bytes

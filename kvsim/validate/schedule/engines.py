@@ -16,6 +16,7 @@ RECORDED: Registry[RecordedCase] = Registry(
     {
         "router": "kvsim.validate.schedule.routing.case:RoutingCase",
         "vllm offload": "kvsim.validate.schedule.offload.case:OffloadCase",
+        "vllm simple offload": "kvsim.validate.schedule.offload_simple.case:SimpleCase",
         "vllm, prefill and decode": "kvsim.validate.schedule.vllm_pd.case:VllmPairCase",
         "vllm": "kvsim.validate.schedule.vllm.case:VllmCase",
         "sglang hicache": "kvsim.validate.schedule.sglang.hicache:HicacheCase",

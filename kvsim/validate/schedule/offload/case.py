@@ -7,7 +7,6 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from kvsim.engine.connectors.connector import Connector
-from kvsim.engine.connectors.lane import Lane
 from kvsim.engine.connectors.offloading.connector import OffloadingConnector
 from kvsim.engine.connectors.offloading.disk import Disk
 from kvsim.engine.connectors.offloading.settings import OffloadedGroup, OffloadSettings
@@ -15,43 +14,11 @@ from kvsim.engine.connectors.offloading.tiered import TieredConnector
 from kvsim.engine.connectors.offloading.worker import Worker
 from kvsim.engine.replica import ReplicaSpec
 from kvsim.plumbing.options import Options
-from kvsim.plumbing.units import PS_PER_S
 from kvsim.request import Request
+from kvsim.validate.schedule.offload.costs import TransferCost, connector_of
 from kvsim.validate.schedule.offload.rows import DiskRows, OffloadRows
 from kvsim.validate.schedule.ticks import TICK_PS
 from kvsim.validate.schedule.vllm.schedule import VllmEngine, VllmRequest, VllmSchedule
-
-
-class CopyCost(Options):
-    """Ticks of a copy: latency + bytes / bytes_per_tick, rounded up."""
-
-    latency: int = Field(ge=0)
-    bytes_per_tick: int = Field(ge=1)
-
-    def lane(self, *, queued: bool = True) -> Lane:
-        """An idle lane of this speed."""
-        speed = self.bytes_per_tick * PS_PER_S // TICK_PS
-        return Lane(self.latency * TICK_PS, speed, TICK_PS, queued=queued)
-
-
-class DiskCost(Options):
-    """Of a file system: one copy a chunk; lookup: ticks for one key."""
-
-    read: CopyCost
-    write: CopyCost
-    lookup: int = Field(ge=0)
-
-
-class TransferCost(Options):
-    """How long copies take. idle: ticks that an engine without work sleeps between two polls.
-    launch: ticks from the launch of a step to the question which copies have ended.
-    """
-
-    store: CopyCost
-    load: CopyCost
-    disk: DiskCost | None = None
-    idle: int = Field(1000, ge=1)
-    launch: int = Field(0, ge=0)
 
 
 class RecordedGroup(Options):
@@ -129,7 +96,7 @@ class OffloadCase(VllmSchedule):
 
     @classmethod
     def recognises(cls, table: Mapping[str, Any]) -> bool:
-        return _connector(table) == "OffloadingConnector"
+        return connector_of(table) == "OffloadingConnector"
 
     def replica_spec(self) -> ReplicaSpec:
         spec = super().replica_spec()
@@ -175,10 +142,7 @@ class OffloadCase(VllmSchedule):
         def build() -> Connector:
             worker = Worker(transfer.store.lane(), transfer.load.lane(), transfer.load.lane())
             worker.tick_ps = TICK_PS
-            connector = self._over(settings, worker)
-            connector.idle_ps = transfer.idle * TICK_PS
-            connector.poll_ps = transfer.launch * TICK_PS
-            return connector
+            return transfer.timed(self._over(settings, worker))
 
         return build
 
@@ -206,9 +170,3 @@ class OffloadCase(VllmSchedule):
         overlaps = self.engine.async_scheduling
         kind = DiskRows if self.engine.offload.tiers else OffloadRows
         return kind(by_step, stall_once=stall_once, by_group=by_group, overlaps=overlaps)
-
-
-def _connector(table: Mapping[str, Any]) -> object:
-    engine = table.get("engine")
-    offload = engine.get("offload") if isinstance(engine, Mapping) else None
-    return offload.get("connector") if isinstance(offload, Mapping) else None

@@ -1,0 +1,1 @@
+"""vLLM's Simple connector: a second pool of blocks in host memory."""

@@ -1,0 +1,237 @@
+"""vLLM's SimpleCPUOffloadConnector (vLLM 0.33, v1/simple_kv_offload).
+
+Host memory is a second pool of blocks. Stores hold their blocks of the device, which are not free
+before the report, and come back to the end of the free queue then.
+"""
+
+from kvsim.engine.connectors.connector import (
+    NO_MATCH,
+    NOTHING,
+    Connector,
+    Decided,
+    RemoteMatch,
+    Report,
+)
+from kvsim.engine.connectors.lane import Lane
+from kvsim.engine.connectors.simple.copies import BlockPair, SimpleLoad, SimpleStore
+from kvsim.engine.connectors.simple.host_blocks import HostBlocks
+from kvsim.engine.connectors.simple.settings import SimpleSettings
+from kvsim.memory.loading import HeldBlock
+from kvsim.sequence import Sequence
+
+STORE = 1 << 60  # jobs of stores are numbered from here on
+
+
+class SimpleConnector(Connector):
+    """settings: as resolved. store, load: the two directions of the link."""
+
+    def __init__(self, settings: SimpleSettings, store: Lane, load: Lane) -> None:
+        self.settings, self.store, self.load = settings, store, load
+        self.host = HostBlocks(settings.host_blocks)
+        self._pinned: dict[Sequence, list[int]] = {}  # hits of sequences that wait
+        self._after: dict[Sequence, int] = {}  # blocks that each has offered
+        self._storing: set[int] = set()
+        self._rest: list[BlockPair] = []  # of finished sequences, for the next copy
+        self._cursor: int | None = None
+        self._loads: dict[int, SimpleLoad] = {}
+        self._stores: dict[int, SimpleStore] = {}
+        self._num_loads = self._num_stores = 0
+        self._new_loads: list[tuple[Sequence, list[int]]] = []
+        self._new_store: int | None = None
+        self._flush = False
+        self.tick_ps = 1
+
+    # --- loads ----------------------------------------------------------------------------------
+
+    def matched(self, seq: Sequence, device_tokens: int) -> RemoteMatch | None:
+        self._unpin(seq)
+        size = self.settings.block_tokens
+        found: list[int] = []
+        for key in self.device.keys_of(seq, device_tokens // size, (seq.num_tokens - 1) // size):
+            block = self.host.find(key)
+            if not block:
+                break
+            found.append(block)
+        if found:
+            self.host.hold(found)
+            self._pinned[seq] = found
+        if self.journal is not None:
+            self.journal.add("asking", seq)
+            tokens = len(found) * size
+            self.journal.add("lookup", [seq.id, device_tokens, tokens, "async" if found else ""])
+        return RemoteMatch(len(found) * size, waits=True) if found else NO_MATCH
+
+    def _unpin(self, seq: Sequence) -> None:
+        self.host.let_go(self._pinned.pop(seq, []))
+
+    def allocated(self, seq: Sequence, device_tokens: int, match: RemoteMatch) -> None:
+        self._after.setdefault(seq, 0)
+        if match.tokens:
+            blocks = self._pinned[seq]
+            self.host.hold(blocks)
+            self._new_loads.append((seq, blocks))
+        self._unpin(seq)
+
+    # --- a step ---------------------------------------------------------------------------------
+
+    def scheduled(self, step: Decided) -> None:
+        self._flush = bool(step.plan.preempted)
+        if self._flush and self.journal is not None:
+            self.journal.add("flush", 1)
+        for seq in step.plan.preempted:
+            self._after[seq] = 0
+        pairs, self._rest = self._rest, []
+        if self.settings.lazy:
+            pairs += self._about_to_go()
+        else:
+            pairs += self._computed(step)
+        self._new_store = None
+        if pairs:
+            self._new_store = self._num_stores
+            self._stores[self._num_stores] = SimpleStore(pairs)
+            self._num_stores += 1
+            if self.journal is not None:
+                keys, host = [pair.key for pair in pairs], [pair.host for pair in pairs]
+                num_bytes = len(pairs) * self.settings.block_bytes
+                self.journal.add("stores", [self._new_store, keys, host, num_bytes])
+
+    def _pair(self, held: HeldBlock, key: int) -> BlockPair:
+        """A block of host memory for one of the device, which is held from now on."""
+        evicted: list[int] = []
+        host = self.host.take(evicted)
+        self.device.hold([held])
+        self._storing.add(key)
+        if self.journal is not None:
+            for gone in evicted:
+                self.journal.add("cpu_evicted", gone)
+        return BlockPair(held, key, host)
+
+    def _lacks(self, key: int) -> bool:
+        """Whether content is neither in host memory nor on its way there."""
+        return key not in self._storing and not self.host.find(key)
+
+    def _computed(self, step: Decided) -> list[BlockPair]:
+        """What sequences had computed before this step: of those admitted in it first."""
+        new = set(step.admitted)
+        found: list[BlockPair] = []
+        for seq in (*step.admitted, *(seq for seq in step.running if seq not in new)):
+            found += self._offer(seq, self.device.returned_tokens(seq))
+        return found
+
+    def _offer(self, seq: Sequence, num_tokens: int) -> list[BlockPair]:
+        """The blocks of so many tokens that are to be stored, as far as there is room."""
+        after, end = self._after.get(seq, 0), num_tokens // self.settings.block_tokens
+        if end <= after:
+            return []
+        found: list[BlockPair] = []
+        for place, named in enumerate(self.device.named_blocks(seq, after, end), after):
+            if named is not None and self._lacks(named[0]):
+                if not self.host.num_free:
+                    self._after[seq] = place
+                    return found
+                found.append(self._pair(named[1], named[0]))
+        self._after[seq] = end
+        return found
+
+    def _about_to_go(self) -> list[BlockPair]:
+        """Of the free blocks of the device behind the last one looked at, those with content that
+        host memory lacks, as many as it has room for.
+        """
+        found: list[BlockPair] = []
+        walk, room = self.device.free_blocks(self._cursor, self.settings.lazy_blocks), 0
+        room = self.host.num_free
+        chosen: list[tuple[int, HeldBlock]] = []
+        seen: set[int] = set()
+        for number, key, held in walk:
+            if len(chosen) >= room:
+                break
+            self._cursor = number
+            if held is not None and key not in seen and self._lacks(key):
+                seen.add(key)
+                chosen.append((key, held))
+        found += [self._pair(held, key) for key, held in chosen]
+        return found
+
+    def finished(self, seq: Sequence) -> bool:
+        if not self.settings.lazy:
+            self._rest += self._offer(seq, seq.final_tokens)
+        self._after.pop(seq, None)
+        return False
+
+    def returned(self, report: Report, now_ps: int) -> None:
+        for number in report.jobs:
+            if number >= STORE:
+                pairs = self._stores.pop(number - STORE).pairs
+                for pair in pairs:
+                    self.host.name(pair.host, pair.key)
+                    self._storing.discard(pair.key)
+                self.host.let_go([pair.host for pair in pairs])
+                self.device.let_go([pair.held for pair in pairs])
+            else:
+                for blocks in self._loads.pop(number).host:
+                    self.host.let_go(blocks)
+
+    # --- the worker half ------------------------------------------------------------------------
+
+    def launch(self, now_ps: int, compute_ps: int) -> int:
+        if not self._flush:
+            return now_ps
+        return max(now_ps, self.store.last_ps, self.load.last_ps)
+
+    def launched(self, now_ps: int, end_ps: int) -> None:
+        if self._new_loads:
+            load = SimpleLoad(
+                [seq for seq, _ in self._new_loads],
+                [blocks for _, blocks in self._new_loads],
+                sum(len(blocks) for _, blocks in self._new_loads),
+            )
+            num_bytes = load.num_blocks * self.settings.block_bytes
+            if self.journal is not None:
+                keys = [key for seq, blocks in self._new_loads for key in self._loaded_keys(blocks)]
+                ids = [seq.id for seq in load.seqs]
+                self.journal.add("loads", [self._num_loads, ids, keys, num_bytes])
+            number, self._new_loads = self._num_loads, []
+            self._num_loads += 1
+            self._loads[number] = load
+            self._submit("load", self.load, number, number, num_bytes, now_ps)
+        if self._new_store is not None:
+            number = self._new_store
+            num_bytes = len(self._stores[number].pairs) * self.settings.block_bytes
+            self._submit("store", self.store, number + STORE, number, num_bytes, end_ps)
+            self._new_store = None
+
+    def _loaded_keys(self, blocks: list[int]) -> list[int]:
+        return [self.host.key(block) for block in blocks]
+
+    def _submit(
+        self, name: str, lane: Lane, job: int, event: int, num_bytes: int, at_ps: int
+    ) -> None:
+        copy = lane.submit(job, num_bytes, at_ps)
+        if self.journal is not None:
+            tick_ps = self.tick_ps
+            self.journal.add(
+                "xfer", [event, name, copy.start_ps // tick_ps, copy.end_ps // tick_ps]
+            )
+
+    def poll(self, now_ps: int) -> Report:
+        loads, stores = self.load.ended(now_ps), self.store.ended(now_ps)
+        if not (loads or stores):
+            return NOTHING
+        loaded = tuple(seq for number in loads for seq in self._loads[number].seqs)
+        if self.journal is not None:
+            for seq in loaded:
+                self.journal.add("done", ["load", seq.id])
+            for number in stores:
+                self.journal.add("done", ["store", number - STORE])
+        return Report(loaded=loaded, jobs=(*loads, *stores))
+
+    @property
+    def busy(self) -> bool:
+        return bool(self._loads or self._stores or self._rest or self._new_loads)
+
+    @property
+    def num_held(self) -> int:
+        """Blocks of the device that copies read or write."""
+        loading = sum(load.num_blocks for load in self._loads.values())
+        loading += sum(len(blocks) for _, blocks in self._new_loads)
+        return loading + sum(len(store.pairs) for store in self._stores.values())

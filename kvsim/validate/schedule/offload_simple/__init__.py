@@ -1,0 +1,1 @@
+"""Schedules recorded from vLLM with its Simple connector."""

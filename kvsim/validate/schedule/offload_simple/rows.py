@@ -1,0 +1,44 @@
+"""The rows of a schedule recorded from vLLM with its Simple connector."""
+
+from typing import Any
+
+from kvsim.engine.connectors.connector import Connector
+from kvsim.engine.connectors.simple.connector import SimpleConnector
+from kvsim.engine.plan import Plan
+from kvsim.engine.schedulers.connected import ConnectedScheduler
+from kvsim.engine.schedulers.scheduler import Scheduler
+from kvsim.validate.schedule.offload.connected_rows import ConnectedRows
+from kvsim.validate.schedule.rows import Row
+
+
+class SimpleRows(ConnectedRows):
+    """Blocks are called after the request that had their content first."""
+
+    _simple: SimpleConnector | None = None
+
+    def watch(self, connector: Connector) -> None:
+        assert isinstance(connector, SimpleConnector)
+        self._simple = connector
+
+    def connector_counts(self) -> dict[str, Any]:
+        assert self._simple is not None
+        host = self._simple.host
+        return {"cpu": [host.num_usable - host.num_free, host.num_known]}
+
+    def told(self, scheduler: Scheduler, plan: Plan, told: dict[str, list[Any]]) -> Row:
+        assert isinstance(scheduler, ConnectedScheduler)
+        assert self._simple is not None
+        for seq in told.pop("asking", ()):
+            size = self._simple.settings.block_tokens
+            for place, key in enumerate(scheduler.keys_of(seq, 0, seq.final_tokens // size)):
+                self.names.setdefault(key, f"{seq.id}#{place}")
+        for entry in told.get("stores", ()):
+            entry[1] = [self.names[key] for key in entry[1]]
+        for entry in told.get("loads", ()):
+            entry[2] = [self.names[key] for key in entry[2]]
+        evicted = [self.names[key] for key in told.get("cpu_evicted", ())]
+        return {
+            "pinned": self._simple.num_held,
+            "flush": int(bool(told.get("flush"))),
+            "cpu_evicted": evicted,
+        }
