@@ -4,6 +4,7 @@ from collections.abc import Callable, Generator
 
 import simpy
 
+from kvsim.engine.moments import ARRIVALS, LATE_ARRIVALS, ROUTED_ARRIVALS, call_at, moment
 from kvsim.request import Request, Stream
 
 Left = Callable[[int, int], None]
@@ -13,15 +14,22 @@ EVERY = 256  # departures between two reports of progress
 class Arrivals:
     """Submits the requests of a stream. progress: called with (left, all) now and then.
 
-    submit: where they go; set before the first of them comes.
+    submit: where they go; set before the first of them comes. routed: to several engines.
     """
 
     submit: Callable[[Request], None]
 
     def __init__(
-        self, env: simpy.Environment, stream: Stream, progress: Left | None = None
+        self,
+        env: simpy.Environment,
+        stream: Stream,
+        progress: Left | None = None,
+        *,
+        routed: bool = False,
     ) -> None:
         self._env = env
+        self._priority = ROUTED_ARRIVALS if routed else ARRIVALS
+        self._at_once = LATE_ARRIVALS if routed else ARRIVALS
         self._progress = progress
         self._total = len(stream.requests)
         self._num_left = 0
@@ -50,7 +58,7 @@ class Arrivals:
         while self._num_come < len(roots):
             request = roots[self._num_come]
             if request.arrival_ps > now:
-                env.timeout(request.arrival_ps - now).callbacks.append(self._submit_due)
+                call_at(env, request.arrival_ps, self._priority, self._submit_due)
                 return
             self._num_come += 1
             self.submit(request)
@@ -64,5 +72,6 @@ class Arrivals:
             self._env.process(self._submit_after_pause(follower))
 
     def _submit_after_pause(self, follower: Request) -> Generator[simpy.Event, None, None]:
-        yield self._env.timeout(follower.think_ps)
+        priority = self._priority if follower.think_ps else self._at_once
+        yield moment(self._env, follower.think_ps, priority)
         self.submit(follower)

@@ -44,6 +44,8 @@ class ConnectedEngine(Engine):
         observer: Observer | None = None,
         refuse: bool = True,
         host_link: Link,
+        routed: bool = False,
+        looks_ps: int | None = None,
     ) -> None:
         if not isinstance(scheduler, ConnectedScheduler):
             raise InvariantError(f"{type(scheduler).__name__} has no connector")
@@ -64,6 +66,8 @@ class ConnectedEngine(Engine):
             observer=observer,
             refuse=refuse,
             host_link=host_link,
+            routed=routed,
+            looks_ps=looks_ps,
         )
 
     def _run(self) -> Generator[simpy.Event, None, None]:
@@ -86,6 +90,7 @@ class ConnectedEngine(Engine):
                 self._commit(plan, steps)
             else:
                 yield from self._poll(plan)
+            yield from self._settle()
 
     @property
     def _goes_on(self) -> bool:

@@ -13,6 +13,7 @@ import simpy
 from kvsim.engine.books import Books
 from kvsim.engine.intake import Intake
 from kvsim.engine.link import Link
+from kvsim.engine.moments import PLANS, moment
 from kvsim.engine.observer import Observer
 from kvsim.engine.plan import UNBOUNDED, Plan
 from kvsim.engine.run_end import Pause, RunEnd
@@ -29,7 +30,9 @@ class Engine:
     """One engine replica: a scheduler, its allocator, and a clock in integer picoseconds.
 
     depth: steps in flight. max_steps: most steps one plan may stand for; 1 gives the step-by-step
-    run. on_left, refuse: see Intake. host_link: for what is swapped or loaded.
+    run. on_left, refuse: see Intake. host_link: for what is swapped or loaded. routed: one of
+    several engines behind a router; looks_ps: the router's looks at what it reports are so far
+    apart, and no run lasts beyond one.
     """
 
     def __init__(
@@ -45,6 +48,8 @@ class Engine:
         observer: Observer | None = None,
         refuse: bool = True,
         host_link: Link,
+        routed: bool = False,
+        looks_ps: int | None = None,
     ) -> None:
         self.env = env
         self.scheduler = scheduler
@@ -52,6 +57,8 @@ class Engine:
         self._measured = step_time if isinstance(step_time, Measured) else None
         self._behind = depth - 1
         self._host_link = host_link
+        self._routed = routed
+        self._looks_ps = looks_ps
         self._max_steps = UNBOUNDED if max_steps is None else max_steps
         self._intake = Intake(scheduler, recorder, on_left, refuse=refuse)
         self._books = Books(scheduler, recorder)
@@ -94,6 +101,7 @@ class Engine:
             plan = self._plan()
             if plan.empty and not self._in_flight:
                 yield from self._idle(plan)
+                yield from self._settle()
             elif not plan.empty and len(self._in_flight) < self._behind:
                 self._in_flight.append(plan)
                 if plan.held_ps:
@@ -101,6 +109,12 @@ class Engine:
             else:
                 steps = yield from self._wait(plan)
                 self._commit(plan, steps)
+                yield from self._settle()
+
+    def _settle(self) -> Generator[simpy.Event, None, None]:
+        """Behind a router: let all that happens at this instant happen before the next plan."""
+        if self._routed and self.env.peek() == self.env.now:
+            yield moment(self.env, 0, PLANS)
 
     def _plan(self) -> Plan:
         """Schedule the next step and time it."""
@@ -175,6 +189,9 @@ class Engine:
         if plan.held_ps and self._in_flight:
             begin_ps = max(begin_ps, now + plan.held_ps)
         steps = 1 if plan.empty else 1 + self._repeatable(plan)
+        if self._looks_ps is not None and steps > 1:
+            until_ps = self._looks_ps - begin_ps % self._looks_ps
+            steps = min(steps, max(1, plan.steps_by(until_ps, steps) - 1 + self._behind))
         self._books.open()
         end_ps = begin_ps + plan.duration_ps(steps - self._behind)
         end = RunEnd(self.env, plan, steps, self._behind, now, begin_ps, end_ps)

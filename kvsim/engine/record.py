@@ -30,6 +30,13 @@ class EngineRecord(NamedTuple):
         )
 
 
+def free_share(allocator: Allocator) -> float:
+    """The share of the pool that nobody holds, of all that requests can have."""
+    usage = allocator.usage(None, busy=False)
+    whole = allocator.capacity_bytes - usage.metadata
+    return (whole - usage.allocated) / whole
+
+
 def pool_usage(allocator: Allocator) -> float:
     """The share of the pool that somebody holds, of all that requests can have."""
     usage = allocator.usage(None, busy=False)

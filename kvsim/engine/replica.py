@@ -5,7 +5,7 @@ observed run, a recorded schedule. `scheduler()` is its allocator with the sched
 real engines drive as well; `assemble` adds clock, books and arrivals, for a simulation.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 import simpy
@@ -27,7 +27,7 @@ from kvsim.layout import KVLayout
 from kvsim.memory.options import AllocatorOptions, MemorySpec
 from kvsim.plumbing.errors import InputError, InvariantError
 from kvsim.plumbing.units import PS_PER_US
-from kvsim.request import Stream
+from kvsim.request import Request, Stream
 from kvsim.results.recorder import Recorder
 from kvsim.speculation import Speculation
 from kvsim.step_time.form import StepTime
@@ -123,26 +123,33 @@ class ReplicaSpec:
         return Link(self.host_bytes_per_s, round(latency_us * PS_PER_US))
 
 
-@dataclass(frozen=True, slots=True)
-class Replica:
-    """A replica ready to run: clock, scheduler, books, engine, and the requests on their way."""
+@dataclass(frozen=True)
+class RunningReplica:
+    """A replica that serves what is submitted to its engine: scheduler, books and engine."""
 
-    env: simpy.Environment
     scheduler: Scheduler
     recorder: Recorder
     engine: Engine
-    arrivals: Arrivals
 
-    def run(self) -> None:
-        """Serve all requests; afterwards everyone has left and the pool is empty."""
-        self.env.run()
-        if self.arrivals.missing:
-            raise InvariantError(f"{self.arrivals.missing} requests never left")
+    def check_empty(self) -> None:
+        """Raise InvariantError if memory is held after everyone has left."""
         allocated = self.scheduler.usage().allocated
         if allocated:
             raise InvariantError(
                 f"{allocated} bytes are held by nobody: {self.scheduler.usage()._asdict()}"
             )
+
+
+@dataclass(frozen=True)
+class Replica(RunningReplica):
+    """A replica ready to run: the same with its clock and the requests on their way."""
+
+    env: simpy.Environment
+    arrivals: Arrivals
+
+    def run(self) -> None:
+        """Serve all requests; afterwards everyone has left and the pool is empty."""
+        serve_all(self.env, self.arrivals, [self])
 
 
 def assemble(
@@ -158,11 +165,54 @@ def assemble(
     """A replica that will serve `stream`. refuse: turn away what can never run (see Intake).
     progress: called with (requests that have left, all) now and then. InputError as `build`.
     """
+    env = simpy.Environment()
+    arrivals = Arrivals(env, stream, progress)
+    made = serving(
+        env,
+        spec,
+        step_time,
+        on_left=arrivals.left,
+        recorder=recorder,
+        observer=observer,
+        refuse=refuse,
+    )
+    arrivals.submit = made.engine.submit
+    return Replica(made.scheduler, made.recorder, made.engine, env, arrivals)
+
+
+def clock(stream: Stream, progress: Left | None = None) -> tuple[simpy.Environment, Arrivals]:
+    """The clock of several engines behind a router, and the requests on their way."""
+    env = simpy.Environment()
+    return env, Arrivals(env, stream, progress, routed=True)
+
+
+def serve_all(
+    env: simpy.Environment, arrivals: Arrivals, replicas: Iterable[RunningReplica]
+) -> None:
+    """Let time pass until everyone has left and all pools are empty."""
+    env.run()
+    if arrivals.missing:
+        raise InvariantError(f"{arrivals.missing} requests never left")
+    for replica in replicas:
+        replica.check_empty()
+
+
+def serving(
+    env: simpy.Environment,
+    spec: ReplicaSpec,
+    step_time: StepTime,
+    *,
+    on_left: Callable[[Request], None],
+    recorder: Recorder | None = None,
+    observer: Observer | None = None,
+    refuse: bool = True,
+    routed: bool = False,
+    looks_ps: int | None = None,
+) -> RunningReplica:
+    """A replica on this clock. on_left, routed, looks_ps: see `Engine`. InputError as `build`."""
     scheduler = spec.build()
     if spec.max_steps != 1:
         scheduler.enable_lockstep(spec.scheduler.depth)
-    env = simpy.Environment()
-    arrivals = Arrivals(env, stream, progress)
     recorder = recorder or Recorder(spec.capacity_bytes)
     kind = Engine if spec.connector is None else ConnectedEngine
     if spec.hicache is not None and isinstance(scheduler, HicacheScheduler):
@@ -175,10 +225,11 @@ def assemble(
         recorder,
         depth=spec.scheduler.depth,
         max_steps=spec.max_steps,
-        on_left=arrivals.left,
+        on_left=on_left,
         observer=observer,
         refuse=refuse,
         host_link=spec.host_link(),
+        routed=routed,
+        looks_ps=looks_ps,
     )
-    arrivals.submit = engine.submit
-    return Replica(env, scheduler, recorder, engine, arrivals)
+    return RunningReplica(scheduler, recorder, engine)

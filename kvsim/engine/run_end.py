@@ -1,16 +1,13 @@
 """The end of a run of steps, an event that may come sooner than was thought; and of a pause."""
 
 import simpy
-from simpy.events import EventPriority
 
+from kvsim.engine.moments import STEP_ENDS
 from kvsim.engine.plan import Plan
-
-# What arrives at the instant a step ends is seen by the next one.
-AFTER_ARRIVALS = EventPriority(2)
 
 
 class RunEnd(simpy.Event):
-    """The end of a run of steps, later than every arrival at the same instant.
+    """The end of a run of steps; its place among what happens at the same instant: see moments.py.
 
     A run of `steps` steps, decided at now_ps, begins at begin_ps and ends at end_ps, after all of
     them but `behind`, or, once it is cut, with the step under way. A cut run's end comes twice: the
@@ -33,7 +30,7 @@ class RunEnd(simpy.Event):
         self.steps = steps
         self._plan, self._behind = plan, behind
         self._begin_ps, self._end_ps = begin_ps, end_ps
-        env.schedule(self, AFTER_ARRIVALS, end_ps - now_ps)
+        env.schedule(self, STEP_ENDS, end_ps - now_ps)
 
     def cut(self, now_ps: int) -> None:
         """End with the step under way at now_ps, before the end."""
@@ -43,7 +40,7 @@ class RunEnd(simpy.Event):
         end_ps = self._begin_ps + plan.duration_ps(self.steps - behind)
         if end_ps < self._end_ps:
             self._end_ps = end_ps
-            self.env.schedule(self, AFTER_ARRIVALS, end_ps - now_ps)
+            self.env.schedule(self, STEP_ENDS, end_ps - now_ps)
 
 
 class Pause(simpy.Event):
@@ -52,7 +49,7 @@ class Pause(simpy.Event):
     def __init__(self, env: simpy.Environment, delay_ps: int) -> None:
         self.env, self.callbacks = env, []
         self._ok, self._value = True, None
-        env.schedule(self, AFTER_ARRIVALS, delay_ps)
+        env.schedule(self, STEP_ENDS, delay_ps)
 
 
 class Wake(simpy.Event):

@@ -25,14 +25,14 @@ from kvsim.results.summary import (
 )
 
 if TYPE_CHECKING:
-    from kvsim.engine.replica import Replica
+    from kvsim.engine.replica import RunningReplica
 
 # Classes of the ledger that live sequences hold; shared blocks count once.
 _HELD = ("used", "reserved", "overprovisioned", "rounding")
 
 
 def summarise(
-    replica: "Replica",
+    replica: "RunningReplica",
     kind: str,
     label: str,
     *,

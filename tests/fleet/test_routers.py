@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kvsim.fleet.load import Load
 from kvsim.fleet.routers import ROUTERS
 from kvsim.fleet.routers.options import FleetView
-from kvsim.fleet.routers.router import Load, RoutedRequest, Router
+from kvsim.fleet.routers.router import RoutedRequest, Router
 from kvsim.fleet.views.content import ChainedBlocks, blocks_of, common_length, cut
 from kvsim.fleet.views.text_tree import TextTree
 from kvsim.plumbing.errors import InputError

@@ -55,6 +55,8 @@ class DynamoKvRouter(Router):
     Its own blocks are counted as distinct numbers with the references that open requests hold.
     """
 
+    needs_first_tokens = True
+
     def __init__(self, options: DynamoKv, view: FleetView) -> None:
         super().__init__(view.num_replicas, options.ties or "random", view.seed)
         self._options = options
@@ -125,7 +127,7 @@ class DynamoKvRouter(Router):
         num_blocks = ceil(request.length / block)
         costs, seen = [], []
         for worker in self.alive:
-            overlap = self._index.overlap(worker, blocks, now_ps)
+            overlap = self._overlap(worker, request, blocks, now_ps)
             active = self._prefill[worker]
             credit = options.overlap_score_credit
             if options.overlap_score_credit_decay and num_blocks:
@@ -138,6 +140,13 @@ class DynamoKvRouter(Router):
             net = active + max(0, request.length - overlap * block)
             seen.append((overlap, net, decode, self.open[worker]))
         return costs, seen
+
+    def _overlap(self, worker: int, request: RoutedRequest, blocks: list[int], now_ps: int) -> int:
+        """Leading full blocks that the worker is known to have, or guessed."""
+        found = self._index.overlap(worker, blocks, now_ps)
+        if self.cached_tokens is None:
+            return found
+        return max(found, self.cached_tokens(worker, request) // self._block)
 
     def _new_blocks(self, worker: int, blocks: list[int]) -> int:
         """How many of these blocks no open request of the worker holds."""
@@ -152,7 +161,7 @@ class DynamoKvRouter(Router):
     def sent(self, request: RoutedRequest, replica: int, now_ps: int) -> None:
         super().sent(request, replica, now_ps)
         blocks = self.blocks(request)
-        overlap = self._index.overlap(replica, blocks, now_ps)
+        overlap = self._overlap(replica, request, blocks, now_ps)
         tokens = max(0, request.length - overlap * self._block)
         self._index.guess(replica, blocks, now_ps)
         if not self._options.router_assume_kv_reuse:

@@ -5,10 +5,13 @@ from typing import Literal
 
 from pydantic import Field
 
+from kvsim.fleet.load import Load
+from kvsim.fleet.reports import Reports, Scraped
 from kvsim.fleet.routers.options import FleetView, RouterOptions
-from kvsim.fleet.routers.router import Decision, Load, RoutedRequest, Router
+from kvsim.fleet.routers.router import Decision, RoutedRequest, Router
 from kvsim.fleet.views.block_index import LruIndex
 from kvsim.fleet.views.content import ChainedBlocks
+from kvsim.plumbing.units import PS_PER_MS
 
 CHARACTERS = 4  # of a token, as the plugin takes it
 MOST_BLOCKS = 256
@@ -37,14 +40,19 @@ class LlmdEpp(RouterOptions):
     num_blocks: int | None = Field(None, ge=1)
     scrape_interval_ms: float = Field(50.0, gt=0)
 
+    def reports(self, view: FleetView) -> Reports:
+        return Scraped(view.num_replicas, self.looks_ps)
+
+    @property
+    def looks_ps(self) -> int:
+        return round(self.scrape_interval_ms * PS_PER_MS)
+
     def build(self, view: FleetView) -> "LlmdEppRouter":
         return LlmdEppRouter(self, view)
 
 
 class LlmdEppRouter(Router):
     """Scores each server by the metrics scraped last and by what it sent where."""
-
-    needs_reports = True
 
     def __init__(self, options: LlmdEpp, view: FleetView) -> None:
         super().__init__(view.num_replicas, options.ties or "random", view.seed)

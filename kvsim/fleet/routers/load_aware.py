@@ -55,7 +55,10 @@ class LoadAwareRouter(Router):
         mean = sum(self.open[each] for each in self.alive) / len(self.alive)
         scores, seen = [], []
         for each in self.alive:
-            matched = self._index.overlap(each, blocks, now_ps) * self._block
+            if self.cached_tokens is None:
+                matched = self._index.overlap(each, blocks, now_ps) * self._block
+            else:
+                matched = self.cached_tokens(each, request)
             share = matched / request.length if request.length else 0.0
             scores.append(share - self._beta * (self.open[each] - mean) / max(1.0, mean))
             seen.append((matched, self.open[each]))

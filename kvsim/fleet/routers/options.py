@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+from kvsim.fleet.reports import Reports
 from kvsim.fleet.routers.router import Router, Ties
 from kvsim.plumbing.options import Options
 
@@ -27,6 +28,15 @@ class RouterOptions(Options):
     """
 
     ties: Ties | None = None
+
+    def reports(self, view: FleetView) -> Reports | None:
+        """How what replicas report reaches the router; None: it asks for nothing."""
+        return None
+
+    @property
+    def looks_ps(self) -> int | None:
+        """How far apart its looks at the replicas' memory are; 0: it may look after any step."""
+        return None
 
     def build(self, view: FleetView) -> Router:
         """A router that has seen nothing."""

@@ -5,9 +5,12 @@ from typing import Literal
 
 from pydantic import Field
 
+from kvsim.fleet.load import Load
+from kvsim.fleet.reports import Reports, Scraped
 from kvsim.fleet.routers.options import FleetView, RouterOptions
-from kvsim.fleet.routers.router import Decision, Load, RoutedRequest, Router
+from kvsim.fleet.routers.router import Decision, RoutedRequest, Router
 from kvsim.plumbing.errors import InputError
+from kvsim.plumbing.units import PS_PER_MS
 
 
 class PowerOfTwo(RouterOptions):
@@ -19,6 +22,13 @@ class PowerOfTwo(RouterOptions):
 
     load: Literal["reported", "open"] = "reported"
     report_interval_ms: float = Field(30_000.0, gt=0)
+
+    def reports(self, view: FleetView) -> Reports | None:
+        return None if self.looks_ps is None else Scraped(view.num_replicas, self.looks_ps)
+
+    @property
+    def looks_ps(self) -> int | None:
+        return round(self.report_interval_ms * PS_PER_MS) if self.load == "reported" else None
 
     def build(self, view: FleetView) -> "PowerOfTwoRouter":
         if view.num_replicas < 2:
@@ -37,7 +47,7 @@ class PowerOfTwoRouter(Router):
 
     def __init__(self, num_replicas: int, seed: int, *, reported: bool) -> None:
         super().__init__(num_replicas, seed=seed)
-        self.needs_reports = self._reported = reported
+        self._reported = reported
         self._tokens: list[int | None] = [None] * num_replicas
 
     def report(self, loads: Sequence[Load], now_ps: int) -> None:

@@ -5,10 +5,11 @@ A router sees requests come (`decide`, `sent`), get their first token (`prefille
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from random import Random
 from typing import Any, Literal, NamedTuple
 
+from kvsim.fleet.load import Load
 from kvsim.request import TokenRuns
 
 Ties = Literal["lowest", "random", "rotate"]
@@ -26,18 +27,6 @@ class RoutedRequest(NamedTuple):
     content: TokenRuns
     session: str | None = None
     rank: int | None = None
-
-
-class Load(NamedTuple):
-    """What a replica reports: requests waiting and running, the share of its pool in use, KV
-    tokens in use with those of waiting prompts, and when it was written (ps).
-    """
-
-    waiting: int = 0
-    running: int = 0
-    kv_usage: float = 0.0
-    tokens: int = 0
-    written_ps: int = 0
 
 
 class Decision(NamedTuple):
@@ -58,15 +47,18 @@ class Decision(NamedTuple):
 class Router(ABC):
     """One router process. Replicas are numbers from 0 on; `alive` are those that may be chosen.
 
-    open: requests sent to each replica that have not left.
+    open: requests sent to each replica that have not left. needs_first_tokens: `prefilled` is of
+    use to it. needs_cache_events: it goes by what prefix caches hold, which it learns by their
+    events or, where there is one to ask, by cached_tokens.
     """
 
-    needs_reports = False
+    needs_first_tokens = False
     needs_cache_events = False
 
     def __init__(self, num_replicas: int, ties: Ties = "lowest", seed: int = 0) -> None:
         self.alive = list(range(num_replicas))
         self.open = [0] * num_replicas
+        self.cached_tokens: Callable[[int, RoutedRequest], int] | None = None
         self._replica_of: dict[str, int] = {}
         self._ties = ties
         self._turn = 0

@@ -5,8 +5,10 @@ from typing import Literal
 
 from pydantic import Field
 
+from kvsim.fleet.load import Load
+from kvsim.fleet.reports import Reports, Written
 from kvsim.fleet.routers.options import FleetView, RouterOptions
-from kvsim.fleet.routers.router import Decision, Load, RoutedRequest, Router
+from kvsim.fleet.routers.router import Decision, RoutedRequest, Router
 
 
 class SglangDp(RouterOptions):
@@ -16,6 +18,13 @@ class SglangDp(RouterOptions):
 
     method: Literal["auto", "round_robin", "total_requests", "total_tokens"] = "auto"
     look_interval_ms: float = Field(20.0, gt=0)
+
+    def reports(self, view: FleetView) -> Reports | None:
+        return Written(view.num_replicas) if self.method.startswith("total") else None
+
+    @property
+    def looks_ps(self) -> int | None:
+        return 0 if self.method.startswith("total") else None
 
     def build(self, view: FleetView) -> "SglangDpRouter":
         return SglangDpRouter(self.method, round(self.look_interval_ms * 1e9), view.num_replicas)
@@ -34,7 +43,6 @@ class SglangDpRouter(Router):
         self._written: Sequence[Load] = ()
         self._taken_ps = [0] * num_replicas
         self._looked_ps = -look_ps
-        self.needs_reports = method.startswith("total")
 
     def report(self, loads: Sequence[Load], now_ps: int) -> None:
         """What the ranks have written by now; it is looked at later."""

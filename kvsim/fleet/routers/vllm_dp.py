@@ -5,8 +5,11 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
+from kvsim.fleet.load import Load
+from kvsim.fleet.reports import Published, Reports
 from kvsim.fleet.routers.options import FleetView, RouterOptions
-from kvsim.fleet.routers.router import Decision, Load, RoutedRequest, Router
+from kvsim.fleet.routers.router import Decision, RoutedRequest, Router
+from kvsim.plumbing.units import PS_PER_MS
 
 Counts = list[float]
 
@@ -30,6 +33,10 @@ class VllmDp(RouterOptions):
             raise ValueError("client_index must be below client_count")
         return self
 
+    def reports(self, view: FleetView) -> Reports:
+        interval_ps = round(self.stats_update_interval_ms * PS_PER_MS)
+        return Published(view.num_replicas, interval_ps, lockstep=self.lockstep)
+
     def build(self, view: FleetView) -> "VllmDpRouter":
         return VllmDpRouter(self, view.num_replicas)
 
@@ -38,8 +45,6 @@ class VllmDpRouter(Router):
     """One front end. view: [waiting, running, usage] of each rank as last published, with what it
     has sent since; start: where its scan begins.
     """
-
-    needs_reports = True
 
     def __init__(self, options: VllmDp, num_replicas: int) -> None:
         super().__init__(num_replicas)

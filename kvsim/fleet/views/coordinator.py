@@ -73,8 +73,9 @@ class Coordinator:
             self._made.append(Publication(due_ps, counts))
             self._published_ps = self._waits_since_ps = due_ps
 
-    def drain(self, now_ps: int) -> list[Publication]:
-        """The publications up to now that were not asked for before."""
-        self.advance(now_ps)
+    def drain(self, now_ps: int | None) -> list[Publication]:
+        """The publications up to now (None: those made so far) that were not asked for before."""
+        if now_ps is not None:
+            self.advance(now_ps)
         made, self._made = self._made, []
         return made

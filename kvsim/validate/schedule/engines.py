@@ -18,6 +18,7 @@ RECORDED: Registry[RecordedCase] = Registry(
         "vllm offload": "kvsim.validate.schedule.offload.case:OffloadCase",
         "vllm simple offload": "kvsim.validate.schedule.offload_simple.case:SimpleCase",
         "vllm, prefill and decode": "kvsim.validate.schedule.vllm_pd.case:VllmPairCase",
+        "fleet": "kvsim.validate.schedule.fleet.case:FleetCase",
         "vllm": "kvsim.validate.schedule.vllm.case:VllmCase",
         "sglang hicache": "kvsim.validate.schedule.sglang.hicache:HicacheCase",
         "sglang": "kvsim.validate.schedule.sglang.case:SglangCase",

@@ -11,9 +11,11 @@ from kvsim.validate.schedule.routing.draws import plausible
 from kvsim.validate.schedule.verdict import compare, validate_case
 
 CASES = sorted((Path(__file__).parent / "routing").glob("*.json"))
+# Whole fleets: decisions, publications, and every step of every replica.
+FLEETS = sorted((Path(__file__).parent / "fleet").glob("*.json"))
 
 
-@pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", [*CASES, *FLEETS], ids=lambda path: path.stem)
 def test_each_decision_is_the_recorded_one(path: Path) -> None:
     verdict = validate_case(path)
     assert verdict.equal, verdict.text()
@@ -22,7 +24,7 @@ def test_each_decision_is_the_recorded_one(path: Path) -> None:
 
 def test_all_recorded_routers_are_there() -> None:
     policies = {read_case(path).policy for path in CASES}  # type: ignore[attr-defined]
-    assert len(CASES) == 24
+    assert (len(CASES), len(FLEETS)) == (24, 3)
     assert policies == {
         *("round_robin", "cache_aware", "power_of_two", "dynamo_kv", "llm_d_epp"),
         *("vllm_dp_lb", "vllm_dp_coordinator", "sglang_dp"),

@@ -3,9 +3,9 @@
 from collections import Counter
 from itertools import groupby
 
+from kvsim.fleet.load import Load
 from kvsim.fleet.routers.options import FleetView
 from kvsim.fleet.routers.power_of_two import PowerOfTwo
-from kvsim.fleet.routers.router import Load
 from kvsim.validate.schedule.routing.case import RoutingCase
 from kvsim.validate.schedule.rows import Row
 

@@ -1,8 +1,9 @@
 """The decisions of llm-d's endpoint picker: the scores of each server."""
 
+from kvsim.fleet.load import Load
 from kvsim.fleet.routers.llm_d_epp import LlmdEpp
 from kvsim.fleet.routers.options import FleetView
-from kvsim.fleet.routers.router import Load, RoutedRequest
+from kvsim.fleet.routers.router import RoutedRequest
 from kvsim.validate.schedule.routing.case import RoutingCase
 from kvsim.validate.schedule.routing.contents import Letters, length_of
 from kvsim.validate.schedule.rows import Row

@@ -1,7 +1,8 @@
 """The decisions of servers over their own data-parallel ranks: vLLM's and SGLang's."""
 
+from kvsim.fleet.load import Load
 from kvsim.fleet.routers.options import FleetView
-from kvsim.fleet.routers.router import Load, RoutedRequest
+from kvsim.fleet.routers.router import RoutedRequest
 from kvsim.fleet.routers.sglang_dp import SglangDp
 from kvsim.fleet.routers.vllm_dp import VllmDp
 from kvsim.plumbing.units import PS_PER_S

@@ -1,0 +1,104 @@
+"""How what replicas report reaches a router: when, and how late.
+
+Replicas say what they hold when it changes (`heard`); a router asks, with each request, for what
+has come in the meantime (`due`).
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+from kvsim.fleet.load import Load
+from kvsim.fleet.views.coordinator import Coordinator, Publication
+
+
+class Reports(ABC):
+    """The loads of all replicas, as they are on their way. needs_tokens: KV tokens are reported."""
+
+    needs_tokens = False
+
+    @abstractmethod
+    def heard(self, replica: int, load: Load, now_ps: int) -> None:
+        """A replica reports a load that differs from its last one."""
+
+    @abstractmethod
+    def due(self, now_ps: int) -> Sequence[Load] | None:
+        """What a router learns now; None: nothing since it asked last."""
+
+    @abstractmethod
+    def joined(self) -> None:
+        """One replica more."""
+
+
+class Written(Reports):
+    """What replicas have written by now, for a router that looks at it when it likes."""
+
+    needs_tokens = True
+
+    def __init__(self, num_replicas: int) -> None:
+        self._loads = [Load()] * num_replicas
+        self._any = False
+
+    def heard(self, replica: int, load: Load, now_ps: int) -> None:
+        self._loads[replica] = load
+        self._any = True
+
+    def due(self, now_ps: int) -> Sequence[Load] | None:
+        return list(self._loads) if self._any else None
+
+    def joined(self) -> None:
+        self._loads.append(Load())
+
+
+class Scraped(Written):
+    """What replicas held at the last look, every interval_ps; between two looks it stays."""
+
+    def __init__(self, num_replicas: int, interval_ps: int) -> None:
+        super().__init__(num_replicas)
+        self._interval_ps = interval_ps
+        self._next_ps = interval_ps
+        self._taken: list[Load] | None = None
+
+    def _look(self, now_ps: int) -> None:
+        if self._next_ps < now_ps:
+            self._taken = list(self._loads)
+            self._next_ps = -(-now_ps // self._interval_ps) * self._interval_ps
+
+    def heard(self, replica: int, load: Load, now_ps: int) -> None:
+        self._look(now_ps)
+        super().heard(replica, load, now_ps)
+
+    def due(self, now_ps: int) -> Sequence[Load] | None:
+        self._look(now_ps)
+        taken, self._taken = self._taken, None
+        return taken
+
+
+class Published(Reports):
+    """What vLLM's coordinator has published by now. publications: all of them, for the record.
+
+    unread_lost: a publication that nobody asked for before the next report is lost, as it was where
+    whole fleets were recorded; a real front end finds it.
+    """
+
+    unread_lost = False
+
+    def __init__(self, num_replicas: int, interval_ps: int, *, lockstep: bool) -> None:
+        self._coordinator = Coordinator(num_replicas, interval_ps, lockstep=lockstep)
+        self._steps = [0] * num_replicas
+        self.publications: list[Publication] = []
+
+    def heard(self, replica: int, load: Load, now_ps: int) -> None:
+        self._steps[replica] += 1
+        counts = load.waiting, load.running, load.kv_usage
+        self._coordinator.heard(replica, counts, now_ps, (0, self._steps[replica]))
+        if self.unread_lost:
+            self.publications += self._coordinator.drain(None)
+
+    def due(self, now_ps: int) -> Sequence[Load] | None:
+        made = self._coordinator.drain(now_ps)
+        self.publications += made
+        return [Load(*counts) for counts in made[-1].counts] if made else None
+
+    def joined(self) -> None:
+        self._coordinator.joined()
+        self._steps.append(0)

@@ -1,0 +1,1 @@
+"""Recorded schedules of whole fleets."""

@@ -1,0 +1,153 @@
+"""A fleet of one is the replica alone; replicas in turn are runs of their shares; to the bit."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from kvsim.engine.replica import RunningReplica, assemble
+from kvsim.fleet.fleet import Fleet, FleetPart
+from kvsim.fleet.routers import ROUTERS
+from kvsim.fleet.routers.options import FleetView
+from kvsim.request import Request, Stream
+from kvsim.results.recorder import Recorder
+from kvsim.scenario import Scenario
+from kvsim.simulation import Simulation
+
+TABLE: dict[str, Any] = {
+    "model": {"name": "llama-2-7b"},
+    "device": {"name": "a100-80gb"},
+    "memory": {"kv_cache_tokens": 12_000},
+    "allocator": {"kind": "paged"},
+    "scheduler": {"kind": "continuous", "max_num_seqs": 32, "max_num_batched_tokens": 1024},
+    "step_time": {
+        "kind": "linear",
+        "base_us": 9000,
+        "prefill_token_us": 40,
+        "decode_seq_us": 60,
+        "context_token_ns": 2,
+    },
+    "workload": {
+        "kind": "sessions",
+        "num_sessions": 60,
+        "arrivals": {"kind": "poisson", "rate_per_s": 3},
+        "turns": {"kind": "uniform", "min_tokens": 1, "max_tokens": 5},
+        "prompt": {"kind": "uniform", "min_tokens": 20, "max_tokens": 500},
+        "output": {"kind": "uniform", "min_tokens": 2, "max_tokens": 200},
+        "think": {"kind": "fixed", "seconds": 0},
+    },
+}
+
+
+def written(replica: RunningReplica) -> tuple[Any, ...]:
+    """All that a recorder has written down, as bytes and integers."""
+    recorder: Recorder = replica.recorder
+    columns = ("arrival_ps", "first_scheduled_ps", "first_token_ps", "hit_tokens")
+    return (
+        recorder.series.tobytes(),
+        recorder.time_sum,
+        recorder.waiting_sum,
+        recorder.marks.tobytes(),
+        sorted(zip(recorder.gaps[0::4], recorder.gaps[1::4], recorder.gaps[2::4], strict=True)),
+        recorder.finish_ps.tobytes(),
+        *(recorder.finished.column(name).tobytes() for name in columns),
+        replica.scheduler.allocator.cache_totals(),
+        replica.scheduler.num_preemptions,
+    )
+
+
+def prepared(**changes: Any) -> Simulation:
+    return Simulation(Scenario.from_table({**TABLE, **changes}))
+
+
+def fleet_of(
+    simulation: Simulation, stream: Stream, count: int, kind: str = "round-robin", **kwargs: Any
+) -> Fleet:
+    spec = simulation.replica_spec(simulation.scenario.allocator[0])
+    options = ROUTERS.parse({"kind": kind}, "router")
+    view = FleetView(count, seed=3)
+    fleet = Fleet(
+        [FleetPart(spec, simulation.step_time)] * count,
+        options.build(view),
+        stream,
+        reports=options.reports(view),
+        looks_ps=options.looks_ps,
+        **kwargs,
+    )
+    fleet.run()
+    return fleet
+
+
+ENGINES = [
+    {},
+    {"scheduler": {"kind": "continuous", "async_scheduling": True, "max_num_seqs": 32}},
+    {"memory": {"kv_cache_tokens": 60_000}},
+    {"allocator": {"kind": "max-buffer"}, "memory": {"kv_cache_tokens": 60_000}},
+    {"scheduler": {"kind": "sglang"}, "allocator": {"kind": "radix"}},
+]
+
+
+@pytest.mark.parametrize("changes", ENGINES, ids=lambda each: ",".join(map(str, each)) or "paged")
+@pytest.mark.parametrize("kind", ["round-robin", "llm-d-epp", "dynamo-kv", "sglang-dp"])
+def test_one_replica_in_a_fleet_is_the_replica_alone(changes: dict[str, Any], kind: str) -> None:
+    simulation = prepared(**changes)
+    spec = simulation.replica_spec(simulation.scenario.allocator[0])
+    alone = assemble(replace(spec, unwatched=True), simulation.stream, simulation.step_time)
+    alone.run()
+    fleet = fleet_of(simulation, simulation.stream, 1, kind, regret=kind == "round-robin")
+    if kind == "llm-d-epp":  # which looks at the replica while runs of steps would last
+        ours, theirs = written(fleet.replicas[0])[1:3], written(alone)[1:3]
+        assert ours == theirs
+    else:
+        assert written(fleet.replicas[0]) == written(alone)
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_replicas_in_turn_are_runs_of_their_shares(count: int) -> None:
+    """Requests of a stream whose followers come by the clock: no replica waits for another."""
+    simulation = prepared()
+    runs = [request for request in simulation.stream.requests if request.after is None]
+    times = [
+        Request(
+            f"r{at}",
+            at * 41 * 10**9,
+            each.prompt_tokens,
+            each.output_tokens,
+            prompt_runs=each.prompt_runs,
+        )
+        for at, each in enumerate(runs * 4)
+    ]
+    fleet = fleet_of(simulation, Stream(tuple(times)), count)
+    spec = simulation.replica_spec(simulation.scenario.allocator[0])
+    for number, replica in enumerate(fleet.replicas):
+        share = Stream(tuple(times[number::count]))
+        alone = assemble(replace(spec, unwatched=True), share, simulation.step_time)
+        alone.run()
+        assert written(replica) == written(alone)
+    assert [each.replica for each in fleet.routed] == [n % count for n in range(len(times))]
+
+
+@pytest.mark.parametrize("kind", ROUTERS.own)
+def test_every_router_serves_everyone(kind: str) -> None:
+    simulation = prepared()
+    fleet = fleet_of(simulation, simulation.stream, 3, kind, regret=True)
+    finished = sum(len(replica.recorder.finish_ps) for replica in fleet.replicas)
+    assert finished == len(simulation.stream.requests) == len(fleet.routed)
+    assert not any(fleet.router.open)
+    for routed in fleet.routed:
+        assert routed.best_tokens is not None
+        assert routed.chosen_tokens is not None
+        assert 0 <= routed.chosen_tokens <= routed.best_tokens
+
+
+def test_affinity_finds_more_than_taking_turns() -> None:
+    """Conversations on four replicas, with memory for all: by session each finds its own turns."""
+    simulation = prepared(memory={"kv_cache_tokens": 200_000})
+    hits = {}
+    for kind in ("round-robin", "consistent-hash", "cache-aware", "dynamo-kv"):
+        fleet = fleet_of(simulation, simulation.stream, 4, kind)
+        totals = [replica.scheduler.allocator.cache_totals() for replica in fleet.replicas]
+        hits[kind] = sum(total.hit_tokens for total in totals)
+    assert hits["consistent-hash"] > 2 * hits["round-robin"]
+    assert hits["cache-aware"] > 1.5 * hits["round-robin"]
+    assert hits["dynamo-kv"] > 1.5 * hits["round-robin"]
