@@ -9,6 +9,7 @@ from typing import Any
 from kvsim.capacity.local_attention import freed_chunks
 from kvsim.capacity.pool import SizedPool
 from kvsim.capacity.sglang.simulated import settings_of, sglang_pool
+from kvsim.capacity.sglang.sizing import cached_layout
 from kvsim.capacity.sizing import check_simulated, size
 from kvsim.drafting import drafted_time, drafter_of
 from kvsim.engine.observer import Observer
@@ -166,8 +167,11 @@ class Simulation:
             options,
             scheduler,
             capacity_bytes=self.pool.capacity_bytes,
-            layout=self.layout,
+            layout=cached_layout(self.model.kind, self.layout)
+            if ALLOCATORS.name_of(options) == "radix"
+            else self.layout,
             states=self.pool.states,
+            window_tokens=self.pool.window_tokens,
             max_model_len=self.max_model_len,
             copy_bytes_per_s=self.device.bandwidth_bytes_per_s,
             host_bytes_per_s=self.device.host_bytes_per_s,
