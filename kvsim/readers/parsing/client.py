@@ -68,7 +68,9 @@ def repeated(requests: Requests, period: int) -> Requests:
             first_ids[key] = free
             free += ceil_div(tokens, BLOCK_TOKENS)
         first = first_ids[key]
-        rows.append(row._replace(hash_ids=range(first, first + ceil_div(tokens, BLOCK_TOKENS))))
+        rows.append(
+            row._replace(hash_ids=tuple(range(first, first + ceil_div(tokens, BLOCK_TOKENS))))
+        )
     return Requests(tuple(rows), requests.clock, BLOCK_TOKENS)
 
 
