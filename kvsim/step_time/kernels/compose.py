@@ -69,7 +69,8 @@ def composed(kernels: Kernels, layout: KVLayout, host: HostCost) -> KernelSteps:
         source=f"kernels measured as in {kernels.tables.name}.parquet",
     )
     form = form.corrected(Correction(scale_ppm=round(host.scale * WHOLE_PPM)))
-    form.host = HostTime(*map(_ps, (host.step_us, host.sequence_us, host.prompts_us)))
+    step_us = host.step_us + host.layer_us * model.num_layers
+    form.host = HostTime(*map(_ps, (step_us, host.sequence_us, host.prompts_us)))
     return form
 
 
