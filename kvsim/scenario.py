@@ -73,7 +73,7 @@ def _own_scheduler(options: AllocatorOptions) -> dict[str, Any]:
 DEFAULT_SCHEDULER = "continuous"
 AnyAllocator = Annotated[AllocatorOptions, AllocatorChoice()]
 AnyScheduler = Annotated[SchedulerOptions, OneOf(SCHEDULERS, "scheduler", DEFAULT_SCHEDULER)]
-AnyStepTime = Annotated[StepTimeOptions, OneOf(STEP_TIMES, "step_time", "roofline")]
+AnyStepTime = Annotated[StepTimeOptions, OneOf(STEP_TIMES, "step_time", "auto")]
 AnyWorkload = Annotated[WorkloadOptions, OneOf(WORKLOADS, "workload")]
 
 
@@ -94,7 +94,7 @@ class Scenario(Options):
     memory: MemoryOptions = MemoryOptions()
     allocator: tuple[AnyAllocator, ...] = Field(min_length=1)
     scheduler: AnyScheduler = Field({"kind": "continuous"}, validate_default=True)
-    step_time: AnyStepTime = Field({"kind": "roofline"}, validate_default=True)
+    step_time: AnyStepTime = Field({"kind": "auto"}, validate_default=True)
     workload: AnyWorkload | None = None
     speculative_config: SpeculativeConfig | None = None
     window: WindowOptions = WindowOptions()
