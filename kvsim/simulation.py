@@ -77,6 +77,10 @@ class Simulation:
         self.max_model_len = options.model_len(self.model)
         self.drafter = drafter_of(scenario.speculative_config, scenario.folder)
         self.layout = options.layout(self.model)
+        shared = options.decode_context_parallel_size
+        if shared > 1:
+            self._check_shared(shared)
+            self.layout = self.layout.over_gpus(shared)
         own = scenario.allocator[0].scheduler
         scheduler = own if isinstance(own, SchedulerOptions) else scenario.scheduler
         hardware = Hardware(
@@ -113,6 +117,19 @@ class Simulation:
         self.stream = (
             requests if isinstance(requests, Stream) else Stream(tuple(requests), source={})
         )
+
+    def _check_shared(self, num: int) -> None:
+        """InputError for what no simulation has beside GPUs that share the tokens of sequences."""
+        others = {ALLOCATORS.name_of(each) for each in self.scenario.allocator} - {"paged"}
+        if others or self.drafter is not None:
+            raise InputError(
+                "tokens of a sequence are shared by GPUs in vLLM's blocks, without drafts",
+                where="model.decode_context_parallel_size",
+                value=num,
+                limit="1"
+                + (f" under {', '.join(sorted(others))}" if others else " with a drafter"),
+                remedy="leave it out, or take paged alone",
+            )
 
     def _pool(self) -> SizedPool:
         scheduler = self.scenario.scheduler
@@ -160,6 +177,10 @@ class Simulation:
     def replica_spec(self, options: AllocatorOptions) -> ReplicaSpec:
         """The parts of a replica under one allocator."""
         own, drafts = options.scheduler, self.scenario.speculative_config
+        shared = self.scenario.model.decode_context_parallel_size
+        if shared > 1:  # a block of each GPU's holds its part of so many more tokens
+            tokens = shared * (getattr(options, "block_size", None) or BLOCK_SIZE)
+            options = options.model_copy(update={"block_size": tokens})
         scheduler = own if isinstance(own, SchedulerOptions) else self.scenario.scheduler
         if drafts is not None and drafts.disable_lookahead_block_hashes:
             scheduler.check_looks_ahead()
