@@ -22,8 +22,10 @@ demo: .venv/.demo
 
 install: .venv/.demo
 
-# The whole suite against the sources. Whoever has no more tests takes over those of the other.
-PYTEST_ALL = -n auto --dist worksteal $(PYTEST)
+# The whole suite against the sources, by one process more than there are processors, since tests of
+# browsers and killed processes wait. A process without tests takes over those of another.
+WORKERS = $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
+PYTEST_ALL = -n $(WORKERS) --dist worksteal $(PYTEST)
 test: .venv/.tests
 	KVSIM_COMPILED=0 $(BIN)/python -m pytest $(PYTEST_ALL)
 

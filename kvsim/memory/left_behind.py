@@ -38,6 +38,11 @@ class LeftBehind:
     def __bool__(self) -> bool:
         return bool(self._windows)
 
+    @property
+    def least_tokens(self) -> int:
+        """Slots that a sequence has before a window leaves anything behind."""
+        return min(window for window, _ in self._windows)
+
     def bytes(self, computed: int, shared: int = 0) -> int:
         """Of a sequence whose last step began with so many slots computed, the first `shared` of
         which others hold too.

@@ -18,7 +18,7 @@ from kvsim.request import Request
     "allocator", ALLOCATOR_TABLES, ids=lambda table: "-".join(map(str, table.values()))
 )
 @settings(
-    max_examples=4, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=3, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(requests=streams(), tokens=st.sampled_from([1024, 1500, 2048]))
 def test_runs_of_k_steps_equal_single_steps(

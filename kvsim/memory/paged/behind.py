@@ -14,17 +14,21 @@ class BehindInBlocks:
     """See `LeftBehind`: here what others hold is told by their blocks."""
 
     def __init__(self, behind: LeftBehind, tables: BlockTables, decoders: Decoders) -> None:
-        self._behind = behind
+        self._behind, self._least_tokens = behind, behind.least_tokens
         self._tables, self._decoders = tables, decoders
 
     def bytes(self, live: Iterable[Sequence]) -> int:
         """Of all live sequences."""
-        movers = map(self._mover, live)
+        movers = [self._mover(seq) for seq in live if self._outgrows(seq)]
         return sum(self._behind.bytes(computed, shared) for computed, _, shared in movers)
 
     def movers(self, live: Iterable[Sequence]) -> list[Mover]:
         """Those of them that decode."""
-        return [self._mover(seq) for seq in live if seq.decoding]
+        return [self._mover(seq) for seq in live if seq.decoding and self._outgrows(seq)]
+
+    def _outgrows(self, seq: Sequence) -> bool:
+        """Whether the sequence is ever longer than the shortest window."""
+        return seq.final_tokens >= self._least_tokens
 
     def during(self, course: Course, movers: list[Mover], steps: int) -> Course:
         """`course`, in which these took one slot a step, with what they left on the way."""
