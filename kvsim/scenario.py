@@ -22,6 +22,7 @@ from kvsim.plumbing.choice import OneOf
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.keys import assignment, put
 from kvsim.plumbing.options import Options
+from kvsim.plumbing.reading.toml_lines import placed
 from kvsim.plumbing.reading.toml_text import read_table
 from kvsim.plumbing.shipped import shipped_folder
 from kvsim.results.measurement import WindowOptions
@@ -145,7 +146,13 @@ class Scenario(Options):
 
         overrides: `a.b=value` each, the value as TOML would read it (else a string).
         """
-        return cls.from_table(*load_tables(source, overrides))
+        overrides = tuple(overrides)
+        table, folder = load_tables(source, overrides)
+        try:
+            return cls.from_table(table, folder)
+        except InputError as error:
+            keys = [assignment(override, "--set")[0] for override in overrides]
+            raise placed(error, find_scenario(source), keys) from None
 
     def labels(self) -> list[str]:
         """One name each allocator: its label, or its kind with the options in which it differs

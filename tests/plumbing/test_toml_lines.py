@@ -1,0 +1,86 @@
+"""Errors about a scenario's keys name the file, the line, and the allocator by its label."""
+
+from pathlib import Path
+
+import pytest
+
+from kvsim.plumbing.errors import InputError
+from kvsim.plumbing.reading.toml_lines import line_of
+from kvsim.scenario import Scenario
+
+TEXT = """\
+seed = 0
+[model]
+name = "opt-125m"
+
+[device]
+name = "a100-40gb"
+
+[[allocator]]
+kind = "paged"
+label = "ours"
+block_size = 16
+
+[[allocator]]
+kind = "doubling"
+[allocator.scheduler]
+kind = "continuous"
+max_num_seqs = 8
+
+[workload]
+kind = "synthetic"
+num_requests = 3
+arrivals = { kind = "poisson", rate_per_s = 3.0 }
+prompt.kind = "fixed"
+prompt.tokens = 20
+output = { kind = "fixed", tokens = 3 }
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "line"),
+    [
+        ("seed", 1),
+        ("model.name", 3),
+        ("allocator.0.block_size", 11),
+        ("allocator.0.no_such_key", 8),
+        ("allocator.1", 13),
+        ("allocator.1.scheduler.max_num_seqs", 17),
+        ("workload.arrivals.rate_per_s", 22),
+        ("workload.prompt.tokens", 24),
+        ("memory.num_gpu_blocks", None),
+    ],
+)
+def test_the_line_of_a_key(path: str, line: int | None) -> None:
+    assert line_of(TEXT, tuple(path.split("."))) == line
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("block_size = 16", "blok_size = 16", ":11: allocator.0.blok_size (allocator 'ours'): unk"),
+        ("max_num_seqs = 8", "max_num_seqs = 0", ":17: allocator.1.scheduler.max_num_seqs (alloc"),
+        ('[[allocator]]\nkind = "doubling"', '[[allocator]]\nkind = "x"', ":14: allocator.1.kind ("),
+        ("rate_per_s = 3.0", "rate_per_s = -3.0", ":22: workload.arrivals.rate_per_s: "),
+        ("seed = 0", "seed = -1", ":1: seed: "),
+    ],
+)
+def test_an_error_names_file_line_and_label(
+    tmp_path: Path, old: str, new: str, words: str
+) -> None:
+    path = tmp_path / "own.toml"
+    path.write_text(TEXT)
+    Scenario.load(path)
+    path.write_text(TEXT.replace(old, new))
+    with pytest.raises(InputError) as caught:
+        Scenario.load(path)
+    assert str(caught.value).startswith(f"{path}{words}")
+
+
+def test_a_key_of_the_command_line_has_no_line(tmp_path: Path) -> None:
+    path = tmp_path / "own.toml"
+    path.write_text(TEXT)
+    for override in ("allocator.ours.block_size=-1", "seed=-1", "memory.num_gpu_blocks=-1"):
+        with pytest.raises(InputError) as caught:
+            Scenario.load(path, [override])
+        assert str(path) not in str(caught.value)
