@@ -131,7 +131,7 @@ def test_both_forms_say_the_same_of_random_scenarios(monkeypatch: pytest.MonkeyP
         )
         written.append(done.stdout.splitlines())
     assert len(written[0]) == 400
-    assert sum("refused" in line for line in written[0]) < 200
+    assert sum("refused" not in line for line in written[0]) > 100
     assert written[0] == written[1]
 
 

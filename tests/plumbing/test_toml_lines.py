@@ -58,16 +58,14 @@ def test_the_line_of_a_key(path: str, line: int | None) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
-        ("block_size = 16", "blok_size = 16", ":11: allocator.0.blok_size (allocator 'ours'): unk"),
+        ("block_size = 16", "blok_size = 16", ":11: allocator.0.blok_size (allocator 'ours')"),
         ("max_num_seqs = 8", "max_num_seqs = 0", ":17: allocator.1.scheduler.max_num_seqs (alloc"),
-        ('[[allocator]]\nkind = "doubling"', '[[allocator]]\nkind = "x"', ":14: allocator.1.kind ("),
+        ('[[allocator]]\nkind = "doubling"', '[[allocator]]\nkind = "x"', ":14: allocator.1.kind"),
         ("rate_per_s = 3.0", "rate_per_s = -3.0", ":22: workload.arrivals.rate_per_s: "),
         ("seed = 0", "seed = -1", ":1: seed: "),
     ],
 )
-def test_an_error_names_file_line_and_label(
-    tmp_path: Path, old: str, new: str, words: str
-) -> None:
+def test_an_error_names_file_line_and_label(tmp_path: Path, old: str, new: str, words: str) -> None:
     path = tmp_path / "own.toml"
     path.write_text(TEXT)
     Scenario.load(path)

@@ -67,10 +67,12 @@ class LlamaServerScheduler(Scheduler):
         return max(1, self._context - request.prompt_tokens)
 
     def add(self, seq: Sequence) -> bool:
-        first = super().add(seq)
+        super().add(seq)
         prompt, output = self._contents.of(seq)
         self.server.queue.append(ServerTask(prompt, seq.output_tokens, output, owner=seq))
-        return first or any(not slot.running for slot in self.server.slots)
+        # Also without an idle slot: who is put off before a slot is free goes before those who are
+        # not, the latest first (`SlotServer._release`).
+        return True
 
     # --- a part of a pass -----------------------------------------------------------------------
 
