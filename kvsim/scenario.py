@@ -15,6 +15,7 @@ from kvsim.device import DeviceOptions
 from kvsim.engine.schedulers import SCHEDULERS
 from kvsim.engine.schedulers.options import SchedulerOptions
 from kvsim.engine.speculation.options import SpeculativeConfig
+from kvsim.fleet.disaggregation import DisaggregationOptions
 from kvsim.memory import ALLOCATORS
 from kvsim.memory.options import AllocatorOptions
 from kvsim.model import ModelOptions
@@ -74,7 +75,7 @@ def _own_scheduler(options: AllocatorOptions) -> dict[str, Any]:
 DEFAULT_SCHEDULER = "continuous"
 AnyAllocator = Annotated[AllocatorOptions, AllocatorChoice()]
 AnyScheduler = Annotated[SchedulerOptions, OneOf(SCHEDULERS, "scheduler", DEFAULT_SCHEDULER)]
-AnyStepTime = Annotated[StepTimeOptions, OneOf(STEP_TIMES, "step_time", "auto")]
+AnyStepTime = Annotated[StepTimeOptions, OneOf(STEP_TIMES, "step_time", "roofline")]
 AnyWorkload = Annotated[WorkloadOptions, OneOf(WORKLOADS, "workload")]
 
 
@@ -84,6 +85,8 @@ class Scenario(Options):
     seed: of everything random. max_steps: most steps the engine takes at once (1: one by one; the
     results are the same to the last bit). workload: may be left out where requests are given.
     speculative_config: tokens drafted ahead; without the table none are.
+    disaggregation: prompts are computed on other replicas than outputs; without the table one
+    replica does both.
     window: the part of the run that is measured beside the whole. An allocator's table may hold
     `scheduler`, a table of its own that takes the place of the scenario's.
     """
@@ -95,9 +98,10 @@ class Scenario(Options):
     memory: MemoryOptions = MemoryOptions()
     allocator: tuple[AnyAllocator, ...] = Field(min_length=1)
     scheduler: AnyScheduler = Field({"kind": "continuous"}, validate_default=True)
-    step_time: AnyStepTime = Field({"kind": "auto"}, validate_default=True)
+    step_time: AnyStepTime = Field({"kind": "roofline"}, validate_default=True)
     workload: AnyWorkload | None = None
     speculative_config: SpeculativeConfig | None = None
+    disaggregation: DisaggregationOptions | None = None
     window: WindowOptions = WindowOptions()
     _folder: Path = PrivateAttr(default_factory=Path)
 

@@ -9,8 +9,8 @@ from typing import Any
 from kvsim.capacity.local_attention import freed_chunks
 from kvsim.capacity.pool import SizedPool
 from kvsim.capacity.sglang.simulated import settings_of, sglang_pool
-from kvsim.capacity.sglang.sizing import cached_layout
 from kvsim.capacity.sizing import check_simulated, size
+from kvsim.disaggregated import DisaggregatedRuns
 from kvsim.drafting import drafted_time, drafter_of
 from kvsim.engine.observer import Observer
 from kvsim.engine.replica import ReplicaSpec, assemble
@@ -25,6 +25,7 @@ from kvsim.results.metrics import summarise
 from kvsim.results.result import Result, Run
 from kvsim.results.summary import KeptChunks
 from kvsim.scenario import Scenario
+from kvsim.step_time.form import StepTime
 from kvsim.step_time.options import Hardware
 
 Progress = Callable[[str, int, int], None]
@@ -61,6 +62,12 @@ def place_of(label: str, labels: Sequence[str]) -> int:
     return labels.index(label)
 
 
+def _side_ready(scenario: Scenario, at: int) -> tuple[ReplicaSpec, StepTime]:
+    """The replica of one side of a deployment under its allocator at this place."""
+    simulation = Simulation(scenario, [])
+    return simulation.replica_spec(scenario.allocator[at]), simulation.step_time
+
+
 class Simulation:
     """A scenario made ready: its requests, pool and step time, the same for every allocator.
 
@@ -77,10 +84,6 @@ class Simulation:
         self.max_model_len = options.model_len(self.model)
         self.drafter = drafter_of(scenario.speculative_config, scenario.folder)
         self.layout = options.layout(self.model)
-        shared = options.decode_context_parallel_size
-        if shared > 1:
-            self._check_shared(shared)
-            self.layout = self.layout.over_gpus(shared)
         own = scenario.allocator[0].scheduler
         scheduler = own if isinstance(own, SchedulerOptions) else scenario.scheduler
         hardware = Hardware(
@@ -108,6 +111,9 @@ class Simulation:
         self.labels = scenario.labels()
         for each in scenario.allocator:
             self.replica_spec(each).build()
+        self._apart = None
+        if scenario.disaggregation is not None:
+            self._apart = DisaggregatedRuns(scenario, _side_ready)
         if requests is None:
             if scenario.workload is None:
                 raise InputError("required key is missing", where="workload")
@@ -117,19 +123,6 @@ class Simulation:
         self.stream = (
             requests if isinstance(requests, Stream) else Stream(tuple(requests), source={})
         )
-
-    def _check_shared(self, num: int) -> None:
-        """InputError for what no simulation has beside GPUs that share the tokens of sequences."""
-        others = {ALLOCATORS.name_of(each) for each in self.scenario.allocator} - {"paged"}
-        if others or self.drafter is not None:
-            raise InputError(
-                "tokens of a sequence are shared by GPUs in vLLM's blocks, without drafts",
-                where="model.decode_context_parallel_size",
-                value=num,
-                limit="1"
-                + (f" under {', '.join(sorted(others))}" if others else " with a drafter"),
-                remedy="leave it out, or take paged alone",
-            )
 
     def _pool(self) -> SizedPool:
         scheduler = self.scenario.scheduler
@@ -177,10 +170,6 @@ class Simulation:
     def replica_spec(self, options: AllocatorOptions) -> ReplicaSpec:
         """The parts of a replica under one allocator."""
         own, drafts = options.scheduler, self.scenario.speculative_config
-        shared = self.scenario.model.decode_context_parallel_size
-        if shared > 1:  # a block of each GPU's holds its part of so many more tokens
-            tokens = shared * (getattr(options, "block_size", None) or BLOCK_SIZE)
-            options = options.model_copy(update={"block_size": tokens})
         scheduler = own if isinstance(own, SchedulerOptions) else self.scenario.scheduler
         if drafts is not None and drafts.disable_lookahead_block_hashes:
             scheduler.check_looks_ahead()
@@ -188,11 +177,8 @@ class Simulation:
             options,
             scheduler,
             capacity_bytes=self.pool.capacity_bytes,
-            layout=cached_layout(self.model.kind, self.layout)
-            if ALLOCATORS.name_of(options) == "radix"
-            else self.layout,
+            layout=self.layout,
             states=self.pool.states,
-            window_tokens=self.pool.window_tokens,
             max_model_len=self.max_model_len,
             copy_bytes_per_s=self.device.bandwidth_bytes_per_s,
             host_bytes_per_s=self.device.host_bytes_per_s,
@@ -205,9 +191,8 @@ class Simulation:
         """The runs of all allocators. addresses: whether the addresses of each stay are logged."""
         run = self.traced if addresses else self.run
         runs = zip(self.scenario.allocator, self.labels, strict=True)
-        return Result(
-            self.resolved(), tuple(run(options, label, progress) for options, label in runs)
-        )
+        found = [run(options, label, progress) for options, label in runs]
+        return Result(self.resolved(), tuple(each for run in found for each in (run, *run.beside)))
 
     def traced(
         self, options: AllocatorOptions, label: str, progress: Progress | None = None
@@ -229,6 +214,16 @@ class Simulation:
         """The run of one allocator over all requests."""
         began = time.perf_counter()
         stream = self.stream
+        if self._apart is not None:
+            if observer is not None:
+                raise InputError(
+                    "one engine is watched, and this scenario has several",
+                    where="disaggregation",
+                    remedy="leave the table out",
+                )
+            at = self.scenario.allocator.index(options)
+            told = progress and partial(progress, label)
+            return self._apart.run(at, ALLOCATORS.name_of(options), label, stream, told)
         spec = self.replica_spec(options)
         replica = assemble(
             replace(spec, unwatched=observer is None),

@@ -11,6 +11,7 @@ from kvsim.capacity.options import MemoryOptions
 from kvsim.device import DeviceOptions
 from kvsim.engine.schedulers import SCHEDULERS
 from kvsim.engine.speculation.options import SpeculativeConfig
+from kvsim.fleet.disaggregation import DisaggregationOptions, SideOptions
 from kvsim.memory import ALLOCATORS
 from kvsim.memory.arena import PLACEMENTS
 from kvsim.model import ModelOptions
@@ -32,6 +33,8 @@ TABLES: dict[str, type[Options]] = {
     "device": DeviceOptions,
     "memory": MemoryOptions,
     "speculative_config": SpeculativeConfig,
+    "disaggregation": DisaggregationOptions,
+    "disaggregation.prefill and decode": SideOptions,
     "window": WindowOptions,
     "workload.lengths": RecordedPairs,
     "workload.prefixes": PrefixPool,

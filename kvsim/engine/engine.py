@@ -18,6 +18,7 @@ from kvsim.engine.observer import Observer
 from kvsim.engine.plan import UNBOUNDED, Plan
 from kvsim.engine.run_end import Pause, RunEnd
 from kvsim.engine.schedulers.scheduler import Scheduler
+from kvsim.memory.allocator import Refusal
 from kvsim.plumbing.errors import InputError, InvariantError
 from kvsim.request import Request
 from kvsim.results.recorder import Recorder
@@ -75,10 +76,20 @@ class Engine:
         """The clock; simpy's, which only ever gets integers here."""
         return cast("int", self.env.now)
 
-    def submit(self, request: Request) -> None:
-        """`request` arrives now: its sequences wait, or it is refused by name."""
+    def refusal(self, request: Request) -> Refusal | None:
+        """Why this engine would turn `request` away; None if it would not."""
+        return self._intake.refusal(request)
+
+    def turn_away(self, request: Request, refusal: Refusal) -> None:
+        """`request` arrives now and is refused."""
+        self._intake.turn_away(request, self.now_ps, refusal)
+
+    def submit(self, request: Request, came_ps: int | None = None) -> None:
+        """`request` arrives now: its sequences wait, or it is refused by name. came_ps: when it
+        came to the deployment, if that was before.
+        """
         now = self.now_ps
-        changes_plan = self._intake.take(request, now)
+        changes_plan = self._intake.take(request, now, came_ps)
         self._books.queue(now)
         if self._observer is not None:
             self._observer.arrived(self.scheduler, request, now)

@@ -33,20 +33,35 @@ class Intake:
         self._private_ids = 0
         self._open: dict[str, int] = {}  # sequences of a request that have not left
 
-    def take(self, request: Request, now_ps: int) -> bool:
-        """`request` arrives. Returns whether the next plan could differ for it."""
-        self._recorder.arrived(now_ps)
-        limit = self._scheduler.output_limit(request)
-        if request.output_tokens > limit:
-            request = request._replace(output_tokens=limit)
-        refusal = self._refusal(request) if self._refuse else None
+    def take(self, request: Request, now_ps: int, came_ps: int | None = None) -> bool:
+        """`request` arrives, which came to the deployment at came_ps, if that was before. Returns
+        whether the next plan could differ for it.
+        """
+        came_ps = now_ps if came_ps is None else came_ps
+        refusal = self.refusal(request)
         if refusal is not None:
-            self._recorder.refused(request, now_ps, str(refusal))
-            self._on_left(request)
+            self.turn_away(request, now_ps, refusal)
             return False
+        self._recorder.arrived(came_ps)
+        request = self._cut(request)
         self._open[request.id] = request.n
-        heads = [self._scheduler.add(seq) for seq in self._samples(request, now_ps)]
+        heads = [self._scheduler.add(seq) for seq in self._samples(request, came_ps)]
         return any(heads)
+
+    def refusal(self, request: Request) -> Refusal | None:
+        """Why `request` is turned away on arrival; None if it is not."""
+        return self._refusal(self._cut(request)) if self._refuse else None
+
+    def turn_away(self, request: Request, now_ps: int, refusal: Refusal) -> None:
+        """`request` arrives and leaves at once."""
+        self._recorder.arrived(now_ps)
+        self._recorder.refused(self._cut(request), now_ps, str(refusal))
+        self._on_left(request)
+
+    def _cut(self, request: Request) -> Request:
+        """`request` with the output that the scheduler lets it have."""
+        limit = self._scheduler.output_limit(request)
+        return request._replace(output_tokens=limit) if request.output_tokens > limit else request
 
     def failed(self, plan: Plan, now_ps: int) -> None:
         """Who ended with an error leaves without the rest of its tokens."""

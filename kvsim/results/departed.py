@@ -58,6 +58,19 @@ class Finished(Sequence[Departed]):
         )
         self._numbers.frombytes(row)
 
+    @classmethod
+    def together(cls, parts: Sequence["Finished"], order: Sequence[int]) -> "Finished":
+        """Those of several runs; order: their places in a row of all parts, as they are to come."""
+        found = cls()
+        requests = [request for part in parts for request in part.requests]
+        ids = [name for part in parts for name in part.ids]
+        rows = b"".join(part._numbers.tobytes() for part in parts)
+        numbers = np.frombuffer(rows, dtype=np.int64).reshape(-1, len(NUMBERS))
+        found.requests = [requests[at] for at in order]
+        found.ids = [ids[at] for at in order]
+        found._numbers.frombytes(np.ascontiguousarray(numbers[list(order)]).tobytes())
+        return found
+
     def column(self, name: str) -> NDArray[np.int64]:
         """(n,) one of NUMBERS, of all sequences."""
         numbers = np.frombuffer(self._numbers, dtype=np.int64).reshape(-1, len(NUMBERS))

@@ -28,7 +28,8 @@ class Run:
     """The run of one allocator.
 
     kind: of the allocator. summary: the numbers. tables: by name, each made on first use.
-    recorder: the books of the engine; None where the run was read from disk.
+    recorder: the books of the engine; None where the run was read from disk. beside: runs of other
+    pools of the same deployment.
     """
 
     label: str
@@ -36,6 +37,7 @@ class Run:
     summary: RunSummary
     tables: Mapping[str, Table] = field(repr=False)
     recorder: Recorder | None = field(default=None, repr=False)
+    beside: tuple["Run", ...] = ()
 
     @classmethod
     def recorded(cls, summary: RunSummary, recorder: Recorder) -> Self:

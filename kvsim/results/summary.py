@@ -130,6 +130,26 @@ class SpeculationSummary(SummaryPart):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class TransferSummary(SummaryPart):
+    """What went from prefill replicas to decode replicas.
+
+    prefill_replicas, decode_replicas: how many there are of each. transfers: sendings, num_bytes:
+    what they carried, on the busiest GPU of each replica. mean_s: of a sending while it lasts,
+    mean_wait_s: before it, for a port. port_busy: share of the makespan for which the ports of the
+    side with fewer replicas were taken. expired: prompts whose lease ended before they were read.
+    """
+
+    prefill_replicas: Count
+    decode_replicas: Count
+    transfers: Count
+    num_bytes: Count
+    mean_s: Measured | None
+    mean_wait_s: Measured | None
+    port_busy: Measured
+    expired: Count
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class KeptChunks(SummaryPart):
     """Layers with chunked local attention whose earlier chunks vLLM frees and kvsim keeps: how many
     layers, and the chunk of the first in tokens.
@@ -210,7 +230,9 @@ class RunSummary(SummaryPart):
     preemptions. swapped_bytes: moved between device and host. steps: of the engine;
     outside_domain_steps: those beyond what the step time was measured on. wall_s: how long the
     simulation took here, the one number that differs from machine to machine. engine_faults: passes
-    in which SGLang 0.5.23 would have taken a cut prompt for whole.
+    in which SGLang 0.5.23 would have taken a cut prompt for whole. transfers: of a deployment with
+    prefill and decode replicas, whose run is that of the decode replicas, with all latencies from
+    the arrival of a request at the deployment.
     """
 
     allocator: str
@@ -238,6 +260,7 @@ class RunSummary(SummaryPart):
     engine_faults: Count | None = None
     speculation: SpeculationSummary | None = None
     kept_chunks: KeptChunks | None = None
+    transfers: TransferSummary | None = None
     window: Annotated[WindowSummary | NoWindow | None, PlainValidator(_read_window)] = None
     notes: tuple[SummaryNote, ...] | None = None
 

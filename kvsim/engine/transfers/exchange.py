@@ -5,7 +5,7 @@ time, and the other engine is woken then: an engine looks at its transfers once 
 never in the middle of a step.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import NamedTuple, Protocol, cast
 
 import simpy
@@ -36,7 +36,9 @@ class Port:
 class TransferLink(Protocol):
     """What carries KV from one engine to another."""
 
-    def send(self, at_ps: int, num_bytes: int) -> tuple[int, int]:
+    def send(
+        self, at_ps: int, num_bytes: int, sender: Hashable, receiver: Hashable
+    ) -> tuple[int, int]:
         """Start and end of the sending of so many bytes, which may begin at at_ps."""
         ...
 
@@ -110,7 +112,7 @@ class Exchange:
         """The next `tokens` tokens are sent from at_ps on, or as soon as the link is free; returns
         when that begins and ends. last: with them all has been sent.
         """
-        start_ps, end_ps = self._link.send(at_ps, num_bytes)
+        start_ps, end_ps = self._link.send(at_ps, num_bytes, transfer.prefill, transfer.decode)
         transfer.sent_tokens += tokens
         self.num_bytes += num_bytes
         if last:

@@ -2,6 +2,8 @@
 v1/core/sched/scheduler.py: WAITING_FOR_REMOTE_KVS).
 """
 
+from collections.abc import Sequence as Row
+
 from mypy_extensions import mypyc_attr
 
 from kvsim.memory.allocator import Demand
@@ -14,7 +16,7 @@ from kvsim.memory.paged.shape import BlockShape
 from kvsim.memory.paged.table import Table
 from kvsim.memory.parts import ARRIVING, KEPT_FOR_READERS, Parts
 from kvsim.sequence import Sequence
-from kvsim.vllm.grouping import Grouping
+from kvsim.vllm.grouping import BlockGroup, Grouping
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -110,6 +112,11 @@ class LoadingAllocator(PagedAllocator):
         held = Hits(seq.memory.count * self._sizes.unit, (0,) * num, (NOTHING_FOUND,) * num)
         need = self._needs.need(seq, held, tokens, whole=whole, busy=busy)
         return max(0, need)
+
+    @property
+    def groups(self) -> Row[BlockGroup]:
+        """The groups of layers, in the order of the tables."""
+        return self._tables.groups
 
     def tables_of(self, seq: Sequence) -> tuple[list[list[int]], list[int]]:
         self._decoding.catch_up(seq)

@@ -10,7 +10,6 @@ from zipfile import BadZipFile, ZipFile
 from kvsim.device import named_device
 from kvsim.plumbing.errors import InputError
 from kvsim.step_time.kernels.columns import MEASURED
-from kvsim.step_time.kernels.tables import SUFFIX
 
 ENGINES = ("vllm", "sglang")
 SYSTEMS = "systems/data/"  # of the wheel; below it DEVICE/FAMILY/ENGINE/VERSION/STEM.parquet
@@ -28,7 +27,7 @@ class KernelSource(NamedTuple):
     @property
     def file_name(self) -> str:
         """Of the tables distilled from it."""
-        return f"{self.device}-{self.engine}{SUFFIX}"
+        return f"{self.device}-{self.engine}.parquet"
 
 
 @contextmanager

@@ -69,6 +69,10 @@ class NixlConsumer(Connector):
 
     # --- the scheduler half ---------------------------------------------------------------------
 
+    def read_groups(self, groups: tuple[ReadGroup, ...]) -> None:
+        """The groups of layers of the engine, where they are not known before it is built."""
+        self._groups = groups
+
     def arrived(self, name: str) -> None:
         """A request has come; if a prefill engine keeps its prompt, that will be read."""
         prompt = self._prompts.take(name)
@@ -173,6 +177,9 @@ class NixlConsumer(Connector):
                 if seq.id in self._fails:
                     self.journal.add("failed_reads", seq.id)
         return Report(loaded=tuple(loaded), failed=tuple(failed))
+
+    def quiet_steps(self, step: Decided, limit: int) -> int:
+        return limit  # heartbeats are of requests that wait, and there are none
 
     @property
     def busy(self) -> bool:

@@ -74,6 +74,9 @@ class NixlProducer(Connector):
             self.journal.add(why, name)
         return self._kept.pop(name).seq
 
+    def quiet_steps(self, step: Decided, limit: int) -> int:
+        return limit  # nothing of it changes but by a notice, which it is not busy with
+
     @property
     def busy(self) -> bool:
         return bool(self._kept)

@@ -251,6 +251,7 @@ class SglangDecodeScheduler(DecodingScheduler):
     def _retract(self, seq: Sequence, plan: Plan) -> None:
         tokens = self._paged(seq.prompt_tokens + self._outputs.of(seq) - 1)
         plan.held_ps += self._copies.out_ps(self._port.now_ps + plan.held_ps, tokens)
+        plan.rejoined = [other for other in plan.rejoined if other is not seq]
         super()._retract(seq, plan)
 
     # --- the life of a plan --------------------------------------------------------------------

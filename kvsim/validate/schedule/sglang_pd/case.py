@@ -60,7 +60,7 @@ class TickLink:
         self._cost = cost
         self._free_ps = 0
 
-    def send(self, at_ps: int, num_bytes: int) -> tuple[int, int]:
+    def send(self, at_ps: int, num_bytes: int, sender: object, receiver: object) -> tuple[int, int]:
         start_ps = max(at_ps, self._free_ps)
         self._free_ps = start_ps + (self._cost.x_a + self._cost.x_b * num_bytes) * TICK_PS
         return start_ps, self._free_ps

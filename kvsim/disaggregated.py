@@ -1,0 +1,295 @@
+"""The simulation of a scenario with `[disaggregation]`: both sides from its tables, one deployment
+for each allocator.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, cast
+
+from kvsim.engine.replica import ReplicaSpec, RunningReplica
+from kvsim.engine.transfers.deployment import DeploymentSide, PrefillDecode
+from kvsim.engine.transfers.handoff import Handoff, TransferSpec
+from kvsim.engine.transfers.sglang import RESERVED_DECODE_TOKENS, SglangHandoff
+from kvsim.engine.transfers.vllm import NixlHandoff
+from kvsim.fleet.disaggregation import SIDES, DisaggregationOptions, SideOptions
+from kvsim.fleet.routers.options import FleetView
+from kvsim.fleet.routers.router import RoutedRequest, Router
+from kvsim.memory.prefix import CacheTotals
+from kvsim.plumbing.errors import InputError
+from kvsim.plumbing.units import PS_PER_S
+from kvsim.request import Request, Stream
+from kvsim.results.merged import merged
+from kvsim.results.metrics import summarise
+from kvsim.results.recorder import Recorder
+from kvsim.results.result import Run
+from kvsim.results.summary import TransferSummary
+from kvsim.scenario import Scenario
+from kvsim.step_time.form import StepTime
+
+HANDOFFS: dict[str, type[Handoff]] = {"vllm": NixlHandoff, "sglang": SglangHandoff}
+REPLACED = ("memory",)  # whose keys exclude each other
+
+
+def side_scenario(scenario: Scenario, side: str) -> Scenario:
+    """The scenario of one side's replicas alone."""
+    options = scenario.disaggregation
+    assert options is not None
+    tables = scenario.model_dump(mode="json", exclude_none=True)
+    for key in ("disaggregation", "workload", "window"):
+        tables.pop(key, None)
+    chosen: SideOptions = getattr(options, side)
+    for name, table in chosen.tables().items():
+        if name == "allocator":
+            tables[name] = [_overlaid(each, table, name) for each in tables[name]]
+        else:
+            tables[name] = _overlaid(tables.get(name, {}), table, name)
+    return Scenario.from_table(tables, scenario.folder)
+
+
+def _overlaid(table: Mapping[str, Any], over: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """`table` with the keys of `over`; `over` alone where that is another thing."""
+    other = any(
+        key in over and over[key] != table.get(key) for key in ("kind", "name", "hf_config")
+    )
+    return dict(over) if other or name in REPLACED else {**table, **over}
+
+
+@dataclass
+class PooledAllocator:
+    """What replicas' allocators have counted, together."""
+
+    token_bytes: int
+    saved_bytes: int | None
+    pads_blocks: bool
+    tells_cached: bool
+    copied_bytes: int
+    totals: CacheTotals
+
+    def cache_totals(self) -> CacheTotals:
+        """What their prefix caches did."""
+        return self.totals
+
+
+@dataclass
+class PooledScheduler:
+    """What replicas' schedulers have counted, together."""
+
+    allocator: PooledAllocator
+    num_preemptions: int
+    recomputed_tokens: int
+    swapped_bytes: int
+    engine_faults: int
+
+
+@dataclass
+class Pooled:
+    """Replicas of one side as one."""
+
+    scheduler: PooledScheduler
+    recorder: Recorder
+
+    @classmethod
+    def of(cls, replicas: list[RunningReplica]) -> "Pooled":
+        """These replicas, which have served their requests."""
+        schedulers = [each.scheduler for each in replicas]
+        allocators = [scheduler.allocator for scheduler in schedulers]
+        first = allocators[0]
+        totals = CacheTotals(
+            *map(sum, zip(*(each.cache_totals() for each in allocators), strict=True))
+        )
+        allocator = PooledAllocator(
+            first.token_bytes,
+            first.saved_bytes,
+            first.pads_blocks,
+            first.tells_cached,
+            sum(each.copied_bytes for each in allocators),
+            totals,
+        )
+        return cls(
+            PooledScheduler(
+                allocator,
+                sum(each.num_preemptions for each in schedulers),
+                sum(each.recomputed_tokens for each in schedulers),
+                sum(each.swapped_bytes for each in schedulers),
+                sum(each.engine_faults for each in schedulers),
+            ),
+            merged([each.recorder for each in replicas]),
+        )
+
+
+class SideChoice:
+    """The router of one side: which replica a request goes to."""
+
+    def __init__(self, router: Router) -> None:
+        self._router = router
+        self._private = 1 << 58
+
+    def choose(self, request: Request, now_ps: int) -> int:
+        """The replica for `request`, which goes there."""
+        content = request.prompt_runs
+        if content is None:
+            content = ((self._private, request.prompt_tokens),)
+            self._private += request.prompt_tokens
+        asked = RoutedRequest(request.id, request.prompt_tokens, content, request.session)
+        replica = self._router.decide(asked, now_ps).replica
+        self._router.sent(asked, replica, now_ps)
+        return replica
+
+    def left(self, request: Request, now_ps: int) -> None:
+        """It has left there."""
+        self._router.left(request.id, now_ps)
+
+
+class DisaggregatedRuns:
+    """The runs of a scenario with prefill and decode replicas. sides: what `prepare` makes of each
+    side's scenario for one allocator: its replica and step time.
+    """
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        prepare: Callable[[Scenario, int], tuple[ReplicaSpec, StepTime]],
+    ) -> None:
+        assert scenario.disaggregation is not None
+        self._scenario = scenario
+        self._options: DisaggregationOptions = scenario.disaggregation
+        self._sides: list[list[tuple[ReplicaSpec, StepTime]]] = [[] for _ in scenario.allocator]
+        for side in SIDES:
+            try:
+                alone = side_scenario(scenario, side)
+                for at, sides in enumerate(self._sides):
+                    sides.append(prepare(alone, at))
+            except InputError as error:
+                where = f"disaggregation.{side}: {error.where}"
+                raise InputError(
+                    error.what,
+                    where=where,
+                    value=error.value,
+                    limit=error.limit,
+                    remedy=error.remedy,
+                ) from None
+        for sides in self._sides:
+            engine = HANDOFFS[self._kind(sides)]
+            for spec, _ in sides:
+                engine.check(spec)
+
+    def _kind(self, sides: list[tuple[ReplicaSpec, StepTime]]) -> str:
+        """The engine of both sides; InputError if there is none, or if keys are another's."""
+        engines = {spec.scheduler.engine for spec, _ in sides}
+        engine = engines.pop() if len(engines) == 1 else None
+        if engine not in HANDOFFS:
+            raise InputError(
+                "prompts go from one replica to another under vLLM's and SGLang's schedulers",
+                where="disaggregation",
+                value=" and ".join(type(spec.scheduler).__name__ for spec, _ in sides),
+                remedy='scheduler.kind = "continuous" or "sglang" on both sides',
+            )
+        wrong = self._options.of(engine)
+        if wrong:
+            raise InputError(
+                "this key is another engine's and changes nothing here",
+                where=f"disaggregation.{wrong[0]}",
+                value=getattr(self._options, wrong[0]),
+                remedy="leave it out",
+            )
+        blocks = {
+            getattr(spec.allocator, key, None) for spec, _ in sides for key in ("block_size",)
+        }
+        if len(blocks) > 1:
+            raise InputError(
+                "both sides have blocks of one size here",
+                where="disaggregation",
+                value=", ".join(map(str, sorted(blocks, key=str))),
+                remedy="give both the same block_size",
+            )
+        return engine
+
+    def run(
+        self,
+        at: int,
+        kind: str,
+        label: str,
+        stream: Stream,
+        progress: Callable[[int, int], None] | None,
+    ) -> Run:
+        """The run of the allocator at this place: that of the decode replicas, and beside it that
+        of the prefill replicas.
+        """
+        began = time.perf_counter()
+        options, sides = self._options, self._sides[at]
+        engine = self._kind(sides)
+        made = []
+        for (spec, step_time), name in zip(sides, SIDES, strict=True):
+            replicas = getattr(options, name).replicas
+            router = options.router.build(FleetView(replicas, self._scenario.seed))
+            choice = SideChoice(router)
+            spec = replace(spec, unwatched=True)
+            made.append(DeploymentSide(spec, step_time, replicas, choice.choose, choice.left))
+        transfers = TransferSpec(
+            options.ps("link_latency_us"),
+            options.link_bytes_per_s,
+            options.ps("handshake_us"),
+            options.ps("notice_us"),
+            options.ps("notify_us"),
+            options.ps("proxy_us"),
+            options.lease_ps,
+        )
+        prepare = partial(_prepare, options)
+        before, behind = made
+        deployment = PrefillDecode(
+            HANDOFFS[engine], transfers, before, behind, stream, progress, prepare
+        )
+        deployment.run()
+        count = len(stream.requests)
+        decode = Pooled.of(deployment.decode)
+        prefill = Pooled.of(deployment.prefill)
+        turned_away = len(decode.recorder.rejected)
+        summary = summarise(
+            cast("RunningReplica", decode),
+            kind,
+            label,
+            num_requests=count,
+            began_s=began,
+            window=self._scenario.window,
+            shareable=not stream.anonymous,
+        )
+        beside = summarise(
+            cast("RunningReplica", prefill),
+            kind,
+            f"{label}: prefill",
+            num_requests=count - turned_away,
+            began_s=began,
+            window=self._scenario.window,
+            shareable=not stream.anonymous,
+        )
+        summary = replace(summary, transfers=_transfers(deployment, decode.recorder))
+        run = Run.recorded(summary, decode.recorder)
+        return replace(run, beside=(Run.recorded(beside, prefill.recorder),))
+
+
+def _prepare(options: DisaggregationOptions, handoff: Handoff) -> None:
+    """Flags that only one engine's hand-off has."""
+    if isinstance(handoff, SglangHandoff):
+        reserved = options.num_reserved_decode_tokens
+        handoff.num_reserved_decode_tokens = (
+            RESERVED_DECODE_TOKENS if reserved is None else reserved
+        )
+        handoff.decode_radix_cache = bool(options.decode_radix_cache)
+
+
+def _transfers(deployment: PrefillDecode, recorder: Recorder) -> TransferSummary:
+    network, count = deployment.handoff.network, deployment.handoff.network.num_moves
+    ports = min(len(deployment.prefill), len(deployment.decode))
+    makespan_ps = recorder.makespan_ps
+    return TransferSummary(
+        prefill_replicas=len(deployment.prefill),
+        decode_replicas=len(deployment.decode),
+        transfers=count,
+        num_bytes=network.num_bytes,
+        mean_s=network.busy_ps / count / PS_PER_S if count else None,
+        mean_wait_s=network.waited_ps / count / PS_PER_S if count else None,
+        port_busy=network.busy_ps / (makespan_ps * ports) if makespan_ps else 0.0,
+        expired=deployment.handoff.num_expired,
+    )

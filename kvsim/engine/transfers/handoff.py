@@ -1,0 +1,80 @@
+"""How engines of one kind hand prompts from one to another."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import simpy
+
+from kvsim.engine.engine import Engine
+from kvsim.engine.replica import ReplicaSpec
+from kvsim.engine.transfers.network import Network
+from kvsim.request import Request
+
+
+class TransferSpec(NamedTuple):
+    """latency_ps, bytes_per_s: of a port of the network. handshake_ps: of the first contact of two
+    engines (vLLM), or of every request (SGLang). notice_ps, notify_ps: see `TransferDelays`.
+    proxy_ps: from the answer of a prefill engine to the arrival at the decode engine. lease_ps: how
+    long a prefill engine keeps a prompt without a word.
+    """
+
+    latency_ps: int
+    bytes_per_s: int
+    handshake_ps: int = 0
+    notice_ps: int = 0
+    notify_ps: int = 0
+    proxy_ps: int = 0
+    lease_ps: int = 30 * 10**12
+
+
+class Handoff(ABC):
+    """The engines of one deployment, as they are made and as requests go through them."""
+
+    def __init__(self, env: simpy.Environment, spec: TransferSpec) -> None:
+        self.env = env
+        self.spec = spec
+        self.network = Network(spec.latency_ps, spec.bytes_per_s)
+
+    @classmethod
+    @abstractmethod
+    def check(cls, spec: ReplicaSpec) -> None:
+        """Raise InputError if such a replica cannot be of either side."""
+
+    @abstractmethod
+    def prefill_spec(self, spec: ReplicaSpec) -> ReplicaSpec:
+        """A replica made for prompts; InputError if it cannot be."""
+
+    @abstractmethod
+    def decode_spec(self, spec: ReplicaSpec) -> ReplicaSpec:
+        """A replica made for outputs; InputError if it cannot be."""
+
+    @abstractmethod
+    def connect(self, prefill: list[Engine], decode: list[Engine]) -> None:
+        """All engines are there."""
+
+    @abstractmethod
+    def submit(self, request: Request, prefill: int, decode: int) -> None:
+        """`request` comes now, and goes to these two engines."""
+
+    def prefilled(self, request: Request) -> None:
+        """A prefill engine has done all that it does for `request`."""
+        return
+
+    @property
+    def num_expired(self) -> int:
+        """Prompts whose lease ended before they were read."""
+        return 0
+
+
+def prompt_of(request: Request) -> Request:
+    """What a prefill engine is asked for: the prompt, and one token."""
+    return request._replace(output_tokens=1, max_tokens=1)
+
+
+def names_of(request: Request) -> Iterator[str]:
+    """The names of the sequences of a request."""
+    if request.n == 1:
+        yield request.id
+    else:
+        yield from (f"{sample}_{request.id}" for sample in range(request.n))

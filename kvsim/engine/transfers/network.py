@@ -1,0 +1,32 @@
+"""The network between engines: each has one port, which sends or receives one prompt at a time."""
+
+from collections import defaultdict
+from collections.abc import Hashable
+
+from kvsim.plumbing.units import PS_PER_S, ceil_div
+
+
+class Network:
+    """latency_ps: before each sending; bytes_per_s: of a port while it lasts.
+
+    num_moves, num_bytes, busy_ps, waited_ps: sendings so far, what they carried, how long ports
+    were taken, and how long sendings waited for a port.
+    """
+
+    def __init__(self, latency_ps: int, bytes_per_s: int) -> None:
+        self._latency_ps, self._bytes_per_s = latency_ps, bytes_per_s
+        self._free_ps: defaultdict[Hashable, int] = defaultdict(int)
+        self.num_moves = self.num_bytes = self.busy_ps = self.waited_ps = 0
+
+    def send(
+        self, at_ps: int, num_bytes: int, sender: Hashable, receiver: Hashable
+    ) -> tuple[int, int]:
+        """Start and end of a sending that may begin at at_ps; it takes its turn at both ports."""
+        start_ps = max(at_ps, self._free_ps[sender], self._free_ps[receiver])
+        lasts_ps = self._latency_ps + ceil_div(num_bytes * PS_PER_S, self._bytes_per_s)
+        end_ps = self._free_ps[sender] = self._free_ps[receiver] = start_ps + lasts_ps
+        self.num_moves += 1
+        self.num_bytes += num_bytes
+        self.busy_ps += lasts_ps
+        self.waited_ps += start_ps - at_ps
+        return start_ps, end_ps

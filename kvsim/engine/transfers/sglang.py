@@ -1,0 +1,79 @@
+"""SGLang's hand-off: a router gives each request to both engines at once."""
+
+from dataclasses import replace
+
+from kvsim.engine.engine import Engine
+from kvsim.engine.replica import ReplicaSpec
+from kvsim.engine.schedulers.sglang.options import Sglang
+from kvsim.engine.schedulers.sglang_pd.decode import SglangDecodeScheduler
+from kvsim.engine.schedulers.sglang_pd.host_copies import LinkCopies
+from kvsim.engine.schedulers.sglang_pd.prefill import SglangPrefillScheduler
+from kvsim.engine.schedulers.sglang_pd.sides import SglangDecode, SglangPrefill
+from kvsim.engine.transfers.exchange import Exchange, Port, TransferDelays
+from kvsim.engine.transfers.handoff import Handoff, prompt_of
+from kvsim.memory.radix.options import Radix
+from kvsim.plumbing.errors import InputError
+from kvsim.request import Request
+
+RESERVED_DECODE_TOKENS = 512  # --num-reserved-decode-tokens
+
+
+class SglangHandoff(Handoff):
+    """num_reserved_decode_tokens, decode_radix_cache: flags of the decode engines."""
+
+    num_reserved_decode_tokens = RESERVED_DECODE_TOKENS
+    decode_radix_cache = False
+
+    @classmethod
+    def check(cls, spec: ReplicaSpec) -> None:
+        if not isinstance(spec.allocator, Radix):
+            raise InputError(
+                "SGLang sends pages of its pool from one engine to another",
+                where="allocator.kind",
+                value=type(spec.allocator).__name__,
+                remedy='kind = "radix"',
+            )
+
+    def prefill_spec(self, spec: ReplicaSpec) -> ReplicaSpec:
+        flags = _flags(spec)
+        return replace(spec, scheduler=SglangPrefill.parse(flags, "scheduler"))
+
+    def decode_spec(self, spec: ReplicaSpec) -> ReplicaSpec:
+        flags = _flags(spec) | {"num_reserved_decode_tokens": self.num_reserved_decode_tokens}
+        self._copies = spec.host_link()
+        allocator = spec.allocator
+        if isinstance(allocator, Radix) and not self.decode_radix_cache:
+            allocator = allocator.model_copy(update={"disable_radix_cache": True})
+        scheduler = SglangDecode.parse(flags, "scheduler")
+        return replace(spec, allocator=allocator, scheduler=scheduler)
+
+    def connect(self, prefill: list[Engine], decode: list[Engine]) -> None:
+        self._prefill, self._decode = prefill, decode
+        spec = self.spec
+        delays = TransferDelays(spec.handshake_ps, spec.notice_ps, spec.notify_ps)
+        exchange = Exchange(self.network, delays)
+        for engine in prefill:
+            sender = engine.scheduler
+            assert isinstance(sender, SglangPrefillScheduler)
+            sender.connect(exchange, Port(self.env, engine.cut))
+        for engine in decode:
+            receiver = engine.scheduler
+            assert isinstance(receiver, SglangDecodeScheduler)
+            copies = LinkCopies(self._copies, receiver.allocator.token_bytes)
+            receiver.connect(exchange, Port(self.env, engine.cut), copies)
+
+    def submit(self, request: Request, prefill: int, decode: int) -> None:
+        self._prefill[prefill].submit(prompt_of(request))
+        self._decode[decode].submit(request)
+
+
+def _flags(spec: ReplicaSpec) -> dict[str, object]:
+    scheduler = spec.scheduler
+    if not isinstance(scheduler, Sglang):
+        raise InputError(
+            "prefill and decode engines have schedulers of one kind",
+            where="scheduler.kind",
+            value=type(scheduler).__name__,
+            remedy='kind = "sglang" on both sides',
+        )
+    return scheduler.model_dump(exclude_unset=True)

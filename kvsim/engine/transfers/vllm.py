@@ -1,0 +1,143 @@
+"""vLLM's hand-off: a proxy sends each request to a prefill engine, and after its answer to a decode
+engine, which reads the KV (NixlConnector, 0.33.0).
+"""
+
+from collections.abc import Hashable
+from typing import cast
+
+from kvsim.engine.connected_engine import ConnectedEngine
+from kvsim.engine.connectors.nixl.consumer import NixlConsumer, ReadGroup
+from kvsim.engine.connectors.nixl.producer import NixlProducer
+from kvsim.engine.connectors.nixl.remote import KeeperInbox, RemotePrompts
+from kvsim.engine.engine import Engine
+from kvsim.engine.replica import ReplicaSpec
+from kvsim.engine.transfers.handoff import Handoff, names_of, prompt_of
+from kvsim.engine.transfers.network import Network
+from kvsim.memory.paged.loading import LoadingAllocator
+from kvsim.memory.paged.options import Paged
+from kvsim.plumbing.errors import InputError
+from kvsim.plumbing.units import ceil_div
+from kvsim.request import Request
+
+HEARTBEATS = 6  # in a lease
+EXTENSION = (2, 3)  # of a lease, from a heartbeat on
+
+
+class NetworkReads:
+    """Reads of one decode engine over the network."""
+
+    def __init__(self, network: Network, handshake_ps: int) -> None:
+        self._network = network
+        self.handshake_ps = handshake_ps
+
+    def read(self, keeper: KeeperInbox, num_bytes: int, at_ps: int) -> tuple[int, int]:
+        """Start and end of a read asked for at at_ps."""
+        sender: Hashable = keeper
+        return self._network.send(at_ps, num_bytes, sender, self)
+
+
+class NixlHandoff(Handoff):
+    """Engines with a NixlConnector."""
+
+    @classmethod
+    def check(cls, spec: ReplicaSpec) -> None:
+        if not isinstance(spec.allocator, Paged):
+            raise InputError(
+                "vLLM sends blocks of its pool from one engine to another",
+                where="allocator.kind",
+                value=type(spec.allocator).__name__,
+                remedy='kind = "paged"',
+            )
+        kinds = {group.kind for group in spec.layout.groups}
+        if "recurrent" in kinds:
+            raise InputError(
+                "prefill and decode engines of models with recurrent layers are not simulated",
+                where="disaggregation",
+                value=", ".join(sorted(kinds)),
+                remedy="a model whose layers all have keys and values",
+            )
+        if spec.speculation is not None:
+            raise InputError(
+                "prefill and decode engines that draft tokens are not simulated",
+                where="speculative_config",
+                remedy="leave speculative_config or disaggregation out",
+            )
+
+    def prefill_spec(self, spec: ReplicaSpec) -> ReplicaSpec:
+        self._prompts = RemotePrompts()
+        self._producers: list[NixlProducer] = []
+        return spec.with_connector(self._producer)
+
+    def decode_spec(self, spec: ReplicaSpec) -> ReplicaSpec:
+        self._consumers: list[NixlConsumer] = []
+        return spec.with_connector(self._consumer)
+
+    def _producer(self) -> NixlProducer:
+        lease_ps = self.spec.lease_ps
+        extension_ps = lease_ps * EXTENSION[0] // EXTENSION[1]
+        found = NixlProducer(self._prompts, self._now, lease_ps, extension_ps)
+        self._producers.append(found)
+        return found
+
+    def _consumer(self) -> NixlConsumer:
+        reads = NetworkReads(self.network, self.spec.handshake_ps)
+        beat_ps = self.spec.lease_ps // HEARTBEATS
+        found = NixlConsumer(self._prompts, (), reads, beat_ps, recomputes_failed=False)
+        self._consumers.append(found)
+        return found
+
+    def _now(self) -> int:
+        return cast("int", self.env.now)
+
+    def connect(self, prefill: list[Engine], decode: list[Engine]) -> None:
+        self._prefill, self._decode = prefill, decode
+        # Specs are built to be checked too: the last connectors are those of the engines.
+        self._producers = self._producers[-len(prefill) :]
+        self._consumers = self._consumers[-len(decode) :]
+        self._going: dict[str, tuple[Request, int, int, int]] = {}
+        scale = _widest(prefill[0], decode[0])
+        for engine, consumer in zip(decode, self._consumers, strict=True):
+            consumer.read_groups(_groups(engine, scale))
+
+    def submit(self, request: Request, prefill: int, decode: int) -> None:
+        self._going[request.id] = request, prefill, decode, self._now()
+        self._prefill[prefill].submit(prompt_of(request))
+
+    def prefilled(self, request: Request) -> None:
+        whole, prefill, decode, came_ps = self._going.pop(request.id)
+        engine = self._prefill[prefill]
+        assert isinstance(engine, ConnectedEngine)
+
+        def pass_on() -> None:
+            for name in names_of(whole):
+                self._consumers[decode].arrived(name)
+            self._decode[decode].submit(whole, came_ps)
+
+        self.env.timeout(self.spec.proxy_ps).callbacks.append(lambda _: pass_on())
+
+    @property
+    def num_expired(self) -> int:
+        return sum(producer.num_expired for producer in self._producers)
+
+
+def _widest(prefill: Engine, decode: Engine) -> tuple[int, int]:
+    """Bytes of a token on the side whose GPUs hold more of it each, over those of a decode engine:
+    where tensor parallel sizes differ, the ports of the fewer GPUs carry all.
+    """
+    ours, theirs = (engine.scheduler.allocator.token_bytes for engine in (decode, prefill))
+    return max(ours, theirs), ours
+
+
+def _groups(engine: Engine, scale: tuple[int, int]) -> tuple[ReadGroup, ...]:
+    allocator = engine.scheduler.allocator
+    assert isinstance(allocator, LoadingAllocator)
+    return tuple(
+        ReadGroup(
+            group.block_size,
+            ceil_div(group.slot_bytes * group.block_size * scale[0], scale[1]),
+            0
+            if group.window_tokens is None
+            else ceil_div(group.window_tokens, group.block_size) + 1,
+        )
+        for group in allocator.groups
+    )

@@ -1,0 +1,87 @@
+"""The options of a deployment whose prompts are computed on other replicas than its outputs."""
+
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from kvsim.fleet.routers import ROUTERS
+from kvsim.fleet.routers.options import RouterOptions
+from kvsim.plumbing.choice import OneOf
+from kvsim.plumbing.options import Options
+from kvsim.plumbing.units import PS_PER_S, PS_PER_US
+
+SideRouter = Annotated[RouterOptions, OneOf(ROUTERS, "disaggregation.router", "round-robin")]
+Table = dict[str, Any]
+SIDES = ("prefill", "decode")
+GB = 10**9
+
+
+class SideOptions(Options):
+    """Replicas of one kind. model, device, memory, allocator, scheduler, step_time: what of the
+    scenario's tables is different for them: a table that names its kind or name stands in place of
+    the scenario's, others change single keys. memory stands in its place always.
+    """
+
+    replicas: int = Field(1, ge=1, le=10_000)
+    model: Table | None = None
+    device: Table | None = None
+    memory: Table | None = None
+    allocator: Table | None = None
+    scheduler: Table | None = None
+    step_time: Table | None = None
+
+    def tables(self) -> dict[str, Table]:
+        """The tables that differ, by name."""
+        names = ("model", "device", "memory", "allocator", "scheduler", "step_time")
+        return {name: table for name in names if (table := getattr(self, name)) is not None}
+
+
+class DisaggregationOptions(Options):
+    """Prompts are computed on `prefill` replicas, outputs on `decode` replicas.
+
+    router: how each kind is chosen among, one router each.
+    link_gb_per_s: of the port of a GPU of each replica, in GB/s one way; link_latency_us: before
+        each transfer. A port carries one transfer at a time.
+    proxy_us: vLLM: from the prefill replica's answer to the arrival at the decode replica.
+    handshake_us: vLLM: of the first contact with a replica; SGLang: until a request's receiver is
+        ready. notice_us, notify_us: SGLang: until the prefill replica knows that there is room, and
+        until both see that a transfer has ended.
+    kv_lease_duration: vLLM: seconds for which an unread prompt is kept.
+    num_reserved_decode_tokens: SGLang: held back on the decode replica for the outputs of each
+        request. decode_radix_cache: SGLang: the decode replica keeps a prefix cache.
+    """
+
+    prefill: SideOptions = SideOptions()
+    decode: SideOptions = SideOptions()
+    router: SideRouter = Field({"kind": "round-robin"}, validate_default=True)
+    link_gb_per_s: float = Field(50.0, ge=1e-6, le=1e9)
+    link_latency_us: float = Field(10.0, ge=0, le=1e9)
+    proxy_us: float | None = Field(None, ge=0, le=1e9)
+    handshake_us: float = Field(0.0, ge=0, le=1e9)
+    notice_us: float | None = Field(None, ge=0, le=1e9)
+    notify_us: float | None = Field(None, ge=0, le=1e9)
+    kv_lease_duration: float | None = Field(None, gt=0, le=1e6)
+    num_reserved_decode_tokens: int | None = Field(None, ge=0)
+    decode_radix_cache: bool | None = None
+
+    @property
+    def link_bytes_per_s(self) -> int:
+        """Of a port."""
+        return max(1, round(self.link_gb_per_s * GB))
+
+    @property
+    def lease_ps(self) -> int:
+        """How long an unread prompt is kept; 30 s unless given, as vLLM."""
+        return round((self.kv_lease_duration or 30.0) * PS_PER_S)
+
+    def of(self, engine: str) -> tuple[str, ...]:
+        """The keys that only another engine's deployment has, and that are given."""
+        theirs = {
+            "vllm": ("notice_us", "notify_us", "num_reserved_decode_tokens", "decode_radix_cache"),
+            "sglang": ("proxy_us", "kv_lease_duration"),
+        }[engine]
+        return tuple(key for key in theirs if getattr(self, key) is not None)
+
+    def ps(self, key: str) -> int:
+        """The time under a key in us, 0 where it is not given."""
+        return round((getattr(self, key) or 0.0) * PS_PER_US)

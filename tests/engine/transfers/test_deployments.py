@@ -1,0 +1,167 @@
+"""Prefill and decode replicas as a scenario has them: everybody is served, pools are empty in the
+end, and a run of many steps at once is the run of single ones.
+"""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from support.cases import streams
+
+import kvsim
+from kvsim.plumbing.errors import InputError
+from kvsim.plumbing.units import PS_PER_MS
+from kvsim.request import Request
+
+ENGINES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "vllm": ({"kind": "paged", "block_size": 16}, {"kind": "continuous", "max_num_seqs": 8}),
+    "vllm, asynchronous": (
+        {"kind": "paged", "block_size": 8},
+        {"kind": "continuous", "async_scheduling": True, "max_num_batched_tokens": 256},
+    ),
+    "sglang": (
+        {"kind": "radix", "page_size": 1},
+        {"kind": "sglang", "disable_overlap_schedule": True, "chunked_prefill_size": 96},
+    ),
+    "sglang, overlap": (
+        {"kind": "radix", "page_size": 16},
+        {"kind": "sglang", "max_running_requests": 6, "chunked_prefill_size": 128},
+    ),
+}
+SMALL = settings(
+    max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+
+
+def deployed(tables: Any, engine: str, apart: dict[str, Any], tokens: int, **more: Any) -> Any:
+    allocator, scheduler = ENGINES[engine]
+    return tables(
+        allocator=[allocator],
+        scheduler=scheduler,
+        memory={"kv_cache_tokens": tokens},
+        disaggregation={"link_gb_per_s": 2.0, **apart},
+        **more,
+    )
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@SMALL
+@given(data=st.data())
+def test_many_steps_at_once_are_single_ones(tables: Any, engine: str, data: Any) -> None:
+    requests = data.draw(streams())
+    tokens = data.draw(st.sampled_from([1024, 1536, 4096]))
+    apart: dict[str, Any] = {"handshake_us": 300.0}
+    if engine.startswith("sglang"):
+        apart["num_reserved_decode_tokens"] = data.draw(st.sampled_from([0, 8, 64]))
+        apart["decode_radix_cache"] = data.draw(st.booleans())
+        apart["notice_us"] = apart["notify_us"] = 50.0
+    else:
+        apart["proxy_us"] = 200.0
+    made = deployed(tables, engine, apart, tokens)
+    fast, single = (
+        kvsim.simulate({**made, "max_steps": steps} if steps else made, requests)
+        for steps in (None, 1)
+    )
+    for ours, theirs in zip(fast.runs, single.runs, strict=True):
+        assert ours.summary.simulated() == theirs.summary.simulated()
+    decode, prefill = fast.runs
+    assert decode.summary.requests.submitted == len(requests)
+    assert decode.summary.requests.finished == prefill.summary.requests.finished
+    for run in fast.runs:
+        parts = run.summary.memory.parts or {}
+        means = run.summary.memory.time_mean
+        assert parts.get("kept_for_readers", 0.0) <= means.used + 1e-12
+        assert parts.get("arriving", 0.0) <= means.reserved + 1e-12
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_first_token_comes_after_prefill_and_transfer(tables: Any, engine: str) -> None:
+    requests = [Request(f"r{i}", i * 500 * PS_PER_MS, 200 + i, 20) for i in range(6)]
+    result = kvsim.simulate(deployed(tables, engine, {"link_latency_us": 70e3}, 4096), requests)
+    decode, prefill = result.runs
+    transfer_ms = (decode.requests.first_token_ps - prefill.requests.first_token_ps) / PS_PER_MS
+    assert (transfer_ms >= 70).all()
+    transfers = decode.summary.transfers
+    assert transfers is not None
+    assert transfers.transfers >= 6  # SGLang sends the chunks of a prompt apart
+    assert transfers.mean_s == pytest.approx(0.07, rel=0.2)
+    assert (np.diff(decode.requests.arrival_ps) == 500 * PS_PER_MS).all()  # not when decode saw it
+
+
+def test_what_waits_to_be_read_and_what_arrives_have_names(tables: Any) -> None:
+    """Over a slow link prompts lie on both sides, on one used and on the other reserved."""
+    requests = [Request(f"r{i}", 0, 320, 40) for i in range(8)]
+    for engine in ("vllm", "sglang"):
+        made = deployed(tables, engine, {"link_gb_per_s": 0.1}, 4096)
+        decode, prefill = kvsim.simulate(made, requests).runs
+        assert decode.summary.memory.part("arriving") > 0.05
+        assert prefill.summary.memory.part("kept_for_readers") > 0.05
+
+
+def test_a_backlog_of_decode_lies_on_prefill_under_vllm_and_at_the_door_under_sglang(
+    tables: Any,
+) -> None:
+    requests = [Request(f"r{i}", 0, 300, 60) for i in range(24)]
+    small = {"decode": {"memory": {"kv_cache_tokens": 1100}}}
+    kept = {}
+    for engine in ("vllm", "sglang"):
+        _, prefill = kvsim.simulate(deployed(tables, engine, small, 8192), requests).runs
+        kept[engine] = prefill.summary.memory.part("kept_for_readers")
+    assert kept["vllm"] > 0.3
+    assert kept["sglang"] < 0.05
+
+
+def test_reserved_tokens_hold_room_back_or_cost_retractions(tables: Any) -> None:
+    """sglang#27622: the pool of the decode engine stands empty for outputs that are short."""
+    requests = [Request(f"r{i}", 0, 100, 60, max_tokens=60) for i in range(40)]
+    runs = {}
+    for reserved in (1024, 64, 0):
+        apart = {"num_reserved_decode_tokens": reserved}
+        runs[reserved] = kvsim.simulate(deployed(tables, "sglang", apart, 2048), requests).runs[0]
+    running = {key: run.summary.running_mean or 0.0 for key, run in runs.items()}
+    assert running[1024] < 0.5 * running[64]
+    assert runs[1024].summary.preemptions == runs[64].summary.preemptions == 0
+    assert runs[0].summary.preemptions > 0
+
+
+def test_replicas_of_a_kind_are_one_run(tables: Any) -> None:
+    requests = [Request(f"r{i}", i * 20 * PS_PER_MS, 100 + i, 30) for i in range(40)]
+    two = {"prefill": {"replicas": 2}, "decode": {"replicas": 3}}
+    decode, prefill = kvsim.simulate(deployed(tables, "vllm", two, 4096), requests).runs
+    assert decode.summary.memory.capacity_tokens == 3 * 4096
+    assert prefill.summary.memory.capacity_tokens == 2 * 4096
+    assert decode.summary.requests.finished == len(decode.requests) == 40
+    rows = decode.memory
+    classes = [name for name in rows.columns if name.endswith("_bytes") and "_end_" not in name]
+    parts = {"cached_outputs_bytes", "arriving_bytes", "kept_for_readers_bytes"}
+    total = rows[[name for name in classes if name not in parts]].sum(axis=1)
+    assert (total == decode.summary.memory.capacity_bytes).all()
+    assert (rows.end_ps.to_numpy()[:-1] == rows.start_ps.to_numpy()[1:]).all()
+
+
+@pytest.mark.parametrize(
+    ("apart", "said"),
+    [
+        ({"notice_us": 5.0}, r"disaggregation\.notice_us: this key is another engine's"),
+        ({"decode": {"device": {"name": "x1"}}}, r"disaggregation\.decode: device\.name"),
+        ({"decode": {"allocator": {"block_size": 32}}}, "blocks of one size"),
+        ({"decode": {"scheduler": {"kind": "sglang"}}}, "vLLM's and SGLang's schedulers"),
+        ({"decode": {"replicas": 0}}, r"disaggregation\.decode\.replicas"),
+    ],
+)
+def test_what_cannot_be_deployed_is_refused_by_name(
+    tables: Any, apart: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(InputError, match=said):
+        kvsim.simulate(deployed(tables, "vllm", apart, 4096), [Request("a", 0, 10, 10)])
+
+
+def test_a_prompt_that_one_side_can_never_hold_is_refused(tables: Any) -> None:
+    requests = [Request("long", 0, 900, 10), Request("short", 0, 100, 10)]
+    small = {"prefill": {"memory": {"kv_cache_tokens": 512}}}
+    for engine in ("vllm", "sglang"):
+        decode, _ = kvsim.simulate(deployed(tables, engine, small, 4096), requests).runs
+        assert decode.summary.requests.finished == 1
+        assert decode.summary.requests.rejected == 1
