@@ -1,4 +1,4 @@
-"""`kvsim models`: the built-in models, and what a token of each costs."""
+"""`kvsim models`: the built-in models, what a token costs, what a simulation has of them."""
 
 import json
 from typing import Annotated, Any
@@ -7,6 +7,8 @@ import typer
 
 from kvsim.commands.arguments import AsJson
 
+ENGINES = {"vllm": "vLLM", "sglang": "SGLang"}
+
 
 def models(
     like: Annotated[
@@ -14,7 +16,12 @@ def models(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the built-in models: parameters, layers, longest sequence, KV bytes per token."""
+    """List the built-in models: parameters, layers, longest sequence, KV bytes per token, coverage.
+
+    vLLM (paged) and SGLang (radix): exact, where recorded schedules of such layers are equal row
+    for row; approximate; or sized alone, by kvsim memory. Reasons stand below.
+    """
+    from kvsim.capacity.coverage import covered
     from kvsim.commands.terminal_tables import print_table
     from kvsim.model import model_names, named_model
     from kvsim.plumbing.errors import InputError
@@ -35,13 +42,22 @@ def models(
                 "max_model_len": model.max_position_embeddings,
                 "dtype": model.torch_dtype,
                 "kv_bytes_per_token": model.kv_layout().bytes_per_token,
+                "coverage": {name: each._asdict() for name, each in covered(model).items()},
             }
         )
     if as_json:
         typer.echo(json.dumps({"models": answer}, indent=2))
         return
     print_table(
-        ("model", ">parameters", ">layers", ">longest", "dtype", ">KV bytes a token"),
+        (
+            "model",
+            ">parameters",
+            ">layers",
+            ">longest",
+            "dtype",
+            ">KV bytes a token",
+            *ENGINES.values(),
+        ),
         (
             [
                 row["name"],
@@ -50,7 +66,24 @@ def models(
                 f"{row['max_model_len']:,}",
                 row["dtype"],
                 f"{row['kv_bytes_per_token']:,}",
+                *(row["coverage"][engine]["level"] for engine in ENGINES),
             ]
             for row in answer
         ),
     )
+    for sentence in _reasons(answer):
+        typer.echo(sentence)
+
+
+def _reasons(answer: list[dict[str, Any]]) -> list[str]:
+    """A sentence for each reason that some of the models share."""
+    sharing: dict[tuple[str, str, str], list[str]] = {}
+    for row in answer:
+        for engine, each in row["coverage"].items():
+            if each["reason"]:
+                key = (ENGINES[engine], each["level"], each["reason"])
+                sharing.setdefault(key, []).append(row["name"])
+    return [
+        f"{engine}, {level}: {reason} ({', '.join(names)})."
+        for (engine, level, reason), names in sharing.items()
+    ]

@@ -43,6 +43,14 @@ def test_models_and_devices_are_listed_and_narrowed(kind: str) -> None:
         told(kind, "no such name")
 
 
+def test_models_say_what_a_simulation_has_of_them() -> None:
+    (model,) = json.loads(told("models", "deepseek-v4-pro-base", "--json"))["models"]
+    assert model["coverage"]["vllm"]["level"] == "sized"
+    said = " ".join(told("models", "llama-4").split())
+    assert "vLLM, approximate: chunks of local attention that vLLM frees are kept" in said
+    assert "(llama-4-scout, llama-4-maverick)." in said
+
+
 def test_progress_is_a_line_now_and_then(capsys: pytest.CaptureFixture[str]) -> None:
     now = [0.0]
     lines = Lines(5.0, lambda: now[0])

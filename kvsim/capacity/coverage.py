@@ -1,0 +1,76 @@
+"""What a simulation has of a model's memory, engine by engine: exactly what the engine does,
+something near it, or nothing but the size of its pool.
+
+Exact: the model's kinds of layers have recorded schedules of that engine that are equal row for row
+(docs/schedules.md), and nothing below says otherwise.
+"""
+
+from typing import Literal, NamedTuple
+
+from kvsim.capacity.sglang.sizing import WINDOWED_KINDS
+from kvsim.model import Model
+from kvsim.model.layers import Attention, CompressedAttention
+
+Level = Literal["exact", "approximate", "sized"]
+# Of SGLang 0.5.23 (arg_groups/overrides.py), by model_type: recurrent models whose states it tracks
+# in buffers, and those it caches without them and runs without overlap.
+TRACKED = (
+    *("kimi_linear", "qwen3_next", "qwen3_5_text", "qwen3_5_moe_text", "falcon_h1"),
+    *("granitemoehybrid", "nemotron_h"),
+)
+UNTRACKED = ("lfm2", "lfm2_moe")
+
+
+class Coverage(NamedTuple):
+    """level: see above; "sized": `kvsim memory` knows the pool, no simulation runs. reason: why it
+    is not exact, "" where it is.
+    """
+
+    level: Level
+    reason: str = ""
+
+
+EXACT = Coverage("exact")
+
+
+def covered(model: Model) -> dict[str, Coverage]:
+    """The coverage of `model` by engine: "vllm" (paged) and "sglang" (radix)."""
+    neither = _neither(model)
+    if neither is not None:
+        return {"vllm": neither, "sglang": neither}
+    return {"vllm": _by_vllm(model), "sglang": _by_sglang(model)}
+
+
+def _neither(model: Model) -> Coverage | None:
+    """Why no simulation runs, whatever the engine."""
+    if any(isinstance(layer.mixer, CompressedAttention) for layer in model.layers):
+        return Coverage("sized", "its caches come in blocks of their own sizes")
+    if not model.kv_layout().bytes_per_token:
+        return Coverage("sized", "it keeps states alone, and no KV cache")
+    return None
+
+
+def _chunked(model: Model) -> bool:
+    mixers = (layer.mixer for layer in model.layers)
+    return any(isinstance(mixer, Attention) and mixer.chunk_tokens for mixer in mixers)
+
+
+def _by_vllm(model: Model) -> Coverage:
+    if _chunked(model):
+        return Coverage("approximate", "chunks of local attention that vLLM frees are kept")
+    return EXACT
+
+
+def _by_sglang(model: Model) -> Coverage:
+    kinds = {group.kind for group in model.kv_layout().groups}
+    if _chunked(model):
+        return Coverage("approximate", "SGLang's pool of local attention's chunks is not followed")
+    if "sliding" in kinds and "recurrent" in kinds:
+        return Coverage("sized", "windows and states have two pools beside the pages")
+    if "sliding" in kinds and model.kind not in WINDOWED_KINDS:
+        return Coverage("exact", "SGLang keeps its windows whole")
+    if "recurrent" in kinds and model.kind in UNTRACKED:
+        return Coverage("approximate", "exact with disable_overlap_schedule = true, as SGLang sets")
+    if "recurrent" in kinds and model.kind not in TRACKED:
+        return Coverage("approximate", "SGLang 0.5.23 does not serve it")
+    return EXACT
