@@ -12,6 +12,8 @@ from pydantic import Field, PrivateAttr, field_validator
 
 from kvsim.capacity.options import MemoryOptions
 from kvsim.device import DeviceOptions
+from kvsim.engine.connectors import TIERS
+from kvsim.engine.connectors.tiers import TierOptions
 from kvsim.engine.schedulers import SCHEDULERS
 from kvsim.engine.schedulers.options import SchedulerOptions
 from kvsim.engine.speculation.options import SpeculativeConfig
@@ -76,6 +78,7 @@ DEFAULT_SCHEDULER = "continuous"
 AnyAllocator = Annotated[AllocatorOptions, AllocatorChoice()]
 AnyScheduler = Annotated[SchedulerOptions, OneOf(SCHEDULERS, "scheduler", DEFAULT_SCHEDULER)]
 AnyStepTime = Annotated[StepTimeOptions, OneOf(STEP_TIMES, "step_time", "roofline")]
+AnyTier = Annotated[TierOptions, OneOf(TIERS, "tier")]
 AnyWorkload = Annotated[WorkloadOptions, OneOf(WORKLOADS, "workload")]
 
 
@@ -84,7 +87,8 @@ class Scenario(Options):
 
     seed: of everything random. max_steps: most steps the engine takes at once (1: one by one; the
     results are the same to the last bit). workload: may be left out where requests are given.
-    speculative_config: tokens drafted ahead; without the table none are.
+    speculative_config: tokens drafted ahead; without the table none are. tier: memory behind the
+    device, nearest first; without such tables there is none.
     disaggregation: prompts are computed on other replicas than outputs; without the table one
     replica does both.
     window: the part of the run that is measured beside the whole. An allocator's table may hold
@@ -100,6 +104,7 @@ class Scenario(Options):
     scheduler: AnyScheduler = Field({"kind": "continuous"}, validate_default=True)
     step_time: AnyStepTime = Field({"kind": "roofline"}, validate_default=True)
     workload: AnyWorkload | None = None
+    tier: tuple[AnyTier, ...] = ()
     speculative_config: SpeculativeConfig | None = None
     disaggregation: DisaggregationOptions | None = None
     window: WindowOptions = WindowOptions()
@@ -125,6 +130,8 @@ class Scenario(Options):
         plain.pop("provenance", None)  # written beside results; says how, changes nothing
         if isinstance(plain.get("allocator"), Mapping | str):
             plain["allocator"] = [plain["allocator"]]
+        if isinstance(plain.get("tier"), Mapping | str):
+            plain["tier"] = [plain["tier"]]
         scenario = cls.parse(plain, "")._of_its_engine()
         scenario._folder = folder or Path()
         return scenario

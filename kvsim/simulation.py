@@ -27,6 +27,7 @@ from kvsim.results.summary import KeptChunks
 from kvsim.scenario import Scenario
 from kvsim.step_time.form import StepTime
 from kvsim.step_time.options import Hardware
+from kvsim.tiers import with_tiers
 
 Progress = Callable[[str, int, int], None]
 BLOCK_SIZE = 16  # where no allocator names one: vLLM's default
@@ -173,7 +174,7 @@ class Simulation:
         scheduler = own if isinstance(own, SchedulerOptions) else self.scenario.scheduler
         if drafts is not None and drafts.disable_lookahead_block_hashes:
             scheduler.check_looks_ahead()
-        return ReplicaSpec(
+        spec = ReplicaSpec(
             options,
             scheduler,
             capacity_bytes=self.pool.capacity_bytes,
@@ -186,6 +187,7 @@ class Simulation:
             speculation=None if drafts is None else drafts.speculation,
             acceptance=None if drafts is None else drafts.acceptance(self.scenario.seed),
         )
+        return with_tiers(spec, self.scenario, self.device)
 
     def result(self, progress: Progress | None = None, *, addresses: bool = False) -> Result:
         """The runs of all allocators. addresses: whether the addresses of each stay are logged."""

@@ -127,6 +127,21 @@ def test_how_it_works_prints_what_it_says(capsys: pytest.CaptureFixture[str]) ->
         assert capsys.readouterr().out == printed
 
 
+def test_the_page_on_tiers_prints_what_it_says(capsys: pytest.CaptureFixture[str]) -> None:
+    text = (ROOT / "docs" / "tiers.md").read_text()
+    (code,), (printed,) = blocks(text, "python"), blocks(text, "text")
+    exec(code, {})
+    assert capsys.readouterr().out == printed
+    (table,) = blocks(text, "toml")
+    first = tomllib.loads(blocks(FIRST, "toml")[0])
+    paged = [each for each in first["allocator"] if each["kind"] == "paged"]
+    first["workload"]["num_requests"] = 20
+    result = kvsim.simulate(first | tomllib.loads(table) | {"allocator": paged})
+    assert [tier["kind"] for tier in result.runs[0].summary["offloading"]["tiers"]] == [
+        "vllm-offloading", "file-system",
+    ]  # fmt: skip
+
+
 ANSWERS = (ROOT / "docs" / "answers.md").read_text()
 
 

@@ -9,6 +9,7 @@ from pydantic.fields import FieldInfo
 
 from kvsim.capacity.options import MemoryOptions
 from kvsim.device import DeviceOptions
+from kvsim.engine.connectors import TIERS
 from kvsim.engine.schedulers import SCHEDULERS
 from kvsim.engine.speculation.options import SpeculativeConfig
 from kvsim.fleet.disaggregation import DisaggregationOptions, SideOptions
@@ -44,6 +45,7 @@ CHOICES: dict[str, Registry[Any]] = {
     "allocator": ALLOCATORS,
     "allocator.placement": PLACEMENTS,
     "scheduler": SCHEDULERS,
+    "tier": TIERS,
     "step_time": STEP_TIMES,
     "workload": WORKLOADS,
     "workload.arrivals": ARRIVALS,

@@ -10,6 +10,7 @@ from collections.abc import Callable, Generator
 import simpy
 
 from kvsim.engine.connectors.connector import Connector, Report
+from kvsim.engine.connectors.totals import RunTotals
 from kvsim.engine.engine import Engine
 from kvsim.engine.link import Link
 from kvsim.engine.observer import Observer
@@ -20,6 +21,7 @@ from kvsim.engine.schedulers.scheduler import Scheduler
 from kvsim.plumbing.errors import InvariantError
 from kvsim.request import Request
 from kvsim.results.recorder import Recorder
+from kvsim.sequence import Sequence
 from kvsim.step_time.form import StepTime
 
 LOAD_FAILED = "its KV could not be loaded (kv_load_failure_policy = fail)"
@@ -55,6 +57,8 @@ class ConnectedEngine(Engine):
         self._free_ps = 0  # when the thread of the engine goes on
         self.idles = False
         self._computed_ps = 0  # when all that was launched has computed
+        self._waiting_since: dict[Sequence, int] = {}  # for a load
+        self._num_waits = self._wait_ps = self._held_up_ps = 0
         super().__init__(
             env,
             scheduler,
@@ -140,10 +144,34 @@ class ConnectedEngine(Engine):
 
     # --- the worker -----------------------------------------------------------------------------
 
+    def totals(self) -> RunTotals:
+        """What the tiers did so far."""
+        scheduler = self._connected
+        return RunTotals(
+            self._connector.totals(),
+            scheduler.hit_tokens,
+            scheduler.awaited_hit_tokens,
+            self._num_waits,
+            self._wait_ps,
+            self._held_up_ps,
+        )
+
+    def _follow_waits(self, plan: Plan, now_ps: int) -> None:
+        """Who waits for a load from now on, and who has waited."""
+        since = self._waiting_since
+        for seq in self._connected.loads:
+            since[seq] = now_ps
+        if since:
+            for seq, _, _ in plan.admitted:
+                if seq in since:
+                    self._num_waits += 1
+                    self._wait_ps += now_ps - since.pop(seq)
+
     def _copy(self, plan: Plan) -> None:
         """Copies that belong before the step hold it up."""
         super()._copy(plan)
         now = self.now_ps
+        self._follow_waits(plan, now)
         plan.start_ps = max(plan.start_ps, now)
         launch_ps = self._connector.launch(now, self._computed_ps)
         self._free_ps = launch_ps
@@ -151,6 +179,7 @@ class ConnectedEngine(Engine):
             self._launched(plan, launch_ps, max(launch_ps, self._computed_ps))
         elif launch_ps > plan.start_ps:
             plan.stalls.append((launch_ps - plan.start_ps, self.scheduler.usage()))
+            self._held_up_ps += launch_ps - plan.start_ps
         if self._connector.journal is not None:
             self._connector.journal.add("wait", launch_ps - now)
 

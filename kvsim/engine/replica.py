@@ -13,6 +13,7 @@ import simpy
 from kvsim.engine.arrivals import Arrivals, Left
 from kvsim.engine.connected_engine import ConnectedEngine
 from kvsim.engine.connectors.connector import Connector
+from kvsim.engine.connectors.totals import RunTotals
 from kvsim.engine.engine import Engine
 from kvsim.engine.hicache.hierarchy import Hierarchy
 from kvsim.engine.hicache.scheduler import HicacheScheduler
@@ -130,6 +131,13 @@ class RunningReplica:
     scheduler: Scheduler
     recorder: Recorder
     engine: Engine
+
+    @property
+    def tiers(self) -> RunTotals | None:
+        """What tiers behind the device did; None without any."""
+        engine = self.engine
+        totals = engine.totals() if isinstance(engine, ConnectedEngine) else None
+        return totals if totals is not None and totals.tiers else None
 
     def check_empty(self) -> None:
         """Raise InvariantError if memory is held after everyone has left."""

@@ -4,12 +4,22 @@ A sequence that loads holds its blocks and computes nothing. Its slots are not v
 are in no prefix cache before its load has ended.
 """
 
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from kvsim.memory.allocator import Demand
 from kvsim.sequence import Sequence
 
 HeldBlock = Any  # a block of a pool, as its allocator knows it
+
+
+class FreeBlock(NamedTuple):
+    """A free block: its number, and what it is found by, -1: nothing. block: None for one that
+    never held anything that could be found.
+    """
+
+    number: int
+    key: int
+    block: HeldBlock | None
 
 
 @runtime_checkable
@@ -66,10 +76,9 @@ class HoldingPromise(LoadingPromise, Protocol):
         """Key and block at each of these places; None: the content has no key."""
         ...
 
-    def free_blocks(self, after: int | None, most: int) -> list[tuple[int, int, HeldBlock | None]]:
-        """At most so many free blocks in the order in which they leave, behind block number
-        `after`, or from the first on where that is not free: number, key, and the block itself;
-        None for one without known content.
+    def free_blocks(self, after: FreeBlock | None, most: int) -> list[FreeBlock]:
+        """At most so many free blocks in the order in which they leave, behind `after`, or from the
+        first on where that is free no more.
         """
         ...
 

@@ -22,9 +22,12 @@ from kvsim.results.summary import (
     RequestCounts,
     RunSummary,
     SpeculationSummary,
+    TiersSummary,
+    TierSummary,
 )
 
 if TYPE_CHECKING:
+    from kvsim.engine.connectors.totals import RunTotals
     from kvsim.engine.replica import RunningReplica
 
 # Classes of the ledger that live sequences hold; shared blocks count once.
@@ -55,6 +58,7 @@ def summarise(
     scheduler, recorder = replica.scheduler, replica.recorder
     allocator = scheduler.allocator
     cache = allocator.cache_totals()
+    tiers = replica.tiers
     refused = len(recorder.rejected)
     finished = num_requests - refused
     makespan_s = seconds_from_ps(recorder.makespan_ps)
@@ -85,8 +89,8 @@ def summarise(
         ),
         prefix_cache=PrefixCacheSummary(
             query_tokens=cache.query_tokens,
-            hit_tokens=cache.hit_tokens,
-            host_hit_tokens=cache.host_hit_tokens,
+            hit_tokens=cache.hit_tokens + (tiers.awaited_hit_tokens if tiers else 0),
+            host_hit_tokens=cache.host_hit_tokens + (tiers.hit_tokens if tiers else 0),
         ),
         copied_bytes=allocator.copied_bytes,
         recomputed_tokens=scheduler.recomputed_tokens,
@@ -97,10 +101,34 @@ def summarise(
         engine_faults=scheduler.engine_faults or None,
         speculation=None if verified is None else _speculation(recorder, verified),
         kept_chunks=kept_chunks,
+        offloading=None if tiers is None else _offloading(tiers),
         window=measure_window(recorder, window or WindowOptions()),
     )
     notes = notes_on(summary, recorder, shareable=shareable, over_device=over_device)
     return replace(summary, notes=notes)
+
+
+def _offloading(totals: "RunTotals") -> TiersSummary:
+    """What tiers behind the device did, and what waited for them."""
+    tiers = [
+        TierSummary(
+            kind=tier.kind,
+            capacity_bytes=tier.capacity_bytes,
+            stored_bytes=tier.stored_bytes,
+            loaded_bytes=tier.loaded_bytes,
+            store_busy_s=seconds_from_ps(tier.store_busy_ps),
+            load_busy_s=seconds_from_ps(tier.load_busy_ps),
+            failed_stores=tier.failed_stores,
+        )
+        for tier in totals.tiers
+    ]
+    waits = totals.num_waits
+    return TiersSummary(
+        tiers=tuple(tiers),
+        loads_awaited=waits,
+        load_wait_s=seconds_from_ps(totals.wait_ps) / waits if waits else None,
+        held_up_s=seconds_from_ps(totals.held_up_ps),
+    )
 
 
 def _gaps_between_tokens(recorder: Recorder) -> LatencySummary:

@@ -150,6 +150,36 @@ class TransferSummary(SummaryPart):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class TierSummary(SummaryPart):
+    """One tier behind the device. kind: as in `[[tier]]`. capacity_bytes: null where it has no
+    limit. stored_bytes, loaded_bytes: copied into it and out of it, by one rank for host memory;
+    store_busy_s, load_busy_s: how long these copies moved, in sum. failed_stores: offers that found
+    no room.
+    """
+
+    kind: str
+    capacity_bytes: Count | None = field(default=None, metadata=NULL)
+    stored_bytes: Count
+    loaded_bytes: Count
+    store_busy_s: Measured
+    load_busy_s: Measured
+    failed_stores: Count
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class TiersSummary(SummaryPart):
+    """What lies behind the device. tiers: the nearest first. loads_awaited: how often a sequence
+    waited for its load until it ran; load_wait_s: for how long on average, null where none did.
+    held_up_s: how long steps waited for copies, in sum.
+    """
+
+    tiers: tuple[TierSummary, ...]
+    loads_awaited: Count
+    load_wait_s: Measured | None = field(default=None, metadata=NULL)
+    held_up_s: Measured
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class KeptChunks(SummaryPart):
     """Layers with chunked local attention whose earlier chunks vLLM frees and kvsim keeps: how many
     layers, and the chunk of the first in tokens.
@@ -261,6 +291,7 @@ class RunSummary(SummaryPart):
     speculation: SpeculationSummary | None = None
     kept_chunks: KeptChunks | None = None
     transfers: TransferSummary | None = None
+    offloading: TiersSummary | None = None
     window: Annotated[WindowSummary | NoWindow | None, PlainValidator(_read_window)] = None
     notes: tuple[SummaryNote, ...] | None = None
 

@@ -1,1 +1,13 @@
 """KV from outside of the device, under the scheduler of vLLM: the promise, and who keeps it."""
+
+from kvsim.engine.connectors.tiers import TierOptions
+from kvsim.plumbing.registry import Registry
+
+TIERS: Registry[TierOptions] = Registry(
+    "tier",
+    {
+        "vllm-offloading": "kvsim.engine.connectors.offloading.options:VllmOffloading",
+        "vllm-simple-offloading": "kvsim.engine.connectors.simple.options:VllmSimpleOffloading",
+        "file-system": "kvsim.engine.connectors.offloading.disk_options:FileSystemTier",
+    },
+)

@@ -31,8 +31,9 @@ from abc import ABC, abstractmethod
 from typing import NamedTuple, Protocol
 
 from kvsim.engine.connectors.journal import ConnectorJournal
+from kvsim.engine.connectors.totals import TierTotals
 from kvsim.engine.plan import Plan
-from kvsim.memory.loading import HeldBlock
+from kvsim.memory.loading import FreeBlock, HeldBlock
 from kvsim.sequence import Sequence
 
 
@@ -115,9 +116,7 @@ class DeviceBlocks(Protocol):
         self, seq: Sequence, start: int, end: int
     ) -> list[tuple[int, HeldBlock] | None]: ...
 
-    def free_blocks(
-        self, after: int | None, most: int
-    ) -> list[tuple[int, int, HeldBlock | None]]: ...
+    def free_blocks(self, after: FreeBlock | None, most: int) -> list[FreeBlock]: ...
 
     def hold(self, blocks: list[HeldBlock]) -> None: ...
 
@@ -183,6 +182,10 @@ class Connector(ABC):
         the connector changes. Asked only while it is not `busy` and nobody waits.
         """
         return 0
+
+    def totals(self) -> tuple[TierTotals, ...]:
+        """What its tiers did so far, the nearest first."""
+        return ()
 
     # --- the worker half ------------------------------------------------------------------------
 

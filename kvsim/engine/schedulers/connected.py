@@ -16,7 +16,7 @@ from kvsim.engine.policies.policies import Policies
 from kvsim.engine.schedulers.continuous import ContinuousScheduler, Knobs
 from kvsim.engine.schedulers.two_queues import HoldingQueues
 from kvsim.memory.allocator import Allocator, Demand
-from kvsim.memory.loading import HeldBlock, HoldingPromise, LoadingPromise
+from kvsim.memory.loading import FreeBlock, HeldBlock, HoldingPromise, LoadingPromise
 from kvsim.plumbing.errors import InvariantError
 from kvsim.sequence import Sequence
 from kvsim.vllm.rules import SchedulingRules
@@ -28,7 +28,8 @@ class ConnectedScheduler(ContinuousScheduler):
     one before it has returned.
 
     kept: finished sequences whose blocks the connector has not given back yet. put_off: of whom the
-    connector did not know in the last step what lies elsewhere.
+    connector did not know in the last step what lies elsewhere. loads: whose load began in it.
+    hit_tokens, awaited_hit_tokens: see `RunTotals`.
     """
 
     def __init__(
@@ -58,20 +59,21 @@ class ConnectedScheduler(ContinuousScheduler):
         self._in_flight: dict[Sequence, bool] = {}  # the same of the step before
         self._last: Plan | None = None
         self._stuck = False  # a victim's step has not returned, so nobody was preempted
-        self._loads: list[Sequence] = []
+        self.loads: list[Sequence] = []
         self.put_off: list[Sequence] = []
+        self.hit_tokens = self.awaited_hit_tokens = 0
 
     # --- a step ---------------------------------------------------------------------------------
 
     def schedule(self) -> Plan:
-        self._loads, self.put_off = [], []
+        self.loads, self.put_off = [], []
         self._stuck = False
         plan = super().schedule()
         stepping = self._now = self._stepping(plan)
         self._prior = {chunk.seq: chunk.prior_tokens for chunk in plan.chunks}
         admitted = tuple(seq for seq, _, _ in plan.admitted)
         running = tuple(self.running)
-        step = Decided(plan, running, tuple(stepping), tuple(self._loads), admitted)
+        step = Decided(plan, running, tuple(stepping), tuple(self.loads), admitted)
         self.connector.scheduled(step)
         if self._overlaps:
             self._last, self._in_flight = plan, stepping
@@ -214,9 +216,15 @@ class ConnectedScheduler(ContinuousScheduler):
             return False
         self.waiting.pop()
         self.queues.load(seq, num_tokens)
-        self._loads.append(seq)
+        self.loads.append(seq)
         self.connector.allocated(seq, device_tokens, match)
+        self._count_hit(seq, match)
         return True
+
+    def _count_hit(self, seq: Sequence, match: RemoteMatch) -> None:
+        if not seq.num_preemptions:
+            self.hit_tokens += match.tokens
+            self.awaited_hit_tokens += match.tokens if match.waits else 0
 
     def _promised_blocks(self, plan: Plan) -> int:
         """Free blocks that prompts under way still need for all tokens known of them: of those that
@@ -306,7 +314,7 @@ class ConnectedScheduler(ContinuousScheduler):
     ) -> list[tuple[int, HeldBlock] | None]:
         return self._holding.named_blocks(seq, start, end)
 
-    def free_blocks(self, after: int | None, most: int) -> list[tuple[int, int, HeldBlock | None]]:
+    def free_blocks(self, after: FreeBlock | None, most: int) -> list[FreeBlock]:
         return self._holding.free_blocks(after, most)
 
     def hold(self, blocks: list[HeldBlock]) -> None:

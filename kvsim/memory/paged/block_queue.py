@@ -64,10 +64,26 @@ class BlockQueue(KnownBlocks):
         self._ranked = None if eviction is None else RankedQueue(eviction, num_groups)
         self._back = FreeQueue()
 
-    @property
-    def num_blank(self) -> int:
-        """Free blocks in front of the queue, without known content."""
-        return self._front.num
+    # --- looking at the queue ------------------------------------------------------------------
+
+    def blank_numbers(self, after: int | None, most: int) -> list[int]:
+        """At most so many of the blocks in front, behind number `after`, or from the first on."""
+        numbers = self._front.numbers()
+        start = numbers.index(after) + 1 if after is not None and after in numbers else 0
+        return numbers[start : start + most]
+
+    def waits(self, extent: Extent) -> bool:
+        """Whether an extent waits behind the blank blocks."""
+        return not extent.owners and extent.later is not None
+
+    def waiting_behind(self, extent: Extent | None, most: int) -> list[Extent]:
+        """At most so many extents that wait behind this one; None: from the first on."""
+        found: list[Extent] = []
+        each = self._back.first if extent is None else self._back.behind(extent)
+        while each is not None and len(found) < most:
+            found.append(each)
+            each = self._back.behind(each)
+        return found
 
     # --- taking --------------------------------------------------------------------------------
 

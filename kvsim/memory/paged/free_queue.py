@@ -74,6 +74,11 @@ class FreeQueue:
         last = self._ring.sooner
         return None if last is self._ring else last
 
+    def behind(self, extent: Extent) -> Extent | None:
+        """The extent that leaves after this one."""
+        later = extent.later
+        return None if later is self._ring else later
+
     def append(self, extent: Extent) -> None:
         """Put an extent behind all others."""
         ring = self._ring

@@ -7,6 +7,7 @@ from collections.abc import Sequence as Row
 from mypy_extensions import mypyc_attr
 
 from kvsim.memory.allocator import Demand
+from kvsim.memory.loading import FreeBlock
 from kvsim.memory.options import MemorySpec
 from kvsim.memory.paged.allocator import PagedAllocator
 from kvsim.memory.paged.assembly import PagedSettings
@@ -139,19 +140,20 @@ class HoldingAllocator(LoadingAllocator):
         blocks = [table.block_at(0, place) for place in range(start, end)]
         return [None if block is None or block.key < 0 else (block.key, block) for block in blocks]
 
-    def free_blocks(self, after: int | None, most: int) -> list[tuple[int, int, Extent | None]]:
-        blank = self.pool.num_blank
-        found: list[tuple[int, int, Extent | None]] = []
-        for place, number in enumerate(self.pool.numbers()):
-            if place == blank:
-                break
-            found.append((number, -1, None))
-        for extent in self.pool.waiting():
-            known = extent if extent.key >= 0 else None
-            found.append((extent.blocks[0], extent.key, known))
-        places = (place for place, entry in enumerate(found) if entry[0] == after)
-        start = next(places, -1) + 1
-        return found[start : start + most]
+    def free_blocks(self, after: FreeBlock | None, most: int) -> list[FreeBlock]:
+        pool, found = self.pool, list[FreeBlock]()
+        extent: Extent | None = None
+        if after is None or (after.block is not None and not pool.waits(after.block)):
+            found = [FreeBlock(number, -1, None) for number in pool.blank_numbers(None, most)]
+        elif after.block is None:
+            numbers = pool.blank_numbers(after.number, most)
+            found = [FreeBlock(number, -1, None) for number in numbers]
+        else:
+            extent = after.block
+        if len(found) < most:
+            for each in pool.waiting_behind(extent, most - len(found)):
+                found.append(FreeBlock(each.blocks[0], max(each.key, -1), each))
+        return found
 
     def hold(self, blocks: list[Extent]) -> None:
         for block in blocks:

@@ -26,6 +26,7 @@ from kvsim.engine.connectors.offloading.lru import LeastRecentlyUsed
 from kvsim.engine.connectors.offloading.settings import OffloadSettings
 from kvsim.engine.connectors.offloading.stores import Stores
 from kvsim.engine.connectors.offloading.worker import Worker
+from kvsim.engine.connectors.totals import TierTotals
 from kvsim.plumbing.units import ceil_div
 from kvsim.sequence import Sequence
 
@@ -162,6 +163,19 @@ class OffloadingConnector(Connector):
 
     def quiet_steps(self, step: Decided, limit: int) -> int:
         return self.stores.quiet_steps(step, self.device, limit)
+
+    def totals(self) -> tuple[TierTotals, ...]:
+        store, load, expedited = self.worker.store, self.worker.load, self.worker.expedited
+        host = TierTotals(
+            "vllm-offloading",
+            self.settings.host_bytes,
+            store.num_bytes,
+            load.num_bytes + expedited.num_bytes,
+            store.busy_ps,
+            load.busy_ps + expedited.busy_ps,
+            self.stores.num_failed,
+        )
+        return (host,)
 
     # --- the worker half ------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from collections import deque
 from kvsim.engine.connectors.journal import ConnectorJournal
 from kvsim.engine.connectors.lane import Lane
 from kvsim.engine.connectors.offloading.chunk import HostChunk
+from kvsim.engine.connectors.totals import TierTotals
 from kvsim.sequence import Sequence
 
 NEVER = 1 << 62
@@ -40,6 +41,8 @@ class Disk:
         read_threads: int,
         write_threads: int,
     ) -> None:
+        self._chunk_bytes = chunk_bytes
+        self.num_read = self.num_written = 0
         self._read_ps, self._write_ps = (
             read.duration_ps(chunk_bytes),
             write.duration_ps(chunk_bytes),
@@ -129,8 +132,10 @@ class Disk:
         for chunk in job.chunks:
             if job.read:
                 job.end_ps += self._read_ps
+                self.num_read += 1
             elif not self._files.get(chunk.key, NEVER) <= now_ps:
                 job.end_ps += self._write_ps
+                self.num_written += 1
                 self._files.setdefault(chunk.key, job.end_ps)
         self._working.append((job, reader))
         if self.journal is not None:
@@ -150,6 +155,17 @@ class Disk:
             self._ended.append(job)
             if not self._begin(reader, job.end_ps):
                 self._idle[reader] += 1
+
+    def totals(self) -> TierTotals:
+        """What it did so far, chunks of all ranks."""
+        return TierTotals(
+            "file-system",
+            None,
+            self.num_written * self._chunk_bytes,
+            self.num_read * self._chunk_bytes,
+            self.num_written * self._write_ps,
+            self.num_read * self._read_ps,
+        )
 
     def reports(self, now_ps: int) -> list[DiskJob]:
         """The jobs that have ended by now_ps and no report has named yet."""

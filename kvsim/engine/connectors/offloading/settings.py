@@ -31,7 +31,8 @@ class OffloadSettings(NamedTuple):
     "arc". prompt_only: generated tokens are not stored. sync_load_budget_bytes: a step waits for
     loads of up to so many bytes in sum. prefix_caching: of the device. retention_tokens: of blocks
     of windows, see the device's option; None: all are kept. alignment_tokens: where hits of several
-    groups may end.
+    groups may end. host_bytes: of the pool, for reports. limits: max_load_tokens and
+    max_offload_tokens by request.
     """
 
     groups: tuple[OffloadedGroup, ...]
@@ -44,6 +45,7 @@ class OffloadSettings(NamedTuple):
     prefix_caching: bool = True
     retention_tokens: int | None = 0
     alignment_tokens: int = 1
+    host_bytes: int = 0
     limits: Mapping[str, tuple[int | None, int | None]] | None = None
 
     @property

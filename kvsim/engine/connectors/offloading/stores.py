@@ -27,6 +27,7 @@ class Stores:
     ) -> None:
         self._settings, self._pool, self._keys, self._jobs = settings, pool, keys, jobs
         self.journal: ConnectorJournal | None = None
+        self.num_failed = 0  # offers that found no room
         self._next: dict[Sequence, list[int]] = {}  # by group: chunks offered, or not to be
         self._finished: dict[Sequence, Tables] = {}
 
@@ -117,6 +118,7 @@ class Stores:
             return []
         chunks = self._pool.offer(seq, Offered(keys, ends))
         if chunks is None:
+            self.num_failed += 1
             if self.journal is not None:
                 self.journal.add("store_fail", [seq.id, len(keys)])
             return []

@@ -12,6 +12,7 @@ from kvsim.engine.connectors.offloading.disk import Disk
 from kvsim.engine.connectors.offloading.lookup import ABSENT, UNKNOWN, WRITING
 from kvsim.engine.connectors.offloading.settings import OffloadSettings
 from kvsim.engine.connectors.offloading.worker import Worker
+from kvsim.engine.connectors.totals import TierTotals
 from kvsim.sequence import Sequence
 
 
@@ -85,6 +86,9 @@ class TieredConnector(OffloadingConnector):
                 for chunk in job.chunks:
                     self.pool.pin(chunk)
                 self.disk.submit(job.seq, job.chunks, now_ps, read=False)
+
+    def totals(self) -> tuple[TierTotals, ...]:
+        return (*super().totals(), self.disk.totals())
 
     @property
     def busy(self) -> bool:

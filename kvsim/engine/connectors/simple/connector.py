@@ -16,7 +16,8 @@ from kvsim.engine.connectors.lane import Lane
 from kvsim.engine.connectors.simple.copies import BlockPair, SimpleLoad, SimpleStore
 from kvsim.engine.connectors.simple.host_blocks import HostBlocks
 from kvsim.engine.connectors.simple.settings import SimpleSettings
-from kvsim.memory.loading import HeldBlock
+from kvsim.engine.connectors.totals import TierTotals
+from kvsim.memory.loading import FreeBlock, HeldBlock
 from kvsim.sequence import Sequence
 
 STORE = 1 << 60  # jobs of stores are numbered from here on
@@ -32,7 +33,7 @@ class SimpleConnector(Connector):
         self._after: dict[Sequence, int] = {}  # blocks that each has offered
         self._storing: set[int] = set()
         self._rest: list[BlockPair] = []  # of finished sequences, for the next copy
-        self._cursor: int | None = None
+        self._cursor: FreeBlock | None = None
         self._loads: dict[int, SimpleLoad] = {}
         self._stores: dict[int, SimpleStore] = {}
         self._num_loads = self._num_stores = 0
@@ -137,20 +138,14 @@ class SimpleConnector(Connector):
         """Of the free blocks of the device behind the last one looked at, those with content that
         host memory lacks, as many as it has room for.
         """
-        found: list[BlockPair] = []
-        walk, room = self.device.free_blocks(self._cursor, self.settings.lazy_blocks), 0
-        room = self.host.num_free
-        chosen: list[tuple[int, HeldBlock]] = []
-        seen: set[int] = set()
-        for number, key, held in walk:
-            if len(chosen) >= room:
+        chosen: dict[int, HeldBlock] = {}
+        for free in self.device.free_blocks(self._cursor, self.settings.lazy_blocks):
+            if len(chosen) >= self.host.num_free:
                 break
-            self._cursor = number
-            if held is not None and key not in seen and self._lacks(key):
-                seen.add(key)
-                chosen.append((key, held))
-        found += [self._pair(held, key) for key, held in chosen]
-        return found
+            self._cursor = free
+            if free.key >= 0 and free.key not in chosen and self._lacks(free.key):
+                chosen[free.key] = free.block
+        return [self._pair(held, key) for key, held in chosen.items()]
 
     def finished(self, seq: Sequence) -> bool:
         if not self.settings.lazy:
@@ -170,6 +165,17 @@ class SimpleConnector(Connector):
             else:
                 for blocks in self._loads.pop(number).host:
                     self.host.let_go(blocks)
+
+    def totals(self) -> tuple[TierTotals, ...]:
+        host = TierTotals(
+            "vllm-simple-offloading",
+            self.settings.host_bytes,
+            self.store.num_bytes,
+            self.load.num_bytes,
+            self.store.busy_ps,
+            self.load.busy_ps,
+        )
+        return (host,)
 
     # --- the worker half ------------------------------------------------------------------------
 

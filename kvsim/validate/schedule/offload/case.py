@@ -136,7 +136,7 @@ class OffloadCase(VllmSchedule):
             self.engine.prefix_caching,
             offload.retention,
             offload.alignment_tokens,
-            limits,
+            limits=limits,
         )
 
         def build() -> Connector:

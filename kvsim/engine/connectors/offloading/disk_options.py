@@ -1,0 +1,39 @@
+"""The options of a file system behind host memory."""
+
+from pydantic import Field
+
+from kvsim.engine.connectors.lane import Lane
+from kvsim.engine.connectors.offloading.disk import Disk
+from kvsim.engine.connectors.tiers import BYTES_PER_GB, TierOptions
+from kvsim.plumbing.units import PS_PER_US
+
+
+class FileSystemTier(TierOptions):
+    """Files behind host memory: vLLM's tier of type "fs". Files are never deleted.
+
+    n_read_threads, n_write_threads: each copies one chunk after the other; those of one kind help
+        the other when they have nothing to do.
+    read_gb_per_s, write_gb_per_s: of one thread, GB (10**9 bytes) a second.
+    read_latency_us, write_latency_us: of each chunk.
+    lookup_us: to look for one file, which one thread does.
+    """
+
+    n_read_threads: int = Field(16, ge=1, le=4096)
+    n_write_threads: int = Field(16, ge=1, le=4096)
+    read_gb_per_s: float = Field(1.0, gt=0)
+    write_gb_per_s: float = Field(1.0, gt=0)
+    read_latency_us: float = Field(100.0, ge=0)
+    write_latency_us: float = Field(100.0, ge=0)
+    lookup_us: float = Field(5.0, ge=0)
+
+    def behind_host(self, chunk_bytes: int) -> Disk:
+        return Disk(
+            Lane(round(self.read_latency_us * PS_PER_US), round(self.read_gb_per_s * BYTES_PER_GB)),
+            Lane(
+                round(self.write_latency_us * PS_PER_US), round(self.write_gb_per_s * BYTES_PER_GB)
+            ),
+            chunk_bytes,
+            round(self.lookup_us * PS_PER_US),
+            self.n_read_threads,
+            self.n_write_threads,
+        )

@@ -1,0 +1,105 @@
+"""The options of vLLM's offloading connector as a tier."""
+
+from collections.abc import Sequence
+from typing import Literal
+
+from pydantic import Field
+
+from kvsim.engine.connectors.connector import Connector
+from kvsim.engine.connectors.offloading.connector import OffloadingConnector
+from kvsim.engine.connectors.offloading.settings import OffloadSettings
+from kvsim.engine.connectors.offloading.tiered import TieredConnector
+from kvsim.engine.connectors.offloading.worker import Worker
+from kvsim.engine.connectors.tiers import (
+    ConnectorPlan,
+    HostTierOptions,
+    TierOptions,
+    TierSite,
+    refuse_behind,
+)
+from kvsim.plumbing.errors import InputError
+from kvsim.plumbing.units import GIB, ceil_div
+
+OS_PAGE_BYTES = 4096
+
+
+class VllmOffloading(HostTierOptions):
+    """Chunks in host memory, stored as prompts are computed: vLLM's OffloadingConnector, which
+    `--kv-offloading-size` asks for.
+
+    kv_offloading_size: GiB of host memory, of all tensor-parallel ranks together.
+    store_gb_per_s, load_gb_per_s: of the link out of a device and into it, GB (10**9 bytes) a
+        second; not given: the device's to its host.
+    latency_us: before each copy.
+    blocks_per_chunk: blocks of the device in one chunk, the unit of storing.
+    eviction_policy: which chunk leaves first: "lru" or "arc".
+    store_threshold: content is stored when it has been offered so often, where that is 2 or more;
+        max_tracker_size: of so many contents this is counted.
+    offload_prompt_only: generated tokens are stored when a later request sends them as prompt.
+    sync_load_budget_bytes: in each step, loads of up to so many bytes in sum start their requests
+        at once, and the step waits for them; other requests wait for their loads by themselves.
+    """
+
+    blocks_per_chunk: int = Field(1, ge=1, le=1 << 20)
+    eviction_policy: Literal["lru", "arc"] = "lru"
+    store_threshold: int = Field(0, ge=0)
+    max_tracker_size: int = Field(64_000, ge=1)
+    offload_prompt_only: bool = True
+    sync_load_budget_bytes: int = Field(0, ge=0)
+
+    def chunk_bytes(self, site: TierSite) -> int:
+        """Of a slot of host memory, for all ranks."""
+        num_bytes = site.block_bytes * site.ranks * self.blocks_per_chunk
+        return ceil_div(num_bytes, OS_PAGE_BYTES) * OS_PAGE_BYTES
+
+    def connector(self, site: TierSite, behind: Sequence[TierOptions]) -> ConnectorPlan:
+        chunk_bytes = self.chunk_bytes(site)
+        slots = int(self.kv_offloading_size * GIB) // chunk_bytes
+        if not slots:
+            raise InputError(
+                "host memory holds no chunk",
+                where="tier.0.kv_offloading_size",
+                value=f"{self.kv_offloading_size:g} GiB",
+                limit=f"at least {chunk_bytes:,} bytes",
+                remedy="raise it, or blocks_per_chunk = 1",
+            )
+        settings = OffloadSettings(
+            tuple(group._replace(chunk_blocks=self.blocks_per_chunk) for group in site.groups),
+            slots,
+            self.eviction_policy,
+            self.store_threshold,
+            self.max_tracker_size,
+            self.offload_prompt_only,
+            self.sync_load_budget_bytes,
+            site.prefix_caching,
+            site.retention_tokens,
+            host_bytes=slots * chunk_bytes,
+        )
+        self._check_behind(behind, chunk_bytes)
+
+        def build() -> Connector:
+            worker = Worker(
+                self.lane(self.store_gb_per_s, site),
+                self.lane(self.load_gb_per_s, site),
+                self.lane(self.load_gb_per_s, site),
+            )
+            if not behind:
+                return OffloadingConnector(settings, worker)
+            return TieredConnector(settings, worker, behind[0].behind_host(chunk_bytes))
+
+        return ConnectorPlan(build)
+
+    def _check_behind(self, behind: Sequence[TierOptions], chunk_bytes: int) -> None:
+        """InputError for what cannot stand behind host memory."""
+        if not behind:
+            return
+        behind[0].behind_host(chunk_bytes)
+        refuse_behind(behind[1:], "a file system", 2)
+        if self.store_threshold >= 2:
+            raise InputError(
+                "vLLM refuses a threshold where host memory has a tier behind it",
+                where="tier.0.store_threshold",
+                value=self.store_threshold,
+                limit="below 2",
+                remedy="leave it out",
+            )

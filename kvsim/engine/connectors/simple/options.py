@@ -1,0 +1,64 @@
+"""The options of vLLM's Simple connector as a tier."""
+
+from collections.abc import Sequence
+
+from kvsim.engine.connectors.simple.connector import SimpleConnector
+from kvsim.engine.connectors.simple.settings import SimpleSettings
+from kvsim.engine.connectors.tiers import (
+    ConnectorPlan,
+    HostTierOptions,
+    TierOptions,
+    TierSite,
+    refuse_behind,
+)
+from kvsim.plumbing.errors import InputError
+from kvsim.plumbing.units import GIB, ceil_div
+
+
+class VllmSimpleOffloading(HostTierOptions):
+    """A second pool of blocks in host memory: vLLM's SimpleCPUOffloadConnector, which the
+    environment variable VLLM_USE_SIMPLE_KV_OFFLOAD=1 asks for. Generated tokens are stored, too.
+
+    kv_offloading_size: GiB of host memory, of all tensor-parallel ranks together.
+    store_gb_per_s, load_gb_per_s: of the link out of a device and into it, GB (10**9 bytes) a
+        second; not given: the device's to its host.
+    latency_us: before each copy.
+    lazy_offload: only what the device is about to forget is stored; else all that is computed.
+    """
+
+    lazy_offload: bool = False
+
+    def connector(self, site: TierSite, behind: Sequence[TierOptions]) -> ConnectorPlan:
+        refuse_behind(behind, "the Simple connector")
+        if not site.prefix_caching or len(site.groups) > 1:
+            raise InputError(
+                "the Simple connector needs a prefix cache on the device, and layers that all keep "
+                "every token",
+                where="tier.0.kind",
+                value="vllm-simple-offloading",
+                remedy='kind = "vllm-offloading"',
+            )
+        blocks = int(self.kv_offloading_size * GIB) // (site.block_bytes * site.ranks)
+        if blocks < 2:
+            raise InputError(
+                "host memory holds no block beside the null block",
+                where="tier.0.kv_offloading_size",
+                value=f"{self.kv_offloading_size:g} GiB",
+                limit=f"at least {2 * site.block_bytes * site.ranks:,} bytes",
+                remedy="raise it",
+            )
+        size = site.groups[0].block_tokens
+        settings = SimpleSettings(
+            size,
+            site.block_bytes,
+            blocks,
+            self.lazy_offload,
+            2 * ceil_div(site.max_num_batched_tokens, size),
+            blocks * site.block_bytes * site.ranks,
+        )
+
+        def build() -> SimpleConnector:
+            store = self.lane(self.store_gb_per_s, site)
+            return SimpleConnector(settings, store, self.lane(self.load_gb_per_s, site))
+
+        return ConnectorPlan(build, holds=True)

@@ -1,0 +1,96 @@
+"""What `[[tier]]` tables of a scenario have in common: memory behind the device, nearest first."""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from pydantic import Field
+
+from kvsim.engine.connectors.connector import Connector
+from kvsim.engine.connectors.lane import Lane
+from kvsim.engine.connectors.offloading.disk import Disk
+from kvsim.engine.connectors.offloading.settings import OffloadedGroup
+from kvsim.plumbing.errors import InputError
+from kvsim.plumbing.options import Options
+from kvsim.plumbing.units import PS_PER_US
+
+BYTES_PER_GB = 10**9
+
+
+class TierSite(NamedTuple):
+    """The engine that tiers stand behind.
+
+    groups: of layers, each with a chunk of one block. block_bytes: of a block of the device, all
+    its layers together. ranks: tensor-parallel ones, each of which copies its part over a link of
+    its own. prefix_caching, retention_tokens: of the device. host_bytes_per_s: of each link, in one
+    direction.
+    """
+
+    groups: tuple[OffloadedGroup, ...]
+    block_bytes: int
+    ranks: int
+    prefix_caching: bool
+    retention_tokens: int | None
+    host_bytes_per_s: int
+    max_num_batched_tokens: int
+
+
+class ConnectorPlan(NamedTuple):
+    """build: makes the connector of an engine. holds: its copies hold blocks of the device."""
+
+    build: Callable[[], Connector]
+    holds: bool = False
+
+
+class TierOptions(Options):
+    """Options of one kind of tier; its fields are the keys beside `kind` in `[[tier]]`."""
+
+    def connector(self, site: TierSite, behind: Sequence["TierOptions"]) -> ConnectorPlan:
+        """The connector of an engine whose first tier this is, with others behind it; InputError
+        where an engine has no such chain.
+        """
+        raise InputError(
+            "this tier stands behind another one",
+            where="tier.0.kind",
+            value=type(self).__name__,
+            remedy='begin with kind = "vllm-offloading"',
+        )
+
+    def behind_host(self, chunk_bytes: int) -> Disk:
+        """An empty tier of such chunks behind host memory; InputError where none stands there."""
+        raise InputError(
+            "this tier does not stand behind host memory",
+            where="tier.1.kind",
+            value=type(self).__name__,
+            remedy='kind = "file-system"',
+        )
+
+
+class HostTierOptions(TierOptions):
+    """Host memory behind the device, as a KV connector of vLLM keeps it.
+
+    kv_offloading_size: GiB of host memory, of all tensor-parallel ranks together.
+    store_gb_per_s, load_gb_per_s: of the link out of a device and into it, GB (10**9 bytes) a
+        second; not given: the device's to its host.
+    latency_us: before each copy.
+    """
+
+    kv_offloading_size: float = Field(gt=0)
+    store_gb_per_s: float | None = Field(None, gt=0)
+    load_gb_per_s: float | None = Field(None, gt=0)
+    latency_us: float = Field(0.0, ge=0)
+
+    def lane(self, gb_per_s: float | None, site: TierSite) -> Lane:
+        """One direction of a rank's link."""
+        speed = site.host_bytes_per_s if gb_per_s is None else round(gb_per_s * BYTES_PER_GB)
+        return Lane(round(self.latency_us * PS_PER_US), speed)
+
+
+def refuse_behind(behind: Sequence[TierOptions], what: str, place: int = 1) -> None:
+    """InputError if there is a tier, at this place, behind one that knows none."""
+    if behind:
+        raise InputError(
+            f"{what} has no tier behind it",
+            where=f"tier.{place}.kind",
+            value=type(behind[0]).__name__,
+            remedy='leave it out, or begin with kind = "vllm-offloading"',
+        )

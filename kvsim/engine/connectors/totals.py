@@ -1,0 +1,33 @@
+"""What tiers and their links did in a run."""
+
+from typing import NamedTuple
+
+
+class TierTotals(NamedTuple):
+    """Of one tier. capacity_bytes: of all ranks together; None: no limit. stored_bytes,
+    loaded_bytes: into it and out of it, by each rank. store_busy_ps, load_busy_ps: how long its
+    copies moved, in sum. failed_stores: offers that found no room.
+    """
+
+    kind: str
+    capacity_bytes: int | None
+    stored_bytes: int
+    loaded_bytes: int
+    store_busy_ps: int
+    load_busy_ps: int
+    failed_stores: int = 0
+
+
+class RunTotals(NamedTuple):
+    """Of all tiers. hit_tokens: found in them and not on the device, of sequences that started for
+    the first time; of these, awaited_hit_tokens of sequences that waited for their load. num_waits,
+    wait_ps: how often a sequence waited for its load until it ran, and how long in sum.
+    held_up_ps: how long steps could not be launched before copies had ended.
+    """
+
+    tiers: tuple[TierTotals, ...]
+    hit_tokens: int
+    awaited_hit_tokens: int
+    num_waits: int
+    wait_ps: int
+    held_up_ps: int

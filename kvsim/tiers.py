@@ -1,0 +1,69 @@
+"""The tiers of a scenario behind each of its replicas."""
+
+from kvsim.device import Device
+from kvsim.engine.connectors.offloading.settings import OffloadedGroup
+from kvsim.engine.connectors.tiers import TierSite
+from kvsim.engine.replica import ReplicaSpec
+from kvsim.memory.paged.options import Paged
+from kvsim.plumbing.errors import InputError
+from kvsim.scenario import Scenario
+from kvsim.vllm.grouping import is_uniform
+
+
+def with_tiers(spec: ReplicaSpec, scenario: Scenario, device: Device) -> ReplicaSpec:
+    """The same replica with the scenario's tiers behind it; InputError where it can have none."""
+    if not scenario.tier:
+        return spec
+    if scenario.disaggregation is not None:
+        raise InputError(
+            "tiers behind prefill and decode replicas are not simulated",
+            where="tier",
+            value=len(scenario.tier),
+            remedy="leave [[tier]] or disaggregation out",
+        )
+    first, *behind = scenario.tier
+    plan = first.connector(_site(spec, scenario, device), behind)
+    return spec.with_connector(plan.build, copies_hold_blocks=plan.holds)
+
+
+def _site(spec: ReplicaSpec, scenario: Scenario, device: Device) -> TierSite:
+    options = spec.allocator
+    if not isinstance(options, Paged):
+        raise InputError(
+            "a tier stands behind blocks of paged memory",
+            where="allocator.kind",
+            value=type(options).__name__,
+            remedy='kind = "paged", or leave [[tier]] out',
+        )
+    if options.host_cache_gib is not None or options.sharing == "copy-on-write":
+        raise InputError(
+            "a tier takes the place of host_cache_gib, and shares through the prefix cache",
+            where="allocator",
+            value="host_cache_gib" if options.host_cache_gib is not None else "copy-on-write",
+            remedy="leave it out",
+        )
+    if scenario.speculative_config is not None:
+        raise InputError(
+            "tiers under tokens drafted ahead are not simulated",
+            where="tier",
+            value=len(scenario.tier),
+            remedy="leave [[tier]] or speculative_config out",
+        )
+    layout, size = spec.layout, options.block_size
+    if not is_uniform(layout, windows=not options.disable_hybrid_kv_cache_manager):
+        raise InputError(
+            "tiers behind several groups of layers are not simulated yet",
+            where="tier",
+            value=len(scenario.tier),
+            remedy="allocator.disable_hybrid_kv_cache_manager = true, or leave [[tier]] out",
+        )
+    block_bytes = layout.bytes_per_token * size
+    return TierSite(
+        (OffloadedGroup(size, 1, block_bytes),),
+        block_bytes,
+        scenario.model.tensor_parallel_size,
+        options.enable_prefix_caching,
+        0,
+        device.host_bytes_per_s,
+        getattr(spec.scheduler, "max_num_batched_tokens", 1),
+    )

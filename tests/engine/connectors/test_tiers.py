@@ -1,0 +1,123 @@
+"""Tiers of a scenario: what they are for, what they cost, and how they are refused."""
+
+from typing import Any
+
+import pytest
+
+from kvsim.plumbing.errors import InputError
+from kvsim.results.summary import RunSummary
+from kvsim.scenario import Scenario
+from kvsim.simulation import Simulation
+
+HOST = {"kind": "vllm-offloading", "kv_offloading_size": 8.0}
+SIMPLE = {"kind": "vllm-simple-offloading", "kv_offloading_size": 8.0}
+FILES = {"kind": "file-system"}
+
+
+def tables(tier: list[dict[str, Any]] | None = None, tokens: int = 24_000) -> dict[str, Any]:
+    """Eight conversations of six turns over a pool of so many tokens."""
+    found: dict[str, Any] = {
+        "seed": 3,
+        "model": {"name": "llama-3.1-8b", "max_model_len": 8192},
+        "device": {"name": "h100-80gb"},
+        "memory": {"kv_cache_tokens": tokens},
+        "allocator": [{"kind": "paged"}],
+        "scheduler": {"kind": "continuous", "max_num_batched_tokens": 4096},
+        "workload": {
+            "kind": "sessions",
+            "num_sessions": 8,
+            "max_context": "max_model_len",
+            "arrivals": {"kind": "poisson", "rate_per_s": 2.0},
+            "turns": {"kind": "fixed", "tokens": 6},
+            "prompt": {"kind": "uniform", "min_tokens": 500, "max_tokens": 1500},
+            "output": {"kind": "fixed", "tokens": 40},
+            "think": {"kind": "exponential", "mean_s": 8.0},
+        },
+    }
+    return found if tier is None else found | {"tier": tier}
+
+
+def run(table: dict[str, Any]) -> RunSummary:
+    simulation = Simulation(Scenario.from_table(table))
+    (options,), (label,) = simulation.scenario.allocator, simulation.labels
+    return simulation.run(options, label).summary
+
+
+SETS: dict[str, tuple[list[dict[str, Any]], dict[str, Any]]] = {
+    "waits": ([HOST], {}),
+    "outputs": ([HOST | {"offload_prompt_only": False}], {}),
+    "arc": ([HOST | {"kv_offloading_size": 1.0, "eviction_policy": "arc"}], {}),
+    "chunks": ([HOST | {"blocks_per_chunk": 4, "store_threshold": 2}], {"async_scheduling": True}),
+    "at once": ([HOST | {"sync_load_budget_bytes": 1 << 30}], {}),
+    "files": ([HOST | {"kv_offloading_size": 0.5}, FILES], {"async_scheduling": True}),
+    "simple": ([SIMPLE], {"async_scheduling": True}),
+    "lazy": ([SIMPLE | {"lazy_offload": True}], {}),
+}
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_runs_of_steps_give_the_numbers_of_single_steps(name: str) -> None:
+    tier, scheduler = SETS[name]
+    table = tables(tier)
+    table["scheduler"] = table["scheduler"] | scheduler
+    together, singly = run(table), run(table | {"max_steps": 1})
+    assert together.simulated() == singly.simulated()
+    assert together.offloading is not None
+    assert together.offloading.tiers[0].stored_bytes > 0
+
+
+def test_what_the_device_forgot_is_found_in_host_memory() -> None:
+    without, behind = run(tables()), run(tables([HOST]))
+    offloading = behind.offloading
+    assert without.offloading is None
+    assert offloading is not None
+    assert behind.prefix_cache.host_hit_tokens
+    hits = behind.prefix_cache.hit_tokens
+    assert hits > without.prefix_cache.hit_tokens
+    assert hits <= behind.prefix_cache.query_tokens
+    assert (behind.ttft_s.mean or 0) < (without.ttft_s.mean or 0)
+    assert offloading.loads_awaited > 0
+    loaded = behind.prefix_cache.host_hit_tokens * 131_072  # bytes of a token
+    assert offloading.tiers[0].loaded_bytes == pytest.approx(loaded, rel=0.001)
+
+
+def test_nothing_is_loaded_while_the_device_holds_everything() -> None:
+    without, behind = run(tables(tokens=200_000)), run(tables([HOST], tokens=200_000))
+    assert behind.offloading is not None
+    assert behind.offloading.tiers[0].loaded_bytes == 0
+    assert behind.offloading.tiers[0].stored_bytes > 0
+    assert behind.ttft_s.as_json() == without.ttft_s.as_json()
+
+
+def test_a_slow_link_takes_longer_than_computing() -> None:
+    slow = run(tables([HOST | {"load_gb_per_s": 0.1, "latency_us": 500.0}]))
+    fast = run(tables([HOST]))
+    assert (slow.ttft_s.mean or 0) > (run(tables()).ttft_s.mean or 0) > (fast.ttft_s.mean or 0)
+
+
+def test_files_keep_what_host_memory_gives_up() -> None:
+    small = HOST | {"kv_offloading_size": 0.5}
+    alone, behind = run(tables([small])), run(tables([small, FILES]))
+    assert (behind.prefix_cache.host_hit_tokens or 0) > (alone.prefix_cache.host_hit_tokens or 0)
+    assert behind.offloading is not None
+    assert behind.offloading.tiers[1].loaded_bytes > 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "where"),
+    [
+        ({"tier": [FILES]}, "tier.0.kind"),
+        ({"tier": [SIMPLE, FILES]}, "tier.1.kind"),
+        ({"tier": [HOST, HOST]}, "tier.1.kind"),
+        ({"tier": [HOST | {"store_threshold": 2}, FILES]}, "tier.0.store_threshold"),
+        ({"tier": [HOST | {"kv_offloading_size": 1e-6}]}, "tier.0.kv_offloading_size"),
+        ({"tier": [HOST], "allocator": [{"kind": "doubling"}]}, "allocator.kind"),
+        ({"tier": [HOST], "allocator": [{"kind": "paged", "host_cache_gib": 1}]}, "allocator"),
+        ({"tier": [HOST], "scheduler": {"kind": "orca"}}, "scheduler.kind"),
+        ({"tier": [HOST], "model": {"name": "gemma-3-27b"}}, "tier"),
+    ],
+)
+def test_what_no_engine_has_is_refused_in_one_line(changes: dict[str, Any], where: str) -> None:
+    with pytest.raises(InputError) as refused:
+        run(tables() | changes)
+    assert refused.value.where == where
