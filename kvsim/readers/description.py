@@ -27,7 +27,9 @@ class ServerSettings(Options):
     gpu_memory_gib: what the device has. num_gpu_blocks: of the engine's own blocks, which hold a
     group of layers each. kv_cache_tokens: as the engine prints it. available_kv_gib: for KV, to
     two digits; kv_cache_bytes: the same, exactly. host_cache_gib: of a tier in host memory.
-    capacity_policy: TensorRT-LLM's. From max_prefill_tokens on: SGLang's, by its names.
+    speculative_config: vLLM's, by its keys; with the acceptance that its log prints, by kvsim's.
+    mem_fraction_static, mamba_full_memory_ratio: SGLang's. capacity_policy: TensorRT-LLM's. From
+    max_prefill_tokens on: SGLang's, by its names.
     """
 
     engine: Engine | None = None
@@ -39,9 +41,12 @@ class ServerSettings(Options):
     tensor_parallel_size: PositiveInt | None = None
     pipeline_parallel_size: PositiveInt | None = None
     data_parallel_size: PositiveInt | None = None
+    decode_context_parallel_size: PositiveInt | None = None
+    enable_expert_parallel: bool | None = None
     dtype: str | None = None
     quantization: str | None = None
     kv_cache_dtype: str | None = None
+    mamba_ssm_cache_dtype: str | None = None
     max_model_len: PositiveInt | None = None
     gpu_memory_utilization: Annotated[float, Field(gt=0, le=1)] | None = None
     enforce_eager: bool | None = None
@@ -57,6 +62,14 @@ class ServerSettings(Options):
     disable_hybrid_kv_cache_manager: bool | None = None
     watermark: Annotated[float, Field(ge=0, lt=1)] | None = None
     prefix_cache_retention_interval: NonNegativeInt | None = None
+    prefix_match_unit: PositiveInt | None = None
+    max_cudagraph_capture_size: NonNegativeInt | None = None
+    enable_lora: bool | None = None
+    max_loras: PositiveInt | None = None
+    max_lora_rank: PositiveInt | None = None
+    speculative_config: dict[str, Any] | None = None
+    mem_fraction_static: Annotated[float, Field(gt=0, lt=1)] | None = None
+    mamba_full_memory_ratio: PositiveFloat | None = None
     max_num_seqs: PositiveInt | None = None
     max_num_batched_tokens: PositiveInt | None = None
     long_prefill_token_threshold: NonNegativeInt | None = None

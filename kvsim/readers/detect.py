@@ -12,7 +12,7 @@ from kvsim.readers.reader import Reader, RecordedRuns, Sniffed, Source, look
 if TYPE_CHECKING:
     from kvsim.observed.trial import Trial
 
-_COMMAND = ("vllm ", "python ", "docker ")
+_COMMAND = ("vllm ", "sglang ", "trtllm-serve ", "python ", "python3 ", "docker ", "podman ")
 Kind = TypeVar("Kind", bound=Reader)
 
 
@@ -87,8 +87,8 @@ def _split(argument: str) -> tuple[str | None, "Path | Sniffed"]:
     """(the format if it is named, the source)."""
     path = Path(argument)
     if argument.startswith(_COMMAND) and not path.exists():
-        data = argument.encode()
-        return "vllm-command", Sniffed(Path("the command line"), data, argument, None, [])
+        given = Sniffed(Path("the command line"), argument.encode(), argument, None, [])
+        return recognised(given, Source) or "vllm-command", given
     head, equals, rest = argument.partition("=")
     if equals and not path.exists() and head in readers(Source):
         return head, Path(rest)

@@ -513,11 +513,11 @@ def test_a_table_of_requests_from_when_they_were_really_sent(tmp_path: Path) -> 
     assert (row.first_token_ns, row.last_token_ns) == (2_750_000_000, 3_500_000_000)
 
 
-def test_settings_that_are_words_are_left_out_and_noted(tmp_path: Path) -> None:
+def test_a_number_before_words_is_read_and_noted(tmp_path: Path) -> None:
     found = described("settings-json", tmp_path)
     assert found.settings.num_gpu_blocks == 4000
-    assert found.settings.max_num_seqs is None
-    assert found.notes == ("max_num_seqs: '256 by the plan' is no value of it, and is left out",)
+    assert found.settings.max_num_seqs == 256  # "256 by the plan"
+    assert found.notes == ("max_num_seqs: '256 by the plan' is read as 256",)
 
 
 def test_a_trace_in_blocks_of_an_unusual_size(tmp_path: Path) -> None:

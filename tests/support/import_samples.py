@@ -43,6 +43,35 @@ def vllm_command(folder: Path) -> Path:
     )
 
 
+@sample("vllm-config")
+def vllm_config(folder: Path) -> Path:
+    return write(
+        folder / "config.yaml",
+        f"# of `vllm serve --config`\nmodel: facebook/opt-125m\napi-key: {SECRET}\n"
+        "max-num-seqs: 64  # as the others\nnum-gpu-blocks-override: 4000\n"
+        "enable-prefix-caching: false\n",
+    )
+
+
+@sample("sglang-command")
+def sglang_command(folder: Path) -> Path:
+    return write(
+        folder / "serve.sh",
+        f"export HF_TOKEN={SECRET}\n"
+        f"python3 -m sglang.launch_server --model-path facebook/opt-125m --api-key {SECRET} \\\n"
+        "  --page-size 16 --tp 1 --chunked-prefill-size=512 --disable-radix-cache\n",
+    )
+
+
+@sample("trtllm-command")
+def trtllm_command(folder: Path) -> Path:
+    return write(
+        folder / "serve.sh",
+        f"HF_TOKEN={SECRET} trtllm-serve facebook/opt-125m --max_batch_size 64 \\\n"
+        "  --max_num_tokens 2048 --max_seq_len 1024\n",
+    )
+
+
 @sample("vllm-log")
 def vllm_log(folder: Path) -> Path:
     gauges = (

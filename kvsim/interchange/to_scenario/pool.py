@@ -172,6 +172,16 @@ def _estimated(settings: ServerSettings, meta: VllmMeta, notes: list[str]) -> di
     if (settings.engine or "vllm") == "vllm":
         old = release(meta.vllm_version) < _V1
         table["engine_version"] = "V0" if old else meta.vllm_version
+        if settings.max_cudagraph_capture_size:
+            table["max_cudagraph_capture_size"] = settings.max_cudagraph_capture_size
+        if settings.enable_lora:
+            table["max_loras"] = settings.max_loras or 1
+            if settings.max_lora_rank is not None:
+                table["max_lora_rank"] = settings.max_lora_rank
+    elif settings.engine == "sglang":
+        table["mem_fraction_static"] = settings.mem_fraction_static or "auto"
+        if settings.mamba_full_memory_ratio is not None:
+            table["mamba_full_memory_ratio"] = settings.mamba_full_memory_ratio
     if settings.enforce_eager:
         table["enforce_eager"] = True
     if settings.weights_gib is not None:

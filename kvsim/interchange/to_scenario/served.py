@@ -10,6 +10,9 @@ from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.units import GIB
 from kvsim.readers.description import ServerSettings
 
+_MODEL_KEYS = (
+    *("decode_context_parallel_size", "enable_expert_parallel", "mamba_ssm_cache_dtype"),
+)
 _SAME_MEMORY = 1e-3  # between what a log says of a device and what the catalogue does
 
 
@@ -57,6 +60,10 @@ def served_model(settings: ServerSettings, assumed: list[str]) -> ServedModel:
     table: dict[str, Any] = {"tensor_parallel_size": settings.tensor_parallel_size or 1}
     if settings.kv_cache_dtype is not None:
         table["kv_cache_dtype"] = settings.kv_cache_dtype
+    for key in _MODEL_KEYS:
+        value = getattr(settings, key)
+        if value is not None:
+            table[key] = value
     if settings.quantization is not None:
         table["quantization"] = settings.quantization
     if (Path(name) / "config.json").is_file():

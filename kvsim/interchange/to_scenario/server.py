@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kvsim.device import named_device
+from kvsim.interchange.to_scenario.drafts import speculation_of
 from kvsim.interchange.to_scenario.pool import pool_of
 from kvsim.interchange.to_scenario.served import served_device, served_model
 from kvsim.observed.vllm_defaults import NEWEST, release
@@ -42,8 +43,9 @@ class DescribedServer:
 
     model, memory: the tables [model] and [memory] of a scenario. device: a name of the catalogue.
     meta_table: the engine's settings as meta.json of an observed run has them; meta: the same with
-    the engine's defaults for what is missing. assumed: settings that no source has, each with the
-    value taken. notes: what else a reader of the scenario has to know.
+    the engine's defaults for what is missing. speculation: the table [speculative_config].
+    assumed: settings that no source has, each with the value taken. notes: what else a reader of
+    the scenario has to know.
     """
 
     settings: ServerSettings
@@ -54,6 +56,7 @@ class DescribedServer:
     meta: VllmMeta
     assumed: tuple[str, ...]
     notes: tuple[str, ...]
+    speculation: dict[str, Any] | None = None
 
     def scenario(self, workload: dict[str, Any] | None, seed: int = 0) -> dict[str, Any]:
         """The tables of a scenario with this server. workload: its [workload], if there is one."""
@@ -65,6 +68,7 @@ class DescribedServer:
             "allocator": [self.allocator()],
             "scheduler": self.scheduler(),
             "step_time": {"kind": "roofline"},
+            **({} if self.speculation is None else {"speculative_config": self.speculation}),
             **({} if workload is None else {"workload": workload}),
         }
 
@@ -111,7 +115,7 @@ class DescribedServer:
             table["host_cache_gib"] = settings.host_cache_gib
         if settings.disable_hybrid_kv_cache_manager:
             table["disable_hybrid_kv_cache_manager"] = True
-        for key in ("watermark", "prefix_cache_retention_interval"):
+        for key in ("watermark", "prefix_cache_retention_interval", "prefix_match_unit"):
             value = getattr(settings, key)
             if value:
                 table[key] = value
@@ -148,6 +152,7 @@ def server_of(settings: ServerSettings) -> DescribedServer:
         if (known.get(name) or 1) > 1
     )
     table = model | {"max_model_len": meta.max_model_len}
+    drafts = speculation_of(settings, assumed, notes)
     return DescribedServer(
-        settings, table, device, pool.memory, meta_table, meta, tuple(assumed), tuple(notes)
+        settings, table, device, pool.memory, meta_table, meta, tuple(assumed), tuple(notes), drafts
     )

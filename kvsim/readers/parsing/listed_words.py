@@ -6,19 +6,20 @@ YAML is not parsed: items are taken off their lines, inline lists read as JSON w
 import re
 import shlex
 
-_KEY = re.compile(r"^(\s*)(?:-\s+)?(command|args|entrypoint):\s*(.*)$")
+_KEY = r"^(\s*)(?:-\s+)?({keys}):\s*(.*)$"
 _ITEM = re.compile(r"^(\s*)-\s+(.*)$")
 _INLINE = re.compile(r"\"((?:[^\"\\]|\\.)*)\"|'([^']*)'|([^\s,\[\]\"']+)")
 _COMMENT = re.compile(r"\s#.*$")
 
 
-def listed_words(text: str) -> list[str]:
-    """The items of all such lists, in order; a list of one text is split as a shell would."""
+def listed_words(text: str, keys: str = "command|args|entrypoint") -> list[str]:
+    """The items of all lists under these keys, in order; one text is split as a shell would."""
+    opening = re.compile(_KEY.format(keys=keys))
     words: list[str] = []
     lines = text.splitlines()
     at = 0
     while at < len(lines):
-        match = _KEY.match(lines[at])
+        match = opening.match(lines[at])
         at += 1
         if match is None:
             continue

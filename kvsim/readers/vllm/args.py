@@ -1,6 +1,7 @@
 """vLLM's arguments, by its names, as settings: of a command line or of a log."""
 
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from kvsim.plumbing.counts import whole
@@ -54,6 +55,20 @@ def kv_dtype(value: Any) -> str:
     return KV_DTYPES.get(name, name)
 
 
+def largest(value: Any) -> int:
+    """The largest of a list of numbers, as text or as a list."""
+    parts = value if isinstance(value, list | tuple) else str(value).strip("[]() ").split(",")
+    return max(whole(part) for part in parts)
+
+
+def table(value: Any) -> dict[str, Any]:
+    """A JSON object, or one already."""
+    found = json.loads(value) if isinstance(value, str) else value
+    if not isinstance(found, dict):
+        raise ValueError("not a JSON object")
+    return found
+
+
 # vLLM's argument: the setting it is, and how it is read.
 KNOWN: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "model": ("model", text),
@@ -62,9 +77,12 @@ KNOWN: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "tensor_parallel_size": ("tensor_parallel_size", whole),
     "pipeline_parallel_size": ("pipeline_parallel_size", whole),
     "data_parallel_size": ("data_parallel_size", whole),
+    "decode_context_parallel_size": ("decode_context_parallel_size", whole),
+    "enable_expert_parallel": ("enable_expert_parallel", truth),
     "dtype": ("dtype", dtype),
     "quantization": ("quantization", text),
     "kv_cache_dtype": ("kv_cache_dtype", kv_dtype),
+    "mamba_ssm_cache_dtype": ("mamba_ssm_cache_dtype", kv_dtype),
     "max_model_len": ("max_model_len", whole),
     "max_seq_len": ("max_model_len", whole),
     "gpu_memory_utilization": ("gpu_memory_utilization", fraction),
@@ -85,7 +103,17 @@ KNOWN: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "async_scheduling": ("async_scheduling", truth),
     "watermark": ("watermark", fraction),
     "prefix_cache_retention_interval": ("prefix_cache_retention_interval", whole),
+    "prefix_match_unit": ("prefix_match_unit", whole),
+    "max_cudagraph_capture_size": ("max_cudagraph_capture_size", whole),
+    "cudagraph_capture_sizes": ("max_cudagraph_capture_size", largest),
+    "cuda_graph_sizes": ("max_cudagraph_capture_size", largest),
+    "enable_lora": ("enable_lora", truth),
+    "max_loras": ("max_loras", whole),
+    "max_lora_rank": ("max_lora_rank", whole),
+    "speculative_config": ("speculative_config", table),
 }
+SWITCHES = frozenset(name for name, (_, read) in KNOWN.items() if read is truth)
+_LISTS = frozenset(name for name, (_, read) in KNOWN.items() if read is largest)
 
 
 def settings_of(arguments: Mapping[str, Any], where: str) -> ServerSettings:
@@ -99,7 +127,7 @@ def settings_of(arguments: Mapping[str, Any], where: str) -> ServerSettings:
             continue
         setting, read = KNOWN[name]
         try:
-            known = read(_first(value))
+            known = read(value if name in _LISTS else _first(value))
         except (ValueError, OverflowError) as fault:
             raise InputError(str(fault), where=f"{where}: {name}", value=value) from None
         if setting == "quantization":
@@ -107,6 +135,19 @@ def settings_of(arguments: Mapping[str, Any], where: str) -> ServerSettings:
         if known is not None and known != "auto":
             found[setting] = known
     return ServerSettings.parse(found, where)
+
+
+def unread_notes(asked: Mapping[str, Any], unread: Iterable[str]) -> list[str]:
+    """Notes on arguments that were asked for and are not read, or count for nothing."""
+    notes = [f"flags that are not read: {', '.join(sorted(unread))}"] if unread else []
+    if str(asked.get("max_model_len")) in ("auto", "-1"):
+        notes.append("--max-model-len auto is the longest that fits the pool: the model's is taken")
+    kind = asked.get("quantization")
+    if kind not in UNSAID and str(kind) not in ONLINE_QUANTIZATIONS:
+        notes.append(f"--quantization {kind}: the weights' types are those of the model's config")
+    if not truth(asked.get("enable_lora", False)) and {"max_loras", "max_lora_rank"} & asked.keys():
+        notes.append("--max-loras and --max-lora-rank do nothing without --enable-lora")
+    return notes
 
 
 def _first(value: Any) -> Any:

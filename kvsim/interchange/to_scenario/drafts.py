@@ -1,0 +1,43 @@
+"""Speculative decoding of a server that sources describe, as the table [speculative_config]."""
+
+from typing import Any
+
+from kvsim.engine.speculation.options import SpeculativeConfig
+from kvsim.plumbing.errors import InputError
+from kvsim.readers.description import ServerSettings
+
+_ACCEPTED = (
+    *("acceptance_rate", "synthetic_acceptance_rates"),
+    *("synthetic_acceptance_length", "acceptance_pattern"),
+)
+_UNKNOWN_RATE = 0.7
+# vLLM's own names of heads that draft, which are one kind.
+_HEADS = {"deepseek_mtp": "mtp", "qwen3_next_mtp": "mtp", "mimo_mtp": "mtp", "glm4_moe_mtp": "mtp"}
+
+
+def speculation_of(
+    settings: ServerSettings, assumed: list[str], notes: list[str]
+) -> dict[str, Any] | None:
+    """The table; None where nothing is drafted, or, noted, where kvsim does not know how."""
+    said = settings.speculative_config
+    if not said:
+        return None
+    table = {key: said[key] for key in SpeculativeConfig.model_fields if said.get(key) is not None}
+    method = table.get("method", "draft_model" if "model" in table else None)
+    table["method"] = _HEADS.get(str(method), method)
+    if not table.keys() & set(_ACCEPTED):
+        table["acceptance_rate"] = _UNKNOWN_RATE
+    try:
+        SpeculativeConfig.parse(table, "speculative_config")
+    except InputError as fault:
+        notes.append(f"speculative decoding is left out: {fault}")
+        return None
+    if "acceptance_rate" in table and "acceptance_rate" not in said:
+        assumed.append(
+            f"speculative_config.acceptance_rate = {_UNKNOWN_RATE}: no source says how many drafts "
+            "are accepted"
+        )
+    left = sorted(said.keys() - table.keys())
+    if left:
+        notes.append(f"keys of speculative_config that are not read: {', '.join(left)}")
+    return table

@@ -1,0 +1,166 @@
+"""A server's command line: in a shell script, in a manifest of Kubernetes or compose, or by itself.
+
+Only arguments that a reader knows are read; of the others the names are reported and the values,
+which may be keys and tokens, are not looked at.
+"""
+
+import json
+import re
+import shlex
+from collections.abc import Container, Mapping
+from typing import Any, NamedTuple
+
+from kvsim.plumbing.errors import InputError
+from kvsim.readers.parsing.listed_words import listed_words
+
+_MANIFEST = re.compile(r"^[ \t]*(?:-[ \t]+)?(?:command|args|entrypoint):", re.MULTILINE)
+_VARIABLE = re.compile(r"\$\{?\w+")
+_OPERATORS = frozenset(("&&", "||", ";", "|", "&", ">", ">>", "2>&1", "&>", "<", "2>"))
+
+
+class Program(NamedTuple):
+    """A server's program. serves: the command, up to where its arguments begin. image: its
+    container's image, the version in a group. known: names of the arguments that are read; short:
+    other spellings of them; switches: those without a value; bare: names without a value that
+    are not read, behind which the model may stand.
+    """
+
+    serves: re.Pattern[str]
+    image: re.Pattern[str]
+    known: Container[str]
+    short: Mapping[str, str]
+    switches: Container[str]
+    bare: re.Pattern[str]
+
+    def stands_in(self, text: str) -> bool:
+        """Whether the text, which is no log, has such a command."""
+        if self._is_manifest(text):
+            return True
+        lines = text.splitlines()
+        return any(self._starts(line) for line in lines) and not any(
+            " INFO " in line or "non-default args" in line for line in lines
+        )
+
+    def arguments(self, text: str, where: str) -> "Arguments":
+        """The arguments of the first such command; InputError names a flag that cannot be read."""
+        words, version = self._words(text, where)
+        known, unread, flagged = _arguments(words, where, self)
+        return Arguments(known, unread, flagged, version)
+
+    def _starts(self, line: str) -> re.Match[str] | None:
+        if line.lstrip().startswith("#"):
+            return None
+        return self.serves.search(line) or self.image.search(line)
+
+    def _is_manifest(self, text: str) -> bool:
+        """Whether it lists the words of the command."""
+        if not _MANIFEST.search(text):
+            return False
+        words = listed_words(text)
+        return self.serves.search(" ".join(words)) is not None or (
+            any(word.startswith("--") for word in words) and self.image.search(text) is not None
+        )
+
+    def _words(self, text: str, where: str) -> tuple[list[str], str | None]:
+        """The words behind the command, and the version that its image names."""
+        if self._is_manifest(text):
+            listed = " ".join(shlex.quote(word) for word in listed_words(text))
+            serves = self.serves.search(listed)
+            image = self.image.search(text)
+            words = shlex.split(listed[serves.end() :] if serves else listed)
+        else:
+            lines = re.sub(r"\\\r?\n", " ", text).splitlines()
+            line, start = next(
+                (line, start) for line in lines if (start := self._starts(line)) is not None
+            )
+            image = self.image.search(line)
+            try:
+                words = shlex.split(line[start.end() :], comments=True)
+            except ValueError as fault:
+                raise InputError(f"not a command line: {fault}", where=where) from None
+        stop = next((at for at, word in enumerate(words) if word in _OPERATORS), len(words))
+        return words[:stop], image and image[1]
+
+
+class Arguments(NamedTuple):
+    """known: arguments by name. unread: names of the flags that are not read. flagged: values of
+    `--config`, which name files with more arguments. version: of the container's image.
+    """
+
+    known: dict[str, Any]
+    unread: set[str]
+    flagged: list[str]
+    version: str | None
+
+    def notes(self) -> list[str]:
+        """A note on what is not read."""
+        unread = sorted([*self.unread, *(f"--config {name}" for name in self.flagged)])
+        return [f"flags that are not read: {', '.join(unread)}"] if unread else []
+
+
+def number_or_text(text: str) -> Any:
+    """What JSON has for it, else the text."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _arguments(
+    words: list[str], where: str, program: Program
+) -> tuple[dict[str, Any], set[str], list[str]]:
+    arguments: dict[str, Any] = {}
+    unread: set[str] = set()
+    files: list[str] = []
+    at = 0
+    is_model = True
+    while at < len(words):
+        word, at = words[at], at + 1
+        if not word.startswith("-"):
+            if is_model and "model" not in arguments:
+                arguments["model"] = word
+            is_model = True  # behind the value of a flag that is not read
+            continue
+        is_model = False
+        flag, equals, value = word.partition("=")
+        name = program.short.get(flag, flag.lstrip("-").replace("-", "_"))
+        off = name.startswith("no_") and name[3:] in program.switches
+        name = name[3:] if off else name
+        follows = at < len(words) and not words[at].startswith("--")
+        if name == "config" and (equals or follows):
+            files.append(value if equals else words[at])
+            at += not equals
+            is_model = True
+            continue
+        head, dot, key = name.partition(".")
+        if dot and head in program.known and (equals or follows):
+            table = arguments.setdefault(head, {})
+            if isinstance(table, dict):
+                table[key] = number_or_text(value if equals else words[at])
+            at += not equals
+            is_model = True
+            continue
+        if name not in program.known:
+            unread.add(flag)
+            is_model = bool(equals) or program.bare.match(name) is not None
+            continue
+        is_model = True  # what follows its value is a positional argument
+        if off:
+            value = "false"
+        elif not equals and name in program.switches:
+            value = "true"
+            if follows and words[at].lower() in ("true", "false"):
+                value, at = words[at], at + 1
+        elif not equals:
+            if not follows:
+                raise InputError("a flag without its value", where=where, value=flag)
+            value, at = words[at], at + 1
+        if _VARIABLE.match(value):
+            raise InputError(
+                "a shell variable, whose value is not here",
+                where=f"{where}: {flag}",
+                value=value,
+                remedy="write its value into the command line",
+            )
+        arguments[name] = value
+    return arguments, unread, files

@@ -1,0 +1,57 @@
+"""SGLang's arguments, by its names, as settings: of a command line or of a log."""
+
+from collections.abc import Callable
+from typing import Any
+
+from kvsim.plumbing.counts import whole
+from kvsim.plumbing.errors import InputError
+from kvsim.readers.vllm.args import UNSAID, dtype, fraction, kv_dtype, text, truth
+
+POLICIES = ("fcfs", "lpm")  # that kvsim has
+_WHOLE_PROMPTS = "chunked_prefill_size"  # of which -1 says something
+KNOWN: dict[str, tuple[str, Callable[[Any], Any]]] = {
+    "model_path": ("model", text),
+    "served_model_name": ("served_model_name", text),
+    "tp_size": ("tensor_parallel_size", whole),
+    "pp_size": ("pipeline_parallel_size", whole),
+    "dp_size": ("data_parallel_size", whole),
+    "dtype": ("dtype", dtype),
+    "kv_cache_dtype": ("kv_cache_dtype", kv_dtype),
+    "context_length": ("max_model_len", whole),
+    "context_len": ("max_model_len", whole),
+    "mem_fraction_static": ("mem_fraction_static", fraction),
+    "mamba_full_memory_ratio": ("mamba_full_memory_ratio", fraction),
+    "page_size": ("block_size", whole),
+    "max_running_requests": ("max_num_seqs", whole),
+    "chunked_prefill_size": ("chunked_prefill_size", int),
+    "max_prefill_tokens": ("max_prefill_tokens", whole),
+    "schedule_policy": ("schedule_policy", lambda name: name if name in POLICIES else None),
+    "schedule_conservativeness": ("schedule_conservativeness", fraction),
+    "enable_mixed_chunk": ("enable_mixed_chunk", truth),
+    "disable_overlap_schedule": ("disable_overlap_schedule", truth),
+    "disable_radix_cache": ("enable_prefix_caching", lambda value: not truth(value)),
+}
+SWITCHES = frozenset(("enable_mixed_chunk", "disable_overlap_schedule", "disable_radix_cache"))
+
+
+def take(found: dict[str, Any], pairs: dict[str, Any], where: str) -> None:
+    """Put the settings that `pairs` are into `found`; InputError names a value that is none."""
+    for name, value in pairs.items():
+        if value is None:
+            continue
+        if name in KNOWN and (value not in UNSAID or name == _WHOLE_PROMPTS):
+            setting, read = KNOWN[name]
+            try:
+                known = read(value)
+            except (TypeError, ValueError):
+                raise InputError("no value of it", where=f"{where}: {name}", value=value) from None
+            if known is not None:
+                found[setting] = known
+
+
+def policy_notes(pairs: dict[str, Any]) -> list[str]:
+    """A note on a policy that kvsim lacks."""
+    policy = pairs.get("schedule_policy", POLICIES[0])
+    if policy in POLICIES:
+        return []
+    return [f"schedule_policy {policy} is not one that kvsim has: fcfs stands"]

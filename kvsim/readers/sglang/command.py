@@ -1,0 +1,55 @@
+"""SGLang's command line: `python -m sglang.launch_server`, `sglang serve`, or its image."""
+
+import re
+
+from kvsim.readers.description import Description, ServerSettings
+from kvsim.readers.parsing.commands import Program
+from kvsim.readers.reader import ASKED_FOR, SERVER, Sniffed, Source
+from kvsim.readers.sglang.args import KNOWN, SWITCHES, policy_notes, take
+
+PROGRAM = Program(
+    serves=re.compile(r"\bsglang\.launch_server\b|\bsglang\s+serve\b"),
+    image=re.compile(r"lmsysorg/sglang(?::v?(\d+\.\d+(?:\.\d+)?))?\S*"),
+    known=KNOWN,
+    short={
+        "--model": "model_path",
+        "--tp": "tp_size",
+        "--tensor-parallel-size": "tp_size",
+        "--pp": "pp_size",
+        "--pipeline-parallel-size": "pp_size",
+        "--dp": "dp_size",
+        "--data-parallel-size": "dp_size",
+    },
+    switches=SWITCHES,
+    bare=re.compile(r"(trust_remote_code|enable_\w+|disable_\w+|log_requests|skip_\w+)$"),
+)
+
+
+class SGLangCommand(Source):
+    """`python -m sglang.launch_server --model-path MODEL --flags`."""
+
+    rank = ASKED_FOR
+    what = "an SGLang command line"
+    gives = SERVER
+
+    @classmethod
+    def sniff(cls, source: Sniffed) -> bool:
+        """By the command, unless a log quotes it."""
+        return (
+            source.document is None
+            and not source.holds("server_args=ServerArgs(")
+            and PROGRAM.stands_in(source.text)
+        )
+
+    @classmethod
+    def read(cls, source: Sniffed) -> Description:
+        """The flags of the first such command."""
+        asked = PROGRAM.arguments(source.string(), source.name)
+        pairs = dict(asked.known)
+        if "model" in pairs:  # `sglang serve MODEL`
+            pairs.setdefault("model_path", pairs.pop("model"))
+        found = {"engine": "sglang", "engine_version": asked.version}
+        take(found, pairs, source.name)
+        notes = [*asked.notes(), *policy_notes(pairs)]
+        settings = {name: value for name, value in found.items() if value is not None}
+        return Description(ServerSettings.parse(settings, source.name), notes=tuple(notes))

@@ -1,0 +1,228 @@
+"""Command lines of vLLM, SGLang and TensorRT-LLM, wherever they stand, become scenarios."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kvsim.interchange.imported import Imported, import_sources
+from kvsim.plumbing.errors import InputError
+from kvsim.readers import READERS
+from kvsim.readers.detect import read_sources
+from kvsim.scenario import Scenario
+
+GIVEN = {"gpu": "h100"}
+VLLM, SGLANG = "vllm serve facebook/opt-125m", "python3 -m sglang.launch_server --model-path"
+
+
+def imported(*sources: str, folder: Path = Path()) -> Imported:
+    found = import_sources(sources, GIVEN, folder / "made.toml")
+    Scenario.from_table(found.scenario)
+    return found
+
+
+def held(table: dict[str, Any], wanted: dict[str, Any]) -> dict[str, Any]:
+    """What the table has of the wanted keys, at any depth."""
+    return {
+        key: held(table.get(key, {}), value) if isinstance(value, dict) else table.get(key)
+        for key, value in wanted.items()
+    }
+
+
+@pytest.mark.parametrize(
+    ("flags", "wanted"),
+    [
+        ("--enable-lora --max-loras 4 --max-lora-rank 32",
+         {"memory": {"max_loras": 4, "max_lora_rank": 32}}),
+        ("--enable-lora", {"memory": {"max_loras": 1}}),
+        ("-tp 4 -dcp 2", {"model": {"tensor_parallel_size": 4, "decode_context_parallel_size": 2}}),
+        ("--enable-expert-parallel", {"model": {"enable_expert_parallel": True}}),
+        ("--mamba-ssm-cache-dtype float32", {"model": {"mamba_ssm_cache_dtype": "fp32"}}),
+        ("--max-cudagraph-capture-size 64", {"memory": {"max_cudagraph_capture_size": 64}}),
+        ("--cuda-graph-sizes [1,8,128,16]", {"memory": {"max_cudagraph_capture_size": 128}}),
+        ("--speculative-config.method ngram --speculative-config.num_speculative_tokens=3",
+         {"speculative_config": {"method": "ngram", "num_speculative_tokens": 3}}),
+        ("""--speculative-config '{"method": "deepseek_mtp", "num_speculative_tokens": 1}'""",
+         {"speculative_config": {"method": "mtp", "num_speculative_tokens": 1}}),
+        ("""--speculative-config '{"model": "facebook/opt-125m", "num_speculative_tokens": 2}'""",
+         {"speculative_config": {"method": "draft_model", "model": "facebook/opt-125m"}}),
+    ],
+)  # fmt: skip
+def test_a_flag_of_vllm_is_in_the_scenario(flags: str, wanted: dict[str, Any]) -> None:
+    found = imported(f"{VLLM} {flags}")
+    assert held(found.scenario, wanted) == wanted
+    assert not any("not read" in note for note in found.reads[0].description.notes)
+
+
+def test_what_a_flag_does_not_do_is_said() -> None:
+    cases = {
+        "--quantization awq": "types are those of the model's config",
+        "--max-loras 8": "do nothing without --enable-lora",
+        "--max-model-len auto": "longest that fits the pool",
+        "--mamba-cache-dtype float32": "flags that are not read: --mamba-cache-dtype",
+        "--config none.yaml": "no such file beside it",
+    }
+    for flags, words in cases.items():
+        notes = imported(f"{VLLM} {flags}").reads[0].description.notes
+        assert any(words in note for note in notes), flags
+    for said, words in (
+        ({"method": "medusa", "num_speculative_tokens": 2}, "left out: speculative_config.method"),
+        ({"method": "ngram", "num_speculative_tokens": 2, "prompt_lookup_max": 4},
+         "not read: prompt_lookup_max"),
+    ):  # fmt: skip
+        found = imported(f"{VLLM} --speculative-config '{json.dumps(said)}'")
+        assert any(words in note for note in found.notes), found.notes
+    found = imported(f"{VLLM} --speculative-config.method ngram "
+                     "--speculative-config.num_speculative_tokens 2")  # fmt: skip
+    assert any("acceptance_rate = 0.7: no source says" in line for line in found.assumed)
+
+
+@pytest.mark.parametrize("value", ["{method: ngram}", "[1]", "words"])
+def test_a_config_that_is_no_object_is_one_line(value: str) -> None:
+    with pytest.raises(InputError, match="speculative_config"):
+        imported(f"{VLLM} --speculative-config '{value}'")
+
+
+CONFIG = """
+model: facebook/opt-125m
+max-model-len: 1024   # short
+gpu_memory_utilization: "0.5"
+enable-prefix-caching: false
+speculative-config:
+  method: ngram
+  num_speculative_tokens: 4
+tensor-parallel-size: 2
+"""
+
+
+def test_a_file_of_arguments_is_read_by_itself_or_beside_its_script(tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text(CONFIG)
+    script = tmp_path / "serve.sh"
+    script.write_text("vllm serve --config config.yaml --max-model-len 512\n")
+    wanted = {
+        "model": {"name": "facebook/opt-125m", "tensor_parallel_size": 2, "max_model_len": 1024},
+        "memory": {"gpu_memory_utilization": 0.5},
+        "speculative_config": {"method": "ngram", "num_speculative_tokens": 4},
+    }
+    alone = imported(str(path)).scenario
+    assert held(alone, wanted) == wanted
+    assert alone["allocator"][0]["enable_prefix_caching"] is False
+    wanted["model"]["max_model_len"] = 512  # a flag counts before the file
+    assert held(imported(str(script)).scenario, wanted) == wanted
+
+
+HELM = """
+servingEngineSpec:
+  modelSpec:
+  - name: "first"
+    repository: "vllm/vllm-openai"
+    tag: "v0.19.1"
+    modelURL: "facebook/opt-125m"
+    vllmConfig:
+      maxModelLen: 1024
+      enablePrefixCaching: false
+      extraArgs: ["--gpu-memory-utilization", "0.5", "--max-num-seqs=7"]
+"""
+SECOND = '  - name: "second"\n    modelURL: "other/one"\n    vllmConfig:\n      maxModelLen: 4\n'
+
+
+def test_helm_values_are_read_the_first_model_of_several(tmp_path: Path) -> None:
+    path = tmp_path / "values.yaml"
+    path.write_text(HELM)
+    found = imported(str(path))
+    wanted = {
+        "model": {"name": "facebook/opt-125m", "max_model_len": 1024},
+        "memory": {"gpu_memory_utilization": 0.5, "engine_version": "0.19.1"},
+        "scheduler": {"max_num_seqs": 7},
+    }
+    assert held(found.scenario, wanted) == wanted
+    path.write_text(HELM + SECOND)
+    again = imported(str(path))
+    assert again.scenario["model"]["max_model_len"] == 1024
+    assert any("2 models" in note for note in again.reads[0].description.notes)
+
+
+COMPOSE = """
+services:
+  server:
+    image: {image}
+    command: >
+      {command}
+    environment:
+      - HF_TOKEN=sk-secret
+"""
+
+
+@pytest.mark.parametrize(
+    ("image", "command", "form"),
+    [
+        ("vllm/vllm-openai:v0.19.1", "--model facebook/opt-125m --max-model-len 512",
+         "vllm-command"),
+        ("lmsysorg/sglang:v0.5.3", f"{SGLANG} facebook/opt-125m --context-length 512",
+         "sglang-command"),
+        ("lmsysorg/sglang:latest", "sglang serve facebook/opt-125m --context-length 512",
+         "sglang-command"),
+        ("nvcr.io/nvidia/tensorrt-llm/release:1.0.0",
+         "trtllm-serve facebook/opt-125m --max_seq_len 512", "trtllm-command"),
+    ],
+)  # fmt: skip
+def test_a_compose_file_of_each_engine(tmp_path: Path, image: str, command: str, form: str) -> None:
+    path = tmp_path / "compose.yaml"
+    path.write_text(COMPOSE.format(image=image, command=command))
+    found = imported(str(path))
+    (read,) = found.reads
+    assert read.format == form
+    assert read.description.settings.engine_version in (image.partition(":v")[2] or None, "1.0.0")
+    assert found.scenario["model"]["name"] == "facebook/opt-125m"
+    assert found.scenario["model"]["max_model_len"] == 512
+    assert "sk-secret" not in json.dumps(found.as_dict(), default=str)
+
+
+def test_sglangs_flags_are_in_the_scenario() -> None:
+    found = imported(
+        f"{SGLANG} facebook/opt-125m --tp 1 --mem-fraction-static 0.6 --page-size 16 "
+        "--chunked-prefill-size 256 --max-running-requests 9 --schedule-policy lpm "
+        "--enable-mixed-chunk --disable-radix-cache --schedule-conservativeness=0.5 --log-level x"
+    )
+    wanted = {
+        "memory": {"mem_fraction_static": 0.6},
+        "scheduler": {
+            "kind": "sglang", "chunked_prefill_size": 256, "max_running_requests": 9,
+            "schedule_policy": "lpm", "enable_mixed_chunk": True, "schedule_conservativeness": 0.5,
+        },
+    }  # fmt: skip
+    assert held(found.scenario, wanted) == wanted
+    assert found.scenario["allocator"] == [
+        {"kind": "radix", "page_size": 16, "disable_radix_cache": True}
+    ]
+    assert found.reads[0].description.notes == ("flags that are not read: --log-level",)
+    other = imported(f"{SGLANG} facebook/opt-125m --schedule-policy random")
+    assert any("random is not one" in note for note in other.reads[0].description.notes)
+
+
+def test_tensorrts_flags_are_in_the_scenario() -> None:
+    found = imported("trtllm-serve facebook/opt-125m --tp_size 1 --max_batch_size 7 "
+                     "--max_num_tokens 999 --kv_cache_free_gpu_memory_fraction 0.5")  # fmt: skip
+    wanted = {"kind": "trt-llm", "max_num_seqs": 7, "max_num_batched_tokens": 999}
+    assert held(found.scenario["scheduler"], wanted) == wanted
+    (note,) = found.reads[0].description.notes
+    assert "--kv_cache_free_gpu_memory_fraction" in note
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["vllm", "vllm ", "sglang serve", "trtllm-serve", "docker run x", "python a.py",
+     f"{SGLANG}", "trtllm-serve --max_batch_size many", "vllm serve --max-model-len $LEN x"],
+)  # fmt: skip
+def test_what_is_no_command_is_a_sentence(line: str) -> None:
+    with pytest.raises(InputError) as raised:
+        imported(line)
+    assert len(str(raised.value)) > 20
+
+
+def test_a_name_counts_before_what_is_found() -> None:
+    assert "vllm-config" in READERS
+    (read,) = read_sources(["docker run lmsysorg/sglang:v0.5.1 sglang serve a/b --tp 2"], [])
+    assert (read.format, read.description.settings.tensor_parallel_size) == ("sglang-command", 2)
