@@ -2,34 +2,14 @@
 command line. A file that `--config` names is read too, where it lies beside the script.
 """
 
-import re
 from pathlib import Path
 from typing import Any
 
 from kvsim.readers.description import Description
-from kvsim.readers.parsing.commands import Program
 from kvsim.readers.reader import ASKED_FOR, SERVER, Sniffed, Source, look
-from kvsim.readers.vllm.args import KNOWN, SWITCHES, settings_of, unread_notes
+from kvsim.readers.vllm.args import settings_of, unread_notes
+from kvsim.readers.vllm.program import PROGRAM
 from kvsim.readers.vllm.yaml_arguments import yaml_arguments
-
-PROGRAM = Program(
-    serves=re.compile(r"\bvllm\s+serve\b|vllm\.entrypoints\.(?:openai\.)?api_server\b"),
-    image=re.compile(r"vllm/vllm-openai(?::v?(\d+\.\d+(?:\.\d+)?))?\S*"),
-    known=KNOWN,
-    short={
-        "-tp": "tensor_parallel_size",
-        "-pp": "pipeline_parallel_size",
-        "-dp": "data_parallel_size",
-        "-dcp": "decode_context_parallel_size",
-        "-ep": "enable_expert_parallel",
-        "-q": "quantization",
-    },
-    switches=SWITCHES,
-    bare=re.compile(
-        r"(trust_remote_code|headless|no_\w+|disable_\w+|allow_credentials|"
-        r"return_tokens_as_token_ids|skip_tokenizer_init|enable_\w+|language_model_only)$"
-    ),
-)
 
 
 class VllmCommand(Source):

@@ -5,7 +5,7 @@ import re
 from kvsim.readers.description import Description
 from kvsim.readers.reader import ASKED_FOR, SERVER, Sniffed, Source
 from kvsim.readers.vllm.args import settings_of, unread_notes
-from kvsim.readers.vllm.command import PROGRAM
+from kvsim.readers.vllm.program import PROGRAM
 from kvsim.readers.vllm.yaml_arguments import listed_flags, yaml_arguments
 
 _TAG = re.compile(r"\btag:[ \t]*[\"']?v?(\d+\.\d+(?:\.\d+)?)")  # of its image

@@ -1,0 +1,25 @@
+"""vLLM's program: its command, its image and its flags, for the readers of command lines."""
+
+import re
+
+from kvsim.readers.parsing.commands import Program
+from kvsim.readers.vllm.args import KNOWN, SWITCHES
+
+PROGRAM = Program(
+    serves=re.compile(r"\bvllm\s+serve\b|vllm\.entrypoints\.(?:openai\.)?api_server\b"),
+    image=re.compile(r"vllm/vllm-openai(?::v?(\d+\.\d+(?:\.\d+)?))?\S*"),
+    known=KNOWN,
+    short={
+        "-tp": "tensor_parallel_size",
+        "-pp": "pipeline_parallel_size",
+        "-dp": "data_parallel_size",
+        "-dcp": "decode_context_parallel_size",
+        "-ep": "enable_expert_parallel",
+        "-q": "quantization",
+    },
+    switches=SWITCHES,
+    bare=re.compile(
+        r"(trust_remote_code|headless|no_\w+|disable_\w+|allow_credentials|"
+        r"return_tokens_as_token_ids|skip_tokenizer_init|enable_\w+|language_model_only)$"
+    ),
+)
