@@ -7,6 +7,7 @@ from importlib.resources import files
 from typing import Any
 
 from kvsim.device.device import Device
+from kvsim.device.slices import profile_of, sliced
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.reading.toml_text import loads
 from kvsim.plumbing.units import GIB
@@ -31,9 +32,14 @@ def device_names() -> tuple[str, ...]:
 
 
 def named_device(name: str, where: str = "device.name") -> Device:
-    """The built-in GPU of this name or alias, in any case; InputError lists the names."""
+    """The built-in GPU of this name or alias, in any case, or a slice of one (h100-3g.40gb);
+    InputError lists the names.
+    """
     wanted = name.strip().lower().replace(" ", "-").replace("_", "-").removeprefix("nvidia-")
     short = _by_alias().get(wanted)
+    profile = profile_of(wanted) if short is None else None
+    if profile is not None:
+        return sliced(named_device(profile.gpu, where), profile, where)
     if short is None:
         close = get_close_matches(wanted, _by_alias(), n=1)
         hint = f"did you mean {_by_alias()[close[0]]!r}? " if close else ""

@@ -15,7 +15,8 @@ NEEDED = ("bandwidth_gb_per_s", "fp16_tflops")
 
 
 class DeviceOptions(Options):
-    """name: of the catalogue, or any name with memory, bandwidth_gb_per_s and fp16_tflops given.
+    """name: of the catalogue, a slice of one of its GPUs ("h100-3g.40gb": MIG), or any name with
+    memory, bandwidth_gb_per_s and fp16_tflops given.
 
     memory_gib or memory_bytes: what the driver reports as total. Bandwidths and links in GB/s (one
     way), FLOP/s dense in TFLOP/s. A GPU of one's own takes fp8 and fp32 FLOP/s from the 16-bit
