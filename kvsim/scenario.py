@@ -18,6 +18,7 @@ from kvsim.engine.schedulers import SCHEDULERS
 from kvsim.engine.schedulers.options import SchedulerOptions
 from kvsim.engine.speculation.options import SpeculativeConfig
 from kvsim.fleet.disaggregation import DisaggregationOptions
+from kvsim.fleet.options import FleetOptions
 from kvsim.memory import ALLOCATORS
 from kvsim.memory.options import AllocatorOptions
 from kvsim.model import ModelOptions
@@ -91,7 +92,8 @@ class Scenario(Options):
     device, nearest first; without such tables there is none.
     disaggregation: prompts are computed on other replicas than outputs; without the table one
     replica does both.
-    window: the part of the run that is measured beside the whole. An allocator's table may hold
+    window: the part of the run that is measured beside the whole. fleet: several replicas behind a
+    router; without the table there is one and no router. An allocator's table may hold
     `scheduler`, a table of its own that takes the place of the scenario's.
     """
 
@@ -108,6 +110,7 @@ class Scenario(Options):
     speculative_config: SpeculativeConfig | None = None
     disaggregation: DisaggregationOptions | None = None
     window: WindowOptions = WindowOptions()
+    fleet: FleetOptions | None = None
     _folder: Path = PrivateAttr(default_factory=Path)
 
     @field_validator("allocator", mode="before")

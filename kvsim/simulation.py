@@ -13,9 +13,10 @@ from kvsim.capacity.sizing import check_simulated, size
 from kvsim.disaggregated import DisaggregatedRuns
 from kvsim.drafting import drafted_time, drafter_of
 from kvsim.engine.observer import Observer
-from kvsim.engine.replica import ReplicaSpec, assemble
+from kvsim.engine.replica import ReplicaSpec, RunningReplica, assemble
 from kvsim.engine.schedulers.options import SchedulerOptions
 from kvsim.engine.schedulers.speculating import SpeculatingScheduler
+from kvsim.fleets import FleetSimulation
 from kvsim.memory import ALLOCATORS
 from kvsim.memory.options import AllocatorOptions
 from kvsim.plumbing.errors import InputError
@@ -115,6 +116,10 @@ class Simulation:
         self._apart = None
         if scenario.disaggregation is not None:
             self._apart = DisaggregatedRuns(scenario, _side_ready)
+        self.fleet: FleetSimulation | None = None
+        if scenario.fleet is not None:
+            self.fleet = FleetSimulation(self, _replica_ready)
+            self.fleet.check()
         if requests is None:
             if scenario.workload is None:
                 raise InputError("required key is missing", where="workload")
@@ -190,7 +195,16 @@ class Simulation:
         return with_tiers(spec, self.scenario, self.device)
 
     def result(self, progress: Progress | None = None, *, addresses: bool = False) -> Result:
-        """The runs of all allocators. addresses: whether the addresses of each stay are logged."""
+        """The runs of all allocators, of a fleet those of each replica. addresses: whether the
+        addresses of each stay are logged.
+        """
+        if self.fleet is not None:
+            served = [
+                self.fleet.runs(options, label, self.stream, progress, addresses=addresses)
+                for options, label in zip(self.scenario.allocator, self.labels, strict=True)
+            ]
+            every = tuple(run for each in served for run in each.runs)
+            return Result(self.resolved(), every, fleets=tuple(each.summary for each in served))
         run = self.traced if addresses else self.run
         runs = zip(self.scenario.allocator, self.labels, strict=True)
         found = [run(options, label, progress) for options, label in runs]
@@ -235,6 +249,22 @@ class Simulation:
             progress=progress and partial(progress, label),
         )
         replica.run()
+        shareable = not stream.anonymous
+        return self.recorded(
+            replica, options, label, len(stream.requests), began, shareable=shareable
+        )
+
+    def recorded(
+        self,
+        replica: RunningReplica,
+        options: AllocatorOptions,
+        label: str,
+        num_requests: int,
+        began_s: float,
+        *,
+        shareable: bool,
+    ) -> Run:
+        """The run of a replica that has served so many requests since `began_s`."""
         kind = ALLOCATORS.name_of(options)
         chunks = freed_chunks(self.model, self.scenario.memory.version.sizing, self.max_model_len)
         kept = None
@@ -244,14 +274,14 @@ class Simulation:
             replica,
             kind,
             label,
-            num_requests=len(stream.requests),
-            began_s=began,
+            num_requests=num_requests,
+            began_s=began_s,
             window=self.scenario.window,
             verified=replica.scheduler.verifier
             if isinstance(replica.scheduler, SpeculatingScheduler)
             else None,
             kept_chunks=kept,
-            shareable=not stream.anonymous,
+            shareable=shareable,
             over_device=self.pool.over_device(self.device.name),
         )
         return Run.recorded(summary, replica.recorder)
@@ -259,3 +289,8 @@ class Simulation:
     def resolved(self) -> dict[str, Any]:
         """The scenario with every default written out, and where its inputs came from."""
         return resolved(self)
+
+
+def _replica_ready(scenario: Scenario) -> Simulation:
+    """A replica of a fleet that differs from the others; its requests are the fleet's."""
+    return Simulation(scenario, ())

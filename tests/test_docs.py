@@ -75,13 +75,15 @@ def test_the_commands_of_the_task_pages_run(
     monkeypatch.chdir(tmp_path)
     lines = [
         line
-        for name in ("size-a-pool", "compare-allocators")
+        for name in ("size-a-pool", "compare-allocators", "fleets")
         for text in blocks((ROOT / "docs" / f"{name}.md").read_text(), "bash")
         for line in text.splitlines()
     ]
     assert len(lines) >= 5
     for line in lines:
-        words = shlex.split(line.replace("num_requests=300", "num_requests=30"))
+        words = shlex.split(
+            line.replace("num_requests=300", "num_requests=30").replace("sessions=12", "sessions=3")
+        )
         done = CliRunner().invoke(app, words[1:])
         assert done.exit_code == 0, (line, done.output)
 

@@ -13,6 +13,8 @@ from kvsim.engine.connectors import TIERS
 from kvsim.engine.schedulers import SCHEDULERS
 from kvsim.engine.speculation.options import SpeculativeConfig
 from kvsim.fleet.disaggregation import DisaggregationOptions, SideOptions
+from kvsim.fleet.options import FleetGroup, FleetOptions
+from kvsim.fleet.routers import ROUTERS
 from kvsim.memory import ALLOCATORS
 from kvsim.memory.arena import PLACEMENTS
 from kvsim.model import ModelOptions
@@ -37,6 +39,8 @@ TABLES: dict[str, type[Options]] = {
     "disaggregation": DisaggregationOptions,
     "disaggregation.prefill and decode": SideOptions,
     "window": WindowOptions,
+    "fleet": FleetOptions,
+    "fleet.group": FleetGroup,
     "workload.lengths": RecordedPairs,
     "workload.prefixes": PrefixPool,
 }
@@ -47,6 +51,7 @@ CHOICES: dict[str, Registry[Any]] = {
     "scheduler": SCHEDULERS,
     "tier": TIERS,
     "step_time": STEP_TIMES,
+    "fleet.router": ROUTERS,
     "workload": WORKLOADS,
     "workload.arrivals": ARRIVALS,
     "workload.prompt, output and other lengths": LENGTHS,

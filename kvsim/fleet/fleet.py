@@ -6,7 +6,7 @@ knows by then. Then replicas plan.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
@@ -18,6 +18,7 @@ from kvsim.fleet.reports import Reports
 from kvsim.fleet.routers.router import RoutedRequest, Router
 from kvsim.fleet.watch import ReplicaWatch
 from kvsim.request import Request, Stream, TokenRuns
+from kvsim.results.fleet import RoutedTo
 from kvsim.results.recorder import Recorder
 from kvsim.sequence import Sequence as KVSequence
 from kvsim.step_time.form import StepTime
@@ -30,20 +31,6 @@ class FleetPart(NamedTuple):
 
     spec: ReplicaSpec
     step_time: StepTime
-
-
-@dataclass(frozen=True, slots=True)
-class Routed:
-    """One request at the router. best_tokens: what the replica with the longest match of its prompt
-    had cached, chosen_tokens: what the chosen one had; None where nobody asked.
-    """
-
-    time_ps: int
-    id: str
-    replica: int
-    why: str
-    chosen_tokens: int | None = None
-    best_tokens: int | None = None
 
 
 class Fleet:
@@ -68,7 +55,7 @@ class Fleet:
         refuse: bool = True,
     ) -> None:
         self.router = router
-        self.routed: list[Routed] = []
+        self.routed: list[RoutedTo] = []
         self._reports = reports
         self._regret = regret
         self._private = PRIVATE
@@ -125,7 +112,7 @@ class Fleet:
         if self._regret:
             held = [self.cached_tokens(each, asked) for each in router.alive]
             chosen, best = held[router.alive.index(replica)], max(held)
-        self.routed.append(Routed(now_ps, request.id, replica, decision.why, chosen, best))
+        self.routed.append(RoutedTo(now_ps, request.id, replica, decision.why, chosen, best))
         router.sent(asked, replica, now_ps)
         self.replicas[replica].engine.submit(request)
 

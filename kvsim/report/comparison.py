@@ -8,7 +8,8 @@ from kvsim.report.differences import Difference, differences
 from kvsim.report.intervals import Interval, interval
 from kvsim.report.measures import MEASURES, Measure, judged, same_work, shown
 from kvsim.report.names import listed
-from kvsim.results.summary import ResultSummary, RunSummary
+from kvsim.results.result_summary import ResultSummary
+from kvsim.results.summary import RunSummary
 
 UNSEEN = 0.0005  # a change by less reads as 0.0 %, and is called neither better nor worse
 

@@ -27,7 +27,8 @@ _WAITS = ("ttft_p50", "ttft_p99", "tpot_p50", "tpot_p99", "e2e_p50", "e2e_p99")
 def print_result(result: Result, console: "Console") -> None:
     """Print the tables of work, latencies and memory, then the sentences and the remarks."""
     runs = [run.summary for run in result.runs]
-    parts = (_measures(_WORK, runs), _measures(_WAITS, runs), _window(runs), _memory(runs))
+    fleets = [_measures(names, result.fleets) for names in (_WORK, _WAITS)] if result.fleets else []
+    parts = (*fleets, _measures(_WORK, runs), _measures(_WAITS, runs), _window(runs), _memory(runs))
     for part in parts:
         for table in _fitted(part, console.width):
             console.print(table)

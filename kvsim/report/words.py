@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from kvsim.report import numbers
 from kvsim.report.drafts import drafted
+from kvsim.report.fleet_words import fleet_paragraphs
 from kvsim.report.measures import same_work
 from kvsim.report.names import called, listed
 from kvsim.results.result import Result
@@ -44,6 +45,8 @@ _PARTS = (
 
 def paragraphs(result: Result) -> list[str]:
     """One to six paragraphs for a reader who has not seen a single number yet."""
+    if result.fleets:
+        return fleet_paragraphs(result)
     runs: Sequence[RunSummary] = [run.summary for run in result.runs]
     parts = [
         [_setting(runs), *_outcome(runs)],

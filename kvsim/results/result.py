@@ -6,9 +6,11 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Self
 
 from kvsim.results.addresses import Addresses
+from kvsim.results.fleet import FleetSummary
 from kvsim.results.recorder import Recorder
+from kvsim.results.result_summary import ResultSummary
 from kvsim.results.run_tables import COLUMNS, Columns
-from kvsim.results.summary import ResultSummary, RunSummary
+from kvsim.results.summary import RunSummary
 from kvsim.version import VERSION
 
 if TYPE_CHECKING:
@@ -83,12 +85,14 @@ class Result:
     """All runs of a scenario.
 
     scenario: the tables of the resolved scenario, every default written out, with its provenance.
-    version: of the kvsim that simulated it.
+    version: of the kvsim that simulated it. fleets: of a scenario with replicas, the numbers of all
+    of them, an allocator each; runs are then those of each replica.
     """
 
     scenario: dict[str, Any]
     runs: tuple[Run, ...]
     version: str = VERSION
+    fleets: tuple[FleetSummary, ...] = ()
 
     def summary(self) -> dict[str, Any]:
         """The contents of summary.json."""
@@ -97,7 +101,9 @@ class Result:
     def typed_summary(self) -> ResultSummary:
         """The numbers of all runs, with the scenario."""
         runs = tuple(run.summary for run in self.runs)
-        return ResultSummary(kvsim=self.version, scenario=self.scenario, runs=runs)
+        return ResultSummary(
+            kvsim=self.version, scenario=self.scenario, runs=runs, fleets=self.fleets or None
+        )
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the tables and sentences of a terminal."""

@@ -33,8 +33,8 @@ from kvsim.results.addresses import ADDRESS_COLUMNS, EVENT_COLUMNS, HOLE_COLUMNS
 from kvsim.results.parquet import table_writer
 from kvsim.results.recorder import SERIES_COLUMNS
 from kvsim.results.result import Result, Run, Table
+from kvsim.results.result_summary import ResultSummary
 from kvsim.results.run_tables import REQUEST_COLUMNS
-from kvsim.results.summary import ResultSummary
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -129,7 +129,7 @@ def read(folder: Path) -> Result:
         )
         for index, run in enumerate(summary.runs)
     )
-    return Result(summary.scenario, tuple(runs), summary.kvsim)
+    return Result(summary.scenario, tuple(runs), summary.kvsim, summary.fleets or ())
 
 
 def read_summary(folder: Path) -> ResultSummary:

@@ -9,9 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Self
 
-from pydantic import AfterValidator, Field, PlainValidator, Strict, ValidationError
+from pydantic import PlainValidator
 
-from kvsim.plumbing.options import input_error
 from kvsim.results.summary_part import NULL, Count, Measured, Positive, Share, SummaryPart
 
 
@@ -302,52 +301,3 @@ class RunSummary(SummaryPart):
     def noted(self, about: str) -> bool:
         """Whether a note is about this."""
         return any(note.about == about for note in self.notes or ())
-
-
-@dataclass
-class _Provenance:
-    notes: list[str] = field(default_factory=list)
-
-
-@dataclass
-class _ScenarioTables:
-    provenance: _Provenance = field(default_factory=_Provenance)
-
-
-def _check_provenance(scenario: dict[str, Any]) -> dict[str, Any]:
-    """The tables as they are, where what a report reads of them has the types it reads."""
-    from pydantic import TypeAdapter
-
-    TypeAdapter(_ScenarioTables).validate_python(scenario)
-    return scenario
-
-
-def _time_has_passed(run: RunSummary) -> RunSummary:
-    if run.requests.finished and not (run.makespan_s and run.steps):
-        raise ValueError("requests have finished, and no time has passed")
-    return run
-
-
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class ResultSummary(SummaryPart):
-    """A summary.json. kvsim: the version that wrote it. scenario: the tables of the resolved
-    scenario, every default written out, with its provenance.
-    """
-
-    kvsim: str
-    scenario: Annotated[dict[str, Any], Strict(), AfterValidator(_check_provenance)]
-    runs: Annotated[
-        tuple[Annotated[RunSummary, AfterValidator(_time_has_passed)], ...], Field(min_length=1)
-    ]
-
-    @classmethod
-    def parse(cls, contents: Mapping[str, Any], where: str) -> Self:
-        """The summary in the contents of a summary.json found at `where`; further keys are left
-        out. Raises InputError for a key that is missing or wrong.
-        """
-        from pydantic import TypeAdapter
-
-        try:
-            return TypeAdapter(cls).validate_python(contents)
-        except ValidationError as error:
-            raise input_error(error, where) from None

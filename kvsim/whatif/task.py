@@ -12,13 +12,12 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-
+from kvsim.fleets import FleetSimulation
 from kvsim.plumbing.errors import InputError
-from kvsim.plumbing.units import PS_PER_S
 from kvsim.request import Stream
 from kvsim.resolved import PATH_KEYS
 from kvsim.results.departures import Departures
+from kvsim.results.fleet import within
 from kvsim.results.measurement import queue_grew
 from kvsim.results.recorder import Recorder
 from kvsim.scenario import Scenario
@@ -89,6 +88,8 @@ def run_task(task: Task) -> TaskOutcome:
 def _rows(task: Task) -> list[Row]:
     scenario = Scenario.from_table(task.table, Path(task.folder))
     simulation = Simulation(scenario, _stream(scenario))
+    if simulation.fleet is not None:
+        return _fleet_rows(task, simulation, simulation.fleet)
     rows = []
     for options, label in zip(scenario.allocator, simulation.labels, strict=True):
         watch = QueueWatch(options.scheduler or scenario.scheduler) if task.waits else None
@@ -105,21 +106,28 @@ def _rows(task: Task) -> list[Row]:
     return rows
 
 
+def _fleet_rows(task: Task, simulation: Simulation, fleet: FleetSimulation) -> list[Row]:
+    """The numbers of the whole fleet, an allocator each."""
+    rows = []
+    for options, label in zip(simulation.scenario.allocator, simulation.labels, strict=True):
+        served = fleet.runs(options, label, simulation.stream)
+        row = flat(served.summary.simulated())
+        recorders = [run.recorder for run in served.runs if run.recorder is not None]
+        row["saturated"] = any(queue_grew(each) is not None for each in recorders)
+        row[WORKLOAD] = json.dumps(simulation.stream.notes)
+        if task.limits_s:
+            everyone = served.summary.requests.submitted
+            kept = sum(within(Departures.of(each), task.limits_s) for each in recorders)
+            row["within"] = kept / everyone if everyone else 0.0
+        rows.append(row)
+    return rows
+
+
 def share_within(recorder: Recorder, limits_s: Mapping[str, float]) -> float:
     """The share of all sequences, refused ones included, whose every latency keeps its limit."""
     done = Departures.of(recorder)
-    gaps = np.maximum(done.output_tokens - 1, 1)  # one token has no gap, and keeps every limit
-    waits_ps = {
-        "queue_s": done.scheduled_ps - done.arrival_ps,
-        "ttft_s": done.first_token_ps - done.arrival_ps,
-        "tpot_s": (done.finish_ps - done.first_token_ps) / gaps,
-        "e2e_s": done.finish_ps - done.arrival_ps,
-    }
-    kept = np.ones(len(gaps), dtype=bool)
-    for name, limit_s in limits_s.items():
-        kept &= waits_ps[name] <= limit_s * PS_PER_S
-    everyone = len(gaps) + len(recorder.rejected)
-    return float(kept.sum()) / everyone if everyone else 0.0
+    everyone = len(done.output_tokens) + len(recorder.rejected)
+    return float(within(done, limits_s)) / everyone if everyone else 0.0
 
 
 def flat(table: Mapping[str, Any], prefix: str = "") -> Row:

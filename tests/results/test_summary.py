@@ -14,7 +14,8 @@ from kvsim.plumbing.errors import InputError
 from kvsim.request import Request
 from kvsim.results import store
 from kvsim.results.latency import QUANTILES
-from kvsim.results.summary import ClassShares, LatencySummary, NoWindow, ResultSummary
+from kvsim.results.result_summary import ResultSummary
+from kvsim.results.summary import ClassShares, LatencySummary, NoWindow
 
 PACKAGE = Path(kvsim.__file__).parent
 

@@ -6,7 +6,8 @@ from typing import Any
 
 from kvsim.memory.ledger import CLASSES
 from kvsim.results.result import Run
-from kvsim.results.summary import ResultSummary, RunSummary
+from kvsim.results.result_summary import ResultSummary
+from kvsim.results.summary import RunSummary
 
 _WAITS = dict.fromkeys(("mean", "p50", "p90", "p95", "p99"), 1.0)
 _SHARES = dict.fromkeys(CLASSES, 0.0) | {"idle": 1.0}

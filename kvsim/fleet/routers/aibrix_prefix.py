@@ -4,15 +4,16 @@ from statistics import fmean, pstdev
 
 from pydantic import Field
 
-from kvsim.fleet.routers.options import FleetView, RouterOptions
+from kvsim.fleet.routers.options import FleetView, TyingOptions
 from kvsim.fleet.routers.router import Decision, RoutedRequest, Router
 from kvsim.fleet.views.content import ChainedBlocks
 
 
-class AibrixPrefix(RouterOptions):
+class AibrixPrefix(TyingOptions):
     """imbalance: with a larger difference of running requests only the pods with the fewest are
     candidates. block_characters: of the text. standard_deviations: above the mean of running
     requests, beyond which a pod with a match is passed over (AIBrix, 2026-08-22).
+    ties: at random where left out.
     """
 
     imbalance: int = Field(8, ge=0)

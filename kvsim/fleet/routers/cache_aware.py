@@ -4,13 +4,13 @@ from struct import pack, unpack
 
 from pydantic import Field
 
-from kvsim.fleet.routers.options import FleetView, RouterOptions
+from kvsim.fleet.routers.options import FleetView, TyingOptions
 from kvsim.fleet.routers.router import Decision, RoutedRequest, Router, Ties
 from kvsim.fleet.views.text_tree import TextTree
 from kvsim.plumbing.units import PS_PER_S
 
 
-class CacheAware(RouterOptions):
+class CacheAware(TyingOptions):
     """sglang-router 0.3.2 and sgl-model-gateway (`policies/cache_aware.rs`).
 
     cache_threshold: share of the text that must match, beyond which the matched worker is chosen.

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from pydantic import Field
 
-from kvsim.fleet.routers.options import FleetView, RouterOptions
+from kvsim.fleet.routers.options import FleetView, TyingOptions
 from kvsim.fleet.routers.router import Decision, RoutedRequest, Router
 from kvsim.fleet.views.block_index import BlockIndex
 from kvsim.fleet.views.content import ChainedBlocks
@@ -15,7 +15,7 @@ from kvsim.plumbing.units import PS_PER_S
 GUESS_S = 120.0  # how long a guess lasts where workers send no events
 
 
-class DynamoKv(RouterOptions):
+class DynamoKv(TyingOptions):
     """The default selector of ai-dynamo-runtime 1.6.1.
 
     overlap_score_credit: of a block that the worker has, against one to prefill;
@@ -24,7 +24,7 @@ class DynamoKv(RouterOptions):
     that each open request costs. router_temperature: above 0, chances by cost instead of the
     lowest. use_kv_events: workers say what they have; else a guess lasts 120 s.
     router_predicted_ttl_secs: a guess beside the events. router_assume_kv_reuse: open requests
-    share equal blocks. kv_event_lag_ms: of the events. ties: at random where left out.
+    share equal blocks. ties: at random where left out.
     """
 
     overlap_score_credit: float = Field(1.0, ge=0)
@@ -35,7 +35,6 @@ class DynamoKv(RouterOptions):
     use_kv_events: bool = True
     router_predicted_ttl_secs: float | None = Field(None, gt=0)
     router_assume_kv_reuse: bool = True
-    kv_event_lag_ms: float = Field(0.0, ge=0)
 
     def build(self, view: FleetView) -> "DynamoKvRouter":
         return DynamoKvRouter(self, view)

@@ -1,10 +1,10 @@
 """Least requests: the replica with the fewest open requests of this router."""
 
-from kvsim.fleet.routers.options import FleetView, RouterOptions
+from kvsim.fleet.routers.options import FleetView, TyingOptions
 from kvsim.fleet.routers.router import Decision, RoutedRequest, Router
 
 
-class LeastRequests(RouterOptions):
+class LeastRequests(TyingOptions):
     """Join the shortest queue, by the router's own counts: exact at once, but of its own traffic.
 
     ties: at random where left out.

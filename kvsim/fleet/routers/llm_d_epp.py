@@ -7,7 +7,7 @@ from pydantic import Field
 
 from kvsim.fleet.load import Load
 from kvsim.fleet.reports import Reports, Scraped
-from kvsim.fleet.routers.options import FleetView, RouterOptions
+from kvsim.fleet.routers.options import FleetView, TyingOptions
 from kvsim.fleet.routers.router import Decision, RoutedRequest, Router
 from kvsim.fleet.views.block_index import LruIndex
 from kvsim.fleet.views.content import ChainedBlocks
@@ -19,7 +19,7 @@ UNKNOWN_BLOCKS = 31_250  # of a server that reports none
 FULL_QUEUE = 128  # requests waiting where the load-aware scorer gives nothing
 
 
-class LlmdEpp(RouterOptions):
+class LlmdEpp(TyingOptions):
     """Weights of the scorers, each 0 to 1 for a server: `queue` (fewest waiting), `kv` (free share
     of the pool), `prefix` (blocks sent there before), `load_aware` (0.5 with an empty queue),
     `active_request` (fewest open requests of the picker).

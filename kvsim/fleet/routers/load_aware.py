@@ -4,13 +4,13 @@ from collections.abc import Iterable
 
 from pydantic import Field
 
-from kvsim.fleet.routers.options import FleetView, RouterOptions
+from kvsim.fleet.routers.options import FleetView, TyingOptions
 from kvsim.fleet.routers.router import Decision, RoutedRequest, Router
 from kvsim.fleet.views.block_index import BlockIndex
 from kvsim.fleet.views.content import ChainedBlocks
 
 
-class LoadAware(RouterOptions):
+class LoadAware(TyingOptions):
     """argmax of `matched / prompt - beta * (load - mean) / max(1, mean)` (production-stack#1035,
     2026-08): matched are the tokens that the replica's prefix cache has, load its open requests.
 

@@ -23,11 +23,7 @@ class FleetView(NamedTuple):
 
 
 class RouterOptions(Options):
-    """ties: which of equally good replicas is chosen: the lowest number, one at random, or each in
-    turn; where it is left out, as the real router does.
-    """
-
-    ties: Ties | None = None
+    """The keys of a kind beside `kind`, and what the router is told of its replicas."""
 
     def reports(self, view: FleetView) -> Reports | None:
         """How what replicas report reaches the router; None: it asks for nothing."""
@@ -41,3 +37,11 @@ class RouterOptions(Options):
     def build(self, view: FleetView) -> Router:
         """A router that has seen nothing."""
         raise NotImplementedError(type(self).__name__)  # every registered kind overrides this
+
+
+class TyingOptions(RouterOptions):
+    """ties: which of equally good replicas is chosen: the lowest number, one at random, or each in
+    turn; where it is left out, as the real router does.
+    """
+
+    ties: Ties | None = None

@@ -2,16 +2,17 @@
 
 from pydantic import Field
 
-from kvsim.fleet.routers.options import FleetView, RouterOptions
+from kvsim.fleet.routers.options import FleetView, TyingOptions
 from kvsim.fleet.routers.router import Decision, RoutedRequest, Router
 from kvsim.fleet.views.content import ChainedBlocks
 
 CHUNK_CHARACTERS = 128
 
 
-class PrefixAware(RouterOptions):
+class PrefixAware(TyingOptions):
     """prefix_min_match_length: characters below which the replica with the fewest open requests is
     chosen (the real one counts requests a second) (production-stack router, 2026-08-05).
+    ties: at random where left out.
     """
 
     prefix_min_match_length: int = Field(0, ge=0)

@@ -8,6 +8,7 @@ FIGURES: Registry[Figure] = Registry(
     {
         "shares": "kvsim.report.figures.shares:Shares",
         "lost": "kvsim.report.figures.lost:Lost",
+        "lanes": "kvsim.report.figures.lanes:Lanes",
         "ledger": "kvsim.report.figures.ledger:Ledger",
         "concurrency": "kvsim.report.figures.concurrency:Concurrency",
         "events": "kvsim.report.figures.events:Events",

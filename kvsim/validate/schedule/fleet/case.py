@@ -91,7 +91,8 @@ class FleetCase(RecordedCase):
         table = dict(self.router)
         policy = table.pop("policy", None)
         kind = KINDS.get(policy, policy.replace("_", "-")) if isinstance(policy, str) else policy
-        return {"kind": kind, "ties": "lowest", **table}
+        ties = {"ties": "lowest"} if kind == "cache-aware" else {}
+        return {"kind": kind, **ties, **table}
 
 
 def _decision(time: int, id: str, replica: int) -> Row:

@@ -13,7 +13,8 @@ def decided(recording: RoutingCase, recorded: list[Row]) -> list[Row]:
     """One row a request: the worker, and the open requests before it."""
     kind = recording.policy.replace("_", "-")
     view = FleetView(recording.workers, characters=1.0)
-    table = {"kind": kind, "ties": "lowest", **recording.settings}
+    ties = {"ties": "lowest"} if recording.policy == "cache_aware" else {}
+    table = {"kind": kind, **ties, **recording.settings}
     router = ROUTERS.parse(table, "settings").build(view)
     letters, rows, now_ps = Letters(), [], 0
     if recording.policy == "cache_aware":  # the recorder's own requests are in the tree

@@ -1,0 +1,159 @@
+"""Scenarios with replicas: each kind of replica is a scenario of its own; all share requests."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, NamedTuple, Protocol
+
+from kvsim.engine.addresses.address_log import AddressLog
+from kvsim.engine.replica import ReplicaSpec, RunningReplica
+from kvsim.fleet.fleet import FleetPart
+from kvsim.fleet.options import FleetOptions
+from kvsim.fleet.routers.options import FleetView
+from kvsim.fleet.run import serve_fleet
+from kvsim.memory.options import AllocatorOptions
+from kvsim.model import ModelOptions
+from kvsim.plumbing.errors import InputError
+from kvsim.request import Stream
+from kvsim.results.fleet import FleetSummary
+from kvsim.results.result import Run
+from kvsim.scenario import Scenario
+from kvsim.step_time.form import StepTime
+
+
+class ReplicaKind(Protocol):
+    """A scenario of one replica, made ready."""
+
+    scenario: Scenario
+    step_time: StepTime
+
+    def replica_spec(self, options: AllocatorOptions) -> ReplicaSpec: ...
+
+    def recorded(
+        self,
+        replica: RunningReplica,
+        options: AllocatorOptions,
+        label: str,
+        num_requests: int,
+        began_s: float,
+        *,
+        shareable: bool,
+    ) -> Run: ...
+
+
+class FleetRuns(NamedTuple):
+    """The runs of all replicas under one allocator, and the numbers of all together."""
+
+    runs: tuple[Run, ...]
+    summary: FleetSummary
+
+
+class FleetSimulation:
+    """A scenario with replicas made ready: one scenario of a replica for each group of them.
+
+    own: of the replicas that no group changes. ready: makes another ready.
+    Raises InputError for a scenario that cannot run, before any allocator runs.
+    """
+
+    def __init__(self, own: ReplicaKind, ready: Callable[[Scenario], ReplicaKind]) -> None:
+        fleet = own.scenario.fleet
+        assert fleet is not None
+        if own.scenario.disaggregation is not None:
+            raise InputError(
+                "a router over pairs of prefill and decode replicas is not simulated",
+                where="fleet",
+                remedy="leave [fleet] or [disaggregation] out",
+            )
+        self.options: FleetOptions = fleet
+        self._seed = own.scenario.seed
+        self._kinds: list[tuple[ReplicaKind, bool]] = []  # and whether the allocator is its own
+        for number, (count, changes) in enumerate(_kinds(fleet)):
+            kind = own
+            if changes:
+                with _within_group(number):
+                    kind = ready(_changed(own.scenario, changes))
+            self._kinds += [(kind, "allocator" in changes)] * count
+        self.gpus = [_gpus(kind.scenario.model) for kind, _ in self._kinds]
+
+    def check(self) -> None:
+        """Raise InputError for a router that this fleet cannot have."""
+        self.options.router.build(FleetView(len(self._kinds)))
+
+    def runs(
+        self,
+        options: AllocatorOptions,
+        label: str,
+        stream: Stream,
+        progress: Callable[[str, int, int], None] | None = None,
+        *,
+        addresses: bool = False,
+    ) -> FleetRuns:
+        """The fleet under one allocator, over all requests; a group with an allocator of its own
+        keeps it.
+        """
+        own = [kind.scenario.allocator[0] if its else options for kind, its in self._kinds]
+        kinds = [kind for kind, _ in self._kinds]
+        logs = [AddressLog() for _ in kinds] if addresses else None
+        served = serve_fleet(
+            self.options,
+            [
+                FleetPart(kind.replica_spec(each), kind.step_time)
+                for kind, each in zip(kinds, own, strict=True)
+            ],
+            stream,
+            self._seed,
+            observers=logs,
+            progress=progress and partial(progress, label),
+        )
+        runs = []
+        for number, (kind, each) in enumerate(zip(kinds, own, strict=True)):
+            name = label if len(kinds) == 1 else f"{label} #{number}"
+            replica, sent = served.replicas[number], served.num_requests[number]
+            run = kind.recorded(
+                replica, each, name, sent, served.began_s, shareable=not stream.anonymous
+            )
+            runs.append(run if logs is None else run.with_addresses(logs[number].close()))
+        summaries = [run.summary for run in runs]
+        return FleetRuns(tuple(runs), served.summary(self.options, label, summaries, self.gpus))
+
+
+def _kinds(fleet: FleetOptions) -> list[tuple[int, dict[str, Any]]]:
+    """How many replicas of each kind there are, and the tables in which they differ."""
+    if not fleet.group:
+        return [(fleet.replicas or 1, {})]
+    if fleet.replicas is not None:
+        raise InputError(
+            "replicas and groups of them exclude each other",
+            where="fleet.replicas",
+            value=fleet.replicas,
+            remedy="give each group its own replicas",
+        )
+    return [
+        (each.replicas, each.model_dump(exclude={"replicas"}, exclude_none=True))
+        for each in fleet.group
+    ]
+
+
+def _changed(scenario: Scenario, changes: dict[str, Any]) -> Scenario:
+    """The scenario of one replica with a group's tables over it."""
+    base = scenario.model_dump(mode="json", exclude_none=True, exclude={"fleet", "workload"})
+    over = {**changes, "model": {**base["model"], **changes.get("model", {})}}
+    return Scenario.from_table({**base, **over}, scenario.folder)
+
+
+@contextmanager
+def _within_group(number: int) -> Iterator[None]:
+    """Faults name the group that they are of."""
+    try:
+        yield
+    except InputError as error:
+        where = f"fleet.group.{number}.{error.where or ''}".rstrip(".")
+        raise InputError(
+            error.what, where=where, value=error.value, limit=error.limit, remedy=error.remedy
+        ) from None
+
+
+def _gpus(model: ModelOptions) -> int:
+    """GPUs of one replica."""
+    copies = model.pipeline_parallel_size * model.data_parallel_size
+    return model.tensor_parallel_size * copies

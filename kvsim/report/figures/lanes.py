@@ -1,0 +1,66 @@
+"""Requests in hand of each replica, over time: one lane a replica."""
+
+from typing import ClassVar
+
+import numpy as np
+import plotly.graph_objects as go
+
+from kvsim.plumbing.units import PS_PER_S
+from kvsim.report.figure import INK, Figure, compact, plain, style, time_axis
+from kvsim.report.series import bucketed
+from kvsim.results.result import Result
+
+_BUCKETS = 240
+_COLUMNS = ["num_running", "num_waiting"]
+_LANE_PX = 22
+_EDGES_PX = 70
+
+
+class Lanes(Figure):
+    """Sequences running and waiting in each replica of a fleet."""
+
+    title: ClassVar[str] = "Load of each replica"
+    note: ClassVar[str] = (
+        "One lane is one replica; its colour is the number of sequences running or waiting there. "
+        "The mark is the moment when one replica had most more than the mean of all."
+    )
+    nothing: ClassVar[str] = "This scenario has no [fleet], so there is one replica and no router."
+
+    def draw(self, result: Result) -> go.Figure | None:
+        """A lane a replica, and the moment that was most uneven."""
+        if not result.fleets:
+            return None
+        tables = [run.memory for run in result.runs]
+        ends = [int(table["end_ps"].iloc[-1]) for table in tables if len(table)]
+        if not ends:
+            return None
+        edges = np.linspace(0, max(ends) / PS_PER_S, _BUCKETS + 1)
+        middles = (edges[:-1] + edges[1:]) / 2
+        loads = np.zeros((len(tables), _BUCKETS))
+        for lane, table in enumerate(tables):
+            series = bucketed(table, _COLUMNS, _COLUMNS, _BUCKETS)
+            if series is not None:
+                in_hand = series.mean.sum(axis=1)
+                inside = (middles >= series.edges_s[0]) & (middles <= series.edges_s[-1])
+                loads[lane, inside] = np.interp(middles[inside], series.middles_s, in_hand)
+        unit_s, axis = time_axis(float(edges[-1]))
+        figure = go.Figure()
+        labels = [plain(run.label) for run in result.runs]
+        figure.add_heatmap(
+            x=compact(middles / unit_s), y=labels, z=compact(loads), colorscale="Blues",
+            hovertemplate="%{y}: %{z:,.1f} at %{x}<extra></extra>",
+            colorbar={"thickness": 10, "outlinewidth": 0},
+        )  # fmt: skip
+        excess = loads - loads.mean(axis=0)
+        worst, bucket = divmod(int(excess.argmax()), _BUCKETS)
+        if len(tables) > 1 and excess[worst, bucket] >= 1:
+            figure.add_scatter(
+                x=[float(middles[bucket] / unit_s)], y=[labels[worst]], mode="markers",
+                marker={"symbol": "x", "size": 11, "color": INK},
+                hovertemplate=f"{loads[worst, bucket]:,.1f} here, "
+                f"{loads[:, bucket].mean():,.1f} on average<extra></extra>",
+            )  # fmt: skip
+        style(figure, height_px=_EDGES_PX + _LANE_PX * len(tables), margin={"l": 110})
+        figure.update_xaxes(**axis)
+        figure.update_yaxes(autorange="reversed", type="category")
+        return figure

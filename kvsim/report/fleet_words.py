@@ -1,0 +1,71 @@
+"""A fleet in plain sentences, each computed from its numbers."""
+
+from collections.abc import Iterator, Sequence
+
+from kvsim.report.numbers import count, listed, number, percent, seconds
+from kvsim.results.fleet import FleetSummary
+from kvsim.results.result import Result
+
+UNEVEN = 1.2  # times the mean: a replica that had so much more is named
+
+
+def fleet_paragraphs(result: Result) -> list[str]:
+    """One paragraph an allocator: what all replicas did, who did most, and what routing cost."""
+    return [" ".join(_sentences(each, result)) for each in result.fleets]
+
+
+def _sentences(fleet: FleetSummary, result: Result) -> Iterator[str]:
+    requests, routing = fleet.requests, fleet.routing
+    replicas = "1 replica" if fleet.replicas == 1 else f"{count(fleet.replicas)} replicas"
+    yield (
+        f"{replicas} of “{fleet.label}” behind {routing.router} finished "
+        f"{count(requests.finished)} of {count(requests.submitted)} requests in "
+        f"{seconds(fleet.makespan_s)}, "
+        f"{number(fleet.output_tokens_per_s)} output tokens per second."
+    )
+    sent = sorted(routing.decisions.items(), key=lambda item: -item[1])
+    ways = listed([f"{count(times)} by “{why}”" for why, times in sent])
+    yield f"The router sent {ways}."
+    yield from _balance(fleet, result)
+    cache = fleet.prefix_cache
+    if cache.query_tokens:
+        share = cache.hit_tokens / cache.query_tokens
+        yield f"Prefix caches held {percent(share)} of the prompt tokens that were looked up."
+        if routing.regret_tokens is not None:
+            regret = routing.regret_tokens / cache.query_tokens
+            yield (
+                f"Another replica had {count(routing.regret_tokens)} tokens more of the prompts "
+                f"cached than the chosen one, {percent(regret)} of all."
+            )
+    bill = f"{number(fleet.gpu_hours)} GPU-hours"
+    yield f"It took {bill}." if fleet.cost is None else f"It took {bill}, at {fleet.cost:,.4g}."
+    if fleet.within is not None and fleet.goodput_per_s is not None:
+        yield (
+            f"{percent(fleet.within)} of the requests kept every objective: a goodput of "
+            f"{number(fleet.goodput_per_s)} requests per second."
+        )
+
+
+def _balance(fleet: FleetSummary, result: Result) -> Iterator[str]:
+    uneven = fleet.imbalance.requests
+    if fleet.replicas == 1 or uneven is None:
+        return
+    sent = _sent(fleet, result)
+    most = max(range(len(sent)), key=sent.__getitem__)
+    if uneven < UNEVEN:
+        yield f"They got {count(min(sent))} to {count(max(sent))} requests each."
+        return
+    yield (
+        f"Replica {most} got {count(sent[most])} requests, {uneven:.2g} times the mean; "
+        f"the fewest were {count(min(sent))}."
+    )
+
+
+def _sent(fleet: FleetSummary, result: Result) -> Sequence[int]:
+    """Requests of each replica of this fleet, in order."""
+    at = 0
+    for each in result.fleets:
+        if each.label == fleet.label:
+            break
+        at += each.replicas
+    return [run.summary.requests.submitted for run in result.runs[at : at + fleet.replicas]]

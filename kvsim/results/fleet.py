@@ -1,0 +1,256 @@
+"""The numbers of a whole fleet, from those of its replicas and from what its router did."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from kvsim.memory.ledger import CLASSES
+from kvsim.plumbing.units import PS_PER_S, seconds_from_ps
+from kvsim.results.departures import Departures
+from kvsim.results.gaps import TokenGaps
+from kvsim.results.latency import QUANTILES
+from kvsim.results.recorder import Recorder
+from kvsim.results.summary import (
+    ClassShares,
+    LatencySummary,
+    MemorySummary,
+    PrefixCacheSummary,
+    RequestCounts,
+    RunSummary,
+)
+from kvsim.results.summary_part import Count, Measured, Share, SummaryPart
+
+
+class RoutedTo(NamedTuple):
+    """One request at the router. best_tokens: what the replica with the longest match of its prompt
+    had cached, chosen_tokens: what the chosen one had; None where nobody asked.
+    """
+
+    time_ps: int
+    id: str
+    replica: int
+    why: str
+    chosen_tokens: int | None = None
+    best_tokens: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Imbalance(SummaryPart):
+    """The largest value of a replica over the mean of all: of requests sent, of tokens (prompts and
+    outputs) of finished requests, and of sequences running on average. 1 is even; None: all are 0.
+    """
+
+    requests: Measured | None
+    tokens: Measured | None
+    running: Measured | None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class RoutingSummary(SummaryPart):
+    """What the router did. decisions: how many requests each of its rules decided. regret_tokens:
+    prompt tokens that the best replica had cached and the chosen one had not; None where replicas
+    were not asked.
+    """
+
+    router: str
+    decisions: dict[str, Count]
+    regret_tokens: Count | None = None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class FleetSummary(RunSummary):
+    """The numbers of all replicas of one allocator together: those of a run, and: replicas, how
+    many; routing; imbalance; gpu_hours: of all replicas, over the fleet's makespan; cost: at a
+    price per GPU-hour; goodput_per_s: requests per second that keep every objective, within: their
+    share of all.
+
+    Means over time weigh each replica by its pool; a replica that has nothing more to do is idle up
+    to the end of the last. Peaks are those of the replica with the highest.
+    """
+
+    replicas: Count
+    routing: RoutingSummary
+    imbalance: Imbalance
+    gpu_hours: Measured
+    cost: Measured | None = None
+    within: Share | None = None
+    goodput_per_s: Measured | None = None
+
+
+class FleetTotals(NamedTuple):
+    """What a fleet's numbers are made from: one entry a replica in each list.
+
+    gpus: of each replica. price_per_gpu_hour, limits_s: of the scenario.
+    """
+
+    label: str
+    router: str
+    summaries: Sequence[RunSummary]
+    recorders: Sequence[Recorder]
+    gpus: Sequence[int]
+    routed: Sequence[RoutedTo]
+    price_per_gpu_hour: float | None
+    limits_s: Mapping[str, float]
+    wall_s: float
+
+
+def summarise_fleet(totals: FleetTotals) -> FleetSummary:
+    """The numbers of a fleet whose replicas have served their requests."""
+    summaries, recorders = totals.summaries, totals.recorders
+    used = [each for each in recorders if each.steps]
+    begin_ps = min((each.first_arrival_ps for each in used), default=0)
+    makespan_ps = max((each.end_ps for each in used), default=begin_ps) - begin_ps
+    makespan_s = seconds_from_ps(makespan_ps)
+    finished = sum(each.requests.finished for each in summaries)
+    parts = [Departures.of(each) for each in recorders]
+    done = Departures(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+    found = done.latencies()
+    outputs = int(done.output_tokens.sum())
+    hours = makespan_s / 3600 * sum(totals.gpus)
+    first = summaries[0]
+    kept = within(done, totals.limits_s) if totals.limits_s else None
+    submitted = sum(each.requests.submitted for each in summaries)
+    price = totals.price_per_gpu_hour
+    one = summaries[0] if len(summaries) == 1 else None
+    return FleetSummary(
+        allocator=first.allocator,
+        label=totals.label,
+        requests=RequestCounts(
+            submitted=submitted,
+            finished=finished,
+            rejected=sum(each.requests.rejected for each in summaries),
+        ),
+        preemptions=sum(each.preemptions for each in summaries),
+        makespan_s=makespan_s,
+        requests_per_s=finished / makespan_s if makespan_s else 0.0,
+        output_tokens_per_s=outputs / makespan_s if makespan_s else 0.0,
+        running_mean=one.running_mean if one else _mean(recorders, "running_sum", makespan_ps),
+        waiting_mean=one.waiting_mean if one else _mean(recorders, "waiting_sum", makespan_ps),
+        ttft_s=found.ttft_s,
+        tpot_s=found.tpot_s,
+        itl_s=_gaps(recorders),
+        e2e_s=found.e2e_s,
+        queue_s=found.queue_s,
+        memory=one.memory if one else _memory(summaries, recorders),
+        prefix_cache=PrefixCacheSummary(
+            query_tokens=sum(each.prefix_cache.query_tokens for each in summaries),
+            hit_tokens=sum(each.prefix_cache.hit_tokens for each in summaries),
+            host_hit_tokens=sum(each.prefix_cache.host_hit_tokens or 0 for each in summaries),
+        ),
+        copied_bytes=sum(each.copied_bytes for each in summaries),
+        recomputed_tokens=sum(each.recomputed_tokens for each in summaries),
+        swapped_bytes=sum(each.swapped_bytes for each in summaries),
+        steps=sum(each.steps for each in summaries),
+        outside_domain_steps=sum(each.outside_domain_steps or 0 for each in summaries),
+        wall_s=totals.wall_s,
+        window=one.window if one else None,
+        notes=one.notes if one else None,
+        replicas=len(summaries),
+        routing=_routing(totals),
+        imbalance=_imbalance(summaries, recorders),
+        gpu_hours=hours,
+        cost=None if price is None else hours * price,
+        within=None if kept is None else kept / submitted if submitted else 0.0,
+        goodput_per_s=None if kept is None or not makespan_s else kept / makespan_s,
+    )
+
+
+def within(done: Departures, limits_s: Mapping[str, float]) -> int:
+    """How many of the finished sequences keep each limit."""
+    gaps = np.maximum(done.output_tokens - 1, 1)  # one token has no gap, and keeps every limit
+    waits_ps = {
+        "queue_s": done.scheduled_ps - done.arrival_ps,
+        "ttft_s": done.first_token_ps - done.arrival_ps,
+        "tpot_s": (done.finish_ps - done.first_token_ps) / gaps,
+        "e2e_s": done.finish_ps - done.arrival_ps,
+    }
+    kept = np.ones(len(gaps), dtype=bool)
+    for name, limit_s in limits_s.items():
+        kept &= waits_ps[name] <= limit_s * PS_PER_S
+    return int(kept.sum())
+
+
+def _mean(recorders: Sequence[Recorder], name: str, makespan_ps: int) -> float:
+    total: int = sum(getattr(each, name) for each in recorders)
+    return total / makespan_ps if makespan_ps else 0.0
+
+
+def _gaps(recorders: Sequence[Recorder]) -> LatencySummary:
+    stretches, singles = recorders[0].gaps[:0], recorders[0].late_gaps[:0]
+    for each in recorders:
+        stretches, singles = stretches + each.gaps, singles + each.late_gaps
+    gaps = TokenGaps(stretches, singles)
+    if not gaps.num:
+        return LatencySummary.of({})
+    found = [gaps.mean_ps(), *gaps.quantiles_ps(QUANTILES.values())]
+    names = ("mean", *QUANTILES)
+    return LatencySummary.of({n: gap / PS_PER_S for n, gap in zip(names, found, strict=True)})
+
+
+def _memory(summaries: Sequence[RunSummary], recorders: Sequence[Recorder]) -> MemorySummary:
+    """The ledger of all pools; who has nothing more to do is idle."""
+    begins = [each.first_arrival_ps for each in recorders if each.total_ps]
+    ends = [each.first_arrival_ps + each.total_ps for each in recorders if each.total_ps]
+    whole_ps = max(ends, default=0) - min(begins, default=0)
+    capacity = sum(each.capacity_bytes for each in recorders)
+    time_sum, step_sum = [0] * len(CLASSES), [0] * len(CLASSES)
+    for each in recorders:
+        for at in range(len(CLASSES)):
+            time_sum[at] += each.time_sum[at]
+            step_sum[at] += each.step_sum[at]
+        time_sum[CLASSES.index("idle")] += each.capacity_bytes * (whole_ps - each.total_ps)
+    steps = sum(each.capacity_bytes * each.steps for each in recorders)
+    parts: Counter[str] = Counter()
+    for summary, recorder in zip(summaries, recorders, strict=True):
+        for name, share in (summary.memory.parts or {}).items():
+            parts[name] += share * recorder.capacity_bytes * recorder.total_ps  # type: ignore[assignment]
+    whole = capacity * whole_ps
+    return MemorySummary(
+        capacity_bytes=capacity,
+        capacity_tokens=sum(each.memory.capacity_tokens for each in summaries),
+        time_mean=_shares(time_sum, whole),
+        parts={name: total / whole for name, total in parts.items()} if whole else {},
+        step_mean=_shares(step_sum, steps),
+        peak_used=max(each.memory.peak_used for each in summaries),
+        peak_allocated=max(each.memory.peak_allocated for each in summaries),
+        sharing_savings=None,
+    )
+
+
+def _shares(sums: list[int], whole: int) -> ClassShares:
+    if not whole:
+        return ClassShares(**{name: float(name == "idle") for name in CLASSES})
+    return ClassShares(**{name: total / whole for name, total in zip(CLASSES, sums, strict=True)})
+
+
+def _routing(totals: FleetTotals) -> RoutingSummary:
+    asked = [each for each in totals.routed if each.best_tokens is not None]
+    regret = sum((each.best_tokens or 0) - (each.chosen_tokens or 0) for each in asked)
+    return RoutingSummary(
+        router=totals.router,
+        decisions=dict(Counter(each.why for each in totals.routed)),
+        regret_tokens=regret if asked else None,
+    )
+
+
+def _imbalance(summaries: Sequence[RunSummary], recorders: Sequence[Recorder]) -> Imbalance:
+    tokens = [
+        int(
+            each.finished.column("prompt_tokens").sum()
+            + each.finished.column("output_tokens").sum()
+        )
+        for each in recorders
+    ]
+    return Imbalance(
+        requests=_uneven([each.requests.submitted for each in summaries]),
+        tokens=_uneven(tokens),
+        running=_uneven([each.running_sum for each in recorders]),
+    )
+
+
+def _uneven(values: Sequence[int]) -> float | None:
+    total = sum(values)
+    return max(values) * len(values) / total if total else None
