@@ -49,21 +49,38 @@ def _site(spec: ReplicaSpec, scenario: Scenario, device: Device) -> TierSite:
             value=len(scenario.tier),
             remedy="leave [[tier]] or speculative_config out",
         )
-    layout, size = spec.layout, options.block_size
-    if not is_uniform(layout, windows=not options.disable_hybrid_kv_cache_manager):
-        raise InputError(
-            "tiers behind several groups of layers are not simulated yet",
-            where="tier",
-            value=len(scenario.tier),
-            remedy="allocator.disable_hybrid_kv_cache_manager = true, or leave [[tier]] out",
-        )
-    block_bytes = layout.bytes_per_token * size
+    groups, block_bytes = _groups(spec, options)
+    interval, rules = options.prefix_cache_retention_interval, spec.scheduler.block_rules
+    retention = rules.default_retention if interval is None else interval
     return TierSite(
-        (OffloadedGroup(size, 1, block_bytes),),
+        groups,
         block_bytes,
         scenario.model.tensor_parallel_size,
         options.enable_prefix_caching,
-        0,
+        None if retention == "none" else retention,
         device.host_bytes_per_s,
         getattr(spec.scheduler, "max_num_batched_tokens", 1),
     )
+
+
+def _groups(spec: ReplicaSpec, options: Paged) -> tuple[tuple[OffloadedGroup, ...], int]:
+    """The groups of layers with chunks of one block, and the bytes of a block of the device."""
+    layout, size = spec.layout, options.block_size
+    if is_uniform(layout, windows=not options.disable_hybrid_kv_cache_manager):
+        block_bytes = layout.bytes_per_token * size
+        return (OffloadedGroup(size, 1, block_bytes),), block_bytes
+    grouping = spec.plan or options.grouping(layout, spec.scheduler.block_rules)
+    if any(group.state_bytes for group in grouping.groups) or options.prefix_match_unit:
+        raise InputError(
+            "tiers behind recurrent states, or hits inside blocks, are not simulated",
+            where="tier",
+            value="tier",
+            remedy="leave [[tier]] or prefix_match_unit out",
+        )
+    groups = tuple(
+        OffloadedGroup(
+            group.block_size, 1, group.slot_bytes * group.block_size, group.window_tokens
+        )
+        for group in grouping.groups
+    )
+    return groups, grouping.block_bytes

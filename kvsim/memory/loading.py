@@ -53,6 +53,10 @@ class LoadingPromise(Protocol):
         """Blocks that a sequence with memory needs beside its own for all tokens known of it."""
         ...
 
+    def junction_tokens(self, seq: Sequence) -> int:
+        """After how many tokens others were seen to part from a sequence; 0: nowhere."""
+        ...
+
     def tables_of(self, seq: Sequence) -> tuple[list[list[int]], list[int]]:
         """Block ids of a sequence by layer group, and how many leading positions of each table
         hold none.

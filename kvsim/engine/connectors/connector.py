@@ -94,6 +94,10 @@ class DeviceBlocks(Protocol):
         """Leading positions of each table that hold no block, because a window left them."""
         ...
 
+    def junction_tokens(self, seq: Sequence) -> int:
+        """After how many tokens others were seen to part from a sequence; 0: nowhere."""
+        ...
+
     def computed_tokens(self, seq: Sequence) -> int:
         """Slots of a sequence, those of the step being scheduled included."""
         ...

@@ -288,6 +288,9 @@ class ConnectedScheduler(ContinuousScheduler):
     def skipped_blocks(self, seq: Sequence) -> list[int]:
         return self._blocks.tables_of(seq)[1]
 
+    def junction_tokens(self, seq: Sequence) -> int:
+        return self._blocks.junction_tokens(seq)
+
     def computed_tokens(self, seq: Sequence) -> int:
         return self._computed_tokens(seq)
 

@@ -119,6 +119,10 @@ class LoadingAllocator(PagedAllocator):
         """The groups of layers, in the order of the tables."""
         return self._tables.groups
 
+    def junction_tokens(self, seq: Sequence) -> int:
+        table: Table = seq.memory
+        return table.junction_tokens
+
     def tables_of(self, seq: Sequence) -> tuple[list[list[int]], list[int]]:
         self._decoding.catch_up(seq)
         table: Table = seq.memory

@@ -66,6 +66,23 @@ def test_runs_of_steps_give_the_numbers_of_single_steps(name: str) -> None:
     assert together.offloading.tiers[0].stored_bytes > 0
 
 
+def test_windows_and_full_attention_share_host_memory() -> None:
+    table = tables([HOST | {"kv_offloading_size": 40.0}], tokens=12_000)
+    table["model"] = {"name": "gemma-3-27b", "max_model_len": 8192}
+    together, singly = run(table), run(table | {"max_steps": 1})
+    assert together.simulated() == singly.simulated()
+    assert together.prefix_cache.host_hit_tokens
+    assert together.offloading is not None
+    one_table = run(table | {"allocator": {
+        "kind": "paged", "disable_hybrid_kv_cache_manager": True,
+    }})  # fmt: skip
+    assert one_table.offloading is not None
+    a_token = together.offloading.tiers[0].stored_bytes / together.prefix_cache.query_tokens
+    assert (
+        a_token < one_table.offloading.tiers[0].stored_bytes / one_table.prefix_cache.query_tokens
+    )
+
+
 def test_what_the_device_forgot_is_found_in_host_memory() -> None:
     without, behind = run(tables()), run(tables([HOST]))
     offloading = behind.offloading
@@ -114,7 +131,8 @@ def test_files_keep_what_host_memory_gives_up() -> None:
         ({"tier": [HOST], "allocator": [{"kind": "doubling"}]}, "allocator.kind"),
         ({"tier": [HOST], "allocator": [{"kind": "paged", "host_cache_gib": 1}]}, "allocator"),
         ({"tier": [HOST], "scheduler": {"kind": "orca"}}, "scheduler.kind"),
-        ({"tier": [HOST], "model": {"name": "gemma-3-27b"}}, "tier"),
+        ({"tier": [SIMPLE], "model": {"name": "gemma-3-27b"}}, "tier.0.kind"),
+        ({"tier": [HOST], "model": {"name": "qwen3.5-4b"}}, "tier"),
     ],
 )
 def test_what_no_engine_has_is_refused_in_one_line(changes: dict[str, Any], where: str) -> None:

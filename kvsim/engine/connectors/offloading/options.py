@@ -1,6 +1,7 @@
 """The options of vLLM's offloading connector as a tier."""
 
 from collections.abc import Sequence
+from math import lcm
 from typing import Literal
 
 from pydantic import Field
@@ -63,8 +64,10 @@ class VllmOffloading(HostTierOptions):
                 limit=f"at least {chunk_bytes:,} bytes",
                 remedy="raise it, or blocks_per_chunk = 1",
             )
+        groups = tuple(group._replace(chunk_blocks=self.blocks_per_chunk) for group in site.groups)
+        full = [group.chunk_tokens for group in groups if group.window_tokens is None]
         settings = OffloadSettings(
-            tuple(group._replace(chunk_blocks=self.blocks_per_chunk) for group in site.groups),
+            groups,
             slots,
             self.eviction_policy,
             self.store_threshold,
@@ -73,6 +76,7 @@ class VllmOffloading(HostTierOptions):
             self.sync_load_budget_bytes,
             site.prefix_caching,
             site.retention_tokens,
+            lcm(*(full or [group.chunk_tokens for group in groups])),
             host_bytes=slots * chunk_bytes,
         )
         self._check_behind(behind, chunk_bytes)

@@ -5,18 +5,21 @@ from kvsim.engine.connectors.journal import ConnectorJournal
 from kvsim.engine.connectors.offloading.host_pool import HostPool, Offered
 from kvsim.engine.connectors.offloading.jobs import CopyJob, Jobs
 from kvsim.engine.connectors.offloading.keys import ChunkKeys
+from kvsim.engine.connectors.offloading.reachable import is_reachable
 from kvsim.engine.connectors.offloading.settings import OffloadSettings
 from kvsim.plumbing.units import ceil_div
 from kvsim.sequence import Sequence
 
 
 class Tables:
-    """Block ids of a sequence by group, and how many leading positions hold none."""
+    """Block ids of a sequence by group, and how many leading positions hold none; after how many
+    tokens others were seen to part from it.
+    """
 
-    __slots__ = ("blocks", "skipped")
+    __slots__ = ("blocks", "junction_tokens", "skipped")
 
-    def __init__(self, blocks: list[list[int]], skipped: list[int]) -> None:
-        self.blocks, self.skipped = blocks, skipped
+    def __init__(self, blocks: list[list[int]], skipped: list[int], junction_tokens: int) -> None:
+        self.blocks, self.skipped, self.junction_tokens = blocks, skipped, junction_tokens
 
 
 class Stores:
@@ -30,6 +33,7 @@ class Stores:
         self.num_failed = 0  # offers that found no room
         self._next: dict[Sequence, list[int]] = {}  # by group: chunks offered, or not to be
         self._finished: dict[Sequence, Tables] = {}
+        self._sliding: list[tuple[CopyJob, list[int]]] = []  # of this step, by the store
 
     @property
     def pending(self) -> bool:
@@ -53,7 +57,9 @@ class Stores:
     def finished(self, seq: Sequence, device: DeviceBlocks) -> None:
         """A sequence is done and about to give its blocks back."""
         blocks = [list(each) for each in device.blocks_of(seq)]
-        self._finished[seq] = Tables(blocks, list(device.skipped_blocks(seq)))
+        self._finished[seq] = Tables(
+            blocks, list(device.skipped_blocks(seq)), device.junction_tokens(seq)
+        )
         for job in self._jobs.of(seq):
             if job.store:
                 self._jobs.guard(job, job.blocks)
@@ -68,7 +74,11 @@ class Stores:
             if self._open(seq, known):
                 tokens = min(known, device.computed_tokens(seq))
                 if self._open(seq, tokens):
-                    tables = Tables(device.blocks_of(seq), device.skipped_blocks(seq))
+                    tables = Tables(
+                        device.blocks_of(seq),
+                        device.skipped_blocks(seq),
+                        device.junction_tokens(seq),
+                    )
                     made += self._offer(seq, tokens, tables)
         for seq, tables in self._finished.items():
             tokens = self._most(seq, seq.final_tokens)
@@ -108,6 +118,10 @@ class Stores:
                 have = skipped + len(tables.blocks[g])
                 if place * each < skipped or (place + 1) * each > have:
                     continue
+                if not is_reachable(
+                    self._settings, group, place, seq.prompt_tokens, tables.junction_tokens
+                ):
+                    continue
                 key = self._keys.key(seq, g, place)
                 keys.append(key)
                 ends.append(place + 1)
@@ -126,6 +140,7 @@ class Stores:
         if not chunks:
             return []
         blocks: list[int] = []
+        slid: list[int] = []  # what a window may give back while its sequence runs
         num_bytes = 0
         for chunk in chunks:
             g, place = places[chunk.key]
@@ -133,8 +148,12 @@ class Stores:
             first = place * group.chunk_blocks - tables.skipped[g]
             taken = tables.blocks[g][first : first + group.chunk_blocks]
             blocks += taken
+            if group.window_tokens is not None:
+                slid += taken
             num_bytes += len(taken) * group.block_bytes
         job = self._jobs.make(seq, chunks, blocks, num_bytes, store=True)
+        if slid:
+            self._sliding.append((job, slid))
         if self.journal is not None:
             slots = [chunk.slot for chunk in chunks]
             self.journal.add("stores", [job.number, seq.id, chunks, slots, len(blocks), num_bytes])
@@ -144,8 +163,17 @@ class Stores:
 
     def flushed(self, step: Decided, device: DeviceBlocks) -> set[int]:
         """The stores that must end before the step: those of sequences that it preempts, and those
-        that read blocks which it gives to others.
+        that read blocks which it gives to others. From the next step on blocks that windows give
+        back are among these.
         """
+        found = self._reading(step, device)
+        for job, blocks in self._sliding:
+            self._jobs.guard(job, blocks)
+        self._sliding = []
+        return found
+
+    def _reading(self, step: Decided, device: DeviceBlocks) -> set[int]:
+        """The same, as stores of earlier steps and of finished sequences guard blocks."""
         jobs = self._jobs
         found = {job.number for seq in step.plan.preempted for job in jobs.of(seq) if job.store}
         if not jobs.guarding:
