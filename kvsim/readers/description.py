@@ -28,6 +28,7 @@ class ServerSettings(Options):
     group of layers each. kv_cache_tokens: as the engine prints it. available_kv_gib: for KV, to
     two digits; kv_cache_bytes: the same, exactly. host_cache_gib: of a tier in host memory.
     speculative_config: vLLM's, by its keys; with the acceptance that its log prints, by kvsim's.
+    kv_transfer_config: vLLM's, by its keys.
     mem_fraction_static, mamba_full_memory_ratio: SGLang's. capacity_policy: TensorRT-LLM's. From
     max_prefill_tokens on: SGLang's, by its names.
     """
@@ -68,6 +69,7 @@ class ServerSettings(Options):
     max_loras: PositiveInt | None = None
     max_lora_rank: PositiveInt | None = None
     speculative_config: dict[str, Any] | None = None
+    kv_transfer_config: dict[str, Any] | None = None
     mem_fraction_static: Annotated[float, Field(gt=0, lt=1)] | None = None
     mamba_full_memory_ratio: PositiveFloat | None = None
     max_num_seqs: PositiveInt | None = None

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 from kvsim.interchange.exports.export import Export, Exported
+from kvsim.interchange.vllm_tiers import flags_of
 from kvsim.plumbing.errors import InputError
 
 _SCHEDULER = {
@@ -75,6 +76,7 @@ def _flags(exported: Exported) -> Iterator[str]:
     yield _switch("enable-prefix-caching", bool(options.get("enable_prefix_caching", True)))
     if options.get("host_cache_gib") is not None:
         yield from ("--kv-offloading-size", str(options["host_cache_gib"]))
+    yield from flags_of(exported.scenario.get("tier") or ())
     if options.get("disable_hybrid_kv_cache_manager"):
         yield "--disable-hybrid-kv-cache-manager"
     if options.get("watermark") is not None:

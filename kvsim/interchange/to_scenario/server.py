@@ -10,12 +10,14 @@ from kvsim.device import named_device
 from kvsim.interchange.to_scenario.drafts import speculation_of
 from kvsim.interchange.to_scenario.pool import pool_of
 from kvsim.interchange.to_scenario.served import served_device, served_model
+from kvsim.interchange.vllm_tiers import tiers_of
 from kvsim.observed.vllm_defaults import NEWEST, release
 from kvsim.observed.vllm_meta import VllmMeta
 from kvsim.plumbing.units import GIB
 from kvsim.readers.description import ServerSettings
 
 _V1 = (0, 8)
+_TIERS_SINCE = (0, 12)  # whose schedules are replayed as those of 0.33, connectors too
 _PLAIN_BLOCK = {"sglang": 1, "tensorrt-llm": 32}
 _STANDS = {
     "sglang": "an observed run of SGLang is replayed by vLLM's rules",
@@ -43,7 +45,8 @@ class DescribedServer:
 
     model, memory: the tables [model] and [memory] of a scenario. device: a name of the catalogue.
     meta_table: the engine's settings as meta.json of an observed run has them; meta: the same with
-    the engine's defaults for what is missing. speculation: the table [speculative_config].
+    the engine's defaults for what is missing. speculation: the table [speculative_config]. tiers:
+    the tables [[tier]].
     assumed: settings that no source has, each with the value taken. notes: what else a reader of
     the scenario has to know.
     """
@@ -57,6 +60,7 @@ class DescribedServer:
     assumed: tuple[str, ...]
     notes: tuple[str, ...]
     speculation: dict[str, Any] | None = None
+    tiers: tuple[dict[str, Any], ...] = ()
 
     def scenario(self, workload: dict[str, Any] | None, seed: int = 0) -> dict[str, Any]:
         """The tables of a scenario with this server. workload: its [workload], if there is one."""
@@ -69,6 +73,7 @@ class DescribedServer:
             "scheduler": self.scheduler(),
             "step_time": {"kind": "roofline"},
             **({} if self.speculation is None else {"speculative_config": self.speculation}),
+            **({"tier": list(self.tiers)} if self.tiers else {}),
             **({} if workload is None else {"workload": workload}),
         }
 
@@ -97,6 +102,11 @@ class DescribedServer:
         usual = next((tokens for below, tokens in _CHUNKS if memory_gib < below), _LARGEST_CHUNK)
         return table | {"chunked_prefill_size": known.get("chunked_prefill_size", usual)}
 
+    @property
+    def _evicts_to_host(self) -> bool:
+        """Whether the simpler host memory stands for what tiers are not simulated for."""
+        return self.meta.enable_prefix_caching and not self.tiers
+
     def allocator(self) -> dict[str, Any]:
         """[[allocator]]."""
         settings = self.settings
@@ -111,7 +121,7 @@ class DescribedServer:
             "block_size": self.meta.block_size,
             "enable_prefix_caching": self.meta.enable_prefix_caching,
         }
-        if settings.host_cache_gib is not None and self.meta.enable_prefix_caching:
+        if settings.host_cache_gib is not None and self._evicts_to_host:
             table["host_cache_gib"] = settings.host_cache_gib
         if settings.disable_hybrid_kv_cache_manager:
             table["disable_hybrid_kv_cache_manager"] = True
@@ -153,6 +163,20 @@ def server_of(settings: ServerSettings) -> DescribedServer:
     )
     table = model | {"max_model_len": meta.max_model_len}
     drafts = speculation_of(settings, assumed, notes)
+    tiers: list[dict[str, Any]] = []
+    newest = engine == "vllm" and release(meta.vllm_version) >= _TIERS_SINCE
+    if newest and drafts is None:
+        tiers, unread = tiers_of(settings.host_cache_gib, settings.kv_transfer_config)
+        notes += unread
     return DescribedServer(
-        settings, table, device, pool.memory, meta_table, meta, tuple(assumed), tuple(notes), drafts
+        settings,
+        table,
+        device,
+        pool.memory,
+        meta_table,
+        meta,
+        tuple(assumed),
+        tuple(notes),
+        drafts,
+        tuple(tiers),
     )

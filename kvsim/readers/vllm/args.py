@@ -92,6 +92,7 @@ KNOWN: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "kv_cache_memory_bytes": ("kv_cache_bytes", whole),
     "kv_cache_memory": ("kv_cache_bytes", whole),
     "kv_offloading_size": ("host_cache_gib", fraction),
+    "kv_transfer_config": ("kv_transfer_config", table),
     "enable_prefix_caching": ("enable_prefix_caching", truth),
     "enable_chunked_prefill": ("enable_chunked_prefill", truth),
     "disable_hybrid_kv_cache_manager": ("disable_hybrid_kv_cache_manager", truth),

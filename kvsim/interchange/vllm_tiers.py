@@ -1,0 +1,69 @@
+"""Tiers of a scenario as flags of `vllm serve`, and back: --kv-offloading-size and
+--kv-transfer-config (vLLM 0.33, config/vllm.py).
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from kvsim.engine.connectors import TIERS
+from kvsim.plumbing.units import GIB
+
+NATIVE, SIMPLE = "OffloadingConnector", "SimpleCPUOffloadConnector"
+_KINDS = {NATIVE: "vllm-offloading", SIMPLE: "vllm-simple-offloading"}
+# Keys of kv_connector_extra_config that a tier has by the same name.
+_EXTRA = (
+    *("blocks_per_chunk", "eviction_policy", "store_threshold", "max_tracker_size"),
+    *("offload_prompt_only", "sync_load_budget_bytes", "lazy_offload"),
+)
+_THREADS = ("n_read_threads", "n_write_threads")
+
+
+def tiers_of(
+    size_gib: float | None, transfer: Mapping[str, Any] | None
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """The tables [[tier]] of a server with these flags, and notes on what is not read."""
+    if transfer is None:
+        if size_gib is None:
+            return [], []
+        return [{"kind": _KINDS[NATIVE], "kv_offloading_size": size_gib}], []
+    name = transfer.get("kv_connector")
+    extra = transfer.get("kv_connector_extra_config") or {}
+    num_bytes = extra.get("cpu_bytes_to_use")
+    gib = num_bytes / GIB if num_bytes else size_gib
+    if name not in _KINDS or gib is None:
+        return [], [f"kv_transfer_config: the connector {name} is not simulated from flags"]
+    known = set(TIERS.get(_KINDS[name]).model_fields)
+    first = {"kind": _KINDS[name], "kv_offloading_size": gib}
+    first |= {key: extra[key] for key in _EXTRA if key in extra and key in known}
+    tiers, read = [first], {*_EXTRA, "cpu_bytes_to_use", "spec_name", "secondary_tiers"}
+    notes = [f"kv_connector_extra_config.{key} is not read" for key in extra if key not in read]
+    for tier in extra.get("secondary_tiers") or ():
+        if tier.get("type") != "fs" or len(tiers) > 1:
+            notes.append(f"the tier of type {tier.get('type')} is not simulated")
+            continue
+        threads = {key: tier[key] for key in _THREADS if key in tier}
+        tiers.append({"kind": "file-system"} | threads)
+    return tiers, notes
+
+
+def flags_of(tiers: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """The flags of a scenario's tiers; `tiers` have their defaults written out or not."""
+    if not tiers:
+        return
+    first, *behind = tiers
+    usual = TIERS.get(first["kind"]).model_fields
+    extra = {key: first[key] for key in _EXTRA if key in first and first[key] != usual[key].default}
+    if first["kind"] == _KINDS[NATIVE] and not extra and not behind:
+        yield from ("--kv-offloading-size", f"{first['kv_offloading_size']:g}")
+        return
+    extra["cpu_bytes_to_use"] = int(first["kv_offloading_size"] * GIB)
+    if behind:
+        extra["spec_name"] = "TieringOffloadingSpec"
+        extra["secondary_tiers"] = [
+            {"type": "fs", "root_dir": "/kv"} | {key: tier[key] for key in _THREADS if key in tier}
+            for tier in behind
+        ]
+    name = next(name for name, kind in _KINDS.items() if kind == first["kind"])
+    config = {"kv_connector": name, "kv_role": "kv_both", "kv_connector_extra_config": extra}
+    yield from ("--kv-transfer-config", json.dumps(config))

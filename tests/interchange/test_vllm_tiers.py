@@ -1,0 +1,72 @@
+"""Tiers as flags of `vllm serve`, there and back."""
+
+import json
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kvsim.engine.connectors import TIERS
+from kvsim.interchange.imported import import_sources
+from kvsim.interchange.vllm_tiers import flags_of, tiers_of
+
+HOST = {"kind": "vllm-offloading", "kv_offloading_size": 8.0}
+CHAINS: list[list[dict[str, Any]]] = [
+    [],
+    [HOST],
+    [HOST | {"eviction_policy": "arc", "blocks_per_chunk": 4, "offload_prompt_only": False}],
+    [HOST | {"store_threshold": 2, "max_tracker_size": 100, "sync_load_budget_bytes": 1 << 20}],
+    [HOST, {"kind": "file-system", "n_read_threads": 4}],
+    [{"kind": "vllm-simple-offloading", "kv_offloading_size": 2.5, "lazy_offload": True}],
+]
+
+
+def read(flags: list[str]) -> list[dict[str, Any]]:
+    told = dict(zip(flags[::2], flags[1::2], strict=True))
+    size, transfer = told.get("--kv-offloading-size"), told.get("--kv-transfer-config")
+    tiers, notes = tiers_of(
+        None if size is None else float(size), None if transfer is None else json.loads(transfer)
+    )
+    assert not notes
+    return tiers
+
+
+@pytest.mark.parametrize("tiers", CHAINS, ids=str)
+def test_flags_give_the_tiers_back(tiers: list[dict[str, Any]]) -> None:
+    assert read(list(flags_of(tiers))) == tiers
+    whole = [
+        {"kind": tier["kind"]} | TIERS.parse(tier, "tier").model_dump(exclude_none=True)
+        for tier in tiers
+    ]
+    assert [tier["kind"] for tier in read(list(flags_of(whole)))] == [t["kind"] for t in tiers]
+
+
+@pytest.mark.parametrize("tiers", [CHAINS[1], CHAINS[4]], ids=str)
+def test_a_command_line_is_imported_with_its_tiers(
+    tmp_path: Path, tiers: list[dict[str, Any]]
+) -> None:
+    words = ["vllm", "serve", "facebook/opt-125m", *flags_of(tiers)]
+    path = tmp_path / "serve.sh"
+    path.write_text(shlex.join(words) + "\n")
+    out = tmp_path / "scenario.toml"
+    imported = import_sources([str(path)], {"gpu": "a100-40gb"}, out)
+    assert imported.scenario["tier"] == tiers
+    assert "host_cache_gib" not in imported.scenario["allocator"][0]
+
+
+def test_what_is_not_simulated_is_noted() -> None:
+    tiers, notes = tiers_of(None, {"kv_connector": "LMCacheMPConnector"})
+    assert not tiers
+    assert "LMCacheMPConnector" in notes[0]
+    config = {
+        "kv_connector": "OffloadingConnector",
+        "kv_connector_extra_config": {
+            "cpu_bytes_to_use": 1 << 30,
+            "spec_module": "mine",
+            "secondary_tiers": [{"type": "obj"}],
+        },
+    }
+    tiers, notes = tiers_of(None, config)
+    assert [tier["kind"] for tier in tiers] == ["vllm-offloading"]
+    assert len(notes) == 2
