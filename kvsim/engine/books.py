@@ -47,6 +47,15 @@ class Books:
         rest = 0, self._num_waiting, 0, self._parts
         self._recorder.interval(start_ps, 0, end_ps - start_ps, 0, self._usage, None, *rest)
 
+    def held(self, plan: Plan) -> None:
+        """The time has passed for which the scheduler was held up before it launched `plan`, ahead
+        of which the next pass may start others.
+        """
+        plan.held_booked = True
+        stall_ps, usage = plan.stalls[0]
+        rest = len(self._scheduler.running), self._num_waiting, self._saved_bytes, self._parts
+        self._recorder.interval(plan.start_ps, 0, stall_ps, 0, usage, None, *rest)
+
     def queue(self, now_ps: int) -> None:
         """The queue may have changed now."""
         self._recorder.queue(now_ps, len(self._scheduler.waiting))
@@ -105,8 +114,9 @@ class Books:
         self._tokens(plan, start_ps, steps, first_ps, growth_ps)
         if plan.stalls:
             rest = self._num_waiting, self._saved_bytes, self._parts
-            for stall_ps, usage in plan.stalls:
-                recorder.interval(start_ps, 0, stall_ps, 0, usage, None, running, *rest)
+            for at, (stall_ps, usage) in enumerate(plan.stalls):
+                if at or not plan.held_booked:
+                    recorder.interval(start_ps, 0, stall_ps, 0, usage, None, running, *rest)
                 start_ps += stall_ps
                 first_ps -= stall_ps
         recorder.interval(

@@ -116,7 +116,9 @@ class Engine:
             elif not plan.empty and len(self._in_flight) < self._behind:
                 self._in_flight.append(plan)
                 if plan.held_ps:
+                    self._books.open()
                     yield Pause(self.env, plan.held_ps)
+                    self._books.held(plan)
             else:
                 steps = yield from self._wait(plan)
                 self._commit(plan, steps)
@@ -243,6 +245,8 @@ class Engine:
             self._books.last_step(done, plan)
             self._return(done, done.end_ps)
             self._repeat(plan, steps - 1)
+            if plan.held_ps:
+                self._books.held(plan)
             if not plan.empty:
                 self._in_flight.append(plan)
         else:

@@ -97,7 +97,8 @@ class Plan:
     left: sequences that gave their memory back before this plan, all of their work done.
     rejoined: preempted sequences that decode again in this plan without a chunk: their content came
     back from host memory.
-    held_ps: for so long the scheduler itself waited, for copies, before it could launch the step.
+    held_ps: for so long the scheduler itself waited, for copies, before it could launch the step;
+    held_booked: what the first of its stalls is of that is in the books.
     lost: preempted sequences whose token under way is thrown away, with the time of the one before.
     copies: over the host link, which the engine turns into stalls.
     stalls: (ps, ledger) of copies that must end before the step can start.
@@ -126,6 +127,7 @@ class Plan:
         self.left: list[Sequence] = []
         self.rejoined: list[Sequence] = []
         self.held_ps = 0
+        self.held_booked = False
         self.lost: dict[Sequence, int] = {}
         self.copies: list[HostCopy] = []
         self.stalls: list[tuple[int, Usage]] = []

@@ -15,7 +15,7 @@ from kvsim.engine.connected_engine import ConnectedEngine
 from kvsim.engine.connectors.connector import Connector
 from kvsim.engine.connectors.totals import RunTotals
 from kvsim.engine.engine import Engine
-from kvsim.engine.hicache.hierarchy import Hierarchy
+from kvsim.engine.hicache.hierarchy import Hierarchy, check_hierarchy, hierarchy_of
 from kvsim.engine.hicache.scheduler import HicacheScheduler
 from kvsim.engine.hicache_engine import HicacheEngine
 from kvsim.engine.link import Link
@@ -44,8 +44,8 @@ class ReplicaSpec:
     max_steps: most steps taken at once; 1 gives the step-by-step run.
     speculation: how tokens are drafted ahead, and acceptance: how many of them prove right; None:
     they are not. unwatched, states, plan: see `MemorySpec`. connector: makes the KV connector of
-    the engine; None: it has none. copies_hold_blocks: its copies do. hicache: what lies behind the
-    device under SGLang's scheduler; None: nothing does.
+    the engine; None: it has none. copies_hold_blocks: its copies do. hicache: the times of what
+    lies behind the device under SGLang's scheduler; None: as the allocator's options say.
     """
 
     allocator: AllocatorOptions
@@ -87,7 +87,6 @@ class ReplicaSpec:
             states=self.states,
             plan=self.plan,
             loads=self.connector is not None,
-            hicache=None if self.hicache is None else self.hicache.host,
             holds=self.copies_hold_blocks,
         )
 
@@ -105,7 +104,9 @@ class ReplicaSpec:
             allocator = self.allocator.build(self.memory_spec())
             if self.connector is not None:
                 return self.scheduler.connected(allocator, self.max_model_len, self.connector())
-            return self.scheduler.build(allocator, self.max_model_len)
+            scheduler = self.scheduler.build(allocator, self.max_model_len)
+            check_hierarchy(scheduler)
+            return scheduler
         speculation.check()
         if not self.allocator.speculates:
             raise InputError(
@@ -135,7 +136,9 @@ class RunningReplica:
     @property
     def tiers(self) -> RunTotals | None:
         """What tiers behind the device did; None without any."""
-        engine = self.engine
+        engine, scheduler = self.engine, self.scheduler
+        if isinstance(scheduler, HicacheScheduler):
+            return scheduler.totals
         totals = engine.totals() if isinstance(engine, ConnectedEngine) else None
         return totals if totals is not None and totals.tiers else None
 
@@ -223,9 +226,10 @@ def serving(
         scheduler.enable_lockstep(spec.scheduler.depth)
     recorder = recorder or Recorder(spec.capacity_bytes)
     kind = Engine if spec.connector is None else ConnectedEngine
-    if spec.hicache is not None and isinstance(scheduler, HicacheScheduler):
+    if isinstance(scheduler, HicacheScheduler):
         kind = HicacheEngine
-        spec.hicache.connect(scheduler)
+        hierarchy = spec.hicache or hierarchy_of(spec.allocator, spec.layout, spec.host_bytes_per_s)
+        hierarchy.connect(scheduler)
     engine = kind(
         env,
         scheduler,

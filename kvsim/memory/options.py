@@ -7,7 +7,6 @@ from pydantic import PrivateAttr
 
 from kvsim.layout import KVLayout
 from kvsim.memory.allocator import Allocator
-from kvsim.memory.radix.hicache.settings import Hicache
 from kvsim.plumbing.options import Options
 from kvsim.speculation import Speculation
 from kvsim.vllm.grouping import Grouping
@@ -34,7 +33,6 @@ class MemorySpec(NamedTuple):
         options plan them.
     loads: sequences may get KV from outside of the device (see loading.py). holds: copies hold
         blocks beside sequences.
-    hicache: the host memory behind the pool, as SGLang keeps it; None: there is none.
     """
 
     capacity_bytes: int
@@ -49,7 +47,6 @@ class MemorySpec(NamedTuple):
     states: int | None = None
     plan: Grouping | None = None
     loads: bool = False
-    hicache: Hicache | None = None
     holds: bool = False
 
 

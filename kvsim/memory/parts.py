@@ -3,6 +3,7 @@
     left_behind     of overprovisioned: valid once, and of use to nobody since a window slid past
                     where every layer keeps every token (see left_behind.py)
     draft_slots     of what is held and not used: what drafts may be, or were, written to
+    in_transit      of used: nodes of a tree that copies alone hold, not requests
     kept_for_readers  of used: finished prompts that a decode engine has not read yet
     arriving        of reserved: slots of sequences whose content is on its way from elsewhere
     states          of used: recurrent states that live sequences hold
@@ -19,7 +20,7 @@ from typing import Final
 PARTS: tuple[str, ...] = (
     *("left_behind", "draft_slots", "states"),
     *("cached_outputs", "cached_windows", "cached_states"),
-    *("kept_for_readers", "arriving"),
+    *("kept_for_readers", "arriving", "in_transit"),
 )
 # Their places among these.
 LEFT_BEHIND: Final = 0
@@ -30,6 +31,7 @@ CACHED_WINDOWS: Final = 4
 CACHED_STATES: Final = 5
 KEPT_FOR_READERS: Final = 6
 ARRIVING: Final = 7
+IN_TRANSIT: Final = 8
 
 # Of the ledger at one instant: (place, bytes) of the parts that are there.
 Parts = tuple[tuple[int, int], ...]

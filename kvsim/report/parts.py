@@ -35,6 +35,12 @@ PART_LOOKS: tuple[PartLook, ...] = (
         "Prompts that a prefill engine has finished and keeps until a decode engine has read them.",
     ),
     PartLook(
+        "in_transit",
+        "used",
+        "in transit",
+        "What no request holds any more, and a copy to host memory or back holds until it ends.",
+    ),
+    PartLook(
         "arriving",
         "reserved",
         "arriving",

@@ -55,6 +55,7 @@ class PageEye:
         self._heard: list[Callable[[], None]] = []
         self._filing: Runs = []
         self._filer = ""
+        self._brought = False  # since the last look, nodes had pages again
         self._now_ps = 0
         allocator.keeper = allocator.tree.keeper = self
 
@@ -74,6 +75,11 @@ class PageEye:
         """A new leaf: the end of what is being filed."""
         self._heard.append(partial(self._begin, node, node.tokens // self._page))
 
+    def brought(self, node: Node, owner: str) -> None:
+        """A node has pages again, on which its content comes from elsewhere."""
+        self._heard.append(partial(self._bring, node, owner, node.tokens // self._page))
+        self._brought = True
+
     def split(self, upper: Node, lower: Node) -> None:
         """The beginning of a node is a node of its own."""
         self._heard.append(partial(self._part, upper, lower, upper.tokens // self._page))
@@ -90,7 +96,9 @@ class PageEye:
 
     def look(self, running: Iterable[Sequence], now_ps: int) -> None:
         before_ps, self._now_ps = self._now_ps, now_ps
-        self._follow(before_ps + (now_ps - before_ps + 1) // 2, what_is_free=True)
+        if not self._brought:  # else what is free now may be what nodes took first
+            self._follow(before_ps + (now_ps - before_ps + 1) // 2, what_is_free=True)
+        self._brought = False
         if self._heard:
             for heard in self._heard:
                 heard()
@@ -155,6 +163,11 @@ class PageEye:
     def _begin(self, node: Node, pages: int) -> None:
         self._filing, runs = _parted(self._filing, _count(self._filing) - pages)
         self._nodes[node] = _Drawn(runs, self._filer, HELD)
+        self._turned[node] = None
+
+    def _bring(self, node: Node, owner: str, pages: int) -> None:
+        self._drop()
+        self._nodes[node] = _Drawn(self._taken(pages, [], self._now_ps), owner, HELD)
         self._turned[node] = None
 
     def _part(self, upper: Node, lower: Node, pages: int) -> None:

@@ -6,26 +6,26 @@ it in its direction. The scheduler takes note of an end at the beginning of a pa
 """
 
 from collections import deque
-from typing import Any, Protocol
+from typing import Any, NamedTuple
 
 from kvsim.engine.connectors.journal import ConnectorJournal
+from kvsim.engine.connectors.lane import Lane
 from kvsim.memory.radix.hicache.allocator import HicacheAllocator
 from kvsim.memory.radix.hicache.node import HostLoad, HostWrite
 
 
-class CopyTimes(Protocol):
-    """How long copies take. layers: of the model, which a load copies one after the other. tick_ps:
-    layers end at whole ticks of a step.
+class HostLink(NamedTuple):
+    """The link between device and host memory: a lane for each direction. token_bytes: of a token;
+    layer_bytes: of one of its `layers` layers, which a load copies one after the other. tick_ps:
+    layers of a step end at whole ticks.
     """
 
+    out: Lane
+    back: Lane
+    token_bytes: int
+    layer_bytes: int
     layers: int
-    tick_ps: int
-
-    def write_ps(self, tokens: int) -> int:
-        """Of so many tokens to host memory."""
-
-    def layer_ps(self, tokens: int) -> int:
-        """Of one layer of so many tokens to the device."""
+    tick_ps: int = 1
 
 
 class TierCopies:
@@ -33,21 +33,18 @@ class TierCopies:
     the last step submitted. waited_ps: how long that step waited for layers; blocked_ps: how long
     the scheduler waited in this pass.
 
-    written_tokens, loaded_tokens, write_ps, load_ps: copied and used so far; blocked_total_ps,
-    waited_total_ps: waited for it.
+    link: its lanes count what was copied. blocked_total_ps, waited_total_ps: waited in all.
     """
 
-    def __init__(self, allocator: HicacheAllocator, times: CopyTimes) -> None:
+    def __init__(self, allocator: HicacheAllocator, link: HostLink) -> None:
         self._allocator = allocator
-        self._times = times
+        self.link = link
         self.journal: ConnectorJournal | None = None
         self.now_ps = self.gpu_ps = 0
-        self._written_ps = self._loaded_ps = 0  # ends of the last copy in each direction
         self._writes: deque[tuple[int, HostWrite]] = deque()
         self._loads: deque[tuple[int, list[HostLoad]]] = deque()
-        self._ready: tuple[int, int] | None = None  # of the next step's load: start, and a layer
+        self._ready: list[int] = []  # when each layer of the next step's load is there
         self.waited_ps = self.blocked_ps = 0
-        self.written_tokens = self.loaded_tokens = self.write_ps = self.load_ps = 0
         self.blocked_total_ps = self.waited_total_ps = 0
         allocator.backup.write_now = self._write_now
 
@@ -58,6 +55,8 @@ class TierCopies:
         self.now_ps = now_ps
         self.blocked_ps = 0
         self._submit_writes()
+        for lane in (self.link.out, self.link.back):
+            lane.ended(now_ps)
         while self._writes and self._writes[0][0] <= now_ps:
             self._acknowledge(self._writes.popleft()[1])
         while self._loads and self._loads[0][0] <= now_ps:
@@ -72,13 +71,10 @@ class TierCopies:
 
     def _write(self, write: HostWrite) -> int:
         """Submit one copy to host memory; returns when it ends."""
-        start_ps = max(self.now_ps, self.gpu_ps, self._written_ps)
-        duration_ps = self._times.write_ps(write.tokens)
-        self._written_ps = start_ps + duration_ps
-        self.written_tokens += write.tokens
-        self.write_ps += duration_ps
-        self._log("writes", [self.now_ps, start_ps, self._written_ps, write.tokens])
-        return self._written_ps
+        num_bytes = write.tokens * self.link.token_bytes
+        copy = self.link.out.submit(0, num_bytes, max(self.now_ps, self.gpu_ps))
+        self._log("writes", [self.now_ps, copy.start_ps, copy.end_ps, write.tokens])
+        return copy.end_ps
 
     def _write_now(self, write: HostWrite) -> None:
         """The scheduler waits for this copy."""
@@ -99,31 +95,26 @@ class TierCopies:
         if not loads:
             return
         tokens = sum(load.tokens for load in loads)
-        start_ps = max(self.now_ps, self.gpu_ps, self._loaded_ps)
-        layer_ps = self._times.layer_ps(tokens)
-        self._loaded_ps = start_ps + layer_ps * self._times.layers
-        self._loads.append((self._loaded_ps, loads))
-        self._ready = start_ps, layer_ps
-        self.loaded_tokens += tokens
-        self.load_ps += self._loaded_ps - start_ps
-        self._log("loads", [self.now_ps, start_ps, self._loaded_ps, tokens])
+        link, at_ps = self.link, max(self.now_ps, self.gpu_ps)
+        num_bytes = tokens * link.layer_bytes
+        copies = [link.back.submit(0, num_bytes, at_ps) for _ in range(link.layers)]
+        self._ready = [copy.end_ps for copy in copies]
+        self._loads.append((self._ready[-1], loads))
+        self._log("loads", [self.now_ps, copies[0].start_ps, self._ready[-1], tokens])
 
     def compute(self, start_ps: int, compute_ps: int) -> int:
         """The batch computes for compute_ps from start_ps on, layer after layer, each when its
         content is there; returns how long it waits in all.
         """
-        self.waited_ps = 0
-        if self._ready is not None:
-            loading_ps, layer_ps = self._ready
-            layers, at_ps, done_ps = self._times.layers, start_ps, 0
-            tick_ps = self._times.tick_ps
-            for layer in range(1, layers + 1):
-                until_ps = compute_ps // tick_ps * layer // layers * tick_ps
-                at_ps = max(at_ps, loading_ps + layer * layer_ps) + until_ps - done_ps
-                done_ps = until_ps
-            self.waited_ps = at_ps - start_ps - compute_ps
-            self.waited_total_ps += self.waited_ps
-            self._ready = None
+        at_ps, done_ps = start_ps, 0
+        layers, tick_ps = self.link.layers, self.link.tick_ps
+        for layer, ready_ps in enumerate(self._ready, 1):
+            until_ps = compute_ps // tick_ps * layer // layers * tick_ps
+            at_ps = max(at_ps, ready_ps) + until_ps - done_ps
+            done_ps = until_ps
+        self.waited_ps = at_ps - start_ps - compute_ps if self._ready else 0
+        self.waited_total_ps += self.waited_ps
+        self._ready = []
         return self.waited_ps
 
     # --- what is under way ------------------------------------------------------------------------

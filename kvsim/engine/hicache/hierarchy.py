@@ -2,21 +2,82 @@
 
 from typing import NamedTuple
 
-from kvsim.engine.hicache.copies import TierCopies
+from kvsim.engine.connectors.lane import Lane
+from kvsim.engine.hicache.copies import HostLink, TierCopies
 from kvsim.engine.hicache.scheduler import HicacheScheduler
-from kvsim.engine.hicache.storage import Storage, StorageSettings, TierTimes
-from kvsim.memory.radix.hicache.settings import Hicache
+from kvsim.engine.hicache.storage import Storage, StorageSettings
+from kvsim.engine.hicache.storage_times import StorageSpeed, StorageTimes
+from kvsim.engine.schedulers.scheduler import Scheduler
+from kvsim.layout import KVLayout
+from kvsim.memory.options import AllocatorOptions
+from kvsim.memory.radix.hicache.allocator import HicacheAllocator
+from kvsim.memory.radix.hicache.options import HicacheOptions
+from kvsim.plumbing.errors import InputError
+from kvsim.plumbing.units import PS_PER_S, PS_PER_US, ceil_div
+
+GB = 10**9
+STORAGE_GB_PER_S, STORAGE_LATENCY_US = 5.0, 100.0  # unless given
 
 
 class Hierarchy(NamedTuple):
-    """host: the host pool. times: of copies. storage: behind the host pool; None: there is none."""
+    """link: between device and host memory. times, settings: of the storage; no times: there is
+    none.
+    """
 
-    host: Hicache
-    times: TierTimes
-    storage: StorageSettings | None = None
+    link: HostLink
+    times: StorageTimes | None = None
+    settings: StorageSettings = StorageSettings()
 
     def connect(self, scheduler: HicacheScheduler) -> None:
         """Give a scheduler that has not run its copies and its storage."""
-        copies = scheduler.copies = TierCopies(scheduler.pages, self.times)
-        if self.storage is not None:
-            scheduler.storage = Storage(scheduler.pages, copies, self.times, self.storage)
+        copies = scheduler.copies = TierCopies(scheduler.pages, self.link)
+        if self.times is not None:
+            scheduler.storage = Storage(scheduler.pages, copies, self.times, self.settings)
+
+
+def check_hierarchy(scheduler: Scheduler) -> None:
+    """Raise InputError where a hierarchical cache has another scheduler than SGLang's over it."""
+    hicache = isinstance(scheduler.allocator, HicacheAllocator)
+    if hicache and not isinstance(scheduler, HicacheScheduler):
+        raise InputError(
+            "only SGLang's scheduler moves KV to host memory and back in this way",
+            where="allocator.enable_hierarchical_cache",
+            value=f"true, under {type(scheduler).__name__}",
+            remedy='[scheduler] kind = "sglang", or leave enable_hierarchical_cache out',
+        )
+
+
+def hierarchy_of(options: AllocatorOptions, layout: KVLayout, host_bytes_per_s: int) -> Hierarchy:
+    """What the options of a hierarchical cache describe. host_bytes_per_s: of the device's link to
+    host memory, in each direction.
+    """
+    assert isinstance(options, HicacheOptions)
+    token_bytes = layout.bytes_per_token
+    layers = sum(group.layers for group in layout.groups)
+    latency_ps = round(options.hicache_copy_latency_us * PS_PER_US)
+    write, load = options.hicache_write_gb_per_s, options.hicache_load_gb_per_s
+    link = HostLink(
+        Lane(latency_ps, host_bytes_per_s if write is None else round(write * GB)),
+        Lane(latency_ps, host_bytes_per_s if load is None else round(load * GB)),
+        token_bytes,
+        ceil_div(token_bytes, layers),
+        layers,
+    )
+    if options.hicache_storage_backend is None:
+        return Hierarchy(link)
+    extra, latency_us = options.hicache_storage_backend_extra_config, options.storage_latency_us
+    speed = StorageSpeed(
+        round((STORAGE_LATENCY_US if latency_us is None else latency_us) * PS_PER_US),
+        round((options.storage_read_gb_per_s or STORAGE_GB_PER_S) * GB),
+        round((options.storage_write_gb_per_s or STORAGE_GB_PER_S) * GB),
+        token_bytes * options.page_tokens,
+    )
+    settings = StorageSettings(
+        options.hicache_storage_prefetch_policy,
+        extra.prefetch_threshold,
+        round(extra.prefetch_timeout_base * PS_PER_S),
+        round(extra.prefetch_timeout_per_ki_token * PS_PER_S),
+        extra.retry_poll_interval,
+        extra.retry_max_attempts,
+    )
+    return Hierarchy(link, speed, settings)

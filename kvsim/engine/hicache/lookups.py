@@ -3,26 +3,14 @@
 """
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 from kvsim.engine.hicache.servers import StorageOperation
+from kvsim.engine.hicache.storage_times import StorageTimes
 from kvsim.memory.radix.hicache.node import HostLock, TierNode
 from kvsim.sequence import Sequence
 
 BATCH_PAGES = 128
-
-
-class StorageTimes(Protocol):
-    """How long operations on so many pages take."""
-
-    def query_ps(self, pages: int) -> int:
-        """To ask which of them are there."""
-
-    def read_ps(self, pages: int) -> int:
-        """To read them into host memory."""
-
-    def store_ps(self, pages: int) -> int:
-        """To write them."""
 
 
 Log = Callable[[list[Any]], None]
@@ -72,6 +60,7 @@ class StorageQuery(StorageOperation):
         if self._asked or self._lookup.cut:
             return None
         self._asked = True
+        self.pages = len(self._lookup.keys)
         return self._times.query_ps(len(self._lookup.keys))
 
     def done(self, end_ps: int) -> None:
@@ -95,21 +84,20 @@ class StorageRead(StorageOperation):
         self._times = times
         self._ended = ended
         self._log = log
-        self._batch = 0
 
     def next_ps(self) -> int | None:
         lookup = self._lookup
-        self._batch = 0 if lookup.cut else min(BATCH_PAGES, lookup.taken - lookup.read)
-        if not self._batch:
+        self.pages = 0 if lookup.cut else min(BATCH_PAGES, lookup.taken - lookup.read)
+        if not self.pages:
             self._ended(lookup)
             return None
-        return self._times.read_ps(self._batch)
+        return self._times.read_ps(self.pages)
 
     def done(self, end_ps: int) -> None:
         lookup = self._lookup
-        self._log(["get", end_ps, self._batch, self._batch])
+        self._log(["get", end_ps, self.pages, self.pages])
         if not lookup.cut:
-            lookup.read += self._batch
+            lookup.read += self.pages
 
 
 class StorageWrite(StorageOperation):
@@ -135,8 +123,8 @@ class StorageWrite(StorageOperation):
         self._done = 0
 
     def next_ps(self) -> int | None:
-        pages = min(BATCH_PAGES, len(self._keys) - self._done)
-        return self._times.store_ps(pages) if pages else None
+        self.pages = min(BATCH_PAGES, len(self._keys) - self._done)
+        return self._times.store_ps(self.pages) if self.pages else None
 
     def done(self, end_ps: int) -> None:
         batch = self._keys[self._done : self._done + BATCH_PAGES]

@@ -4,6 +4,7 @@ admits, and may wait for what it evicts.
 
 from typing import Any
 
+from kvsim.engine.connectors.totals import RunTotals, TierTotals
 from kvsim.engine.hicache.admission import HicacheAdmission
 from kvsim.engine.hicache.copies import TierCopies
 from kvsim.engine.hicache.storage import Storage
@@ -40,6 +41,33 @@ class HicacheScheduler(SglangScheduler):
         """When something that is under way ends next; None: nothing is."""
         ends = [self.copies.next_ps, self.storage.next_ps if self.storage is not None else None]
         return min((end for end in ends if end is not None), default=None)
+
+    @property
+    def swapped_bytes(self) -> int:
+        return self.copies.link.out.num_bytes + self.copies.link.back.num_bytes
+
+    @property
+    def totals(self) -> RunTotals:
+        """What host memory and the storage did so far."""
+        copies, pages, storage = self.copies, self.pages, self.storage
+        out, back = copies.link.out, copies.link.back
+        host = TierTotals(
+            "hicache",
+            pages.tiers.host_tokens * pages.token_bytes,
+            out.num_bytes,
+            back.num_bytes,
+            out.busy_ps,
+            back.busy_ps,
+            pages.backup.num_failed,
+        )
+        return RunTotals(
+            (host,) if storage is None else (host, storage.totals),
+            hit_tokens=pages.host_hit_tokens,
+            awaited_hit_tokens=0,
+            num_waits=0 if storage is None else storage.num_waits,
+            wait_ps=0 if storage is None else storage.waited_ps,
+            held_up_ps=copies.blocked_total_ps + copies.waited_total_ps,
+        )
 
     def add(self, seq: Sequence) -> bool:
         changes = super().add(seq)
@@ -82,7 +110,17 @@ class HicacheScheduler(SglangScheduler):
         if self.storage is not None:
             self.storage.look_up(seq)
 
+    def _leave(self, seq: Sequence) -> None:
+        super()._leave(seq)
+        if self.storage is not None:
+            self.storage.left(seq)
+
+    def returns_quietly(self, plan: Plan) -> bool:
+        # What a prompt leaves in the tree is written, from the next pass on.
+        return not plan.chunks and super().returns_quietly(plan)
+
     def repeatable(self, plan: Plan, limit: int) -> int:
-        if self.pages.backup.num_queued:
+        counting = self.storage is not None and self.storage.counts_passes
+        if self.pages.backup.num_queued or counting:
             return 0
         return self.pages.steps_without_copies(super().repeatable(plan, limit))

@@ -5,7 +5,9 @@ from collections import deque
 
 
 class StorageOperation(ABC):
-    """What a server does, in one batch of pages or several."""
+    """What a server does, in one batch of pages or several. pages: of the batch under way."""
+
+    pages = 0
 
     @abstractmethod
     def next_ps(self) -> int | None:
@@ -17,13 +19,15 @@ class StorageOperation(ABC):
 
 
 class StorageServer:
-    """end_ps: when the batch under way ends; None: nothing is under way."""
+    """end_ps: when the batch under way ends; None: nothing is under way. busy_ps, pages: served
+    so far.
+    """
 
     def __init__(self) -> None:
         self._queue: deque[tuple[int, StorageOperation]] = deque()
         self._current: StorageOperation | None = None
         self.end_ps: int | None = None
-        self.busy_ps = self._free_ps = 0
+        self.busy_ps = self.pages = self._free_ps = 0
 
     def submit(self, now_ps: int, operation: StorageOperation) -> None:
         """`operation` waits for its turn from now on."""
@@ -57,5 +61,6 @@ class StorageServer:
         if batch_ps is None:
             return False
         self.busy_ps += batch_ps
+        self.pages += operation.pages
         self._current, self.end_ps = operation, start_ps + batch_ps
         return True

@@ -5,24 +5,19 @@ in it.
 
 from collections.abc import Iterable
 from math import ceil
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
-from kvsim.engine.hicache.copies import CopyTimes, TierCopies
-from kvsim.engine.hicache.lookups import (
-    Prefetch,
-    StorageQuery,
-    StorageRead,
-    StorageTimes,
-    StorageWrite,
-)
+from kvsim.engine.connectors.totals import TierTotals
+from kvsim.engine.hicache.copies import TierCopies
+from kvsim.engine.hicache.lookups import Prefetch, StorageQuery, StorageRead, StorageWrite
 from kvsim.engine.hicache.servers import StorageServer
+from kvsim.engine.hicache.storage_times import StorageTimes
 from kvsim.memory.radix.hicache.allocator import HicacheAllocator
 from kvsim.memory.radix.hicache.fetched import hang
 from kvsim.memory.radix.hicache.node import HostLock, TierNode
+from kvsim.memory.radix.hicache.options import PrefetchPolicy
 from kvsim.memory.radix.hicache.pages import PageKeys
 from kvsim.sequence import Sequence
-
-PrefetchPolicy = Literal["best_effort", "wait_complete", "timeout"]
 
 
 class StorageSettings(NamedTuple):
@@ -39,10 +34,6 @@ class StorageSettings(NamedTuple):
     most_retries: int = 8
 
 
-class TierTimes(CopyTimes, StorageTimes, Protocol):
-    """How long everything takes that goes beyond the device."""
-
-
 class Retry:
     """A request whose lookup was given up: passes since, and how many times it was tried again."""
 
@@ -53,13 +44,15 @@ class Retry:
 
 
 class Storage:
-    """lookups: requests whose lookup is under way. brought: tokens that a request has from here."""
+    """lookups: requests whose lookup is under way. brought: tokens that a request has from here.
+    num_waits, waited_ps: lookups for which requests were passed over, and for how long in sum.
+    """
 
     def __init__(
         self,
         allocator: HicacheAllocator,
         copies: TierCopies,
-        times: TierTimes,
+        times: StorageTimes,
         settings: StorageSettings,
     ) -> None:
         self._allocator, self._copies = allocator, copies
@@ -77,6 +70,7 @@ class Storage:
         self._written: list[HostLock] = []
         self._num_writes = 0
         self._asked_tokens = 0  # by lookups under way
+        self.num_waits = self.waited_ps = 0
         self._stopped: list[Prefetch] = []  # whose reads have ended, after they were cut
         self._unread = 0  # tokens to be freed in the next pass
         allocator.backup.acknowledged = self._write
@@ -91,6 +85,12 @@ class Storage:
     def busy(self) -> bool:
         """Whether a lookup or a write is under way."""
         return bool(self.lookups or self._num_writes)
+
+    @property
+    def counts_passes(self) -> bool:
+        """Whether something happens some passes from now, whenever these are."""
+        waits = any(retry.waits for retry in self._retries.values())
+        return bool(waits or self._unread or self._stopped)
 
     @property
     def next_ps(self) -> int | None:
@@ -109,10 +109,23 @@ class Storage:
         for server in self._servers:
             server.start()
 
+    @property
+    def totals(self) -> TierTotals:
+        """What was counted so far."""
+        page_bytes = self._page * self._allocator.token_bytes
+        return TierTotals(
+            "hicache-storage",
+            None,
+            self._writes.pages * page_bytes,
+            self._reads.pages * page_bytes,
+            self._writes.busy_ps,
+            self._queries.busy_ps + self._reads.busy_ps,
+        )
+
     def _deadline_ps(self, lookup: Prefetch) -> int:
         settings = self._settings
         tokens = len(lookup.keys) * self._page
-        tick_ps = self._times.tick_ps
+        tick_ps = self._copies.link.tick_ps
         waits_ps = settings.timeout_ps + tokens * settings.timeout_ps_per_ki_token / 1024
         return (lookup.skipped_ps or 0) + ceil(waits_ps / tick_ps) * tick_ps
 
@@ -216,6 +229,9 @@ class Storage:
     def _close(self, lookup: Prefetch) -> None:
         """The lookup of a request is under way no more."""
         del self.lookups[lookup.seq]
+        if lookup.skipped_ps is not None:
+            self.num_waits += 1
+            self.waited_ps += self._copies.now_ps - lookup.skipped_ps
         self._asked_tokens -= len(lookup.keys) * self._page
         if lookup.lock is not None:
             self._tree.release_host(lookup.lock)
@@ -279,3 +295,7 @@ class Storage:
         for seq in seqs:
             self._matched.pop(seq, None)
             self._retries.pop(seq, None)
+
+    def left(self, seq: Sequence) -> None:
+        """A request has all its tokens."""
+        self.brought.pop(seq, None)

@@ -46,6 +46,9 @@ class NodeKeeper(Protocol):
     def filed(self, node: Node) -> None:
         """A new leaf."""
 
+    def brought(self, node: Node, owner: str) -> None:
+        """A node that was known elsewhere has slots again, which `owner` asked for."""
+
     def split(self, upper: Node, lower: Node) -> None:
         """The first tokens of `lower` are the node `upper` from now on."""
 

@@ -6,14 +6,15 @@ memories is kept.
 """
 
 from kvsim.memory.allocator import Admission, Demand
-from kvsim.memory.prefix import CacheTotals
+from kvsim.memory.parts import IN_TRANSIT, Parts
 from kvsim.memory.prefix_room import Known
 from kvsim.memory.radix.allocator import RadixAllocator
+from kvsim.memory.radix.decoders import PageMoves
 from kvsim.memory.radix.hicache.backup import Backup
 from kvsim.memory.radix.hicache.holds import HicacheHolds, HicacheSlots
 from kvsim.memory.radix.hicache.node import HostLoad, TierNode, tier_node
 from kvsim.memory.radix.hicache.tree import HicacheTree
-from kvsim.plumbing.errors import InvariantError
+from kvsim.plumbing.errors import InputError, InvariantError
 from kvsim.sequence import Sequence
 
 FEWEST_LOADED = 10  # tokens: shorter hits in host memory are computed again (0.5.23)
@@ -80,6 +81,8 @@ class HicacheAllocator(RadixAllocator):
         for node in reversed(load.nodes):
             node.load = load
             tree.promote(node)
+            if tree.keeper is not None:
+                tree.keeper.brought(node, seq.id)
         load.host_lock = tree.lock_host(anchor)
         self._holds.extend(slots, anchor, tokens)
         slots.loaded = tokens
@@ -120,6 +123,31 @@ class HicacheAllocator(RadixAllocator):
             self.host_hit_tokens += self.slots(seq).loaded
         return admission
 
+    def _take(self, tokens: int) -> None:
+        try:
+            super()._take(tokens)
+        except InvariantError as fault:
+            raise self._out_of_memory(fault) from None
+
+    def _advance_decoders(self, steps: int, moves: PageMoves) -> None:
+        try:
+            super()._advance_decoders(steps, moves)
+        except InvariantError as fault:
+            raise self._out_of_memory(fault) from None
+
+    def _out_of_memory(self, fault: InvariantError) -> Exception:
+        """What a lack of pages comes from: a fault of kvsim's, or one that SGLang ends with."""
+        if not self.tiers.stuck:
+            return fault
+        return InputError(
+            "host memory is full of what is being written to the storage, and the device cannot "
+            "evict what that belongs to: SGLang 0.5.23 ends with an error here",
+            where="allocator.hicache_write_policy",
+            value="write_back",
+            limit=f"{self.tiers.host_tokens} tokens of host memory",
+            remedy="raise hicache_ratio, or take write_through",
+        )
+
     def release(self, seq: Sequence) -> None:
         slots = self.slots(seq)
         super().release(seq)
@@ -140,12 +168,14 @@ class HicacheAllocator(RadixAllocator):
         return (self._holds.protected - held) * self.token_bytes
 
     @property
+    def parts(self) -> Parts:
+        copied, parts = self.tiers.in_transit, super().parts
+        return (*parts, (IN_TRANSIT, copied * self.token_bytes)) if copied else parts
+
+    @property
     def host_used(self) -> int:
         """Tokens of host memory that are taken."""
         return self.tiers.host_tokens - self.tiers.host_free
-
-    def cache_totals(self) -> CacheTotals:
-        return super().cache_totals()._replace(host_hit_tokens=self.host_hit_tokens)
 
     def check(self) -> None:
         super().check()

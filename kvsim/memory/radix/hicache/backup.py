@@ -11,6 +11,7 @@ class Backup:
 
     threshold: the requests whose insertions a node waits for before it is written; None: it is
     written when the device evicts it (write_back).
+    num_failed: nodes that found no room.
     write_now: where nodes are written back, what copies one while the scheduler waits.
     acknowledged: called with each node whose copy the scheduler took note of.
     """
@@ -19,6 +20,7 @@ class Backup:
         self._tree = tree
         self._threshold = threshold
         self._queue = HostWrite()
+        self.num_failed = 0
         self.write_now: Callable[[HostWrite], None] | None = None
         self.acknowledged: Callable[[TierNode], None] | None = None
         if threshold is None:
@@ -102,7 +104,9 @@ class Backup:
     def make_room(self, tokens: int) -> bool:
         """Whether so many tokens of host memory are free, or became so by evicting others."""
         self.evict(tokens - self._tree.host_free)
-        return self._tree.host_free >= tokens
+        room = self._tree.host_free >= tokens
+        self.num_failed += not room
+        return room
 
     def evict(self, tokens: int) -> None:
         """Give up so many tokens of host memory, or all that can be given up."""

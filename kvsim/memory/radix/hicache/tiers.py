@@ -15,6 +15,7 @@ from kvsim.request import TokenRuns
 class TierTree(RadixTree):
     """host_tokens: of the host pool, in whole pages; host_free: of them, free. host_evicted: tokens
     that host memory gave up for others. dropped: tokens that the device evicted without a copy.
+    stuck: the last eviction passed over nodes with others below them that a copy needs.
     in_transit: tokens of the device that copies alone lock. num_duplicates: tokens in both.
 
     duplicates: where what is evicted is written back, nodes that were in both memories, in the
@@ -29,6 +30,7 @@ class TierTree(RadixTree):
         self.host_evicted = 0
         self.dropped = 0
         self.in_transit = 0
+        self.stuck = False
         self.num_duplicates = 0
         self.duplicates: dict[TierNode, None] = {}
         self.write_first: Callable[[TierNode], bool] | None = None
@@ -58,6 +60,8 @@ class TierTree(RadixTree):
             node.copy_locks += by_copies
             if node.on_device:
                 self._count(node, 1)
+                if self.keeper is not None:
+                    self.keeper.turned(node)
             if not node.locks:
                 self._offer(node)
             node = tier_node(node.parent)
@@ -100,6 +104,8 @@ class TierTree(RadixTree):
         """A node in both memories leaves the device."""
         self._count(node, -1)
         node.on_device = False
+        if self.keeper is not None:
+            self.keeper.forgotten(node)
         self._offer(node)
         self._left_device(tier_node(node.parent))
 
@@ -134,7 +140,11 @@ class TierTree(RadixTree):
 
     def _split(self, node: Node, tokens: int) -> Node:
         lower = tier_node(node)
+        keeper = self.keeper
+        if not lower.on_device:  # the keeper knows of nodes on the device alone
+            self.keeper = None
         upper = tier_node(super()._split(node, tokens))
+        self.keeper = keeper
         upper.on_device, upper.on_host = lower.on_device, lower.on_host
         upper.hits, upper.copy_locks = lower.hits, lower.copy_locks
         upper.below = int(lower.on_device)
@@ -156,6 +166,8 @@ class TierTree(RadixTree):
         """A node leaves the tree."""
         if node.on_device:
             self._count(node, -1)
+            if self.keeper is not None:
+                self.keeper.forgotten(node)
         if node.on_host:
             self.host_free += node.tokens
         self.num_nodes -= 1

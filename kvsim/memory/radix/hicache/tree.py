@@ -86,6 +86,9 @@ class HicacheTree(TierTree):
             self.promote(node)
             self.list_duplicate(node)
             known -= node.tokens
+        if self.keeper is not None:
+            for node in hosted:  # the last of what is filed first
+                self.keeper.filed(node)
         return end, known
 
     def hang(self, parent: TierNode, runs: TokenRuns, tokens: int) -> TierNode:
@@ -114,6 +117,7 @@ class HicacheTree(TierTree):
                 self.listener.evicted(node.tokens, self.now_ps - node.used_ps)
         for entry in spared:
             heappush(self._leaves, entry)
+        self.stuck = bool(spared)
         self.evicted += gone
         return gone
 

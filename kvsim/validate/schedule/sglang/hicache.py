@@ -7,11 +7,15 @@ from typing import Any
 
 from pydantic import Field
 
+from kvsim.engine.connectors.lane import Lane
+from kvsim.engine.hicache.copies import HostLink
 from kvsim.engine.hicache.hierarchy import Hierarchy
-from kvsim.engine.hicache.storage import PrefetchPolicy, StorageSettings
+from kvsim.engine.hicache.storage import StorageSettings
 from kvsim.engine.replica import ReplicaSpec
-from kvsim.memory.radix.hicache.settings import Hicache, WritePolicy
+from kvsim.memory.radix.hicache.options import PrefetchPolicy, WritePolicy
+from kvsim.memory.radix.options import Radix
 from kvsim.plumbing.options import Options
+from kvsim.plumbing.units import PS_PER_S
 from kvsim.request import Request
 from kvsim.validate.schedule.sglang.hicache_rows import HicacheRows
 from kvsim.validate.schedule.sglang.schedule import SglangSchedule
@@ -42,19 +46,10 @@ class HicacheCost(CaseCost):
 
 
 class TickTimes:
-    """The recorded cost of copies as the engine asks for it."""
-
-    tick_ps = TICK_PS
+    """The recorded cost of a storage as the engine asks for it."""
 
     def __init__(self, cost: HicacheCost) -> None:
         self._cost = cost
-        self.layers = cost.layers
-
-    def write_ps(self, tokens: int) -> int:
-        return (self._cost.w_a + self._cost.w_b * tokens) * TICK_PS
-
-    def layer_ps(self, tokens: int) -> int:
-        return (self._cost.l_a + self._cost.l_b * tokens) * TICK_PS
 
     def query_ps(self, pages: int) -> int:
         return (self._cost.q_a + self._cost.q_b * pages) * TICK_PS
@@ -91,18 +86,28 @@ class HicacheCase(SglangSchedule):
         return super().recognises(table) and "hicache" in table
 
     def replica_spec(self) -> ReplicaSpec:
-        pool = self.engine.max_total_tokens
-        given = self.hicache
-        hicache = Hicache.of_ratio(pool, given.ratio, self.engine.page_size, given.write_policy)
-        return replace(
-            super().replica_spec(),
-            hicache=Hierarchy(hicache, TickTimes(self.cost), self._storage()),
+        given, cost = self.hicache, self.cost
+        options = {
+            "page_size": self.engine.page_size,
+            "enable_hierarchical_cache": True,
+            "hicache_ratio": given.ratio,
+            "hicache_write_policy": given.write_policy,
+        }
+        # A byte takes a tick, and a token has as many bytes as it takes ticks.
+        link = HostLink(
+            Lane(cost.w_a * TICK_PS, PS_PER_S // TICK_PS),
+            Lane(cost.l_a * TICK_PS, PS_PER_S // TICK_PS),
+            cost.w_b,
+            cost.l_b,
+            cost.layers,
+            TICK_PS,
         )
+        hierarchy = Hierarchy(link, TickTimes(cost) if given.storage else None, self._storage())
+        allocator = Radix.parse(options, "hicache")
+        return replace(super().replica_spec(), allocator=allocator, hicache=hierarchy)
 
-    def _storage(self) -> StorageSettings | None:
+    def _storage(self) -> StorageSettings:
         given, second_ps = self.hicache, self.cost.second * TICK_PS
-        if not given.storage:
-            return None
         return StorageSettings(
             given.prefetch_policy,
             given.prefetch_threshold,

@@ -1,0 +1,148 @@
+"""What every scheduler keeps, kept by SGLang's over its hierarchical cache."""
+
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from support.auditor import Auditor
+from support.cases import streams
+from support.outcomes import STEP_TIME, outcome
+
+import kvsim
+from kvsim.engine.addresses.address_log import AddressLog
+from kvsim.plumbing.errors import InputError
+from kvsim.request import Request
+from kvsim.scenario import Scenario
+from kvsim.simulation import Simulation
+
+STORAGE = {
+    "hicache_storage_backend": "file",
+    "hicache_storage_backend_extra_config": {"prefetch_threshold": 16},
+    "storage_read_gb_per_s": 0.5,
+}
+CACHES: list[dict[str, Any]] = [
+    {},
+    {"page_size": 16, "hicache_ratio": 0.6, "hicache_load_gb_per_s": 0.5},
+    {"hicache_write_policy": "write_through_selective", "hicache_write_gb_per_s": 0.1},
+    {"hicache_write_policy": "write_back", "hicache_ratio": 0.4},
+    {"page_size": 16, "hicache_write_policy": "write_back", "hicache_size": 0.02},
+    {"hicache_ratio": 0.7, **STORAGE},
+    {**STORAGE, "hicache_ratio": 0.5, "hicache_storage_prefetch_policy": "wait_complete"},
+    {**STORAGE, "hicache_ratio": 0.5, "hicache_storage_prefetch_policy": "best_effort"},
+    {**STORAGE, "hicache_ratio": 30.0, "hicache_write_policy": "write_back"},
+]
+SCHEDULERS: list[dict[str, Any]] = [
+    {"max_running_requests": 8, "schedule_conservativeness": 0.1},
+    {"chunked_prefill_size": 64, "disable_overlap_schedule": True},
+    {"chunked_prefill_size": 48, "enable_mixed_chunk": True},
+    {"chunked_prefill_size": -1, "schedule_policy": "lpm"},
+    {"max_running_requests": 3, "scheduler_recv_interval": 7},
+]
+OPT = {"name": "opt-125m", "max_model_len": 1024}
+STIRRED = settings(
+    max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+
+
+def made(tables: Any, cache: dict[str, Any], scheduler: dict[str, Any], tokens: int) -> Any:
+    return tables(
+        allocator=[{"kind": "radix", "enable_hierarchical_cache": True, **cache}],
+        scheduler={"kind": "sglang", **scheduler},
+        memory={"kv_cache_tokens": tokens},
+        model=OPT,
+        step_time=STEP_TIME,
+    )
+
+
+def again(requests: list[Request]) -> list[Request]:
+    """The requests, and later the same prompts once more."""
+    later = max(request.arrival_ps for request in requests) + 10**12
+    copies = (
+        request._replace(
+            id=f"again-{request.id}", arrival_ps=request.arrival_ps + later, after=None
+        )
+        for request in requests
+    )
+    return [*requests, *copies]
+
+
+@pytest.mark.parametrize("cache", CACHES, ids=str)
+@STIRRED
+@given(
+    requests=streams(),
+    tokens=st.sampled_from([1024, 1500]),
+    scheduler=st.sampled_from(SCHEDULERS),
+)
+def test_runs_of_k_steps_equal_single_steps(
+    tables: Any, cache: Any, scheduler: Any, requests: list[Request], tokens: int
+) -> None:
+    table = made(tables, cache, scheduler, tokens)
+    single = outcome(table, again(requests), 1)
+    assert outcome(table, again(requests), None) == single
+    assert outcome(table, again(requests), 3) == single
+
+
+@pytest.mark.parametrize("cache", CACHES, ids=str)
+@STIRRED
+@given(requests=streams(), scheduler=st.sampled_from(SCHEDULERS))
+def test_the_books_and_the_map_agree_at_every_event(
+    tables: Any, cache: Any, scheduler: Any, requests: list[Request]
+) -> None:
+    simulation = Simulation(
+        Scenario.from_table(made(tables, cache, scheduler, 1024)), again(requests)
+    )
+    options = simulation.scenario.allocator[0]
+    simulation.run(options, "audited", observer=Auditor())
+    simulation.run(options, "drawn", observer=AddressLog())
+
+
+def test_a_second_memory_serves_what_the_first_forgot(tables: Any) -> None:
+    """One user after the other asks anew about a document that the device could not keep."""
+    documents = [
+        Request(
+            id=f"{turn}-{user}",
+            arrival_ps=(turn * 8 + user) * 10**12,
+            prompt_tokens=300,
+            output_tokens=2,
+            prompt_runs=((user << 20, 300),),
+        )
+        for turn in range(2)
+        for user in range(8)
+    ]
+    table = made(tables, {}, {}, 1024)
+    run = kvsim.simulate({**table, "allocator": [{"kind": "radix"}]}, documents).runs[0].summary
+    assert run.prefix_cache.hit_tokens == 0
+    assert run.offloading is None
+    tiered = (
+        kvsim.simulate(
+            {**table, "allocator": [{**table["allocator"][0], "hicache_ratio": 4.0}]}, documents
+        )
+        .runs[0]
+        .summary
+    )
+    assert tiered.prefix_cache.hit_tokens == 8 * 299
+    assert tiered.offloading is not None
+    (host,) = tiered.offloading.tiers
+    hits, token_bytes = tiered.prefix_cache.host_hit_tokens, run.memory.capacity_bytes // 1024
+    assert hits is not None
+    assert hits > 5 * 299
+    assert host.loaded_bytes == hits * token_bytes
+    assert host.stored_bytes >= 8 * 301 * token_bytes
+    assert 0 < tiered.offloading.held_up_s <= host.load_busy_s
+
+
+@pytest.mark.parametrize(
+    ("cache", "fault"),
+    [
+        ({"hicache_ratio": 2.0}, "hicache_ratio changes nothing without enable_hierarchical_cache"),
+        ({"enable_hierarchical_cache": True, "hicache_ratio": 2, "hicache_size": 1}, "at most one"),
+        ({"enable_hierarchical_cache": True, "storage_latency_us": 3}, "hicache_storage_backend"),
+        ({"enable_hierarchical_cache": True, "disable_radix_cache": True}, "radix cache"),
+        ({"enable_hierarchical_cache": True, "scheduler": {"kind": "vllm-v0"}}, "only SGLang's"),
+    ],
+)
+def test_what_would_change_nothing_is_refused(tables: Any, cache: Any, fault: str) -> None:
+    table = tables(allocator=[{"kind": "radix", **cache}], scheduler={"kind": "sglang"}, model=OPT)
+    with pytest.raises(InputError, match=fault):
+        Simulation(Scenario.from_table(table), [])
