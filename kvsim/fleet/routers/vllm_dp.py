@@ -63,13 +63,11 @@ class VllmDpRouter(Router):
     def decide(self, request: RoutedRequest, now_ps: int) -> Decision:
         if request.rank is not None:
             return Decision(request.rank, "named")
-        scores = tuple(self._score(rank) for rank in range(len(self.view)))
-        best, ranks = -1, len(self.view)
-        for step in range(ranks):
-            rank = (self.start + step) % ranks
-            if rank in self.alive and (best < 0 or scores[rank] < scores[best]):
-                best = rank
-        return Decision(best, "score", scores)
+        scores = tuple(self._score(rank) for rank in self.alive)
+        ranks, least = len(self.view), min(scores)
+        tied = [rank for rank, score in zip(self.alive, scores, strict=True) if score == least]
+        first = min(tied, key=lambda rank: (rank - self.start) % ranks)
+        return Decision(first, "score", scores)
 
     def _score(self, rank: int) -> float:
         waiting, running, usage = self.view[rank]
