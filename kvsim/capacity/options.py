@@ -31,8 +31,8 @@ class MemoryOptions(Options):
     sized; not given: the version that the scheduler's semantics name. enforce_eager: without CUDA
     graphs; max_cudagraph_capture_size: tokens of the largest one (default: the engine's).
     enable_prefix_caching: for the engine's own plan of blocks (default: the version's). drafter:
-    "mtp", or a model that drafts num_speculative_tokens
-    ahead. max_loras, max_lora_rank: adapters that room is kept for.
+    "mtp", or a model (its name, or the path of its config.json) that drafts
+    num_speculative_tokens ahead. max_loras, max_lora_rank: adapters that room is kept for.
     """
 
     gpu_memory_utilization: float | None = Field(default=None, gt=0, le=1)

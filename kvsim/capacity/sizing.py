@@ -6,6 +6,8 @@ graphs it will capture. `estimate/` has an item a file; figures of a log replace
 several stages of a pipeline the one with the fewest blocks decides.
 """
 
+from pathlib import Path
+
 from kvsim.capacity.adapters import Adapters
 from kvsim.capacity.deployment import Deployment
 from kvsim.capacity.drafter import MTP, Drafter
@@ -227,7 +229,11 @@ def _drafter(memory: MemoryOptions, configured: Drafter | None) -> Drafter | Non
     tokens = memory.num_speculative_tokens
     if memory.drafter == MTP:
         return Drafter(None, Speculation("mtp", tokens))
-    model = find_model(memory.drafter, "memory.drafter")
+    path = Path(memory.drafter)
+    if path.suffix == ".json" or path.is_dir():
+        model = Model.from_hf(path)
+    else:
+        model = find_model(memory.drafter, "memory.drafter")
     return Drafter(model, Speculation("draft_model", tokens))
 
 

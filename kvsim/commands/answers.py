@@ -1,12 +1,16 @@
 """The steps that the what-if commands share: a runner of tasks, and the printed answer."""
 
 import json
+import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
+
+from kvsim.commands.progress import LINE_EVERY_S, TextLines
 
 if TYPE_CHECKING:
     from kvsim.whatif.findings import Findings
@@ -15,7 +19,12 @@ if TYPE_CHECKING:
 
 @contextmanager
 def status_line() -> Iterator[Callable[[str], None]]:
-    """A function that shows a text on a terminal's stderr while something runs."""
+    """A function that shows a text on stderr while something runs; where that is no terminal, as a
+    line now and then.
+    """
+    if not sys.stderr.isatty():
+        yield TextLines(LINE_EVERY_S, time.monotonic).show
+        return
     from rich.console import Console
 
     with Console(stderr=True).status("") as status:

@@ -48,6 +48,22 @@ def progress(labels: Sequence[str] = (), noun: str = "requests") -> Iterator[Mov
         yield moved
 
 
+class TextLines:
+    """Texts as plain lines, one each interval of a clock."""
+
+    def __init__(self, every_s: float, clock: Callable[[], float]) -> None:
+        self._every_s = every_s
+        self._clock = clock
+        self._began_s = self._shown_s = clock()
+
+    def show(self, text: str) -> None:
+        """Print it, if it is time."""
+        now_s = self._clock()
+        if now_s - self._shown_s >= self._every_s:
+            self._shown_s = now_s
+            print(f"{text}, {now_s - self._began_s:.0f} s", file=sys.stderr, flush=True)
+
+
 class Lines:
     """Plain lines of progress, one each interval of a clock; a short run has none."""
 

@@ -18,6 +18,7 @@ from kvsim.fleet.routers import ROUTERS
 from kvsim.memory import ALLOCATORS
 from kvsim.memory.arena import PLACEMENTS
 from kvsim.model import ModelOptions
+from kvsim.plumbing.choice import OneOf
 from kvsim.plumbing.options import Options
 from kvsim.plumbing.registry import Registry
 from kvsim.results.measurement import WindowOptions
@@ -122,7 +123,7 @@ def markdown() -> str:
 def _type(annotation: Any) -> str:
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
-        return _type(arguments[0])
+        return _names(arguments[1:]) or _type(arguments[0])
     if origin in (Union, types.UnionType):
         return " | ".join(_type(each) for each in arguments if each is not type(None))
     if origin is Literal:
@@ -133,6 +134,16 @@ def _type(annotation: Any) -> str:
         return "table"
     names = {"str": "text", "int": "integer", "float": "number", "bool": "true | false"}
     return names.get(annotation.__name__, "path" if annotation.__name__ == "Path" else "table")
+
+
+def _names(marks: tuple[Any, ...]) -> str | None:
+    """The kinds of a choice among tables without keys; None for any other."""
+    for choice in marks:
+        if isinstance(choice, OneOf):
+            registry = choice.registry
+            if not any(registry.get(name).model_fields for name in registry):
+                return " | ".join(f'"{name}"' for name in registry)
+    return None
 
 
 def _limits(field: FieldInfo) -> str:

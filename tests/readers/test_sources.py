@@ -525,3 +525,26 @@ def test_a_trace_in_blocks_of_an_unusual_size(tmp_path: Path) -> None:
     assert found.requests is not None
     assert found.requests.hash_block_tokens == 64
     assert "blocks of 64 tokens" in " ".join(found.notes)
+
+
+@pytest.mark.parametrize("lacks", ["time_to_first_token", "request_latency"])
+def test_a_measure_that_inference_perf_lacks_is_left_out_alone(tmp_path: Path, lacks: str) -> None:
+    latency = {
+        name: {"mean": 0.5, "median": 0.4, "p99": 2.0}
+        for name in ("time_to_first_token", "request_latency")
+    }
+    del latency[lacks]
+    report = {
+        "load_summary": {"count": 4, "requested_rate": 2.0},
+        "successes": {
+            "count": 4, "latency": latency, "prompt_len": {"mean": 10.0}, "output_len": {"mean": 5}
+        },
+        "failures": {"count": 0},
+    }  # fmt: skip
+    (read,) = read_sources([str(write(tmp_path / "summary.json", json.dumps(report)))], [])
+    measured = read.description.measured
+    figures = {"time_to_first_token": "ttft", "request_latency": "e2e"}
+    other = figures[next(iter(latency))]
+    assert measured[f"{other}_mean_s"] == 0.5
+    assert not any(name.startswith(figures[lacks]) for name in measured)
+    assert read.description.load is not None

@@ -90,7 +90,7 @@ PANELS: dict[str, dict[str, Flag]] = {
         ),
     },
     "Drafts and adapters": {
-        "drafter": Flag(str, None, "mtp, or the model that drafts tokens."),
+        "drafter": Flag(str, None, "mtp, or the model that drafts: its name or config.json."),
         "num_speculative_tokens": Flag(count_of, 1, "Tokens drafted ahead."),
         "max_loras": Flag(int, 0, "LoRA adapters to reserve memory for.", more={"min": 0}),
         "max_lora_rank": Flag(count_of, 16, "Largest rank of an adapter."),

@@ -63,17 +63,25 @@ def compare_policies(
     paged = caching_paged(simulation.scenario.allocator)
     own = paged.eviction_policy
     for name in EVICTION_POLICIES:
-        progress(name)
         policy = EVICTION_POLICIES.get(name)
         given = own if type(own) is policy else policy()
         options = paged.model_copy(update={"eviction_policy": given})
-        yield policy_run(simulation, options, name)
+        yield policy_run(simulation, options, name, progress)
 
 
-def policy_run(simulation: Simulation, options: Paged, name: str) -> PolicyRun:
-    """The run under these options, and its bound."""
+def policy_run(
+    simulation: Simulation,
+    options: Paged,
+    name: str,
+    progress: Callable[[str], None] = lambda _: None,
+) -> PolicyRun:
+    """The run under these options, and its bound. progress: gets the name and the requests done."""
     visits = Visits()
-    summary = simulation.run(options, name, observer=visits).summary
+
+    def moved(label: str, done: int, total: int) -> None:
+        progress(f"{label}: {done:,} of {total:,} requests")
+
+    summary = simulation.run(options, name, moved, visits).summary
     forks = options.sharing == "copy-on-write" or (
         options.sharing is None and simulation.replica_spec(options).scheduler.block_rules.forks
     )

@@ -11,6 +11,7 @@ import kvsim
 from kvsim.engine.schedulers.sglang.budget import Budget
 from kvsim.engine.schedulers.sglang.ignore_eos import Ends, Span, span
 from kvsim.engine.schedulers.sglang.limits import Limits
+from kvsim.engine.schedulers.sglang.options import Sglang
 from kvsim.engine.schedulers.sglang.ratio import NewTokenRatio
 from kvsim.plumbing.errors import InputError
 from kvsim.request import Request
@@ -387,3 +388,11 @@ def test_a_prompt_of_a_hybrid_gets_through_a_pool_little_larger_than_it(
         requests = found.runs[0].summary.requests
         assert requests.finished + requests.rejected == 12
         assert requests.finished > 0
+
+
+def test_whole_prompts_have_no_limit_in_flight() -> None:
+    """chunked_prefill_size = -1: a step computes all of a prompt, however long."""
+    whole = Sglang.parse({"chunked_prefill_size": -1}, "scheduler")
+    assert whole.max_in_flight_tokens is None
+    chunks = Sglang.parse({"chunked_prefill_size": 64}, "scheduler")
+    assert chunks.max_in_flight_tokens == chunks.depth * 64

@@ -1,0 +1,59 @@
+"""What a user has to find: names of a choice in the options, a drafter by its path, progress."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from kvsim.cli import app
+from kvsim.commands import answers
+from kvsim.commands.progress import TextLines
+from kvsim.engine.policies.victims import VICTIMS
+
+DRAFTER = {
+    "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 256,
+    "intermediate_size": 512, "num_hidden_layers": 2, "num_attention_heads": 4,
+    "num_key_value_heads": 2, "vocab_size": 1000, "max_position_embeddings": 4096,
+    "torch_dtype": "bfloat16",
+}  # fmt: skip
+
+
+def told(*arguments: str) -> str:
+    done = CliRunner().invoke(app, arguments, catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+def test_the_options_name_every_victim() -> None:
+    page = told("options", "--markdown")
+    for name in VICTIMS:
+        assert f'"{name}"' in page
+    assert not re.search(r"\| `victim` \| table \|", page)
+
+
+@pytest.mark.parametrize("form", ["file", "folder"])
+def test_a_drafter_is_found_by_its_path(tmp_path: Path, form: str) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(DRAFTER))
+    path = tmp_path / "config.json" if form == "file" else tmp_path
+    asked = ("memory", "qwen3-8b", "--device", "h100", "--json")
+    with_it = json.loads(told(*asked, "--drafter", str(path), "--num-speculative-tokens", "2"))
+    assert with_it["drafter"]["bytes_per_token"] == 2 * 2 * 2 * 64 * 2  # K and V
+
+
+def test_a_long_command_says_how_far_it_is_where_no_terminal_is(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    clock = iter([0.0, 1.0, 6.0, 7.0, 12.0])
+    lines = TextLines(5.0, lambda: next(clock))
+    for text in "abcd":
+        lines.show(text)
+    assert capsys.readouterr().err == "b, 6 s\nd, 12 s\n"
+    monkeypatch.setattr(answers, "LINE_EVERY_S", 0.0)
+    done = CliRunner().invoke(
+        app, ["cache", "chat", "--policies", "--set", "workload.num_requests=40", "--json"]
+    )
+    assert done.exit_code == 0, done.output
+    assert re.search(r"under lru: \d+ of 40 requests, \d+ s", done.stderr)
+    json.loads(done.stdout)
