@@ -40,6 +40,22 @@ def import_(
         int | None,
         typer.Option(min=1, help="GPUs that the model is split over, if no source names them."),
     ] = None,
+    users: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            help="Clients of a closed loop, each of which asks again when it is answered; 0 keeps "
+            "the recorded times. Default: a closed loop where the sources show one.",
+        ),
+    ] = None,
+    prompts_repeat: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            help="Requests after which the client sends the same prompts again; 0: never. kvsim "
+            "import says after how many the prompt lengths repeat.",
+        ),
+    ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Random seed of the scenario.")] = 0,
     as_json: AsJson = False,
 ) -> None:
@@ -57,7 +73,7 @@ def import_(
         "engine_version": engine_version,
         "tensor_parallel_size": tensor_parallel_size,
     }
-    imported = import_sources(sources, given, out, seed)
+    imported = import_sources(sources, given, out, seed, users=users, prompts_repeat=prompts_repeat)
     written = write_imported(imported, out)
     if as_json:
         account = imported.as_dict() | {"written": [str(path) for path in written]}

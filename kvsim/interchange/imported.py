@@ -12,8 +12,9 @@ from kvsim.interchange.to_scenario.server import server_of
 from kvsim.interchange.to_scenario.stream import ScenarioWorkload, stream_of
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.toml import to_toml
-from kvsim.readers.description import Description, ServerSettings
+from kvsim.readers.description import Description, Requests, ServerSettings
 from kvsim.readers.detect import Read, read_sources
+from kvsim.readers.parsing.client import period_of, repeated
 from kvsim.scenario import Scenario
 
 HERE = "given here"
@@ -67,12 +68,20 @@ class Imported:
 
 
 def import_sources(
-    sources: Sequence[str], named: Mapping[str, Any], out: Path, seed: int = 0
+    sources: Sequence[str],
+    named: Mapping[str, Any],
+    out: Path,
+    seed: int = 0,
+    *,
+    users: int | None = None,
+    prompts_repeat: int | None = None,
 ) -> Imported:
     """Sources read, merged and made into a scenario.
 
     named: settings that the user names, which count before all sources. out: the scenario's file,
-    beside which the requests will lie. seed: the scenario's.
+    beside which the requests will lie. seed: the scenario's. users: of a closed loop that sends the
+    requests, 0 for their recorded times; None: as the sources say. prompts_repeat: requests after
+    which the same prompts come again; None: never.
 
     InputError for a source that cannot be used, and where the model or the device stays unknown.
     """
@@ -86,16 +95,43 @@ def import_sources(
     notes.extend(merged.notes)
     server = server_of(merged.settings)
     notes.extend(server.notes)
-    stream = stream_of(merged.requests, merged.load, f"{out.stem}.requests.jsonl", notes)
+    requests = _known_prompts(merged.requests, prompts_repeat, notes)
+    stream = stream_of(requests, merged.load, f"{out.stem}.requests.jsonl", notes, users)
     names = ", ".join(dict.fromkeys(read.name for read in reads))
     recording = recording_of(
-        server, merged.requests, merged.gauges, merged.gauges_clock, f"imported from {names}", notes
+        server, requests, merged.gauges, merged.gauges_clock, f"imported from {names}", notes
     )
     table = server.scenario(stream.workload, seed)
     Scenario.from_table(table)  # what is written can be read
     return Imported(
         tuple(reads), merged, table, stream, recording, server.assumed, tuple(dict.fromkeys(notes))
     )
+
+
+def _known_prompts(
+    requests: Requests | None, repeat: int | None, notes: list[str]
+) -> Requests | None:
+    """The requests, with what is known of their prompts' content."""
+    if requests is None or requests.hash_block_tokens is not None:
+        if repeat:
+            raise InputError(
+                "no requests are imported"
+                if requests is None
+                else "the sources say what the prompts share",
+                where="--prompts-repeat",
+                value=repeat,
+            )
+        return requests
+    if repeat:
+        return repeated(requests, repeat)
+    period = period_of([row.prompt_tokens or 0 for row in requests.rows])
+    if period is not None and repeat is None:
+        notes.append(
+            f"{period}: the client may have sent the same prompts again, which a prefix cache "
+            f"finds; they are taken as different (--prompts-repeat {period.requests} takes them as "
+            "the same)"
+        )
+    return requests
 
 
 def write_imported(imported: Imported, out: Path) -> list[Path]:

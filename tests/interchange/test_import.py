@@ -169,7 +169,12 @@ def test_requests_of_another_run_are_left_aside(tmp_path: Path) -> None:
 def test_requests_sent_out_of_order_are_put_in_order(tmp_path: Path) -> None:
     result = bench_result() | {"start_times": [6.0, 5.0, 5.5]}
     path = write(tmp_path / "bench.json", json.dumps(result))
-    imported(tmp_path, path, gpu="h100")
+    looped = imported(tmp_path, path, gpu="h100")  # at most so many in flight, all at once
+    sent = [json.loads(line)["input_length"] for line in looped.stream.lines or ()]
+    assert sent == [20, 10]
+    assert looped.scenario["workload"]["arrivals"]["kind"] == "closed-loop"
+    del result["max_concurrency"]
+    imported(tmp_path, write(path, json.dumps(result)), gpu="h100")
     run = kvsim.simulate(Scenario.load(tmp_path / "made.toml")).runs[0]
     assert run.requests["prompt_tokens"].tolist() == [20, 10]
     assert [row.prompt_tokens for row in ObservedRun.read(tmp_path / "made.run").rows] == [20, 10]

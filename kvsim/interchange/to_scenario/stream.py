@@ -2,14 +2,17 @@
 
 from typing import Any, NamedTuple
 
+from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.units import PS_PER_NS, ceil_div
 from kvsim.readers.description import ClientLoad, Requests, SourceRequest
+from kvsim.readers.parsing.client import Limit, limit_of
 from kvsim.request import TokenRuns
 from kvsim.workload.content import TokenIds, runs_of_blocks
 from kvsim.workload.convert import convert
 from kvsim.workload.traces.record import Trace, TraceRow
 
 _PLAIN_BLOCK = 512  # of a Mooncake file without hashes
+_ALWAYS = 0.9  # of its requests a closed loop sends at its limit
 
 
 class ScenarioWorkload(NamedTuple):
@@ -22,17 +25,65 @@ class ScenarioWorkload(NamedTuple):
 
 
 def stream_of(
-    requests: Requests | None, load: ClientLoad | None, file_name: str, notes: list[str]
+    requests: Requests | None,
+    load: ClientLoad | None,
+    file_name: str,
+    notes: list[str],
+    users: int | None = None,
 ) -> ScenarioWorkload:
-    """The workload of these requests, else of this load."""
+    """The workload of these requests, else of this load. users: of a closed loop, 0 for the times
+    as recorded; None: as the load or the requests themselves say.
+    """
     rows = usable(requests, notes) if requests is not None else []
     if requests is not None and rows:
+        looped = _users(rows, load, notes) if users is None else users
+        if looped:
+            still = {"max_concurrency": looped, "rate_per_s": None}
+            load = ClientLoad.parse(_means(rows) | still, "users")
+            rows.sort(key=lambda row: row.arrival_ns or 0)
+            rows = [row._replace(arrival_ns=None) for row in rows]
         return _trace(requests, rows, load, file_name, notes)
+    if load is None and users is not None:
+        raise InputError("no requests are imported", where="--users", value=users)
     if load is not None:
+        if users is not None:
+            load = load.model_copy(update={"max_concurrency": users or None, "rate_per_s": None})
         notes.append(f"no request by itself: {load.num_requests:,} alike stand for them")
         return ScenarioWorkload(_synthetic(load), None)
     notes.append("no requests: add [workload], or import a source that has them")
     return ScenarioWorkload(None, None)
+
+
+def _users(rows: list[SourceRequest], load: ClientLoad | None, notes: list[str]) -> int | None:
+    """Users of the closed loop in which the requests were sent; None where they were not."""
+    if first_arrival(rows) is None:
+        return None  # `_arrivals` has what the load says
+    limit = limit_of(rows)
+    most = load.max_concurrency if load is not None else None
+    if most is not None and load is not None and load.rate_per_s is None:
+        limit = Limit(most, 1.0)
+    if limit is None:
+        return None
+    if limit.share >= _ALWAYS:
+        notes.append(
+            f"{limit.requests:,} users of a closed loop, each of whom asks again when it is "
+            "answered, send the requests (--users 0 keeps the recorded times)"
+        )
+        return limit.requests
+    notes.append(
+        f"the client waited with {limit.requests:,} requests in flight, with which it sent "
+        f"{limit.share:.0%} of them; the scenario keeps their times and no such limit: a slower "
+        f"server gets more in flight (--users {limit.requests} makes a closed loop)"
+    )
+    return None
+
+
+def _means(rows: list[SourceRequest]) -> dict[str, Any]:
+    prompt, output = (
+        sum(getattr(row, f"{name}_tokens") or 0 for row in rows) / len(rows)
+        for name in ("prompt", "output")
+    )
+    return {"num_requests": len(rows), "prompt_tokens": prompt, "output_tokens": output}
 
 
 def usable(requests: Requests, notes: list[str]) -> list[SourceRequest]:
@@ -116,7 +167,8 @@ def _trace(
     }
     if zero is None:
         workload["arrivals"] = _arrivals(load)
-        notes.append(f"when requests came is not recorded: arrivals are {workload['arrivals']}")
+        if first_arrival(list(requests.rows)) is None:
+            notes.append(f"when requests came is not recorded: arrivals are {workload['arrivals']}")
     if requests.hash_block_tokens is None:
         notes.append("no source tells what prompts share: no two begin alike")
     return ScenarioWorkload(workload, lines)

@@ -15,6 +15,7 @@ import numpy as np
 from kvsim.observed.trial import Trial
 from kvsim.observed.vllm_meta import VllmMeta
 from kvsim.plumbing.errors import InputError
+from kvsim.readers.parsing.client import period_of
 from kvsim.readers.published.tables import read_json, read_rows, request, served
 from kvsim.readers.reader import RecordedRuns, Sniffed
 from kvsim.request import TokenRuns
@@ -97,6 +98,9 @@ def _trial(path: Path, run: dict[str, Any]) -> Trial:
         f"vllm_version = {VERSION}: a build of February 2026",
         f"which of {groups} system prompts a request has: they take turns",
     ]
+    period = period_of(prompt[~lost].astype(int).tolist())
+    if period is not None:
+        assumed.append(f"no prompt but its system prompt is sent twice, though {period}")
     if run.get("ignore_eos"):
         assumed.append(f"all outputs have {asked} tokens, as ignore_eos has it")
     if lost.any():

@@ -2,6 +2,7 @@
 list of them, one a run, each with the `file` of its requests.
 """
 
+import re
 from typing import Any
 
 from kvsim.plumbing.errors import InputError
@@ -11,6 +12,7 @@ from kvsim.readers.reader import ENGINE_ITSELF, SERVER, Sniffed, Source
 from kvsim.readers.vllm.args import KNOWN, settings_of
 
 _LEAST_KNOWN = 3  # of its keys
+_NUMBER = re.compile(r"\s*(\d{1,12}(?:,\d{3})*)(?=[\s(;,])")  # before words
 _MORE = ("gpu", "vllm_version", "num_gpu_blocks", "kv_cache_tokens", "gpu_memory_bytes", "policy")
 
 
@@ -53,7 +55,12 @@ def _settings(table: dict[str, Any], where: str, notes: list[str]) -> ServerSett
         try:
             found |= settings_of({name: value}, where).reported()
         except InputError:
-            notes.append(f"{name}: {value!r} is no value of it, and is left out")
+            number = _NUMBER.match(value) if isinstance(value, str) else None
+            if number is None:
+                notes.append(f"{name}: {value!r} is no value of it, and is left out")
+                continue
+            found |= settings_of({name: number[1].replace(",", "")}, where).reported()
+            notes.append(f"{name}: {value!r} is read as {number[1]}")
     for key, setting in (("gpu", "gpu"), ("vllm_version", "engine_version")):
         if isinstance(table.get(key), str):
             found[setting] = table[key]

@@ -1,0 +1,159 @@
+"""What requests say of their client: prompts that come again, a closed loop, a limit in flight."""
+
+import random
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.import_samples import write
+
+import kvsim
+from kvsim.interchange.imported import Imported, import_sources, write_imported
+from kvsim.plumbing.errors import InputError
+from kvsim.readers.description import SourceRequest
+from kvsim.readers.parsing.client import limit_of, period_of
+from kvsim.scenario import Scenario
+
+GIVEN = {"gpu": "h100", "model": "facebook/opt-125m"}
+HEAD = "id,send_s,prompt_tokens,output_tokens,ttft_s,e2e_s\n"
+Row = tuple[float, int, int, float, float]
+
+
+def table(folder: Path, rows: Sequence[Row]) -> Path:
+    text = "".join(f"r{at},{','.join(map(str, row))}\n" for at, row in enumerate(rows))
+    return write(folder / "requests.csv", HEAD + text)
+
+
+def imported(folder: Path, rows: Sequence[Row], **choices: Any) -> Imported:
+    out = folder / "made.toml"
+    found = import_sources([str(table(folder, rows))], GIVEN, out, **choices)
+    write_imported(found, out)
+    return found
+
+
+def poisson(count: int, rate: float, lengths: Sequence[int]) -> list[Row]:
+    rng, at, rows = random.Random(0), 0.0, []
+    for index in range(count):
+        at += rng.expovariate(rate)
+        rows.append((round(at, 6), lengths[index % len(lengths)], 8, 0.1, rng.uniform(0.5, 2.0)))
+    return rows
+
+
+def capped(count: int, rate: float, most: int) -> list[Row]:
+    """A client that waits with `most` requests in flight."""
+    rng, at, ends, rows = random.Random(0), 0.0, [], []
+    for _ in range(count):
+        at += rng.expovariate(rate)
+        if len(ends) >= most:
+            at = max(at, sorted(ends)[-most])
+        e2e = round(rng.uniform(0.5, 2.0), 6)
+        at = round(at, 6)
+        ends.append(at + e2e)
+        rows.append((at, rng.randint(10, 500), 8, 0.1, e2e))
+    return rows
+
+
+# --- prompts that come again ------------------------------------------------------------------
+
+
+def test_prompts_that_may_come_again_are_a_choice(tmp_path: Path) -> None:
+    rng = random.Random(7)
+    lengths = [rng.randint(20, 400) for _ in range(60)]
+    rows = poisson(600, 20.0, lengths)
+    found = imported(tmp_path, rows)
+    (note,) = (note for note in found.notes if "prompt lengths repeat" in note)
+    assert "every 60 requests" in note
+    assert "--prompts-repeat 60" in note
+    assert (
+        kvsim.simulate(Scenario.load(tmp_path / "made.toml"))
+        .runs[0]
+        .summary.prefix_cache.hit_tokens
+        == 0
+    )
+    again = imported(tmp_path, rows, prompts_repeat=60)
+    assert not any("repeat" in note for note in again.notes)
+    cache = kvsim.simulate(Scenario.load(tmp_path / "made.toml")).runs[0].summary.prefix_cache
+    whole = sum((tokens - 1) // 16 * 16 for tokens in lengths)  # the last token is always computed
+    assert cache.hit_tokens == 9 * whole  # of ten rounds all but the first
+    assert not any("repeat" in note for note in imported(tmp_path, rows, prompts_repeat=0).notes)
+
+
+def test_lengths_without_order_have_no_period() -> None:
+    rng = random.Random(1)
+    assert period_of([rng.randint(1, 40) for _ in range(5000)]) is None
+    assert period_of([500] * 1000) is None  # any order of these looks like one
+    assert period_of([500] * 990 + [1, 2] * 5) is None
+    assert period_of([]) is None
+
+
+@given(
+    lengths=st.lists(st.integers(1, 10**6), min_size=10, max_size=60, unique=True),
+    rounds=st.integers(3, 8),
+    others=st.integers(0, 2),
+)
+def test_a_period_is_found_through_a_few_other_requests(
+    lengths: list[int], rounds: int, others: int
+) -> None:
+    found = lengths * rounds
+    for at in range(others if len(found) >= 200 else 0):
+        found[at * 50 + 3] = 10**7 + at
+    period = period_of(found)
+    assert period is not None
+    assert period.requests == len(lengths)
+
+
+# --- limits in flight -------------------------------------------------------------------------
+
+
+def test_a_closed_loop_is_one_in_the_scenario(tmp_path: Path) -> None:
+    rows = capped(400, 1e6, 12)
+    found = imported(tmp_path, rows)
+    arrivals = found.scenario["workload"]["arrivals"]
+    assert (arrivals["kind"], arrivals["num_users"]) == ("closed-loop", 12)
+    assert any("12 users of a closed loop" in note for note in found.notes)
+    run = kvsim.simulate(Scenario.load(tmp_path / "made.toml")).runs[0]
+    assert run.memory["num_running"].max() + run.memory["num_waiting"].max() <= 12
+    kept = imported(tmp_path, rows, users=0)
+    assert "arrivals" not in kept.scenario["workload"]
+    fewer = imported(tmp_path, rows, users=3)
+    assert fewer.scenario["workload"]["arrivals"]["num_users"] == 3
+
+
+def test_a_limit_that_was_reached_now_and_then_is_told(tmp_path: Path) -> None:
+    found = imported(tmp_path, capped(2000, 9.0, 12))
+    assert "arrivals" not in found.scenario["workload"]
+    (note,) = (note for note in found.notes if "in flight" in note)
+    assert "12 requests" in note
+    assert "--users 12" in note
+
+
+@pytest.mark.parametrize("rate", [1.0, 5.0, 20.0])
+def test_an_open_loop_has_no_limit(tmp_path: Path, rate: float) -> None:
+    rows = poisson(3000, rate, [50, 60, 70])
+    requests = [
+        SourceRequest(str(at), round(sent * 1e9), 50, 8, None, round((sent + e2e) * 1e9))
+        for at, (sent, _, _, _, e2e) in enumerate(rows)
+    ]
+    assert limit_of(requests) is None
+
+
+@pytest.mark.parametrize("choice", [{"users": 4}, {"prompts_repeat": 4}])
+def test_a_choice_without_requests_is_refused(tmp_path: Path, choice: dict[str, int]) -> None:
+    with pytest.raises(InputError, match="no requests are imported"):
+        import_sources(["vllm serve facebook/opt-125m"], GIVEN, tmp_path / "x.toml", **choice)
+
+
+def test_a_number_before_words_is_read(tmp_path: Path) -> None:
+    text = (
+        '{"model": "facebook/opt-125m", "gpu": "H100", "block_size": 16, "max_model_len": 2048, '
+        '"max_num_seqs": "256 by default"}'
+    )
+    found = import_sources([str(write(tmp_path / "s.json", text))], {}, tmp_path / "x.toml")
+    assert found.scenario["scheduler"]["max_num_seqs"] == 256
+    assert any("is read as 256" in note for note in found.reads[0].description.notes)
+    text = text.replace("256 by default", "2x128")
+    other = import_sources([str(write(tmp_path / "s.json", text))], {}, tmp_path / "x.toml")
+    assert any("left out" in note for note in other.reads[0].description.notes)
