@@ -27,7 +27,7 @@ LIST = Path("kvsim", "compiled.txt")
 FOREIGN = re.compile(r"^from pydantic import|^class \w+\((simpy\.|.*Options\))", re.MULTILINE)
 SHIPPED = (
     *("workloads/*.toml", "calibration/*.json", "calibration/models/*.json"),
-    *(f"calibration/kernels/{each}" for each in ("*.parquet", "*.json", "NOTICE")),
+    *(f"calibration/kernels/{each}" for each in ("*.npz", "*.json", "NOTICE")),
 )
 DIGESTS = Path("kvsim", "compiled.sha256")
 

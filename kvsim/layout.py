@@ -1,7 +1,9 @@
 """The layout of a model's KV cache: bytes of one token, layer group by layer group."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
+
+from kvsim.plumbing.errors import InputError
 
 GroupKind = Literal["full", "sliding", "mla", "recurrent"]
 
@@ -47,3 +49,20 @@ class KVLayout:
             kept = tokens if group.window_tokens is None else min(tokens, group.window_tokens)
             total += group.bytes_per_token * kept + (group.state_bytes if tokens else 0)
         return total
+
+    def over_gpus(self, num: int) -> "KVLayout":
+        """What one of `num` GPUs that share the tokens of each sequence has of a token: one in
+        `num` whole ones, on average. InputError where layers do not keep all tokens, or not alike.
+        """
+        for group in self.groups:
+            if group.kind not in ("full", "mla") or group.bytes_per_token % num:
+                raise InputError(
+                    "GPUs that share a sequence share layers that keep all tokens",
+                    where="model.decode_context_parallel_size",
+                    value=num,
+                    limit=f"1 for layers of kind {group.kind} with {group.bytes_per_token:,} bytes",
+                    remedy="leave it out",
+                )
+        return KVLayout(
+            tuple(replace(g, bytes_per_token=g.bytes_per_token // num) for g in self.groups)
+        )

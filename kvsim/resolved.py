@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from statistics import fmean
 from typing import Any, Protocol
 
 from kvsim.capacity.drafter import Drafter
@@ -12,6 +13,7 @@ from kvsim.model import Model
 from kvsim.request import Stream
 from kvsim.scenario import Scenario
 from kvsim.step_time.form import Sourced, StepTime
+from kvsim.step_time.kernels.composed import KernelSteps
 from kvsim.version import VERSION
 
 PATH_KEYS = ("path", "hf_config", "file", "tables")
@@ -54,8 +56,13 @@ def resolved(simulation: PreparedScenario) -> dict[str, Any]:
         "source": dict(stream.source),
         "notes": [*stream.notes, *_assumptions(simulation)],
     }
-    if isinstance(simulation.step_time, Sourced):
+    if isinstance(simulation.step_time, Sourced) and simulation.step_time.source:
         tables["provenance"]["step_time"] = simulation.step_time.source
+    if isinstance(simulation.step_time, KernelSteps) and (requests := stream.requests):
+        tables["provenance"]["mean_tokens"] = {
+            "prompt": round(fmean(each.prompt_tokens for each in requests), 1),
+            "output": round(fmean(each.output_tokens for each in requests), 1),
+        }
     if simulation.drafter is not None:
         tables["provenance"]["drafter"] = _drafter_cost(simulation)
     return tables

@@ -78,7 +78,7 @@ def _own_scheduler(options: AllocatorOptions) -> dict[str, Any]:
 DEFAULT_SCHEDULER = "continuous"
 AnyAllocator = Annotated[AllocatorOptions, AllocatorChoice()]
 AnyScheduler = Annotated[SchedulerOptions, OneOf(SCHEDULERS, "scheduler", DEFAULT_SCHEDULER)]
-AnyStepTime = Annotated[StepTimeOptions, OneOf(STEP_TIMES, "step_time", "roofline")]
+AnyStepTime = Annotated[StepTimeOptions, OneOf(STEP_TIMES, "step_time", "auto")]
 AnyTier = Annotated[TierOptions, OneOf(TIERS, "tier")]
 AnyWorkload = Annotated[WorkloadOptions, OneOf(WORKLOADS, "workload")]
 
@@ -104,7 +104,7 @@ class Scenario(Options):
     memory: MemoryOptions = MemoryOptions()
     allocator: tuple[AnyAllocator, ...] = Field(min_length=1)
     scheduler: AnyScheduler = Field({"kind": "continuous"}, validate_default=True)
-    step_time: AnyStepTime = Field({"kind": "roofline"}, validate_default=True)
+    step_time: AnyStepTime = Field({"kind": "auto"}, validate_default=True)
     workload: AnyWorkload | None = None
     tier: tuple[AnyTier, ...] = ()
     speculative_config: SpeculativeConfig | None = None

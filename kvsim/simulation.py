@@ -9,6 +9,7 @@ from typing import Any
 from kvsim.capacity.local_attention import freed_chunks
 from kvsim.capacity.pool import SizedPool
 from kvsim.capacity.sglang.simulated import settings_of, sglang_pool
+from kvsim.capacity.sglang.sizing import layout_under
 from kvsim.capacity.sizing import check_simulated, size
 from kvsim.disaggregated import DisaggregatedRuns
 from kvsim.drafting import drafted_time, drafter_of
@@ -26,12 +27,13 @@ from kvsim.results.metrics import summarise
 from kvsim.results.result import Result, Run
 from kvsim.results.summary import KeptChunks
 from kvsim.scenario import Scenario
+from kvsim.shared_sequences import BLOCK_SIZE as BLOCK_SIZE
+from kvsim.shared_sequences import over_gpus, shared_layout
 from kvsim.step_time.form import StepTime
 from kvsim.step_time.options import Hardware
 from kvsim.tiers import with_tiers
 
 Progress = Callable[[str, int, int], None]
-BLOCK_SIZE = 16  # where no allocator names one: vLLM's default
 
 
 def simulate(
@@ -86,6 +88,8 @@ class Simulation:
         self.max_model_len = options.model_len(self.model)
         self.drafter = drafter_of(scenario.speculative_config, scenario.folder)
         self.layout = options.layout(self.model)
+        if options.decode_context_parallel_size > 1:
+            self.layout = shared_layout(scenario, self.layout, drafted=self.drafter is not None)
         own = scenario.allocator[0].scheduler
         scheduler = own if isinstance(own, SchedulerOptions) else scenario.scheduler
         hardware = Hardware(
@@ -176,6 +180,7 @@ class Simulation:
     def replica_spec(self, options: AllocatorOptions) -> ReplicaSpec:
         """The parts of a replica under one allocator."""
         own, drafts = options.scheduler, self.scenario.speculative_config
+        options = over_gpus(options, self.scenario.model.decode_context_parallel_size)
         scheduler = own if isinstance(own, SchedulerOptions) else self.scenario.scheduler
         if drafts is not None and drafts.disable_lookahead_block_hashes:
             scheduler.check_looks_ahead()
@@ -183,8 +188,9 @@ class Simulation:
             options,
             scheduler,
             capacity_bytes=self.pool.capacity_bytes,
-            layout=self.layout,
+            layout=layout_under(ALLOCATORS.name_of(options), self.model.kind, self.layout),
             states=self.pool.states,
+            window_tokens=self.pool.window_tokens,
             max_model_len=self.max_model_len,
             copy_bytes_per_s=self.device.bandwidth_bytes_per_s,
             host_bytes_per_s=self.device.host_bytes_per_s,

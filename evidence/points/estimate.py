@@ -2,13 +2,17 @@
 
 A client decodes OSL steps among the others; meanwhile each of them has one prompt computed. So the
 mean TPOT is the decode step at the mean context, and the (clients - 1) / OSL prompts that fall on
-one step.
+one step. Where all answers have one length and prompts are computed in steps of their own
+(SGLang without mixed chunks), all clients end and begin together: a client waits for the batches of
+prompts behind its own, half of them in the mean.
 """
 
 from dataclasses import dataclass
+from math import ceil
 from pathlib import Path
 from typing import Any
 
+from kvsim.model import Model
 from kvsim.scenario import Scenario
 from kvsim.step import Chunk, StepShape
 from kvsim.step_time.kernels.composed import KernelSteps
@@ -24,13 +28,15 @@ PS_PER_MS = 1e9
 @dataclass(frozen=True)
 class Estimate:
     """Of one point, times in ms. kernels_ms: TPOT by kernels alone. prompts: computed by others for
-    each token of one. kind, method, device, engine, version: as host.json has them.
+    each token of one. layers: of the model. kind, method, device, engine, version: as host.json has
+    them.
     """
 
     point: Point
     kernels_ms: float
     clients: int
     prompts: float
+    layers: int
     kind: str
     method: str
     device: str
@@ -42,40 +48,49 @@ class Estimator:
     """Keeps the step times of servers that several points share."""
 
     def __init__(self) -> None:
-        self._forms: dict[str, tuple[KernelSteps, str, str]] = {}
+        self._forms: dict[str, tuple[KernelSteps, Model]] = {}
 
     def of(self, point: Point) -> Estimate:
         """InputError where the point is refused, or its kernels were not measured."""
         ready = prepare(point, "kernels")
-        form, kind, method = self._form(ready.table)
+        form, model = self._form(ready.table)
         load, scheduler = ready.table["workload"], ready.table["scheduler"]
         clients = load["arrivals"]["num_users"]
         mean = (1 + ready.benchmark.shortest) / 2
         prompt, output = point.isl * mean, point.osl * mean
         context = prompt + output / 2
         decode = form.step_ps(StepShape((), clients, round(clients * context)))
-        rides = clients - 1 if point.backend == "vllm" else 0
+        mixed = point.backend == "vllm" or scheduler.get("enable_mixed_chunk", False)
+        rides = clients - 1 if mixed else 0
         most = scheduler.get("max_num_batched_tokens", scheduler.get("chunked_prefill_size", 8192))
+        # A prompt of a pool is computed when it comes for the first time.
+        texts = sum(pool["count"] for pool in load.get("prefixes", []))
+        missed = min(1.0, texts / load["num_requests"])
         extra, prior, left = 0, 0, round(prompt)
         while left > 0:
             new = min(left, max(1, most - rides))
             step = form.step_ps(StepShape((Chunk(new, prior),), rides, round(rides * context)))
             extra += step - (decode if rides else 0)
             prior, left = prior + new, left - new
-        prompts = (clients - 1) / output
+        prompts = behind = (clients - 1) / output * (missed or 1.0)
+        if not mixed and ready.benchmark.shortest == 1:
+            batches = ceil(clients * prompt / most)
+            prompts = (batches - 1) / 2 / output
+            behind = clients * prompts / batches
         return Estimate(
             point,
-            (decode + prompts * extra) / PS_PER_MS,
+            (decode + behind * extra) / PS_PER_MS,
             clients,
             prompts,
-            kind,
-            method,
+            model.num_layers,
+            model.kind,
+            model.weight_format.method,
             ready.table["device"]["name"],
             point.backend,
             ready.table["step_time"]["engine_version"],
         )
 
-    def _form(self, table: dict[str, Any]) -> tuple[KernelSteps, str, str]:
+    def _form(self, table: dict[str, Any]) -> tuple[KernelSteps, Model]:
         key = repr(
             [table["model"], table["device"], table["step_time"], table["scheduler"]["kind"]]
         )
@@ -95,5 +110,5 @@ class Estimator:
             )
             assert isinstance(scenario.step_time, KernelOptions)
             form = scenario.step_time.build(hardware, NOTHING)
-            self._forms[key] = (form, model.kind, model.weight_format.method)
+            self._forms[key] = (form, model)
         return self._forms[key]

@@ -2,14 +2,17 @@
 
     python -m evidence.points.fit_host FILE.csv [OUT.json]
 
-TPOT = scale * kernels + step + sequence * clients + prompts * steps with prompts meanwhile. The sum
-of absolute relative errors is least (linear programming), constants are not negative, and a scale
-other than 1 costs PRIOR a point. Rows that are judged are never read.
+TPOT = scale * kernels + step + layer * layers + sequence * clients + prompts * steps with prompts
+meanwhile. The sum of absolute relative errors is least (linear programming), constants are not
+negative, and a scale other than 1 costs PRIOR a point. Entries for any architecture weigh each
+server's points by their number, so that a server measured often counts no more than another. Rows
+that are judged are never read.
 """
 
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -21,14 +24,15 @@ from kvsim.plumbing.errors import InputError
 from kvsim.step_time.kernels.host import HOST_FILE
 from kvsim.validate.points.rows import read_points
 from kvsim.validate.points.scenario import ENGINES
-from kvsim.validate.points.servers import benchmark_of
 
 PRIOR = 0.15  # of relative error: what a scale of 0 would cost
 SCALES = (0.4, 1.8)
-Key = tuple[str, ...]
+Names = tuple[str, ...]
+Key = tuple[str | int, ...]
 # From the particular to the general: fields of an entry, and how many points one needs.
-LEVELS: tuple[tuple[Key, int], ...] = (
-    (("engine", "since", "kind", "method", "device"), 7),
+LEVELS: tuple[tuple[Names, int], ...] = (
+    (("engine", "since", "kind", "layers", "method", "device"), 6),
+    (("engine", "since", "kind", "layers", "method"), 6),
     (("engine", "since", "kind", "method"), 6),
     (("engine", "kind", "method"), 6),
     (("engine", "kind"), 6),
@@ -37,25 +41,30 @@ LEVELS: tuple[tuple[Key, int], ...] = (
 )
 
 
-def fitted(points: Sequence[Estimate]) -> dict[str, float]:
-    """The constants of these points, in us, and the median and mean error that is left."""
+def fitted(points: Sequence[Estimate], weights: Sequence[float]) -> dict[str, float]:
+    """The constants of these points, in us, and the median and mean error that is left. Where all
+    models have as many layers, nothing tells a step's constant from its layers', and it is theirs.
+    """
     measured = np.array([each.point.silicon_tpot_ms for each in points])
     kernels = np.array([each.kernels_ms for each in points])
-    host = np.array([[1.0, each.clients, each.prompts] for each in points]) / 1000
+    layers = [each.layers for each in points]
+    several = float(len(set(layers)) > 1)
+    host = np.array([[several, each.layers, each.clients, each.prompts] for each in points]) / 1000
     parts = np.column_stack([kernels, -kernels, host]) / measured[:, None]
     left = 1 - kernels / measured
     count = len(points)
-    cost = np.r_[PRIOR * count, PRIOR * count, np.zeros(3), np.ones(count)]
+    each_costs = np.array(weights) * count / sum(weights)
+    cost = np.r_[PRIOR * count, PRIOR * count, np.zeros(4), each_costs]
     rows = np.block([[parts, -np.eye(count)], [-parts, -np.eye(count)]])
     low, high = SCALES
-    bounds = [(0, high - 1), (0, 1 - low), *[(0, None)] * (3 + count)]
+    bounds = [(0, high - 1), (0, 1 - low), *[(0, None)] * (4 + count)]
     answer = linprog(cost, A_ub=rows, b_ub=np.r_[left, -left], bounds=bounds, method="highs")
     found = np.asarray(answer.x)
-    errors = np.abs(parts @ found[:5] - left)
-    names = ("step_us", "sequence_us", "prompts_us")
+    errors = np.abs(parts @ found[:6] - left)
+    names = ("step_us", "layer_us", "sequence_us", "prompts_us")
     return {
         "scale": round(1 + found[0] - found[1], 4),
-        **{name: round(float(us), 2) for name, us in zip(names, found[2:5], strict=True)},
+        **{name: round(float(us), 2) for name, us in zip(names, found[2:6], strict=True)},
         "points": count,
         "median_error": round(float(np.median(errors)), 4),
         "mean_error": round(float(np.mean(errors)), 4),
@@ -64,19 +73,24 @@ def fitted(points: Sequence[Estimate]) -> dict[str, float]:
 
 def entries(points: Sequence[Estimate]) -> list[dict[str, object]]:
     """One of every level and group that has points enough."""
-    found = []
+    found: list[dict[str, object]] = []
     for fields, least in LEVELS:
         groups: dict[Key, list[Estimate]] = {}
         for each in points:
-            groups.setdefault(tuple(map(_field(each), fields)), []).append(each)
+            groups.setdefault(_key(each, fields), []).append(each)
         for key, group in sorted(groups.items()):
             if len(group) >= least:
-                found.append({**dict(zip(fields, key, strict=True)), **fitted(group)})
+                sizes = Counter(_key(each, LEVELS[0][0]) for each in group)
+                weights = [
+                    1.0 if "kind" in fields else 1 / sizes[_key(each, LEVELS[0][0])]
+                    for each in group
+                ]
+                found.append({**dict(zip(fields, key, strict=True)), **fitted(group, weights)})
     return found
 
 
-def _field(each: Estimate) -> Callable[[str], str]:
-    return lambda name: getattr(each, "version" if name == "since" else name)
+def _key(each: Estimate, fields: Names) -> Key:
+    return tuple(getattr(each, "version" if name == "since" else name) for name in fields)
 
 
 def main(path: Path, out: Path) -> None:
@@ -85,16 +99,15 @@ def main(path: Path, out: Path) -> None:
     for point in read_points(path):
         if point.half != "fit" or point.mode != "agg" or point.backend not in ENGINES:
             continue
-        if benchmark_of(point).name != "inferencex":
-            continue
         try:
             points.append(estimator.of(point))
         except InputError as error:
             sys.stderr.write(f"left out: {point.id}: {error}\n")
     source = (
-        "TPOT of closed loops that InferenceX measured (github.com/SemiAnalysisAI/InferenceX), as "
-        "AISimulate 0.13's accuracy set has them (silicon_sample.csv, Apache-2.0): rows whose id's "
-        "SHA-256 begins with 8 to f; made by evidence/points/fit_host.py"
+        "TPOT of closed loops that InferenceX (github.com/SemiAnalysisAI/InferenceX) and the "
+        "authors of AISimulate measured, as AISimulate 0.13's accuracy set has them "
+        "(silicon_sample.csv, Apache-2.0): rows whose id's SHA-256 begins with 8 to f; made by "
+        "evidence/points/fit_host.py"
     )
     written = json.loads(HOST_FILE.read_text("utf-8")) if HOST_FILE.exists() else {}
     write({**written, "source": source, "entries": entries(points)}, out)

@@ -19,8 +19,9 @@ class SizedPool(NamedTuple):
         the capacity, as the options num_gpu_blocks and kv_cache_tokens count them.
     engine_block_size, engine_num_gpu_blocks, kv_cache_size_tokens, max_concurrency: the figures
         that the engine of `engine_version` sets and logs, with the padding of its blocks.
-    states: recurrent states in a pool of their own beside the capacity, which limits the sequences
-        that hold memory at once; None: there is no such pool.
+    states: recurrent states in a pool of their own, which limits the sequences that hold memory at
+        once; beside the capacity, unless they are cached; None: there is no such pool.
+    window_tokens: slots of a pool for sliding windows within the capacity; None: there is none.
     """
 
     sized_by: str
@@ -41,6 +42,7 @@ class SizedPool(NamedTuple):
     kv_cache_size_tokens: int
     max_concurrency: float
     states: int | None = None
+    window_tokens: int | None = None
 
     def over_device(self, device: str) -> str | None:
         """The sentence on a pool that a user gave and the device cannot hold beside the weights;

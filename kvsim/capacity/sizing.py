@@ -74,6 +74,9 @@ def size(
     InputError if weights and reserves leave nothing.
     """
     model.check_tensor_parallel(model_options.tensor_parallel_size)
+    model.check_decode_context(
+        model_options.tensor_parallel_size, model_options.decode_context_parallel_size
+    )
     if model_options.pipeline_parallel_size > model.num_layers:
         raise InputError(
             "a stage needs a layer",

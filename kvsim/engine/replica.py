@@ -43,9 +43,10 @@ class ReplicaSpec:
     copy_bytes_per_s: of copies within the device; host_bytes_per_s: of the link to host memory.
     max_steps: most steps taken at once; 1 gives the step-by-step run.
     speculation: how tokens are drafted ahead, and acceptance: how many of them prove right; None:
-    they are not. unwatched, states, plan: see `MemorySpec`. connector: makes the KV connector of
-    the engine; None: it has none. copies_hold_blocks: its copies do. hicache: the times of what
-    lies behind the device under SGLang's scheduler; None: as the allocator's options say.
+    they are not. unwatched, states, window_tokens, plan: see `MemorySpec`. connector: makes the KV
+    connector of the engine; None: it has none. copies_hold_blocks: its copies do. hicache: the
+    times of what lies behind the device under SGLang's scheduler; None: as the allocator's options
+    say.
     """
 
     allocator: AllocatorOptions
@@ -60,6 +61,7 @@ class ReplicaSpec:
     acceptance: Acceptance | None = None
     unwatched: bool = False
     states: int | None = None
+    window_tokens: int | None = None
     plan: Grouping | None = None
     connector: Callable[[], Connector] | None = None
     hicache: Hierarchy | None = None
@@ -85,6 +87,7 @@ class ReplicaSpec:
             speculation=self._speculation,
             unwatched=self.unwatched and self.connector is None,
             states=self.states,
+            window_tokens=self.window_tokens,
             plan=self.plan,
             loads=self.connector is not None,
             holds=self.copies_hold_blocks,

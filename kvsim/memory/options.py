@@ -29,6 +29,8 @@ class MemorySpec(NamedTuple):
     unwatched: nobody asks which block is whose: an allocator may count where it would otherwise
         keep tables.
     states: of recurrent layers, in a pool of their own beside this one; None: they have none.
+    window_tokens: slots of a pool for sliding windows within this one; None: the allocator's
+        options divide the pool.
     plan: the groups of layers and their blocks that an engine has planned; None: the allocator's
         options plan them.
     loads: sequences may get KV from outside of the device (see loading.py). holds: copies hold
@@ -45,6 +47,7 @@ class MemorySpec(NamedTuple):
     speculation: Speculation | None = None
     unwatched: bool = False
     states: int | None = None
+    window_tokens: int | None = None
     plan: Grouping | None = None
     loads: bool = False
     holds: bool = False

@@ -21,6 +21,16 @@ class Known(NamedTuple):
     on_device: int
 
 
+class WindowRoom(NamedTuple):
+    """A pool for sliding windows. window: tokens of one. pool: its slots. available: those that
+    could be handed out now.
+    """
+
+    window: int
+    pool: int
+    available: Callable[[], int]
+
+
 @mypyc_attr(allow_interpreted_subclasses=True)
 @trait
 class PrefixRoom:
@@ -55,6 +65,45 @@ class PrefixRoom:
         """Slots that must yet be granted for the next token of all decoding sequences. slots: those
         that each holds.
         """
+
+    # --- where layers do not all keep all tokens -------------------------------------------------
+
+    @property
+    def windows(self) -> WindowRoom | None:
+        """The pool of sliding windows, which each token takes a slot of too; None without one."""
+        return None
+
+    @property
+    def steps_on_its_own(self) -> bool:
+        """Whether a step of decoding asks more of it than slots: `begin_decode` comes first."""
+        return False
+
+    def tokens_for_step(self) -> int:
+        """Slots that a step of decoding could be given."""
+        return self.available_tokens()
+
+    def begin_prefill(self, chunked: Sequence | None, newcomers: list[Sequence]) -> None:
+        """A step computes the next chunk of `chunked`, and these pinned sequences start in it; room
+        for their tokens is made after this.
+        """
+        return
+
+    def begin_decode(self, stopping: list[Sequence], *, unreturned: int, rides: bool) -> None:
+        """A step of decoding is scheduled, for which there are slots. stopping: who takes part in
+        it though it has all its output. unreturned: steps of decoding in flight. rides: prompts are
+        computed in it too.
+        """
+        return
+
+    def step_scheduled(self, order: Callable[[Sequence], int]) -> None:
+        """A step, which may repeat, has been scheduled. order: the place of a decoding sequence in
+        it.
+        """
+        return
+
+    def step_returned(self) -> None:
+        """The oldest of these has returned, and its outputs are about to be processed."""
+        return
 
 
 class RoomOnDemand(PrefixRoom):

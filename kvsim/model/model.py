@@ -97,6 +97,26 @@ class Model:
                     limit=f"a divisor or a multiple of {mixer.kv_heads} KV heads",
                 )
 
+    def check_decode_context(self, tp: int, shared: int) -> None:
+        """Raise InputError unless `shared` of the `tp` GPUs can share the tokens of a sequence
+        (vLLM 0.33, config/model.py `verify_with_parallel_config`): those that would hold the same
+        KV heads do, and latents (MLA) are the same on all.
+        """
+        mixers = {layer.mixer for layer in self.layers}
+        heads = {(mixer.heads, mixer.kv_heads) for mixer in mixers if isinstance(mixer, Attention)}
+        if shared == 1 or any(isinstance(mixer, LatentAttention) for mixer in mixers):
+            return
+        for query_heads, kv_heads in heads:
+            if shared > tp // kv_heads or tp <= kv_heads or query_heads // kv_heads % shared:
+                raise InputError(
+                    "fewer GPUs than that hold the same KV heads",
+                    where="decode_context_parallel_size",
+                    value=shared,
+                    limit=f"{max(1, tp // kv_heads)}: {tp} GPUs for {kv_heads} KV heads, and a "
+                    f"divisor of {query_heads // kv_heads} query heads a KV head",
+                    remedy="lower it, raise tensor_parallel_size, or take a model with latents",
+                )
+
     def weights(self, tensor_parallel_size: int = 1) -> Weights:
         """Parameters one GPU holds, by kind; a tied output head is stored once."""
         self.check_tensor_parallel(tensor_parallel_size)

@@ -1,14 +1,18 @@
 """Remarks beside the numbers: requests that were left out, and what the numbers do not hold."""
 
 from kvsim.report.names import called, listed
+from kvsim.report.numbers import percent
 from kvsim.results.result import Result
 from kvsim.results.summary import NoWindow, RunSummary
+from kvsim.step_time.kernels.expected import expected_error, regime_of
 
 
 def remarks(result: Result) -> list[str]:
     """The remarks as sentences: on the requests, then on each run."""
     notes = result.scenario.get("provenance", {}).get("notes", [])
     sentences = [f"Requests: {note}." for note in notes]
+    if source := result.scenario.get("provenance", {}).get("step_time"):
+        sentences += [f"Step times: {source}.", *_expected(result)]
     asked = bool(result.scenario.get("window"))
     texts: dict[str, list[str]] = {}
     for run in result.runs:
@@ -24,6 +28,23 @@ def remarks(result: Result) -> list[str]:
         who = f"{listed(labels)}: " if everyone > 1 and len(labels) < everyone else ""
         sentences.append(f"{who}{text}")
     return sentences
+
+
+def _expected(result: Result) -> list[str]:
+    """The error to expect of composed step times at these lengths and this batch."""
+    lengths = result.scenario["provenance"].get("mean_tokens")
+    running = result.runs[0].summary.running_mean
+    if lengths is None or not running:
+        return []
+    regime = regime_of(lengths["prompt"], lengths["output"], running)
+    error = expected_error(regime)
+    if error is None:
+        return []
+    return [
+        f"On measured points that no constant was fitted on ({regime}), times per output token of "
+        f"such step times are off by {percent(error.median)} in the median and "
+        f"{percent(error.mean)} in the mean (reports/points)."
+    ]
 
 
 def _unmeasured(run: RunSummary, asked: bool) -> str:

@@ -6,6 +6,7 @@ from kvsim.step_time.options import StepTimeOptions
 STEP_TIMES: Registry[StepTimeOptions] = Registry(
     "step-time form",
     {
+        "auto": "kvsim.step_time.auto:Auto",
         "kernels": "kvsim.step_time.kernels.form:KernelOptions",
         "roofline": "kvsim.step_time.roofline:Roofline",
         "linear": "kvsim.step_time.linear:Linear",

@@ -67,7 +67,8 @@ class RooflineForm:
     base_ps: overhead and latencies. weights_ps: reading what every step reads. experts: see
     `_expert_reads`. token_ps, logits_ps: computing one token, one sampled token's logits.
     state_ps: reading and writing one sequence's recurrent state. all_reduce_token_ps: per token.
-    chunk_ps: per prefill chunk, which only a correction knows of.
+    chunk_ps: per prefill chunk, which only a correction knows of. source: why it was taken, where
+    the scenario does not name it.
     """
 
     base_ps: int
@@ -79,6 +80,11 @@ class RooflineForm:
     all_reduce_token_ps: int
     attention: tuple[AttentionTime, ...]
     chunk_ps: int = 0
+    source: str = ""
+
+    def sourced(self, source: str) -> "RooflineForm":
+        """The same with a source."""
+        return replace(self, source=source)
 
     def corrected(self, correction: Correction) -> "RooflineForm":
         """The form with a correction applied."""

@@ -106,7 +106,7 @@ def test_the_evidence_is_no_part_of_the_wheel_and_says_so(
 def test_all_recipes_and_calibrations_are_in_the_wheel(wheel: Path) -> None:
     held = set(zipfile.ZipFile(wheel).namelist())
     files = [path for name in ("workloads", "calibration") for path in (ROOT / name).rglob("*.*")]
-    wanted = [path for path in files if path.suffix in (".toml", ".json", ".parquet")]
+    wanted = [path for path in files if path.suffix in (".toml", ".json", ".npz")]
     assert len(wanted) > 30
     for path in wanted:
         assert f"kvsim/shipped/{path.relative_to(ROOT).as_posix()}" in held

@@ -78,7 +78,9 @@ def test_a_closed_loop_is_fed_until_a_tenth_of_its_users_have_left():
     "extra", [{}, {"scheduler": {"kind": "continuous", "async_scheduling": True}}]
 )
 def test_a_window_is_the_same_to_the_bit_step_by_step(extra):
-    leaps, steps = (simulate(with_(max_steps=most, **extra)) for most in (None, 1))
+    leaps, steps = (
+        simulate(with_(max_steps=most, step_time="roofline", **extra)) for most in (None, 1)
+    )
     for fast, slow in zip(leaps.runs, steps.runs, strict=True):
         assert fast.summary["window"]["found"] == "steady"
         assert fast.summary["window"] == slow.summary["window"]

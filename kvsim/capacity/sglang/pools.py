@@ -14,10 +14,10 @@ from typing import NamedTuple
 
 from kvsim.capacity.sglang.settings import SglangSettings
 from kvsim.layout import KVGroup, KVLayout
+from kvsim.memory.radix_hybrid.strategy import states_by_ratio
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.units import ceil_div
 
-STATES_A_REQUEST = 3  # with a radix cache, without buffers that track states
 SWA_EVICTION_INTERVAL = 128
 FEWEST_REQUESTS, MOST_REQUESTS = 2048, 4096
 
@@ -45,13 +45,12 @@ def divide(
     *,
     chunk: int,
     max_model_len: int,
-    keeps_windows: bool,
 ) -> Pools:
-    """The pools in `budget` bytes. chunk: tokens of one, -1 for whole prompts. keeps_windows: of a
-    model with sliding windows, that they have a pool of their own.
+    """The pools in `budget` bytes, of layers as SGLang's pools take them. chunk: tokens of one, -1
+    for whole prompts.
     """
     states = [group for group in layout.groups if group.kind == "recurrent"]
-    windows = [g for g in layout.groups if g.kind == "sliding"] if keeps_windows else []
+    windows = [group for group in layout.groups if group.kind == "sliding"]
     full = [group for group in layout.groups if group not in states and group not in windows]
     slots, state_bytes = _states(budget, states, settings)
     rest, page = budget - state_bytes, settings.page_size
@@ -93,11 +92,12 @@ def _states(budget: int, groups: list[KVGroup], settings: SglangSettings) -> tup
     one = sum(group.state_bytes for group in groups)
     if not one:
         return None, 0
-    if settings.disable_radix_cache and settings.max_running_requests is not None:
+    if settings.max_mamba_cache_size is not None:
+        slots = settings.max_mamba_cache_size
+    elif settings.disable_radix_cache and settings.max_running_requests is not None:
         slots = settings.max_running_requests
     else:
-        share = settings.mamba_full_memory_ratio
-        slots = int((budget * share / (1 + share) - one) // one)
+        slots = states_by_ratio(budget, one, settings.mamba_full_memory_ratio)
     if slots <= 0 or (slots + 1) * one >= budget:
         raise InputError(
             "the states of recurrent layers leave no room",
@@ -114,10 +114,24 @@ def _kept(settings: SglangSettings, windows: list[KVGroup], chunk: int) -> int |
     requests = settings.max_running_requests
     if not windows or requests is None or not settings.disable_radix_cache or chunk <= 0:
         return None
-    page, window = settings.page_size, _widest(windows)
-    each = window + SWA_EVICTION_INTERVAL + 2 * page
-    chunks = 1 if settings.disable_overlap_schedule else 2
-    return ceil_div(each * requests + chunks * chunk + page, page) * page
+    overlaps = not settings.disable_overlap_schedule
+    return windows_at_once(requests, _widest(windows), settings.page_size, chunk, overlaps=overlaps)
+
+
+def windows_at_once(
+    requests: int,
+    window: int,
+    page: int,
+    chunk: int,
+    *,
+    overlaps: bool,
+    interval: int = SWA_EVICTION_INTERVAL,
+) -> int:
+    """Tokens of the windows' pool that so many requests fill at once: each a window, what it has
+    not given back yet and two pages; beside them a chunk of a prompt, two where steps overlap.
+    """
+    each = window + interval + 2 * page
+    return ceil_div(each * requests + (1 + overlaps) * chunk + page, page) * page
 
 
 def _widest(windows: list[KVGroup]) -> int:
@@ -141,7 +155,7 @@ def _requests(settings: SglangSettings, tokens: int, max_model_len: int, states:
         given = min(max(int(tokens / max_model_len * 512), FEWEST_REQUESTS), MOST_REQUESTS)
     most = min(given, tokens // 2)
     if states is not None:
-        most = min(most, states // (1 if settings.disable_radix_cache else STATES_A_REQUEST))
+        most = min(most, states // settings.states_a_request)
     if most < 1:
         raise InputError(
             "the pool serves no request",

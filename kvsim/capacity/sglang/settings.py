@@ -2,6 +2,12 @@
 
 from pydantic import Field, field_validator
 
+from kvsim.memory.radix_hybrid.strategy import (
+    STATES_RATIO,
+    StrategyFlag,
+    resolved,
+    states_a_request,
+)
 from kvsim.plumbing.options import Options
 
 SGLANG_VERSION = "0.5.23"
@@ -14,7 +20,8 @@ class SglangSettings(Options):
         not given: by the device. chunked_prefill_size: -1 for whole prompts; not given: by the
         device. max_total_tokens: most tokens of the pool.
     swa_full_tokens_ratio: tokens of the windows' pool for each of the full one's.
-    mamba_full_memory_ratio: bytes of recurrent states for each byte of KV.
+    mamba_full_memory_ratio: bytes of recurrent states for each byte of KV; max_mamba_cache_size:
+        states, given. mamba_radix_cache_strategy: how they are cached.
     """
 
     mem_fraction_static: float | None = Field(None, gt=0, lt=1)
@@ -26,7 +33,17 @@ class SglangSettings(Options):
     disable_radix_cache: bool = False
     disable_overlap_schedule: bool = False
     swa_full_tokens_ratio: float = Field(0.8, gt=0, le=1)
-    mamba_full_memory_ratio: float = Field(0.9, gt=0)
+    mamba_full_memory_ratio: float = Field(STATES_RATIO, gt=0)
+    max_mamba_cache_size: int | None = Field(None, ge=1)
+    mamba_radix_cache_strategy: StrategyFlag = "auto"
+
+    @property
+    def states_a_request(self) -> int:
+        """States that each running request may need."""
+        overlaps = not self.disable_overlap_schedule
+        strategy = resolved(self.mamba_radix_cache_strategy, self.page_size, overlaps=overlaps)
+        caching = not self.disable_radix_cache
+        return states_a_request(strategy, overlaps=overlaps, caching=caching)
 
     @field_validator("chunked_prefill_size")
     @classmethod

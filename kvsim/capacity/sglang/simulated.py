@@ -1,4 +1,4 @@
-"""SGLang's pool as a simulation has it: one pool of tokens that every layer keeps."""
+"""SGLang's pool as a simulation has it."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -9,7 +9,6 @@ from kvsim.capacity.sglang.settings import SGLANG_VERSION, SglangSettings
 from kvsim.capacity.sglang.sizing import size_sglang
 from kvsim.device import Device
 from kvsim.model import Model, ModelOptions
-from kvsim.plumbing.errors import InputError
 
 
 def settings_of(memory: MemoryOptions, tables: Iterable[Any]) -> SglangSettings:
@@ -22,7 +21,7 @@ def settings_of(memory: MemoryOptions, tables: Iterable[Any]) -> SglangSettings:
         flags["mamba_full_memory_ratio"] = ratio
     for table in tables:
         for name in SglangSettings.model_fields:
-            if hasattr(table, name):
+            if getattr(table, name, None) is not None:
                 flags.setdefault(name, getattr(table, name))
     return SglangSettings.parse(flags, "memory")
 
@@ -30,29 +29,21 @@ def settings_of(memory: MemoryOptions, tables: Iterable[Any]) -> SglangSettings:
 def sglang_pool(
     model: Model, device: Device, options: ModelOptions, settings: SglangSettings, block_size: int
 ) -> SizedPool:
-    """The pool; what a page does not fill stays unused. States of recurrent layers have a pool
-    beside it, one for each running request. InputError for a model whose windows have a pool of
-    their own, or whose states are cached.
+    """The pool; what a page does not fill stays unused. Windows and cached states have a share of
+    its capacity; states that are not cached have a pool beside it, one for each running request.
     """
     found = size_sglang(model, device, options, settings)
     pools, page = found.pools, found.page_size
-    cached = pools.states is not None and not settings.disable_radix_cache
-    if pools.window_tokens is not None or cached:
-        raise InputError(
-            "a simulation caches in one pool, and SGLang would make two for this model",
-            where="memory.mem_fraction_static",
-            value=model.name,
-            remedy=("set disable_radix_cache = true of the allocator, or " if cached else "")
-            + "give kv_cache_bytes; kvsim memory --mem-fraction-static sizes the two",
-        )
+    beside = pools.state_bytes if settings.disable_radix_cache else 0
+    capacity = pools.kv_bytes + pools.window_bytes + pools.state_bytes - beside
     return SizedPool(
         sized_by="mem_fraction_static",
         total_bytes=found.total_bytes,
-        unused_bytes=found.headroom_bytes + found.budget_bytes - pools.kv_bytes - pools.state_bytes,
+        unused_bytes=found.headroom_bytes + found.budget_bytes - capacity - beside,
         weights_bytes=found.weights_bytes,
         activation_bytes=0,
-        other_bytes=found.set_up_bytes + pools.state_bytes,
-        capacity_bytes=pools.kv_bytes,
+        other_bytes=found.set_up_bytes + beside,
+        capacity_bytes=capacity,
         block_size=block_size,
         num_gpu_blocks=pools.tokens // block_size,
         pool_tokens=pools.tokens,
@@ -64,4 +55,5 @@ def sglang_pool(
         kv_cache_size_tokens=pools.tokens,
         max_concurrency=pools.tokens / found.max_model_len,
         states=pools.states,
+        window_tokens=pools.window_tokens,
     )

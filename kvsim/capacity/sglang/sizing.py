@@ -8,12 +8,14 @@ kvcache-ai/ktransformers #1870; eight H200s, sgl-project/sglang #11716 and
 SemiAnalysisAI/InferenceX #2128). CUDA graphs and activations come out of the headroom.
 """
 
+from dataclasses import replace
 from typing import NamedTuple
 
 from kvsim.capacity.sglang.fraction import chunk_of, default_fraction
 from kvsim.capacity.sglang.pools import Pools, divide
 from kvsim.capacity.sglang.settings import SglangSettings
 from kvsim.device import Device
+from kvsim.layout import KVLayout
 from kvsim.model import LatentAttention, Model, ModelOptions
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.units import GIB, MIB
@@ -22,6 +24,7 @@ SET_UP_GIB, SET_UP_MORE_GIB = 0.5, 0.24  # on one GPU, and for each further one
 # Models with sliding windows, by model_type, whose windows have a pool of their own
 # (configs/model_config.py `is_hybrid_swa_model`); the windows of others are kept whole.
 WINDOWED_KINDS = ("gpt_oss", "gemma4_text", "mimo_v2", "mimo_v2_flash", "step3p5")
+SHORT_KINDS = ("gpt_oss", "gemma4_text")  # whose window the cache takes for a token less
 
 
 class SglangPool(NamedTuple):
@@ -75,11 +78,10 @@ def size_sglang(
     chunk, longest = chunk_of(settings, device_mib), options.model_len(model)
     pools = divide(
         budget,
-        options.layout(model),
+        cached_layout(model.kind, options.layout(model)),
         settings,
         chunk=chunk,
         max_model_len=longest,
-        keeps_windows=model.kind in WINDOWED_KINDS,
     )
     return SglangPool(
         mem_fraction_static=fraction,
@@ -128,3 +130,24 @@ def _check(model: Model, options: ModelOptions, settings: SglangSettings) -> Non
             value="auto",
             remedy="give mem_fraction_static as the server's log has it",
         )
+
+
+def cached_layout(model_kind: str, layout: KVLayout) -> KVLayout:
+    """The layers as SGLang's pools take them: windows that it keeps whole are full attention, and
+    those of gpt-oss and Gemma 4 end one token earlier than the model says.
+    """
+    groups = []
+    for group in layout.groups:
+        window = group.window_tokens
+        if group.kind == "sliding" and window is not None:
+            if model_kind not in WINDOWED_KINDS:
+                group = replace(group, kind="full", window_tokens=None, chunk_tokens=None)
+            elif model_kind in SHORT_KINDS:
+                group = replace(group, window_tokens=window - 1)
+        groups.append(group)
+    return KVLayout(tuple(groups))
+
+
+def layout_under(allocator_kind: str, model_kind: str, layout: KVLayout) -> KVLayout:
+    """The layers as an allocator of this kind takes them."""
+    return cached_layout(model_kind, layout) if allocator_kind == "radix" else layout

@@ -10,7 +10,7 @@ from kvsim.commands.arguments import AsJson
 from kvsim.plumbing.errors import InputError
 
 if TYPE_CHECKING:
-    from kvsim.step_time.roofline import Roofline
+    from kvsim.step_time.options import StepTimeOptions
 
 
 def runs(
@@ -26,15 +26,18 @@ def runs(
     ] = False,
     set_: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Set an option of the roofline."),
+        typer.Option("--set", metavar="KEY=VALUE", help="Set an option of the step time."),
     ] = None,
+    step_time: Annotated[
+        str, typer.Option(metavar="KIND", help="Of [step_time]: auto, kernels or roofline.")
+    ] = "auto",
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Write runs.json and table.md into DIR.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Simulate published runs under their settings with the roofline, nothing fitted, and say how
-    far each is off.
+    """Simulate published runs under their settings, nothing fitted on them, and say how far each
+    is off.
     """
     from rich.console import Console
 
@@ -52,7 +55,7 @@ def runs(
         ]  # fmt: skip
         typer.echo(json.dumps(trials, indent=1) if as_json else "\n".join(map(_line, trials)))
         return
-    options, stderr = _roofline(set_ or []), Console(stderr=True)
+    options, stderr = _step_time(step_time, set_ or []), Console(stderr=True)
     with stderr.status("") as status:
         compared = compare_trials(folders, options, status.update)
     summaries = [one.summary() for one in compared]
@@ -77,16 +80,16 @@ def runs(
         console.print(f"written to {out}")
 
 
-def _roofline(settings: list[str]) -> "Roofline":
-    from kvsim.step_time.roofline import Roofline
+def _step_time(kind: str, settings: list[str]) -> "StepTimeOptions":
+    from kvsim.step_time import STEP_TIMES
 
-    table = {}
+    table = {"kind": kind}
     for setting in settings:
         key, equals, value = setting.partition("=")
         if not equals:
             raise InputError("not of the form KEY=VALUE", where="--set", value=setting)
         table[key.strip()] = value.strip()
-    return Roofline.parse(table, "--set")
+    return STEP_TIMES.parse(table, "--set" if settings else "--step-time")
 
 
 def _line(trial: dict[str, Any]) -> str:

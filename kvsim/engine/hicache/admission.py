@@ -2,7 +2,7 @@
 
 from kvsim.engine.hicache.storage import Storage
 from kvsim.engine.schedulers.sglang.admission import PrefillAdmission
-from kvsim.engine.schedulers.sglang.budget import CLIP_MAX_NEW_TOKENS, Stop
+from kvsim.engine.schedulers.sglang.budget import Stop
 from kvsim.memory.radix.hicache.allocator import HicacheAllocator
 from kvsim.sequence import Sequence
 
@@ -32,13 +32,13 @@ class HicacheAdmission(PrefillAdmission):
         host_hit = allocator.slots(seq).host_hit
         if host_hit:
             new_tokens = seq.num_tokens - cached
-            rest = min(max(self._wishes[seq] - seq.num_outputs, 0), CLIP_MAX_NEW_TOKENS)
-            if budget.too_much(new_tokens + rest + budget.page):
+            most = budget.most_of_chunk(new_tokens, self._rest(seq))
+            if most is None:
                 return 0, Stop.MEMORY
             new_tokens -= host_hit
             if not budget.chunked and not first and budget.paged(new_tokens) >= budget.input:
                 return 0, Stop.OTHER
             if allocator.load_back(seq):
-                now = budget.first_chunk(cached + host_hit, new_tokens)
+                now = budget.first_chunk(cached + host_hit, new_tokens, most)
                 return self._charge(seq, now, new_tokens)
         return super()._weigh(seq, cached, first=first)

@@ -68,6 +68,11 @@ class RadixDecoders:
         """How many decode."""
         return self._cohorts.num
 
+    @property
+    def clock(self) -> int:
+        """Decode steps so far."""
+        return self._clock.steps
+
     def join(self, seq: Sequence, slots: Slots) -> None:
         """`seq` decodes from the next step on."""
         self._cohorts.join(seq, self._clock.join(seq, slots.tokens))

@@ -165,22 +165,26 @@ class RadixTree:
             node = entry[1]
             if not self._stands(entry):
                 continue
-            gone += node.tokens
-            if self.listener is not None:
-                self.listener.evicted(node.tokens, self.now_ps - node.used_ps)
-            if self.keeper is not None:
-                self.keeper.forgotten(node)
-            self.num_nodes -= 1
-            self.evictable -= node.tokens
-            parent = node.parent
-            assert parent is not None
-            node.parent = None
-            del parent.children[self._key(node.runs)]
-            if parent.parent is not None:
-                self._offer(parent)
+            gone += self._remove_leaf(node)
         if gone:
             self.evicted += gone
         return gone
+
+    def _remove_leaf(self, node: Node) -> int:
+        """A leaf that nobody locks goes; returns its tokens."""
+        if self.listener is not None:
+            self.listener.evicted(node.tokens, self.now_ps - node.used_ps)
+        if self.keeper is not None:
+            self.keeper.forgotten(node)
+        self.num_nodes -= 1
+        self.evictable -= node.tokens
+        parent = node.parent
+        assert parent is not None
+        node.parent = None
+        del parent.children[self._key(node.runs)]
+        if parent.parent is not None:
+            self._offer(parent)
+        return node.tokens
 
     def nodes(self) -> Iterator[Node]:
         """All nodes, the root apart."""

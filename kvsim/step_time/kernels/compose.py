@@ -6,7 +6,6 @@ from math import inf
 from kvsim.layout import KVGroup, KVLayout
 from kvsim.model import Attention, Dense, Experts, LatentAttention, Recurrence
 from kvsim.model.layers import Absent, Mixer
-from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.units import PS_PER_US
 from kvsim.step_time.correction import WHOLE_PPM, Correction
 from kvsim.step_time.kernels.attention import attention_parts
@@ -22,6 +21,7 @@ from kvsim.step_time.kernels.dtypes import plain_dtypes
 from kvsim.step_time.kernels.feed_forward import dense_costs, expert_costs
 from kvsim.step_time.kernels.host import HostCost
 from kvsim.step_time.kernels.latent import latent_parts
+from kvsim.step_time.kernels.missing import NotMeasured
 from kvsim.step_time.kernels.parts import Cost, Kernels, LayerKernels, added
 from kvsim.step_time.kernels.recurrence import STREAMED, recurrence_parts
 from kvsim.step_time.kernels.tables import KernelLine
@@ -66,10 +66,11 @@ def composed(kernels: Kernels, layout: KVLayout, host: HostCost) -> KernelSteps:
             sequences=min((max(lines) for _, lines in parts.decode), default=MOST_TOKENS),
             context_tokens=LONGEST if longest is inf else int(longest),
         ),
-        source=f"kernels measured as in {kernels.tables.name}.parquet",
+        source=f"kernels measured as in {kernels.tables.name}",
     )
     form = form.corrected(Correction(scale_ppm=round(host.scale * WHOLE_PPM)))
-    form.host = HostTime(*map(_ps, (host.step_us, host.sequence_us, host.prompts_us)))
+    step_us = host.step_us + host.layer_us * model.num_layers
+    form.host = HostTime(*map(_ps, (step_us, host.sequence_us, host.prompts_us)))
     return form
 
 
@@ -84,7 +85,7 @@ def _mixer_parts(kernels: Kernels, mixer: Mixer, count: int, layout: KVLayout) -
         return recurrence_parts(kernels, mixer, count)
     if isinstance(mixer, Absent):
         return LayerKernels()
-    raise InputError(
+    raise NotMeasured(
         "no kernels of this model's attention are tabulated",
         where="step_time.kind",
         value=kernels.model.name,

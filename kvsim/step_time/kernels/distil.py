@@ -8,6 +8,7 @@ import numpy as np
 
 from kvsim.plumbing.errors import InputError
 from kvsim.step_time.kernels.columns import DEFAULTS, MEASURED, MeasuredKernel
+from kvsim.step_time.kernels.tables import WORDS
 from kvsim.step_time.kernels.versions import version_key
 
 if TYPE_CHECKING:
@@ -84,41 +85,24 @@ def thinned(curve: KernelCurve, tolerance: float = TOLERANCE) -> KernelCurve:
 
 
 def write_tables(path: Path, rows: Iterable[KernelRow]) -> None:
-    """Write the curves as Parquet."""
-    import pyarrow.parquet as pq
-
-    with path.open("wb") as file:  # Arrow opens paths of UTF-8 alone
-        pq.write_table(
-            table_of(rows),
-            file,
-            compression="zstd",
-            compression_level=19,
-            use_dictionary=["kind", "dtype", "version", "shape.list.element", "x.list.element"],
-            column_encoding={"us.list.element": "BYTE_STREAM_SPLIT"},
-        )
-
-
-def table_of(rows: Iterable[KernelRow]) -> "pa.Table":
-    """The curves as an Arrow table: kind, dtype, version, shape, x and us."""
-    import pyarrow as pa
-
+    """Write the curves as compressed numpy arrays, which need nothing beside numpy to be read:
+    columns of numbered words, and numbers of all rows in one array beside where each row's end.
+    """
     listed = list(rows)
-    kinds, dtypes, versions, shapes, curves = zip(*listed, strict=True)
-    rounded = [
-        ((curve.us.astype(np.float32).view(np.uint32) + HALF) & MANTISSA).view(np.float32)
-        for curve in curves
-    ]
-    words = pa.dictionary(pa.int16(), pa.string())
-    return pa.table(
-        {
-            "kind": pa.array(kinds, pa.string()).cast(words),
-            "dtype": pa.array(dtypes, pa.string()).cast(words),
-            "version": pa.array(versions, pa.string()).cast(words),
-            "shape": pa.array(shapes, pa.list_(pa.int32())),
-            "x": pa.array([curve.x for curve in curves], pa.list_(pa.int32())),
-            "us": pa.array(rounded, pa.list_(pa.float32())),
-        }
-    )
+    arrays: dict[str, np.ndarray[Any, Any]] = {}
+    for name in WORDS:
+        words, numbers = np.unique([getattr(row, name) for row in listed], return_inverse=True)
+        arrays[f"{name}_words"] = words
+        arrays[name] = numbers.astype(np.int16)
+    us = np.concatenate([row.curve.us for row in listed]).astype(np.float32).view(np.uint32)
+    rounded = ((us + HALF) & MANTISSA).view(np.uint8).reshape(-1, 4)
+    arrays["us_bytes"] = np.ascontiguousarray(rounded.T)  # alike bytes side by side pack tighter
+    arrays["x"] = np.concatenate([row.curve.x for row in listed]).astype(np.int32)
+    arrays["shape"] = np.concatenate([np.array(row.shape, np.int32) for row in listed])
+    arrays["points"] = np.array([len(row.curve.x) for row in listed], np.int16)
+    arrays["sizes"] = np.array([len(row.shape) for row in listed], np.int8)
+    with path.open("wb") as file:
+        np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
 
 
 def _curves(path: Path, measured: MeasuredKernel) -> Iterator[tuple[Key, KernelCurve]]:

@@ -9,6 +9,7 @@ from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.shipped import shipped_folder
 from kvsim.plumbing.units import PS_PER_US
 from kvsim.step_time.correction import WHOLE_PPM, Correction
+from kvsim.step_time.kernels.missing import NotMeasured
 from kvsim.step_time.options import Hardware, StepTimeOptions
 
 if TYPE_CHECKING:
@@ -73,13 +74,15 @@ class KernelOptions(StepTimeOptions):
 
     def _path(self, hardware: Hardware, engine: str) -> Path:
         """The tables of the device; InputError names those that there are."""
+        from kvsim.step_time.kernels.tables import SUFFIX
+
         folder = shipped_folder("calibration") / "kernels"
         if self.tables is not None:
             folder = hardware.folder / self.tables
-        path = folder / f"{hardware.device.name}-{engine}.parquet"
+        path = folder / f"{hardware.device.name}-{engine}{SUFFIX}"
         if not path.is_file():
-            known = ", ".join(sorted(each.stem for each in folder.glob("*.parquet")))
-            raise InputError(
+            known = ", ".join(sorted(each.stem for each in folder.glob(f"*{SUFFIX}")))
+            raise NotMeasured(
                 f"no kernels of {engine} were measured on this device",
                 where="device.name",
                 value=hardware.device.name,

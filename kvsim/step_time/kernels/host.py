@@ -1,8 +1,9 @@
 """What a step takes beside the kernels that were measured: launches, scheduling, small kernels.
 
 The constants are fitted on served points (`calibration/kernels/host.json`, which names its source),
-by engine and version, architecture, weights and device. Of the entries that fit a server the most
-particular one counts, and of several versions the newest that is not newer than the server's.
+by engine and version, architecture and its layers, weights and device. Of the entries that fit a
+server the most particular one counts, and of several versions the newest that is not newer than the
+server's.
 """
 
 import json
@@ -15,17 +16,18 @@ from kvsim.plumbing.shipped import shipped_folder
 from kvsim.step_time.kernels.versions import version_key
 
 HOST_FILE = shipped_folder("calibration") / "kernels" / "host.json"
-_LABELS = ("engine", "kind", "method", "device")
+_LABELS = ("engine", "kind", "layers", "method", "device")
 
 
 class HostCost(NamedTuple):
-    """scale: of the kernels' times. In us: step_us of every step, sequence_us of each of its
-    sequences, prompts_us of a step that computes prompts. median_error: of TPOT, on the points
-    of the fit.
+    """scale: of the kernels' times. In us: step_us of every step, layer_us of each layer of the
+    model, sequence_us of each of the step's sequences, prompts_us of a step that computes prompts.
+    median_error: of TPOT, on the points of the fit.
     """
 
     scale: float = 1.0
     step_us: float = 0.0
+    layer_us: float = 0.0
     sequence_us: float = 0.0
     prompts_us: float = 0.0
     median_error: float | None = None
@@ -45,6 +47,7 @@ def host_cost(engine: str, version: str | None, device: Device, model: Model) ->
     labels = {
         "engine": engine,
         "kind": model.kind,
+        "layers": model.num_layers,
         "method": model.weight_format.method,
         "device": device.name,
     }

@@ -10,6 +10,7 @@ from zipfile import BadZipFile, ZipFile
 from kvsim.device import named_device
 from kvsim.plumbing.errors import InputError
 from kvsim.step_time.kernels.columns import MEASURED
+from kvsim.step_time.kernels.tables import SUFFIX
 
 ENGINES = ("vllm", "sglang")
 SYSTEMS = "systems/data/"  # of the wheel; below it DEVICE/FAMILY/ENGINE/VERSION/STEM.parquet
@@ -27,7 +28,7 @@ class KernelSource(NamedTuple):
     @property
     def file_name(self) -> str:
         """Of the tables distilled from it."""
-        return f"{self.device}-{self.engine}.parquet"
+        return f"{self.device}-{self.engine}{SUFFIX}"
 
 
 @contextmanager

@@ -3,13 +3,16 @@
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
+from zipfile import BadZipFile
 
 import numpy as np
 
 from kvsim.plumbing.errors import InputError
-from kvsim.plumbing.extras import need
+from kvsim.step_time.kernels.missing import NotMeasured
 from kvsim.step_time.kernels.versions import version_key
 
+SUFFIX = ".npz"
+WORDS = ("kind", "dtype", "version")  # columns of words
 Shape = tuple[int, ...]
 Work = Callable[[Shape, float], float]
 
@@ -116,21 +119,24 @@ class KernelTables:
     """
 
     def __init__(self, path: Path, version: str | None) -> None:
-        need("pyarrow", where="step_time.kind")
-        import pyarrow.parquet as pq
-
         self.name = path.stem
         self._wanted = version_key(version) if version else None
-        self._table = pq.read_table(path)
-        self._kinds = {
-            name: self._table[name].combine_chunks().dictionary_decode().to_numpy(False)
-            for name in ("kind", "dtype")
-        }
+        try:
+            with np.load(path) as arrays:
+                self._words = {name: arrays[f"{name}_words"][arrays[name]] for name in WORDS}
+                self._us = np.ascontiguousarray(arrays["us_bytes"].T).view(np.float32).ravel()
+                self._x, self._sizes = arrays["x"], arrays["shape"]
+                self._ends = np.cumsum(arrays["points"], dtype=np.int64)
+                self._shape_ends = np.cumsum(arrays["sizes"], dtype=np.int64)
+        except (KeyError, ValueError, BadZipFile):
+            raise InputError(
+                "not a table of kernels", where=str(path), remedy="run `kvsim calibrate kernels`"
+            ) from None
         self._families: dict[tuple[str, str], KernelFamily | None] = {}
 
     def dtypes(self, kind: str) -> set[str]:
         """The dtypes of which there are curves of this kind."""
-        return set(self._kinds["dtype"][self._kinds["kind"] == kind])
+        return set(self._words["dtype"][self._words["kind"] == kind].tolist())
 
     def family(self, kind: str, dtypes: Sequence[str] = ("",)) -> KernelFamily | None:
         """The curves of this kind in the first of these dtypes that there is; None without any."""
@@ -146,7 +152,7 @@ class KernelTables:
         """The same; InputError without any."""
         family = self.family(kind, dtypes)
         if family is None:
-            raise InputError(
+            raise NotMeasured(
                 f"no {kind} was measured in {' or '.join(dtypes)}",
                 where="step_time.kind",
                 value=f"kernels of {self.name}",
@@ -155,16 +161,21 @@ class KernelTables:
         return family
 
     def _read(self, kind: str, dtype: str) -> KernelFamily | None:
-        rows = np.flatnonzero((self._kinds["kind"] == kind) & (self._kinds["dtype"] == dtype))
-        if not len(rows):
+        words = self._words
+        rows = np.flatnonzero((words["kind"] == kind) & (words["dtype"] == dtype)).tolist()
+        if not rows:
             return None
         found: dict[Shape, tuple[tuple[bool, tuple[int, ...]], KernelLine]] = {}
-        taken = self._table.take(rows).to_pydict()
-        columns = (taken[name] for name in ("version", "shape", "x", "us"))
-        for version, sizes, x, us in zip(*columns, strict=True):
-            shape, rank = tuple(sizes), self._rank(version)
+        ranks = {version: self._rank(version) for version in set(words["version"].tolist())}
+        for row in rows:
+            rank = ranks[str(words["version"][row])]
+            shape = tuple(self._sizes[_span(self._shape_ends, row)].tolist())
             if shape not in found or rank > found[shape][0]:
-                found[shape] = rank, KernelLine(tuple(map(float, x)), tuple(us))
+                span = _span(self._ends, row)
+                line = KernelLine(
+                    tuple(map(float, self._x[span].tolist())), tuple(self._us[span].tolist())
+                )
+                found[shape] = rank, line
         return KernelFamily({shape: line for shape, (_, line) in found.items()})
 
     def _rank(self, version: str) -> tuple[bool, tuple[int, ...]]:
@@ -172,3 +183,8 @@ class KernelTables:
         numbers = version_key(version)
         wanted = self._wanted
         return wanted is None or numbers[: len(wanted)] <= wanted, numbers
+
+
+def _span(ends: Any, row: int) -> slice:
+    """The places of a row's numbers among those of all."""
+    return slice(int(ends[row - 1]) if row else 0, int(ends[row]))

@@ -5,12 +5,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from kvsim.step_time.kernels.expected import regime_of
 from kvsim.validate.points.labels import split_of
 from kvsim.validate.points.outcome import PointOutcome
 
 LATENCIES = ("ttft", "tpot")
-FEW, MANY = 8, 64  # clients of one copy: small and large batches
-PROMPT_HEAVY = 4  # prompt tokens for each output token
 
 
 class PointErrors(NamedTuple):
@@ -55,9 +54,7 @@ def regime(outcome: PointOutcome) -> str:
     row = outcome.row
     copies = split_of(row).copies
     clients = row.clients(copies) / copies
-    size = "small batch" if clients <= FEW else "large batch" if clients > MANY else "middle batch"
-    kind = "prefill-bound" if row.isl >= PROMPT_HEAVY * row.osl else "decode-bound"
-    return f"{kind}, {size}"
+    return regime_of(row.isl, row.osl, clients)
 
 
 GROUPINGS: dict[str, Callable[[PointOutcome], str]] = {

@@ -77,7 +77,7 @@ def prepare(row: Point, step_time: str | None = None) -> Prepared:
                 "num_users": clients,
                 "think": {"kind": "fixed", "seconds": front_ms / MS_PER_S},
             },
-            "prompt": _lengths(row.isl, benchmark.shortest),
+            **_prompts(row, benchmark, flags.get("enable_prefix_caching", False)),
             "output": _lengths(row.osl, benchmark.shortest),
         },
         **engine(row, flags, clients),
@@ -123,6 +123,16 @@ def _device(system: str) -> str:
     return named_device(name, "system").name
 
 
+def _prompts(row: Point, benchmark: Benchmark, cached: bool) -> dict[str, Any]:
+    """Of its own for each request; where prompts come again and a server keeps them, from a pool
+    that all but the last token is of.
+    """
+    if not (cached and benchmark.distinct_prompts):
+        return {"prompt": _lengths(row.isl, benchmark.shortest)}
+    pool = {"count": benchmark.distinct_prompts, "tokens": _lengths(row.isl - 1, 1.0)}
+    return {"prompt": _lengths(1, 1.0), "prefixes": [pool]}
+
+
 def _lengths(nominal: int, shortest: float) -> dict[str, Any]:
     if shortest == 1:
         return {"kind": "fixed", "tokens": nominal}
@@ -135,10 +145,11 @@ def _vllm(row: Point, flags: dict[str, Any], clients: int) -> dict[str, Any]:
     _, tokens = version.sizing.default_limits(device.memory_bytes, device.name)
     semantics = next(name for since, name in SEMANTICS if _at_least(version.since, since))
     memory: dict[str, Any] = {"engine_version": version.name}
+    cached = flags.get("enable_prefix_caching", False)
     if "gpu_memory_utilization" in flags:
         memory["gpu_memory_utilization"] = flags["gpu_memory_utilization"]
     return {
-        "allocator": [{"kind": "paged", "enable_prefix_caching": False}],
+        "allocator": [{"kind": "paged", "enable_prefix_caching": cached}],
         "memory": memory,
         "scheduler": {
             "kind": "continuous",
@@ -157,7 +168,7 @@ def _at_least(since: tuple[int, int], written: str) -> bool:
 def _sglang(row: Point, flags: dict[str, Any], clients: int) -> dict[str, Any]:
     named = (
         *("chunked_prefill_size", "max_prefill_tokens", "max_running_requests"),
-        "scheduler_recv_interval",
+        *("scheduler_recv_interval", "enable_mixed_chunk"),
     )
     del row
     # Where more clients were measured, another script with a larger limit served them.

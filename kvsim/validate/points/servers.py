@@ -15,14 +15,16 @@ _TIMES = re.compile(r"(\d+) \* isl")
 
 class Benchmark(NamedTuple):
     """name, source: who measured. shortest: the shortest length drawn, as a share of the nominal
-    one. requests_a_client: requests that each client sends, one after the other. front_end: whether
-    the fitted front ends are of its kind of client.
+    one. requests_a_client: requests that each client sends, one after the other. distinct_prompts:
+    how many prompts the requests are drawn from; 0: each has its own. front_end: whether the fitted
+    front ends are of its kind of client.
     """
 
     name: str
     source: str
     shortest: float
     requests_a_client: int
+    distinct_prompts: int
     front_end: bool
 
 

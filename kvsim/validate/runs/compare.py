@@ -4,13 +4,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from kvsim.device import named_device
-from kvsim.model import named_model
+from kvsim.device import Device, named_device
+from kvsim.model import Model, named_model
 from kvsim.observed.trial import FIGURES, Trial
 from kvsim.plumbing.errors import InputError
 from kvsim.readers.detect import read_runs
-from kvsim.step_time.options import Hardware
-from kvsim.step_time.roofline import Roofline
+from kvsim.step_time.options import Hardware, StepTimeOptions
 from kvsim.validate.runs.simulate import simulate_trial
 
 RELATIVE = ("ttft_s", "tpot_s", "e2e_s", "makespan_s", "running", "resident_tokens")
@@ -59,10 +58,24 @@ class Compared(NamedTuple):
         }
 
 
+def hardware_of(trial: Trial, model: Model, device: Device) -> Hardware:
+    """Whose steps a trial's are: its engine as far as meta.json says."""
+    name, _, version = trial.meta.engine.lower().partition(" ")
+    return Hardware(
+        model,
+        device,
+        trial.meta.tensor_parallel_size,
+        engine=name if name in ("vllm", "sglang") else None,
+        engine_version=version or None,
+    )
+
+
 def compare_trials(
-    folders: Sequence[Path], options: Roofline, progress: Progress | None = None
+    folders: Sequence[Path], options: StepTimeOptions, progress: Progress | None = None
 ) -> list[Compared]:
-    """All of them with the roofline of their model and device. progress: called with each name."""
+    """All of them with these step times of their model, device and engine. progress: called with
+    each name.
+    """
     compared = []
     for collection, trial in read_runs(folders):
         if progress is not None:
@@ -71,7 +84,7 @@ def compare_trials(
         try:
             model = named_model(meta.model, "model")
             device = named_device(meta.gpu, "gpu")
-            form = options.build(Hardware(model, device, meta.tensor_parallel_size))
+            form = options.build(hardware_of(trial, model, device))
             compared.append(Compared(collection, trial, simulate_trial(trial, form)))
         except InputError as error:
             compared.append(Compared(collection, trial, None, str(error)))

@@ -23,6 +23,8 @@ RECORDED: Registry[RecordedCase] = Registry(
         "sglang hicache": "kvsim.validate.schedule.sglang.hicache:HicacheCase",
         "sglang": "kvsim.validate.schedule.sglang.case:SglangCase",
         "sglang, prefill and decode": "kvsim.validate.schedule.sglang_pd.case:SglangPairCase",
+        "sglang windows": "kvsim.validate.schedule.sglang.hybrid:WindowsCase",
+        "sglang states": "kvsim.validate.schedule.sglang.hybrid:StatesCase",
         "llama.cpp cells": "kvsim.validate.schedule.llamacpp.cells:CellsCase",
         "llama-server": "kvsim.validate.schedule.llamacpp.server:ServerCase",
         "llama.cpp cells of March 2025": "kvsim.validate.schedule.llamacpp.older:OlderCellsCase",

@@ -7,11 +7,13 @@ from hypothesis import strategies as st
 import kvsim
 from kvsim.device import named_device
 from kvsim.model import named_model
+from kvsim.model.find import find_model
 from kvsim.plumbing.errors import InputError
 from kvsim.request import Request
 from kvsim.step import Chunk, StepShape
 from kvsim.step_time import STEP_TIMES
 from kvsim.step_time.correction import Correction
+from kvsim.step_time.kernels.host import host_cost
 from kvsim.step_time.options import Hardware
 
 CASES = [
@@ -157,6 +159,14 @@ def test_a_result_says_which_tables_its_step_time_is_from():
     }
     requests = [Request(str(at), 0, 100, 5) for at in range(3)]
     result = kvsim.simulate(tables, requests)
-    assert "h100-sglang.parquet" in result.scenario["provenance"]["step_time"]
+    assert "h100-sglang" in result.scenario["provenance"]["step_time"]
     again = kvsim.simulate(result.scenario, requests)
     assert again.runs[0].summary["tpot_s"] == result.runs[0].summary["tpot_s"]
+
+
+def test_the_hosts_part_is_that_of_a_model_of_as_many_layers():
+    device = named_device("h200")
+    deep, flat = (find_model(f"llama-3.1-{size}-FP8", offline=True) for size in ("70b", "8b"))
+    of_deep, of_flat = (host_cost("vllm", "0.12.0", device, each) for each in (deep, flat))
+    assert of_deep != of_flat
+    assert of_deep == host_cost("vllm", "0.11.0", device, deep)

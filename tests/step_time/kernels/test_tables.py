@@ -47,7 +47,7 @@ def distil(folder: Path, out: Path, *options: str) -> str:
 def test_a_devices_folder_becomes_a_table_that_gives_back_what_was_measured(tmp_path):
     gemm(tmp_path / "own", "0.24.0")
     distil(tmp_path / "own", tmp_path / "out", "--device", "l40s")
-    tables = KernelTables(tmp_path / "out" / "l40s-vllm.parquet", None)
+    tables = KernelTables(tmp_path / "out" / "l40s-vllm.npz", None)
     line = tables.required("gemm", ("bfloat16",)).lines[1024, 2048]
     for tokens, us in GEMM_US.items():
         assert line.at(tokens) == pytest.approx(us, rel=2e-3)
@@ -57,7 +57,7 @@ def test_the_quickest_of_several_kernels_counts(tmp_path):
     slow = [us / 1e3 for us in GEMM_US.values()]
     gemm(tmp_path, "0.24.0", gemm_dtype=["bfloat16"] * 8, latency=[*slow, *(us / 2 for us in slow)])
     distil(tmp_path, tmp_path / "out", "--device", "h200")
-    tables = KernelTables(tmp_path / "out" / "h200-vllm.parquet", None)
+    tables = KernelTables(tmp_path / "out" / "h200-vllm.npz", None)
     line = tables.required("gemm", ("bfloat16",)).lines[1024, 2048]
     assert line.at(4096) == pytest.approx(150, rel=2e-3)
 
@@ -69,7 +69,7 @@ def test_of_versions_that_differ_the_newest_that_is_not_newer_counts(tmp_path, v
     gemm(tmp_path / "h100_sxm", "0.19.0", scale=1.5)
     gemm(tmp_path / "h100_sxm", "0.24.0")
     distil(tmp_path, tmp_path / "out")
-    tables = KernelTables(tmp_path / "out" / "h100-vllm.parquet", version)
+    tables = KernelTables(tmp_path / "out" / "h100-vllm.npz", version)
     line = tables.required("gemm", ("fp8",)).lines[1024, 2048]
     assert line.at(4096) == pytest.approx(us, rel=2e-3)
 
@@ -78,7 +78,7 @@ def test_an_older_version_that_is_no_different_is_left_out(tmp_path):
     gemm(tmp_path / "h100_sxm", "0.19.0", scale=1.01)
     gemm(tmp_path / "h100_sxm", "0.24.0")
     distil(tmp_path, tmp_path / "out")
-    versions = pq.read_table(tmp_path / "out" / "h100-vllm.parquet")["version"].to_pylist()
+    versions = np.load(tmp_path / "out" / "h100-vllm.npz")["version_words"].tolist()
     assert set(versions) == {"0.24.0"}
 
 
@@ -93,7 +93,7 @@ def test_halves_of_a_kernel_are_added_and_one_alone_does_not_count(tmp_path):
         latency=[0.002, 0.003, 0.002],
     )
     distil(tmp_path, tmp_path / "out", "--device", "b200")
-    tables = KernelTables(tmp_path / "out" / "b200-sglang.parquet", None)
+    tables = KernelTables(tmp_path / "out" / "b200-sglang.npz", None)
     line = tables.required("mla_absorb", ("bfloat16",)).lines[16,]
     assert line.x == (8,)
     assert line.us == pytest.approx((5,), rel=2e-3)
@@ -164,5 +164,5 @@ def test_a_version_that_measured_something_else_is_left_out(tmp_path):
     gemm(tmp_path / "h100_sxm", "0.24.0")
     gemm(tmp_path / "h100_sxm", "0.27.1", scale=10)
     distil(tmp_path, tmp_path / "out")
-    versions = pq.read_table(tmp_path / "out" / "h100-vllm.parquet")["version"].to_pylist()
+    versions = np.load(tmp_path / "out" / "h100-vllm.npz")["version_words"].tolist()
     assert set(versions) == {"0.24.0"}

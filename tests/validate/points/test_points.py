@@ -219,3 +219,21 @@ def test_the_command_prints_tables_and_refuses_what_no_row_has(tmp_path):
         assert isinstance(error, InputError)
         assert wrong[0] in str(error)
         assert wrong[1] in str(error)
+
+
+SWEEP = "source_file=/Users/harrli/projects/aic-auto-gap-analysis/data/h200_sxm/x.csv; "
+
+
+def test_a_sweep_by_the_published_script_repeats_its_prompts_and_mixes_chunks():
+    swept = {"silicon_data_source": SWEEP + "silicon_concurrency=4", "system": "h200_sxm"}
+    vllm = prepare(row(**swept, backend_version="0.12.0")).table
+    (pool,) = vllm["workload"]["prefixes"]
+    assert pool["count"] == 100
+    assert pool["tokens"] == {"kind": "fixed", "tokens": 255}
+    assert vllm["workload"]["num_requests"] == 80
+    assert vllm["allocator"][0]["enable_prefix_caching"]
+    hits = simulate(vllm).runs[0].summary["prefix_cache"]
+    assert hits["hit_tokens"] > 0
+    sglang = prepare(row(**swept, **SGLANG)).table
+    assert sglang["scheduler"]["enable_mixed_chunk"]
+    assert "prefixes" not in sglang["workload"]

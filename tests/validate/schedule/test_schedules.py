@@ -4,7 +4,8 @@ vLLM 0.33.0 and 0.11.2: 01 to 19 cover rule after rule, 21 to 40 and 51 to 55 co
 pressure, and 41 to 46, 56 and 57 are the smallest cases of corners that a simulator got wrong.
 SGLang 0.5.23: S01 to S12, and R01 to R08, random ones of many shapes (each the first of its kind
 that a generator made) and, R06 and R07, the smallest of corners that a simulator got wrong; rows
-hold the new-token ratio, to the last bit.
+hold the new-token ratio, to the last bit. Over two pools: W01 to W08 windows, M01 to M09 recurrent
+states.
 """
 
 from math import nextafter
@@ -31,8 +32,12 @@ VLLM_PAIRS = sorted((Path(__file__).parent / "vllm_pd").glob("*.json"))
 # SGLang 0.5.23 with its hierarchical cache, on a clock that has copies and a storage.
 HICACHE = sorted((Path(__file__).parent / "schedules_hicache").glob("*.json"))
 
+HYBRIDS = sorted((Path(__file__).parent / "schedules_sglang_hybrid").glob("*.json"))
 
-@pytest.mark.parametrize("path", [*CASES, *SERVED, *SGLANG, *HICACHE], ids=lambda path: path.stem)
+
+@pytest.mark.parametrize(
+    "path", [*CASES, *SERVED, *SGLANG, *HYBRIDS, *HICACHE], ids=lambda path: path.stem
+)
 def test_schedule_is_equal_row_for_row(path: Path) -> None:
     case = read_case(path)
     verdict = compare(path.stem, read_expectation(path), simulate_rows(case))
@@ -59,8 +64,8 @@ def test_a_difference_between_two_engines_names_the_engine_and_its_row() -> None
 
 
 def test_all_recordings_are_there() -> None:
-    kinds = (CASES, SERVED, SGLANG, HICACHE, PAIRS, VLLM_PAIRS)
-    assert [len(cases) for cases in kinds] == [49, 51, 20, 22, 6, 7]
+    kinds = (CASES, SERVED, SGLANG, HYBRIDS, HICACHE, PAIRS, VLLM_PAIRS)
+    assert [len(cases) for cases in kinds] == [49, 51, 20, 17, 22, 6, 7]
     for cases in kinds:
         recorded = {path.name.removesuffix(".json") for path in cases}
         beside = {path.name for path in cases[0].parent.glob("*.expected.json.gz")}
@@ -85,6 +90,28 @@ def test_a_difference_in_the_last_bit_of_the_ratio_is_found() -> None:
 def test_a_case_of_no_known_engine_is_refused_by_name() -> None:
     with pytest.raises(InputError, match="num_gpu_blocks, max_total_tokens"):
         parse_case({"name": "x", "engine": {"blocks": 4}}, "x.json")
+
+
+def test_a_case_whose_requests_do_not_run_at_once_is_refused() -> None:
+    """20 states, 3 for each running request."""
+    engine = {"kind": "mamba", "max_mamba_cache_size": 20, "mamba_strategy": "no_buffer"}
+    case = {
+        "name": "few states",
+        "engine": {
+            "max_total_tokens": 4000,
+            "context_length": 2000,
+            "overlap": False,
+            "max_running_requests": 9,
+            "expect_running": 6,
+            **engine,
+        },
+        "cost": {"a": 10, "b": 1, "c": 1},
+        "requests": [{"id": "r", "arrival": 0, "prompt_len": 40, "out": 4}],
+    }
+    assert simulate_rows(parse_case(case, "few states"))
+    case["engine"]["expect_running"] = 9  # type: ignore[index]
+    with pytest.raises(InputError, match="expect_running"):
+        simulate_rows(parse_case(case, "few states"))
 
 
 def test_a_case_in_which_the_engine_damages_a_prompt_is_refused() -> None:

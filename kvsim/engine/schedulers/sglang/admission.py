@@ -96,12 +96,13 @@ class PrefillAdmission:
         """(tokens of `seq` to compute now, 0 if it is refused; why nothing more goes in)."""
         budget = self._budget
         new_tokens = seq.num_tokens - cached
-        rest = min(max(self._wishes[seq] - seq.num_outputs, 0), CLIP_MAX_NEW_TOKENS)
-        if budget.too_much(new_tokens + rest + budget.page):
+        rest = self._rest(seq)
+        most = budget.most_of_chunk(new_tokens, rest)
+        if most is None:
             return 0, Stop.MEMORY
         if not budget.chunked and not first and budget.paged(new_tokens) >= budget.input:
             return 0, Stop.OTHER
-        return self._charge(seq, budget.first_chunk(cached, new_tokens), new_tokens)
+        return self._charge(seq, budget.first_chunk(cached, new_tokens, most), new_tokens)
 
     def _weigh_ends(self, seq: Sequence) -> tuple[int, Stop | None]:
         """The same for a request whose end is known, in a pool without a cache."""
@@ -109,15 +110,26 @@ class PrefillAdmission:
         need = budget.paged(seq.num_tokens) + budget.page
         if need > min(budget.left_current, budget.left_total):
             return 0, Stop.MEMORY
+        if self._room.windows is not None:  # ends are not walked through there
+            if not budget.holds_at_once(seq.num_tokens, self._rest(seq)):
+                return 0, Stop.MEMORY
+        elif not self._ends_fit(seq, budget.left_current - need):
+            return 0, Stop.MEMORY
+        cut = budget.chunked and seq.num_tokens > budget.chunk
+        return self._charge(seq, budget.chunk if cut else seq.num_tokens, seq.num_tokens)
+
+    def _rest(self, seq: Sequence) -> int:
+        """What it may still put out, as far as that counts."""
+        return min(max(self._wishes[seq] - seq.num_outputs, 0), CLIP_MAX_NEW_TOKENS)
+
+    def _ends_fit(self, seq: Sequence, left: int) -> bool:
+        """Whether `left` tokens last until all that run, are taken and `seq` have ended."""
         if self._ends is None:
             taken = (self._span(newcomer.seq) for newcomer in self.taken)
             self._ends = Ends(self._span(seq), (*self._running(), *taken))
         else:
             self._ends.add(self._span(seq))
-        if not self._ends.fit(budget.left_current - need):
-            return 0, Stop.MEMORY
-        cut = budget.chunked and seq.num_tokens > budget.chunk
-        return self._charge(seq, budget.chunk if cut else seq.num_tokens, seq.num_tokens)
+        return self._ends.fit(left)
 
     def _charge(self, seq: Sequence, now: int, new_tokens: int) -> tuple[int, Stop | None]:
         """`now` of its `new_tokens` are computed in this pass; one prompt at most is cut."""

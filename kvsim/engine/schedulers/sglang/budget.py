@@ -97,15 +97,29 @@ class Budget:
         self.input -= paged
         self.chunk -= paged
 
-    def first_chunk(self, prefix_tokens: int, new_tokens: int) -> int:
-        """How many of its uncached tokens a request computes in this pass; 0: none fit."""
+    def most_of_chunk(self, new_tokens: int, rest: int) -> int | None:
+        """How many tokens a request of so many uncached ones, and `rest` to put out, could compute
+        in this pass at most; None: memory keeps it out.
+        """
+        return None if self.too_much(new_tokens + rest + self.page) else self.chunk
+
+    def holds_at_once(self, new_tokens: int, rest: int) -> bool:
+        """Whether pools beside that of the pages hold a request that asks for all its tokens."""
+        return True
+
+    def first_chunk(self, prefix_tokens: int, new_tokens: int, most: int) -> int:
+        """How many of its uncached tokens a request computes in this pass, `most` of them at most;
+        0: none fit.
+        """
         paged = self.paged(new_tokens)
-        if not self.chunked or paged <= self.chunk:
+        if not self.chunked or paged <= most:
             return new_tokens
-        return (prefix_tokens + self.chunk) // self.page * self.page - prefix_tokens
+        return (prefix_tokens + most) // self.page * self.page - prefix_tokens
 
     def next_chunk(self, new_tokens: int) -> int:
-        """How many tokens the prompt under way computes: it must go on, whatever is left."""
+        """How many tokens the prompt under way computes: it must go on, whatever is left. 0: it has
+        to wait, as its windows do not fit.
+        """
         left = int(self.left_total)
         most = min(self.chunk, left) if left > 0 else self.chunk
         return min(new_tokens, most)

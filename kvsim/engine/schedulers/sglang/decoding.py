@@ -4,6 +4,7 @@ All that decode take a token together. Where memory does not suffice, those with
 are retracted, until it does, and go to the end of the queue.
 """
 
+from collections.abc import Iterator
 from itertools import count
 
 from mypy_extensions import mypyc_attr
@@ -11,9 +12,11 @@ from mypy_extensions import mypyc_attr
 from kvsim.engine.plan import Plan, ScheduledChunk
 from kvsim.engine.policies.policies import Policies
 from kvsim.engine.schedulers.scheduler import Scheduler
+from kvsim.engine.schedulers.sglang.ignore_eos import Span, span
 from kvsim.engine.schedulers.sglang.outputs import InFlight, Outputs
 from kvsim.engine.schedulers.sglang.ratio import RETRACT_STEPS, NewTokenRatio
 from kvsim.memory.allocator import Allocator
+from kvsim.memory.ledger import Usage
 from kvsim.memory.prefix_room import prefix_room
 from kvsim.sequence import Sequence
 
@@ -33,6 +36,9 @@ class DecodingScheduler(Scheduler):
         self.decoders: dict[Sequence, int] = {}  # with numbers that grow in that order
         self._entered = 0
         self._full = False  # nobody goes in
+        self._prefilled: list[Sequence] = []  # the last prefill batch, until it is settled
+        self._chunked: Sequence | None = None  # whose prompt is under way
+        self._short_head: Sequence | None = None  # who was kept out for memory when last tried
         self._in_flight = InFlight()
         self._outputs = Outputs(self.batch, self._in_flight)
 
@@ -69,18 +75,22 @@ class DecodingScheduler(Scheduler):
             self._retract_until_it_fits(plan)
         self._step_decoders(plan, [])
 
-    def _make_room_for_decoders(self, plan: Plan) -> bool:
-        """Memory for the next token of each; False: not enough, nothing taken."""
+    def _make_room_for_decoders(self, plan: Plan, *, rides: bool = False) -> bool:
+        """Memory for the next token of each; False: not enough, nothing taken. rides: they do so
+        beside prompts.
+        """
         allocator, room, batch = self.allocator, self.room, self.batch
         # Those whose token under way is their last, which nobody knows, decode once more.
         stopping = self._in_flight.last_tokens(self.decoders)
         last = int(allocator.keeps_last_token)
-        if stopping or not allocator.steps_that_fit(1):
+        if stopping or room.steps_on_its_own or not allocator.steps_that_fit(1):
             need = room.missing_for_step(batch.slots)
             need += sum(allocator.missing_tokens(seq, seq.num_computed + last) for seq in stopping)
             room.make_room(need)
-            if need > room.available_tokens():
+            if need > room.tokens_for_step():
                 return False
+            unreturned = int(self._in_flight.unreturned_tokens[0])
+            room.begin_decode(stopping, unreturned=unreturned, rides=rides)
             room.make_room((batch.num + len(stopping)) * allocator.page_tokens)
             for seq in stopping if last else ():
                 if not self._extend(seq, plan, seq.num_computed + last):
@@ -123,3 +133,26 @@ class DecodingScheduler(Scheduler):
         self._full = False
         if lost:
             self._in_flight.lose_token(seq, plan)
+
+    # --- what others ask ----------------------------------------------------------------------
+
+    def _spans(self) -> Iterator[Span]:
+        """How long those that run go on, and what they then give back."""
+        for seq in (*self.decoders, *([self._chunked] if self._chunked is not None else [])):
+            outputs = self._outputs.of(seq) if seq in self.decoders else seq.num_outputs
+            yield span(seq, self._outputs.wishes[seq], outputs, self.ratio.value)
+
+    def _place(self, seq: Sequence) -> int:
+        """The place of a decoding sequence in its batch."""
+        return self.decoders[seq] if seq in self.decoders else self._prefilled.index(seq)
+
+    def _is_short(self, head: Sequence | None) -> bool:
+        """Whether `head` was kept out for memory when last tried."""
+        return head is not None and head is self._short_head
+
+    def usage_for(self, head: Sequence | None) -> Usage:
+        """Free memory is short where the counters, and not the slots, keep the head out too."""
+        usage = self.allocator.usage(None, busy=bool(self.running))
+        if self._is_short(head):
+            usage = usage._replace(short=usage.short + usage.idle, idle=0)
+        return usage

@@ -8,8 +8,6 @@ What the step under way puts out is not counted yet, who ends with it still has 
 that is thrown away by a retraction is computed again.
 """
 
-from collections.abc import Iterator
-
 from mypy_extensions import mypyc_attr
 
 from kvsim.engine.plan import Cached, Plan
@@ -17,12 +15,12 @@ from kvsim.engine.policies.policies import Policies
 from kvsim.engine.schedulers.sglang.admission import Newcomer, PrefillAdmission
 from kvsim.engine.schedulers.sglang.budget import Budget, Stop
 from kvsim.engine.schedulers.sglang.decoding import DecodingScheduler
-from kvsim.engine.schedulers.sglang.ignore_eos import Span, span
 from kvsim.engine.schedulers.sglang.limits import Limits
 from kvsim.engine.schedulers.sglang.queue import SglangQueue
 from kvsim.engine.schedulers.sglang.ratio import NewTokenRatio
+from kvsim.engine.schedulers.sglang.window_budget import budget_over
 from kvsim.memory.allocator import Allocator, Refusal
-from kvsim.memory.ledger import Course, Usage
+from kvsim.memory.ledger import Course
 from kvsim.plumbing.errors import InvariantError
 from kvsim.request import Request
 from kvsim.sequence import Sequence
@@ -60,10 +58,13 @@ class SglangScheduler(DecodingScheduler):
         self._chunk_size = chunked_prefill_size
         self._mixed = mixed
         self._inbox = queue.inbox
-        self._prefilled: list[Sequence] = []  # the last prefill batch, until it is settled
-        self._chunked: Sequence | None = None  # whose prompt is under way
-        self._short_head: Sequence | None = None  # who was kept out for memory when last tried
+        self._chunk_waits = False  # it computed nothing in the last pass
         self._left: list[Sequence] = []  # finished since the last pass
+
+    @property
+    def most_running(self) -> int:
+        """Requests that may run at once."""
+        return self._max_running
 
     # --- requests ------------------------------------------------------------------------------
 
@@ -95,6 +96,7 @@ class SglangScheduler(DecodingScheduler):
         self._close(plan)
         if not plan.empty:
             self._in_flight.scheduled(plan)
+            self.room.step_scheduled(self._place)
         elif not (self.waiting or self.running or self._in_flight or self.expects_more):
             self.ratio.idle()
         return plan
@@ -103,7 +105,7 @@ class SglangScheduler(DecodingScheduler):
         """The batch before this one becomes part of those that decode."""
         self._in_flight.settle()
         chunked, last = self._chunked, self._prefilled
-        if chunked is not None:
+        if chunked is not None and not self._chunk_waits:
             self.allocator.checkpoint(chunked, chunked.num_computed)
         rest = [seq for seq in last if seq is not chunked and not seq.finished]
         if len(rest) < len(last):
@@ -123,9 +125,10 @@ class SglangScheduler(DecodingScheduler):
 
     def _prefill(self, plan: Plan) -> None:
         """Admit what goes in, and go on with the prompt under way."""
-        if not self.decoders:
+        if not self.decoders or self.room.windows is not None:
             self._full = False
         chunked = self._chunked
+        self._chunk_waits = chunked is not None
         if chunked is None and (self._full or not self._queue.num_seen):
             return
         free_rows = self._max_running - len(self.running)
@@ -137,8 +140,8 @@ class SglangScheduler(DecodingScheduler):
             self._queue.arrange(self.room)
         mixed_tokens = len(self.decoders) if self._mixed else 0
         ratio = self.ratio.value
-        budget = Budget(
-            self.room.available_tokens,
+        budget = budget_over(
+            self.room,
             self.allocator.page_tokens,
             self._max_prefill_tokens,
             self._chunk_size,
@@ -151,8 +154,9 @@ class SglangScheduler(DecodingScheduler):
         if chunked is not None:
             rest = chunked.num_tokens - chunked.num_computed
             more = budget.next_chunk(rest)
-            budget.charge(more, admission.weight(chunked) if more == rest else 0)
-        goes_on = int(chunked is not None)
+            if more:
+                budget.charge(more, admission.weight(chunked) if more == rest else 0)
+        goes_on = int(more > 0)
         places = min(places, free_rows + goes_on) - goes_on
         most = self._max_prefills - goes_on
         admission.choose(self._queue, places, most, alone=not goes_on)
@@ -160,7 +164,7 @@ class SglangScheduler(DecodingScheduler):
         self.engine_faults += admission.cut_twice
         short = admission.stop is Stop.MEMORY
         if short:
-            self._full = bool(taken or chunked is not None or self.decoders)
+            self._full = bool(taken or more or self.decoders)
         elif admission.no_place:
             self._full = True
         if more or taken:
@@ -173,16 +177,13 @@ class SglangScheduler(DecodingScheduler):
         wishes = self._outputs.wishes
         return PrefillAdmission(self.room, budget, wishes, ratio, self._spans, cached=cached)
 
-    def _spans(self) -> Iterator[Span]:
-        """How long those that run go on, and what they then give back."""
-        for seq in (*self.decoders, *([self._chunked] if self._chunked is not None else [])):
-            outputs = self._outputs.of(seq) if seq in self.decoders else seq.num_outputs
-            yield span(seq, self._outputs.wishes[seq], outputs, self.ratio.value)
-
     def _compute_prompts(self, plan: Plan, more: int, taken: list[Newcomer]) -> None:
         """The prompt under way computes `more` tokens, and those taken start."""
-        allocator, chunked = self.allocator, self._chunked
+        allocator, chunked = self.allocator, self._chunked if more else None
+        waits = None if more else self._chunked
+        self._chunk_waits = waits is not None
         page = allocator.page_tokens
+        self.room.begin_prefill(chunked, [seq for seq, _, _ in taken])
         pages = (len(taken) + (chunked is not None)) * page if page > 1 else 0
         self.room.make_room(more + sum(new for _, _, new in taken) + pages)
         if chunked is not None:
@@ -208,10 +209,11 @@ class SglangScheduler(DecodingScheduler):
                 for other, _, _ in taken[index:]:
                     self.room.unpin(other)
                 break
-        self._chunked = None
+        self._chunked = waits
         for chunk in plan.chunks:
             chunk.is_decode = False
             if not chunk.samples:
+                self.engine_faults += waits is not None
                 self._chunked = chunk.seq
         if plan.chunks or plan.preempted:  # else nobody found a place, and the others go on
             self._batch_up(plan)
@@ -222,7 +224,7 @@ class SglangScheduler(DecodingScheduler):
         ride = bool(self._mixed and self.decoders)
         if ride:
             self._drop_who_ends()
-            ride = self._make_room_for_decoders(plan)
+            ride = self._make_room_for_decoders(plan, rides=True)
         if ride:
             self._prefilled = [*prompts, *self.decoders]
             self.decoders = {}
@@ -241,7 +243,8 @@ class SglangScheduler(DecodingScheduler):
     def repeatable(self, plan: Plan, limit: int) -> int:
         if plan.chunks or plan.num_paused or plan.preempted or plan.finishing or plan.stalls:
             return 0
-        if self._queue.num_seen and not self._full:
+        open_to_all = not self._full or self.room.windows is not None
+        if (self._queue.num_seen and open_to_all) or self._chunked is not None:
             return 0
         if self._is_short(self.waiting.head) and not self.allocator.usage(None, busy=True).idle:
             return 0  # nobody has filed what an eviction may free
@@ -267,6 +270,7 @@ class SglangScheduler(DecodingScheduler):
 
     def finish(self, plan: Plan) -> list[Sequence]:
         self._in_flight.returned(plan)
+        self.room.step_returned()
         finishing = dict.fromkeys(plan.finishing)
         done: list[Sequence] = []
         for chunk in plan.chunks:
@@ -288,14 +292,3 @@ class SglangScheduler(DecodingScheduler):
         """All outputs of `seq` have returned."""
         self._outputs.remove(seq)
         super()._leave(seq)
-
-    def _is_short(self, head: Sequence | None) -> bool:
-        """Whether `head` was kept out for memory when last tried."""
-        return head is not None and head is self._short_head
-
-    def usage_for(self, head: Sequence | None) -> Usage:
-        """Free memory is short where the counters, and not the slots, keep the head out too."""
-        usage = self.allocator.usage(None, busy=bool(self.running))
-        if self._is_short(head):
-            usage = usage._replace(short=usage.short + usage.idle, idle=0)
-        return usage

@@ -11,4 +11,4 @@ class SglangCase(SglangSchedule):
 
     @classmethod
     def recognises(cls, table: Mapping[str, Any]) -> bool:
-        return super().recognises(table) and "hicache" not in table
+        return super().recognises(table) and not ("hicache" in table or "kind" in table["engine"])

@@ -38,7 +38,9 @@ class SglangRows(Rows):
         assert isinstance(scheduler, DecodingScheduler)
         tree = _radix(scheduler).tree
         members = scheduler.members(plan)
-        sched = [_scheduled(scheduler, plan, seq) for seq in members]
+        sched = [
+            [*_scheduled(scheduler, plan, seq), *self.scheduled(scheduler, seq)] for seq in members
+        ]
         prompts, decodes = [[e for e in sched if e[2] == kind] for kind in "pd"]
         unfinished = {*members, *scheduler.decoders}
         row: Row = {
@@ -52,7 +54,10 @@ class SglangRows(Rows):
             "waiting": len(scheduler.waiting),
             **self.memory(scheduler),
             "ratio": scheduler.ratio.value,
-            "admitted": [[seq.id, hits, int(again)] for seq, hits, again in plan.admitted],
+            "admitted": [
+                [seq.id, hits, int(again), *self.admitted(seq)]
+                for seq, hits, again in plan.admitted
+            ],
             "sched": sched,
             "first": [],
             "finished": [],
@@ -62,6 +67,14 @@ class SglangRows(Rows):
         }
         self._evicted, self._retracted = tree.evicted, []
         self.append(row, plan)
+
+    def admitted(self, seq: Sequence) -> list[Any]:
+        """What a row says more of who was admitted."""
+        return []
+
+    def scheduled(self, scheduler: Scheduler, seq: Sequence) -> list[Any]:
+        """What a row says more of a member of the batch."""
+        return []
 
     def complete(self, scheduler: Scheduler, plan: Plan, row: Row) -> None:
         began = [c.seq for c in plan.chunks if c.samples and c.seq not in self._begun]

@@ -1,61 +1,14 @@
 """Schedules recorded from one engine of SGLang's as input: engine settings and requests."""
 
 from collections import deque
-from typing import ClassVar, Literal
-
-from pydantic import Field
+from typing import ClassVar
 
 from kvsim.engine.replica import ReplicaSpec
-from kvsim.engine.schedulers.sglang.options import Sglang
-from kvsim.layout import KVGroup, KVLayout
-from kvsim.memory.radix.options import Radix
-from kvsim.plumbing.options import Options
 from kvsim.request import Request
-from kvsim.validate.schedule.case import MOST_TOKENS, Case
-from kvsim.validate.schedule.sglang.request import LARGEST_POOL, SglangRequest
+from kvsim.validate.schedule.case import Case
+from kvsim.validate.schedule.sglang.engine import SglangEngine
+from kvsim.validate.schedule.sglang.request import SglangRequest
 from kvsim.validate.schedule.sglang.rows import SglangRows
-
-
-class SglangEngine(Options):
-    """The settings of the recorded engine. max_total_tokens: the pool, its padding page apart.
-    chunked_prefill_size: -1 for whole prompts.
-    """
-
-    max_total_tokens: int = Field(ge=1, le=LARGEST_POOL)
-    page_size: int = Field(1, ge=1, le=MOST_TOKENS)
-    max_running_requests: int | None = Field(None, ge=1)
-    max_prefill_tokens: int = Field(16384, ge=1)
-    chunked_prefill_size: int = Field(8192, ge=-1)
-    schedule_policy: Literal["fcfs", "lpm"] = "fcfs"
-    radix_cache: bool = True
-    schedule_conservativeness: float = Field(1.0, ge=0)
-    mixed_chunk: bool = False
-    overlap: bool = True
-    context_length: int = Field(ge=2, le=MOST_TOKENS)
-
-    def replica_spec(self) -> ReplicaSpec:
-        """The engine that these settings make, one step at a time; a token is one byte."""
-        return ReplicaSpec(
-            Radix(page_size=self.page_size, disable_radix_cache=not self.radix_cache),
-            Sglang.parse(
-                {
-                    "max_running_requests": self.max_running_requests,
-                    "max_prefill_tokens": self.max_prefill_tokens,
-                    "chunked_prefill_size": self.chunked_prefill_size,
-                    "schedule_policy": self.schedule_policy,
-                    "schedule_conservativeness": self.schedule_conservativeness,
-                    "enable_mixed_chunk": self.mixed_chunk,
-                    "disable_overlap_schedule": not self.overlap,
-                },
-                "engine",
-            ),
-            capacity_bytes=self.max_total_tokens,
-            layout=KVLayout((KVGroup("full", 1, 1),)),
-            max_model_len=self.context_length,
-            copy_bytes_per_s=1,
-            host_bytes_per_s=1,
-            max_steps=1,
-        )
 
 
 class SglangSchedule(Case):

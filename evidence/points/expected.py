@@ -1,0 +1,28 @@
+"""Write calibration/kernels/expected.json: errors of judged points by regime.
+
+    python -m evidence.points.expected DIR/points.json
+
+DIR: what `kvsim validate points FILE.csv --half judge --out DIR` wrote.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+from kvsim.step_time.kernels.expected import EXPECTED_FILE
+
+
+def main(points: Path) -> None:
+    """Keep the median and mean errors of TPOT."""
+    found = json.loads(points.read_text("utf-8"))
+    regimes = {
+        each["group"]: [round(each["tpot"][name], 4) for name in ("median_abs", "mean_abs")]
+        for each in found["groups"]["regime"]
+        if each["tpot"]
+    }
+    source = f"{found['file']}, half {found['half']}: {found['all']['ran']} points"
+    EXPECTED_FILE.write_text(json.dumps({"source": source, "tpot": regimes}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

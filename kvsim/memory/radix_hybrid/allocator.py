@@ -1,0 +1,272 @@
+"""KV memory as SGLang keeps it (0.5.23) where a second pool goes with the pages: what windows and
+recurrent states have in common.
+
+Steps are taken one by one, each at a cost that does not grow with the sequences: only those that
+have something to do in a step are looked at, by their deadlines.
+"""
+
+from collections.abc import Callable
+from heapq import heappop, heappush
+
+from mypy_extensions import mypyc_attr
+
+from kvsim.memory.allocator import Admission, Demand
+from kvsim.memory.ledger import NOTHING, Course, Jumps, Usage
+from kvsim.memory.radix.allocator import RadixAllocator
+from kvsim.memory.radix.decoders import PageMoves
+from kvsim.memory.radix.holds import Slots
+from kvsim.memory.radix_hybrid.holds import HybridHolds, HybridSlots, slots_of
+from kvsim.memory.radix_hybrid.part import Places, SecondPool
+from kvsim.memory.radix_hybrid.tree import HybridTree
+from kvsim.plumbing.errors import InvariantError
+from kvsim.sequence import Sequence
+
+
+class Deadlines:
+    """When decoding sequences have something to do: at the first step whose clock is theirs."""
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[int, int, Sequence]] = []
+
+    def add(self, seq: Sequence, slots: int) -> None:
+        """`seq` has something to do once it has so many slots."""
+        heappush(self._heap, (slots - seq.base, seq.order, seq))
+
+    def next(self, live: Callable[[Sequence, int], bool]) -> int | None:
+        """The clock of the first deadline of a sequence that still decodes; None without one."""
+        heap = self._heap
+        while heap and not live(heap[0][2], heap[0][1]):
+            heappop(heap)
+        return heap[0][0] if heap else None
+
+    def due(self, clock: int, live: Callable[[Sequence, int], bool]) -> list[Sequence]:
+        """Those whose deadlines have come, in the order in which they run; they have none then."""
+        heap, found = self._heap, []
+        while heap and heap[0][0] <= clock:
+            _, order, seq = heappop(heap)
+            if live(seq, order):
+                found.append(seq)
+        return sorted(found, key=lambda seq: seq.order)
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class HybridAllocator(RadixAllocator):
+    """part: the second pool. grid: see `HybridHolds`. lag: 1 if a step is scheduled before the one
+    before it has returned, else 0.
+    """
+
+    def __init__(
+        self,
+        capacity_bytes: int,
+        token_bytes: int,
+        page_size: int,
+        pool_tokens: int,
+        part: SecondPool,
+        *,
+        grid: int,
+        lag: int,
+        caching: bool,
+        max_sequences: int | None,
+    ) -> None:
+        super().__init__(
+            pool_tokens * token_bytes,
+            token_bytes,
+            page_size,
+            caching=caching,
+            max_sequences=max_sequences,
+        )
+        self.capacity_bytes = capacity_bytes
+        self.part = part
+        self._hybrid = HybridTree(page_size, part)
+        self.tree = self._hybrid
+        self._holds = self._hybrid_holds = HybridHolds(self._hybrid, grid, caching=caching)
+        self._lag = lag
+        self._unreturned = lag  # steps in flight as the step begins that is being scheduled
+        self._begun = False  # that step has begun
+
+    @property
+    def steps_on_its_own(self) -> bool:
+        return True
+
+    def _live_decoder(self, seq: Sequence, order: int) -> bool:
+        return seq.decoding and seq.order == order
+
+    # --- room ----------------------------------------------------------------------------------
+
+    def _make_part_room(self, units: int) -> None:
+        """Forget what the second pool has longest until so many units are free."""
+        self.free += self._hybrid.make_room(units)
+
+    def _own_units(self, seq: Sequence, slots: HybridSlots) -> int:
+        """Units of the second pool that a live sequence holds beside the tree."""
+        raise NotImplementedError(type(self).__name__)  # both kinds override this
+
+    def _valid_units(self) -> int:
+        """Units of the second pool in use beside the tree."""
+        raise NotImplementedError(type(self).__name__)  # both kinds override this
+
+    def _part_fits(self, seq: Sequence, tokens: int) -> bool:
+        """Whether the second pool has room for a waiting, pinned `seq` of so many tokens."""
+        raise NotImplementedError(type(self).__name__)  # both kinds override this
+
+    # --- admission -----------------------------------------------------------------------------
+
+    def admit(self, seq: Sequence, demand: Demand) -> Admission | None:
+        """As over one pool; a scheduler that pins nobody finds what it would hit pinned for the
+        test, which counts as a use.
+        """
+        pinned = seq in self._holds.pinned
+        if len(self._live) == self.max_sequences:
+            return None
+        if not pinned:
+            cached = self.pin(seq)
+            if cached != demand.cached_tokens:
+                raise InvariantError(f"{seq} hits {cached} tokens, not {demand.cached_tokens}")
+        fits = self._missing(self._holds.hit(seq), demand.fit_tokens) <= self.available_tokens()
+        if not fits or not self._part_fits(seq, demand.fit_tokens):
+            if not pinned:
+                self.unpin(seq)
+            return None
+        return super().admit(seq, demand)
+
+    # --- decoding ------------------------------------------------------------------------------
+
+    def join(self, seq: Sequence, num_tokens: int) -> None:
+        super().join(seq, num_tokens)
+        slots_of(seq).joined = num_tokens
+
+    def begin_decode(self, stopping: list[Sequence], *, unreturned: int, rides: bool) -> None:
+        self._begun = True
+        self._unreturned = unreturned
+
+    def steps_head_stays_blocked(self, head: Sequence, limit: int, *, busy: bool) -> int:
+        return 0
+
+    def advance(self, steps: int) -> Course:
+        base = self.usage(None, busy=True)
+        classes = [Jumps(held) for held in base]
+        used = allocated = 0
+        for t in range(1, steps + 1):
+            self.step()
+            now = self.usage(None, busy=True)
+            for jumps, held in zip(classes, now, strict=True):
+                jumps.read(held, t)
+            used = max(used, now.used - base.used)
+            allocated = max(allocated, now.allocated - base.allocated)
+        return Course(
+            NOTHING,
+            Usage(*(jumps.total for jumps in classes)),
+            Usage(*(jumps.first for jumps in classes)),
+            Usage(*(jumps.second for jumps in classes)),
+            used_rise=used,
+            allocated_rise=allocated,
+        )
+
+    def step(self) -> None:
+        decoders, size = self._decoders, self.page_tokens
+        if not self._begun:
+            self.make_room(decoders.num_without_room * size)
+            self.begin_decode([], unreturned=self._lag, rides=False)
+        self._begun = False
+        self.make_room((decoders.num - len(decoders.extended)) * size)
+        self._take_decoded(decoders.num_without_room * size)
+        self._advance_decoders(1, PageMoves())
+
+    def _take_decoded(self, tokens: int) -> None:
+        """A step of decoding takes so many tokens of new pages."""
+        self.free -= tokens
+
+    # --- what is filed -------------------------------------------------------------------------
+
+    def _file(self, seq: Sequence, slots: HybridSlots, upto: int) -> Places:
+        """The tree takes over the first `upto` tokens of a live sequence, in whole pages, which
+        locks them.
+        """
+        whole, before = self._whole(upto), slots.protected
+        if whole < before:
+            raise InvariantError(f"{seq} holds {before} tokens of the tree, not {whole}")
+        if self.keeper is not None:
+            self.keeper.filing(seq, whole - before)
+        places = Places(before, whole, slots.cursor)
+        node, known = self._hybrid.file(slots.content, places)
+        self.free += known - before
+        self._valid -= whole - before
+        self._hybrid_holds.move(slots, node, whole)
+        return places
+
+    def release(self, seq: Sequence) -> None:
+        slots = slots_of(seq)
+        self._live_slots(seq)
+        if seq.finished and self.keeps_prefixes:
+            self._file_finished(seq, slots)
+        own = self._own_units(seq, slots)
+        del self._live[seq]
+        if self.keeper is not None:
+            self.keeper.released(seq)
+        self.free += slots.granted - slots.protected
+        self.part.free += own
+        self._valid -= slots.tokens - slots.protected
+        self._over -= slots.over
+        slots.tokens = slots.granted = slots.over = 0
+        self._holds.let_go(slots)
+        slots.reset()
+        if seq.finished:
+            seq.memory = None
+
+    def _file_finished(self, seq: Sequence, slots: HybridSlots) -> None:
+        """All outputs of `seq` have returned: the tree takes over what it can."""
+        raise NotImplementedError(type(self).__name__)  # both kinds override this
+
+    def _live_slots(self, seq: Sequence) -> HybridSlots:
+        """What a live sequence holds."""
+        slots: Slots = self._live[seq]
+        assert isinstance(slots, HybridSlots)
+        return slots
+
+    # --- the ledger ----------------------------------------------------------------------------
+
+    @property
+    def saved_bytes(self) -> int | None:
+        return (self._holds.protected - self.tree.locked) * self.token_bytes
+
+    def usage(self, head: Sequence | None, *, busy: bool) -> Usage:
+        tree, part, size, unit = self.tree, self.part, self.token_bytes, self.part.unit_bytes
+        short = False
+        if head is not None:
+            short = not self._head_fits(head)
+        used = tree.locked + self._valid
+        empty = self.pool_tokens - self.free - tree.evictable - used - self._over
+        valid, reserved, over = self._part_split(empty)
+        free = self.free * size + part.free * unit
+        pools = self.pool_tokens * size + part.pool * unit
+        return Usage(
+            used * size + (part.locked + valid) * unit,
+            empty * size + reserved * unit,
+            self._over * size + over * unit,
+            0,
+            tree.evictable * size + part.evictable * unit,
+            0,
+            self.capacity_bytes - pools,
+            0,
+            free if short else 0,
+            0 if short else free,
+        )
+
+    def _head_fits(self, head: Sequence) -> bool:
+        need = self._missing(self._holds.hit(head), head.num_tokens)
+        return need <= self.available_tokens()
+
+    def _part_split(self, empty: int) -> tuple[int, int, int]:
+        """Units that live sequences hold beside the tree: in use, to be used, never to be used.
+        empty: slots of pages that are still to be filled.
+        """
+        raise NotImplementedError(type(self).__name__)  # both kinds override this
+
+    def check(self) -> None:
+        super().check()
+        part = self.part
+        own = sum(self._own_units(seq, self._live_slots(seq)) for seq in self._live)
+        pinned = sum(slots_of(seq).states for seq in self._holds.pinned)
+        total = part.free + part.evictable + part.locked + own + pinned
+        if total != part.pool or part.free < 0:
+            raise InvariantError(f"{total} of {part.pool} units of the second pool accounted for")

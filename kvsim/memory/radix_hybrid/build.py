@@ -1,0 +1,159 @@
+"""The two pools in the bytes of one, and the allocator over them.
+
+    windows   T = bytes // (full cell + ratio * window cell) tokens, and T * ratio of windows
+    states    slots in bytes * r / (1 + r), one more for padding; KV in what is left
+
+(model_executor/pool_configurator.py, mem_cache/kv_cache_configurator.py, 0.5.23)
+"""
+
+from typing import NamedTuple
+
+from kvsim.memory.options import MemorySpec
+from kvsim.memory.radix_hybrid.state_allocator import StateAllocator
+from kvsim.memory.radix_hybrid.states import StatePart
+from kvsim.memory.radix_hybrid.strategy import (
+    STATES_RATIO,
+    Strategy,
+    states_a_request,
+    states_by_ratio,
+)
+from kvsim.memory.radix_hybrid.tracking import TrackingGrid
+from kvsim.memory.radix_hybrid.window_allocator import WindowAllocator
+from kvsim.memory.radix_hybrid.windows import WindowPart
+from kvsim.plumbing.errors import InputError
+
+
+class WindowFlags(NamedTuple):
+    """See the options of the same names."""
+
+    page_size: int
+    interval: int
+    drops_locks: bool
+    caching: bool
+
+
+class StateFlags(NamedTuple):
+    """See the options of the same names. most_on_path: -1 for no limit."""
+
+    page_size: int
+    strategy: Strategy
+    interval: int
+    most_on_path: int
+    caching: bool
+
+
+class TwoPools(NamedTuple):
+    """tokens: of the pool of pages, whose slots take token_bytes. units: of the second pool."""
+
+    tokens: int
+    token_bytes: int
+    units: int
+    unit_bytes: int
+
+    def over_windows(self, memory: MemorySpec, flags: WindowFlags) -> WindowAllocator:
+        """The allocator of pages and windows; InputError if no request could be served."""
+        window = max(group.window_tokens or 0 for group in memory.layout.groups)
+        if window + flags.page_size >= self.units:
+            raise InputError(
+                "the windows' pool holds no request",
+                where="allocator.swa_full_tokens_ratio",
+                value=f"{self.units:,} tokens",
+                limit=f"more than {window + flags.page_size:,} tokens of a window and a page",
+                remedy="raise it, or give the pool more memory",
+            )
+        part = WindowPart(self.units, self.unit_bytes, window, flags.page_size)
+        depth = 1 + memory.hash_lag
+        in_flight = memory.max_in_flight_tokens
+        return WindowAllocator(
+            memory.capacity_bytes,
+            self.token_bytes,
+            flags.page_size,
+            self.tokens,
+            part,
+            interval=flags.interval,
+            lag=memory.hash_lag,
+            chunk=None if in_flight is None else in_flight // depth,
+            drops_locks=flags.drops_locks,
+            caching=flags.caching,
+        )
+
+    def over_states(self, memory: MemorySpec, flags: StateFlags) -> StateAllocator:
+        """The allocator of pages and states; InputError if no request could be served."""
+        strategy = flags.strategy if flags.caching else "no_buffer"
+        lag = memory.hash_lag
+        if flags.caching and strategy == "no_buffer" and (lag or flags.page_size > 1):
+            raise InputError(
+                "states are cached without buffers only at each token, one step after the other",
+                where="allocator.mamba_radix_cache_strategy",
+                value=strategy,
+                remedy="take extra_buffer, or page_size = 1 and disable_overlap_schedule = true",
+            )
+        lazily = strategy == "extra_buffer_lazy"
+        if lazily and not lag:
+            raise InputError(
+                "buffers are taken lazily only where steps overlap",
+                where="allocator.mamba_radix_cache_strategy",
+                value=strategy,
+                remedy="take extra_buffer, or leave disable_overlap_schedule out",
+            )
+        each = states_a_request(strategy, overlaps=bool(lag), caching=flags.caching)
+        if self.units < each:
+            raise InputError(
+                "the pool of states holds no request",
+                where="allocator.max_mamba_cache_size",
+                value=f"{self.units:,} states",
+                limit=f"at least {each}, those of one request",
+                remedy="raise it, or give the pool more memory",
+            )
+        most = flags.most_on_path
+        return StateAllocator(
+            memory.capacity_bytes,
+            self.token_bytes,
+            flags.page_size,
+            self.tokens,
+            StatePart(self.units, self.unit_bytes, None if most < 0 else most),
+            grid=None if strategy == "no_buffer" else TrackingGrid(flags.page_size, flags.interval),
+            lazily=lazily,
+            lag=lag,
+            caching=flags.caching,
+            max_sequences=self.units // each,
+        )
+
+
+def window_pools(memory: MemorySpec, page: int, ratio: float) -> TwoPools:
+    """TwoPools of pages and of windows."""
+    groups = memory.layout.groups
+    full = sum(group.bytes_per_token for group in groups if group.kind != "sliding")
+    window = sum(group.bytes_per_token for group in groups if group.kind == "sliding")
+    if not full:
+        raise InputError(
+            "the radix tree's pages hold layers that keep all tokens",
+            where="allocator.kind",
+            value="radix, with sliding windows in every layer",
+            remedy="use paged",
+        )
+    if memory.window_tokens is not None:
+        rest = memory.capacity_bytes - memory.window_tokens * window
+        return TwoPools(max(0, rest // full) // page * page, full, memory.window_tokens, window)
+    tokens = int(memory.capacity_bytes // (full + ratio * window)) // page * page
+    return TwoPools(tokens, full, int(tokens * ratio) // page * page, window)
+
+
+def state_pools(memory: MemorySpec, page: int, most: int | None) -> TwoPools:
+    """TwoPools of pages and of states; InputError where states leave no room for KV."""
+    groups, capacity = memory.layout.groups, memory.capacity_bytes
+    cell = memory.layout.bytes_per_token
+    state = sum(group.state_bytes for group in groups)
+    slots = most if most is not None else memory.states
+    if slots is None:
+        slots = states_by_ratio(capacity, state, STATES_RATIO)
+    rest = capacity - (slots + 1) * state
+    if slots < 1 or rest < cell:
+        raise InputError(
+            "the states of recurrent layers leave no room",
+            where="allocator.max_mamba_cache_size",
+            value=f"{slots:,} states of {state:,} bytes",
+            limit=f"{capacity:,} bytes for states and KV",
+            remedy="give the pool more memory, or ask for fewer states",
+        )
+    return TwoPools(rest // cell // page * page, cell, slots, state)

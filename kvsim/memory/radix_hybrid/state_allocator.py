@@ -1,0 +1,241 @@
+"""Pages and a radix tree beside a pool of recurrent states (0.5.23: mem_cache/memory_pool.py,
+allocation.py, components/mamba.py).
+
+A sequence computes on a state of its own, copied from the tree's where it hits one. Where nothing
+but that is kept (`no_buffer`), a copy is filed at each end of a chunk, of the prompt and of the
+output. With buffers for tracking, states are kept aside at multiples of a grid while the sequence
+runs on, and what is filed ends there.
+"""
+
+from collections import deque
+from collections.abc import Callable
+
+from mypy_extensions import mypyc_attr
+
+from kvsim.memory.allocator import Admission, Demand
+from kvsim.memory.radix.holds import Slots
+from kvsim.memory.radix_hybrid.allocator import Deadlines, HybridAllocator
+from kvsim.memory.radix_hybrid.holds import HybridSlots, slots_of
+from kvsim.memory.radix_hybrid.states import StatePart
+from kvsim.memory.radix_hybrid.tracking import TrackingGrid
+from kvsim.plumbing.errors import InvariantError
+from kvsim.sequence import Sequence
+
+
+class Boundary:
+    """Sequences that reach a multiple of the grid in one step, and which of them took a slot more
+    for it.
+    """
+
+    def __init__(self) -> None:
+        self.reached: list[tuple[Sequence, HybridSlots, int]] = []
+        self.more: list[HybridSlots] = []
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class StateAllocator(HybridAllocator):
+    """grid: where states can be kept aside; None: nowhere (no_buffer). lazily: a second slot for
+    that is taken only while it is written.
+    """
+
+    def __init__(
+        self,
+        capacity_bytes: int,
+        token_bytes: int,
+        page_size: int,
+        pool_tokens: int,
+        part: StatePart,
+        *,
+        grid: TrackingGrid | None,
+        lazily: bool,
+        lag: int,
+        caching: bool,
+        max_sequences: int,
+    ) -> None:
+        super().__init__(
+            capacity_bytes,
+            token_bytes,
+            page_size,
+            pool_tokens,
+            part,
+            grid=1 if grid is None else grid.tokens,
+            lag=lag,
+            caching=caching,
+            max_sequences=max_sequences,
+        )
+        self._grid = grid
+        self._lazily = lazily
+        self._slots_each = 1
+        if grid is not None:
+            self._slots_each += 1 if lazily else 1 + lag
+        self._to_track = Deadlines()
+        self._boundary: Boundary | None = None  # of the step that is being scheduled
+        self._rides = False
+        self._in_flight: deque[Boundary | None] = deque()  # of the steps that have not returned
+
+    # --- slots ---------------------------------------------------------------------------------
+
+    def _own_units(self, seq: Sequence, slots: HybridSlots) -> int:
+        return slots.states
+
+    def _part_fits(self, seq: Sequence, tokens: int) -> bool:
+        return self._slots_each - slots_of(seq).states <= self.part.available
+
+    def _take_slots(self, slots: HybridSlots, num: int) -> None:
+        self._make_part_room(num)
+        slots.states += num
+        self.part.free -= num
+        if self.part.free < 0:
+            raise InvariantError(f"states take {-self.part.free} slots more than are free")
+
+    def pin(self, seq: Sequence) -> int:
+        cached = super().pin(seq)
+        if cached:
+            self._take_slots(slots_of(seq), 1)
+        return cached
+
+    def unpin(self, seq: Sequence) -> None:
+        slots = slots_of(seq)
+        self.part.free += slots.states
+        slots.states = 0
+        super().unpin(seq)
+
+    def begin_prefill(self, chunked: Sequence | None, newcomers: list[Sequence]) -> None:
+        need = sum(self._slots_each - slots_of(seq).states for seq in newcomers)
+        self._make_part_room(need)
+
+    def admit(self, seq: Sequence, demand: Demand) -> Admission | None:
+        admission = super().admit(seq, demand)
+        if admission is not None:
+            slots = slots_of(seq)
+            self._take_slots(slots, self._slots_each - slots.states)
+        return admission
+
+    # --- tracking ------------------------------------------------------------------------------
+
+    def _grow(self, seq: Sequence, slots: Slots, num_tokens: int) -> None:
+        begin = slots.tokens
+        super()._grow(seq, slots, num_tokens)
+        assert isinstance(slots, HybridSlots)
+        if self._grid is not None:
+            tracked = self._grid.in_chunk(begin, num_tokens, slots.branch)
+            if tracked is not None:
+                slots.tracked = tracked
+
+    def join(self, seq: Sequence, num_tokens: int) -> None:
+        super().join(seq, num_tokens)
+        if self._grid is not None:
+            self._to_track.add(seq, self._grid.after(num_tokens) - 1)
+
+    def steps_that_fit(self, limit: int) -> int:
+        limit = super().steps_that_fit(limit)
+        if not self._lazily or not limit:
+            return limit
+        if any(boundary is not None for boundary in self._in_flight):
+            return 0
+        clock = self._to_track.next(self._live_decoder)
+        return limit if clock is None else max(0, min(limit, clock - self._decoders.clock))
+
+    def begin_decode(self, stopping: list[Sequence], *, unreturned: int, rides: bool) -> None:
+        super().begin_decode(stopping, unreturned=unreturned, rides=rides)
+        grid, clock = self._grid, self._decoders.clock
+        if grid is None:
+            return
+        boundary = Boundary()
+        for seq in self._to_track.due(clock, self._live_decoder):
+            slots = slots_of(seq)
+            reached = seq.base + clock + 1
+            boundary.reached.append((seq, slots, reached))
+            self._to_track.add(seq, grid.after(reached) - 1)
+        for seq in stopping:
+            slots = slots_of(seq)
+            if slots.joined >= 0 and grid.ends_at(slots.tokens + 1):
+                boundary.reached.append((seq, slots, slots.tokens + 1))
+        if not boundary.reached:
+            return
+        if self._lazily:
+            self._boundary, self._rides = boundary, rides
+        elif rides:  # a step with prompts keeps no state of those that decode
+            for _, slots, reached in boundary.reached:
+                slots.untracked.append(reached)
+
+    def step_scheduled(self, order: Callable[[Sequence], int]) -> None:
+        boundary, self._boundary = self._boundary, None
+        if boundary is not None:
+            boundary.reached.sort(key=lambda entry: order(entry[0]))
+            free = self.part.free
+            for _, slots, _ in boundary.reached:
+                if not free:
+                    slots.tracked = None  # what was kept is overwritten
+                    continue
+                free -= 1
+                if not self._rides:
+                    slots.states += 1
+                    boundary.more.append(slots)
+            if self._rides:
+                boundary = None
+            else:
+                self.part.free = free
+        self._in_flight.append(boundary)
+
+    def step_returned(self) -> None:
+        boundary = self._in_flight.popleft()
+        if boundary is None:
+            return
+        for seq, slots, reached in boundary.reached:
+            if self._live.get(seq) is slots and slots.joined >= 0:
+                slots.tracked = reached
+                if slots in boundary.more:
+                    slots.states -= 1
+                    self.part.free += 1
+
+    def tracked_tokens(self, seq: Sequence) -> int | None:
+        """After how many tokens of a running sequence a state is kept aside, as far as is known
+        when the step under way has just been scheduled; None: none is.
+        """
+        slots = self._live_slots(seq)
+        if seq.decoding:
+            return self._tracked(slots, seq.base + self._decoders.clock - 1 - self._unreturned)
+        if slots.joined >= 0:
+            return self._tracked(slots, slots.tokens - 1 - self._unreturned)
+        return slots.tracked
+
+    def _tracked(self, slots: HybridSlots, returned: int) -> int | None:
+        """The same once `returned` of its slots have been computed."""
+        grid = self._grid
+        if grid is None or self._lazily or slots.joined < 0:
+            return slots.tracked
+        reached = grid.before(returned)
+        while reached in slots.untracked:
+            reached -= grid.step
+        return reached if reached > slots.joined else slots.tracked
+
+    # --- what is filed -------------------------------------------------------------------------
+
+    def checkpoint(self, seq: Sequence, num_tokens: int) -> None:
+        if not self.keeps_prefixes:
+            return
+        slots = self._live_slots(seq)
+        if self._grid is not None:
+            if slots.tracked is None:
+                return
+            num_tokens = min(num_tokens, slots.tracked)
+        if not self.part.free and self._lazily:
+            self._hybrid_holds.let_go_of_part(slots)  # it was copied long since
+        self._make_part_room(1)
+        if not self.part.free:
+            raise InvariantError(f"no slot is left for a state of {seq}")
+        places = self._file(seq, slots, num_tokens)
+        self.part.free -= places.adopted
+        slots.tracked = None
+
+    def _file_finished(self, seq: Sequence, slots: HybridSlots) -> None:
+        upto: int | None = slots.tokens
+        if self._grid is not None:
+            upto = self._tracked(slots, min(slots.tokens, seq.final_tokens))
+        if upto:
+            slots.states -= self._file(seq, slots, upto).adopted
+
+    def _part_split(self, empty: int) -> tuple[int, int, int]:
+        part = self.part
+        return part.pool - part.free - part.evictable - part.locked, 0, 0

@@ -1,0 +1,65 @@
+"""Recurrent states in a radix tree (components/mamba.py, 0.5.23): one slot on one node, the state
+after exactly the tokens down to there.
+"""
+
+from mypy_extensions import mypyc_attr
+
+from kvsim.memory.radix_hybrid.node import HybridNode
+from kvsim.memory.radix_hybrid.part import SecondPool, Walk
+
+
+class StateWalk(Walk):
+    """Stops at nodes that have a state, none of which lies within another's tokens."""
+
+    def reaches(self, node: HybridNode, tokens: int, *, whole: bool) -> bool:
+        return whole and node.link is not None
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class StatePart(SecondPool):
+    """most: states kept on one path; None: no limit."""
+
+    def __init__(self, pool: int, unit_bytes: int, most: int | None = None) -> None:
+        super().__init__(pool, unit_bytes)
+        self._most = most
+
+    def size(self, node: HybridNode) -> int:
+        return 1
+
+    def walk(self) -> Walk:
+        return StateWalk()
+
+    def matched(self, node: HybridNode) -> None:
+        if node.link is not None:
+            self.recency.renew([node])
+
+    def split(self, upper: HybridNode, lower: HybridNode) -> None:
+        return  # the state is that after the last token, which `lower` keeps
+
+    def held_path(self, node: HybridNode) -> list[HybridNode]:
+        return [node] if node.parent is not None else []
+
+    def ends_lock(self, path: list[HybridNode]) -> bool:
+        return True
+
+    def thin_path(self, tail: HybridNode) -> None:
+        """Forget the shallowest states above `tail` that are too many on its path; those that a
+        sequence holds stay, and those where paths part.
+        """
+        if self._most is None:
+            return
+        holders = []
+        node: HybridNode = tail
+        while node.parent is not None:
+            if node.link is not None:
+                holders.append(node)
+            parent = node.parent
+            assert isinstance(parent, HybridNode)
+            node = parent
+        excess = len(holders) - self._most
+        for holder in reversed(holders):
+            if excess <= 0 or holder is tail:
+                break
+            if not holder.part_locks and len(holder.children) == 1:
+                self.drop(holder)
+                excess -= 1

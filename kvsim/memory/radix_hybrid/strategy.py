@@ -1,0 +1,35 @@
+"""How SGLang caches recurrent states (--mamba-radix-cache-strategy, 0.5.23:
+arg_groups/overrides.py, mem_cache/allocation_sizing.py).
+"""
+
+from typing import Literal
+
+STATES_RATIO = 0.9  # bytes of states for each byte of KV, unless the server is told another
+
+Strategy = Literal["no_buffer", "extra_buffer", "extra_buffer_lazy"]
+StrategyFlag = Literal["auto", "no_buffer", "extra_buffer", "extra_buffer_lazy"]
+
+
+def resolved(flag: StrategyFlag, page_size: int, *, overlaps: bool) -> Strategy:
+    """What "auto" comes to. overlaps: a step is scheduled before the one before it has returned."""
+    if flag != "auto":
+        return flag
+    return "extra_buffer" if overlaps or page_size > 1 else "no_buffer"
+
+
+def states_a_request(strategy: Strategy, *, overlaps: bool, caching: bool) -> int:
+    """States that each running request may need at once, those on their way into the tree among
+    them. caching: there is a tree.
+    """
+    if not caching:
+        return 1
+    if strategy == "extra_buffer":
+        return 4 + overlaps
+    return 3 if strategy == "no_buffer" else 4
+
+
+def states_by_ratio(capacity_bytes: int, state_bytes: int, ratio: float) -> int:
+    """Slots of states in bytes for them and for KV, `ratio` bytes of one for each of the other; one
+    more, for padding, is not counted.
+    """
+    return int((capacity_bytes * ratio / (1 + ratio) - state_bytes) // state_bytes)

@@ -1,0 +1,42 @@
+"""At which tokens a state can be kept aside (managers/schedule_batch.py, runtime_context.py)."""
+
+from math import lcm
+
+MODEL_CHUNK = 64  # tokens after which the kernels of recurrent layers have a state to show
+
+
+class TrackingGrid:
+    """tokens: multiples of it are where states can be kept while a prompt is computed; step: while
+    outputs are.
+    """
+
+    def __init__(self, page_size: int, interval: int) -> None:
+        self._chunk = max(MODEL_CHUNK, page_size)
+        self.tokens = lcm(self._chunk, page_size)
+        self.step = lcm(self.tokens, interval)
+
+    def in_chunk(self, begin: int, end: int, branch: int) -> int | None:
+        """Where a chunk of a prompt, tokens `begin` to `end`, keeps a state; None: nowhere. It is
+        the last multiple, counted from `begin`, unless paths part at `branch` before it.
+        """
+        new = end - begin
+        if new < self.tokens:
+            return None
+        last = begin + new // self.tokens * self.tokens
+        shown = begin + new // MODEL_CHUNK * MODEL_CHUNK
+        limit = end if shown == last else last + 1
+        if begin < branch < limit and (branch - begin) % self._chunk == 0:
+            return branch
+        return last
+
+    def after(self, tokens: int) -> int:
+        """The first place behind `tokens` where decoding keeps a state."""
+        return self.before(tokens) + self.step
+
+    def before(self, tokens: int) -> int:
+        """The last one at or before them."""
+        return tokens // self.step * self.step
+
+    def ends_at(self, tokens: int) -> bool:
+        """Whether one lies there."""
+        return tokens % self.step == 0

@@ -1,0 +1,80 @@
+"""KV of sliding windows in a radix tree (components/swa.py, 0.5.23): node by node, gone where it is
+long behind.
+
+What a sequence needs to go on is a window's worth of tokens before its end. So a path can be gone
+on from where that much is there in one piece, or where nothing above it is missing.
+"""
+
+from mypy_extensions import mypyc_attr
+
+from kvsim.memory.radix_hybrid.node import HybridNode
+from kvsim.memory.radix_hybrid.part import SecondPool, Walk
+from kvsim.plumbing.units import ceil_div
+
+
+class WindowWalk(Walk):
+    """Counts the tokens in one piece before the place reached."""
+
+    def __init__(self, window: int) -> None:
+        self._window = window
+        self._whole = True  # nothing is missing from the root on
+        self._tokens = 0
+
+    def reaches(self, node: HybridNode, tokens: int, *, whole: bool) -> bool:
+        if node.link is None:
+            self._whole, self._tokens = False, 0
+            return False
+        self._tokens += tokens
+        return self._whole or self._tokens >= self._window
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class WindowPart(SecondPool):
+    """window: tokens before a sequence's end that it needs. page: tokens of a page."""
+
+    def __init__(self, pool: int, unit_bytes: int, window: int, page: int) -> None:
+        super().__init__(pool, unit_bytes)
+        self.window = window
+        self.page = page
+        self.tail = ceil_div(window, page) * page  # of a new leaf, so that one lock pins one window
+
+    def size(self, node: HybridNode) -> int:
+        return node.tokens
+
+    def walk(self) -> Walk:
+        return WindowWalk(self.window)
+
+    def matched(self, node: HybridNode) -> None:
+        self.use(node)
+
+    def use(self, node: HybridNode) -> None:
+        """What lies within a window and a page of the end of `node` is used now, deepest last."""
+        reached, used = 0, []
+        up: HybridNode = node
+        while up.parent is not None and reached < self.window + self.page:
+            if up.link is not None:
+                used.append(up)
+            reached += up.tokens
+            parent = up.parent
+            assert isinstance(parent, HybridNode)
+            up = parent
+        self.recency.renew(used)
+
+    def split(self, upper: HybridNode, lower: HybridNode) -> None:
+        upper.part_locks = lower.part_locks
+        upper.mark, lower.mark = lower.mark, 0
+        if lower.link is not None:
+            self.recency.put_behind(upper, lower)
+
+    def held_path(self, node: HybridNode) -> list[HybridNode]:
+        path, reached = [], 0
+        while node.parent is not None and reached < self.window:
+            path.append(node)
+            reached += node.tokens
+            parent = node.parent
+            assert isinstance(parent, HybridNode)
+            node = parent
+        return path
+
+    def ends_lock(self, path: list[HybridNode]) -> bool:
+        return sum(node.tokens for node in path) >= self.window

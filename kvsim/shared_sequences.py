@@ -1,0 +1,34 @@
+"""Decode context parallelism in a simulation: GPUs that share the tokens of each sequence."""
+
+from kvsim.layout import KVLayout
+from kvsim.memory import ALLOCATORS
+from kvsim.memory.options import AllocatorOptions
+from kvsim.plumbing.errors import InputError
+from kvsim.scenario import Scenario
+
+BLOCK_SIZE = 16  # where no allocator names one: vLLM's default
+
+
+def shared_layout(scenario: Scenario, layout: KVLayout, *, drafted: bool) -> KVLayout:
+    """The layers of one of the GPUs; InputError for allocators, and for drafts, that no simulation
+    has beside them.
+    """
+    num = scenario.model.decode_context_parallel_size
+    others = sorted({ALLOCATORS.name_of(each) for each in scenario.allocator} - {"paged"})
+    if others or drafted:
+        raise InputError(
+            "tokens of a sequence are shared by GPUs in vLLM's blocks, without drafts",
+            where="model.decode_context_parallel_size",
+            value=num,
+            limit="1" + (f" under {', '.join(others)}" if others else " with a drafter"),
+            remedy="leave it out, or take paged alone",
+        )
+    return layout.over_gpus(num)
+
+
+def over_gpus(options: AllocatorOptions, num: int) -> AllocatorOptions:
+    """The allocator of one of `num` GPUs: a block of each holds its part of so many more tokens."""
+    if num == 1:
+        return options
+    tokens = num * (getattr(options, "block_size", None) or BLOCK_SIZE)
+    return options.model_copy(update={"block_size": tokens})

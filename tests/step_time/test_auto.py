@@ -1,0 +1,58 @@
+"""The default step time: kernels where they were measured, else the roofline, and which it was."""
+
+from typing import Any
+
+import pytest
+from support.scenarios import steady
+
+from kvsim.plumbing.errors import InputError
+from kvsim.report.remarks import remarks
+from kvsim.simulation import simulate
+from kvsim.step_time.kernels.expected import expected_error, regime_of
+
+
+def scenario(**changes: Any) -> dict[str, Any]:
+    return steady(40) | {"allocator": [{"kind": "paged"}]} | changes
+
+
+def same(one: dict[str, Any], other: dict[str, Any]) -> bool:
+    first, second = (simulate(each).runs[0].summary for each in (one, other))
+    return bool(first["ttft_s"] == second["ttft_s"] and first["tpot_s"] == second["tpot_s"])
+
+
+@pytest.mark.parametrize(("device", "kind"), [("a100-80gb", "kernels"), ("a100-40gb", "roofline")])
+def test_a_device_with_tables_has_kernels_and_another_the_roofline(device, kind):
+    table = scenario(device={"name": device})
+    other = {"kind": "linear", "base_us": 5000}
+    assert same(table, table | {"step_time": {"kind": kind}})
+    assert not same(table, table | {"step_time": other})
+    result = simulate(table)
+    assert kind in result.scenario["provenance"]["step_time"]
+
+
+def test_a_result_says_the_error_to_expect_of_kernels_and_why_a_roofline_was_taken():
+    measured, unmeasured = (
+        " ".join(remarks(simulate(scenario(device={"name": name}))))
+        for name in ("a100-80gb", "a100-40gb")
+    )
+    regime = regime_of(300, 150, 5)
+    error = expected_error(regime)
+    assert error is not None
+    assert 0 < error.median < error.mean
+    assert "a100-80gb-vllm" in measured
+    assert regime in measured
+    assert "reports/points" in measured
+    assert "no kernels of vllm were measured on this device (a100-40gb)" in unmeasured
+    assert "reports/points" not in unmeasured
+
+
+def test_a_split_that_no_form_can_serve_is_refused():
+    model = {"name": "llama-2-7b", "tensor_parallel_size": 3}
+    with pytest.raises(InputError, match="tensor_parallel_size"):
+        simulate(scenario(model=model))
+
+
+def test_a_named_roofline_is_no_remark():
+    result = simulate(scenario(step_time={"kind": "roofline"}))
+    assert "step_time" not in result.scenario["provenance"]
+    assert not any("Step times" in each for each in remarks(result))
