@@ -30,7 +30,7 @@ def run(
         str,
         typer.Option(
             metavar="FILE",
-            help="A calibration (a .json file, or the name of a shipped one), or roofline.",
+            help="A calibration (a .json file, or the name of a shipped one), roofline or kernels.",
         ),
     ],
     fit: Annotated[

@@ -3,15 +3,14 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from kvsim.device import named_device
-from kvsim.model import named_model
 from kvsim.observed.folder import ObservedRun
 from kvsim.step_time.calibrated.file import CalibrationFile, find_calibration
 from kvsim.step_time.calibrated.form import CalibratedTime
 from kvsim.step_time.correction import Correction
 from kvsim.step_time.form import StepTime
-from kvsim.step_time.options import Hardware
+from kvsim.step_time.kernels.form import KernelOptions
 from kvsim.step_time.roofline import Roofline
+from kvsim.validate.served import hardware_of
 
 
 class StepTimes(NamedTuple):
@@ -30,16 +29,30 @@ class StepTimes(NamedTuple):
 
 
 def step_times_of(run: ObservedRun, named: str | CalibrationFile) -> StepTimes:
-    """`named`: "roofline", a shipped calibration, the path of one, or the calibration itself.
+    """`named`: "roofline", "kernels", a shipped calibration, the path of one, or the calibration
+    itself.
 
-    InputError if the run's model or device is not known to the roofline, or the calibration is of
-    another model, device or sharding.
+    InputError if the run's model or device is not known, its kernels were not measured, or the
+    calibration is of another model, device or sharding.
     """
     if isinstance(named, CalibrationFile):
         return _calibrated(run, named)
     if named == "roofline":
         return _roofline(run)
+    if named == "kernels":
+        return _kernels(run)
     return _calibrated(run, find_calibration(named, "--step-time"))
+
+
+def _kernels(run: ObservedRun) -> StepTimes:
+    form = KernelOptions().build(hardware_of(run.meta, "meta.json."))
+    return StepTimes(
+        "kernels",
+        form.source,
+        {"fit": "kernels", "source": form.source},
+        form.shortest_ps(),
+        form.corrected,
+    )
 
 
 def _calibrated(run: ObservedRun, calibration: CalibrationFile) -> StepTimes:
@@ -63,10 +76,9 @@ def _calibrated(run: ObservedRun, calibration: CalibrationFile) -> StepTimes:
 
 
 def _roofline(run: ObservedRun) -> StepTimes:
-    device = named_device(run.meta.gpu, "meta.json.gpu")
-    model = named_model(run.meta.model, "meta.json.model")
-    form = Roofline().build(Hardware(model, device, run.meta.tensor_parallel_size))
-    source = f"the figures of {model.name} and {device.name}"
+    hardware = hardware_of(run.meta, "meta.json.")
+    form = Roofline().build(hardware)
+    source = f"the figures of {hardware.model.name} and {hardware.device.name}"
     return StepTimes(
         "roofline",
         source,

@@ -4,13 +4,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from kvsim.device import Device, named_device
-from kvsim.model import Model, named_model
 from kvsim.observed.trial import FIGURES, Trial
 from kvsim.plumbing.errors import InputError
 from kvsim.readers.detect import read_runs
-from kvsim.step_time.options import Hardware, StepTimeOptions
+from kvsim.step_time.options import StepTimeOptions
 from kvsim.validate.runs.simulate import simulate_trial
+from kvsim.validate.served import hardware_of
 
 RELATIVE = ("ttft_s", "tpot_s", "e2e_s", "makespan_s", "running", "resident_tokens")
 Progress = Callable[[str], None]
@@ -58,18 +57,6 @@ class Compared(NamedTuple):
         }
 
 
-def hardware_of(trial: Trial, model: Model, device: Device) -> Hardware:
-    """Whose steps a trial's are: its engine as far as meta.json says."""
-    name, _, version = trial.meta.engine.lower().partition(" ")
-    return Hardware(
-        model,
-        device,
-        trial.meta.tensor_parallel_size,
-        engine=name if name in ("vllm", "sglang") else None,
-        engine_version=version or None,
-    )
-
-
 def compare_trials(
     folders: Sequence[Path], options: StepTimeOptions, progress: Progress | None = None
 ) -> list[Compared]:
@@ -80,11 +67,8 @@ def compare_trials(
     for collection, trial in read_runs(folders):
         if progress is not None:
             progress(trial.name)
-        meta = trial.meta
         try:
-            model = named_model(meta.model, "model")
-            device = named_device(meta.gpu, "gpu")
-            form = options.build(hardware_of(trial, model, device))
+            form = options.build(hardware_of(trial.meta))
             compared.append(Compared(collection, trial, simulate_trial(trial, form)))
         except InputError as error:
             compared.append(Compared(collection, trial, None, str(error)))

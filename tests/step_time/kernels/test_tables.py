@@ -1,5 +1,6 @@
 """Tables of kernels: distilled from measurements, looked up by shape, continued beyond them."""
 
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -12,9 +13,10 @@ from typer.testing import CliRunner
 
 from kvsim.commands.calibrate import app
 from kvsim.plumbing.errors import InputError
+from kvsim.plumbing.shipped import shipped_folder
 from kvsim.step_time.kernels.distil import TOLERANCE, KernelCurve, thinned
 from kvsim.step_time.kernels.source import opened, sources
-from kvsim.step_time.kernels.tables import KernelFamily, KernelLine, KernelTables
+from kvsim.step_time.kernels.tables import SUFFIX, KernelFamily, KernelLine, KernelTables
 
 GEMM_US = {1: 10.0, 64: 10.0, 128: 18.0, 4096: 300.0}
 
@@ -166,3 +168,19 @@ def test_a_version_that_measured_something_else_is_left_out(tmp_path):
     distil(tmp_path, tmp_path / "out")
     versions = np.load(tmp_path / "out" / "h100-vllm.npz")["version_words"].tolist()
     assert set(versions) == {"0.24.0"}
+
+
+def test_shipped_tables_are_read_without_pyarrow(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    path = shipped_folder("calibration") / "kernels" / f"h100-vllm{SUFFIX}"
+    assert KernelTables(path, None).required("gemm", ("bfloat16",)).lines
+
+
+def test_a_file_that_is_no_table_is_named(tmp_path):
+    path = tmp_path / "h100-vllm.npz"
+    path.write_bytes(b"PAR1")
+    with pytest.raises(InputError, match=r"not a table of kernels.*calibrate kernels"):
+        KernelTables(path, None)
+    np.savez(path, kind=np.arange(3))
+    with pytest.raises(InputError, match="not a table of kernels"):
+        KernelTables(path, None)

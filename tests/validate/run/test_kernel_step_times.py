@@ -1,0 +1,44 @@
+"""`--step-time kernels`: the composed step times of a recorded run, which a fit corrects."""
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from kvsim.plumbing.errors import InputError
+from kvsim.step import StepShape
+from kvsim.step_time.correction import Correction
+from kvsim.validate.run.step_times import step_times_of
+from kvsim.validate.served import hardware_of
+
+
+def run(**changes: Any) -> Any:
+    meta = {
+        "model": "llama-3.1-8b",
+        "gpu": "H100",
+        "tensor_parallel_size": 1,
+        "engine": "vLLM 0.11.0",
+    }
+    return cast(Any, SimpleNamespace(meta=SimpleNamespace(**meta | changes)))
+
+
+def test_a_correction_scales_kernels_and_adds_the_hosts_time():
+    times = step_times_of(run(), "kernels")
+    assert (times.label, times.reported["fit"]) == ("kernels", "kernels")
+    assert "h100-vllm" in times.source
+    shape = StepShape((), 8, 8000)
+    plain, slower = (
+        times.corrected(each).step_ps(shape)
+        for each in (Correction(), Correction(constant_ps=10**9, scale_ppm=1_500_000))
+    )
+    assert slower == pytest.approx(1.5 * plain + 10**9, rel=1e-6)
+
+
+def test_the_engine_and_its_version_are_those_of_meta_json():
+    assert hardware_of(run().meta)[-2:] == ("vllm", "0.11.0")
+    assert hardware_of(run(engine="kvsim 0.2.0").meta)[-2:] == (None, None)
+
+
+def test_a_gpu_without_tables_is_refused():
+    with pytest.raises(InputError, match=r"no kernels of vllm were measured.*roofline"):
+        step_times_of(run(gpu="RTX 4090"), "kernels")
