@@ -134,7 +134,7 @@ def test_the_page_on_tiers_prints_what_it_says(capsys: pytest.CaptureFixture[str
     (code,), (printed,) = blocks(text, "python"), blocks(text, "text")
     exec(code, {})
     assert capsys.readouterr().out == printed
-    (table,) = blocks(text, "toml")
+    table, hicache = blocks(text, "toml")
     first = tomllib.loads(blocks(FIRST, "toml")[0])
     paged = [each for each in first["allocator"] if each["kind"] == "paged"]
     first["workload"]["num_requests"] = 20
@@ -142,6 +142,8 @@ def test_the_page_on_tiers_prints_what_it_says(capsys: pytest.CaptureFixture[str
     assert [tier["kind"] for tier in result.runs[0].summary["offloading"]["tiers"]] == [
         "vllm-offloading", "file-system",
     ]  # fmt: skip
+    result = kvsim.simulate(first | tomllib.loads(hicache))
+    assert [tier["kind"] for tier in result.runs[0].summary["offloading"]["tiers"]] == ["hicache"]
 
 
 ANSWERS = (ROOT / "docs" / "answers.md").read_text()

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
+from kvsim.memory.radix.hicache.options import PrefetchPolicy, WritePolicy
 from kvsim.plumbing.options import Options
 from kvsim.workload.traces.record import HashIds
 
@@ -85,6 +86,12 @@ class ServerSettings(Options):
     schedule_conservativeness: NonNegativeFloat | None = None
     enable_mixed_chunk: bool | None = None
     disable_overlap_schedule: bool | None = None
+    enable_hierarchical_cache: bool | None = None
+    hicache_ratio: PositiveFloat | None = None
+    hicache_size: PositiveFloat | None = None
+    hicache_write_policy: WritePolicy | None = None
+    hicache_storage_backend: str | None = None
+    hicache_storage_prefetch_policy: PrefetchPolicy | None = None
 
     def reported(self) -> dict[str, Any]:
         """The settings that are not None."""

@@ -26,6 +26,10 @@ _STANDS = {
 # SGLang's default chunk by the memory of the GPU: below so many GiB so many tokens.
 _CHUNKS = ((20, 2048), (60, 4096), (160, 8192))
 _LARGEST_CHUNK = 16_384
+_HICACHE = (
+    *("enable_hierarchical_cache", "hicache_ratio", "hicache_size", "hicache_write_policy"),
+    *("hicache_storage_backend", "hicache_storage_prefetch_policy"),
+)
 _SGLANG = (
     *("max_prefill_tokens", "schedule_policy", "schedule_conservativeness"),
     *("enable_mixed_chunk", "disable_overlap_schedule"),
@@ -107,6 +111,18 @@ class DescribedServer:
         """Whether the simpler host memory stands for what tiers are not simulated for."""
         return self.meta.enable_prefix_caching and not self.tiers
 
+    def _hicache(self) -> dict[str, Any]:
+        """SGLang's hierarchical cache, as its flags say. Its ratio changes nothing beside its size,
+        and neither without the cache.
+        """
+        known = self.settings.reported()
+        if not (known.get("enable_hierarchical_cache") and self.meta.enable_prefix_caching):
+            return {}
+        unused = {"hicache_ratio"} if "hicache_size" in known else set()
+        if "hicache_storage_backend" not in known:
+            unused.add("hicache_storage_prefetch_policy")
+        return {key: known[key] for key in _HICACHE if key in known and key not in unused}
+
     def allocator(self) -> dict[str, Any]:
         """[[allocator]]."""
         settings = self.settings
@@ -115,6 +131,7 @@ class DescribedServer:
                 "kind": "radix",
                 "page_size": self.meta.block_size,
                 "disable_radix_cache": not self.meta.enable_prefix_caching,
+                **self._hicache(),
             }
         table: dict[str, Any] = {
             "kind": "paged",

@@ -30,8 +30,19 @@ KNOWN: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "enable_mixed_chunk": ("enable_mixed_chunk", truth),
     "disable_overlap_schedule": ("disable_overlap_schedule", truth),
     "disable_radix_cache": ("enable_prefix_caching", lambda value: not truth(value)),
+    "enable_hierarchical_cache": ("enable_hierarchical_cache", truth),
+    "hicache_ratio": ("hicache_ratio", lambda value: fraction(value) or None),
+    "hicache_size": ("hicache_size", lambda value: fraction(value) or None),
+    "hicache_write_policy": ("hicache_write_policy", text),
+    "hicache_storage_backend": ("hicache_storage_backend", text),
+    "hicache_storage_prefetch_policy": ("hicache_storage_prefetch_policy", text),
 }
-SWITCHES = frozenset(("enable_mixed_chunk", "disable_overlap_schedule", "disable_radix_cache"))
+SWITCHES = frozenset(
+    (
+        *("enable_mixed_chunk", "disable_overlap_schedule", "disable_radix_cache"),
+        "enable_hierarchical_cache",
+    )
+)
 
 
 def take(found: dict[str, Any], pairs: dict[str, Any], where: str) -> None:
