@@ -19,7 +19,7 @@ suppress_warnings = ["myst.header"]  # generated tables begin with a heading of 
 NAVIGATION = {
     "Tasks": (
         "docs/first-scenario docs/size-a-pool docs/answers docs/doctor "
-        "docs/find-the-best-flag docs/what-if docs/fleets "
+        "docs/find-the-best-flag docs/what-if docs/fleets docs/prefill-or-both "
         "docs/explain-a-hit-rate docs/compare-allocators docs/importing "
         "docs/recording-a-run docs/step-times docs/teach-paging docs/a-week-of-azure"
     ),

@@ -36,9 +36,8 @@ def side_scenario(scenario: Scenario, side: str) -> Scenario:
     """The scenario of one side's replicas alone."""
     options = scenario.disaggregation
     assert options is not None
-    tables = scenario.model_dump(mode="json", exclude_none=True)
-    for key in ("disaggregation", "workload", "window"):
-        tables.pop(key, None)
+    elsewhere = ("disaggregation", "workload", "window")
+    tables = {key: table for key, table in scenario.given.items() if key not in elsewhere}
     chosen: SideOptions = getattr(options, side)
     for name, table in chosen.tables().items():
         if name == "allocator":
@@ -48,8 +47,10 @@ def side_scenario(scenario: Scenario, side: str) -> Scenario:
     return Scenario.from_table(tables, scenario.folder)
 
 
-def _overlaid(table: Mapping[str, Any], over: Mapping[str, Any], name: str) -> dict[str, Any]:
+def _overlaid(table: Mapping[str, Any] | str, over: Mapping[str, Any], name: str) -> dict[str, Any]:
     """`table` with the keys of `over`; `over` alone where that is another thing."""
+    if isinstance(table, str):
+        table = {"kind": table}
     other = any(
         key in over and over[key] != table.get(key) for key in ("kind", "name", "hf_config")
     )
@@ -85,10 +86,11 @@ class PooledScheduler:
 
 @dataclass
 class Pooled:
-    """Replicas of one side as one."""
+    """Replicas of one side as one. tiers: none behind their devices."""
 
     scheduler: PooledScheduler
     recorder: Recorder
+    tiers: None = None
 
     @classmethod
     def of(cls, replicas: list[RunningReplica]) -> "Pooled":
@@ -264,7 +266,9 @@ class DisaggregatedRuns:
             window=self._scenario.window,
             shareable=not stream.anonymous,
         )
-        summary = replace(summary, transfers=_transfers(deployment, decode.recorder))
+        moved = _transfers(deployment, decode.recorder)
+        summary = replace(summary, transfers=moved, pool_of="decode")
+        beside = replace(beside, pool_of="prefill")
         run = Run.recorded(summary, decode.recorder)
         return replace(run, beside=(Run.recorded(beside, prefill.recorder),))
 

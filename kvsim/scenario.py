@@ -112,6 +112,7 @@ class Scenario(Options):
     window: WindowOptions = WindowOptions()
     fleet: FleetOptions | None = None
     _folder: Path = PrivateAttr(default_factory=Path)
+    _given: dict[str, Any] = PrivateAttr(default_factory=dict)
 
     @field_validator("allocator", mode="before")
     @classmethod
@@ -126,6 +127,11 @@ class Scenario(Options):
         """Where relative paths of the scenario start."""
         return self._folder
 
+    @property
+    def given(self) -> dict[str, Any]:
+        """The tables that the scenario was read from, without any default."""
+        return self._given
+
     @classmethod
     def from_table(cls, table: Mapping[str, Any], folder: Path | None = None) -> Self:
         """A scenario from nested dictionaries, as a TOML file has them."""
@@ -137,6 +143,7 @@ class Scenario(Options):
             plain["tier"] = [plain["tier"]]
         scenario = cls.parse(plain, "")._of_its_engine()
         scenario._folder = folder or Path()
+        scenario._given = plain
         return scenario
 
     def _of_its_engine(self) -> Self:

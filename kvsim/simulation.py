@@ -119,6 +119,12 @@ class Simulation:
             self.replica_spec(each).build()
         self._apart = None
         if scenario.disaggregation is not None:
+            if scenario.fleet is not None:
+                raise InputError(
+                    "prefill and decode replicas are a deployment of their own",
+                    where="fleet",
+                    remedy="give their numbers under [disaggregation], or leave that table out",
+                )
             self._apart = DisaggregatedRuns(scenario, _side_ready)
         self.fleet: FleetSimulation | None = None
         if scenario.fleet is not None:
@@ -211,7 +217,7 @@ class Simulation:
             ]
             every = tuple(run for each in served for run in each.runs)
             return Result(self.resolved(), every, fleets=tuple(each.summary for each in served))
-        run = self.traced if addresses else self.run
+        run = self.traced if addresses and self._apart is None else self.run
         runs = zip(self.scenario.allocator, self.labels, strict=True)
         found = [run(options, label, progress) for options, label in runs]
         return Result(self.resolved(), tuple(each for run in found for each in (run, *run.beside)))

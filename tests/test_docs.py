@@ -147,11 +147,15 @@ def test_the_page_on_tiers_prints_what_it_says(capsys: pytest.CaptureFixture[str
 
 
 ANSWERS = (ROOT / "docs" / "answers.md").read_text()
+SPLIT = (ROOT / "docs" / "prefill-or-both.md").read_text()
 
 
 @pytest.mark.parametrize(
     ("command", "lines"),
-    list(zip(blocks(ANSWERS, "bash"), blocks(ANSWERS, "text"), strict=True)),
+    [
+        *zip(blocks(ANSWERS, "bash"), blocks(ANSWERS, "text"), strict=True),
+        *zip(blocks(SPLIT, "bash"), blocks(SPLIT, "text"), strict=True),
+    ],
 )
 def test_the_answers_are_what_the_commands_print(
     command: str, lines: str, monkeypatch: pytest.MonkeyPatch

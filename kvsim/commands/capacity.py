@@ -19,7 +19,8 @@ def capacity(
     find: Annotated[
         str,
         typer.Option(
-            help="What to find: rate, pool, max_model_len, max_num_seqs or max_num_batched_tokens."
+            help="What to find: rate, pool, max_model_len, max_num_seqs, max_num_batched_tokens or "
+            "prefill_replicas (of all replicas of [disaggregation])."
         ),
     ] = "rate",
     rate: Annotated[
@@ -68,9 +69,7 @@ def capacity(
     if any(not each > 0 for each in rate or ()):
         raise InputError("a rate is above 0", where="--rate", value=rate)
     if values is not None and find not in TUNED:
-        raise InputError(
-            "belongs to max_num_seqs and max_num_batched_tokens", where="--values", value=values
-        )
+        raise InputError(f"belongs to {', '.join(TUNED)}", where="--values", value=values)
     if rate and find in TUNED:
         raise InputError(f"--find {find} looks for the highest rate itself", where="--rate")
     question = None if find in TUNED else question_named(find)
@@ -81,7 +80,7 @@ def capacity(
     with task_runner(jobs) as runner:
         asked = Capacity(table, folder, objectives, runner, repeat=repeat, tolerance=tolerance)
         if question is None:
-            findings = tuning_findings(asked, find, _whole_numbers(values) or TUNED[find])
+            findings = tuning_findings(asked, find, _whole_numbers(values))
         else:
             goodput = out is not None or as_json
             findings = edge_findings(asked, question, rate or (), goodput=goodput)

@@ -13,6 +13,7 @@ from kvsim.report.drafts import drafted
 from kvsim.report.fleet_words import fleet_paragraphs
 from kvsim.report.measures import same_work
 from kvsim.report.names import called, listed
+from kvsim.report.transfers import served, transferred
 from kvsim.results.result import Result
 from kvsim.results.summary import RunSummary
 
@@ -44,16 +45,18 @@ _PARTS = (
 
 
 def paragraphs(result: Result) -> list[str]:
-    """One to six paragraphs for a reader who has not seen a single number yet."""
+    """One to seven paragraphs for a reader who has not seen a single number yet."""
     if result.fleets:
         return fleet_paragraphs(result)
-    runs: Sequence[RunSummary] = [run.summary for run in result.runs]
+    every: Sequence[RunSummary] = [run.summary for run in result.runs]
+    runs = served(every)
     parts = [
         [_setting(runs), *_outcome(runs)],
         _saturated(runs),
         _concurrency(runs),
         _costs(runs),
         drafted(runs),
+        transferred(every),
         _limit(runs),
     ]
     return [" ".join(part) for part in parts if part]

@@ -261,7 +261,8 @@ class RunSummary(SummaryPart):
     simulation took here, the one number that differs from machine to machine. engine_faults: passes
     in which SGLang 0.5.23 would have taken a cut prompt for whole. transfers: of a deployment with
     prefill and decode replicas, whose run is that of the decode replicas, with all latencies from
-    the arrival of a request at the deployment.
+    the arrival of a request at the deployment. pool_of: "prefill" or "decode", whose replicas the
+    run tells of; None where each replica does both.
     """
 
     allocator: str
@@ -291,6 +292,7 @@ class RunSummary(SummaryPart):
     kept_chunks: KeptChunks | None = None
     transfers: TransferSummary | None = None
     offloading: TiersSummary | None = None
+    pool_of: str | None = None
     window: Annotated[WindowSummary | NoWindow | None, PlainValidator(_read_window)] = None
     notes: tuple[SummaryNote, ...] | None = None
 

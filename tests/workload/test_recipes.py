@@ -22,6 +22,7 @@ WANTED = {
     "vllm-or-sglang-mooncake",
     "vllm-or-sglang-thrash",
     "states-or-tokens",
+    "prefill-or-both",
 }
 
 

@@ -25,6 +25,7 @@ from kvsim.whatif.capacity.load import unit, with_rate
 from kvsim.whatif.capacity.objectives import Objective, kept, request_limits_s
 from kvsim.whatif.capacity.questions import (
     QUESTIONS,
+    TUNED,
     Question,
     prepared,
     utilization_of,
@@ -32,7 +33,7 @@ from kvsim.whatif.capacity.questions import (
 from kvsim.whatif.capacity.search import Search, SearchResult, search
 from kvsim.whatif.intervals import difference_text, mean_interval
 from kvsim.whatif.runner import TaskRunner
-from kvsim.whatif.scenario_tables import Table, pinned, with_value
+from kvsim.whatif.scenario_tables import Table, pinned
 from kvsim.whatif.task import Task, make_task
 
 
@@ -89,12 +90,12 @@ class Capacity:
             for (label, subject), found in zip(subjects.items(), edges, strict=True)
         }
 
-    def tune(self, key: str, values: Sequence[int]) -> list[tuple[CapacitySubject, list[Tuning]]]:
+    def tune(self, name: str, values: Sequence[int]) -> list[tuple[CapacitySubject, list[Tuning]]]:
         """The rate that each value of a setting holds out, by allocator. A value counts as good as
         the best where their difference is not seen over the seeds.
         """
         tables = [
-            [_with_setting(subject.table, key, value, self.folder) for value in values]
+            [_with_setting(subject.table, name, value, self.folder) for value in values]
             for subject in self.subjects
         ]
         possible = [each for row in tables for each in row if each]
@@ -198,9 +199,9 @@ def subjects_of(table: Table, scenario: Scenario) -> list[CapacitySubject]:
     return found
 
 
-def _with_setting(table: Table, key: str, value: int, folder: Path) -> Table | None:
-    """The tables with one key at this value; None where they are no scenario that can be run."""
-    table = with_value(table, key, value, "--find")
+def _with_setting(table: Table, name: str, value: int, folder: Path) -> Table | None:
+    """The tables with one setting at this value; None where they are no scenario that can run."""
+    table = TUNED[name].put(table, name, value)
     try:
         prepared(table, folder)
     except InputError:

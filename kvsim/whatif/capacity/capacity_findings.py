@@ -17,7 +17,7 @@ from kvsim.whatif.capacity.capacity import Capacity
 from kvsim.whatif.capacity.capacity_sentences import notes_on, pool_sentence, rate_sentence
 from kvsim.whatif.capacity.goodput_figure import goodput_figure
 from kvsim.whatif.capacity.objectives import Objective, broken
-from kvsim.whatif.capacity.questions import Question
+from kvsim.whatif.capacity.questions import TUNED, Question
 from kvsim.whatif.findings import Findings, FindingsColumn, FindingsFigure, FindingsTable, Section
 
 _TITLES = {
@@ -29,12 +29,12 @@ _HEADS = {"rate": "{unit}", "pool": "pool, tokens", "max_model_len": "tokens"}
 
 
 def tuning_findings(capacity: Capacity, name: str, values: Sequence[int]) -> Findings:
-    """The rate that each value of a scheduler's setting holds out."""
-    tuned = capacity.tune(f"scheduler.{name}", values)
+    """The rate that each value of a setting holds out. values: none for those that are its own."""
+    tuned = capacity.tune(name, values or TUNED[name].values(capacity.table))
     rate = f"highest rate, {capacity.unit}"
     tables = [
         FindingsTable(
-            f"{subject.label}: scheduler.{name}",
+            f"{subject.label}: {TUNED[name].key}",
             "Rates are compared with the best one's on the same seeds, pair by pair.",
             [FindingsColumn(name, numbers.count), rate, "against the best"],
             [(each.value, mean_text(each.answer.interval if each.answer else None), each.behind)

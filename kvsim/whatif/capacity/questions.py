@@ -5,8 +5,8 @@
     max_model_len   the longest sequence that may be asked for
 
 A pool or a length is looked for at a rate that is given, or at the scenario's own. For the settings
-whose best is no edge, max_num_seqs and max_num_batched_tokens, the rate is looked for at each of
-some values (`tunings`).
+whose best is no edge, max_num_seqs, max_num_batched_tokens and prefill_replicas, the rate is looked
+for at each of some values (`tunings`).
 """
 
 import copy
@@ -117,9 +117,59 @@ QUESTIONS = {
         "max_model_len", "tokens", _with_length, _length_bounds, longest_fits
     ),
 }
+
+
+def _put_setting(table: Table, name: str, value: int) -> Table:
+    return with_value(table, f"scheduler.{name}", value, "--find")
+
+
+def _put_split(table: Table, name: str, value: int) -> Table:
+    """So many prefill replicas, and decode replicas for the rest of all there are."""
+    prefill, decode = SPLIT_KEYS
+    others = sum(_split(table)) - value
+    return with_value(with_value(table, prefill, value, "--find"), decode, others, "--find")
+
+
+SPLIT_KEYS = ("disaggregation.prefill.replicas", "disaggregation.decode.replicas")
+
+
+def _split(table: Table) -> tuple[int, int]:
+    """Prefill and decode replicas; InputError without the table that has them."""
+    apart = Scenario.from_table(table).disaggregation
+    if apart is None:
+        raise InputError(
+            "no prefill replicas to find",
+            where="--find",
+            value="prefill_replicas",
+            remedy="give the scenario [disaggregation], with replicas of both kinds",
+        )
+    return apart.prefill.replicas, apart.decode.replicas
+
+
+def _splits(table: Table) -> tuple[int, ...]:
+    return tuple(range(1, sum(_split(table))))
+
+
+class TunedSetting(NamedTuple):
+    """A setting at whose values the rate is looked for. key: what the answer calls it. values:
+    those tried unless others are given, for these tables. put: the tables with a value.
+    """
+
+    key: str
+    values: Callable[[Table], tuple[int, ...]]
+    put: Callable[[Table, str, int], Table]
+
+
 TUNED = {
-    "max_num_seqs": tuple(1 << power for power in range(3, 11)),
-    "max_num_batched_tokens": tuple(1 << power for power in range(8, 15)),
+    "max_num_seqs": TunedSetting(
+        "scheduler.max_num_seqs", lambda _: tuple(1 << at for at in range(3, 11)), _put_setting
+    ),
+    "max_num_batched_tokens": TunedSetting(
+        "scheduler.max_num_batched_tokens",
+        lambda _: tuple(1 << at for at in range(8, 15)),
+        _put_setting,
+    ),
+    "prefill_replicas": TunedSetting(SPLIT_KEYS[0], _splits, _put_split),
 }
 
 

@@ -221,7 +221,7 @@ def test_replicas_share_the_rate(busy: dict[str, Any]) -> None:
 def test_a_setting_is_tuned_by_the_rate_it_holds_out(busy: dict[str, Any]) -> None:
     table = {**busy, "allocator": [{"kind": "paged"}]}
     capacity = asked(table, "ttft_s.p99=2", repeat=2)
-    ((_, found),) = capacity.tune("scheduler.max_num_seqs", [1, 16, 64])
+    ((_, found),) = capacity.tune("max_num_seqs", [1, 16, 64])
     assert [tuning.value for tuning in found] == [1, 16, 64]
     means = [t.answer.interval.mean for t in found if t.answer and t.answer.interval]
     assert len(means) == 3
