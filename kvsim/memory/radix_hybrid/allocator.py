@@ -97,6 +97,12 @@ class HybridAllocator(RadixAllocator):
         """Forget what the second pool has longest until so many units are free."""
         self.free += self._hybrid.make_room(units)
 
+    def progress(self, seq: Sequence) -> list[int | None]:
+        """What schedules recorded from SGLang tell of a live sequence's share of the second pool
+        (docs/schedules.md), as it stands when a step has just been scheduled.
+        """
+        raise NotImplementedError(type(self).__name__)  # both kinds override this
+
     def _own_units(self, seq: Sequence, slots: HybridSlots) -> int:
         """Units of the second pool that a live sequence holds beside the tree."""
         raise NotImplementedError(type(self).__name__)  # both kinds override this

@@ -189,7 +189,10 @@ class StateAllocator(HybridAllocator):
                     slots.states -= 1
                     self.part.free += 1
 
-    def tracked_tokens(self, seq: Sequence) -> int | None:
+    def progress(self, seq: Sequence) -> list[int | None]:
+        return [slots_of(seq).states, self._tracked_tokens(seq)]
+
+    def _tracked_tokens(self, seq: Sequence) -> int | None:
         """After how many tokens of a running sequence a state is kept aside, as far as is known
         when the step under way has just been scheduled; None: none is.
         """

@@ -86,6 +86,9 @@ class WindowAllocator(HybridAllocator):
         if self._windows.free < 0:
             raise InvariantError(f"windows take {-self._windows.free} slots more than are free")
 
+    def progress(self, seq: Sequence) -> list[int | None]:
+        return [slots_of(seq).cursor]
+
     def _own_units(self, seq: Sequence, slots: HybridSlots) -> int:
         return self._decoders.granted(seq, slots) - slots.own_from
 

@@ -7,7 +7,6 @@ from kvsim.engine.plan import Plan
 from kvsim.engine.schedulers.scheduler import Scheduler
 from kvsim.memory.radix_hybrid.allocator import HybridAllocator
 from kvsim.memory.radix_hybrid.holds import slots_of
-from kvsim.memory.radix_hybrid.state_allocator import StateAllocator
 from kvsim.request import Request
 from kvsim.sequence import Sequence
 from kvsim.validate.schedule.sglang.rows import SglangRows
@@ -32,10 +31,7 @@ class HybridRows(SglangRows):
         return [slots_of(seq).agreed]
 
     def scheduled(self, scheduler: Scheduler, seq: Sequence) -> list[Any]:
-        allocator = _hybrid(scheduler)
-        if isinstance(allocator, StateAllocator):
-            return [slots_of(seq).states, allocator.tracked_tokens(seq)]
-        return [slots_of(seq).cursor]
+        return _hybrid(scheduler).progress(seq)
 
     def memory(self, scheduler: Scheduler) -> dict[str, int]:
         part = _hybrid(scheduler).part
