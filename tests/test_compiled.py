@@ -162,6 +162,12 @@ def test_no_compiled_method_passes_star_arguments_to_its_base() -> None:
                 assert not any(isinstance(each, ast.Starred) for each in call.args), name
 
 
+def test_no_protocol_that_isinstance_asks_is_compiled() -> None:
+    """mypyc makes a plain class of it, which `runtime_checkable` refuses on import."""
+    found = [name for name in sources() if "@runtime_checkable" in (ROOT / name).read_text()]
+    assert found == []
+
+
 def test_a_compiled_class_that_is_extended_in_a_plain_file_allows_it() -> None:
     compiled_files = set(sources())
     every = {path.relative_to(ROOT).as_posix(): ast.parse(path.read_text()) for path in FILES}
