@@ -70,18 +70,15 @@ class HicacheOptions(AllocatorOptions):
 
     @model_validator(mode="after")
     def _keys_that_do_something(self) -> Self:
-        given = self.model_fields_set
-        hicache = [key for key in HicacheOptions.model_fields if key in given and "_" in key]
-        if not self.enable_hierarchical_cache:
-            for key in hicache:
-                if key != "enable_hierarchical_cache" and getattr(self, key) is not None:
-                    raise ValueError(f"{key} changes nothing without enable_hierarchical_cache")
+        fields = HicacheOptions.model_fields.keys() - AllocatorOptions.model_fields.keys()
+        changed = [key for key in sorted(fields) if getattr(self, key) != _default(key)]
+        if changed and not self.enable_hierarchical_cache:
+            raise ValueError(f"{changed[0]} changes nothing without enable_hierarchical_cache")
         if self.hicache_ratio is not None and self.hicache_size is not None:
             raise ValueError("give at most one of hicache_ratio and hicache_size")
-        if self.hicache_storage_backend is None:
-            for key in hicache:
-                if "storage" in key and getattr(self, key) is not None:
-                    raise ValueError(f"{key} changes nothing without hicache_storage_backend")
+        storage = [key for key in changed if "storage" in key]
+        if storage and self.hicache_storage_backend is None:
+            raise ValueError(f"{storage[0]} changes nothing without hicache_storage_backend")
         return self
 
     def host_tokens(self, pool_tokens: int, token_bytes: int, page_size: int) -> int:
@@ -104,3 +101,8 @@ class HicacheOptions(AllocatorOptions):
         when it is evicted.
         """
         return THRESHOLDS[self.hicache_write_policy]
+
+
+def _default(key: str) -> object:
+    """The value that a resolved scenario writes for a key that nobody gave."""
+    return HicacheOptions.model_fields[key].get_default()
