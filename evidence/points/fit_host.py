@@ -4,9 +4,10 @@
 
 TPOT = scale * kernels + step + layer * layers + sequence * clients + prompts * steps with prompts
 meanwhile. The sum of absolute relative errors is least (linear programming), constants are not
-negative, and a scale other than 1 costs PRIOR a point. Entries for any architecture weigh each
-server's points by their number, so that a server measured often counts no more than another. Rows
-that are judged are never read.
+negative, and a scale other than 1 costs PRIOR a point. What entries for weights or architectures
+of any kind say must hold for servers that were not measured: they have a scale of 1 and no time of
+prompts, and each server's points are weighed by their number, so that one measured often counts no
+more than another. Rows that are judged are never read.
 """
 
 import json
@@ -41,9 +42,10 @@ LEVELS: tuple[tuple[Names, int], ...] = (
 )
 
 
-def fitted(points: Sequence[Estimate], weights: Sequence[float]) -> dict[str, float]:
+def fitted(points: Sequence[Estimate], weights: Sequence[float], own: bool) -> dict[str, float]:
     """The constants of these points, in us, and the median and mean error that is left. Where all
     models have as many layers, nothing tells a step's constant from its layers', and it is theirs.
+    own: whether the points are of one architecture and kind of weights.
     """
     measured = np.array([each.point.silicon_tpot_ms for each in points])
     kernels = np.array([each.kernels_ms for each in points])
@@ -57,7 +59,9 @@ def fitted(points: Sequence[Estimate], weights: Sequence[float]) -> dict[str, fl
     cost = np.r_[PRIOR * count, PRIOR * count, np.zeros(4), each_costs]
     rows = np.block([[parts, -np.eye(count)], [-parts, -np.eye(count)]])
     low, high = SCALES
-    bounds = [(0, high - 1), (0, 1 - low), *[(0, None)] * (4 + count)]
+    scales = [(0, own * (high - 1)), (0, own * (1 - low))]
+    prompts = (0, None if own else 0)
+    bounds = [*scales, *[(0, None)] * 3, prompts, *[(0, None)] * count]
     answer = linprog(cost, A_ub=rows, b_ub=np.r_[left, -left], bounds=bounds, method="highs")
     found = np.asarray(answer.x)
     errors = np.abs(parts @ found[:6] - left)
@@ -81,11 +85,13 @@ def entries(points: Sequence[Estimate]) -> list[dict[str, object]]:
         for key, group in sorted(groups.items()):
             if len(group) >= least:
                 sizes = Counter(_key(each, LEVELS[0][0]) for each in group)
+                own = "method" in fields
                 weights = [
-                    1.0 if "kind" in fields else 1 / sizes[_key(each, LEVELS[0][0])]
+                    1.0 if own else 1 / max(least, sizes[_key(each, LEVELS[0][0])])
                     for each in group
                 ]
-                found.append({**dict(zip(fields, key, strict=True)), **fitted(group, weights)})
+                labels = dict(zip(fields, key, strict=True))
+                found.append({**labels, **fitted(group, weights, own)})
     return found
 
 
