@@ -16,11 +16,8 @@ MOST_WORDS = 40
 PRIVATE = ("spoke", "leap", "leaps", "leapt", "told", "crew", "becoming", "stretch", "stretches")
 PENDING = {
     "hybrid-models": "not rewritten yet",
-    "importing": "not rewritten yet",
-    "invariants": "not rewritten yet",
     "scenario": "generated from docstrings, which are not all rewritten yet",
     "schedules": "not rewritten yet",
-    "speed": "not rewritten yet",
 }
 _ENDS = re.compile(r"(?<=[.!?:;])\s+(?=[A-Z`(\[0-9]|kvsim|CODE)")
 _WORD = re.compile(r"[A-Za-z0-9$%][\w'.,%/-]*")
