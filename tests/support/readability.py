@@ -16,7 +16,6 @@ MOST_WORDS = 40
 PRIVATE = ("spoke", "leap", "leaps", "leapt", "told", "crew", "becoming", "stretch", "stretches")
 PENDING = {
     "scenario": "generated from docstrings, which are not all rewritten yet",
-    "schedules": "not rewritten yet",
 }
 _ENDS = re.compile(r"(?<=[.!?:;])\s+(?=[A-Z`(\[0-9]|kvsim|CODE)")
 _WORD = re.compile(r"[A-Za-z0-9$%][\w'.,%/-]*")
