@@ -1,7 +1,9 @@
 """The reference of scenario files, read off the option classes themselves."""
 
+import re
+import textwrap
 import types
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from inspect import cleandoc
 from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
 
@@ -111,13 +113,37 @@ def markdown() -> str:
     for entry in entries():
         head = "Before the first table" if entry.table == TOP else f"`[{entry.table}]`"
         title = head if entry.kind is None else f"{entry.table}: `{entry.kind}`"
-        lines += [f"## {title}", "", cleandoc(entry.options.__doc__ or ""), ""]
+        text = cleandoc(entry.options.__doc__ or "")
+        lines += [f"## {title}", "", _keys_as_list(text, entry.options.model_fields), ""]
         found = keys(entry.options)
         if found:
             lines += ["| key | type | default |", "|---|---|---|"]
             lines += [f"| `{k.name}` | {k.type.replace('|', 'or')} | {k.default} |" for k in found]
             lines.append("")
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _keys_as_list(text: str, names: Iterable[str]) -> str:
+    """A docstring with each `key: what it is` of its paragraphs as an item of a list."""
+    either = "|".join(names) or "(?!)"
+    entry = re.compile(rf"(?:^|(?<=[.;)] ))((?:{either})(?:, (?:{either}))*): ")
+    blocks = []
+    for paragraph in text.split("\n\n"):
+        head, *rest = entry.split(" ".join(paragraph.split()))
+        if not rest:
+            blocks.append(paragraph)
+            continue
+        marked = [re.sub(r"\w+", r"`\g<0>`", keys) for keys in rest[::2]]
+        items = [f"- {keys}: {what.strip()}" for keys, what in zip(marked, rest[1::2], strict=True)]
+        filled = [
+            textwrap.fill(
+                line, 100, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+            )
+            for line in items
+        ]
+        blocks += [textwrap.fill(head, 100)] if head else []
+        blocks.append("\n".join(filled))
+    return "\n\n".join(blocks)
 
 
 def _type(annotation: Any) -> str:

@@ -24,11 +24,11 @@ class Continuous(SchedulerOptions):
     scheduler_reserve_full_isl: admit only what fits as a whole now, though chunks take less; not
         given: yes, where the version knows it.
     async_scheduling: schedule a step before the one before it has returned.
-    semantics: whose version: "vllm-0.33"; "vllm-0.27" and "vllm-0.22", which keep every window's
-        block and every state at a chunk's end (0.22 none where prompts were seen to part); or
-        "vllm-0.11", which knows neither the full-sequence check nor a watermark, keeps no state,
-        knows one kind of windows beside full attention in its prefix cache, and as 0.22 returns
-        all blocks to the back of the free queue.
+    semantics: the version of vLLM: "vllm-0.33", "vllm-0.27", "vllm-0.22" or "vllm-0.11". 0.27 and
+        0.22 keep every block of a window and every state at the end of a chunk; 0.22 keeps no state
+        where prompts diverged. 0.11 has no full-sequence check and no watermark, and keeps no
+        state. Its prefix cache supports one kind of windows beside full attention. 0.11 and 0.22
+        return all blocks to the back of the free queue.
     """
 
     max_num_seqs: int = Field(256, ge=1)

@@ -31,12 +31,16 @@ class SpeculativeConfig(Options):
     disable_lookahead_block_hashes: a block's hash does not cover the tokens behind it, and a hit
     loses its last block instead (eagle, eagle3, mtp; all versions before 0.33).
 
-    How many drafts are accepted is one of these, the same for a sequence however it is scheduled:
-    acceptance_rate, the chance of each draft where all before it were accepted;
-    synthetic_acceptance_rates, for each position the chance that it and all before it are (as vLLM
-    logs them: they never rise); synthetic_acceptance_length, the mean number of tokens a step puts
-    out, from 1 to num_speculative_tokens + 1; acceptance_pattern, what the first, second, ...
-    verification of each sequence accepts, begun again after the last.
+    One of the four keys below gives the number of accepted drafts. It is the same for a sequence
+    under any schedule.
+
+    acceptance_rate: the chance of each draft if all drafts before it were accepted.
+    synthetic_acceptance_rates: for each position, the chance that this draft and all before it are
+        accepted, as vLLM logs them; they never rise.
+    synthetic_acceptance_length: the mean number of output tokens per step, from 1 to
+        num_speculative_tokens + 1.
+    acceptance_pattern: the numbers that the first, second, ... verification of each sequence
+        accepts; after the last number the list starts again.
 
     draft_us: how long drafting takes after each step, where it was measured; not given: passes of
     the drafter by the roofline (nothing for ngram, nor under linear step times, which know no

@@ -45,10 +45,10 @@ class Paged(AllocatorOptions):
     prefix_match_unit: tokens after which prefixes are compared, a divisor of every block's size.
         Where recurrent states are kept, hits then end at multiples of it inside their long blocks;
         not given: at blocks alone.
-    prefill_checkpoint_alignment: the prefill kernel of recurrent layers can write a state out
-        within a chunk, so many tokens or a multiple behind its start (FlashInfer's gated delta net
-        on Hopper and Blackwell), which makes blocks multiples of 64 tokens; not given: it cannot,
-        and chunks are cut where a state is kept.
+    prefill_checkpoint_alignment: the prefill kernel of recurrent layers writes a state at
+        multiples of this number of tokens within a chunk (FlashInfer's gated delta net on Hopper
+        and Blackwell). Blocks are then multiples of 64 tokens. Not given: the kernel writes none
+        within a chunk, and chunks are cut where a state is kept.
 
     Layers with a window or a recurrent state get block tables of their own. A block that must hold
     a recurrent state grows to a multiple of block_size; where a token takes fewer bytes than in
