@@ -9,7 +9,7 @@ prefix cache adds to the promise stands in prefix.py, what SGLang's scheduler al
 prefix_room.py.
 """
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable
 from typing import ClassVar, NamedTuple
 
@@ -100,7 +100,7 @@ GROWN = Growth()
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class Allocator(PrefixPromise, ABC):
+class Allocator(PrefixPromise):
     """One pool and the way it is handed out. Units: slots (tokens) in calls, bytes in the ledger.
 
     gives_back: decoding frees memory as it goes, as windows do.

@@ -1,10 +1,10 @@
 """Servers of a storage: each does one operation at a time, first come, first served."""
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections import deque
 
 
-class StorageOperation(ABC):
+class StorageOperation:
     """What a server does, in one batch of pages or several. pages: of the batch under way."""
 
     pages = 0

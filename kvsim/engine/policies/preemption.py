@@ -6,7 +6,7 @@ memory away starts when the copy out has ended, the step that it runs in again w
 (see kvsim.engine.link). Without room in host memory a sequence is recomputed.
 """
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 
 from mypy_extensions import mypyc_attr
 
@@ -14,7 +14,7 @@ from kvsim.sequence import Sequence
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class Preemption(ABC):
+class Preemption:
     """What becomes of a preempted sequence's content. swapped_bytes: moved so far, both ways."""
 
     swapped_bytes: int = 0

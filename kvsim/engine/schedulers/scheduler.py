@@ -6,7 +6,7 @@ repeat(plan, k)     let them have happened
 finish(plan)        its outputs have returned: sequences that are done give their memory back
 """
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Reversible
 from operator import attrgetter
 
@@ -24,7 +24,7 @@ by_order = attrgetter("order")
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class Scheduler(ABC):
+class Scheduler:
     """Waiting and running sequences over one allocator.
 
     running: in order of admission. prefilling: those of them that still compute their prompt (or,

@@ -4,7 +4,7 @@
 A node that has lost its share of the second pool keeps its KV; it can then only be passed.
 """
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 
 from mypy_extensions import mypyc_attr
 
@@ -27,7 +27,7 @@ class Places:
         self.known = False
 
 
-class Walk(ABC):
+class Walk:
     """A look-up on its way down, told of node after node."""
 
     @abstractmethod
@@ -38,7 +38,7 @@ class Walk(ABC):
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class SecondPool(ABC):
+class SecondPool:
     """A pool of `pool` units, and what the tree holds of it.
 
     free: units that nobody holds. evictable, locked: those in the tree, by whether a sequence holds
