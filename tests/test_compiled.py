@@ -169,8 +169,8 @@ def test_no_protocol_that_isinstance_asks_is_compiled() -> None:
 
 
 def test_no_compiled_class_is_an_abc() -> None:
-    """All that mypyc makes of ABC share one cache of `isinstance`, so that an answer about one class
-    is given of another. `abstractmethod` alone says to mypy what a subclass lacks.
+    """Subclasses of ABC that mypyc compiles share one cache of `isinstance`: an answer about one
+    class is given for another. `abstractmethod` alone says to mypy what a subclass lacks.
     """
     for name in sources():
         assert not re.search(r"\b(ABC|ABCMeta)\b", (ROOT / name).read_text()), name

@@ -66,7 +66,10 @@ def test_an_unknown_key_lists_the_keys_of_its_table(path: Path) -> None:
 
 def test_a_typo_is_told_before_the_key_it_leaves_missing(path: Path) -> None:
     path.write_text(TEXT.replace("num_requests", "num_request"))
-    assert fault(path).startswith("workload.num_request: unknown key; did you mean 'num_requests'?")
+    words = ": workload.num_request: unknown key; did you mean 'num_requests'?"
+    place, found, _ = fault(path).partition(words)
+    assert found
+    assert place == f"{path}:{path.read_text().splitlines().index('num_request = 4') + 1}"
 
 
 def test_items_go_by_index_label_or_kind(path: Path) -> None:
