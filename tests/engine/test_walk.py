@@ -39,7 +39,7 @@ RADIX = {**ONE, "allocator": [{"kind": "radix"}], "scheduler": {"kind": "sglang"
         pytest.param(ONE, True, 40, 22, id="one table, watched"),
         pytest.param(GROUPS, False, 40, 22, id="groups"),
         pytest.param(GROUPS, True, 45, 26, id="groups, watched"),
-        pytest.param(RADIX, False, 25, 20, id="radix"),
+        pytest.param(RADIX, False, 27, 21, id="radix"),
     ],
 )
 def test_a_step_runs_through_no_more_files(

@@ -72,8 +72,6 @@ def test_the_published_server_has_as_many_states() -> None:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        (["allocator.0.disable_radix_cache=false"], "disable_radix_cache = true"),
-        (["memory={kv_cache_tokens=100000}"], "layers of kind recurrent"),
         (["memory={mamba_full_memory_ratio=0.5}"], "mem_fraction_static too"),
     ],
     ids=str,

@@ -10,8 +10,8 @@ from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.reading.files import read_string
 from kvsim.plumbing.reading.toml_text import MOST_BYTES, loads
 
-_HEADER = re.compile(r"\s*(\[\[?)\s*([^\[\]#]+?)\s*\]")
-_ENTRY = re.compile(r"\s*([\w.\"' -]+?)\s*=")
+_HEADER = re.compile(r"(\[\[?)([^\[\]#]+)\]")
+_ENTRY = re.compile(r"([\w.\"' -]+)=")
 
 KeyPath = tuple[str, ...]
 
@@ -70,7 +70,7 @@ def _lines(text: str) -> Iterator[tuple[int, KeyPath]]:
     """Each line that begins a table or gives a key its value, with the path of what it begins."""
     table: KeyPath = ()
     items: Counter[KeyPath] = Counter()
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(map(str.strip, text.splitlines()), 1):
         if header := _HEADER.match(line):
             table = _keys(header[2])
             if header[1] == "[[":

@@ -19,7 +19,7 @@ PROGRAM = Program(
     },
     switches=SWITCHES,
     bare=re.compile(
-        r"(trust_remote_code|headless|no_\w+|disable_\w+|allow_credentials|"
+        r"^(trust_remote_code|headless|no_\w+|disable_\w+|allow_credentials|"
         r"return_tokens_as_token_ids|skip_tokenizer_init|enable_\w+|language_model_only)$"
     ),
 )

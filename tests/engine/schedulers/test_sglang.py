@@ -237,7 +237,7 @@ def test_who_rides_along_takes_of_what_prompts_may_compute() -> None:
     """rem_input_tokens and rem_chunk_tokens of PrefillAdder, less mixed_with_decode_tokens."""
     budget = Budget(lambda: 1000, 1, 100, 50, lambda: 7.0, 7, mixed_tokens=8)
     assert (budget.input, budget.chunk, budget.current, budget.total) == (92, 42, 8, 15.0)
-    assert budget.first_chunk(0, 60) == 42
+    assert budget.first_chunk(0, 60, budget.chunk) == 42
 
 
 def test_who_may_put_out_nothing_is_turned_away() -> None:
