@@ -116,25 +116,14 @@ def test_the_command(tmp_path: Path) -> None:
     listed = run(app, ["validate", "runs", str(tmp_path), "--list"])
     assert listed.exit_code == 0
     assert "cell, 20 requests" in listed.stdout
-    told = run(
-        app,
-        [
-            "validate",
-            "runs",
-            str(tmp_path),
-            "--json",
-            "--step-time",
-            "roofline",
-            "--set",
-            "layer_us=0",
-        ],
-    )
+    command = ["validate", "runs", str(tmp_path), "--json", "--step-time", "roofline"]
+    told = run(app, [*command, "--set", "layer_us=0"])
     (row,) = json.loads(told.stdout)
     assert row["refused"] is None
     assert row["errors"]["tpot_s"] == pytest.approx(
         row["simulated"]["tpot_s"] / row["recorded"]["tpot_s"] - 1
     )
-    slower = run(app, ["validate", "runs", str(tmp_path), "--json", "--step-time", "roofline"])
+    slower = run(app, command)
     assert json.loads(slower.stdout)[0]["simulated"]["tpot_s"] > row["simulated"]["tpot_s"]
     shown = run(app, ["validate", "runs", str(tmp_path), "--out", str(tmp_path / "out")])
     assert shown.exit_code == 0

@@ -23,6 +23,7 @@ def run(script: str, **variables: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 def test_kernels_agree_with_gathering_under_the_interpreter():
     done = run("interpret.py", TRITON_INTERPRET="1")
     if "only 0-dimensional arrays can be converted" in done.stderr:

@@ -1,5 +1,6 @@
 import json
 
+import pytest
 from typer.testing import CliRunner
 
 from evidence.cache import checks as cache
@@ -7,6 +8,7 @@ from evidence.cache import command
 from kvsim.cli import app
 
 
+@pytest.mark.slow
 def test_the_command_shows_that_every_check_holds():
     done = CliRunner().invoke(app, ["validate", "cache", "--schedules", "1", "--json"])
     assert done.exit_code == 0, done.output

@@ -34,6 +34,7 @@ def run(out, *options):
     return command.main(["--device", "cpu", "--out", str(out), *options])
 
 
+@pytest.mark.slow
 def test_a_session_runs_to_its_end_and_goes_on_where_it_ended(tmp_path, here, capsys):
     out = tmp_path / "gpu"
     assert run(out, "--minutes", "0") == 0

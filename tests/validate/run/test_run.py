@@ -140,6 +140,7 @@ HIDDEN = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", HIDDEN)
 def test_what_was_hidden_is_found_on_the_first_part(tmp_path: Path, form: str) -> None:
     hidden = HIDDEN[form]
@@ -162,6 +163,7 @@ def test_what_was_hidden_is_found_on_the_first_part(tmp_path: Path, form: str) -
         assert abs(summary["errors"][name]["mean"]) < 0.01, name
 
 
+@pytest.mark.slow
 def test_the_form_is_chosen_by_what_holds_inside_the_first_part(tmp_path: Path) -> None:
     folder = record(tmp_path / "slow", HIDDEN["constant+token"], number=160)
     seen = compare_run(folder, calibration(), 0.4)
@@ -488,6 +490,7 @@ def test_settings_of_the_rtx_4090_run_may_be_null(real: Path, tmp_path: Path) ->
     assert unbounded["errors"]["ttft_s"]["mean"] < -0.5  # nobody waits for memory any more
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", [None, "constant"])
 def test_the_rtx_4090_run_with_a_fit(real: Path, form: str | None) -> None:
     summary = compare_run(real, find_calibration("rtx4090-llama-3.1-8b", ""), 0.33, form).summary()

@@ -61,6 +61,7 @@ PLANTED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PLANTED)
 def test_a_planted_bad_knob_is_found(tables: Any, name: str) -> None:
     key, make = PLANTED[name]

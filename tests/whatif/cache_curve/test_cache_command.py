@@ -67,6 +67,7 @@ def test_the_command_tells_the_curve_and_its_bounds() -> None:
     assert "100,000" in printed.stdout
 
 
+@pytest.mark.slow
 def test_every_policy_is_compared_under_the_exact_schedule() -> None:
     tight = [*QA, "--set", "memory.kv_cache_tokens=150000"]
     done = CliRunner().invoke(app, [*tight, "--policies", "--json"], catch_exceptions=False)

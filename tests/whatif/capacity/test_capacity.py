@@ -78,6 +78,7 @@ def keeps(table: dict[str, Any], seed: int, question: str, value: float, *slos: 
     return kept(outcome.rows[0], complete([parse_objective(slo) for slo in slos]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("limit_s", [0.15, 0.3])
 def test_one_at_a_time_holds_out_what_queueing_theory_says(
     one_at_a_time: dict[str, Any], limit_s: float

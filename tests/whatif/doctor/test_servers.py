@@ -39,6 +39,7 @@ def test_every_cause_has_a_server_that_has_it() -> None:
     assert len(HEALTHY) == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TROUBLED)
 def test_what_was_planted_is_named(name: str) -> None:
     diagnosis = examined(name)
@@ -49,6 +50,7 @@ def test_what_was_planted_is_named(name: str) -> None:
     assert diagnosis.together.helps
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", HEALTHY)
 def test_a_healthy_server_is_said_to_be_healthy(name: str) -> None:
     diagnosis = examined(name)
