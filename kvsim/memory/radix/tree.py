@@ -60,7 +60,7 @@ class RadixTree:
         """The longest prefix known of the first `limit` tokens; changes nothing."""
         page, node, at, unlocked = self._page, self.root, 0, 0
         while limit - at >= page:
-            child = node.children.get(self._first_page(content, at))
+            child = self._child(node, content, at)
             if child is None:
                 break
             same = self._common(content, at, child, limit)
@@ -71,6 +71,10 @@ class RadixTree:
                 break
             node = child
         return Match(at, unlocked) if at else NO_MATCH
+
+    def _child(self, node: Node, content: Content, at: int) -> Node | None:
+        """The child of `node` that goes on with the page of `content` at `at`, on the device."""
+        return node.children.get(self._first_page(content, at))
 
     def match(self, content: Content, limit: int) -> tuple[Node, int]:
         """The node in which that prefix ends, split off where it ends inside one, and its tokens.

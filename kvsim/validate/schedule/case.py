@@ -145,6 +145,16 @@ def check_names(requests: Iterable[CaseRequest]) -> None:
         raise ValueError(f"two requests are named {twice!r}")
 
 
+def check_of_two_engines(requests: Iterable[CaseRequest]) -> None:
+    """Raise ValueError if two requests have one name, or one arrives before a step: two engines
+    count steps apart.
+    """
+    requests = tuple(requests)
+    check_names(requests)
+    if any(request.arrival is None for request in requests):
+        raise ValueError("two engines count steps apart: give arrival, not arrival_step")
+
+
 def by_arrival(
     requests: Iterable[CaseRequest],
 ) -> tuple[list[Request], deque[tuple[int, list[Request]]]]:

@@ -12,7 +12,6 @@ from kvsim.memory.radix.content import Content
 from kvsim.memory.radix.hicache.node import TierNode, tier_node
 from kvsim.memory.radix.hicache.tiers import TierTree
 from kvsim.memory.radix.node import Node
-from kvsim.memory.radix.tree import NO_MATCH, Match
 from kvsim.request import TokenRuns
 
 
@@ -21,20 +20,9 @@ class HicacheTree(TierTree):
 
     # --- looking up ----------------------------------------------------------------------------
 
-    def find(self, content: Content, limit: int) -> Match:
-        page, node, at, unlocked = self._page, self.root, 0, 0
-        while limit - at >= page:
-            child = node.children.get(self._first_page(content, at))
-            if child is None or not tier_node(child).on_device:
-                break
-            same = self._common(content, at, child, limit)
-            at += same
-            if not child.locks:
-                unlocked += same
-            if same < child.tokens:
-                break
-            node = child
-        return Match(at, unlocked) if at else NO_MATCH
+    def _child(self, node: Node, content: Content, at: int) -> Node | None:
+        child = super()._child(node, content, at)
+        return child if child is not None and tier_node(child).on_device else None
 
     def on_device(self, node: Node, tokens: int) -> tuple[TierNode, int]:
         """The deepest node on the device on the path to `node`, which ends after `tokens` tokens;

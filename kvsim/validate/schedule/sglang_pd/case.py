@@ -20,7 +20,7 @@ from kvsim.memory.radix.options import Radix
 from kvsim.plumbing.options import Options
 from kvsim.request import Request, Stream
 from kvsim.results.recorder import Recorder
-from kvsim.validate.schedule.case import MOST_TOKENS, by_arrival, check_names
+from kvsim.validate.schedule.case import MOST_TOKENS, by_arrival, check_of_two_engines
 from kvsim.validate.schedule.recording import RecordedCase
 from kvsim.validate.schedule.rows import Row
 from kvsim.validate.schedule.sglang.request import LARGEST_POOL, SglangRequest
@@ -127,9 +127,7 @@ class SglangPairCase(RecordedCase):
     @field_validator("requests")
     @classmethod
     def _arrive_at_a_time(cls, found: tuple[SglangRequest, ...]) -> tuple[SglangRequest, ...]:
-        check_names(found)
-        if any(request.arrival is None for request in found):
-            raise ValueError("two engines count steps apart: give arrival, not arrival_step")
+        check_of_two_engines(found)
         return found
 
     @classmethod

@@ -20,7 +20,7 @@ from kvsim.plumbing.options import Options
 from kvsim.plumbing.units import ceil_div
 from kvsim.request import Request, Stream
 from kvsim.results.recorder import Recorder
-from kvsim.validate.schedule.case import LATEST, by_arrival, check_names
+from kvsim.validate.schedule.case import LATEST, by_arrival, check_of_two_engines
 from kvsim.validate.schedule.recording import RecordedCase
 from kvsim.validate.schedule.rows import Row
 from kvsim.validate.schedule.ticks import MOST_TICKS, TICK_PS, CaseCost, TickCost
@@ -123,9 +123,7 @@ class VllmPairCase(RecordedCase):
     @field_validator("requests")
     @classmethod
     def _arrive_at_a_time(cls, found: tuple[PairRequest, ...]) -> tuple[PairRequest, ...]:
-        check_names(found)
-        if any(request.arrival is None for request in found):
-            raise ValueError("two engines count steps apart: give arrival, not arrival_step")
+        check_of_two_engines(found)
         return found
 
     @classmethod
