@@ -24,7 +24,7 @@ from kvsim.results.merged import merged
 from kvsim.results.metrics import summarise
 from kvsim.results.recorder import Recorder
 from kvsim.results.result import Run
-from kvsim.results.summary import TransferSummary
+from kvsim.results.summary_beyond import TransferSummary
 from kvsim.scenario import Scenario
 from kvsim.step_time.form import StepTime
 

@@ -7,10 +7,7 @@ from functools import partial
 from typing import Any
 
 from kvsim.capacity.local_attention import freed_chunks
-from kvsim.capacity.pool import SizedPool
-from kvsim.capacity.sglang.simulated import settings_of, sglang_pool
 from kvsim.capacity.sglang.sizing import layout_under
-from kvsim.capacity.sizing import check_simulated, size
 from kvsim.disaggregated import DisaggregatedRuns
 from kvsim.drafting import drafted_time, drafter_of
 from kvsim.engine.observer import Observer
@@ -21,13 +18,13 @@ from kvsim.fleets import FleetSimulation
 from kvsim.memory import ALLOCATORS
 from kvsim.memory.options import AllocatorOptions
 from kvsim.plumbing.errors import InputError
+from kvsim.pool import pool_of
 from kvsim.request import Request, Stream
 from kvsim.resolved import resolved
 from kvsim.results.metrics import summarise
 from kvsim.results.result import Result, Run
 from kvsim.results.summary import KeptChunks
 from kvsim.scenario import Scenario
-from kvsim.shared_sequences import BLOCK_SIZE as BLOCK_SIZE
 from kvsim.shared_sequences import over_gpus, shared_layout
 from kvsim.step_time.form import StepTime
 from kvsim.step_time.options import Hardware
@@ -113,7 +110,7 @@ class Simulation:
                 scenario.step_time,
                 hardware,
             )
-        self.pool = self._pool()
+        self.pool = pool_of(scenario, self.model, self.device, self.drafter)
         self.labels = scenario.labels()
         for each in scenario.allocator:
             self.replica_spec(each).build()
@@ -139,44 +136,6 @@ class Simulation:
         self.stream = (
             requests if isinstance(requests, Stream) else Stream(tuple(requests), source={})
         )
-
-    def _pool(self) -> SizedPool:
-        scheduler = self.scenario.scheduler
-        limits = {
-            key: getattr(scheduler, key)
-            for key in ("max_num_seqs", "max_num_batched_tokens")
-            if hasattr(scheduler, key)
-        }
-        allocators = self.scenario.allocator
-        sizes = (getattr(options, "block_size", None) for options in allocators)
-        block_size = next(filter(None, sizes), BLOCK_SIZE)
-        exports = any(getattr(options, "exports_states", False) for options in allocators)
-        no_groups = "disable_hybrid_kv_cache_manager"
-        groups = any(getattr(options, no_groups, None) is False for options in allocators)
-        fraction = self.scenario.memory.mem_fraction_static
-        if fraction is not None:
-            schedulers = [each.scheduler for each in allocators if each.scheduler is not None]
-            settings = settings_of(self.scenario.memory, (*schedulers, scheduler, *allocators))
-            if self.drafter is not None:
-                raise InputError(
-                    "SGLang's pool with a drafter's cache in it is not followed",
-                    where="memory.mem_fraction_static",
-                    value=fraction,
-                    remedy="give the pool by kv_cache_tokens",
-                )
-            return sglang_pool(self.model, self.device, self.scenario.model, settings, block_size)
-        check_simulated(self.model, self.scenario.model)
-        return size(
-            self.model,
-            self.device,
-            self.scenario.memory,
-            self.scenario.model,
-            block_size,
-            drafter=self.drafter,
-            exports_states=exports,
-            as_logged=groups and scheduler.engine_version is not None,
-            **limits,
-        ).pool
 
     def chosen(self, label: str | None) -> tuple[AllocatorOptions, str]:
         """The allocator of this label (None: the first), and its label; InputError without one."""

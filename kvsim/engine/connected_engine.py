@@ -5,50 +5,31 @@ It is held up where a step waits for copies. An iteration without tokens polls t
 something is under way the engine goes on, one poll every `idle_ps`.
 """
 
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 
 import simpy
 
 from kvsim.engine.connectors.connector import Connector, Report
 from kvsim.engine.connectors.totals import RunTotals
 from kvsim.engine.engine import Engine
-from kvsim.engine.link import Link
-from kvsim.engine.observer import Observer
+from kvsim.engine.parts import EngineParts
 from kvsim.engine.plan import Plan
 from kvsim.engine.run_end import Pause
 from kvsim.engine.schedulers.connected import ConnectedScheduler
-from kvsim.engine.schedulers.scheduler import Scheduler
 from kvsim.plumbing.errors import InvariantError
-from kvsim.request import Request
-from kvsim.results.recorder import Recorder
 from kvsim.sequence import Sequence
-from kvsim.step_time.form import StepTime
 
 LOAD_FAILED = "its KV could not be loaded (kv_load_failure_policy = fail)"
 
 
 class ConnectedEngine(Engine):
-    """An engine whose scheduler has a connector; arguments as `Engine` has them.
+    """An engine whose scheduler has a connector.
 
     idles: the iteration under way has nothing to compute, and sleeps at its end.
     """
 
-    def __init__(
-        self,
-        env: simpy.Environment,
-        scheduler: Scheduler,
-        step_time: StepTime,
-        recorder: Recorder,
-        *,
-        depth: int = 1,
-        max_steps: int | None = None,
-        on_left: Callable[[Request], None] = lambda request: None,
-        observer: Observer | None = None,
-        refuse: bool = True,
-        host_link: Link,
-        routed: bool = False,
-        looks_ps: int | None = None,
-    ) -> None:
+    def __init__(self, env: simpy.Environment, parts: EngineParts) -> None:
+        scheduler = parts.scheduler
         if not isinstance(scheduler, ConnectedScheduler):
             raise InvariantError(f"{type(scheduler).__name__} has no connector")
         self._connected = scheduler
@@ -59,20 +40,7 @@ class ConnectedEngine(Engine):
         self._computed_ps = 0  # when all that was launched has computed
         self._waiting_since: dict[Sequence, int] = {}  # for a load
         self._num_waits = self._wait_ps = self._held_up_ps = 0
-        super().__init__(
-            env,
-            scheduler,
-            step_time,
-            recorder,
-            depth=depth,
-            max_steps=max_steps,
-            on_left=on_left,
-            observer=observer,
-            refuse=refuse,
-            host_link=host_link,
-            routed=routed,
-            looks_ps=looks_ps,
-        )
+        super().__init__(env, parts)
 
     def _run(self) -> Generator[simpy.Event, None, None]:
         while True:

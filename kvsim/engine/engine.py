@@ -5,66 +5,43 @@ the engine waits for the older of two plans; everything else is the same.
 """
 
 from collections import deque
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from typing import cast
 
 import simpy
 
 from kvsim.engine.books import Books
 from kvsim.engine.intake import Intake
-from kvsim.engine.link import Link
 from kvsim.engine.moments import PLANS, moment
-from kvsim.engine.observer import Observer
+from kvsim.engine.parts import EngineParts
 from kvsim.engine.plan import UNBOUNDED, Plan
 from kvsim.engine.run_end import Pause, RunEnd
-from kvsim.engine.schedulers.scheduler import Scheduler
 from kvsim.memory.allocator import Refusal
 from kvsim.plumbing.errors import InputError, InvariantError
 from kvsim.request import Request
-from kvsim.results.recorder import Recorder
-from kvsim.step_time.form import Measured, StepTime
+from kvsim.step_time.form import Measured
 
 MOST_FRUITLESS = 10_000
 
 
 class Engine:
-    """One engine replica: a scheduler, its allocator, and a clock in integer picoseconds.
+    """One engine replica: a scheduler, its allocator, and a clock in integer picoseconds."""
 
-    depth: steps in flight. max_steps: most steps one plan may stand for; 1 gives the step-by-step
-    run. on_left, refuse: see Intake. host_link: for what is swapped or loaded. routed: one of
-    several engines behind a router; looks_ps: the router's looks at what it reports are so far
-    apart, and no run lasts beyond one.
-    """
-
-    def __init__(
-        self,
-        env: simpy.Environment,
-        scheduler: Scheduler,
-        step_time: StepTime,
-        recorder: Recorder,
-        *,
-        depth: int = 1,
-        max_steps: int | None = None,
-        on_left: Callable[[Request], None] = lambda request: None,
-        observer: Observer | None = None,
-        refuse: bool = True,
-        host_link: Link,
-        routed: bool = False,
-        looks_ps: int | None = None,
-    ) -> None:
+    def __init__(self, env: simpy.Environment, parts: EngineParts) -> None:
         self.env = env
-        self.scheduler = scheduler
-        self._step_time = step_time
-        self._measured = step_time if isinstance(step_time, Measured) else None
-        self._behind = depth - 1
-        self._host_link = host_link
-        self._routed = routed
-        self._looks_ps = looks_ps
-        self._max_steps = UNBOUNDED if max_steps is None else max_steps
-        self._intake = Intake(scheduler, recorder, on_left, refuse=refuse)
+        scheduler = self.scheduler = parts.scheduler
+        recorder = parts.recorder
+        self._step_time = parts.step_time
+        self._measured = parts.step_time if isinstance(parts.step_time, Measured) else None
+        self._host_link = parts.host_link
+        self._behind = parts.depth - 1
+        self._routed = parts.routed
+        self._looks_ps = parts.looks_ps
+        self._max_steps = UNBOUNDED if parts.max_steps is None else parts.max_steps
+        self._intake = Intake(scheduler, recorder, parts.on_left, refuse=parts.refuse)
         self._books = Books(scheduler, recorder)
-        self._observer = observer
-        self._refuse = refuse
+        self._observer = parts.observer
+        self._refuse = parts.refuse
         self._in_flight: deque[Plan] = deque()
         self._run_end: RunEnd | None = None  # of the run under way, if it can be cut
         self._wake: simpy.Event | None = None  # while idle

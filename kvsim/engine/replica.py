@@ -20,6 +20,7 @@ from kvsim.engine.hicache.scheduler import HicacheScheduler
 from kvsim.engine.hicache_engine import HicacheEngine
 from kvsim.engine.link import Link
 from kvsim.engine.observer import Observer
+from kvsim.engine.parts import EngineParts
 from kvsim.engine.schedulers.options import SchedulerOptions
 from kvsim.engine.schedulers.scheduler import Scheduler
 from kvsim.engine.speculation.acceptance import Acceptance
@@ -223,7 +224,7 @@ def serving(
     routed: bool = False,
     looks_ps: int | None = None,
 ) -> RunningReplica:
-    """A replica on this clock. on_left, routed, looks_ps: see `Engine`. InputError as `build`."""
+    """A replica on this clock; arguments as `EngineParts` has them. InputError as `build`."""
     scheduler = spec.build()
     if spec.max_steps != 1:
         scheduler.enable_lockstep(spec.scheduler.depth)
@@ -233,18 +234,17 @@ def serving(
         kind = HicacheEngine
         hierarchy = spec.hicache or hierarchy_of(spec.allocator, spec.layout, spec.host_bytes_per_s)
         hierarchy.connect(scheduler)
-    engine = kind(
-        env,
+    parts = EngineParts(
         scheduler,
         step_time,
         recorder,
+        spec.host_link(),
         depth=spec.scheduler.depth,
         max_steps=spec.max_steps,
         on_left=on_left,
         observer=observer,
         refuse=refuse,
-        host_link=spec.host_link(),
         routed=routed,
         looks_ps=looks_ps,
     )
-    return RunningReplica(scheduler, recorder, engine)
+    return RunningReplica(scheduler, recorder, kind(env, parts))

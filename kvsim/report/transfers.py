@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 from kvsim.report import numbers
 from kvsim.report.names import called
-from kvsim.results.summary import RunSummary, TransferSummary
+from kvsim.results.summary import RunSummary
+from kvsim.results.summary_beyond import TransferSummary
 
 
 def served(runs: Sequence[RunSummary]) -> list[RunSummary]:

@@ -22,9 +22,8 @@ from kvsim.results.summary import (
     RequestCounts,
     RunSummary,
     SpeculationSummary,
-    TiersSummary,
-    TierSummary,
 )
+from kvsim.results.summary_beyond import TiersSummary, TierSummary
 
 if TYPE_CHECKING:
     from kvsim.engine.connectors.totals import RunTotals

@@ -5,11 +5,11 @@ thousands of times, under the method by which its module uses it.
 """
 
 import importlib
-import inspect
 import pkgutil
 import re
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from re import _constants as op  # type: ignore[attr-defined]
 from re import _parser as parser  # type: ignore[attr-defined]
 from typing import Any
@@ -42,7 +42,9 @@ def used() -> Iterator[Any]:
             module = importlib.import_module(found.name)
         except ModuleNotFoundError:  # a library of an extra
             continue
-        source = inspect.getsource(module)
+        # The file beside: a compiled module has no source for `inspect`.
+        file = Path(kvsim.__path__[0], *found.name.split(".")[1:])
+        source = (file / "__init__.py" if found.ispkg else file.with_suffix(".py")).read_text()
         for name, value in vars(module).items():
             for pattern in dict.fromkeys(patterns(value)):
                 methods = METHODS & set(re.findall(rf"\b{name}\.(\w+)\(", source))

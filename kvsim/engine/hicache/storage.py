@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from kvsim.engine.connectors.totals import TierTotals
 from kvsim.engine.hicache.copies import TierCopies
-from kvsim.engine.hicache.lookups import Prefetch, StorageQuery, StorageRead, StorageWrite
+from kvsim.engine.hicache.lookups import Prefetch, Retry, StorageQuery, StorageRead, StorageWrite
 from kvsim.engine.hicache.servers import StorageServer
 from kvsim.engine.hicache.storage_times import StorageTimes
 from kvsim.memory.radix.hicache.allocator import HicacheAllocator
@@ -32,15 +32,6 @@ class StorageSettings(NamedTuple):
     timeout_ps_per_ki_token: int = 10**12 // 4
     retry_passes: int = 8
     most_retries: int = 8
-
-
-class Retry:
-    """A request whose lookup was given up: passes since, and how many times it was tried again."""
-
-    def __init__(self) -> None:
-        self.passes = 0
-        self.tries = 0
-        self.waits = False
 
 
 class Storage:

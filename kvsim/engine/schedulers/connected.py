@@ -13,10 +13,11 @@ from mypy_extensions import mypyc_attr
 from kvsim.engine.connectors.connector import Connector, Decided, RemoteMatch, Report
 from kvsim.engine.plan import Cached, Plan
 from kvsim.engine.policies.policies import Policies
+from kvsim.engine.schedulers.connected_device import ConnectedDevice
 from kvsim.engine.schedulers.continuous import ContinuousScheduler, Knobs
 from kvsim.engine.schedulers.two_queues import HoldingQueues
 from kvsim.memory.allocator import Allocator, Demand
-from kvsim.memory.loading import FreeBlock, HeldBlock, HoldingPromise, LoadingPromise
+from kvsim.memory.loading import LoadingPromise
 from kvsim.plumbing.errors import InvariantError
 from kvsim.sequence import Sequence
 from kvsim.vllm.rules import SchedulingRules
@@ -50,13 +51,11 @@ class ConnectedScheduler(ContinuousScheduler):
             raise InvariantError(f"{type(allocator).__name__} has no blocks to load into")
         self._blocks: LoadingPromise = allocator
         self.connector = connector
-        connector.device = self
+        self.device = ConnectedDevice(allocator, self._computed_tokens, self.batch)
+        connector.device = self.device
         self.kept: dict[Sequence, None] = {}
         self._overlaps = overlaps
         self._defers_frees = overlaps and connector.loads
-        self._prior: dict[Sequence, int] = {}
-        self._now: dict[Sequence, bool] = {}  # who computes in this step: whether that samples
-        self._in_flight: dict[Sequence, bool] = {}  # the same of the step before
         self._last: Plan | None = None
         self._stuck = False  # a victim's step has not returned, so nobody was preempted
         self.loads: list[Sequence] = []
@@ -69,14 +68,15 @@ class ConnectedScheduler(ContinuousScheduler):
         self.loads, self.put_off = [], []
         self._stuck = False
         plan = super().schedule()
-        stepping = self._now = self._stepping(plan)
-        self._prior = {chunk.seq: chunk.prior_tokens for chunk in plan.chunks}
+        stepping = self._stepping(plan)
+        self.device.scheduled(plan, stepping)
         admitted = tuple(seq for seq, _, _ in plan.admitted)
         running = tuple(self.running)
         step = Decided(plan, running, tuple(stepping), tuple(self.loads), admitted)
         self.connector.scheduled(step)
         if self._overlaps:
-            self._last, self._in_flight = plan, stepping
+            self._last = plan
+            self.device.in_flight = stepping
         return plan
 
     def _stepping(self, plan: Plan) -> dict[Sequence, bool]:
@@ -92,7 +92,7 @@ class ConnectedScheduler(ContinuousScheduler):
         return found
 
     def _preempt_until(self, took: object, seq: Sequence, plan: Plan) -> bool:
-        if self._defers_frees and self._choose_victim(self.running) in self._in_flight:
+        if self._defers_frees and self._choose_victim(self.running) in self.device.in_flight:
             self._stuck = True
             return False
         return super()._preempt_until(took, seq, plan)  # type: ignore[arg-type]
@@ -259,7 +259,8 @@ class ConnectedScheduler(ContinuousScheduler):
 
     def finish(self, plan: Plan) -> list[Sequence]:
         if plan is self._last:
-            self._last, self._in_flight = None, {}
+            self._last = None
+            self.device.in_flight = {}
         return super().finish(plan)
 
     def _leave(self, seq: Sequence) -> None:
@@ -279,56 +280,3 @@ class ConnectedScheduler(ContinuousScheduler):
             return 0
         running = tuple(self.running)
         return self.connector.quiet_steps(Decided(plan, running, running, (), ()), limit)
-
-    # --- what a connector may ask ---------------------------------------------------------------
-
-    def blocks_of(self, seq: Sequence) -> list[list[int]]:
-        return self._blocks.tables_of(seq)[0]
-
-    def skipped_blocks(self, seq: Sequence) -> list[int]:
-        return self._blocks.tables_of(seq)[1]
-
-    def junction_tokens(self, seq: Sequence) -> int:
-        return self._blocks.junction_tokens(seq)
-
-    def computed_tokens(self, seq: Sequence) -> int:
-        return self._computed_tokens(seq)
-
-    def known_tokens(self, seq: Sequence) -> int:
-        """Prompt, and outputs of steps that have returned."""
-        outputs = self.batch.slots(seq) - seq.prompt_tokens + 1 if seq.decoding else seq.num_outputs
-        return seq.prompt_tokens + outputs - self._unreturned(seq)
-
-    def _unreturned(self, seq: Sequence) -> int:
-        """Outputs of a sequence in the step being scheduled and in the one in flight."""
-        return int(self._now.get(seq, False)) + int(self._in_flight.get(seq, False))
-
-    def returned_tokens(self, seq: Sequence) -> int:
-        if seq not in self._now:
-            return self._computed_tokens(seq)
-        before = self._prior.get(seq, self._computed_tokens(seq) - 1)
-        return before - int(self._in_flight.get(seq, False))
-
-    def keys_of(self, seq: Sequence, start: int, end: int) -> list[int]:
-        return self._holding.keys_of(seq, start, end)
-
-    def named_blocks(
-        self, seq: Sequence, start: int, end: int
-    ) -> list[tuple[int, HeldBlock] | None]:
-        return self._holding.named_blocks(seq, start, end)
-
-    def free_blocks(self, after: FreeBlock | None, most: int) -> list[FreeBlock]:
-        return self._holding.free_blocks(after, most)
-
-    def hold(self, blocks: list[HeldBlock]) -> None:
-        self._holding.hold(blocks)
-
-    def let_go(self, blocks: list[HeldBlock]) -> None:
-        self._holding.let_go(blocks)
-
-    @property
-    def _holding(self) -> HoldingPromise:
-        blocks = self._blocks
-        if not isinstance(blocks, HoldingPromise):
-            raise InvariantError(f"{type(blocks).__name__} has no blocks that copies hold")
-        return blocks

@@ -124,9 +124,7 @@ class Scheduler:
         self._compute(seq, plan, new_tokens, drafts)
 
     def _compute(self, seq: Sequence, plan: Plan, new_tokens: int, drafts: int = 0) -> None:
-        """A sequence whose memory is taken computes `new_tokens` in this plan, the last `drafts` of
-        them to no avail.
-        """
+        """Compute `new_tokens` of a sequence with memory for them, the last `drafts` in vain."""
         prior = seq.num_computed
         end = seq.num_computed = prior + new_tokens - drafts
         samples = end == seq.num_tokens
@@ -231,10 +229,9 @@ class Scheduler:
     # --- the life of a plan ---------------------------------------------------------------------
 
     def repeatable(self, plan: Plan, limit: int) -> int:
-        """How many more steps equal to `plan` may follow it, at most `limit`, if nothing arrives.
+        """How many more steps equal to `plan` may follow it if nothing arrives, at most `limit`.
 
-        A step repeats while only the batch decodes, nobody is done, memory lasts, and the head of
-        the queue, which could not start now, still cannot.
+        Only the batch decodes in them, nobody is done, memory lasts, and the queue stays blocked.
         """
         if plan.chunks or plan.passed_over or plan.preempted or plan.finishing or plan.stalls:
             return 0

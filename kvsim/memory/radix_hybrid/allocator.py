@@ -7,6 +7,7 @@ have something to do in a step are looked at, by their deadlines.
 
 from collections.abc import Callable
 from heapq import heappop, heappush
+from typing import NamedTuple
 
 from mypy_extensions import mypyc_attr
 
@@ -49,33 +50,36 @@ class Deadlines:
         return sorted(found, key=lambda seq: seq.order)
 
 
-@mypyc_attr(allow_interpreted_subclasses=True)
-class HybridAllocator(RadixAllocator):
-    """part: the second pool. grid: see `HybridHolds`. lag: 1 if a step is scheduled before the one
-    before it has returned, else 0.
+class TokenPool(NamedTuple):
+    """The first pool, of slots for tokens, `pool_tokens` of `token_bytes` each in pages of
+    `page_size` tokens, and what holds for both pools: capacity_bytes together; lag: 1 if a step is
+    scheduled before the one before it has returned, else 0; caching: whether a tree keeps prefixes.
     """
 
+    capacity_bytes: int
+    token_bytes: int
+    page_size: int
+    pool_tokens: int
+    lag: int
+    caching: bool
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class HybridAllocator(RadixAllocator):
+    """part: the second pool. grid: see `HybridHolds`."""
+
     def __init__(
-        self,
-        capacity_bytes: int,
-        token_bytes: int,
-        page_size: int,
-        pool_tokens: int,
-        part: SecondPool,
-        *,
-        grid: int,
-        lag: int,
-        caching: bool,
-        max_sequences: int | None,
+        self, pool: TokenPool, part: SecondPool, *, grid: int, max_sequences: int | None
     ) -> None:
+        caching, lag, page_size = pool.caching, pool.lag, pool.page_size
         super().__init__(
-            pool_tokens * token_bytes,
-            token_bytes,
+            pool.pool_tokens * pool.token_bytes,
+            pool.token_bytes,
             page_size,
             caching=caching,
             max_sequences=max_sequences,
         )
-        self.capacity_bytes = capacity_bytes
+        self.capacity_bytes = pool.capacity_bytes
         self.part = part
         self._hybrid = HybridTree(page_size, part)
         self.tree = self._hybrid

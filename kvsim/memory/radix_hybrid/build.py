@@ -9,6 +9,7 @@
 from typing import NamedTuple
 
 from kvsim.memory.options import MemorySpec
+from kvsim.memory.radix_hybrid.allocator import TokenPool
 from kvsim.memory.radix_hybrid.state_allocator import StateAllocator
 from kvsim.memory.radix_hybrid.states import StatePart
 from kvsim.memory.radix_hybrid.strategy import (
@@ -50,6 +51,16 @@ class TwoPools(NamedTuple):
     units: int
     unit_bytes: int
 
+    def _pages(self, memory: MemorySpec, page_size: int, *, caching: bool) -> TokenPool:
+        return TokenPool(
+            memory.capacity_bytes,
+            self.token_bytes,
+            page_size,
+            self.tokens,
+            memory.hash_lag,
+            caching,
+        )
+
     def over_windows(self, memory: MemorySpec, flags: WindowFlags) -> WindowAllocator:
         """The allocator of pages and windows; InputError if no request could be served."""
         window = max(group.window_tokens or 0 for group in memory.layout.groups)
@@ -65,16 +76,11 @@ class TwoPools(NamedTuple):
         depth = 1 + memory.hash_lag
         in_flight = memory.max_in_flight_tokens
         return WindowAllocator(
-            memory.capacity_bytes,
-            self.token_bytes,
-            flags.page_size,
-            self.tokens,
+            self._pages(memory, flags.page_size, caching=flags.caching),
             part,
             interval=flags.interval,
-            lag=memory.hash_lag,
             chunk=None if in_flight is None else in_flight // depth,
             drops_locks=flags.drops_locks,
-            caching=flags.caching,
         )
 
     def over_states(self, memory: MemorySpec, flags: StateFlags) -> StateAllocator:
@@ -107,15 +113,10 @@ class TwoPools(NamedTuple):
             )
         most = flags.most_on_path
         return StateAllocator(
-            memory.capacity_bytes,
-            self.token_bytes,
-            flags.page_size,
-            self.tokens,
+            self._pages(memory, flags.page_size, caching=flags.caching),
             StatePart(self.units, self.unit_bytes, None if most < 0 else most),
             grid=None if strategy == "no_buffer" else TrackingGrid(flags.page_size, flags.interval),
             lazily=lazily,
-            lag=lag,
-            caching=flags.caching,
             max_sequences=self.units // each,
         )
 

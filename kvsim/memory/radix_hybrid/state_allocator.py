@@ -14,7 +14,7 @@ from mypy_extensions import mypyc_attr
 
 from kvsim.memory.allocator import Admission, Demand
 from kvsim.memory.radix.holds import Slots
-from kvsim.memory.radix_hybrid.allocator import Deadlines, HybridAllocator
+from kvsim.memory.radix_hybrid.allocator import Deadlines, HybridAllocator, TokenPool
 from kvsim.memory.radix_hybrid.holds import HybridSlots, slots_of
 from kvsim.memory.radix_hybrid.states import StatePart
 from kvsim.memory.radix_hybrid.tracking import TrackingGrid
@@ -40,34 +40,20 @@ class StateAllocator(HybridAllocator):
 
     def __init__(
         self,
-        capacity_bytes: int,
-        token_bytes: int,
-        page_size: int,
-        pool_tokens: int,
+        pool: TokenPool,
         part: StatePart,
         *,
         grid: TrackingGrid | None,
         lazily: bool,
-        lag: int,
-        caching: bool,
         max_sequences: int,
     ) -> None:
-        super().__init__(
-            capacity_bytes,
-            token_bytes,
-            page_size,
-            pool_tokens,
-            part,
-            grid=1 if grid is None else grid.tokens,
-            lag=lag,
-            caching=caching,
-            max_sequences=max_sequences,
-        )
+        tokens = 1 if grid is None else grid.tokens
+        super().__init__(pool, part, grid=tokens, max_sequences=max_sequences)
         self._grid = grid
         self._lazily = lazily
         self._slots_each = 1
         if grid is not None:
-            self._slots_each += 1 if lazily else 1 + lag
+            self._slots_each += 1 if lazily else 1 + pool.lag
         self._to_track = Deadlines()
         self._boundary: Boundary | None = None  # of the step that is being scheduled
         self._rides = False

@@ -9,7 +9,7 @@ from mypy_extensions import mypyc_attr
 
 from kvsim.memory.allocator import Growth
 from kvsim.memory.prefix_room import WindowRoom
-from kvsim.memory.radix_hybrid.allocator import Deadlines, HybridAllocator
+from kvsim.memory.radix_hybrid.allocator import Deadlines, HybridAllocator, TokenPool
 from kvsim.memory.radix_hybrid.holds import HybridSlots, slots_of
 from kvsim.memory.radix_hybrid.windows import WindowPart
 from kvsim.plumbing.errors import InvariantError
@@ -25,29 +25,15 @@ class WindowAllocator(HybridAllocator):
 
     def __init__(
         self,
-        capacity_bytes: int,
-        token_bytes: int,
-        page_size: int,
-        pool_tokens: int,
+        pool: TokenPool,
         part: WindowPart,
         *,
         interval: int,
-        lag: int,
         chunk: int | None,
         drops_locks: bool,
-        caching: bool,
     ) -> None:
-        super().__init__(
-            capacity_bytes,
-            token_bytes,
-            page_size,
-            pool_tokens,
-            part,
-            grid=page_size,
-            lag=lag,
-            caching=caching,
-            max_sequences=None,
-        )
+        page_size, caching = pool.page_size, pool.caching
+        super().__init__(pool, part, grid=page_size, max_sequences=None)
         self._windows = part
         self._interval = interval
         self._chunk = chunk or 0

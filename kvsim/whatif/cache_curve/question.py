@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 from kvsim.memory.paged.options import Paged
 from kvsim.plumbing.errors import InputError
-from kvsim.simulation import BLOCK_SIZE, Simulation
+from kvsim.shared_sequences import BLOCK_SIZE
+from kvsim.simulation import Simulation
 from kvsim.whatif.cache_curve.belady import belady_hits
 from kvsim.whatif.cache_curve.lru import lru_curve
 from kvsim.whatif.cache_curve.matching import Matching, matching, unit_to_try, why

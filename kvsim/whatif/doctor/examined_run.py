@@ -15,7 +15,8 @@ from kvsim.results.recorder import SERIES_COLUMNS, Recorder
 from kvsim.results.result import Run
 from kvsim.results.summary import RunSummary
 from kvsim.scenario import Scenario
-from kvsim.simulation import BLOCK_SIZE, Simulation
+from kvsim.shared_sequences import BLOCK_SIZE
+from kvsim.simulation import Simulation
 from kvsim.vllm.grouping import is_uniform
 from kvsim.whatif.cache_curve.lru import HitCurve, lru_curve
 from kvsim.whatif.cache_curve.order import in_order

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from support.outcomes import STEP_TIME, check_gaps, check_tokens, outcome
 
 import kvsim
-from kvsim.engine.schedulers.sglang.budget import Budget
+from kvsim.engine.schedulers.sglang.budget import Budget, PassLimits
 from kvsim.engine.schedulers.sglang.ignore_eos import Ends, Span, span
 from kvsim.engine.schedulers.sglang.limits import Limits
 from kvsim.engine.schedulers.sglang.options import Sglang
@@ -223,7 +223,7 @@ def test_what_is_held_back_is_summed_only_where_it_decides(
         summed.append(sum(held))
         return summed[-1]
 
-    lazy = Budget(lambda: available, 1, 999, None, held_back, 40 * len(held), 0)
+    lazy = Budget(lambda: available, PassLimits(1, 999, None, held_back, 40 * len(held), 0))
     eager = sum(held)
     for tokens, most, asked in charges:
         assert lazy.too_much(asked) == (asked >= available - eager)
@@ -235,7 +235,7 @@ def test_what_is_held_back_is_summed_only_where_it_decides(
 
 def test_who_rides_along_takes_of_what_prompts_may_compute() -> None:
     """rem_input_tokens and rem_chunk_tokens of PrefillAdder, less mixed_with_decode_tokens."""
-    budget = Budget(lambda: 1000, 1, 100, 50, lambda: 7.0, 7, mixed_tokens=8)
+    budget = Budget(lambda: 1000, PassLimits(1, 100, 50, lambda: 7.0, 7, mixed_tokens=8))
     assert (budget.input, budget.chunk, budget.current, budget.total) == (92, 42, 8, 15.0)
     assert budget.first_chunk(0, 60, budget.chunk) == 42
 

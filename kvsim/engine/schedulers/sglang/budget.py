@@ -7,6 +7,7 @@ evictable at that moment.
 
 from collections.abc import Callable
 from enum import Enum
+from typing import NamedTuple
 
 from kvsim.engine.plan import UNBOUNDED
 from kvsim.plumbing.units import ceil_div
@@ -21,33 +22,36 @@ class Stop(Enum):
     OTHER = "other"
 
 
-class Budget:
-    """input: prompt tokens of this pass. chunk: the same under chunked prefill. current: tokens
-    held back, see above. available: what could be handed out now. held_back: what those who run
-    may still put out, as far as it counts, at most `most_held_back`; summed where that matters.
+class PassLimits(NamedTuple):
+    """What bounds one pass: its prompt tokens, or those of its chunks; mixed_tokens of them are
+    taken by who decodes. held_back: what those who run may still put out, as far as it counts, at
+    most `most_held_back`; summed where that matters. page: tokens a page.
     """
 
-    def __init__(
-        self,
-        available: Callable[[], int],
-        page: int,
-        max_prefill_tokens: int,
-        chunked_prefill_size: int | None,
-        held_back: Callable[[], float],
-        most_held_back: int,
-        mixed_tokens: int,
-    ) -> None:
+    page: int
+    max_prefill_tokens: int
+    chunked_prefill_size: int | None
+    held_back: Callable[[], float]
+    most_held_back: int
+    mixed_tokens: int
+
+
+class Budget:
+    """input: prompt tokens of this pass. chunk: the same under chunked prefill. current: tokens
+    held back, see above. available: what could be handed out now.
+    """
+
+    def __init__(self, available: Callable[[], int], limits: PassLimits) -> None:
+        mixed_tokens, chunk_tokens = limits.mixed_tokens, limits.chunked_prefill_size
         self._available = available
-        self.page = page
-        self.input = max_prefill_tokens - mixed_tokens
-        self.chunked = chunked_prefill_size is not None
-        self.chunk = UNBOUNDED
-        if chunked_prefill_size is not None:
-            self.chunk = chunked_prefill_size - mixed_tokens
+        self.page = limits.page
+        self.input = limits.max_prefill_tokens - mixed_tokens
+        self.chunked = chunk_tokens is not None
+        self.chunk = UNBOUNDED if chunk_tokens is None else chunk_tokens - mixed_tokens
         self.current = mixed_tokens
-        self._held_back = held_back
+        self._held_back = limits.held_back
         self._total: float | None = None
-        self._most_total = most_held_back + mixed_tokens
+        self._most_total = limits.most_held_back + mixed_tokens
         self._charges = [mixed_tokens]  # in their order, in which the engine adds them up
 
     @property

@@ -13,7 +13,7 @@ from mypy_extensions import mypyc_attr
 from kvsim.engine.plan import Cached, Plan
 from kvsim.engine.policies.policies import Policies
 from kvsim.engine.schedulers.sglang.admission import Newcomer, PrefillAdmission
-from kvsim.engine.schedulers.sglang.budget import Budget, Stop
+from kvsim.engine.schedulers.sglang.budget import Budget, PassLimits, Stop
 from kvsim.engine.schedulers.sglang.decoding import DecodingScheduler
 from kvsim.engine.schedulers.sglang.limits import Limits
 from kvsim.engine.schedulers.sglang.queue import SglangQueue
@@ -140,8 +140,7 @@ class SglangScheduler(DecodingScheduler):
             self._queue.arrange(self.room)
         mixed_tokens = len(self.decoders) if self._mixed else 0
         ratio = self.ratio.value
-        budget = budget_over(
-            self.room,
+        limits = PassLimits(
             self.allocator.page_tokens,
             self._max_prefill_tokens,
             self._chunk_size,
@@ -149,6 +148,7 @@ class SglangScheduler(DecodingScheduler):
             self._outputs.most_held_back(len(self.decoders), ratio),
             mixed_tokens,
         )
+        budget = budget_over(self.room, limits)
         admission = self._admission(budget, ratio)
         more = 0
         if chunked is not None:

@@ -7,7 +7,7 @@ and a window at most of what comes after. Who runs does not count there.
 
 from collections.abc import Callable
 
-from kvsim.engine.schedulers.sglang.budget import Budget, Stop
+from kvsim.engine.schedulers.sglang.budget import Budget, PassLimits, Stop
 from kvsim.memory.prefix_room import PrefixRoom, WindowRoom
 
 
@@ -15,25 +15,9 @@ class WindowBudget(Budget):
     """windows: their pool. charged: tokens of it that this pass has promised."""
 
     def __init__(
-        self,
-        windows: WindowRoom,
-        available: Callable[[], int],
-        page: int,
-        max_prefill_tokens: int,
-        chunked_prefill_size: int | None,
-        held_back: Callable[[], float],
-        most_held_back: int,
-        mixed_tokens: int,
+        self, windows: WindowRoom, available: Callable[[], int], limits: PassLimits
     ) -> None:
-        super().__init__(
-            available,
-            page,
-            max_prefill_tokens,
-            chunked_prefill_size,
-            held_back,
-            most_held_back,
-            mixed_tokens,
-        )
+        super().__init__(available, limits)
         self.windows = windows
         self.charged = 0
 
@@ -73,18 +57,9 @@ class WindowBudget(Budget):
         return max(0, min(new_tokens, most))
 
 
-def budget_over(
-    room: PrefixRoom,
-    page: int,
-    max_prefill_tokens: int,
-    chunked_prefill_size: int | None,
-    held_back: Callable[[], float],
-    most_held_back: int,
-    mixed_tokens: int,
-) -> Budget:
-    """The budget of one pass over `room`: see `Budget`."""
-    rest = (max_prefill_tokens, chunked_prefill_size, held_back, most_held_back, mixed_tokens)
+def budget_over(room: PrefixRoom, limits: PassLimits) -> Budget:
+    """The budget of one pass over `room`."""
     windows = room.windows
     if windows is None:
-        return Budget(room.available_tokens, page, *rest)
-    return WindowBudget(windows, room.available_tokens, page, *rest)
+        return Budget(room.available_tokens, limits)
+    return WindowBudget(windows, room.available_tokens, limits)

@@ -30,7 +30,7 @@ class SimpleRows(ConnectedRows):
         assert self._simple is not None
         for seq in told.pop("asking", ()):
             size = self._simple.settings.block_tokens
-            for place, key in enumerate(scheduler.keys_of(seq, 0, seq.final_tokens // size)):
+            for place, key in enumerate(scheduler.device.keys_of(seq, 0, seq.final_tokens // size)):
                 self.names.setdefault(key, f"{seq.id}#{place}")
         for entry in told.get("stores", ()):
             entry[1] = [self.names[key] for key in entry[1]]

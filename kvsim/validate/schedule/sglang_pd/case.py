@@ -10,6 +10,7 @@ from pydantic import Field, field_validator
 
 from kvsim.engine.arrivals import Arrivals
 from kvsim.engine.engine import Engine
+from kvsim.engine.parts import EngineParts
 from kvsim.engine.replica import ReplicaSpec
 from kvsim.engine.schedulers.sglang_pd.decode import SglangDecodeScheduler
 from kvsim.engine.schedulers.sglang_pd.prefill import SglangPrefillScheduler
@@ -171,17 +172,17 @@ class SglangPairCase(RecordedCase):
         return found
 
     def _engine(self, env: simpy.Environment, spec: ReplicaSpec, rows: SideRows) -> Engine:
-        return Engine(
-            env,
+        parts = EngineParts(
             spec.build(),
             TickCost(self.cost),
             Recorder(spec.capacity_bytes),
+            spec.host_link(),
             depth=spec.scheduler.depth,
             max_steps=1,
             observer=rows,
             refuse=False,
-            host_link=spec.host_link(),
         )
+        return Engine(env, parts)
 
     def _prefill_spec(self) -> ReplicaSpec:
         scheduler = SglangPrefill.parse(self._flags(self.prefill), "engine")

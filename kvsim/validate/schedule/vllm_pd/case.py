@@ -14,6 +14,7 @@ from kvsim.engine.connectors.connector import Connector
 from kvsim.engine.connectors.nixl.consumer import NixlConsumer, ReadGroup
 from kvsim.engine.connectors.nixl.producer import NixlProducer
 from kvsim.engine.connectors.nixl.remote import KeeperInbox, RemotePrompts
+from kvsim.engine.parts import EngineParts
 from kvsim.engine.schedulers.connected import ConnectedScheduler
 from kvsim.engine.speculation.acceptance import RecordedAcceptance
 from kvsim.plumbing.options import Options
@@ -225,15 +226,15 @@ class PairReplay:
         spec = engine.replica_spec(RecordedAcceptance((), {})).with_connector(lambda: connector)
         scheduler = spec.build()
         assert isinstance(scheduler, ConnectedScheduler)
-        return ConnectedEngine(
-            self._env,
+        parts = EngineParts(
             scheduler,
             TickCost(self._case.cost),
             Recorder(spec.capacity_bytes),
+            spec.host_link(),
             depth=spec.scheduler.depth,
             max_steps=1,
             on_left=self._answered if side == "prefill" else self._arrivals.left,
             observer=self._rows[side],
             refuse=False,
-            host_link=spec.host_link(),
         )
+        return ConnectedEngine(self._env, parts)

@@ -72,4 +72,4 @@ def kept_blocks(scheduler: ConnectedScheduler) -> int:
     """Blocks of finished requests that are yet to be read."""
     allocator = scheduler.allocator
     assert isinstance(allocator, PagedAllocator)
-    return sum(len(table) for seq in scheduler.kept for table in scheduler.blocks_of(seq))
+    return sum(len(table) for seq in scheduler.kept for table in scheduler.device.blocks_of(seq))

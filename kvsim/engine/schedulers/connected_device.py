@@ -1,0 +1,82 @@
+"""What a connector of vLLM may ask about the device: blocks and tokens of sequences."""
+
+from collections.abc import Callable
+
+from kvsim.engine.decode_batch import DecodeBatch
+from kvsim.engine.plan import Plan
+from kvsim.memory.loading import FreeBlock, HeldBlock, HoldingPromise, LoadingPromise
+from kvsim.plumbing.errors import InvariantError
+from kvsim.sequence import Sequence
+
+
+class ConnectedDevice:
+    """The answers of one scheduler over one allocator; see `DeviceBlocks`.
+
+    computed_tokens: slots of a sequence, those of the step being scheduled included. in_flight: who
+    computes in the step before that one, as long as it has not returned, and whether that step
+    samples for the sequence.
+    """
+
+    def __init__(
+        self,
+        blocks: LoadingPromise,
+        computed_tokens: Callable[[Sequence], int],
+        batch: DecodeBatch,
+    ) -> None:
+        self._blocks = blocks
+        self._batch = batch
+        self.computed_tokens = computed_tokens
+        self.in_flight: dict[Sequence, bool] = {}
+        self._now: dict[Sequence, bool] = {}  # the same of the step being scheduled
+        self._prior: dict[Sequence, int] = {}
+
+    def scheduled(self, plan: Plan, stepping: dict[Sequence, bool]) -> None:
+        """A step is decided, in which these compute; whether that samples."""
+        self._now = stepping
+        self._prior = {chunk.seq: chunk.prior_tokens for chunk in plan.chunks}
+
+    def blocks_of(self, seq: Sequence) -> list[list[int]]:
+        return self._blocks.tables_of(seq)[0]
+
+    def skipped_blocks(self, seq: Sequence) -> list[int]:
+        return self._blocks.tables_of(seq)[1]
+
+    def junction_tokens(self, seq: Sequence) -> int:
+        return self._blocks.junction_tokens(seq)
+
+    def known_tokens(self, seq: Sequence) -> int:
+        """Prompt, and outputs of steps that have returned."""
+        slots = self._batch.slots
+        outputs = slots(seq) - seq.prompt_tokens + 1 if seq.decoding else seq.num_outputs
+        unreturned = int(self._now.get(seq, False)) + int(self.in_flight.get(seq, False))
+        return seq.prompt_tokens + outputs - unreturned
+
+    def returned_tokens(self, seq: Sequence) -> int:
+        if seq not in self._now:
+            return self.computed_tokens(seq)
+        before = self._prior.get(seq, self.computed_tokens(seq) - 1)
+        return before - int(self.in_flight.get(seq, False))
+
+    def keys_of(self, seq: Sequence, start: int, end: int) -> list[int]:
+        return self._holding.keys_of(seq, start, end)
+
+    def named_blocks(
+        self, seq: Sequence, start: int, end: int
+    ) -> list[tuple[int, HeldBlock] | None]:
+        return self._holding.named_blocks(seq, start, end)
+
+    def free_blocks(self, after: FreeBlock | None, most: int) -> list[FreeBlock]:
+        return self._holding.free_blocks(after, most)
+
+    def hold(self, blocks: list[HeldBlock]) -> None:
+        self._holding.hold(blocks)
+
+    def let_go(self, blocks: list[HeldBlock]) -> None:
+        self._holding.let_go(blocks)
+
+    @property
+    def _holding(self) -> HoldingPromise:
+        blocks = self._blocks
+        if not isinstance(blocks, HoldingPromise):
+            raise InvariantError(f"{type(blocks).__name__} has no blocks that copies hold")
+        return blocks

@@ -1,0 +1,50 @@
+"""The KV pool of a scenario, the same for all of its allocators."""
+
+from kvsim.capacity.drafter import Drafter
+from kvsim.capacity.pool import SizedPool
+from kvsim.capacity.sglang.simulated import settings_of, sglang_pool
+from kvsim.capacity.sizing import check_simulated, size
+from kvsim.device import Device
+from kvsim.model import Model
+from kvsim.plumbing.errors import InputError
+from kvsim.scenario import Scenario
+from kvsim.shared_sequences import BLOCK_SIZE
+
+
+def pool_of(scenario: Scenario, model: Model, device: Device, drafter: Drafter | None) -> SizedPool:
+    """The pool that the engine of a scenario would make; InputError where it cannot."""
+    scheduler, allocators = scenario.scheduler, scenario.allocator
+    limits = {
+        key: getattr(scheduler, key)
+        for key in ("max_num_seqs", "max_num_batched_tokens")
+        if hasattr(scheduler, key)
+    }
+    sizes = (getattr(options, "block_size", None) for options in allocators)
+    block_size = next(filter(None, sizes), BLOCK_SIZE)
+    fraction = scenario.memory.mem_fraction_static
+    if fraction is not None:
+        schedulers = [each.scheduler for each in allocators if each.scheduler is not None]
+        settings = settings_of(scenario.memory, (*schedulers, scheduler, *allocators))
+        if drafter is not None:
+            raise InputError(
+                "SGLang's pool with a drafter's cache in it is not followed",
+                where="memory.mem_fraction_static",
+                value=fraction,
+                remedy="give the pool by kv_cache_tokens",
+            )
+        return sglang_pool(model, device, scenario.model, settings, block_size)
+    check_simulated(model, scenario.model)
+    exports = any(getattr(options, "exports_states", False) for options in allocators)
+    no_groups = "disable_hybrid_kv_cache_manager"
+    groups = any(getattr(options, no_groups, None) is False for options in allocators)
+    return size(
+        model,
+        device,
+        scenario.memory,
+        scenario.model,
+        block_size,
+        drafter=drafter,
+        exports_states=exports,
+        as_logged=groups and scheduler.engine_version is not None,
+        **limits,
+    ).pool
