@@ -76,6 +76,25 @@ def test_many_steps_at_once_are_single_ones(tables: Any, engine: str, data: Any)
         assert parts.get("arriving", 0.0) <= means.reserved + 1e-12
 
 
+def test_who_ends_as_soon_as_it_has_come_leaves_its_place_to_the_next(tables: Any) -> None:
+    """Five requests of one output token each arrive at once beside one that decodes; the sixth, for
+    whom there was no place, takes one of theirs in the pass after that.
+    """
+    lengths = [(1, 1), (1, 1), (1, 9), (353, 1), (1, 1), (1, 1), (1, 1), (1, 1)]
+    requests = [
+        Request(f"r{index}", 0, prompt, output, output, after="r0" if index == 1 else None)
+        for index, (prompt, output) in enumerate(lengths)
+    ]
+    apart = {"handshake_us": 300.0, "notice_us": 50.0, "notify_us": 50.0}
+    apart |= {"num_reserved_decode_tokens": 0}
+    made = deployed(tables, "sglang, overlap", apart, 1024)
+    fast, single = (kvsim.simulate(each, requests) for each in (made, {**made, "max_steps": 1}))
+    for ours, theirs in zip(fast.runs, single.runs, strict=True):
+        assert ours.summary.simulated() == theirs.summary.simulated()
+    first = fast.runs[0].requests.set_index("id").first_token_ps
+    assert first["r1"] - first["r3"] == 8_060_000_000  # one step of one decoding sequence
+
+
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_first_token_comes_after_prefill_and_transfer(tables: Any, engine: str) -> None:
     requests = [Request(f"r{i}", i * 500 * PS_PER_MS, 200 + i, 20) for i in range(6)]

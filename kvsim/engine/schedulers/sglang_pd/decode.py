@@ -120,7 +120,7 @@ class SglangDecodeScheduler(DecodingScheduler):
             self._preallocate(budget, now_ps + plan.held_ps)
             self._take_arrived(now_ps + plan.held_ps)
         self._join_ready(plan)
-        self._settled = not self._left
+        self._settled = not (self._left or plan.left)
         self._drop_finished()
         self._decode(plan)
         self._close(plan)
