@@ -17,7 +17,8 @@ class RunMeta(Options):
 
     block_size: tokens an id of stream.jsonl stands for. tick_seconds: between rows of the time
     series. clock_ahead_s: by how much the clock of the time series is ahead of that of the
-    requests; None: found from the two.
+    requests; None: found from the two. peer_gb_per_s: of the link between its GPUs, one way; None:
+    the GPU's own.
     """
 
     model_config = ConfigDict(extra="ignore")
@@ -25,6 +26,7 @@ class RunMeta(Options):
     model: str
     gpu: str
     tensor_parallel_size: PositiveInt = 1
+    peer_gb_per_s: Annotated[float | None, Field(gt=0)] = None
     max_model_len: PositiveInt
     block_size: PositiveInt
     tick_seconds: Annotated[float, Field(gt=0)] = 1.0

@@ -94,6 +94,23 @@ def test_what_came_before_the_first_gave_up_is_compared(tmp_path: Path) -> None:
     assert any("clients gave up" in text for text in found.assumed)
 
 
+def test_prompts_come_again_as_their_lengths_do(tmp_path: Path) -> None:
+    blis_training(tmp_path)
+    rows = [
+        {"id": at, "arrival_s": at, "prompt_tokens": 60 + at * at % 23, "output_tokens": 4,
+         "ttft_s": 0.02, "e2e_s": 0.05, "failed": 0}
+        for at in range(230)
+    ]  # fmt: skip
+    write_csv(tmp_path / "a.csv.gz", rows)
+    ((_, found),) = read_runs([tmp_path])
+    prompts = [request.prompt_runs for request in found.requests]
+    assert len(set(prompts)) == 23
+    assert prompts[23:] == prompts[:-23]
+    assert any(
+        "every 23 requests (100% of them): and so do the prompts" in a for a in found.assumed
+    )
+
+
 def test_repeats_are_averaged_and_what_the_engine_lacks_is_left_out(tmp_path: Path) -> None:
     for maker in (inferencex, rate_stages):
         (tmp_path / maker.__name__).mkdir()

@@ -24,6 +24,10 @@ SETTINGS = {
     "block_size": 16,
     "source": "github.com/dennislee22/vLLM-benchmarking",
 }
+# The start-up log of two GPUs in one node says "your platform lacks GPU P2P capability": NCCL then
+# reduces through the host's memory. GB/s of that route on PCIe 4.0, measured on four L40S at two
+# sockets (`nccl` of calibration/kernels/l40s-vllm.npz).
+HOST_ROUTE_GB_PER_S = 3.7
 _COLUMNS = {"test", "available_kv_gib", "kv_cache_tokens", "input_len", "total_output_tokens"}
 
 
@@ -54,6 +58,7 @@ def _trial(name: str, row: RunRow) -> Trial:
             "model": model,
             "gpu": gpu,
             "tensor_parallel_size": tp,
+            "peer_gb_per_s": HOST_ROUTE_GB_PER_S if tp > 1 else None,
             "num_gpu_blocks": _pool_tokens(row, model, tp) // 16,
         },
         row.where,
@@ -64,6 +69,10 @@ def _trial(name: str, row: RunRow) -> Trial:
     for latency in ("ttft", "tpot"):
         recorded[f"{latency}_s"] = row.number(f"{latency}_mean_ms") / 1e3
     assumed = ["lengths: all as long as the mean", "no prompt of an earlier run is in the cache"]
+    if tp > 1:
+        assumed.append(
+            f"all-reduces at {HOST_ROUTE_GB_PER_S} GB/s, through the host: no peer-to-peer"
+        )
     beyond = "" if beside in ("", "one node") else f"{beside}, and the network between them"
     return Trial(
         f"{name} {model} x{tp} on {place}, {requests} of {prompt:.0f}+{output:.0f}",

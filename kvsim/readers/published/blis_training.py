@@ -4,6 +4,9 @@ runs.json: a list of runs with settings and `data.shared_prefix`; NAME.csv.gz: i
 prompt_tokens, output_tokens, ttft_s, e2e_s, failed. A client gives up after 300 s; the server then
 frees what it had, which no simulated server does. So of a run with failures only what came and was
 answered before the first of them is compared.
+
+The client (kubernetes-sigs/inference-perf, shared_prefix_datagen.py) draws its prompts once and
+sends them in turn, again and again. Where the lengths of prompts repeat, so do the prompts.
 """
 
 from collections.abc import Iterator
@@ -80,9 +83,12 @@ def _trial(path: Path, run: dict[str, Any]) -> Trial:
     came = np.flatnonzero(arrival < until)
     counted = np.flatnonzero(answered[came])
     kept = came[counted]
+    period = period_of(prompt[~lost].astype(int).tolist())
+    distinct = len(rows) if period is None else period.requests
     requests = tuple(
         request(
-            f"r{at}", arrival[at], prompt[at], output[at], _runs(at, groups, common, prompt[at])
+            *(f"r{at}", arrival[at], prompt[at], output[at]),
+            _runs(at % distinct, groups, common, prompt[at]),
         )
         for at in came.tolist()
     )
@@ -98,9 +104,8 @@ def _trial(path: Path, run: dict[str, Any]) -> Trial:
         f"vllm_version = {VERSION}: a build of February 2026",
         f"which of {groups} system prompts a request has: they take turns",
     ]
-    period = period_of(prompt[~lost].astype(int).tolist())
     if period is not None:
-        assumed.append(f"no prompt but its system prompt is sent twice, though {period}")
+        assumed.append(f"{period}: and so do the prompts")
     if run.get("ignore_eos"):
         assumed.append(f"all outputs have {asked} tokens, as ignore_eos has it")
     if lost.any():

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from kvsim.device import Device
+from kvsim.device import Device, named_device
 from kvsim.model import Model
 from kvsim.step_time.kernels.tables import KernelFamily, KernelLine, KernelTables, Shape, Work
 from kvsim.step_time.kernels.work import Roofs, bits_of
@@ -87,16 +87,21 @@ class Kernels:
         return dict(sorted(found.items()))
 
     def reduction(self, gpus: int) -> Cost:
-        """An all-reduce over so many GPUs, by 16-bit elements."""
+        """An all-reduce over so many GPUs, by 16-bit elements. Over another link than the measured
+        one it takes NCCL's latency and the link's rate.
+        """
         found = []
         for kind, dtype in (("all_reduce", ""), ("nccl", "all_reduce")):
             family = self.tables.family(kind, (dtype,))
             if family is not None:
                 found.append(family)
+        share = 2 * (gpus - 1) / gpus
+        if self.device.peer_bytes_per_s != named_device(self.device.name).peer_bytes_per_s:
+            return self._wire(gpus, share, found[-1:])
         for family in found:
             if (gpus,) in family.lines:
                 return family.lines[gpus,].at
-        return self._wire(gpus, 2 * (gpus - 1) / gpus, found)
+        return self._wire(gpus, share, found)
 
     def collective(self, name: str, gpus: int) -> Cost:
         """An all_gather, reduce_scatter or alltoall over so many GPUs, by all 16-bit elements."""
@@ -106,11 +111,12 @@ class Kernels:
         return self._wire(gpus, (gpus - 1) / gpus, [] if family is None else [family])
 
     def _wire(self, gpus: int, share: float, measured: list[KernelFamily]) -> Cost:
-        """By the link's bandwidth, with the latency of the most GPUs that were measured."""
+        """By the link's bandwidth, with the measured latency of so many GPUs, or of the most."""
         latency = 20.0
         if measured:
-            most = max(measured[0].lines)
-            latency = measured[0].lines[most].at(1) * max(1.0, gpus / most[0])
+            lines = measured[0].lines
+            near = (gpus,) if (gpus,) in lines else max(lines)
+            latency = lines[near].at(1) * max(1.0, gpus / near[0])
         rate = share * 2 / self.device.peer_bytes_per_s * 1e6
         return lambda elements: latency + elements * rate
 

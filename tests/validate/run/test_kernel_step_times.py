@@ -6,7 +6,7 @@ from typing import Any, cast
 import pytest
 
 from kvsim.plumbing.errors import InputError
-from kvsim.step import StepShape
+from kvsim.step import Chunk, StepShape
 from kvsim.step_time.correction import Correction
 from kvsim.validate.run.step_times import step_times_of
 from kvsim.validate.served import hardware_of
@@ -17,6 +17,7 @@ def run(**changes: Any) -> Any:
         "model": "llama-3.1-8b",
         "gpu": "H100",
         "tensor_parallel_size": 1,
+        "peer_gb_per_s": None,
         "engine": "vLLM 0.11.0",
     }
     return cast(Any, SimpleNamespace(meta=SimpleNamespace(**meta | changes)))
@@ -37,6 +38,17 @@ def test_a_correction_scales_kernels_and_adds_the_hosts_time():
 def test_the_engine_and_its_version_are_those_of_meta_json():
     assert hardware_of(run().meta)[-2:] == ("vllm", "0.11.0")
     assert hardware_of(run(engine="kvsim 0.2.0").meta)[-2:] == (None, None)
+
+
+def test_another_link_than_the_measured_one_sets_the_rate_of_all_reduces():
+    def step_ps(tokens: int, **changes: Any) -> int:
+        times = step_times_of(run(gpu="A100-80GB", tensor_parallel_size=2, **changes), "kernels")
+        return times.corrected(Correction()).step_ps(StepShape((Chunk(tokens, 0),), 0, 0))
+
+    slow, slower = (step_ps(2048, peer_gb_per_s=rate) for rate in (4, 2))
+    assert slow > 1.5 * step_ps(2048)
+    sent = 2 * 32 * 2048 * 4096 * 2  # bytes of two all-reduces a layer, each sent once
+    assert (slower - slow) / 1e12 == pytest.approx(sent / 2e9 - sent / 4e9, rel=1e-3)
 
 
 def test_a_gpu_without_tables_is_refused():
