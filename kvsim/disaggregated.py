@@ -2,24 +2,20 @@
 for each allocator.
 """
 
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, cast
 
 from kvsim.engine.replica import ReplicaSpec, RunningReplica
-from kvsim.engine.transfers.deployment import DeploymentSide, PrefillDecode
 from kvsim.engine.transfers.handoff import Handoff, TransferSpec
 from kvsim.engine.transfers.sglang import RESERVED_DECODE_TOKENS, SglangHandoff
 from kvsim.engine.transfers.vllm import NixlHandoff
 from kvsim.fleet.disaggregation import SIDES, DisaggregationOptions, SideOptions
-from kvsim.fleet.routers.options import FleetView
-from kvsim.fleet.routers.router import RoutedRequest, Router
+from kvsim.fleet.prefill_decode import DeploymentSide, PrefillDecode, PrefillDecodePart
 from kvsim.memory.prefix import CacheTotals
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.units import PS_PER_S
-from kvsim.request import Request, Stream
 from kvsim.results.merged import merged
 from kvsim.results.metrics import summarise
 from kvsim.results.recorder import Recorder
@@ -36,7 +32,7 @@ def side_scenario(scenario: Scenario, side: str) -> Scenario:
     """The scenario of one side's replicas alone."""
     options = scenario.disaggregation
     assert options is not None
-    elsewhere = ("disaggregation", "workload", "window")
+    elsewhere = ("disaggregation", "fleet", "workload", "window")
     tables = {key: table for key, table in scenario.given.items() if key not in elsewhere}
     chosen: SideOptions = getattr(options, side)
     for name, table in chosen.tables().items():
@@ -121,29 +117,6 @@ class Pooled:
         )
 
 
-class SideChoice:
-    """The router of one side: which replica a request goes to."""
-
-    def __init__(self, router: Router) -> None:
-        self._router = router
-        self._private = 1 << 58
-
-    def choose(self, request: Request, now_ps: int) -> int:
-        """The replica for `request`, which goes there."""
-        content = request.prompt_runs
-        if content is None:
-            content = ((self._private, request.prompt_tokens),)
-            self._private += request.prompt_tokens
-        asked = RoutedRequest(request.id, request.prompt_tokens, content, request.session)
-        replica = self._router.decide(asked, now_ps).replica
-        self._router.sent(asked, replica, now_ps)
-        return replica
-
-    def left(self, request: Request, now_ps: int) -> None:
-        """It has left there."""
-        self._router.left(request.id, now_ps)
-
-
 class DisaggregatedRuns:
     """The runs of a scenario with prefill and decode replicas. sides: what `prepare` makes of each
     side's scenario for one allocator: its replica and step time.
@@ -208,27 +181,22 @@ class DisaggregatedRuns:
             )
         return engine
 
-    def run(
-        self,
-        at: int,
-        kind: str,
-        label: str,
-        stream: Stream,
-        progress: Callable[[int, int], None] | None,
-    ) -> Run:
-        """The run of the allocator at this place: that of the decode replicas, and beside it that
-        of the prefill replicas.
-        """
-        began = time.perf_counter()
+    @property
+    def gpus(self) -> int:
+        """GPUs of all replicas of both kinds."""
+        return sum(
+            getattr(self._options, side).replicas
+            * side_scenario(self._scenario, side).model.num_gpus
+            for side in SIDES
+        )
+
+    def part(self, at: int) -> PrefillDecodePart:
+        """Both kinds of replicas under the allocator at this place."""
         options, sides = self._options, self._sides[at]
-        engine = self._kind(sides)
-        made = []
-        for (spec, step_time), name in zip(sides, SIDES, strict=True):
-            replicas = getattr(options, name).replicas
-            router = options.router.build(FleetView(replicas, self._scenario.seed))
-            choice = SideChoice(router)
-            spec = replace(spec, unwatched=True)
-            made.append(DeploymentSide(spec, step_time, replicas, choice.choose, choice.left))
+        prefill, decode = (
+            DeploymentSide(spec, step_time, getattr(options, name).replicas, options.router)
+            for (spec, step_time), name in zip(sides, SIDES, strict=True)
+        )
         transfers = TransferSpec(
             options.ps("link_latency_us"),
             options.link_bytes_per_s,
@@ -238,39 +206,45 @@ class DisaggregatedRuns:
             options.ps("proxy_us"),
             options.lease_ps,
         )
-        prepare = partial(_prepare, options)
-        before, behind = made
-        deployment = PrefillDecode(
-            HANDOFFS[engine], transfers, before, behind, stream, progress, prepare
+        return PrefillDecodePart(
+            HANDOFFS[self._kind(sides)],
+            transfers,
+            prefill,
+            decode,
+            partial(_prepare, options),
+            self._scenario.seed,
         )
-        deployment.run()
-        count = len(stream.requests)
-        decode = Pooled.of(deployment.decode)
-        prefill = Pooled.of(deployment.prefill)
-        turned_away = len(decode.recorder.rejected)
-        summary = summarise(
-            cast("RunningReplica", decode),
-            kind,
-            label,
-            num_requests=count,
-            began_s=began,
-            window=self._scenario.window,
-            shareable=not stream.anonymous,
-        )
-        beside = summarise(
-            cast("RunningReplica", prefill),
-            kind,
-            f"{label}: prefill",
-            num_requests=count - turned_away,
-            began_s=began,
-            window=self._scenario.window,
-            shareable=not stream.anonymous,
-        )
+
+    def recorded(
+        self,
+        deployment: PrefillDecode,
+        kind: str,
+        label: str,
+        num_requests: int,
+        began_s: float,
+        *,
+        shareable: bool,
+    ) -> Run:
+        """The run of the decode replicas, and beside it that of the prefill replicas."""
+        decode, prefill = Pooled.of(deployment.decode), Pooled.of(deployment.prefill)
+        runs = []
+        for pool, name, side, count in (
+            (decode, label, "decode", num_requests),
+            (prefill, f"{label}: prefill", "prefill", deployment.num_prompts),
+        ):
+            summary = summarise(
+                cast("RunningReplica", pool),
+                kind,
+                name,
+                num_requests=count,
+                began_s=began_s,
+                window=self._scenario.window,
+                shareable=shareable,
+            )
+            runs.append(Run.recorded(replace(summary, pool_of=side), pool.recorder))
         moved = _transfers(deployment, decode.recorder)
-        summary = replace(summary, transfers=moved, pool_of="decode")
-        beside = replace(beside, pool_of="prefill")
-        run = Run.recorded(summary, decode.recorder)
-        return replace(run, beside=(Run.recorded(beside, prefill.recorder),))
+        run, beside = runs
+        return replace(run, summary=replace(run.summary, transfers=moved), beside=(beside,))
 
 
 def _prepare(options: DisaggregationOptions, handoff: Handoff) -> None:

@@ -6,32 +6,31 @@ from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 from kvsim.engine.addresses.address_log import AddressLog
-from kvsim.engine.replica import ReplicaSpec, RunningReplica
-from kvsim.fleet.fleet import FleetPart
+from kvsim.fleet.members import AnyPart, FleetMember
 from kvsim.fleet.options import FleetOptions
 from kvsim.fleet.routers.options import FleetView
 from kvsim.fleet.run import serve_fleet
 from kvsim.memory.options import AllocatorOptions
-from kvsim.model import ModelOptions
 from kvsim.plumbing.errors import InputError
 from kvsim.request import Stream
 from kvsim.results.fleet import FleetSummary
 from kvsim.results.result import Run
 from kvsim.scenario import Scenario
-from kvsim.step_time.form import StepTime
 
 
 class ReplicaKind(Protocol):
-    """A scenario of one replica, made ready."""
+    """A scenario of one member of a fleet, made ready."""
 
     scenario: Scenario
-    step_time: StepTime
 
-    def replica_spec(self, options: AllocatorOptions) -> ReplicaSpec: ...
+    @property
+    def num_gpus(self) -> int: ...
+
+    def part(self, options: AllocatorOptions) -> AnyPart: ...
 
     def recorded(
         self,
-        replica: RunningReplica,
+        member: FleetMember,
         options: AllocatorOptions,
         label: str,
         num_requests: int,
@@ -58,12 +57,6 @@ class FleetSimulation:
     def __init__(self, own: ReplicaKind, ready: Callable[[Scenario], ReplicaKind]) -> None:
         fleet = own.scenario.fleet
         assert fleet is not None
-        if own.scenario.disaggregation is not None:
-            raise InputError(
-                "a router over pairs of prefill and decode replicas is not simulated",
-                where="fleet",
-                remedy="leave [fleet] or [disaggregation] out",
-            )
         self.options: FleetOptions = fleet
         self._seed = own.scenario.seed
         self._kinds: list[tuple[ReplicaKind, bool]] = []  # and whether the allocator is its own
@@ -73,7 +66,7 @@ class FleetSimulation:
                 with _within_group(number):
                     kind = ready(_changed(own.scenario, changes))
             self._kinds += [(kind, "allocator" in changes)] * count
-        self.gpus = [_gpus(kind.scenario.model) for kind, _ in self._kinds]
+        self.gpus = [kind.num_gpus for kind, _ in self._kinds]
 
     def check(self) -> None:
         """Raise InputError for a router that this fleet cannot have."""
@@ -96,10 +89,7 @@ class FleetSimulation:
         logs = [AddressLog() for _ in kinds] if addresses else None
         served = serve_fleet(
             self.options,
-            [
-                FleetPart(kind.replica_spec(each), kind.step_time)
-                for kind, each in zip(kinds, own, strict=True)
-            ],
+            [kind.part(each) for kind, each in zip(kinds, own, strict=True)],
             stream,
             self._seed,
             observers=logs,
@@ -108,13 +98,14 @@ class FleetSimulation:
         runs = []
         for number, (kind, each) in enumerate(zip(kinds, own, strict=True)):
             name = label if len(kinds) == 1 else f"{label} #{number}"
-            replica, sent = served.replicas[number], served.num_requests[number]
+            member, sent = served.fleet.members[number], served.num_requests[number]
             run = kind.recorded(
-                replica, each, name, sent, served.began_s, shareable=not stream.anonymous
+                member, each, name, sent, served.began_s, shareable=not stream.anonymous
             )
-            runs.append(run if logs is None else run.with_addresses(logs[number].close()))
-        summaries = [run.summary for run in runs]
-        return FleetRuns(tuple(runs), served.summary(self.options, label, summaries, self.gpus))
+            if logs is not None and not run.beside:
+                run = run.with_addresses(logs[number].close())
+            runs.append(run)
+        return FleetRuns(tuple(runs), served.summary(self.options, label, runs, self.gpus))
 
 
 def _kinds(fleet: FleetOptions) -> list[tuple[int, dict[str, Any]]]:
@@ -151,9 +142,3 @@ def _within_group(number: int) -> Iterator[None]:
         raise InputError(
             error.what, where=where, value=error.value, limit=error.limit, remedy=error.remedy
         ) from None
-
-
-def _gpus(model: ModelOptions) -> int:
-    """GPUs of one replica."""
-    copies = model.pipeline_parallel_size * model.data_parallel_size
-    return model.tensor_parallel_size * copies

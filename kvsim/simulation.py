@@ -11,9 +11,11 @@ from kvsim.capacity.sglang.sizing import layout_under
 from kvsim.disaggregated import DisaggregatedRuns
 from kvsim.drafting import drafted_time, drafter_of
 from kvsim.engine.observer import Observer
-from kvsim.engine.replica import ReplicaSpec, RunningReplica, assemble
+from kvsim.engine.replica import ReplicaSpec, assemble, clock, serve_all
 from kvsim.engine.schedulers.options import SchedulerOptions
 from kvsim.engine.schedulers.speculating import SpeculatingScheduler
+from kvsim.fleet.members import AnyPart, FleetMember, FleetPart, MemberHooks, SingleReplica
+from kvsim.fleet.prefill_decode import PrefillDecode
 from kvsim.fleets import FleetSimulation
 from kvsim.memory import ALLOCATORS
 from kvsim.memory.options import AllocatorOptions
@@ -116,12 +118,6 @@ class Simulation:
             self.replica_spec(each).build()
         self._apart = None
         if scenario.disaggregation is not None:
-            if scenario.fleet is not None:
-                raise InputError(
-                    "prefill and decode replicas are a deployment of their own",
-                    where="fleet",
-                    remedy="give their numbers under [disaggregation], or leave that table out",
-                )
             self._apart = DisaggregatedRuns(scenario, _side_ready)
         self.fleet: FleetSimulation | None = None
         if scenario.fleet is not None:
@@ -174,12 +170,26 @@ class Simulation:
                 self.fleet.runs(options, label, self.stream, progress, addresses=addresses)
                 for options, label in zip(self.scenario.allocator, self.labels, strict=True)
             ]
-            every = tuple(run for each in served for run in each.runs)
-            return Result(self.resolved(), every, fleets=tuple(each.summary for each in served))
-        run = self.traced if addresses and self._apart is None else self.run
-        runs = zip(self.scenario.allocator, self.labels, strict=True)
-        found = [run(options, label, progress) for options, label in runs]
-        return Result(self.resolved(), tuple(each for run in found for each in (run, *run.beside)))
+            fleets = tuple(each.summary for each in served)
+            found = [run for each in served for run in each.runs]
+        else:
+            fleets = ()
+            run = self.traced if addresses and self._apart is None else self.run
+            runs = zip(self.scenario.allocator, self.labels, strict=True)
+            found = [run(options, label, progress) for options, label in runs]
+        every = tuple(each for run in found for each in (run, *run.beside))
+        return Result(self.resolved(), every, fleets=fleets)
+
+    @property
+    def num_gpus(self) -> int:
+        """GPUs of what serves the requests, of a fleet those of one member."""
+        return self.scenario.model.num_gpus if self._apart is None else self._apart.gpus
+
+    def part(self, options: AllocatorOptions) -> AnyPart:
+        """What serves the requests under one allocator, as a fleet has it."""
+        if self._apart is not None:
+            return self._apart.part(self.scenario.allocator.index(options))
+        return FleetPart(self.replica_spec(options), self.step_time)
 
     def traced(
         self, options: AllocatorOptions, label: str, progress: Progress | None = None
@@ -208,9 +218,13 @@ class Simulation:
                     where="disaggregation",
                     remedy="leave the table out",
                 )
-            at = self.scenario.allocator.index(options)
-            told = progress and partial(progress, label)
-            return self._apart.run(at, ALLOCATORS.name_of(options), label, stream, told)
+            env, arrivals = clock(stream, progress and partial(progress, label))
+            member = self.part(options).build(env, MemberHooks(arrivals.left))
+            arrivals.submit = member.submit
+            serve_all(env, arrivals, member.replicas)
+            return self.recorded(
+                member, options, label, len(stream.requests), began, shareable=not stream.anonymous
+            )
         spec = self.replica_spec(options)
         replica = assemble(
             replace(spec, unwatched=observer is None),
@@ -220,14 +234,18 @@ class Simulation:
             progress=progress and partial(progress, label),
         )
         replica.run()
-        shareable = not stream.anonymous
         return self.recorded(
-            replica, options, label, len(stream.requests), began, shareable=shareable
+            SingleReplica(replica),
+            options,
+            label,
+            len(stream.requests),
+            began,
+            shareable=not stream.anonymous,
         )
 
     def recorded(
         self,
-        replica: RunningReplica,
+        member: FleetMember,
         options: AllocatorOptions,
         label: str,
         num_requests: int,
@@ -235,8 +253,14 @@ class Simulation:
         *,
         shareable: bool,
     ) -> Run:
-        """The run of a replica that has served so many requests since `began_s`."""
+        """The run of what has served so many requests since `began_s`."""
         kind = ALLOCATORS.name_of(options)
+        if isinstance(member, PrefillDecode):
+            assert self._apart is not None
+            return self._apart.recorded(
+                member, kind, label, num_requests, began_s, shareable=shareable
+            )
+        (replica,) = member.replicas
         chunks = freed_chunks(self.model, self.scenario.memory.version.sizing, self.max_model_len)
         kept = None
         if chunks and kind == "paged":

@@ -35,6 +35,8 @@ from kvsim.speculation import Speculation
 from kvsim.step_time.form import StepTime
 from kvsim.vllm.grouping import Grouping
 
+Clock = simpy.Environment
+
 
 @dataclass(frozen=True, slots=True)
 class ReplicaSpec:

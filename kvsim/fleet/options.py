@@ -29,7 +29,8 @@ class FleetGroup(Options):
 
 
 class FleetOptions(Options):
-    """replicas: behind one router, all as the scenario says; or, instead, groups of them.
+    """replicas: behind one router, all as the scenario says; or, instead, groups of them. With
+    [disaggregation], each is a deployment of prefill and decode replicas.
 
     characters_per_token: of a prompt's text, for routers that count characters. regret: ask every
     replica, for every request, what it has cached of the prompt; it costs time with many replicas.

@@ -6,16 +6,14 @@ from typing import NamedTuple
 
 from kvsim.engine.arrivals import Left
 from kvsim.engine.observer import Observer
-from kvsim.engine.replica import RunningReplica
-from kvsim.fleet.fleet import Fleet, FleetPart
+from kvsim.fleet.fleet import Fleet
+from kvsim.fleet.members import AnyPart
 from kvsim.fleet.options import FleetOptions
+from kvsim.fleet.pool import view_of
 from kvsim.fleet.routers import ROUTERS
-from kvsim.fleet.routers.options import FleetView
 from kvsim.request import Stream
 from kvsim.results.fleet import FleetSummary, FleetTotals, summarise_fleet
-from kvsim.results.summary import RunSummary
-
-BLOCK_SIZE = 16  # where an allocator has no blocks: vLLM's default
+from kvsim.results.result import Run
 
 
 class ServedFleet(NamedTuple):
@@ -25,24 +23,20 @@ class ServedFleet(NamedTuple):
     num_requests: list[int]
     began_s: float
 
-    @property
-    def replicas(self) -> Sequence[RunningReplica]:
-        return self.fleet.replicas
-
     def summary(
         self,
         options: FleetOptions,
         label: str,
-        summaries: Sequence[RunSummary],
+        runs: Sequence[Run],
         gpus: Sequence[int],
     ) -> FleetSummary:
-        """The numbers of the fleet. summaries, gpus: one a replica."""
+        """The numbers of the fleet. runs, gpus: one a member."""
         return summarise_fleet(
             FleetTotals(
                 label,
                 ROUTERS.name_of(options.router),
-                summaries,
-                [each.recorder for each in self.replicas],
+                [run.summary for run in runs],
+                [run.recorder for run in runs if run.recorder is not None],
                 gpus,
                 self.fleet.routed,
                 options.price_per_gpu_hour,
@@ -54,7 +48,7 @@ class ServedFleet(NamedTuple):
 
 def serve_fleet(
     options: FleetOptions,
-    parts: Sequence[FleetPart],
+    parts: Sequence[AnyPart],
     stream: Stream,
     seed: int,
     *,
@@ -63,16 +57,7 @@ def serve_fleet(
 ) -> ServedFleet:
     """Serve `stream` by replicas of these parts; arguments as `Fleet` has them."""
     began_s = time.perf_counter()
-    spec = parts[0].spec
-    block_size = getattr(spec.allocator, "block_size", None) or BLOCK_SIZE
-    block_bytes = block_size * spec.layout.bytes_per_token
-    view = FleetView(
-        len(parts),
-        seed,
-        block_size,
-        spec.capacity_bytes // block_bytes if block_bytes else None,
-        options.characters_per_token,
-    )
+    view = view_of(parts[0], len(parts), seed, options.characters_per_token)
     fleet = Fleet(
         parts,
         options.router.build(view),

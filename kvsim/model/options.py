@@ -55,6 +55,12 @@ class ModelOptions(Options):
     decode_context_parallel_size: int = Field(default=1, ge=1)
     max_model_len: int | None = Field(default=None, ge=1)
 
+    @property
+    def num_gpus(self) -> int:
+        """GPUs of one replica."""
+        copies = self.pipeline_parallel_size * self.data_parallel_size
+        return self.tensor_parallel_size * copies
+
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         if (self.name is None) == (self.hf_config is None):

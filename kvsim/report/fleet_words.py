@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from kvsim.report.numbers import count, listed, number, percent, seconds
+from kvsim.report.transfers import served, transferred
 from kvsim.results.fleet import FleetSummary
 from kvsim.results.result import Result
 
@@ -37,6 +38,7 @@ def _sentences(fleet: FleetSummary, result: Result) -> Iterator[str]:
                 f"Another replica had {count(routing.regret_tokens)} tokens more of the prompts "
                 f"cached than the chosen one, {percent(regret)} of all."
             )
+    yield from transferred([fleet])
     bill = f"{number(fleet.gpu_hours)} GPU-hours"
     yield f"It took {bill}." if fleet.cost is None else f"It took {bill}, at {fleet.cost:,.4g}."
     if fleet.within is not None and fleet.goodput_per_s is not None:
@@ -68,4 +70,5 @@ def _sent(fleet: FleetSummary, result: Result) -> Sequence[int]:
         if each.label == fleet.label:
             break
         at += each.replicas
-    return [run.summary.requests.submitted for run in result.runs[at : at + fleet.replicas]]
+    runs = served([run.summary for run in result.runs])
+    return [run.requests.submitted for run in runs[at : at + fleet.replicas]]

@@ -21,6 +21,7 @@ from kvsim.results.summary import (
     RequestCounts,
     RunSummary,
 )
+from kvsim.results.summary_beyond import TransferSummary
 from kvsim.results.summary_part import Count, Measured, Share, SummaryPart
 
 
@@ -68,7 +69,8 @@ class FleetSummary(RunSummary):
     share of all.
 
     Means over time weigh each replica by its pool; a replica that has nothing more to do is idle up
-    to the end of the last. Peaks are those of the replica with the highest.
+    to the end of the last. Peaks are those of the replica with the highest. A replica may be a
+    deployment of prefill and decode replicas: its memory is that of the decode replicas.
     """
 
     replicas: Count
@@ -148,6 +150,8 @@ def summarise_fleet(totals: FleetTotals) -> FleetSummary:
         wall_s=totals.wall_s,
         window=one.window if one else None,
         notes=one.notes if one else None,
+        transfers=TransferSummary.together([s.transfers for s in summaries if s.transfers]),
+        pool_of=first.pool_of,
         replicas=len(summaries),
         routing=_routing(totals),
         imbalance=_imbalance(summaries, recorders),

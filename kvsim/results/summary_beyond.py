@@ -1,5 +1,6 @@
 """What of a summary lies beyond one device: tiers behind it, and transfers between replicas."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from kvsim.results.summary_part import NULL, Count, Measured, SummaryPart
@@ -23,6 +24,28 @@ class TransferSummary(SummaryPart):
     mean_wait_s: Measured | None
     port_busy: Measured
     expired: Count
+
+    @classmethod
+    def together(cls, parts: Sequence["TransferSummary"]) -> "TransferSummary | None":
+        """Of several deployments side by side; None without any."""
+        if len(parts) < 2:
+            return parts[0] if parts else None
+        count = sum(each.transfers for each in parts)
+
+        def mean(name: str) -> float | None:
+            total = sum((getattr(each, name) or 0.0) * each.transfers for each in parts)
+            return total / count if count else None
+
+        return cls(
+            prefill_replicas=sum(each.prefill_replicas for each in parts),
+            decode_replicas=sum(each.decode_replicas for each in parts),
+            transfers=count,
+            num_bytes=sum(each.num_bytes for each in parts),
+            mean_s=mean("mean_s"),
+            mean_wait_s=mean("mean_wait_s"),
+            port_busy=sum(each.port_busy for each in parts) / len(parts),
+            expired=sum(each.expired for each in parts),
+        )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

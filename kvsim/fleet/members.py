@@ -1,0 +1,105 @@
+"""What a router chooses among: a replica, or several replicas that serve a request together."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import NamedTuple, Protocol
+
+from kvsim.engine.observer import Observer
+from kvsim.engine.replica import Clock, ReplicaSpec, RunningReplica, serving
+from kvsim.fleet.load import Load
+from kvsim.fleet.watch import ReplicaWatch
+from kvsim.request import Request
+from kvsim.results.recorder import Recorder
+from kvsim.sequence import Sequence as KVSequence
+from kvsim.step_time.form import StepTime
+
+
+class MemberHooks(NamedTuple):
+    """What whoever sends requests to a member asks of it.
+
+    left: called with each request that has left. prefilled, heard: called with first tokens and
+    with changed loads (see `ReplicaWatch`); None: nobody asks. refuse, looks_ps: as of an engine;
+    looks_ps = 0: no run of steps is taken at once. observer: beside.
+    """
+
+    left: Callable[[Request], None]
+    prefilled: Callable[[str, int], None] | None = None
+    heard: Callable[[Load, int], None] | None = None
+    needs_tokens: bool = False
+    observer: Observer | None = None
+    refuse: bool = True
+    looks_ps: int | None = None
+
+    def watch(self) -> Observer | None:
+        """Who watches a replica of the member; None: nobody needs to."""
+        if self.prefilled is None and self.heard is None:
+            return self.observer
+        return ReplicaWatch(
+            self.prefilled, self.heard, needs_tokens=self.needs_tokens, also=self.observer
+        )
+
+
+class FleetMember(Protocol):
+    """One choice of a router. replicas: all that serve its requests."""
+
+    @property
+    def replicas(self) -> Sequence[RunningReplica]: ...
+
+    def submit(self, request: Request) -> None:
+        """`request` comes now."""
+        ...
+
+    def cached_tokens(self, probe: KVSequence) -> int:
+        """Leading tokens of the prompt of `probe` that need not be computed here."""
+        ...
+
+
+class AnyPart(Protocol):
+    """A member as it is to be built. capacity, layout and blocks are those of `spec`."""
+
+    @property
+    def spec(self) -> ReplicaSpec: ...
+
+    def build(self, env: Clock, hooks: MemberHooks) -> FleetMember:
+        """The member on this clock; InputError for what cannot be built."""
+        ...
+
+
+class FleetPart(NamedTuple):
+    """One replica as it is to be built."""
+
+    spec: ReplicaSpec
+    step_time: StepTime
+
+    def build(self, env: Clock, hooks: MemberHooks) -> "SingleReplica":
+        """The replica on this clock."""
+        watch = hooks.watch()
+        spec = replace(self.spec, unwatched=watch is None)
+        if hooks.looks_ps == 0:
+            spec = replace(spec, max_steps=1)
+        return SingleReplica(
+            serving(
+                env,
+                spec,
+                self.step_time,
+                on_left=hooks.left,
+                recorder=Recorder(spec.capacity_bytes),
+                observer=watch,
+                refuse=hooks.refuse,
+                routed=True,
+                looks_ps=hooks.looks_ps or None,
+            )
+        )
+
+
+class SingleReplica:
+    """A replica that serves prompts and outputs, or one kind of both."""
+
+    def __init__(self, replica: RunningReplica) -> None:
+        self.replica = replica
+        self.replicas = (replica,)
+        self.submit = replica.engine.submit
+
+    def cached_tokens(self, probe: KVSequence) -> int:
+        """Leading tokens of the prompt of `probe` that its prefix cache has."""
+        return self.replica.scheduler.allocator.cached_tokens(probe)

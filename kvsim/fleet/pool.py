@@ -1,0 +1,119 @@
+"""Members on one clock and the router that chooses among them: the only place where they meet."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from kvsim.engine.observer import Observer
+from kvsim.engine.replica import Clock
+from kvsim.fleet.members import AnyPart, FleetMember, MemberHooks
+from kvsim.fleet.reports import Reports
+from kvsim.fleet.routers.options import FleetView
+from kvsim.fleet.routers.router import RoutedRequest, Router
+from kvsim.request import Request, TokenRuns
+from kvsim.results.fleet import RoutedTo
+from kvsim.sequence import Sequence as KVSequence
+
+PRIVATE = 1 << 58  # ids from here on are those of content that nobody else has
+BLOCK_SIZE = 16  # where an allocator has no blocks: vLLM's default
+
+
+def view_of(part: AnyPart, count: int, seed: int = 0, characters: float = 4.0) -> FleetView:
+    """What a router of `count` such parts is set up for."""
+    spec = part.spec
+    block_size = getattr(spec.allocator, "block_size", None) or BLOCK_SIZE
+    block_bytes = block_size * spec.layout.bytes_per_token
+    num_blocks = spec.capacity_bytes // block_bytes if block_bytes else None
+    return FleetView(count, seed, block_size, num_blocks, characters)
+
+
+class RoutedPool:
+    """Members behind a router. routed: what the router did, request by request.
+
+    reports: what members report to it, and when that arrives. regret: ask every member what it has
+    cached of each prompt. hooks: of each member, whose first tokens and loads the router hears.
+    observers: one a member.
+    """
+
+    def __init__(
+        self,
+        env: Clock,
+        parts: Sequence[AnyPart],
+        router: Router,
+        hooks: MemberHooks,
+        *,
+        reports: Reports | None = None,
+        regret: bool = False,
+        observers: Sequence[Observer] | None = None,
+    ) -> None:
+        self.env, self.router = env, router
+        self.routed: list[RoutedTo] = []
+        self._reports = reports
+        self._regret = regret
+        self._private = PRIVATE
+        self._on_left = hooks.left
+        self.members: list[FleetMember] = []
+        for number, part in enumerate(parts):
+            own = hooks._replace(
+                left=self._left,
+                prefilled=self._prefilled(hooks.prefilled),
+                heard=None if reports is None else partial(reports.heard, number),
+                needs_tokens=reports is not None and reports.needs_tokens,
+                observer=None if observers is None else observers[number],
+            )
+            self.members.append(part.build(env, own))
+        if router.needs_cache_events:
+            router.cached_tokens = self.cached_tokens
+
+    def _prefilled(
+        self, also: Callable[[str, int], None] | None
+    ) -> Callable[[str, int], None] | None:
+        """Who hears of first tokens: the router, whoever asked, both, or nobody."""
+        if not self.router.needs_first_tokens:
+            return also
+        if also is None:
+            return self.router.prefilled
+
+        def both(id: str, now_ps: int) -> None:
+            self.router.prefilled(id, now_ps)
+            also(id, now_ps)
+
+        return both
+
+    def choose(self, request: Request) -> int:
+        """The member for `request`, which goes there now."""
+        now_ps, router = int(self.env.now), self.router
+        if self._reports is not None:
+            loads = self._reports.due(now_ps)
+            if loads is not None:
+                router.report(loads, now_ps)
+        asked = self._asked(request)
+        decision = router.decide(asked, now_ps)
+        member = decision.replica
+        chosen = best = None
+        if self._regret:
+            held = [self.cached_tokens(each, asked) for each in router.alive]
+            chosen, best = held[router.alive.index(member)], max(held)
+        self.routed.append(RoutedTo(now_ps, request.id, member, decision.why, chosen, best))
+        router.sent(asked, member, now_ps)
+        return member
+
+    def _asked(self, request: Request) -> RoutedRequest:
+        """The request as the router sees it: content that nobody else has is of ids of its own."""
+        runs: TokenRuns | None = request.prompt_runs
+        if runs is None:
+            runs = ((self._private, request.prompt_tokens),)
+            self._private += request.prompt_tokens
+        return RoutedRequest(request.id, request.prompt_tokens, runs, request.session)
+
+    def cached_tokens(self, member: int, asked: RoutedRequest) -> int:
+        """Leading tokens of a prompt that a member has cached, the last one included."""
+        if asked.content[0][0] >= PRIVATE:
+            return 0
+        runs = (*asked.content, (self._private, 1))  # a hit ends before the last token
+        length = asked.length + 1
+        probe = KVSequence(Request(asked.id, 0, length, 1, prompt_runs=runs), 0)
+        return self.members[member].cached_tokens(probe)
+
+    def _left(self, request: Request) -> None:
+        self.router.left(request.id, int(self.env.now))
+        self._on_left(request)

@@ -1,0 +1,144 @@
+"""Replicas for prompts and replicas for outputs, each kind behind a router of its own."""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from kvsim.engine.replica import Clock, ReplicaSpec, RunningReplica
+from kvsim.engine.transfers.handoff import Handoff, TransferSpec, prompt_of
+from kvsim.fleet.load import Load
+from kvsim.fleet.members import FleetPart, MemberHooks, SingleReplica
+from kvsim.fleet.pool import RoutedPool, view_of
+from kvsim.fleet.routers.options import RouterOptions
+from kvsim.request import Request
+from kvsim.sequence import Sequence as KVSequence
+from kvsim.step_time.form import StepTime
+
+
+class DeploymentSide(NamedTuple):
+    """The replicas of one kind, and their router."""
+
+    spec: ReplicaSpec
+    step_time: StepTime
+    replicas: int
+    router: RouterOptions
+
+
+class PrefillDecodePart(NamedTuple):
+    """Replicas of both kinds as they are to be built. prepare: sets the flags of a hand-off. seed:
+    of the routers' draws.
+    """
+
+    kind: type[Handoff]
+    transfers: TransferSpec
+    prefill: DeploymentSide
+    decode: DeploymentSide
+    prepare: Callable[[Handoff], None] = lambda handoff: None
+    seed: int = 0
+
+    @property
+    def spec(self) -> ReplicaSpec:
+        """Of the replicas whose prefix caches save computation."""
+        return self.prefill.spec
+
+    def build(self, env: Clock, hooks: MemberHooks) -> "PrefillDecode":
+        """All of them on this clock."""
+        return PrefillDecode(env, self, hooks)
+
+
+class PrefillDecode:
+    """All replicas, ready to run. prefill, decode: those of each kind.
+
+    A router over several of these hears the load of both kinds together, and of a first token when
+    a prompt is computed.
+    """
+
+    def __init__(self, env: Clock, part: PrefillDecodePart, hooks: MemberHooks) -> None:
+        self._env, self._hooks = env, hooks
+        self.handoff = part.kind(env, part.transfers)
+        part.prepare(self.handoff)
+        self._loads: list[Load] = []
+        self.num_prompts = 0  # sent to prefill replicas
+        spec = self.handoff.prefill_spec(part.prefill.spec)
+        self._prompts = self._pool(part, part.prefill._replace(spec=spec), self._prefilled)
+        spec = self.handoff.decode_spec(part.decode.spec)
+        self._outputs = self._pool(part, part.decode._replace(spec=spec), hooks.left)
+        self.prefill, self.decode = _replicas(self._prompts), _replicas(self._outputs)
+        self.replicas: Sequence[RunningReplica] = (*self.prefill, *self.decode)
+        self.handoff.connect(
+            [each.engine for each in self.prefill], [each.engine for each in self.decode]
+        )
+
+    def _pool(
+        self, part: PrefillDecodePart, side: DeploymentSide, left: Callable[[Request], None]
+    ) -> RoutedPool:
+        own = FleetPart(side.spec, side.step_time)
+        view = view_of(own, side.replicas, part.seed)
+        looks = [each for each in (self._hooks.looks_ps, side.router.looks_ps) if each is not None]
+        parts = [_Heard(own, self._loads, self._hooks) for _ in range(side.replicas)]
+        return RoutedPool(
+            self._env,
+            parts,
+            side.router.build(view),
+            MemberHooks(left, refuse=self._hooks.refuse, looks_ps=min(looks, default=None)),
+            reports=side.router.reports(view),
+        )
+
+    def cached_tokens(self, probe: KVSequence) -> int:
+        """The most that one of the prefill replicas has."""
+        return max(each.cached_tokens(probe) for each in self._prompts.members)
+
+    def submit(self, request: Request) -> None:
+        """`request` comes now: its replicas are chosen, and one of them may turn it away."""
+        prefill, decode = self._prompts.choose(request), self._outputs.choose(request)
+        receiver = self.decode[decode].engine
+        prompt = prompt_of(request)
+        refusal = receiver.refusal(request) or self.prefill[prefill].engine.refusal(prompt)
+        if refusal is not None:
+            self._prompts.router.left(request.id, int(self._env.now))
+            receiver.turn_away(request, refusal)
+            return
+        self.num_prompts += 1
+        self.handoff.submit(request, prefill, decode)
+
+    def _prefilled(self, request: Request) -> None:
+        now_ps = int(self._env.now)
+        for hear in (self._outputs.router.prefilled, self._hooks.prefilled):
+            if hear is not None:
+                hear(request.id, now_ps)
+        self.handoff.prefilled(request)
+
+
+class _Heard(NamedTuple):
+    """A replica of one kind whose load is heard beyond the router of its kind too, summed with
+    those of all others in `loads`.
+    """
+
+    part: FleetPart
+    loads: list[Load]
+    outer: MemberHooks
+
+    @property
+    def spec(self) -> ReplicaSpec:
+        return self.part.spec
+
+    def build(self, env: Clock, hooks: MemberHooks) -> SingleReplica:
+        beyond, inner = self.outer.heard, hooks.heard
+        if beyond is None:
+            return self.part.build(env, hooks)
+        number, loads = len(self.loads), self.loads
+        loads.append(Load())
+
+        def heard(load: Load, now_ps: int) -> None:
+            if inner is not None:
+                inner(load, now_ps)
+            loads[number] = load
+            sums = [sum(each) for each in zip(*loads, strict=True)]
+            whole = Load(*sums)._replace(kv_usage=sums[2] / len(loads), written_ps=now_ps)
+            beyond(whole, now_ps)
+
+        needs_tokens = hooks.needs_tokens or self.outer.needs_tokens
+        return self.part.build(env, hooks._replace(heard=heard, needs_tokens=needs_tokens))
+
+
+def _replicas(pool: RoutedPool) -> list[RunningReplica]:
+    return [replica for member in pool.members for replica in member.replicas]

@@ -1,0 +1,112 @@
+"""Deployments of prefill and decode replicas behind a router: one of them is the deployment alone,
+several share the requests, and each router hears of both kinds.
+"""
+
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from support.cases import streams
+
+import kvsim
+from kvsim.fleet.routers import ROUTERS
+from kvsim.plumbing.units import PS_PER_MS
+from kvsim.report.words import paragraphs
+from kvsim.request import Request
+
+ENGINES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "vllm": ({"kind": "paged", "block_size": 16}, {"kind": "continuous", "max_num_seqs": 8}),
+    "sglang": ({"kind": "radix", "page_size": 16}, {"kind": "sglang", "chunked_prefill_size": 128}),
+}
+
+
+def made(tables: Any, engine: str = "vllm", **more: Any) -> Any:
+    allocator, scheduler = ENGINES[engine]
+    apart = {"link_gb_per_s": 2.0, "prefill": {"replicas": 2}, **more.pop("apart", {})}
+    return tables(
+        allocator=[allocator],
+        scheduler=scheduler,
+        memory={"kv_cache_tokens": 4096},
+        disaggregation=apart,
+        **more,
+    )
+
+
+def some(count: int) -> list[Request]:
+    return [Request(f"r{i}", i * 9 * PS_PER_MS, 200 + 3 * i, 20 + i % 7) for i in range(count)]
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@settings(
+    max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(data=st.data())
+def test_one_of_them_is_the_deployment_alone_and_steps_may_be_single(
+    tables: Any, engine: str, data: Any
+) -> None:
+    requests = data.draw(streams())
+    kind = data.draw(st.sampled_from(["round-robin", "least-requests", "dynamo-kv"]))
+    apart = {"router": {"kind": kind}}
+    alone = kvsim.simulate(made(tables, engine, apart=apart), requests)
+    for steps in (None, 1):
+        table = made(tables, engine, apart=apart, fleet={"replicas": 1})
+        one = kvsim.simulate({**table, "max_steps": steps} if steps else table, requests)
+        for mine, theirs in zip(one.runs, alone.runs, strict=True):
+            assert mine.summary.simulated() == theirs.summary.simulated()
+        fleet, summary = one.fleets[0].simulated(), alone.runs[0].summary.simulated()
+        assert {key: fleet[key] for key in summary} == summary
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("kind", ROUTERS.own)
+def test_every_router_chooses_among_deployments_and_within_them(
+    tables: Any, engine: str, kind: str
+) -> None:
+    router = {"router": {"kind": kind}}
+    both = {**router, "prefill": {"replicas": 2}, "decode": {"replicas": 2}}
+    found = kvsim.simulate(
+        made(tables, engine, apart=both, fleet={"replicas": 2, **router}), some(40)
+    )
+    fleet = found.fleets[0]
+    assert [run.label.partition(" #")[2] for run in found.runs] == [
+        "0", "0: prefill", "1", "1: prefill",
+    ]  # fmt: skip
+    assert fleet.requests.finished == 40
+    assert fleet.gpu_hours == pytest.approx(8 * fleet.makespan_s / 3600)
+    parts = [run.summary.transfers for run in found.runs[::2]]
+    assert fleet.transfers is not None
+    assert fleet.transfers.num_bytes == sum(each.num_bytes for each in parts if each is not None)
+    assert fleet.transfers.prefill_replicas == 4
+    assert "transfers moved" in paragraphs(found)[0]
+
+
+def test_a_router_by_load_hears_of_prompts_that_are_being_computed(tables: Any) -> None:
+    """Round robin sends two of four short prompts behind the long one; vLLM's balancer none."""
+    requests = [Request("long", 0, 1500, 2)]
+    requests += [Request(f"r{i}", (150 + 150 * i) * PS_PER_MS, 40, 2) for i in range(4)]
+    step = {
+        "kind": "linear",
+        "base_us": 500,
+        "prefill_token_us": 600,
+        "decode_seq_us": 1,
+        "context_token_ns": 0,
+    }
+    firsts = {}
+    for kind in ("round-robin", "vllm-dp"):
+        made_of = made(
+            tables,
+            apart={"prefill": {"replicas": 1}},
+            step_time=step,
+            fleet={"replicas": 2, "router": {"kind": kind}},
+        )
+        found = kvsim.simulate(made_of, requests)
+        firsts[kind] = [run.summary.requests.submitted for run in found.runs[::2]]
+    assert firsts == {"round-robin": [3, 2], "vllm-dp": [1, 4]}
+
+
+def test_groups_change_both_kinds(tables: Any) -> None:
+    groups = [{"replicas": 1}, {"replicas": 1, "memory": {"kv_cache_tokens": 8192}}]
+    found = kvsim.simulate(made(tables, fleet={"group": groups}), some(20))
+    sizes = [run.summary.memory.capacity_tokens for run in found.runs]
+    assert sizes == [4096, 8192, 8192, 16384]  # two prefill replicas each
