@@ -1,5 +1,6 @@
 """Arguments and options that several commands share."""
 
+import shlex
 from typing import Annotated
 
 import typer
@@ -18,6 +19,12 @@ Jobs = Annotated[
     typer.Option(min=1, help="Processes (default: one per processor; one without joblib)."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the answer as JSON only.")]
+
+
+def run_command(scenario: str, changes: list[str] | None) -> str:
+    """The command that runs a scenario with these changes, quoted for a shell."""
+    given = [part for each in changes or [] for part in ("--set", each)]
+    return shlex.join(["kvsim", "run", scenario, *given])
 
 
 def count_of(text: str) -> int:

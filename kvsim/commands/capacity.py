@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from kvsim.commands.arguments import AsJson, Changes, Jobs, ScenarioName
+from kvsim.commands.arguments import AsJson, Changes, Jobs, ScenarioName, run_command
 
 
 def capacity(
@@ -75,15 +75,16 @@ def capacity(
     question = None if find in TUNED else question_named(find)
     objectives = complete([parse_objective(text) for text in slo])
     table, folder = load_tables(scenario, set_ or [])
+    run = run_command(scenario, set_)
     if out is not None:
         check_writable(out)
     with task_runner(jobs) as runner:
         asked = Capacity(table, folder, objectives, runner, repeat=repeat, tolerance=tolerance)
         if question is None:
-            findings = tuning_findings(asked, find, _whole_numbers(values))
+            findings = tuning_findings(asked, find, _whole_numbers(values), run)
         else:
             goodput = out is not None or as_json
-            findings = edge_findings(asked, question, rate or (), goodput=goodput)
+            findings = edge_findings(asked, question, rate or (), goodput=goodput, run=run)
     answer(findings, as_json=as_json, out=out, name="capacity")
 
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kvsim.commands.arguments import AsJson, Jobs, ScenarioName
+from kvsim.commands.arguments import AsJson, Jobs, ScenarioName, run_command
 from kvsim.commands.progress import bar
 from kvsim.plumbing.process import INTERRUPTED
 
@@ -88,7 +88,8 @@ def sweep(
     if not (frame["status"] == "done").any():
         raise InputError(f"every point failed, the first of them by: {frame['error'].iloc[0]}")
     store.write(out, plan, frame)
-    answer(sweep_findings(plan, frame, measure, top), as_json=as_json, out=out, name="sweep")
+    findings = sweep_findings(plan, frame, measure, top, run_command(scenario, set_))
+    answer(findings, as_json=as_json, out=out, name="sweep")
 
 
 def _run(plan: "Sweep", out: Path, options: "BackendOptions", retry_failed: bool) -> "pd.DataFrame":

@@ -101,6 +101,18 @@ def time_axis(span_s: float) -> tuple[float, dict[str, Any]]:
     }
 
 
+def round_times(longest_s: float, most: int = 5) -> dict[str, Any]:
+    """Plotly's options of an axis in seconds whose ticks stand on round numbers of one unit."""
+    unit_s, axis = time_axis(longest_s)
+    steps = (size * 10.0**power for power in range(-4, 9) for size in (1, 2, 5))
+    step = next(each for each in steps if longest_s / unit_s / each <= most)
+    ticks = [step * at for at in range(int(longest_s / unit_s / step) + 1)]
+    return {
+        "tickvals": [tick * unit_s for tick in ticks],
+        "ticktext": [f"{tick:,.4g}{axis['ticksuffix']}" for tick in ticks],
+    }
+
+
 def compact(values: NDArray[Any]) -> NDArray[np.float32]:
     """Single precision: plenty for a screen, and half the bytes on the page."""
     return np.asarray(values, dtype=np.float32)

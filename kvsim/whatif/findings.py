@@ -4,11 +4,14 @@ A tool makes one `Findings`. The terminal, the HTML page and the Markdown text a
 and its data is the JSON answer.
 """
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kvsim.plumbing.toml import to_toml
+from kvsim.report.classes import DARK
+from kvsim.report.figure import DARK_INKS
 from kvsim.report.formats.markdown import escaped, fenced, pipe_table
 from kvsim.report.numbers import plural
 from kvsim.report.table_style import empty_table
@@ -21,6 +24,8 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 LONGEST_NAME = 30  # characters of a row's name that a terminal never folds
+WIDE = 7  # columns, from which on a page folds intervals
+LONGEST_PART = 28  # characters of a cell that a page never folds
 
 
 class FindingsColumn(NamedTuple):
@@ -56,29 +61,57 @@ class FindingsTable(NamedTuple):
 
 
 class FindingsFigure(NamedTuple):
-    """A figure of the page. figure: None where the note says why there is none."""
+    """A figure of the page, left out where it is None. lead: it shows the verdict, and the page has
+    it in the first screen.
+    """
 
     title: str
     note: str
     figure: "go.Figure | None"
+    lead: bool = False
 
 
 class CommandText(NamedTuple):
-    """Commands or flags to be copied as they stand."""
+    """Commands or flags to be copied as they stand. lead: what to act on; the page has it in the
+    first screen.
+    """
 
     title: str
     note: str
     text: str
+    lead: bool = False
 
 
-Section = FindingsTable | FindingsFigure | CommandText
+class HeatGrid(NamedTuple):
+    """One number over two keys. label: what it belongs to. across, up: the keys; xs, ys: their
+    values. cells: rows of a text and its shade, 0 for the best to 1 for the worst.
+    """
+
+    label: str
+    across: str
+    up: str
+    xs: Sequence[str]
+    ys: Sequence[str]
+    cells: Sequence[Sequence[tuple[str, float]]]
+
+
+class FindingsGrids(NamedTuple):
+    """Grids with shaded cells, for pages alone: a phone has them one below the other."""
+
+    title: str
+    note: str
+    grids: Sequence[HeatGrid]
+
+
+Section = FindingsTable | FindingsFigure | CommandText | FindingsGrids
 
 
 @dataclass(frozen=True)
 class Findings:
     """The answer of one tool. title: the question. facts: labelled counts of what was run.
     sentences: the verdict first. scenario: the tables that were simulated. data: the JSON answer.
-    details: sentences that a terminal leaves out.
+    details: sentences that a terminal leaves out. num_verdict: how many of the sentences the page
+    has in its first screen.
     """
 
     title: str
@@ -88,6 +121,7 @@ class Findings:
     scenario: Mapping[str, Any]
     data: Any
     details: Sequence[str] = ()
+    num_verdict: int = 1
 
 
 def print_findings(findings: Findings, console: "Console") -> None:
@@ -124,31 +158,60 @@ def terminal_table(section: FindingsTable) -> "Table":
 
 
 def page_of(findings: Findings) -> str:
-    """The HTML page, a file that loads nothing."""
+    """The HTML page, a file that loads nothing. The first screen has the verdict, the commands and
+    the figure that lead; then follow the other sentences and sections.
+    """
+    shown = [
+        each
+        for each in findings.sections
+        if not (isinstance(each, FindingsFigure) and each.figure is None)
+    ]
+    first = [each for each in shown if getattr(each, "lead", False)]
+    first.sort(key=lambda each: isinstance(each, FindingsFigure))
+    rest = [each for each in shown if each not in first]
+    words = [*findings.sentences, *findings.details]
     return rendered(
         "whatif.html",
         "kvsim.whatif",
         title=findings.title,
         facts=findings.facts,
-        words=[*findings.sentences, *findings.details],
-        sections=[_on_page(section) for section in findings.sections],
+        verdict=words[: findings.num_verdict],
+        words=words[findings.num_verdict :],
+        sections=[_on_page(at, section) for at, section in enumerate([*first, *rest])],
+        num_first=len(first),
+        dark=json.dumps(DARK | DARK_INKS),
         version=VERSION,
         scenario=to_toml(findings.scenario),
     )
 
 
-def _on_page(section: Section) -> dict[str, object]:
+def _on_page(at: int, section: Section) -> dict[str, object]:
     """The fields of a section that the template reads; `form` says which kind it is."""
-    fields: dict[str, object] = {"title": section.title, "note": section.note}
+    fields: dict[str, object] = {"id": f"s{at}", "title": section.title, "note": section.note}
     if isinstance(section, FindingsTable):
         heads, rows = section.texts()
-        return fields | {"form": "table", "heads": heads, "rows": rows}
+        glued = [[_glued(cell, wide=len(heads) > WIDE) for cell in row] for row in rows]
+        return fields | {"form": "table", "heads": heads, "rows": glued}
     if isinstance(section, CommandText):
         return fields | {"form": "commands", "text": section.text}
+    if isinstance(section, FindingsGrids):
+        return fields | {"form": "grids", "grids": section.grids}
     figure = section.figure
-    data = None if figure is None else figure.to_json()
-    height_px = 0 if figure is None else figure.layout.height
-    return fields | {"form": "figure", "data": data, "height_px": height_px}
+    assert figure is not None
+    fields |= {"data": figure.to_json(), "height_px": figure.layout.height}
+    return fields | {"form": "figure"}
+
+
+def _glued(text: str, *, wide: bool) -> str:
+    """A cell whose numbers stay beside their units: it folds before a bracket or after a comma,
+    in a wide table before the end of an interval too.
+    """
+    if wide:
+        text = text.replace(" to ", "\0to ")
+    parts = text.replace(" (", "\0(").replace(", ", ",\0").split("\0")
+    if max(map(len, parts)) > LONGEST_PART:
+        return text.replace("\0", " ")
+    return " ".join(part.replace(" ", "\N{NO-BREAK SPACE}") for part in parts)
 
 
 def markdown_of(findings: Findings) -> str:
@@ -162,11 +225,20 @@ def markdown_of(findings: Findings) -> str:
         parts += [f"## {escaped(section.title)}", escaped(section.note)]
         if isinstance(section, CommandText):
             parts.append(fenced(section.text, "sh"))
-        else:
-            heads, rows = section.texts()
+            continue
+        tables = [section.texts()] if isinstance(section, FindingsTable) else []
+        if isinstance(section, FindingsGrids):
+            tables = [_grid_texts(grid) for grid in section.grids]
+        for heads, rows in tables:
             parts.append(pipe_table(*([*map(escaped, row)] for row in (heads, *rows))))
     parts += ["## The scenario", fenced(to_toml(findings.scenario), "toml")]
     return "\n\n".join(filter(None, parts)) + "\n"
+
+
+def _grid_texts(grid: HeatGrid) -> tuple[list[str], list[list[str]]]:
+    rows = zip(grid.ys, grid.cells, strict=True)
+    heads = [f"{grid.label}: {grid.up}", *(f"{grid.across} {x}" for x in grid.xs)]
+    return heads, [[y, *(text for text, _ in row)] for y, row in rows]
 
 
 def as_data(value: Any) -> Any:

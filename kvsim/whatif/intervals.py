@@ -11,6 +11,8 @@ from typing import NamedTuple
 from kvsim.report import numbers
 from kvsim.report.intervals import CONFIDENCE, interval
 
+UNSEEN = "no difference seen"
+
 
 class SeedMean(NamedTuple):
     """A mean over seeds, and the half width of its interval; None where there is one seed.
@@ -81,10 +83,10 @@ def difference_text(first: Sequence[float], second: Sequence[float], *, times: b
     """
     if times and min(*first, *second) > 0:
         of = ratio(first, second)
-        return f"{100 * of.mean:+.3g} %" if of.seen else "no difference seen"
+        return f"{100 * of.mean:+.3g} %" if of.seen else UNSEEN
     difference = paired(first, second)
     if not difference.seen:
-        return "no difference seen"
+        return UNSEEN
     return "worse" if difference.relative is None else f"{100 * difference.relative:+.3g} %"
 
 

@@ -12,7 +12,10 @@ from kvsim.whatif.findings import (
     CommandText,
     Findings,
     FindingsColumn,
+    FindingsFigure,
+    FindingsGrids,
     FindingsTable,
+    HeatGrid,
     as_data,
     markdown_of,
     page_of,
@@ -20,6 +23,7 @@ from kvsim.whatif.findings import (
     terminal_table,
 )
 from kvsim.whatif.intervals import Ratio
+from kvsim.whatif.whiskers import Whisker, whiskers
 
 HEADS = ("", "today", "instead", "e2e_s.mean", "")
 ROWS = (
@@ -70,15 +74,41 @@ def test_a_terminal_has_the_first_rows_and_says_how_many_it_leaves_out() -> None
 
 
 def test_the_page_and_markdown_have_all_of_it_and_take_no_text_for_markup() -> None:
-    page, markdown = page_of(DOCUMENT), markdown_of(DOCUMENT)
+    page = page_of(DOCUMENT).replace("\N{NO-BREAK SPACE}", " ")
+    markdown = markdown_of(DOCUMENT)
     for text in (page, markdown):
         for part in ("What is it?", "50 %", "25 %", "Failures", "no reason", "seed = 3"):
             assert part in text
-    assert "plotly" not in page.lower()  # no figure asks for it
+    assert 'id="plotly"' not in page  # no figure asks for it
     assert "A detail &lt;b&gt;." in page
     assert "A detail \\<b\\>." in markdown
     assert "| a | 50 % | x\\|1 |" in markdown
     assert "```sh\nvllm serve" in markdown
+
+
+def test_the_page_begins_with_the_verdict_the_command_and_the_figure() -> None:
+    figure = whiskers([Whisker("a<b>", 2.0, 1.0, 90.0, "2 s (1 s to 90 s)", True)], "e2e, s")
+    assert figure is not None
+    low, high = figure.layout.xaxis.range
+    assert low <= 0 < 2 < high < 5  # the interval leaves the figure, the mean does not
+    grid = HeatGrid("paged<b>", "rate_per_s", "block_size", ["1", "2"], ["8"],
+                    [[("3 s", 0.0), ("9 s", 1.0)]])  # fmt: skip
+    sections = [
+        FindingsTable("Signs", "", ("", "x"), [("y", "z")]),
+        FindingsFigure("Not drawn", "", None),
+        FindingsGrids("Over two keys", "", [grid]),
+        FindingsFigure("The gain", "", figure, lead=True),
+        CommandText("Act", "", "vllm serve x", lead=True),
+    ]
+    document = Findings("Which?", [], ["This one.", "And why."], sections, {}, {})
+    page, markdown = page_of(document), markdown_of(document)
+    body = page[page.index("</nav>") : page.index("<footer>")]
+    order = ("This one.", "vllm serve x", "<h2>The gain", "And why.", "<h2>Signs", "Over two keys")
+    assert [body.index(each) for each in order] == sorted(body.index(each) for each in order)
+    assert "Not drawn" not in page
+    assert 'style="--shade: 100.0%">9 s' in page
+    assert "paged&lt;b&gt;" in page
+    assert "| 8 | 3 s | 9 s |" in markdown
 
 
 def test_data_is_plain_whatever_it_was_made_of() -> None:

@@ -46,10 +46,16 @@ class Lanes(Figure):
         unit_s, axis = time_axis(float(edges[-1]))
         figure = go.Figure()
         labels = [plain(run.label) for run in result.runs]
-        figure.add_heatmap(
-            x=compact(middles / unit_s), y=labels, z=compact(loads), colorscale="Blues",
-            hovertemplate="%{y}: %{z:,.1f} at %{x}<extra></extra>",
-            colorbar={"thickness": 10, "outlinewidth": 0},
+        # Bars side by side: plotly's basic bundle has no heat map.
+        figure.add_bar(
+            orientation="h", y=np.repeat(labels, _BUCKETS).tolist(),
+            base=compact(np.tile(edges[:-1] / unit_s, len(tables))),
+            x=compact(np.full(loads.size, edges[1] / unit_s)),
+            marker={
+                "color": compact(loads.ravel()), "colorscale": "Blues", "line": {"width": 0},
+                "colorbar": {"thickness": 10, "outlinewidth": 0},
+            },
+            hovertemplate="%{y}: %{marker.color:,.1f} at %{base}<extra></extra>",
         )  # fmt: skip
         excess = loads - loads.mean(axis=0)
         worst, bucket = divmod(int(excess.argmax()), _BUCKETS)
@@ -60,7 +66,7 @@ class Lanes(Figure):
                 hovertemplate=f"{loads[worst, bucket]:,.1f} here, "
                 f"{loads[:, bucket].mean():,.1f} on average<extra></extra>",
             )  # fmt: skip
-        style(figure, height_px=_EDGES_PX + _LANE_PX * len(tables), margin={"l": 110})
+        style(figure, height_px=_EDGES_PX + _LANE_PX * len(tables), margin={"l": 110}, bargap=0.08)
         figure.update_xaxes(**axis)
-        figure.update_yaxes(autorange="reversed", type="category")
+        figure.update_yaxes(autorange="reversed", type="category", categoryarray=labels)
         return figure

@@ -1,7 +1,7 @@
 """The findings of an advice: what each change buys, and the best setting as flags."""
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kvsim.report import numbers
 from kvsim.whatif.advice import serve
@@ -14,24 +14,38 @@ from kvsim.whatif.findings import (
     CommandText,
     Findings,
     FindingsColumn,
+    FindingsFigure,
     FindingsTable,
     Section,
     as_data,
 )
 from kvsim.whatif.intervals import ratio_text
+from kvsim.whatif.whiskers import Whisker, whiskers
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
 
 MOST_ROWS = 12
+MOST_DRAWN = 8
 
 
 def advice_findings(advice: Advice, folder: Path, runs: int) -> Findings:
     """The findings of the advice. folder: where the scenario's paths start; runs: simulations."""
     today, best = (serve.command(each, folder) for each in (advice.today, advice.best))
+    helped = advice.reported is not None
     sections: list[Section] = [
+        FindingsFigure(
+            f"Gain or loss in {advice.goal.name} of each change",
+            "A dot is the mean of one change alone, its line the 95 % interval. A filled dot is a "
+            "change that helps beyond chance; an interval across 0 shows no difference.",
+            _changes_figure(advice),
+            lead=True,
+        ),
         _changes_table(advice),
-        CommandText("Today", "As `vllm serve` flags.", today),
+        CommandText("Today", "As `vllm serve` flags.", today, lead=not helped),
     ]
-    if advice.reported is not None:
-        sections.append(CommandText("The best setting found", "Ready to paste.", best))
+    if helped:
+        sections.append(CommandText("The best setting found", "Ready to paste.", best, lead=True))
     if advice.not_tried:
         note = "They are no scenario of this model, device and engine."
         rows, heads = advice.not_tried, ("", "why")
@@ -47,15 +61,18 @@ def advice_findings(advice: Advice, folder: Path, runs: int) -> Findings:
 
 
 def advice_sentences(advice: Advice) -> list[str]:
-    """How it was searched, the baseline, and what the best setting buys on unseen replicates."""
+    """What the best setting buys on unseen replicates, how it was searched, and the baseline."""
     sets, goal = advice.replicates, advice.goal
     of = "seeds" if sets.search[0].window_s is None else "stretches of the trace"
     searched = f"Searched on {len(sets.search)} {of}, tested on {len(sets.test)} others"
     if sets.exact:
         searched = "Nothing in this scenario is random, and differences are exact"
-    sentences = [f"{searched}. Goal: {'more' if goal.higher else 'less'} {goal.name}."]
+    sentences = _best_sentences(advice, of)
+    sentences.append(f"{searched}. Goal: {'more' if goal.higher else 'less'} {goal.name}.")
     if advice.base is not None:
-        sentences.append(f"As it is, {goal.name} is {numbers.figures(advice.base, 4)}.")
+        base = numbers.figures(advice.base, 4)
+        base = numbers.seconds(advice.base) if "_s." in goal.name else base
+        sentences.append(f"As it is, {goal.name} is {base}.")
     if advice.saturated:
         sentences.append(
             f"It cannot keep up with its arrivals in {advice.saturated} of {len(sets.search)} runs "
@@ -65,35 +82,59 @@ def advice_sentences(advice: Advice) -> list[str]:
     sentences += baseline_sentences(
         advice.baseline, goal.name, others, unit(advice.today), bool(advice.taken)
     )
-    if advice.reported is None:
-        sentences.append("No change was found that helps beyond chance.")
-    else:
-        names = ", ".join(f"{each.knob.key} = {value_text(each.value)}" for each in advice.taken)
-        fresh = "" if sets.exact else f", on {len(sets.report)} more that the search has not seen"
-        better = advice.reported.seen and goal.gain(advice.reported) > 0
-        sure = "and that holds" if better else "but that is not sure"
-        gain = f"{ratio_text(advice.reported)} in {goal.name}{fresh}"
-        sentences.append(f"With {names}: {gain}; {sure}.")
-        beside = [f"{name} {ratio_text(ratio)}" for name, ratio in advice.reported_also.items()]
-        if beside:
-            sentences.append(f"Beside it, there: {numbers.listed(beside)}.")
-        sentences += [
-            f"Beware: {each.knob.key} = {value_text(each.value)}: {each.knob.caution}."
-            for each in advice.taken
-            if each.knob.caution
-        ]
     return [*sentences, *advice.notes]
 
 
+def _best_sentences(advice: Advice, of: str) -> list[str]:
+    """The verdict. of: what the replicates are."""
+    if advice.reported is None:
+        return ["No change was found that helps beyond chance."]
+    sets, goal = advice.replicates, advice.goal
+    names = ", ".join(f"{each.knob.key} = {value_text(each.value)}" for each in advice.taken)
+    fresh = "" if sets.exact else f", on {len(sets.report)} {of} that the search has not seen"
+    better = advice.reported.seen and goal.gain(advice.reported) > 0
+    sure = "The gain is beyond chance" if better else "The gain may be chance"
+    sentences = [f"With {names}: {ratio_text(advice.reported)} in {goal.name}{fresh}. {sure}."]
+    beside = [f"{name} {ratio_text(ratio)}" for name, ratio in advice.reported_also.items()]
+    if beside:
+        sentences.append(f"On the same requests: {numbers.listed(beside)}.")
+    return sentences + [
+        f"Beware: {each.knob.key} = {value_text(each.value)}: {each.knob.caution}."
+        for each in advice.taken
+        if each.knob.caution
+    ]
+
+
+def _changes_figure(advice: Advice) -> "go.Figure | None":
+    """The changes that change something, best first."""
+    rows = []
+    for each in advice.changes:
+        ratio = each.tested or each.ratio
+        if ratio is None or ratio == (0, 0, 0):
+            continue
+        name = f"{each.knob.key.rpartition('.')[2]} = {value_text(each.value)}"
+        mean, low, high = (100 * part for part in ratio)
+        rows.append(Whisker(name, mean, low, high, ratio_text(ratio), each.helps))
+    return whiskers(rows[:MOST_DRAWN], f"change of {advice.goal.name}, %")
+
+
 def _changes_table(advice: Advice) -> FindingsTable:
-    """Every change, best first: what it buys of the goal, and beside it, alone."""
+    """Every change, best first: what it buys of the goal, and beside it, alone. Those that change
+    nothing are in the note.
+    """
     goal = advice.goal.name
+    idle = [
+        f"{each.knob.key.rpartition('.')[2]} = {value_text(each.value)}"
+        for each in advice.changes
+        if each.verdict == "the same"
+    ]
+    nothing = f" These change nothing at all: {', '.join(idle)}." if idle else ""
     others = [name for name in ALSO if name != goal]
     searched = [FindingsColumn(f"{name} in the search", ratio_text, True) for name in others]
     return FindingsTable(
         "What each change buys",
         f"Each change alone, against today on the same requests: {goal} in the test for those that "
-        "went that far, with its interval, else in the search.",
+        "went that far, with its interval, else in the search." + nothing,
         (
             *("", FindingsColumn("today", value_text), FindingsColumn("instead", value_text)),
             *(FindingsColumn(goal, ratio_text), ""),
@@ -106,6 +147,7 @@ def _changes_table(advice: Advice) -> FindingsTable:
                 *map(each.also.get, others),
             )
             for each in advice.changes
+            if each.verdict != "the same"
         ],
         MOST_ROWS,
     )

@@ -14,22 +14,34 @@ from kvsim.whatif.capacity.answers import (
     mean_text,
 )
 from kvsim.whatif.capacity.capacity import Capacity
+from kvsim.whatif.capacity.capacity_leads import HEADS, acts, edges_figure, tuned_rows, value_text
 from kvsim.whatif.capacity.capacity_sentences import notes_on, pool_sentence, rate_sentence
 from kvsim.whatif.capacity.goodput_figure import goodput_figure
 from kvsim.whatif.capacity.objectives import Objective, broken
 from kvsim.whatif.capacity.questions import TUNED, Question
-from kvsim.whatif.findings import Findings, FindingsColumn, FindingsFigure, FindingsTable, Section
+from kvsim.whatif.findings import (
+    CommandText,
+    Findings,
+    FindingsColumn,
+    FindingsFigure,
+    FindingsTable,
+    Section,
+)
+from kvsim.whatif.whiskers import whiskers
 
 _TITLES = {
     "rate": "The highest rate that keeps the objectives",
     "pool": "The smallest pool that keeps the objectives",
     "max_model_len": "The longest max_model_len that keeps the objectives",
 }
-_HEADS = {"rate": "{unit}", "pool": "pool, tokens", "max_model_len": "tokens"}
 
 
-def tuning_findings(capacity: Capacity, name: str, values: Sequence[int]) -> Findings:
-    """The rate that each value of a setting holds out. values: none for those that are its own."""
+def tuning_findings(
+    capacity: Capacity, name: str, values: Sequence[int], run: str = ""
+) -> Findings:
+    """The rate that each value of a setting holds out. values: none for those that are its own.
+    run: the command that runs the scenario.
+    """
     tuned = capacity.tune(name, values or TUNED[name].values(capacity.table))
     rate = f"highest rate, {capacity.unit}"
     tables = [
@@ -46,14 +58,36 @@ def tuning_findings(capacity: Capacity, name: str, values: Sequence[int]) -> Fin
         {"label": subject.label, "values": [_tuning_data(each) for each in tunings]}
         for subject, tunings in tuned
     ]
-    return _findings(capacity, tables, [], {"tuned": data})
+    words, commands = [], []
+    for subject, tunings in tuned:
+        found = [(each, each.answer.interval) for each in tunings if each.answer is not None]
+        known = [(interval.mean, each) for each, interval in found if interval is not None]
+        if known:
+            top = max(known, key=lambda pair: pair[0])[1]
+            rate_text = mean_text(top.answer.interval if top.answer else None)
+            words.append(
+                f"{subject.label}: the highest rate is {rate_text} {capacity.unit}, with "
+                f"{name} = {top.value:,}."
+            )
+            commands.append(f"{run} --set {TUNED[name].key}={top.value}")
+    lead: list[Section] = [
+        FindingsFigure(rate, "", whiskers(tuned_rows(tuned, name), rate), lead=True),
+        *([CommandText("Run it", "", "\n".join(commands), lead=True)] if run and commands else []),
+    ]
+    return _findings(capacity, [*tables, *lead], words, {"tuned": data})
 
 
 def edge_findings(
-    capacity: Capacity, question: Question, rates: Sequence[float], *, goodput: bool
+    capacity: Capacity,
+    question: Question,
+    rates: Sequence[float],
+    *,
+    goodput: bool,
+    run: str = "",
 ) -> Findings:
     """The edge of every allocator. rates: requests a second at which to look for a pool or a
-    length, or that replicas are counted for. goodput: whether its curves are run too.
+    length, or that replicas are counted for. goodput: whether its curves are run too. run: the
+    command that runs the scenario.
     """
     asks_rate = question.name == "rate"
     answers = capacity.find(question, [None] if asks_rate or not rates else rates)
@@ -67,8 +101,24 @@ def edge_findings(
         ]
     elif asks_rate and (sentence := rate_sentence(answers, capacity.unit)) is not None:
         sentences = [sentence]
+    elif not asks_rate:
+        sentences = [
+            f"{each.subject.label}: {question.name} = {value_text(each, question)} keeps the "
+            "objectives." for each in answers if each.interval is not None
+        ]  # fmt: skip
+    if not any(each.interval for each in answers) and question.name != "pool":
+        sentences = [f"No {question.name} keeps the objectives under any allocator."]
     sentences += notes_on(answers)
-    sections: list[Section] = [_answers_table(question, answers, capacity)]
+    sections: list[Section] = [
+        _answers_table(question, answers, capacity),
+        FindingsFigure(
+            f"{HEADS[question.name].format(unit=capacity.unit)}, by allocator",
+            "A dot is the mean over the seeds, its line the 95 % interval.",
+            edges_figure(question, answers, capacity.unit),
+            lead=True,
+        ),
+        *acts(question, answers, run),
+    ]
     if asks_rate and rates:
         replicas = [(each, capacity.replicas(each, rates)) for each in answers]
         sections.append(_replicas_table(replicas, capacity.unit))
@@ -139,25 +189,13 @@ def _answers_table(
         (
             "",
             *(["at"] if at_rates else []),
-            _HEADS[question.name].format(unit=unit),
+            HEADS[question.name].format(unit=unit),
             *(["utilization"] if pool else []),
             "just inside",
             "just outside",
         ),
         rows,
     )
-
-
-def value_text(answer: CapacityAnswer, question: Question) -> str:
-    """The value of an answer with its interval, or how many seeds keep the objectives at any."""
-    interval = answer.interval
-    if interval is None:
-        held = sum(edge.bracket.kept is not None for edge in answer.edges)
-        if held:
-            return f"{held} of {len(answer.edges)} seeds keep them"
-        return "none found" if question.name == "pool" else "keeps them at none"
-    text = mean_text(interval, whole=question.unit == "tokens")
-    return f"{text} and beyond" if answer.open else text
 
 
 def _replicas_table(

@@ -30,12 +30,15 @@ def pool_sentence(
 
 
 def rate_sentence(answers: Sequence[CapacityAnswer], unit: str) -> str | None:
-    """Which allocator holds out most, and the others against it, seed by seed; None where fewer
-    than two hold out any rate.
+    """The highest rate, of which allocator, and the others against it, seed by seed; None where
+    none keeps the objectives at any rate.
     """
     known = [answer for answer in answers if answer.interval is not None]
-    if len(known) < 2:
+    if not known:
         return None
+    if len(known) == 1:
+        (only,) = known
+        return f"{only.subject.label} keeps the objectives up to {mean_text(only.interval)} {unit}."
     top = max(known, key=lambda answer: answer.interval.mean if answer.interval else 0.0)
     others = [
         f"{answer.subject.label} {difference_text(top.values or [], answer.values or [])}"
@@ -44,8 +47,8 @@ def rate_sentence(answers: Sequence[CapacityAnswer], unit: str) -> str | None:
     ]
     assert top.interval is not None
     return (
-        f"{top.subject.label} holds out most, {mean_text(top.interval)} {unit}; against it, on "
-        f"the same seeds: {', '.join(others)}."
+        f"{top.subject.label} keeps the objectives up to the highest rate, "
+        f"{mean_text(top.interval)} {unit}. Against it, on the same seeds: {', '.join(others)}."
     )
 
 

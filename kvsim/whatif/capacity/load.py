@@ -37,6 +37,13 @@ def with_rate(table: dict[str, Any], rate_per_s: float) -> dict[str, Any]:
     return table
 
 
+def rate_key(table: dict[str, Any]) -> str:
+    """The key that `with_rate` sets."""
+    workload = table["workload"]
+    own = workload.get("arrivals") is None and workload.get("kind") == "trace"
+    return f"workload.{RATE}" if own else f"workload.arrivals.{RATE}"
+
+
 def faster(table: dict[str, Any], factor: float) -> dict[str, Any]:
     """The tables with their arrivals so many times as fast; InputError as above."""
     rate, workload = rate_of(table), table.get("workload")

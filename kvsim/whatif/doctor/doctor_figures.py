@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from kvsim.report.class_bars import Stretches, class_bars
 from kvsim.report.classes import ClassLook
+from kvsim.report.figure import round_times
 from kvsim.report.figures.shares import Shares
 from kvsim.report.numbers import percent, seconds
 from kvsim.results.result import Result
@@ -22,7 +23,6 @@ LOOKS = {
     "holes": ClassLook("for a hole", "held, not working", "#cc79a7", "#1a1a1a", "", ""),
     "step": ClassLook("for the step", "free", "#bdbdbd", "#1a1a1a", "", ""),
 }
-_TICKS = 5
 
 
 def times(named: Sequence[tuple[str, ExaminedRun]]) -> "go.Figure | None":
@@ -43,13 +43,11 @@ def times(named: Sequence[tuple[str, ExaminedRun]]) -> "go.Figure | None":
         classes.append(Stretches(look, spent, texts, hover, details))
     figure = class_bars([label for label, _ in named], classes, row_px=64, edges_px=84, gap=0.5)
     longest = max(means)
-    ticks = [longest * at / (_TICKS - 1) for at in range(_TICKS)]
     below = {"orientation": "h", "yref": "container", "y": 0, "yanchor": "bottom"}
     figure.update_layout(
         showlegend=True, legend={**below, "traceorder": "normal"}, margin={"b": 76}
     )
-    figure.update_xaxes(range=[0, longest], tickvals=ticks, ticktext=[seconds(at) for at in ticks],
-                        ticklabeloverflow="allow")  # fmt: skip
+    figure.update_xaxes(range=[0, longest], **round_times(longest), ticklabeloverflow="allow")
     return figure
 
 

@@ -5,6 +5,7 @@ from typing import Any
 from kvsim.report import numbers
 from kvsim.report.figures.shares import Shares
 from kvsim.results.summary import LatencySummary
+from kvsim.whatif.advice.serve import command
 from kvsim.whatif.doctor import doctor_figures
 from kvsim.whatif.doctor.diagnosis import CauseFinding, Diagnosis
 from kvsim.whatif.doctor.doctor_sentences import OUTCOMES, doctor_sentences, flags, suspicions
@@ -38,15 +39,17 @@ def doctor_findings(diagnosis: Diagnosis) -> Findings:
     times, pools = doctor_figures.times(runs), doctor_figures.pools(runs)
     sections: list[Section] = [
         *([_real_table(subject.beside)] if subject.beside else []),
+        FindingsFigure("Where requests spent their time", note, times, lead=True),
+        *([_causes_table(diagnosis.findings)] if diagnosis.findings else []),
         _signs_table(runs),
-        FindingsFigure("Where requests spent their time", note, times),
         FindingsFigure(Shares.title, Shares.note, pools),
     ]
-    if diagnosis.findings:
-        sections.append(_causes_table(diagnosis.findings))
     if diagnosis.causes:
-        cures = "\n".join(map(flags, diagnosis.causes))
-        sections.append(CommandText("The cure", "Flags of `vllm serve`, in order.", cures))
+        note = (
+            f"The whole command with {numbers.listed([flags(each) for each in diagnosis.causes])}."
+        )
+        cure = command(diagnosis.best, subject.folder)
+        sections.append(CommandText("The cure", note, cure, lead=True))
     return Findings(
         "What the server suffers from",
         [
@@ -134,16 +137,15 @@ def _causes_table(findings: tuple[CauseFinding, ...]) -> FindingsTable:
         "in the search.",
         (
             "",
+            "vllm serve",
             "",
             FindingsColumn("E2E", ratio_text),
             FindingsColumn("TTFT", ratio_text),
-            "vllm serve",
         ),
         [
             (
-                *(each.name, OUTCOMES[each.outcome]),
+                *(each.name, flags(each), OUTCOMES[each.outcome]),
                 *(each.effect and each.effect.ratios.get(name) for name in (E2E, TTFT)),
-                flags(each),
             )
             for each in findings
         ],

@@ -12,8 +12,8 @@ OUTCOMES = {
     "beside": "the same trouble",
     "trade": "one is bought with the other",
     "unsure": "may be chance",
-    "harmless": "there, and harmless",
-    "no cure": "there, no flag cures it",
+    "harmless": "present, no effect",
+    "no cure": "present, no flag cures it",
     "failed": "could not be tried",
 }
 
@@ -37,7 +37,8 @@ def doctor_sentences(diagnosis: Diagnosis) -> list[str]:
         *_causes(diagnosis),
         *_rest(diagnosis),
         *(
-            f"There, and no flag cures it: {each.title} ({each.name}): {'; '.join(each.evidence)}."
+            f"Present, but no flag cures it: {each.title} ({each.name}): "
+            f"{'; '.join(each.evidence)}."
             for each in diagnosis.incurable
         ),
         *(f"Beware: {text}." for text in _cautions(diagnosis)),
@@ -78,7 +79,10 @@ def _verdict(diagnosis: Diagnosis) -> str:
     if causes:
         first = causes[0]
         more = f", and {numbers.plural(len(causes) - 1, 'cause')} more" if len(causes) > 1 else ""
-        return f"It suffers from {first.title} ({first.name}){more}."
+        effect = diagnosis.together or first.on_top or first.effect
+        assert effect is not None  # a cause was tried
+        cure = f"{numbers.listed([flags(each) for each in causes])}: {effect_text(effect)}."
+        return f"It suffers from {first.title} ({first.name}){more}. {cure}"
     if diagnosis.rest == "well" and diagnosis.incurable:
         return "Nothing was found that a flag cures."
     if diagnosis.rest == "load":
@@ -142,7 +146,7 @@ def _basis(diagnosis: Diagnosis) -> str:
     of = "stretches of the trace" if sets.search[0].window_s is not None else "seeds"
     return (
         f"Cures were searched on {len(sets.search)} {of}, tested on {len(sets.test)} others and "
-        f"told by {len(sets.report)} more; {diagnosis.runs} runs."
+        f"confirmed on {len(sets.report)} more; {diagnosis.runs} runs."
     )
 
 

@@ -1,14 +1,16 @@
-"""The pictures of a sweep: curves along its first numeric axis, heat maps over its first two."""
+"""The pictures of a sweep: curves along its first numeric axis, grids over its first two."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from kvsim.report.classes import run_line
-from kvsim.report.figure import plain, style
+from kvsim.report.figure import plain
 from kvsim.report.measures import MEASURES, Measure
 from kvsim.report.panels import panels
 from kvsim.whatif.error_bars import error_bars
+from kvsim.whatif.findings import HeatGrid
 from kvsim.whatif.sweep.ranking import SweepSetting, best
 
 if TYPE_CHECKING:
@@ -18,7 +20,8 @@ PANELS = ("tokens_per_s", "ttft_p99", "tpot_p99", "e2e_p50")
 _MOST_LINES = 8
 _MOST_TEXTS = 18  # side by side, that can still be read
 _WIDE = 8  # times from the least to the most, from which on an axis is logarithmic
-_PANEL_PX, _GAP_PX = 190, 44
+_BEYOND = 2.5  # times the largest mean of a panel: where a longer interval is cut off
+_PANEL_PX, _ALONE_PX, _GAP_PX = 190, 320, 44
 
 
 def numeric_keys(settings: Sequence[SweepSetting], keys: Sequence[str]) -> list[str]:
@@ -32,81 +35,100 @@ def numeric_keys(settings: Sequence[SweepSetting], keys: Sequence[str]) -> list[
 
 
 def curves(
-    settings: Sequence[SweepSetting], keys: Sequence[str], by: Measure
+    settings: Sequence[SweepSetting],
+    keys: Sequence[str],
+    by: Measure,
+    measures: Sequence[Measure] | None = None,
 ) -> "go.Figure | None":
-    """One panel a measure over the first numeric key, one line an allocator and setting of the
-    other keys; where those are too many, of the best one. None without a numeric key.
+    """One panel a measure (those of PANELS) over the first numeric key, one line an allocator and
+    setting of the other keys; where those are too many, of the best one. None without a numeric
+    key. An interval that is much longer than every mean leaves its panel.
     """
+    shown_in = [MEASURES[name] for name in PANELS] if measures is None else measures
     along = next(iter(numeric_keys(settings, keys)), None)
     if along is None:
         return None
     lines = _lines(_everywhere(settings, [along]), keys, along, by)
-    figure = panels([_title(panel) for panel in PANELS], panel_px=_PANEL_PX, gap_px=_GAP_PX)
+    figure = panels(
+        [_title(each) for each in shown_in],
+        panel_px=_PANEL_PX if len(shown_in) > 1 else _ALONE_PX,
+        gap_px=_GAP_PX,
+    )
+    tops = [0.0] * len(shown_in)
     for index, (name, members) in enumerate(lines.items()):
         members.sort(key=lambda setting: setting.settings[along])
         line = run_line(index)
-        for row, panel in enumerate(PANELS, start=1):
-            found = [(each, each.interval(MEASURES[panel])) for each in members]
+        for row, measure in enumerate(shown_in, start=1):
+            found = [(each, each.interval(measure)) for each in members]
             shown = [(each, interval) for each, interval in found if interval is not None]
             means = [interval.mean for _, interval in shown]
             widths = [interval.half_width or 0.0 for _, interval in shown]
             lows = [interval.low for _, interval in shown]
+            longest = max((interval.high for _, interval in shown), default=0.0)
+            tops[row - 1] = max(tops[row - 1], min(longest, _BEYOND * max(means, default=0.0)))
             figure.add_scatter(
                 x=[each.settings[along] for each, _ in shown],
                 y=means, error_y=error_bars(means, widths, lows),
-                text=[f"{each.text(MEASURES[panel])} {each.load}" for each, _ in shown],
+                text=[f"{each.text(measure)} {each.load}" for each, _ in shown],
                 hovertemplate="%{x}: %{text}",
                 name=plain(name), legendgroup=name, showlegend=row == 1,
                 mode="lines+markers", line={**line, "width": 2},
                 marker={"symbol": ["x" if each.saturated else "circle" for each, _ in shown]},
                 row=row, col=1,
             )  # fmt: skip
-    above = {"orientation": "h", "x": 0, "xanchor": "left", "y": 1.03, "yanchor": "bottom"}
+    above = {
+        "orientation": "h",
+        "x": 0,
+        "xanchor": "left",
+        "y": 1 + 22 / (figure.layout.height - 124),
+        "yanchor": "bottom",
+    }
     figure.update_layout(showlegend=True, legend=above, margin={"t": 72, "b": 52})
-    figure.update_yaxes(rangemode="tozero")
+    for row, top in enumerate(tops, start=1):
+        figure.update_yaxes(range=[0, 1.08 * top or 1.0], row=row, col=1)
     figure.update_xaxes(**_axis(_values(settings, along)))
-    figure.update_xaxes(title_text=plain(along), title_standoff=12, row=len(PANELS), col=1)
+    figure.update_xaxes(title_text=plain(along), title_standoff=12, row=len(shown_in), col=1)
     return figure
 
 
-def heat_maps(
+def heat_grids(
     settings: Sequence[SweepSetting], keys: Sequence[str], by: Measure
-) -> "go.Figure | None":
-    """The measure over the first two keys, one map an allocator; other keys at their best. None
+) -> list[HeatGrid]:
+    """The measure over the first two keys, one grid an allocator; other keys at their best. None
     with fewer than two keys that move.
     """
-    from plotly.subplots import make_subplots
-
     moving = [key for key in keys if len(_values(settings, key)) > 1]
     if len(moving) < 2:
-        return None
+        return []
     across, up = moving[:2]
     settings = _everywhere(settings, moving)
-    labels = list(dict.fromkeys(setting.label for setting in settings))
-    titles = [plain(label) for label in labels]
-    figure = make_subplots(rows=1, cols=len(labels), subplot_titles=titles, shared_yaxes=True)
     xs, ys = (_values(settings, key) for key in (across, up))
-    for column, label in enumerate(labels, start=1):
+    known = [mean for each in settings if (mean := _mean(each, by)) is not None]
+    low, high = min(known, default=0.0), max(known, default=0.0)
+    grids = []
+    for label in dict.fromkeys(setting.label for setting in settings):
         members = _slice([each for each in settings if each.label == label], moving[2:], by)
         at = {(str(e.settings[across]), str(e.settings[up])): e for e in members}
-        cells = [[at.get((str(x), str(y))) for x in xs] for y in ys]
-        means = [[_mean(cell, by) for cell in row] for row in cells]
-        texts = [["" if cell is None else cell.text(by) for cell in row] for row in cells]
-        short = [["" if mean is None else by.form(mean) for mean in row] for row in means]
-        figure.add_heatmap(
-            x=[str(x) for x in xs], y=[str(y) for y in ys], z=means, text=short,
-            texttemplate="%{text}" if len(xs) * len(labels) <= _MOST_TEXTS else None,
-            customdata=texts,
-            hovertemplate=f"{across} %{{x}}, {up} %{{y}}: %{{customdata}}<extra></extra>",
-            colorscale="Cividis", reversescale=by.better == "lower", coloraxis="coloraxis",
-            row=1, col=column,
-        )  # fmt: skip
-    style(figure, height_px=140 + 44 * max(4, len(ys)), margin={"t": 40, "b": 56, "l": 72})
-    figure.update_layout(coloraxis={"colorscale": "Cividis", "reversescale": by.better == "lower"})
-    figure.update_xaxes(title_text=across, type="category")
-    figure.update_yaxes(type="category")
-    figure.update_yaxes(title_text=up, col=1)
-    return figure
+        rows = [[at.get((str(x), str(y))) for x in xs] for y in ys]
+        means = [[_mean(cell, by) for cell in row] for row in rows]
+        cells = [
+            [("" if mean is None else by.form(mean), _badness(mean, low, high, by)) for mean in row]
+            for row in means
+        ]
+        grids.append(HeatGrid(label, across, up, list(map(str, xs)), list(map(str, ys)), cells))
+    return grids
+
+
+def _badness(mean: float | None, low: float, high: float, by: Measure) -> float:
+    """0 for the best mean of all grids, 1 for the worst; times by their ratios, which may span
+    a factor of a thousand.
+    """
+    if mean is None or low == high:
+        return 0.0
+    if by.is_time and low > 0:
+        mean, low, high = math.log(mean), math.log(low), math.log(high)
+    share = (mean - low) / (high - low)
+    return share if by.better == "lower" else 1.0 - share
 
 
 def _axis(values: Sequence[float]) -> dict[str, Any]:
@@ -188,6 +210,5 @@ def _mean(setting: SweepSetting | None, by: Measure) -> float | None:
     return None if interval is None else interval.mean
 
 
-def _title(panel: str) -> str:
-    measure = MEASURES[panel]
-    return f"{measure.title}, s" if measure.form(1.0).endswith(" s") else measure.title
+def _title(measure: Measure) -> str:
+    return f"{measure.title}, s" if measure.is_time else measure.title

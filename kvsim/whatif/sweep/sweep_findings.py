@@ -1,13 +1,21 @@
 """The findings of a sweep: the best settings, those that no other beats, and the curves."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kvsim.report import numbers
 from kvsim.report.measures import MEASURES, Measure
 from kvsim.report.numbers import count, plural
-from kvsim.whatif.findings import Findings, FindingsColumn, FindingsFigure, FindingsTable, Section
+from kvsim.whatif.findings import (
+    Findings,
+    FindingsColumn,
+    FindingsFigure,
+    FindingsGrids,
+    FindingsTable,
+    Section,
+)
+from kvsim.whatif.intervals import UNSEEN
 from kvsim.whatif.notes import noted
 from kvsim.whatif.sweep import sweep_figures
 from kvsim.whatif.sweep.ranking import (
@@ -22,21 +30,35 @@ from kvsim.whatif.sweep.ranking import (
     settings_of,
 )
 from kvsim.whatif.sweep.sweep import DONE, FAILED, STATUS, Sweep
+from kvsim.whatif.sweep.sweep_leads import (
+    MOST_LOADS,
+    assigned,
+    lead,
+    question,
+    run_again,
+    short_names,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
 
-SHOWN = ("tokens_per_s", "ttft_p50", "ttft_p99", "tpot_p50", "tpot_p99", "e2e_p50", "running")
+SHOWN = ("tokens_per_s", "ttft_p99", "tpot_p99", "e2e_p50", "running")
 ON_TERMINAL = ("ttft_p99", "tokens_per_s")  # of SHOWN, what eighty columns have room for
 _MOST_FAILURES = 20
-_MOST_LOADS = 4  # whose best settings are sentences; those of more loads stand in the table alone
 
 
-def sweep_findings(sweep: Sweep, frame: "pd.DataFrame", by: Measure, top: int) -> Findings:
-    """The findings of the sweep's table. by: ranks the settings; top: how many of them to show."""
+def sweep_findings(
+    sweep: Sweep, frame: "pd.DataFrame", by: Measure, top: int, run: str = ""
+) -> Findings:
+    """The findings of the sweep's table. by: ranks the settings; top: how many of them to show;
+    run: the command that runs the scenario alone.
+    """
     settings = settings_of(frame, sweep.keys)
+    groups = by_load(settings, sweep.keys)
     latency = by if by.title.startswith(("Time", "End")) else MEASURES["ttft_p99"]
     sections: list[Section] = [
+        FindingsFigure(*lead(settings, sweep.keys, by), lead=True),
+        *run_again(groups, by, run),
         _best_table(settings, sweep.keys, by, top),
         _pareto_table(settings, sweep.keys, latency),
         FindingsFigure(
@@ -47,23 +69,24 @@ def sweep_findings(sweep: Sweep, frame: "pd.DataFrame", by: Measure, top: int) -
             sweep_figures.curves(settings, sweep.keys, by) if settings else None,
         ),
     ]
-    maps = sweep_figures.heat_maps(settings, sweep.keys, by) if settings else None
-    if maps is not None:
-        note = "Darker is worse. Keys not shown stand as in the best setting."
-        sections.append(FindingsFigure(f"{by.title} over two keys", note, maps))
+    if grids := sweep_figures.heat_grids(settings, sweep.keys, by):
+        note = "A deeper shade is worse. Keys not shown stand as in the best setting."
+        sections.append(FindingsGrids(f"{by.title} over two keys", note, grids))
     if (frame[STATUS] == FAILED).any():
         sections.append(_failures(frame, sweep.keys))
+    words = sweep_sentences(settings, sweep.keys, frame, by)
     return Findings(
-        f"What varies with {', '.join(sweep.keys) or 'the seed'}",
+        question(sweep.keys),
         [
             ("settings", count(len(sweep.settings))),
             ("seeds", count(len(sweep.seeds))),
             ("runs", count(len(frame))),
         ],
-        sweep_sentences(settings, sweep.keys, frame, by),
+        words,
         sections,
         sweep.table,
         _data(sweep, frame, settings, by, top),
+        num_verdict=max(1, sum(line.startswith("Best in") for line in words)),
     )
 
 
@@ -95,21 +118,21 @@ def _best_sentences(groups: Sequence[tuple[Load, list[SweepSetting]]], by: Measu
     """The best setting at each load, where the loads are few and there is a choice."""
     if all(len(members) == 1 for _, members in groups) and len(groups) > 1:
         return ["Only the load varies, and a load is not a setting to rank: see the curves."]
-    if len(groups) > _MOST_LOADS:
+    if len(groups) > MOST_LOADS:
         return [f"The table lists the best settings at each of {len(groups)} loads."]
     sentences = []
     for load, members in groups:
         for top in best(members, by, 1):
             setting = top.setting
             own = {k: v for k, v in setting.settings.items() if k not in load and v is not None}
-            at = f" at {_assigned(load)}" if load else ""
-            name = ", ".join(filter(None, (setting.label, _assigned(own))))
-            sentences.append(f"Best in {by.title.lower()}{at}: {name}: {setting.text(by)}.")
+            at = f" at {assigned(load)}" if load else ""
+            name = ", ".join(filter(None, (setting.label, assigned(own))))
+            equal = sum(
+                each.behind in ("the same", UNSEEN) for each in best(members, by, len(members))
+            )
+            others = f" No difference is seen to {plural(equal, 'other setting')}." if equal else ""
+            sentences.append(f"Best in {by.title.lower()}{at}: {name}: {setting.text(by)}.{others}")
     return sentences
-
-
-def _assigned(settings: Mapping[str, Any]) -> str:
-    return ", ".join(f"{key} = {value}" for key, value in settings.items())
 
 
 def _load_sentences(settings: Sequence[SweepSetting]) -> list[str]:
@@ -143,7 +166,7 @@ def _best_table(
     others = [name for name in SHOWN if MEASURES[name] is not by]
     measures = [by, *map(MEASURES.__getitem__, others)]
     groups = by_load(settings, keys)
-    each_load = top if len(groups) == 1 else 1 if len(groups) > _MOST_LOADS else min(top, 3)
+    each_load = top if len(groups) == 1 else 1 if len(groups) > MOST_LOADS else min(top, 3)
     ranked = [each for _, members in groups for each in best(members, by, each_load)]
     title = f"The best {plural(len(ranked), 'setting')} by {by.title.lower()}"
     return FindingsTable(
@@ -153,7 +176,7 @@ def _best_table(
         "just begins to bind. Settings are compared with the best "
         "at the same load on the same seeds, pair by pair.",
         (
-            *("", *_short_names(keys), "against the best"),
+            *("", *short_names(keys), "against the best"),
             _measure_column(by),
             *(_measure_column(MEASURES[name], name not in ON_TERMINAL) for name in others),
             "",
@@ -178,7 +201,7 @@ def _pareto_table(
         "Pareto-optimal settings",
         "Each of these takes less memory, waits less, serves more or refuses fewer than any other "
         "at the same load (means). Of several equal ones the first stands here.",
-        ("", *_short_names(keys), *(_measure_column(each) for each in measures), ""),
+        ("", *short_names(keys), *(_measure_column(each) for each in measures), ""),
         [
             (
                 *(setting.label, *_cells(setting)),
@@ -198,12 +221,6 @@ def _cells(setting: SweepSetting) -> list[Any]:
 
 def _measure_column(measure: Measure, page_only: bool = False) -> FindingsColumn:
     return FindingsColumn(measure.short, partial(interval_text, measure), page_only)
-
-
-def _short_names(keys: Sequence[str]) -> list[str]:
-    """The last parts of the keys, where they tell them apart; else the keys."""
-    lasts = [key.rpartition(".")[2] for key in keys]
-    return lasts if len(set(lasts)) == len(keys) else list(keys)
 
 
 def _failures(frame: "pd.DataFrame", keys: Sequence[str]) -> FindingsTable:

@@ -183,10 +183,10 @@ def test_allocators_are_compared_on_the_same_seeds(busy: dict[str, Any]) -> None
     )
     said = rate_sentence(answers, "requests/s")
     assert said is not None
-    assert said.startswith("paged holds out most, ")
+    assert said.startswith("paged keeps the objectives up to the highest rate, ")
     assert "again no difference seen" in said
     assert re.search(r"max-buffer -[\d.]+ %", said)
-    assert rate_sentence(answers[:1], "requests/s") is None
+    assert "paged keeps the objectives up to " in str(rate_sentence(answers[:1], "requests/s"))
 
 
 def test_the_longest_sequence_must_fit_the_pool(busy: dict[str, Any]) -> None:

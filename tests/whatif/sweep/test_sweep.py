@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import signal
 import socket
 import subprocess
@@ -21,11 +22,12 @@ from kvsim.report.measures import MEASURES
 from kvsim.scenario import Scenario
 from kvsim.simulation import Simulation
 from kvsim.whatif.backends import BACKENDS, processes
+from kvsim.whatif.findings import CommandText
 from kvsim.whatif.sweep.axes import parse_axis
 from kvsim.whatif.sweep.journal import JOURNAL, SweepJournal
 from kvsim.whatif.sweep.ranking import best, by_load, pareto, settings_of
 from kvsim.whatif.sweep.sweep import Sweep
-from kvsim.whatif.sweep.sweep_figures import curves
+from kvsim.whatif.sweep.sweep_figures import curves, heat_grids
 from kvsim.whatif.sweep.sweep_findings import sweep_findings, sweep_sentences
 from kvsim.whatif.task import TaskOutcome, flat, make_task, run_task
 
@@ -360,9 +362,7 @@ def test_a_load_is_no_setting_to_rank(table: dict[str, Any], tmp_path: Path) -> 
     data = sweep_findings(sweep, frame, by, 1)
     heads = [line for line in data.sentences if line.startswith("Best in")]
     assert len(heads) == 2
-    assert all(
-        f"at workload.num_requests = {n}:" in line for n, line in zip((20, 60), heads, strict=True)
-    )
+    assert all(f"at num_requests = {n}:" in line for n, line in zip((20, 60), heads, strict=True))
     assert not any("num_requests" in line.partition(": ")[2] for line in heads)
     alone = Sweep(table, tmp_path, [parse_axis(axes[0])])
     kept = frame[(frame["scheduler.max_num_seqs"] == 64) & (frame["label"] == "paged")]
@@ -389,3 +389,29 @@ def test_a_key_of_one_allocator_leaves_the_others_alone(
     curve = curves(settings_of(frame, sweep.keys), sweep.keys, MEASURES["e2e_p50"])
     assert curve is not None
     assert {len(line.x) for line in curve.data} == {3}
+
+
+def test_a_grid_has_a_cell_a_setting_and_shades_by_what_is_worse(
+    table: dict[str, Any], tmp_path: Path
+) -> None:
+    axes = ["scheduler.max_num_seqs=1,64", "allocator.paged.block_size=8,16"]
+    sweep = Sweep(table, tmp_path, [parse_axis(axis) for axis in axes])
+    with SweepJournal(tmp_path / "out") as journal:
+        frame = sweep.run(journal, BACKENDS.get("processes")(jobs=1))
+    settings = settings_of(frame, sweep.keys)
+    for name in ("e2e_p50", "tokens_per_s"):
+        by = MEASURES[name]
+        for grid in heat_grids(settings, sweep.keys, by):
+            assert (grid.xs, grid.ys) == (["1", "64"], ["8", "16"])
+            for slow, fast in grid.cells:
+                assert 1.0 >= slow[1] > fast[1] >= 0.0
+                assert "" not in (slow[0], fast[0])
+    run = "kvsim run 'my file.toml'"
+    commands = next(
+        each.text
+        for each in sweep_findings(sweep, frame, MEASURES["e2e_p50"], 1, run).sections
+        if isinstance(each, CommandText)
+    )
+    words = shlex.split(commands)
+    assert words[:3] == ["kvsim", "run", "my file.toml"]
+    assert "scheduler.max_num_seqs=64" in words

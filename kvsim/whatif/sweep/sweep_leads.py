@@ -1,0 +1,76 @@
+"""The first screen of a sweep: its question, the one figure, and the commands to act on."""
+
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from kvsim.plumbing.toml import value_text
+from kvsim.report import numbers
+from kvsim.report.measures import Measure
+from kvsim.whatif.findings import CommandText
+from kvsim.whatif.sweep import sweep_figures
+from kvsim.whatif.sweep.ranking import Load, SweepSetting, best, load_keys
+from kvsim.whatif.whiskers import Whisker, whiskers
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+MOST_LOADS = 4  # whose best settings are sentences; those of more loads stand in the table alone
+_MOST_DRAWN = 8
+
+
+def assigned(settings: Mapping[str, Any]) -> str:
+    """Keys with their values, the keys as `short_names` has them."""
+    names = zip(short_names([*settings]), settings.values(), strict=True)
+    return ", ".join(f"{name} = {value}" for name, value in names)
+
+
+def question(keys: Sequence[str]) -> str:
+    """What the sweep asks, by the last parts of its keys."""
+    names = dict(zip(keys, short_names(keys), strict=True))
+    loads = [names.pop(key) for key in load_keys(keys)]
+    if not names:
+        return f"What does {numbers.listed(loads) or 'the seed'} change?"
+    return f"Which {numbers.listed([*names.values()])}" + (
+        f", at each {numbers.listed(loads)}?" if loads else "?"
+    )
+
+
+def lead(
+    settings: Sequence[SweepSetting], keys: Sequence[str], by: Measure
+) -> tuple[str, str, "go.Figure | None"]:
+    """The ranking measure, as a curve along a key of numbers, else the best settings."""
+    note = "A cross marks a saturated setting: its times grow with the length of the run."
+    if (curve := sweep_figures.curves(settings, keys, by, [by])) is not None:
+        return by.title, note, curve
+    ranked = [each.setting for each in best(settings, by, _MOST_DRAWN)]
+    rows = []
+    for at, each in enumerate(ranked):
+        mean = each.interval(by)
+        assert mean is not None  # it is ranked by it
+        own = {key: value for key, value in each.settings.items() if value is not None}
+        name = ", ".join(filter(None, (each.label, assigned(own))))
+        rows.append(Whisker(name, mean.mean, mean.low, mean.high, each.text(by), at == 0))
+    return by.title, "", whiskers(rows, f"{by.title}, s" if by.is_time else by.title)
+
+
+def run_again(
+    groups: Sequence[tuple[Load, list[SweepSetting]]], by: Measure, run: str
+) -> list[CommandText]:
+    """The commands that run the best setting at each load; none where there is no choice."""
+    choices = [members for _, members in groups if len(members) > 1]
+    if not run or not choices or len(groups) > MOST_LOADS:
+        return []
+    lines = []
+    for _, members in groups:
+        for top in best(members, by, 1):
+            held = {k: v for k, v in top.setting.settings.items() if v is not None}
+            given = (shlex.quote(f"{key}={value_text(value)}") for key, value in held.items())
+            lines.append(" ".join([run, *(f"--set {each}" for each in given)]))
+    return [CommandText("Run the best setting", "", "\n".join(lines), lead=True)]
+
+
+def short_names(keys: Sequence[str]) -> list[str]:
+    """The last parts of the keys, where they tell them apart; else the keys."""
+    lasts = [key.rpartition(".")[2] for key in keys]
+    return lasts if len(set(lasts)) == len(keys) else list(keys)
