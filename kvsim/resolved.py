@@ -58,7 +58,8 @@ def resolved(simulation: PreparedScenario) -> dict[str, Any]:
     }
     if isinstance(simulation.step_time, Sourced) and simulation.step_time.source:
         tables["provenance"]["step_time"] = simulation.step_time.source
-    if isinstance(simulation.step_time, KernelSteps) and (requests := stream.requests):
+    composed = isinstance(simulation.step_time, KernelSteps) and simulation.step_time.measured
+    if composed and (requests := stream.requests):
         tables["provenance"]["mean_tokens"] = {
             "prompt": round(fmean(each.prompt_tokens for each in requests), 1),
             "output": round(fmean(each.output_tokens for each in requests), 1),

@@ -8,6 +8,7 @@ STEP_TIMES: Registry[StepTimeOptions] = Registry(
     {
         "auto": "kvsim.step_time.auto:Auto",
         "kernels": "kvsim.step_time.kernels.form:KernelOptions",
+        "fitted": "kvsim.step_time.kernels.fitted:FittedOptions",
         "roofline": "kvsim.step_time.roofline:Roofline",
         "linear": "kvsim.step_time.linear:Linear",
         "calibrated": "kvsim.step_time.calibrated.form:Calibrated",

@@ -1,24 +1,40 @@
-"""`kind = "auto"`, the default: kernels where they were measured, else the roofline."""
+"""`kind = "auto"`, the default: kernels where they were measured, else rooflines."""
 
+from kvsim.plumbing.errors import InputError
 from kvsim.step_time.form import StepTime
 from kvsim.step_time.options import Hardware, StepTimeOptions
 
 
 class Auto(StepTimeOptions):
     """`kernels` where its tables have the device, the model's dtypes and its kinds of attention,
-    else `roofline`; the result's provenance and its notes say which, and why.
+    else `fitted` where it has the dtypes and attention, else `roofline`; the result's provenance
+    and its notes say which, and why.
     """
 
     def build(self, hardware: Hardware) -> StepTime:
         """The form for this hardware; InputError if the model cannot be split so."""
         from kvsim.step_time import STEP_TIMES
+        from kvsim.step_time.kernels.composed import KernelSteps
         from kvsim.step_time.kernels.missing import NotMeasured
         from kvsim.step_time.roofline_form import RooflineForm
 
         hardware.model.check_tensor_parallel(hardware.tensor_parallel_size)
-        try:
-            return STEP_TIMES.parse({"kind": "kernels"}, "step_time").build(hardware)
-        except NotMeasured as error:
-            form = STEP_TIMES.parse({"kind": "roofline"}, "step_time").build(hardware)
-            assert isinstance(form, RooflineForm)
-            return form.sourced(f"the roofline, because {error.what} ({error.value})")
+        missing: InputError | None = None
+        for kind in ("kernels", "fitted"):
+            try:
+                form = STEP_TIMES.parse({"kind": kind}, "step_time").build(hardware)
+            except NotMeasured as error:
+                missing = missing or error
+                continue
+            assert isinstance(form, KernelSteps)
+            if missing is not None:
+                form.source += _because(missing)
+            return form
+        assert missing is not None
+        roofline = STEP_TIMES.parse({"kind": "roofline"}, "step_time").build(hardware)
+        assert isinstance(roofline, RooflineForm)
+        return roofline.sourced(f"the roofline{_because(missing)}")
+
+
+def _because(missing: InputError) -> str:
+    return f", because {missing.what} ({missing.value})"

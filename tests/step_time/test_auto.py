@@ -1,4 +1,4 @@
-"""The default step time: kernels where they were measured, else the roofline, and which it was."""
+"""The default step time: kernels where they were measured, else fitted rooflines."""
 
 from typing import Any
 
@@ -20,14 +20,16 @@ def same(one: dict[str, Any], other: dict[str, Any]) -> bool:
     return bool(first["ttft_s"] == second["ttft_s"] and first["tpot_s"] == second["tpot_s"])
 
 
-@pytest.mark.parametrize(("device", "kind"), [("a100-80gb", "kernels"), ("a100-40gb", "roofline")])
-def test_a_device_with_tables_has_kernels_and_another_the_roofline(device, kind):
+@pytest.mark.parametrize(("device", "kind"), [("a100-80gb", "kernels"), ("a100-40gb", "fitted")])
+def test_a_device_with_tables_has_kernels_and_another_fitted_rooflines(device, kind):
     table = scenario(device={"name": device})
     other = {"kind": "linear", "base_us": 5000}
     assert same(table, table | {"step_time": {"kind": kind}})
     assert not same(table, table | {"step_time": other})
     result = simulate(table)
-    assert kind in result.scenario["provenance"]["step_time"]
+    assert {"kernels": "measured as in", "fitted": "a roofline for each kind"}[
+        kind
+    ] in result.scenario["provenance"]["step_time"]
 
 
 def test_a_result_says_the_error_to_expect_of_kernels_and_why_a_roofline_was_taken():

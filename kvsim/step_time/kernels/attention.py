@@ -29,21 +29,19 @@ def attention_parts(
         ]
     roofs = Roofs(kernels.device, bits_of(stored[0]))
     family = kernels.tables.required("decode_attention", stored)
-    parts.decode.append((count, _windowed(kernels, family, shape, roofs.decode)))
+    parts.decode.append((count, _windowed(family, shape, roofs.decode)))
     pairs = [f"{arithmetic}/{cache}" for cache in stored for arithmetic in ARITHMETIC]
     family = kernels.tables.required("prefill_attention", pairs)
-    parts.prefill.append((count, _windowed(kernels, family, shape, roofs.prefill), True))
+    parts.prefill.append((count, _windowed(family, shape, roofs.prefill), True))
     return parts
 
 
-def _windowed(
-    kernels: Kernels, family: KernelFamily, shape: Shape, work: Work
-) -> dict[int, KernelLine]:
+def _windowed(family: KernelFamily, shape: Shape, work: Work) -> dict[int, KernelLine]:
     """The curves of this window, or those of all the context; of a head_dim that is not measured
     those of the nearest.
     """
     for alike in (ALIKE, (2,), ()):
-        lines = kernels.sheet(family, shape, work, alike)
+        lines = family.sheet(shape, work, alike)
         if lines:
             return lines
     raise AssertionError("a family has a shape")

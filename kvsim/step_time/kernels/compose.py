@@ -66,7 +66,8 @@ def composed(kernels: Kernels, layout: KVLayout, host: HostCost) -> KernelSteps:
             sequences=min((max(lines) for _, lines in parts.decode), default=MOST_TOKENS),
             context_tokens=LONGEST if longest is inf else int(longest),
         ),
-        source=f"kernels measured as in {kernels.tables.name}",
+        measured=kernels.tables.measured,
+        source=kernels.tables.source,
     )
     form = form.corrected(Correction(scale_ppm=round(host.scale * WHOLE_PPM)))
     step_us = host.step_us + host.layer_us * model.num_layers

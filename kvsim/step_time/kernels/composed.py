@@ -135,7 +135,8 @@ class KernelSteps:
 
     tokens: everything but attention and head, by tokens of the step; head: by sampled sequences;
     states: recurrences by decoding sequences; decode, prefill: attention. token_ps: of each token,
-    which only a correction knows of. source: the tables.
+    which only a correction knows of. measured: whether the kernels were, on this device. source:
+    the tables, in words.
     """
 
     def __init__(
@@ -148,6 +149,7 @@ class KernelSteps:
         host: HostTime,
         limits: MeasuredLimits,
         token_ps: int = 0,
+        measured: bool = True,
         source: str = "",
     ) -> None:
         self.tokens = tokens
@@ -158,6 +160,7 @@ class KernelSteps:
         self.host = host
         self.limits = limits
         self.token_ps = token_ps
+        self.measured = measured
         self.source = source
         self._fixed: dict[int, int] = {}
         self._attention: dict[int, DecodeAttention] = {}
@@ -179,6 +182,7 @@ class KernelSteps:
             ),
             self.limits,
             correction.token_ps,
+            self.measured,
             self.source,
         )
 

@@ -1,23 +1,18 @@
 """`kind = "kernels"`: a step composed of its layers' measured kernels."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
-from pydantic import Field
-
-from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.shipped import shipped_folder
-from kvsim.plumbing.units import PS_PER_US
-from kvsim.step_time.correction import WHOLE_PPM, Correction
 from kvsim.step_time.kernels.missing import NotMeasured
-from kvsim.step_time.options import Hardware, StepTimeOptions
+from kvsim.step_time.kernels.options import ComposedOptions
+from kvsim.step_time.options import Hardware
 
 if TYPE_CHECKING:
-    from kvsim.step_time.kernels.composed import KernelSteps
-    from kvsim.step_time.kernels.host import HostCost
+    from kvsim.step_time.kernels.tables import KernelTables
 
 
-class KernelOptions(StepTimeOptions):
+class KernelOptions(ComposedOptions):
     """A step's time as the sum of its layers' kernels, as they were measured on the device, and of
     the host's part.
 
@@ -29,48 +24,12 @@ class KernelOptions(StepTimeOptions):
     + chunk * its prompt chunks, where t is what the kernels and the host say.
     """
 
-    engine: Literal["vllm", "sglang"] | None = None
-    engine_version: str | None = None
     tables: Path | None = None
-    scale: float = Field(1.0, gt=0)
-    overhead_us: float = 0.0
-    token_us: float = Field(0.0, ge=0)
-    chunk_us: float = Field(0.0, ge=0)
 
-    def build(self, hardware: Hardware, host: "HostCost | None" = None) -> "KernelSteps":
-        """The form for this hardware; InputError where its kernels were not measured. host: instead
-        of the tabulated part of the host.
-        """
-        from kvsim.step_time.kernels.compose import composed
-        from kvsim.step_time.kernels.host import host_cost
-        from kvsim.step_time.kernels.parts import Kernels, ModelSplit
+    def _tables(self, hardware: Hardware, engine: str, version: str | None) -> "KernelTables":
         from kvsim.step_time.kernels.tables import KernelTables
 
-        engine = self.engine or hardware.engine or "vllm"
-        version = self.engine_version or hardware.engine_version
-        model, tp, dp = hardware.model, hardware.tensor_parallel_size, hardware.data_parallel_size
-        model.check_tensor_parallel(tp)
-        split = ModelSplit(tp, dp, tp * dp if hardware.expert_parallel else 1)
-        tables = KernelTables(self._path(hardware, engine), version)
-        kernels = Kernels(tables, hardware.device, model, split)
-        layout = hardware.layout or model.kv_layout(tensor_parallel_size=tp)
-        if host is None:
-            host = host_cost(engine, version, hardware.device, model)
-        form = composed(kernels, layout, host)
-        correction = Correction(
-            constant_ps=round(self.overhead_us * PS_PER_US),
-            token_ps=round(self.token_us * PS_PER_US),
-            chunk_ps=round(self.chunk_us * PS_PER_US),
-            scale_ppm=round(self.scale * WHOLE_PPM),
-        )
-        form = form.corrected(correction)
-        if form.shortest_ps() <= 0:
-            raise InputError(
-                "the constant takes away more than the shortest step",
-                where="step_time.overhead_us",
-                value=self.overhead_us,
-            )
-        return form
+        return KernelTables(self._path(hardware, engine), version)
 
     def _path(self, hardware: Hardware, engine: str) -> Path:
         """The tables of the device; InputError names those that there are."""
@@ -87,6 +46,6 @@ class KernelOptions(StepTimeOptions):
                 where="device.name",
                 value=hardware.device.name,
                 limit=f"tables in {folder}: {known or 'none'}",
-                remedy='choose step_time.kind = "roofline", or `kvsim calibrate kernels` your own',
+                remedy='choose step_time.kind = "fitted", or `kvsim calibrate kernels` your own',
             )
         return path

@@ -29,8 +29,8 @@ def latent_parts(
     shape = (mixer.heads // kernels.split.tp,)
     parts = LayerKernels()
     if whole[0] is not None and whole[1] is not None:
-        parts.prefill.append((count, kernels.sheet(whole[0], shape, work, ()), True))
-        parts.decode.append((count, kernels.sheet(whole[1], shape, work, ())))
+        parts.prefill.append((count, whole[0].sheet(shape, work, ()), True))
+        parts.decode.append((count, whole[1].sheet(shape, work, ())))
         return parts
     parts.tokens += _products(kernels, mixer, count)
     arithmetic = [f"{each}/{cache}" for cache in caches for each in ("bfloat16", "fp8")]
@@ -38,8 +38,8 @@ def latent_parts(
         tables.required("mla_prefill", arithmetic),
         tables.required("mla_decode", caches),
     )
-    parts.prefill.append((count, kernels.sheet(prefill, shape, work, ()), True))
-    parts.decode.append((count, kernels.sheet(decode, shape, work, ())))
+    parts.prefill.append((count, prefill.sheet(shape, work, ()), True))
+    parts.decode.append((count, decode.sheet(shape, work, ())))
     return parts
 
 

@@ -5,7 +5,8 @@ from typing import NamedTuple
 
 from kvsim.device import Device, named_device
 from kvsim.model import Model
-from kvsim.step_time.kernels.tables import KernelFamily, KernelLine, KernelTables, Shape, Work
+from kvsim.step_time.kernels.roofs import RoofTables
+from kvsim.step_time.kernels.tables import KernelFamily, KernelLine, KernelLookup
 from kvsim.step_time.kernels.work import Roofs, bits_of
 
 Cost = Callable[[float], float]
@@ -50,7 +51,7 @@ class Kernels:
     """The tables of one device, asked for kernels of one model."""
 
     def __init__(
-        self, tables: KernelTables, device: Device, model: Model, split: ModelSplit
+        self, tables: KernelLookup, device: Device, model: Model, split: ModelSplit
     ) -> None:
         self.tables = tables
         self.device = device
@@ -59,32 +60,19 @@ class Kernels:
 
     def gemm(self, n: int, k: int, dtypes: tuple[str, ...]) -> Cost:
         """A matrix product of n outputs and k inputs, by tokens."""
-        family = self.tables.required("gemm", dtypes)
-        roofs = Roofs(self.device, bits_of(dtypes[0]))
-        return family.between((n, k), roofs.gemm).at
-
-    def sheet(
-        self,
-        family: KernelFamily,
-        shape: Shape,
-        work: Work,
-        alike: tuple[int, ...],
-    ) -> dict[int, KernelLine]:
-        """Curves by batch, the last size of a shape; the other sizes are `shape`."""
-        near = family.nearest((*shape, 1), alike)
-        if near is None:
-            return {}
-        found = {}
-        for each, line in family.lines.items():
-            if each[:-1] != near[:-1]:
-                continue
-            batch = each[-1]
-            if each[:-1] != shape:
-                wanted = (*shape, batch)
-                us = (us * work(wanted, x) / work(each, x) for x, us in zip(*line, strict=True))
-                line = KernelLine(line.x, tuple(us))
-            found[batch] = line
-        return dict(sorted(found.items()))
+        tables = self.tables
+        family = tables.required("gemm", dtypes)
+        found = next(dtype for dtype in dtypes if tables.family("gemm", (dtype,)) is family)
+        line = family.between((n, k), Roofs(self.device, bits_of(found)).gemm)
+        if bits_of(found) <= bits_of(dtypes[0]):
+            return line.at
+        # Weights of fewer bits, computed as the measured ones: by what fitted rooflines differ.
+        roofs = RoofTables(self.device, "")
+        wanted, had = (
+            roofs.required("gemm", (dtype,)).between((n, k), Roofs(self.device, 16).gemm)
+            for dtype in (dtypes[0], found)
+        )
+        return lambda tokens: line.at(tokens) * wanted.at(tokens) / had.at(tokens)
 
     def reduction(self, gpus: int) -> Cost:
         """An all-reduce over so many GPUs, by 16-bit elements. Over another link than the measured
@@ -96,12 +84,16 @@ class Kernels:
             if family is not None:
                 found.append(family)
         share = 2 * (gpus - 1) / gpus
-        if self.device.peer_bytes_per_s != named_device(self.device.name).peer_bytes_per_s:
+        if self.tables.measured and self._relinked():
             return self._wire(gpus, share, found[-1:])
         for family in found:
             if (gpus,) in family.lines:
                 return family.lines[gpus,].at
         return self._wire(gpus, share, found)
+
+    def _relinked(self) -> bool:
+        """Whether the device was given another link than the measured one."""
+        return self.device.peer_bytes_per_s != named_device(self.device.name).peer_bytes_per_s
 
     def collective(self, name: str, gpus: int) -> Cost:
         """An all_gather, reduce_scatter or alltoall over so many GPUs, by all 16-bit elements."""

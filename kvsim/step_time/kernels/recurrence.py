@@ -31,7 +31,7 @@ def recurrence_parts(kernels: Kernels, mixer: Recurrence, count: int) -> LayerKe
         line = decode.scaled(shape, lambda sizes, _: sizes[2])
         assert line is not None
         parts.states.append((count, line.at))
-        lines = kernels.sheet(prefill, shape, lambda sizes, _: sizes[2], ())
+        lines = prefill.sheet(shape, lambda sizes, _: sizes[2], ())
         parts.prefill.append((count, lines, False))
         return parts
     state = mixer.ssm_elements // tp * DTYPE_BYTES[mixer.ssm_dtype]

@@ -69,6 +69,23 @@ class KernelFamily:
         times = (us * work(shape, x) / work(near, x) for x, us in zip(*line, strict=True))
         return KernelLine(line.x, tuple(times))
 
+    def sheet(self, shape: Shape, work: Work, alike: Sequence[int]) -> dict[int, KernelLine]:
+        """Curves by batch, the last size of a shape; the others are `shape`. {} without any."""
+        near = self.nearest((*shape, 1), alike)
+        if near is None:
+            return {}
+        found = {}
+        for each, line in self.lines.items():
+            if each[:-1] != near[:-1]:
+                continue
+            batch = each[-1]
+            if each[:-1] != shape:
+                wanted = (*shape, batch)
+                us = (us * work(wanted, x) / work(each, x) for x, us in zip(*line, strict=True))
+                line = KernelLine(line.x, tuple(us))
+            found[batch] = line
+        return dict(sorted(found.items()))
+
     def between(self, shape: Shape, work: Work) -> KernelLine:
         """The curve of a shape of two sizes, each of a grid: the time's logarithm is linear in the
         logarithms of both; outside of the grid scaled from its edge.
@@ -112,31 +129,18 @@ class KernelFamily:
         return list(found), list(found.values())
 
 
-class KernelTables:
-    """One device's kernels as one engine has them.
+class KernelLookup:
+    """Curves of kernels by kind, dtype and shape.
 
-    version: of the engine; of each curve the newest that is not newer is taken, else the newest.
+    name: whose they are. source: where they are from, in words. measured: whether on this device,
+    and over its own link.
     """
 
-    def __init__(self, path: Path, version: str | None) -> None:
-        self.name = path.stem
-        self._wanted = version_key(version) if version else None
-        try:
-            with np.load(path) as arrays:
-                self._words = {name: arrays[f"{name}_words"][arrays[name]] for name in WORDS}
-                self._us = np.ascontiguousarray(arrays["us_bytes"].T).view(np.float32).ravel()
-                self._x, self._sizes = arrays["x"], arrays["shape"]
-                self._ends = np.cumsum(arrays["points"], dtype=np.int64)
-                self._shape_ends = np.cumsum(arrays["sizes"], dtype=np.int64)
-        except (KeyError, ValueError, BadZipFile):
-            raise InputError(
-                "not a table of kernels", where=str(path), remedy="run `kvsim calibrate kernels`"
-            ) from None
+    def __init__(self, name: str, source: str, measured: bool) -> None:
+        self.name = name
+        self.source = source
+        self.measured = measured
         self._families: dict[tuple[str, str], KernelFamily | None] = {}
-
-    def dtypes(self, kind: str) -> set[str]:
-        """The dtypes of which there are curves of this kind."""
-        return set(self._words["dtype"][self._words["kind"] == kind].tolist())
 
     def family(self, kind: str, dtypes: Sequence[str] = ("",)) -> KernelFamily | None:
         """The curves of this kind in the first of these dtypes that there is; None without any."""
@@ -159,6 +163,35 @@ class KernelTables:
                 remedy='choose step_time.kind = "roofline", or `kvsim calibrate kernels` your own',
             )
         return family
+
+    def _read(self, kind: str, dtype: str) -> KernelFamily | None:
+        raise NotImplementedError(type(self).__name__)
+
+
+class KernelTables(KernelLookup):
+    """One device's kernels as one engine has them.
+
+    version: of the engine; of each curve the newest that is not newer is taken, else the newest.
+    """
+
+    def __init__(self, path: Path, version: str | None) -> None:
+        super().__init__(path.stem, f"kernels measured as in {path.stem}", measured=True)
+        self._wanted = version_key(version) if version else None
+        try:
+            with np.load(path) as arrays:
+                self._words = {name: arrays[f"{name}_words"][arrays[name]] for name in WORDS}
+                self._us = np.ascontiguousarray(arrays["us_bytes"].T).view(np.float32).ravel()
+                self._x, self._sizes = arrays["x"], arrays["shape"]
+                self._ends = np.cumsum(arrays["points"], dtype=np.int64)
+                self._shape_ends = np.cumsum(arrays["sizes"], dtype=np.int64)
+        except (KeyError, ValueError, BadZipFile):
+            raise InputError(
+                "not a table of kernels", where=str(path), remedy="run `kvsim calibrate kernels`"
+            ) from None
+
+    def dtypes(self, kind: str) -> set[str]:
+        """The dtypes of which there are curves of this kind."""
+        return set(self._words["dtype"][self._words["kind"] == kind].tolist())
 
     def _read(self, kind: str, dtype: str) -> KernelFamily | None:
         words = self._words

@@ -1,11 +1,13 @@
 """The work of a kernel by the roofline, for shapes that were not measured: ratios of it count."""
 
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from kvsim.device import Device
 from kvsim.step_time.kernels.tables import Shape
 
 MEASURED_BITS = {"nvfp4": 4.5, "int4_wo": 4.5, "w4a16_mxfp4": 4.25, "w4a8_mxfp4_mxfp8": 4.25}
+MLA_WIDTHS = (192, 128)  # DeepSeek-V3's keys and values of a head, which the tables measured
+MLA_LATENT = (576, 512)  # its latent with the rotated part, and without
 
 
 def bits_of(dtype: str) -> float:
@@ -15,13 +17,15 @@ def bits_of(dtype: str) -> float:
     return 8 if dtype.startswith(("fp8", "int8")) else 16
 
 
-class Roofs(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Roofs:
     """Peak rates of a device, for matrices stored in so many bits."""
 
     device: Device
     bits: float
 
     def _seconds(self, moved_bytes: float, flops: float) -> float:
+        """The time of a kernel that moves so many bytes and computes so much."""
         peak = self.device.flops(8 if self.bits <= 8 else 16)
         return max(moved_bytes / self.device.bandwidth_bytes_per_s, flops / peak)
 
@@ -52,6 +56,20 @@ class Roofs(NamedTuple):
         pairs = batch * seen * (tokens - seen / 2)
         moved = 2 * batch * tokens * (heads + kv_heads) * width * 2
         return self._seconds(moved, 4 * pairs * heads * width)
+
+    def mla_prefill(self, shape: Shape, tokens: float) -> float:
+        """Attention of prompts over an expanded latent: (heads, batch)."""
+        heads, batch = shape
+        keys, values = MLA_WIDTHS
+        moved = 4 * batch * tokens * heads * (keys + values)
+        return self._seconds(moved, batch * tokens**2 * heads * (keys + values))
+
+    def mla_decode(self, shape: Shape, context: float) -> float:
+        """Attention of decoding sequences over the latent itself: (heads, batch)."""
+        heads, batch = shape
+        kept, read = MLA_LATENT
+        seen = batch * context
+        return self._seconds(seen * kept * self.bits / 8, 2 * seen * heads * (kept + read))
 
     def latent(self, shape: Shape, tokens: float) -> float:
         """Attention over a latent, prompts or not: (heads, batch)."""

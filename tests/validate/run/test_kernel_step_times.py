@@ -52,5 +52,5 @@ def test_another_link_than_the_measured_one_sets_the_rate_of_all_reduces():
 
 
 def test_a_gpu_without_tables_is_refused():
-    with pytest.raises(InputError, match=r"no kernels of vllm were measured.*roofline"):
+    with pytest.raises(InputError, match=r"no kernels of vllm were measured.*fitted"):
         step_times_of(run(gpu="RTX 4090"), "kernels")
