@@ -53,14 +53,17 @@ class FittedRoofs(Roofs):
         moving = moved_bytes / self.device.bandwidth_bytes_per_s / self.memory
         computing = flops / peak / self.compute
         knee = self.sharpness
-        return self.start_us / 1e6 + (moving**knee + computing**knee) ** (1 / knee)
+        both: float = (moving**knee + computing**knee) ** (1 / knee)
+        return self.start_us / 1e6 + both
 
     @classmethod
     def of(cls, device: Device, kind: str, dtype: str, constants: Sequence[float]) -> Self:
         """With the fitted constants of a kind and dtype, in the order of the fields."""
         arithmetic, _, cache_dtype = dtype.partition("/")
         plain = kind in BY_CACHE or arithmetic in PLAIN
-        return cls(device, bits_of(cache_dtype or arithmetic), *constants, plain=plain)
+        start_us, memory, compute, knee = constants
+        bits = bits_of(cache_dtype or arithmetic)
+        return cls(device, bits, start_us, memory, compute, knee, plain)
 
 
 class RoofFamily(KernelFamily):
