@@ -12,6 +12,7 @@ from kvsim.engine.transfers.handoff import Handoff, TransferSpec
 from kvsim.engine.transfers.sglang import RESERVED_DECODE_TOKENS, SglangHandoff
 from kvsim.engine.transfers.vllm import NixlHandoff
 from kvsim.fleet.disaggregation import SIDES, DisaggregationOptions, SideOptions
+from kvsim.fleet.members import FleetMember
 from kvsim.fleet.prefill_decode import DeploymentSide, PrefillDecode, PrefillDecodePart
 from kvsim.memory.prefix import CacheTotals
 from kvsim.plumbing.errors import InputError
@@ -217,7 +218,7 @@ class DisaggregatedRuns:
 
     def recorded(
         self,
-        deployment: PrefillDecode,
+        deployment: FleetMember,
         kind: str,
         label: str,
         num_requests: int,
@@ -226,6 +227,7 @@ class DisaggregatedRuns:
         shareable: bool,
     ) -> Run:
         """The run of the decode replicas, and beside it that of the prefill replicas."""
+        assert isinstance(deployment, PrefillDecode)
         decode, prefill = Pooled.of(deployment.decode), Pooled.of(deployment.prefill)
         runs = []
         for pool, name, side, count in (

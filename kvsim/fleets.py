@@ -3,9 +3,8 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from kvsim.engine.addresses.address_log import AddressLog
 from kvsim.fleet.members import AnyPart, FleetMember
 from kvsim.fleet.options import FleetOptions
 from kvsim.fleet.routers.options import FleetView
@@ -16,6 +15,9 @@ from kvsim.request import Stream
 from kvsim.results.fleet import FleetSummary
 from kvsim.results.result import Run
 from kvsim.scenario import Scenario
+
+if TYPE_CHECKING:
+    from kvsim.engine.addresses.address_log import AddressLog
 
 
 class ReplicaKind(Protocol):
@@ -86,7 +88,7 @@ class FleetSimulation:
         """
         own = [kind.scenario.allocator[0] if its else options for kind, its in self._kinds]
         kinds = [kind for kind, _ in self._kinds]
-        logs = [AddressLog() for _ in kinds] if addresses else None
+        logs = _address_logs(len(kinds)) if addresses else None
         served = serve_fleet(
             self.options,
             [kind.part(each) for kind, each in zip(kinds, own, strict=True)],
@@ -142,3 +144,9 @@ def _within_group(number: int) -> Iterator[None]:
         raise InputError(
             error.what, where=where, value=error.value, limit=error.limit, remedy=error.remedy
         ) from None
+
+
+def _address_logs(num: int) -> "list[AddressLog]":
+    from kvsim.engine.addresses.address_log import AddressLog
+
+    return [AddressLog() for _ in range(num)]

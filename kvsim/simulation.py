@@ -4,19 +4,16 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kvsim.capacity.local_attention import freed_chunks
 from kvsim.capacity.sglang.sizing import layout_under
-from kvsim.disaggregated import DisaggregatedRuns
 from kvsim.drafting import drafted_time, drafter_of
 from kvsim.engine.observer import Observer
 from kvsim.engine.replica import ReplicaSpec, assemble, clock, serve_all
 from kvsim.engine.schedulers.options import SchedulerOptions
 from kvsim.engine.schedulers.speculating import SpeculatingScheduler
 from kvsim.fleet.members import AnyPart, FleetMember, FleetPart, MemberHooks, SingleReplica
-from kvsim.fleet.prefill_decode import PrefillDecode
-from kvsim.fleets import FleetSimulation
 from kvsim.memory import ALLOCATORS
 from kvsim.memory.options import AllocatorOptions
 from kvsim.plumbing.errors import InputError
@@ -31,6 +28,10 @@ from kvsim.shared_sequences import over_gpus, shared_layout
 from kvsim.step_time.form import StepTime
 from kvsim.step_time.options import Hardware
 from kvsim.tiers import with_tiers
+
+if TYPE_CHECKING:
+    from kvsim.disaggregated import DisaggregatedRuns
+    from kvsim.fleets import FleetSimulation
 
 Progress = Callable[[str, int, int], None]
 
@@ -116,13 +117,8 @@ class Simulation:
         self.labels = scenario.labels()
         for each in scenario.allocator:
             self.replica_spec(each).build()
-        self._apart = None
-        if scenario.disaggregation is not None:
-            self._apart = DisaggregatedRuns(scenario, _side_ready)
-        self.fleet: FleetSimulation | None = None
-        if scenario.fleet is not None:
-            self.fleet = FleetSimulation(self, _replica_ready)
-            self.fleet.check()
+        self._apart = None if scenario.disaggregation is None else _apart(scenario)
+        self.fleet = None if scenario.fleet is None else _fleet(self)
         if requests is None:
             if scenario.workload is None:
                 raise InputError("required key is missing", where="workload")
@@ -255,8 +251,7 @@ class Simulation:
     ) -> Run:
         """The run of what has served so many requests since `began_s`."""
         kind = ALLOCATORS.name_of(options)
-        if isinstance(member, PrefillDecode):
-            assert self._apart is not None
+        if self._apart is not None:
             return self._apart.recorded(
                 member, kind, label, num_requests, began_s, shareable=shareable
             )
@@ -284,6 +279,20 @@ class Simulation:
     def resolved(self) -> dict[str, Any]:
         """The scenario with every default written out, and where its inputs came from."""
         return resolved(self)
+
+
+def _apart(scenario: Scenario) -> "DisaggregatedRuns":
+    from kvsim.disaggregated import DisaggregatedRuns  # only these scenarios need its parts
+
+    return DisaggregatedRuns(scenario, _side_ready)
+
+
+def _fleet(simulation: Simulation) -> "FleetSimulation":
+    from kvsim.fleets import FleetSimulation  # as above
+
+    fleet = FleetSimulation(simulation, _replica_ready)
+    fleet.check()
+    return fleet
 
 
 def _replica_ready(scenario: Scenario) -> Simulation:

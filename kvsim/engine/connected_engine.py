@@ -112,11 +112,12 @@ class ConnectedEngine(Engine):
 
     # --- the worker -----------------------------------------------------------------------------
 
-    def totals(self) -> RunTotals:
-        """What the tiers did so far."""
-        scheduler = self._connected
+    def tier_totals(self) -> RunTotals | None:
+        scheduler, tiers = self._connected, self._connector.totals()
+        if not tiers:
+            return None
         return RunTotals(
-            self._connector.totals(),
+            tiers,
             scheduler.hit_tokens,
             scheduler.awaited_hit_tokens,
             self._num_waits,

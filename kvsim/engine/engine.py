@@ -6,7 +6,7 @@ the engine waits for the older of two plans; everything else is the same.
 
 from collections import deque
 from collections.abc import Generator
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import simpy
 
@@ -20,6 +20,9 @@ from kvsim.memory.allocator import Refusal
 from kvsim.plumbing.errors import InputError, InvariantError
 from kvsim.request import Request
 from kvsim.step_time.form import Measured
+
+if TYPE_CHECKING:
+    from kvsim.engine.connectors.totals import RunTotals
 
 MOST_FRUITLESS = 10_000
 
@@ -81,6 +84,10 @@ class Engine:
             self._run_end.cut(self.now_ps)
         elif self._wake is not None and not self._wake.triggered:
             self._wake.succeed()
+
+    def tier_totals(self) -> "RunTotals | None":
+        """What tiers behind the device did so far; None without any."""
+        return None
 
     # --- plan, wait, commit ---------------------------------------------------------------------
 

@@ -4,6 +4,7 @@ from collections.abc import Generator
 
 import simpy
 
+from kvsim.engine.connectors.totals import RunTotals
 from kvsim.engine.engine import Engine
 from kvsim.engine.hicache.scheduler import HicacheScheduler
 from kvsim.engine.plan import Plan
@@ -15,16 +16,23 @@ class HicacheEngine(Engine):
     of a copy.
     """
 
-    def _plan(self) -> Plan:
+    @property
+    def hierarchical(self) -> HicacheScheduler:
+        """The scheduler, with its kind known."""
         assert isinstance(self.scheduler, HicacheScheduler)
-        self.scheduler.now_ps = self.now_ps
+        return self.scheduler
+
+    def tier_totals(self) -> RunTotals:
+        return self.hierarchical.totals
+
+    def _plan(self) -> Plan:
+        self.hierarchical.now_ps = self.now_ps
         return super()._plan()
 
     def _time(self, plan: Plan) -> None:
         """The step waits for the layers that it loads."""
         super()._time(plan)
-        assert isinstance(self.scheduler, HicacheScheduler)
-        copies, stall_ps = self.scheduler.copies, plan.stall_ps
+        copies, stall_ps = self.hierarchical.copies, plan.stall_ps
         waited_ps = copies.compute(plan.start_ps + stall_ps, plan.first_ps - stall_ps)
         if waited_ps:
             plan.stalls.append((waited_ps, self.scheduler.usage()))
@@ -34,8 +42,7 @@ class HicacheEngine(Engine):
     def _repeatable(self, plan: Plan) -> int:
         """Steps follow up to the first pass that takes note of a copy."""
         more = super()._repeatable(plan)
-        assert isinstance(self.scheduler, HicacheScheduler)
-        end_ps = self.scheduler.next_ps
+        end_ps = self.hierarchical.next_ps
         if more and end_ps is not None:
             steps = plan.steps_by(end_ps - plan.start_ps, more + 1)
             more = max(0, min(more, steps - 1 + self._behind))
@@ -44,12 +51,10 @@ class HicacheEngine(Engine):
     def _commit(self, plan: Plan, steps: int) -> None:
         super()._commit(plan, steps)
         if steps > 1:
-            assert isinstance(self.scheduler, HicacheScheduler)
-            self.scheduler.copies.gpu_ps = plan.end_ps
+            self.hierarchical.copies.gpu_ps = plan.end_ps
 
     def _idle(self, plan: Plan) -> Generator[simpy.Event, None, None]:
-        scheduler, now = self.scheduler, self.now_ps
-        assert isinstance(scheduler, HicacheScheduler)
+        scheduler, now = self.hierarchical, self.now_ps
         next_ps = now + plan.held_ps if plan.held_ps else scheduler.next_ps
         if next_ps is None:
             yield from super()._idle(plan)

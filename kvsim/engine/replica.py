@@ -7,17 +7,12 @@ real engines drive as well; `assemble` adds clock, books and arrivals, for a sim
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import simpy
 
 from kvsim.engine.arrivals import Arrivals, Left
-from kvsim.engine.connected_engine import ConnectedEngine
-from kvsim.engine.connectors.connector import Connector
-from kvsim.engine.connectors.totals import RunTotals
 from kvsim.engine.engine import Engine
-from kvsim.engine.hicache.hierarchy import Hierarchy, check_hierarchy, hierarchy_of
-from kvsim.engine.hicache.scheduler import HicacheScheduler
-from kvsim.engine.hicache_engine import HicacheEngine
 from kvsim.engine.link import Link
 from kvsim.engine.observer import Observer
 from kvsim.engine.parts import EngineParts
@@ -36,6 +31,11 @@ from kvsim.step_time.form import StepTime
 from kvsim.vllm.grouping import Grouping
 
 Clock = simpy.Environment
+
+if TYPE_CHECKING:
+    from kvsim.engine.connectors.connector import Connector
+    from kvsim.engine.connectors.totals import RunTotals
+    from kvsim.engine.hicache.hierarchy import Hierarchy
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,12 +66,12 @@ class ReplicaSpec:
     states: int | None = None
     window_tokens: int | None = None
     plan: Grouping | None = None
-    connector: Callable[[], Connector] | None = None
-    hicache: Hierarchy | None = None
+    connector: "Callable[[], Connector] | None" = None
+    hicache: "Hierarchy | None" = None
     copies_hold_blocks: bool = False
 
     def with_connector(
-        self, connector: Callable[[], Connector], *, copies_hold_blocks: bool = False
+        self, connector: "Callable[[], Connector]", *, copies_hold_blocks: bool = False
     ) -> "ReplicaSpec":
         """The same engine with a KV connector."""
         return replace(self, connector=connector, copies_hold_blocks=copies_hold_blocks)
@@ -111,7 +111,10 @@ class ReplicaSpec:
             if self.connector is not None:
                 return self.scheduler.connected(allocator, self.max_model_len, self.connector())
             scheduler = self.scheduler.build(allocator, self.max_model_len)
-            check_hierarchy(scheduler)
+            if self.allocator.hierarchical:
+                from kvsim.engine.hicache.hierarchy import check_hierarchy
+
+                check_hierarchy(scheduler)
             return scheduler
         speculation.check()
         if not self.allocator.speculates:
@@ -140,13 +143,9 @@ class RunningReplica:
     engine: Engine
 
     @property
-    def tiers(self) -> RunTotals | None:
+    def tiers(self) -> "RunTotals | None":
         """What tiers behind the device did; None without any."""
-        engine, scheduler = self.engine, self.scheduler
-        if isinstance(scheduler, HicacheScheduler):
-            return scheduler.totals
-        totals = engine.totals() if isinstance(engine, ConnectedEngine) else None
-        return totals if totals is not None and totals.tiers else None
+        return self.engine.tier_totals()
 
     def check_empty(self) -> None:
         """Raise InvariantError if memory is held after everyone has left."""
@@ -231,11 +230,6 @@ def serving(
     if spec.max_steps != 1:
         scheduler.enable_lockstep(spec.scheduler.depth)
     recorder = recorder or Recorder(spec.capacity_bytes)
-    kind = Engine if spec.connector is None else ConnectedEngine
-    if isinstance(scheduler, HicacheScheduler):
-        kind = HicacheEngine
-        hierarchy = spec.hicache or hierarchy_of(spec.allocator, spec.layout, spec.host_bytes_per_s)
-        hierarchy.connect(scheduler)
     parts = EngineParts(
         scheduler,
         step_time,
@@ -249,4 +243,21 @@ def serving(
         routed=routed,
         looks_ps=looks_ps,
     )
-    return RunningReplica(scheduler, recorder, kind(env, parts))
+    return RunningReplica(scheduler, recorder, _engine(spec, env, parts))
+
+
+def _engine(spec: ReplicaSpec, env: simpy.Environment, parts: EngineParts) -> Engine:
+    """The engine with what lies behind the device."""
+    if spec.connector is not None:
+        from kvsim.engine.connected_engine import ConnectedEngine
+
+        return ConnectedEngine(env, parts)
+    if not spec.allocator.hierarchical:
+        return Engine(env, parts)
+    from kvsim.engine.hicache.hierarchy import hierarchy_of
+    from kvsim.engine.hicache_engine import HicacheEngine
+
+    engine = HicacheEngine(env, parts)
+    found = spec.hicache or hierarchy_of(spec.allocator, spec.layout, spec.host_bytes_per_s)
+    found.connect(engine.hierarchical)
+    return engine

@@ -99,6 +99,13 @@ class AllocatorOptions(Options):
         """Whether its allocator knows what to do with tokens that are drafted ahead."""
         return False
 
+    @property
+    def hierarchical(self) -> bool:
+        """Whether its allocator copies to host memory and back beside the steps, as SGLang's
+        hierarchical cache does.
+        """
+        return False
+
     def removals(self) -> Iterator[Removal]:
         """The same allocator with one class of WASTE after another removed, outermost first; each
         step keeps what those before it removed, and no class comes twice.

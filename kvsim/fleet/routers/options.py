@@ -1,10 +1,12 @@
 """What every kind of router is built from."""
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from kvsim.fleet.reports import Reports
 from kvsim.fleet.routers.router import Router, Ties
 from kvsim.plumbing.options import Options
+
+if TYPE_CHECKING:
+    from kvsim.fleet.reports import Reports
 
 
 class FleetView(NamedTuple):
@@ -25,7 +27,7 @@ class FleetView(NamedTuple):
 class RouterOptions(Options):
     """The keys of a kind beside `kind`, and what the router is told of its replicas."""
 
-    def reports(self, view: FleetView) -> Reports | None:
+    def reports(self, view: FleetView) -> "Reports | None":
         """How what replicas report reaches the router; None: it asks for nothing."""
         return None
 

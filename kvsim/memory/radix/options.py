@@ -68,6 +68,10 @@ class Radix(HicacheOptions):
     def page_tokens(self) -> int:
         return self.page_size
 
+    @property
+    def hierarchical(self) -> bool:
+        return self.enable_hierarchical_cache
+
     def build(self, memory: MemorySpec) -> RadixAllocator:
         kinds = {group.kind for group in memory.layout.groups}
         odd = kinds - {"full", "mla"}
