@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from kvsim.step_time.kernels.expected import regime_of
-from kvsim.validate.points.labels import split_of
+from kvsim.validate.points.labels import named_split, split_of
 from kvsim.validate.points.outcome import PointOutcome
 
 LATENCIES = ("ttft", "tpot")
@@ -61,7 +61,7 @@ GROUPINGS: dict[str, Callable[[PointOutcome], str]] = {
     "engine": lambda outcome: outcome.row.backend,
     "device": lambda outcome: outcome.row.system,
     "model": lambda outcome: outcome.row.model_path.rpartition("/")[2],
-    "split": lambda outcome: str(split_of(outcome.row)),
+    "split": lambda outcome: named_split(outcome.row),
     "precision": lambda outcome: outcome.row.precision or "not said",
     "regime": regime,
 }

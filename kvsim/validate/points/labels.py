@@ -33,6 +33,13 @@ class Split(NamedTuple):
         return f"TP {self.tensor_parallel}{copies}{', EP' if self.whole_experts else ''}"
 
 
+def named_split(row: Point) -> str:
+    """The split in words: of a disaggregated row that of each kind of server, and how many."""
+    if row.prefill is None or row.decode is None:
+        return str(split_of(row))
+    return f"{row.prefill} + {row.decode}"
+
+
 def split_of(row: Point) -> Split:
     """The split that ran."""
     tp, copies = row.tp_size, row.attention_dp_size

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from kvsim.plumbing.errors import InputError
-from kvsim.validate.points.labels import split_of
+from kvsim.validate.points.labels import named_split, split_of
 from kvsim.validate.points.rows import Point
 from kvsim.validate.points.scenario import prepare
 from kvsim.whatif.backends.processes import Processes
@@ -53,7 +53,7 @@ class PointOutcome(NamedTuple):
             "model": row.model_path,
             "device": row.system,
             "precision": row.precision,
-            "split": str(split),
+            "split": named_split(row),
             "isl": row.isl,
             "osl": row.osl,
             "clients": row.clients(split.copies),

@@ -39,7 +39,7 @@ def repeats(rows: Iterable[Point]) -> list[list[Point]]:
         key = (
             *(_ALIASES.get(model, model), row.backend, row.backend_version, row.system),
             *(row.precision, row.mode, row.isl, row.osl, split.tensor_parallel, split.copies),
-            *(split.whole_experts, row.clients(split.copies)),
+            *(split.whole_experts, row.clients(split.copies), row.prefill, row.decode),
         )
         found.setdefault(key, []).append(row)
     return [each for each in found.values() if len(each) > 1]

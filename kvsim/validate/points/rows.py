@@ -16,6 +16,7 @@ from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.options import Options
 from kvsim.plumbing.reading.csv_rows import columns, header_of, records
 from kvsim.plumbing.reading.files import read_text
+from kvsim.validate.points.sides import PointSide, side_of
 
 NEEDED = (
     *("id", "backend", "model_path", "system", "isl", "osl", "tp_size"),
@@ -41,8 +42,9 @@ class Point(Options):
 
     isl, osl: nominal prompt and output tokens. batch_size: requests in flight at one copy of the
     attention layers. concurrency: at the whole server (0: as silicon_data_source says, else the
-    copies times batch_size). silicon_ttft_ms, silicon_tpot_ms: measured means in milliseconds.
-    estimates: (TTFT, TPOT) of other tools, milliseconds, by their names.
+    copies times batch_size). prefill, decode: the servers of a disaggregated row. silicon_ttft_ms,
+    silicon_tpot_ms: measured means in milliseconds. estimates: (TTFT, TPOT) of other tools,
+    milliseconds, by their names.
     """
 
     id: str
@@ -64,6 +66,8 @@ class Point(Options):
     attention_dp_size: Ways = 1
     moe_tp_size: Ways = 1
     moe_ep_size: Ways = 1
+    prefill: PointSide | None = None
+    decode: PointSide | None = None
     silicon_ttft_ms: Milliseconds
     silicon_tpot_ms: Milliseconds
     estimates: dict[str, tuple[float, float]] = Field(default_factory=dict)
@@ -90,10 +94,12 @@ def read_points(path: Path) -> list[Point]:
     for line, cells in records(text):
         where = f"{path}:{line}"
         table: dict[str, Any] = {
-            key: cells[key].strip() for key in Point.model_fields if key in cells
+            key: cells[key].strip() for key in Point.model_fields if cells.get(key, "").strip()
         }
         if table.get("mode", "agg") != "agg" and not table.get("tp_size"):
             table["tp_size"] = 1  # its two servers have splits of their own
+            table["batch_size"] = table.get("batch_size") or 1
+        table.update({side: side_of(cells, side, where) for side in ("prefill", "decode")})
         row = Point.parse({**table, "estimates": _estimates(cells, tools, where)}, where)
         if row.id in lines:
             raise InputError(

@@ -3,11 +3,13 @@
 Of several copies of the attention layers one is simulated, with its share of the clients.
 """
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from kvsim.device import named_device
 from kvsim.model.find import find_model
 from kvsim.plumbing.errors import InputError
+from kvsim.validate.points.apart import KEPT_FLAGS, both, side_rows
 from kvsim.validate.points.front_end import front_end
 from kvsim.validate.points.labels import Split, split_of
 from kvsim.validate.points.rows import Point
@@ -38,18 +40,29 @@ def prepare(row: Point, step_time: str | None = None) -> Prepared:
     """The scenario of a row. step_time: the kind, None for a scenario's default. InputError says
     why there is none.
     """
+    if row.mode != "disagg":
+        return _prepare(row, step_time)
+    rows = side_rows(row)
+    prefill, decode = (_prepare(each, step_time, KEPT_FLAGS) for each in rows[:2])
+    return decode._replace(table=both(rows, prefill.table, decode.table))
+
+
+def _prepare(row: Point, step_time: str | None, kept: Sequence[str] | None = None) -> Prepared:
+    """The scenario of a row's one kind of server. kept: which flags of a script hold; None: all."""
     engine = ENGINES.get(row.backend)
     if engine is None:
         raise InputError("no engine of this name is simulated for points", where="backend",
                          value=row.backend, limit=", ".join(ENGINES))  # fmt: skip
     if row.mode != "agg":
-        raise InputError("prefill and decode on GPUs of their own are not simulated for points",
-                         where="mode", value=row.mode, limit="agg")  # fmt: skip
+        raise InputError("no deployment of this mode is simulated for points",
+                         where="mode", value=row.mode, limit="agg, disagg")  # fmt: skip
     if row.pp_size > 1:
         raise InputError("pipeline stages are not simulated for points", where="pp_size",
                          value=row.pp_size, limit="1")  # fmt: skip
     split, benchmark = split_of(row), benchmark_of(row)
     flags = flags_of(row, split, row.clients(split.copies))
+    if kept is not None:
+        flags = {name: value for name, value in flags.items() if name in kept}
     clients = max(1, round(row.clients(split.copies) / split.copies))
     name = _model_name(row)
     kind = find_model(name, "model_path", offline=True).kind

@@ -1,0 +1,44 @@
+"""The columns of a row whose prompts and outputs were computed on servers of their own."""
+
+from collections.abc import Mapping
+from typing import Annotated
+
+from pydantic import BeforeValidator, PositiveInt
+
+from kvsim.plumbing.options import Options
+
+
+def _one_if_none(value: object) -> object:
+    """A number that does not apply is written as 0 or left out."""
+    return 1 if value in ("", "0", 0) else value
+
+
+OneOrMore = Annotated[PositiveInt, BeforeValidator(_one_if_none)]
+
+
+class PointSide(Options):
+    """The servers of one kind, by the names of the columns behind `prefill_` and `decode_`.
+
+    num_workers: how many servers. batch_size: requests in flight at one of them.
+    """
+
+    num_workers: OneOrMore = 1
+    batch_size: OneOrMore = 1
+    tp_size: OneOrMore = 1
+    pp_size: OneOrMore = 1
+    attention_dp_size: OneOrMore = 1
+    moe_tp_size: OneOrMore = 1
+    moe_ep_size: OneOrMore = 1
+
+    def __str__(self) -> str:
+        copies = f" x {self.attention_dp_size}" if self.attention_dp_size > 1 else ""
+        return f"{self.num_workers} of TP {self.tp_size}{copies}"
+
+
+def side_of(cells: Mapping[str, str], side: str, where: str) -> PointSide | None:
+    """The servers of one kind in a row; None of a row without any."""
+    names = {name: f"{side}_{name}" for name in PointSide.model_fields}
+    table = {name: cells[key].strip() for name, key in names.items() if key in cells}
+    if not any(table.values()):
+        return None
+    return PointSide.parse(table, f"{where}: {side}")
