@@ -39,6 +39,7 @@ class ReplicaKind(Protocol):
         began_s: float,
         *,
         shareable: bool,
+        num_lost: int = 0,
     ) -> Run: ...
 
 
@@ -62,12 +63,15 @@ class FleetSimulation:
         self.options: FleetOptions = fleet
         self._seed = own.scenario.seed
         self._kinds: list[tuple[ReplicaKind, bool]] = []  # and whether the allocator is its own
-        for number, (count, changes) in enumerate(_kinds(fleet)):
+        groups = _kinds(fleet)
+        for number, (count, changes) in enumerate(groups):
             kind = own
             if changes:
                 with _within_group(number):
                     kind = ready(_changed(own.scenario, changes))
             self._kinds += [(kind, "allocator" in changes)] * count
+        self._like = 0  # the replica that an autoscaler's are like
+        self._check_changes([count for count, _ in groups])
         self.gpus = [kind.num_gpus for kind, _ in self._kinds]
 
     def check(self) -> None:
@@ -88,26 +92,76 @@ class FleetSimulation:
         """
         own = [kind.scenario.allocator[0] if its else options for kind, its in self._kinds]
         kinds = [kind for kind, _ in self._kinds]
-        logs = _address_logs(len(kinds)) if addresses else None
+        logs: list[AddressLog] = []
+
+        def log_of(number: int) -> "AddressLog":
+            logs.append(_address_log())
+            return logs[number]
+
         served = serve_fleet(
             self.options,
             [kind.part(each) for kind, each in zip(kinds, own, strict=True)],
             stream,
             self._seed,
-            observers=logs,
+            observer_of=log_of if addresses else None,
+            like=self._like,
             progress=progress and partial(progress, label),
         )
         runs = []
-        for number, (kind, each) in enumerate(zip(kinds, own, strict=True)):
-            name = label if len(kinds) == 1 else f"{label} #{number}"
-            member, sent = served.fleet.members[number], served.num_requests[number]
-            run = kind.recorded(
-                member, each, name, sent, served.began_s, shareable=not stream.anonymous
+        changes, members = served.fleet.changes, served.fleet.members
+        for number, member in enumerate(members):
+            like = number if changes is None else changes.lives[number].like
+            name = label if len(members) == 1 else f"{label} #{number}"
+            run = kinds[like].recorded(
+                member,
+                own[like],
+                name,
+                served.num_requests[number],
+                served.began_s,
+                shareable=not stream.anonymous,
+                num_lost=0 if changes is None else changes.num_lost[number],
             )
-            if logs is not None and not run.beside:
-                run = run.with_addresses(logs[number].close())
-            runs.append(run)
+            traced = addresses and not run.beside
+            runs.append(run.with_addresses(logs[number].close()) if traced else run)
         return FleetRuns(tuple(runs), served.summary(self.options, label, runs, self.gpus))
+
+    def _check_changes(self, replicas_of_groups: list[int]) -> None:
+        """Raise InputError for failures and an autoscaler that do not fit the replicas."""
+        for number, failure in enumerate(self.options.failure):
+            where = f"fleet.failure.{number}.replica"
+            if failure.replica >= len(self._kinds):
+                raise InputError(
+                    "no such replica at the start",
+                    where=where,
+                    value=failure.replica,
+                    limit=f"{len(self._kinds) - 1}",
+                )
+            if self._kinds[failure.replica][0].scenario.disaggregation is not None:
+                raise InputError(
+                    "a failure within prefill and decode replicas is not simulated",
+                    where=where,
+                    value=failure.replica,
+                    remedy="leave [disaggregation] or the failure out",
+                )
+        scaling = self.options.autoscaler
+        if scaling is None:
+            return
+        if scaling.group >= len(replicas_of_groups):
+            raise InputError(
+                "no such group",
+                where="fleet.autoscaler.group",
+                value=scaling.group,
+                limit=f"{len(replicas_of_groups) - 1}",
+            )
+        if not scaling.min_replicas <= len(self._kinds) <= scaling.max_replicas:
+            raise InputError(
+                "the replicas at the start are outside of the autoscaler's limits",
+                where="fleet.replicas",
+                value=len(self._kinds),
+                limit=f"{scaling.min_replicas} to {scaling.max_replicas}",
+                remedy="change fleet.replicas, or min_replicas or max_replicas of the autoscaler",
+            )
+        self._like = sum(replicas_of_groups[: scaling.group])
 
 
 def _kinds(fleet: FleetOptions) -> list[tuple[int, dict[str, Any]]]:
@@ -146,7 +200,7 @@ def _within_group(number: int) -> Iterator[None]:
         ) from None
 
 
-def _address_logs(num: int) -> "list[AddressLog]":
+def _address_log() -> "AddressLog":
     from kvsim.engine.addresses.address_log import AddressLog
 
-    return [AddressLog() for _ in range(num)]
+    return AddressLog()

@@ -248,8 +248,9 @@ class Simulation:
         began_s: float,
         *,
         shareable: bool,
+        num_lost: int = 0,
     ) -> Run:
-        """The run of what has served so many requests since `began_s`."""
+        """The run of what has served so many requests since `began_s`; num_lost died with it."""
         kind = ALLOCATORS.name_of(options)
         if self._apart is not None:
             return self._apart.recorded(
@@ -265,6 +266,7 @@ class Simulation:
             kind,
             label,
             num_requests=num_requests,
+            num_lost=num_lost,
             began_s=began_s,
             window=self.scenario.window,
             verified=replica.scheduler.verifier

@@ -15,8 +15,10 @@ from kvsim.engine.connectors import TIERS
 from kvsim.engine.schedulers import SCHEDULERS
 from kvsim.engine.speculation.options import SpeculativeConfig
 from kvsim.fleet.disaggregation import DisaggregationOptions, SideOptions
+from kvsim.fleet.failures import FleetFailure
 from kvsim.fleet.options import FleetGroup, FleetOptions
 from kvsim.fleet.routers import ROUTERS
+from kvsim.fleet.scaling import AUTOSCALERS
 from kvsim.memory import ALLOCATORS
 from kvsim.memory.arena import PLACEMENTS
 from kvsim.model import ModelOptions
@@ -44,6 +46,7 @@ TABLES: dict[str, type[Options]] = {
     "window": WindowOptions,
     "fleet": FleetOptions,
     "fleet.group": FleetGroup,
+    "fleet.failure": FleetFailure,
     "workload.lengths": RecordedPairs,
     "workload.prefixes": PrefixPool,
 }
@@ -55,6 +58,7 @@ CHOICES: dict[str, Registry[Any]] = {
     "tier": TIERS,
     "step_time": STEP_TIMES,
     "fleet.router": ROUTERS,
+    "fleet.autoscaler": AUTOSCALERS,
     "workload": WORKLOADS,
     "workload.arrivals": ARRIVALS,
     "workload.prompt, output and other lengths": LENGTHS,

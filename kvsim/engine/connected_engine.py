@@ -43,7 +43,7 @@ class ConnectedEngine(Engine):
         super().__init__(env, parts)
 
     def _run(self) -> Generator[simpy.Event, None, None]:
-        while True:
+        while not self.stopped:
             self._connector.begin(self.now_ps)
             plan = self._plan()
             in_flight = self._in_flight
@@ -170,7 +170,7 @@ class ConnectedEngine(Engine):
         super()._return(plan, now_ps)
         report = self._reports.pop(plan)
         for seq in self._connected.returned(report, now_ps):
-            self._intake.ended(seq, now_ps, LOAD_FAILED)
+            self.intake.ended(seq, now_ps, LOAD_FAILED)
 
     def _commit(self, plan: Plan, steps: int) -> None:
         self.idles = False

@@ -41,7 +41,7 @@ class Engine:
         self._routed = parts.routed
         self._looks_ps = parts.looks_ps
         self._max_steps = UNBOUNDED if parts.max_steps is None else parts.max_steps
-        self._intake = Intake(scheduler, recorder, parts.on_left, refuse=parts.refuse)
+        self.intake = Intake(scheduler, recorder, parts.on_left, refuse=parts.refuse)
         self._books = Books(scheduler, recorder)
         self._observer = parts.observer
         self._refuse = parts.refuse
@@ -49,6 +49,7 @@ class Engine:
         self._run_end: RunEnd | None = None  # of the run under way, if it can be cut
         self._wake: simpy.Event | None = None  # while idle
         self._fruitless = 0  # preemptions since the last token
+        self.stopped = False
         self.process = env.process(self._run())
 
     @property
@@ -58,18 +59,18 @@ class Engine:
 
     def refusal(self, request: Request) -> Refusal | None:
         """Why this engine would turn `request` away; None if it would not."""
-        return self._intake.refusal(request)
+        return self.intake.refusal(request)
 
     def turn_away(self, request: Request, refusal: Refusal) -> None:
         """`request` arrives now and is refused."""
-        self._intake.turn_away(request, self.now_ps, refusal)
+        self.intake.turn_away(request, self.now_ps, refusal)
 
     def submit(self, request: Request, came_ps: int | None = None) -> None:
         """`request` arrives now: its sequences wait, or it is refused by name. came_ps: when it
         came to the deployment, if that was before.
         """
         now = self.now_ps
-        changes_plan = self._intake.take(request, now, came_ps)
+        changes_plan = self.intake.take(request, now, came_ps)
         self._books.queue(now)
         if self._observer is not None:
             self._observer.arrived(self.scheduler, request, now)
@@ -89,10 +90,15 @@ class Engine:
         """What tiers behind the device did so far; None without any."""
         return None
 
+    def stop(self) -> None:
+        """Die with the step under way: `process` ends, and who has not left never will."""
+        self.stopped = True
+        self.cut()
+
     # --- plan, wait, commit ---------------------------------------------------------------------
 
     def _run(self) -> Generator[simpy.Event, None, None]:
-        while True:
+        while not self.stopped:
             plan = self._plan()
             if plan.empty and not self._in_flight:
                 yield from self._idle(plan)
@@ -120,9 +126,9 @@ class Engine:
             self._observer.planning(self.scheduler, now)
         plan = self.scheduler.schedule()
         if plan.failed:
-            self._intake.failed(plan, now)
+            self.intake.failed(plan, now)
         for seq in plan.left:
-            self._intake.left(seq, now)
+            self.intake.left(seq, now)
         self._books.queue(now)
         self._check_progress(plan)
         self._books.planned(plan, self._in_flight[0].end_ps if self._in_flight else now)
@@ -263,7 +269,7 @@ class Engine:
         """The outputs of the plan's last step are there."""
         self._books.returned(plan, now_ps)
         for seq in self.scheduler.finish(plan):
-            self._intake.left(seq, now_ps)
+            self.intake.left(seq, now_ps)
 
     def _finished(self, plan: Plan, now_ps: int) -> None:
         if self._observer is not None:

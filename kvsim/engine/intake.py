@@ -63,6 +63,11 @@ class Intake:
         limit = self._scheduler.output_limit(request)
         return request._replace(output_tokens=limit) if request.output_tokens > limit else request
 
+    @property
+    def unfinished(self) -> list[str]:
+        """The ids of requests that have come and not left."""
+        return list(self._open)
+
     def failed(self, plan: Plan, now_ps: int) -> None:
         """Who ended with an error leaves without the rest of its tokens."""
         for seq, reason in plan.failed:

@@ -5,16 +5,19 @@ loads are reported. Then requests come, in the order of the stream, each routed 
 knows by then. Then replicas plan.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from kvsim.engine.arrivals import Left
 from kvsim.engine.observer import Observer
 from kvsim.engine.replica import RunningReplica, clock, serve_all
+from kvsim.fleet.changes import FleetChanges
+from kvsim.fleet.failures import FleetFailure
 from kvsim.fleet.members import AnyPart, FleetMember, MemberHooks
 from kvsim.fleet.members import FleetPart as FleetPart
 from kvsim.fleet.pool import RoutedPool
 from kvsim.fleet.reports import Reports
 from kvsim.fleet.routers.router import Router
+from kvsim.fleet.scaling.options import AutoscalerOptions
 from kvsim.request import Request, Stream
 from kvsim.results.fleet import RoutedTo
 
@@ -22,7 +25,8 @@ from kvsim.results.fleet import RoutedTo
 class Fleet:
     """Members behind a router, with the requests of a stream on their way.
 
-    reports, regret, observers: see `RoutedPool`. refuse, looks_ps: see `MemberHooks`.
+    reports, regret, observer_of: see `RoutedPool`. refuse, looks_ps: see `MemberHooks`. failures,
+    scaling, like: see `FleetChanges`.
     """
 
     def __init__(
@@ -34,18 +38,26 @@ class Fleet:
         reports: Reports | None = None,
         looks_ps: int | None = None,
         regret: bool = False,
-        observers: Sequence[Observer] | None = None,
+        observer_of: Callable[[int], Observer] | None = None,
+        failures: tuple[FleetFailure, ...] = (),
+        scaling: AutoscalerOptions | None = None,
+        like: int = 0,
         progress: Left | None = None,
         refuse: bool = True,
     ) -> None:
         self.router = router
         self.env, self.arrivals = clock(stream, progress)
         self.arrivals.submit = self.submit
-        hooks = MemberHooks(self.arrivals.left, refuse=refuse, looks_ps=looks_ps)
+        hooks = MemberHooks(self._left, refuse=refuse, looks_ps=looks_ps)
         self._pool = RoutedPool(
-            self.env, parts, router, hooks, reports=reports, regret=regret, observers=observers
+            self.env, parts, router, hooks, reports=reports, regret=regret, observer_of=observer_of
         )
         self.members: list[FleetMember] = self._pool.members
+        self.changes: FleetChanges | None = None
+        if failures or scaling is not None:
+            self.changes = FleetChanges(
+                self._pool, list(parts), self.arrivals, stream, failures, scaling, like
+            )
 
     @property
     def replicas(self) -> list[RunningReplica]:
@@ -58,9 +70,23 @@ class Fleet:
         return self._pool.routed
 
     def run(self) -> None:
-        """Serve all requests; afterwards everyone has left and all pools are empty."""
-        serve_all(self.env, self.arrivals, self.replicas)
+        """Serve all requests; afterwards everyone has left and the pools of all but dead replicas
+        are empty.
+        """
+        serve_all(self.env, self.arrivals, self._alive())
+
+    def _alive(self) -> Iterator[RunningReplica]:
+        """Those that have not died when it is asked."""
+        for replica in self.replicas:
+            if not replica.engine.stopped:
+                yield replica
 
     def submit(self, request: Request) -> None:
         """`request` comes to the router now, and goes to a member."""
-        self.members[self._pool.choose(request)].submit(request)
+        if self.changes is None or not self.changes.took(request):
+            self.members[self._pool.choose(request)].submit(request)
+
+    def _left(self, request: Request) -> None:
+        if self.changes is not None:
+            self.changes.left()
+        self.arrivals.left(request)

@@ -1,15 +1,21 @@
 """The table `[fleet]`: how many replicas, what differs between them, and the router."""
 
+from math import gcd
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from kvsim.fleet.failures import FleetFailure
 from kvsim.fleet.routers import ROUTERS
 from kvsim.fleet.routers.options import RouterOptions
+from kvsim.fleet.scaling import AUTOSCALERS
+from kvsim.fleet.scaling.options import AutoscalerOptions
 from kvsim.plumbing.choice import OneOf
 from kvsim.plumbing.options import Options
+from kvsim.plumbing.units import PS_PER_S
 
 AnyRouter = Annotated[RouterOptions, OneOf(ROUTERS, "fleet.router")]
+AnyAutoscaler = Annotated[AutoscalerOptions, OneOf(AUTOSCALERS, "fleet.autoscaler")]
 Objective = Literal["ttft_s", "tpot_s", "e2e_s", "queue_s"]
 MOST_REPLICAS = 4096
 
@@ -30,7 +36,8 @@ class FleetGroup(Options):
 
 class FleetOptions(Options):
     """replicas: behind one router, all as the scenario says; or, instead, groups of them. With
-    [disaggregation], each is a deployment of prefill and decode replicas.
+    [disaggregation], each is a deployment of prefill and decode replicas. With an autoscaler that
+    is how many there are at the start. failure: replicas that die.
 
     characters_per_token: of a prompt's text, for routers that count characters. regret: ask every
     replica, for every request, what it has cached of the prompt; it costs time with many replicas.
@@ -41,7 +48,19 @@ class FleetOptions(Options):
     replicas: int | None = Field(None, ge=1, le=MOST_REPLICAS)
     group: tuple[FleetGroup, ...] = ()
     router: AnyRouter = Field({"kind": "round-robin"}, validate_default=True)
+    autoscaler: AnyAutoscaler | None = None
+    failure: tuple[FleetFailure, ...] = ()
     characters_per_token: float = Field(4.0, gt=0)
     regret: bool = True
     price_per_gpu_hour: float | None = Field(None, ge=0)
     objectives: dict[Objective, Annotated[float, Field(gt=0)]] = Field(default_factory=dict)
+
+    @property
+    def looks_ps(self) -> int | None:
+        """How far apart looks at the replicas' memory are, by the router or the autoscaler; 0: it
+        may be looked at after any step; None: nobody looks.
+        """
+        scaling, looks = self.autoscaler, self.router.looks_ps
+        if scaling is None or not scaling.needs_kv_usage:
+            return looks
+        return gcd(looks or 0, round(scaling.interval_s * PS_PER_S)) if looks != 0 else 0

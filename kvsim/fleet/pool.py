@@ -31,7 +31,7 @@ class RoutedPool:
 
     reports: what members report to it, and when that arrives. regret: ask every member what it has
     cached of each prompt. hooks: of each member, whose first tokens and loads the router hears.
-    observers: one a member.
+    observer_of: who watches the member of a number.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class RoutedPool:
         *,
         reports: Reports | None = None,
         regret: bool = False,
-        observers: Sequence[Observer] | None = None,
+        observer_of: Callable[[int], Observer] | None = None,
     ) -> None:
         self.env, self.router = env, router
         self.routed: list[RoutedTo] = []
@@ -51,18 +51,30 @@ class RoutedPool:
         self._regret = regret
         self._private = PRIVATE
         self._on_left = hooks.left
+        self._hooks, self._observer_of = hooks, observer_of
         self.members: list[FleetMember] = []
-        for number, part in enumerate(parts):
-            own = hooks._replace(
-                left=self._left,
-                prefilled=self._prefilled(hooks.prefilled),
-                heard=None if reports is None else partial(reports.heard, number),
-                needs_tokens=reports is not None and reports.needs_tokens,
-                observer=None if observers is None else observers[number],
-            )
-            self.members.append(part.build(env, own))
+        for part in parts:
+            self._build(part)
         if router.needs_cache_events:
             router.cached_tokens = self.cached_tokens
+
+    def add(self, part: AnyPart) -> None:
+        """One member more, which the router may choose from now on."""
+        if self._reports is not None:
+            self._reports.joined()
+        self.router.joined(self._build(part))
+
+    def _build(self, part: AnyPart) -> int:
+        hooks, reports, number = self._hooks, self._reports, len(self.members)
+        own = hooks._replace(
+            left=self._left,
+            prefilled=self._prefilled(hooks.prefilled),
+            heard=None if reports is None else partial(reports.heard, number),
+            needs_tokens=reports is not None and reports.needs_tokens,
+            observer=None if self._observer_of is None else self._observer_of(number),
+        )
+        self.members.append(part.build(self.env, own))
+        return number
 
     def _prefilled(
         self, also: Callable[[str, int], None] | None

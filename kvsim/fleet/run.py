@@ -1,7 +1,7 @@
 """A scenario's fleet under one allocator: built, run, and put into numbers."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from kvsim.engine.arrivals import Left
@@ -30,7 +30,8 @@ class ServedFleet(NamedTuple):
         runs: Sequence[Run],
         gpus: Sequence[int],
     ) -> FleetSummary:
-        """The numbers of the fleet. runs, gpus: one a member."""
+        """The numbers of the fleet. runs: one a member. gpus: of each at the start."""
+        changes = self.fleet.changes
         return summarise_fleet(
             FleetTotals(
                 label,
@@ -42,6 +43,8 @@ class ServedFleet(NamedTuple):
                 options.price_per_gpu_hour,
                 {str(name): limit_s for name, limit_s in options.objectives.items()},
                 time.perf_counter() - self.began_s,
+                None if changes is None else changes.lives,
+                0 if changes is None else changes.num_lost.total(),
             )
         )
 
@@ -52,7 +55,8 @@ def serve_fleet(
     stream: Stream,
     seed: int,
     *,
-    observers: Sequence[Observer] | None = None,
+    observer_of: Callable[[int], Observer] | None = None,
+    like: int = 0,
     progress: Left | None = None,
 ) -> ServedFleet:
     """Serve `stream` by replicas of these parts; arguments as `Fleet` has them."""
@@ -63,13 +67,18 @@ def serve_fleet(
         options.router.build(view),
         stream,
         reports=options.router.reports(view),
-        looks_ps=options.router.looks_ps,
+        looks_ps=options.looks_ps,
         regret=options.regret and not stream.anonymous,
-        observers=observers,
+        observer_of=observer_of,
+        failures=options.failure,
+        scaling=options.autoscaler,
+        like=like,
         progress=progress,
     )
     fleet.run()
-    counts = [0] * len(parts)
+    counts = [0] * len(fleet.members)
     for routed in fleet.routed:
         counts[routed.replica] += 1
+    if fleet.changes is not None:
+        counts[0] += fleet.changes.num_refused
     return ServedFleet(fleet, counts, began_s)

@@ -28,6 +28,7 @@ def _sentences(fleet: FleetSummary, result: Result) -> Iterator[str]:
     ways = listed([f"{count(times)} by “{why}”" for why, times in sent])
     yield f"The router sent {ways}."
     yield from _balance(fleet, result)
+    yield from _changes(fleet)
     cache = fleet.prefix_cache
     if cache.query_tokens:
         share = cache.hit_tokens / cache.query_tokens
@@ -45,6 +46,23 @@ def _sentences(fleet: FleetSummary, result: Result) -> Iterator[str]:
         yield (
             f"{percent(fleet.within)} of the requests kept every objective: a goodput of "
             f"{number(fleet.goodput_per_s)} requests per second."
+        )
+
+
+def _changes(fleet: FleetSummary) -> Iterator[str]:
+    """How replicas came and went."""
+    changes = fleet.changes
+    if changes is None:
+        return
+    yield (
+        f"There were {count(changes.replicas_peak)} replicas at once at most, "
+        f"{number(changes.replicas_mean)} on average."
+    )
+    died = sum(life.ended == "died" for life in changes.lives)
+    if died:
+        yield (
+            f"{count(died)} died, and {count(changes.moved_requests)} requests started again "
+            "elsewhere."
         )
 
 

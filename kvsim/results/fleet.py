@@ -12,6 +12,7 @@ from kvsim.plumbing.units import PS_PER_S, seconds_from_ps
 from kvsim.results.departures import Departures
 from kvsim.results.gaps import TokenGaps
 from kvsim.results.latency import QUANTILES
+from kvsim.results.lifetimes import FleetChangesSummary, Lifetime, changes_of
 from kvsim.results.recorder import Recorder
 from kvsim.results.summary import (
     ClassShares,
@@ -68,6 +69,8 @@ class FleetSummary(RunSummary):
     price per GPU-hour; goodput_per_s: requests per second that keep every objective, within: their
     share of all.
 
+    changes: how replicas started and ended; None: all lasted.
+
     Means over time weigh each replica by its pool; a replica that has nothing more to do is idle up
     to the end of the last. Peaks are those of the replica with the highest. A replica may be a
     deployment of prefill and decode replicas: its memory is that of the decode replicas.
@@ -80,12 +83,14 @@ class FleetSummary(RunSummary):
     cost: Measured | None = None
     within: Share | None = None
     goodput_per_s: Measured | None = None
+    changes: FleetChangesSummary | None = None
 
 
 class FleetTotals(NamedTuple):
     """What a fleet's numbers are made from: one entry a replica in each list.
 
-    gpus: of each replica. price_per_gpu_hour, limits_s: of the scenario.
+    gpus: of each replica at the start. price_per_gpu_hour, limits_s: of the scenario. lives: of
+    replicas that did not all last; None: they did. num_moved: requests that started again.
     """
 
     label: str
@@ -97,6 +102,8 @@ class FleetTotals(NamedTuple):
     price_per_gpu_hour: float | None
     limits_s: Mapping[str, float]
     wall_s: float
+    lives: list[Lifetime] | None = None
+    num_moved: int = 0
 
 
 def summarise_fleet(totals: FleetTotals) -> FleetSummary:
@@ -104,17 +111,22 @@ def summarise_fleet(totals: FleetTotals) -> FleetSummary:
     summaries, recorders = totals.summaries, totals.recorders
     used = [each for each in recorders if each.steps]
     begin_ps = min((each.first_arrival_ps for each in used), default=0)
-    makespan_ps = max((each.end_ps for each in used), default=begin_ps) - begin_ps
+    end_ps = max((each.end_ps for each in used), default=begin_ps)
+    makespan_ps = end_ps - begin_ps
     makespan_s = seconds_from_ps(makespan_ps)
     finished = sum(each.requests.finished for each in summaries)
     parts = [Departures.of(each) for each in recorders]
     done = Departures(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
     found = done.latencies()
     outputs = int(done.output_tokens.sum())
+    lives = totals.lives
     hours = makespan_s / 3600 * sum(totals.gpus)
+    if lives is not None:
+        spans = (each.ps(begin_ps, end_ps) * totals.gpus[each.like] for each in lives)
+        hours = seconds_from_ps(sum(spans)) / 3600
     first = summaries[0]
     kept = within(done, totals.limits_s) if totals.limits_s else None
-    submitted = sum(each.requests.submitted for each in summaries)
+    submitted = sum(each.requests.submitted for each in summaries) - totals.num_moved
     price = totals.price_per_gpu_hour
     one = summaries[0] if len(summaries) == 1 else None
     return FleetSummary(
@@ -136,7 +148,7 @@ def summarise_fleet(totals: FleetTotals) -> FleetSummary:
         itl_s=_gaps(recorders),
         e2e_s=found.e2e_s,
         queue_s=found.queue_s,
-        memory=one.memory if one else _memory(summaries, recorders),
+        memory=one.memory if one else _memory(summaries, recorders, lives),
         prefix_cache=PrefixCacheSummary(
             query_tokens=sum(each.prefix_cache.query_tokens for each in summaries),
             hit_tokens=sum(each.prefix_cache.hit_tokens for each in summaries),
@@ -155,6 +167,7 @@ def summarise_fleet(totals: FleetTotals) -> FleetSummary:
         replicas=len(summaries),
         routing=_routing(totals),
         imbalance=_imbalance(summaries, recorders),
+        changes=None if lives is None else changes_of(lives, totals.num_moved, begin_ps, end_ps),
         gpu_hours=hours,
         cost=None if price is None else hours * price,
         within=None if kept is None else kept / submitted if submitted else 0.0,
@@ -194,27 +207,38 @@ def _gaps(recorders: Sequence[Recorder]) -> LatencySummary:
     return LatencySummary.of({n: gap / PS_PER_S for n, gap in zip(names, found, strict=True)})
 
 
-def _memory(summaries: Sequence[RunSummary], recorders: Sequence[Recorder]) -> MemorySummary:
-    """The ledger of all pools; who has nothing more to do is idle."""
-    begins = [each.first_arrival_ps for each in recorders if each.total_ps]
+def _memory(
+    summaries: Sequence[RunSummary], recorders: Sequence[Recorder], lives: list[Lifetime] | None
+) -> MemorySummary:
+    """The ledger of all pools; who has nothing more to do is idle up to the end of its life."""
+    begin_ps = min((each.first_arrival_ps for each in recorders if each.total_ps), default=0)
     ends = [each.first_arrival_ps + each.total_ps for each in recorders if each.total_ps]
-    whole_ps = max(ends, default=0) - min(begins, default=0)
-    capacity = sum(each.capacity_bytes for each in recorders)
+    if lives is not None:
+        ends = [each.end_ps for each in recorders if each.steps]
+    end_ps = max(ends, default=begin_ps)
+    spans_ps = [end_ps - begin_ps] * len(recorders)
+    if lives is not None:
+        spans_ps = [
+            max(each.ps(begin_ps, end_ps, ready=True), recorder.total_ps)
+            for each, recorder in zip(lives, recorders, strict=False)
+        ]
+    whole = sum(each.capacity_bytes * ps for each, ps in zip(recorders, spans_ps, strict=True))
     time_sum, step_sum = [0] * len(CLASSES), [0] * len(CLASSES)
-    for each in recorders:
+    for each, span_ps in zip(recorders, spans_ps, strict=True):
         for at in range(len(CLASSES)):
             time_sum[at] += each.time_sum[at]
             step_sum[at] += each.step_sum[at]
-        time_sum[CLASSES.index("idle")] += each.capacity_bytes * (whole_ps - each.total_ps)
+        time_sum[CLASSES.index("idle")] += each.capacity_bytes * (span_ps - each.total_ps)
     steps = sum(each.capacity_bytes * each.steps for each in recorders)
     parts: Counter[str] = Counter()
     for summary, recorder in zip(summaries, recorders, strict=True):
         for name, share in (summary.memory.parts or {}).items():
             parts[name] += share * recorder.capacity_bytes * recorder.total_ps  # type: ignore[assignment]
-    whole = capacity * whole_ps
+    shares = [ps / (end_ps - begin_ps) if end_ps > begin_ps else 1.0 for ps in spans_ps]
+    tokens = [each.memory.capacity_tokens for each in summaries]
     return MemorySummary(
-        capacity_bytes=capacity,
-        capacity_tokens=sum(each.memory.capacity_tokens for each in summaries),
+        capacity_bytes=_over_time([each.capacity_bytes for each in recorders], shares),
+        capacity_tokens=_over_time(tokens, shares),
         time_mean=_shares(time_sum, whole),
         parts={name: total / whole for name, total in parts.items()} if whole else {},
         step_mean=_shares(step_sum, steps),
@@ -222,6 +246,13 @@ def _memory(summaries: Sequence[RunSummary], recorders: Sequence[Recorder]) -> M
         peak_allocated=max(each.memory.peak_allocated for each in summaries),
         sharing_savings=None,
     )
+
+
+def _over_time(capacities: Sequence[int], shares: Sequence[float]) -> int:
+    """The capacity of all, the mean over time."""
+    if all(share == 1 for share in shares):
+        return sum(capacities)
+    return round(sum(each * share for each, share in zip(capacities, shares, strict=True)))
 
 
 def _shares(sums: list[int], whole: int) -> ClassShares:

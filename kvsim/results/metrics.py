@@ -39,6 +39,7 @@ def summarise(
     label: str,
     *,
     num_requests: int,
+    num_lost: int = 0,
     began_s: float,
     window: WindowOptions | None = None,
     verified: "Verified | None" = None,
@@ -48,7 +49,8 @@ def summarise(
 ) -> RunSummary:
     """The numbers of a replica that has served its requests.
 
-    kind: of its allocator. num_requests: those submitted. began_s: `time.perf_counter` when the
+    kind: of its allocator. num_requests: those submitted, num_lost: those of them that
+    died with the replica. began_s: `time.perf_counter` when the
     simulation of the run began. window: the part of the run that is measured beside the whole.
     verified: what became of drafts; None where none are drafted. kept_chunks: chunks that vLLM
     would free and the allocator keeps. shareable: requests name content that others could hit.
@@ -59,7 +61,7 @@ def summarise(
     cache = allocator.cache_totals()
     tiers = replica.tiers
     refused = len(recorder.rejected)
-    finished = num_requests - refused
+    finished = num_requests - refused - num_lost
     makespan_s = seconds_from_ps(recorder.makespan_ps)
     outputs = int(recorder.finished.column("output_tokens").sum())
     total_ps = recorder.total_ps

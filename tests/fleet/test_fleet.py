@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from support.fleets import ENGINES, TABLE
 
 from kvsim.engine.replica import RunningReplica, assemble
 from kvsim.fleet.fleet import Fleet, FleetPart
@@ -13,30 +14,6 @@ from kvsim.request import Request, Stream
 from kvsim.results.recorder import Recorder
 from kvsim.scenario import Scenario
 from kvsim.simulation import Simulation
-
-TABLE: dict[str, Any] = {
-    "model": {"name": "llama-2-7b"},
-    "device": {"name": "a100-80gb"},
-    "memory": {"kv_cache_tokens": 12_000},
-    "allocator": {"kind": "paged"},
-    "scheduler": {"kind": "continuous", "max_num_seqs": 32, "max_num_batched_tokens": 1024},
-    "step_time": {
-        "kind": "linear",
-        "base_us": 9000,
-        "prefill_token_us": 40,
-        "decode_seq_us": 60,
-        "context_token_ns": 2,
-    },
-    "workload": {
-        "kind": "sessions",
-        "num_sessions": 60,
-        "arrivals": {"kind": "poisson", "rate_per_s": 3},
-        "turns": {"kind": "uniform", "min_tokens": 1, "max_tokens": 5},
-        "prompt": {"kind": "uniform", "min_tokens": 20, "max_tokens": 500},
-        "output": {"kind": "uniform", "min_tokens": 2, "max_tokens": 200},
-        "think": {"kind": "fixed", "seconds": 0},
-    },
-}
 
 
 def written(replica: RunningReplica) -> tuple[Any, ...]:
@@ -76,15 +53,6 @@ def fleet_of(
     )
     fleet.run()
     return fleet
-
-
-ENGINES = [
-    {},
-    {"scheduler": {"kind": "continuous", "async_scheduling": True, "max_num_seqs": 32}},
-    {"memory": {"kv_cache_tokens": 60_000}},
-    {"allocator": {"kind": "max-buffer"}, "memory": {"kv_cache_tokens": 60_000}},
-    {"scheduler": {"kind": "sglang"}, "allocator": {"kind": "radix"}},
-]
 
 
 @pytest.mark.parametrize("changes", ENGINES, ids=lambda each: ",".join(map(str, each)) or "paged")

@@ -67,7 +67,7 @@ class RealTimeEngine:
         self._unclocked_ns = 0
         self._origin_ps = self._coming[0][0] if self._coming else 0
         self._log = Observation(Recorder(scheduler.allocator.capacity_bytes))
-        self._intake = Intake(scheduler, self._log.recorder, self._left, refuse=True)
+        self.intake = Intake(scheduler, self._log.recorder, self._left, refuse=True)
 
     def run(self, clock: RunClock) -> Observation:
         """Serve all requests; they arrive at their times, counted from the clock's zero."""
@@ -87,7 +87,7 @@ class RealTimeEngine:
         while self._coming and self._coming[0][0] <= self._now_ps:
             arrival_ps, _, request = heappop(self._coming)
             refused = len(recorder.rejected)
-            self._intake.take(request, arrival_ps)
+            self.intake.take(request, arrival_ps)
             if len(recorder.rejected) == refused:
                 self._log.arrived.append(request.id)
 
@@ -144,7 +144,7 @@ class RealTimeEngine:
         for seq in finished:
             self._maker.left(seq)
             self._runner.store.release(seq.id)
-            self._intake.left(seq, end_ps)
+            self.intake.left(seq, end_ps)
 
     @contextmanager
     def _unclocked(self, clock: RunClock) -> Iterator[None]:

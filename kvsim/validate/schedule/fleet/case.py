@@ -73,7 +73,7 @@ class FleetCase(RecordedCase):
             Stream(tuple(requests)),
             reports=reports,
             looks_ps=options.looks_ps,
-            observers=observers,
+            observer_of=observers.__getitem__,
             refuse=False,
         )
         fleet.env.run()

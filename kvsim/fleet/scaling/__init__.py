@@ -1,0 +1,14 @@
+"""The autoscalers, a file and a line each."""
+
+from kvsim.fleet.scaling.options import AutoscalerOptions
+from kvsim.plumbing.registry import Registry
+
+AUTOSCALERS: Registry[AutoscalerOptions] = Registry(
+    "autoscaler",
+    {
+        "queue": "kvsim.fleet.scaling.queue:QueueLength",
+        "requests": "kvsim.fleet.scaling.requests:OngoingRequests",
+        "kv-use": "kvsim.fleet.scaling.kv_use:KvUse",
+        "rate": "kvsim.fleet.scaling.rate:ArrivalRate",
+    },
+)

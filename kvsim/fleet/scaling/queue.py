@@ -1,0 +1,18 @@
+"""Scaling by the queue: requests that wait."""
+
+from pydantic import Field
+
+from kvsim.fleet.scaling.options import AutoscalerOptions, FleetState
+
+
+class QueueLength(AutoscalerOptions):
+    """waiting: requests in the queue (`vllm:num_requests_waiting`) for each replica."""
+
+    waiting: float = Field(5.0, gt=0)
+
+    def total(self, state: FleetState) -> float:
+        return sum(load.waiting for load in state.loads)
+
+    @property
+    def target(self) -> float:
+        return self.waiting
