@@ -49,11 +49,13 @@ class Stream:
 
     notes: what was done to them on the way ("clipped 12 of 19,366 prompts to 4,096 tokens").
     source: what they came from, for provenance: name, sha256 of the file, seed and so on.
+    max_concurrency: the clients send none while so many are in flight; None: no limit.
     """
 
     requests: tuple[Request, ...]
     notes: tuple[str, ...] = ()
     source: dict[str, str] = field(default_factory=dict)
+    max_concurrency: int | None = None
 
     @property
     def anonymous(self) -> bool:

@@ -122,7 +122,7 @@ class Simulation:
         if requests is None:
             if scenario.workload is None:
                 raise InputError("required key is missing", where="workload")
-            requests = scenario.workload.generate(
+            requests = scenario.workload.stream(
                 scenario.seed, base=scenario.folder, max_model_len=self.max_model_len
             )
         self.stream = (

@@ -1,5 +1,6 @@
 """Requests come to an engine at their time, followers after those they follow have left."""
 
+from collections import deque
 from collections.abc import Callable, Generator
 
 import simpy
@@ -15,6 +16,8 @@ class Arrivals:
     """Submits the requests of a stream. progress: called with (left, all) now and then.
 
     submit: where they go; set before the first of them comes. routed: to several engines.
+    A request that is due while the stream's max_concurrency are in flight is sent, in order, when
+    one has left.
     """
 
     submit: Callable[[Request], None]
@@ -39,6 +42,9 @@ class Arrivals:
             if request.after is not None:
                 self._followers.setdefault(request.after, []).append(request)
         self._num_come = 0  # of the roots
+        self._max_concurrency = stream.max_concurrency or 0
+        self._in_flight = 0
+        self._held: deque[Request] = deque()
         env.process(self._begin())
 
     @property
@@ -61,17 +67,31 @@ class Arrivals:
                 call_at(env, request.arrival_ps, self._priority, self._submit_due)
                 return
             self._num_come += 1
-            self.submit(request)
+            self._send(request)
+
+    def _send(self, request: Request) -> None:
+        """Submit `request` now, or when the clients may."""
+        if self._max_concurrency:
+            if self._in_flight >= self._max_concurrency:
+                self._held.append(request)
+                return
+            self._in_flight += 1
+        self.submit(request)
 
     def left(self, request: Request) -> None:
         """`request` has left: whoever follows it comes after their pause."""
         self._num_left += 1
         if self._progress is not None and (self._num_left % EVERY == 0 or not self.missing):
             self._progress(self._num_left, self._total)
+        if self._held:  # takes the place in flight at once, lest who comes now has it first
+            self._env.process(self._after(0, self._held.popleft(), self.submit))
+        else:
+            self._in_flight -= 1
         for follower in self._followers.pop(request.id, ()):
-            self._env.process(self._submit_after_pause(follower))
+            self._env.process(self._after(follower.think_ps, follower, self._send))
 
-    def _submit_after_pause(self, follower: Request) -> Generator[simpy.Event, None, None]:
-        priority = self._priority if follower.think_ps else self._at_once
-        yield moment(self._env, follower.think_ps, priority)
-        self.submit(follower)
+    def _after(
+        self, pause_ps: int, request: Request, send: Callable[[Request], None]
+    ) -> Generator[simpy.Event, None, None]:
+        yield moment(self._env, pause_ps, self._priority if pause_ps else self._at_once)
+        send(request)

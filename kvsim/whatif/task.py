@@ -166,7 +166,7 @@ class _Workload:
 
 @lru_cache(maxsize=2)
 def _generated(workload: _Workload, seed: int, folder: Path, max_model_len: int) -> Stream:
-    return workload.options.generate(seed, base=folder, max_model_len=max_model_len)
+    return workload.options.stream(seed, base=folder, max_model_len=max_model_len)
 
 
 def _by_content(value: Any, folder: Path, key: str = "") -> Any:

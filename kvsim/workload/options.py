@@ -1,6 +1,7 @@
 """The interface of a workload, and the options of every kind."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -29,6 +30,8 @@ class WorkloadOptions(Options):
 
     n: parallel samples per prompt. priorities: classes drawn at random by share (none: all 0).
     max_tokens: the output length that clients declare.
+    max_concurrency: most requests in flight; one that is due beyond them waits at its client, as
+    under `vllm bench serve --max-concurrency`, and its latency counts from when it is sent.
     """
 
     n: Annotated[int, Field(ge=1, le=1024)] = 1
@@ -36,6 +39,12 @@ class WorkloadOptions(Options):
     max_tokens: Annotated[MaxTokensOptions, OneOf(MAX_TOKENS, "workload.max_tokens")] = Field(
         default_factory=lambda: MAX_TOKENS.get("none")()
     )
+    max_concurrency: PositiveInt | None = None
+
+    def stream(self, seed: int, *, base: Path, max_model_len: int | None) -> Stream:
+        """The requests and their clients' limit; see `generate`."""
+        made = self.generate(seed, base=base, max_model_len=max_model_len)
+        return replace(made, max_concurrency=self.max_concurrency)
 
     def generate(self, seed: int, *, base: Path, max_model_len: int | None) -> Stream:
         """The requests, the same bits for the same seed.

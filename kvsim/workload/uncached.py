@@ -29,6 +29,8 @@ class Uncached(WorkloadOptions):
         if self.n != 1 or self.of.n != 1:
             raise ValueError("samples share nothing without a cache: n must be 1")
         undeclared = type(self).model_fields["max_tokens"].get_default(call_default_factory=True)
+        if self.max_concurrency or self.of.max_concurrency:
+            raise ValueError("max_concurrency counts requests, and each token is one here")
         if self.priorities or self.max_tokens != undeclared:
             raise ValueError("priorities and max_tokens belong to the workload in `of`")
         return self

@@ -1,5 +1,6 @@
 """What requests say of their client: prompts that come again, a closed loop, a limit in flight."""
 
+import json
 import random
 from collections.abc import Sequence
 from pathlib import Path
@@ -122,12 +123,36 @@ def test_a_closed_loop_is_one_in_the_scenario(tmp_path: Path) -> None:
     assert fewer.scenario["workload"]["arrivals"]["num_users"] == 3
 
 
-def test_a_limit_that_was_reached_now_and_then_is_told(tmp_path: Path) -> None:
-    found = imported(tmp_path, capped(2000, 9.0, 12))
-    assert "arrivals" not in found.scenario["workload"]
-    (note,) = (note for note in found.notes if "in flight" in note)
+def test_a_limit_that_was_reached_now_and_then_holds_in_the_scenario(tmp_path: Path) -> None:
+    rows = capped(2000, 9.0, 12)
+    workload = imported(tmp_path, rows).scenario["workload"]
+    assert ("arrivals" in workload, workload["max_concurrency"]) == (False, 12)
+    (note,) = (note for note in imported(tmp_path, rows).notes if "in flight" in note)
     assert "12 requests" in note
     assert "--users 12" in note
+    memory = kvsim.simulate(Scenario.load(tmp_path / "made.toml")).runs[0].memory
+    assert (memory["num_running"] + memory["num_waiting"]).max() <= 12
+    assert "max_concurrency" not in imported(tmp_path, rows, users=0).scenario["workload"]
+
+
+@pytest.mark.parametrize("rate", [4.0, "inf"])
+def test_a_benchmark_with_a_rate_and_a_limit_keeps_both(tmp_path: Path, rate: Any) -> None:
+    """Means alone, as `vllm bench serve` saves them."""
+    result = {
+        "date": "20260101-000000", "backend": "vllm", "model_id": "facebook/opt-125m",
+        "num_prompts": 50, "request_rate": rate, "burstiness": 1.0, "max_concurrency": 3,
+        "duration": 20.0, "request_throughput": 2.5, "completed": 50, "total_input_tokens": 5000,
+        "total_output_tokens": 500, "mean_ttft_ms": 10.0, "mean_tpot_ms": 2.0,
+    }  # fmt: skip
+    path = tmp_path / "bench.json"
+    path.write_text(json.dumps(result))
+    workload = import_sources([str(path)], GIVEN, tmp_path / "made.toml").scenario["workload"]
+    if rate == "inf":
+        assert workload["arrivals"]["num_users"] == 3
+        assert "max_concurrency" not in workload
+    else:
+        assert workload["arrivals"] == {"kind": "poisson", "rate_per_s": 4.0}
+        assert workload["max_concurrency"] == 3
 
 
 @pytest.mark.parametrize("rate", [1.0, 5.0, 20.0])

@@ -90,6 +90,13 @@ def _check(simulation: Simulation, shape: Shape, requests: tuple[Request, ...]) 
             value="true",
             remedy="set it to false",
         )
+    if simulation.stream.max_concurrency is not None:
+        raise InputError(
+            "requests are served at their own times",
+            where="workload.max_concurrency",
+            value=simulation.stream.max_concurrency,
+            remedy="leave it out, or give arrivals of kind closed-loop",
+        )
     token_bytes = simulation.layout.bytes_per_token
     if token_bytes != shape.kv_bytes_per_token:
         raise InputError(

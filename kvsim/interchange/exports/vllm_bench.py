@@ -58,7 +58,7 @@ def _load(workload: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "request_rate": "inf" if rate is None else rate,
         "burstiness": 1.0 / arrivals["cv"] ** 2 if arrivals.get("kind") == "gamma" else 1.0,
-        "max_concurrency": arrivals.get("num_users"),
+        "max_concurrency": arrivals.get("num_users", workload.get("max_concurrency")),
     }
 
 

@@ -32,17 +32,19 @@ def stream_of(
     users: int | None = None,
 ) -> ScenarioWorkload:
     """The workload of these requests, else of this load. users: of a closed loop, 0 for the times
-    as recorded; None: as the load or the requests themselves say.
+    as recorded, without a limit of those in flight; None: as the load or the requests say.
     """
     rows = usable(requests, notes) if requests is not None else []
     if requests is not None and rows:
-        looped = _users(rows, load, notes) if users is None else users
+        looped, limit = _clients(rows, load, notes) if users is None else (users, None)
         if looped:
             still = {"max_concurrency": looped, "rate_per_s": None}
             load = ClientLoad.parse(_means(rows) | still, "users")
             rows.sort(key=lambda row: row.arrival_ns or 0)
             rows = [row._replace(arrival_ns=None) for row in rows]
-        return _trace(requests, rows, load, file_name, notes)
+        made = _trace(requests, rows, load, file_name, notes)
+        assert made.workload is not None
+        return made._replace(workload=made.workload | _limited(limit))
     if load is None and users is not None:
         raise InputError("no requests are imported", where="--users", value=users)
     if load is not None:
@@ -54,28 +56,37 @@ def stream_of(
     return ScenarioWorkload(None, None)
 
 
-def _users(rows: list[SourceRequest], load: ClientLoad | None, notes: list[str]) -> int | None:
-    """Users of the closed loop in which the requests were sent; None where they were not."""
-    if first_arrival(rows) is None:
-        return None  # `_arrivals` has what the load says
-    limit = limit_of(rows)
+def _clients(
+    rows: list[SourceRequest], load: ClientLoad | None, notes: list[str]
+) -> tuple[int | None, int | None]:
+    """Users of the closed loop in which the requests were sent, else the most that their clients
+    had in flight; None where they have no such number.
+    """
     most = load.max_concurrency if load is not None else None
-    if most is not None and load is not None and load.rate_per_s is None:
-        limit = Limit(most, 1.0)
-    if limit is None:
-        return None
-    if limit.share >= _ALWAYS:
+    paced = load is not None and load.rate_per_s is not None
+    if first_arrival(rows) is None:
+        return None, most if paced else None  # of the rest `_arrivals` has what the load says
+    limit = Limit(most, 1.0) if most is not None and not paced else limit_of(rows)
+    if limit is not None and limit.share >= _ALWAYS and not paced:
         notes.append(
             f"{limit.requests:,} users of a closed loop, each of whom asks again when it is "
             "answered, send the requests (--users 0 keeps the recorded times)"
         )
-        return limit.requests
-    notes.append(
-        f"the client waited with {limit.requests:,} requests in flight, with which it sent "
-        f"{limit.share:.0%} of them; the scenario keeps their times and no such limit: a slower "
-        f"server gets more in flight (--users {limit.requests} makes a closed loop)"
-    )
-    return None
+        return limit.requests, None
+    if most is None and limit is not None:
+        most = limit.requests
+        notes.append(
+            f"the client had at most {most:,} requests in flight, and sent {limit.share:.0%} of "
+            f"them at that limit: the scenario keeps their times and max_concurrency = {most} "
+            f"(--users 0 drops the limit, --users {most} makes a closed loop)"
+        )
+    elif most is not None:
+        notes.append(f"the client allowed {most:,} requests in flight (--users 0 drops the limit)")
+    return None, most
+
+
+def _limited(most: int | None) -> dict[str, int]:
+    return {} if most is None else {"max_concurrency": most}
 
 
 def _means(rows: list[SourceRequest]) -> dict[str, Any]:
@@ -205,7 +216,8 @@ def _arrivals(load: ClientLoad | None) -> dict[str, Any]:
 
 
 def _synthetic(load: ClientLoad) -> dict[str, Any]:
-    return {
+    most = load.max_concurrency if load.rate_per_s is not None else None
+    return _limited(most) | {
         "kind": "synthetic",
         "num_requests": load.num_requests,
         "arrivals": _arrivals(load),

@@ -1,16 +1,10 @@
 """A trial's requests through the simulated engine, and the figures that were recorded of it."""
 
-from collections import deque
-from collections.abc import Generator
 from dataclasses import replace
 
 import numpy as np
-import simpy
 
-from kvsim.engine.observer import Observer
-from kvsim.engine.plan import Plan
 from kvsim.engine.replica import Replica, assemble
-from kvsim.engine.schedulers.scheduler import Scheduler
 from kvsim.memory.ledger import CLASSES
 from kvsim.observed.trial import ServedTimes, Trial
 from kvsim.plumbing.errors import InputError
@@ -26,14 +20,9 @@ def simulate_trial(trial: Trial, step_time: StepTime) -> dict[str, float]:
     """All of FIGURES. InputError if the recorded pool could not have served a request."""
     spec = replace(trial.meta.serving(trial.requests).replica_spec(), max_steps=None)
     recorder = Recorder(spec.capacity_bytes)
-    clients = _Clients(trial, recorder)
-    stream = Stream(() if trial.max_in_flight else trial.requests)
-    replica = assemble(spec, stream, step_time, recorder=recorder, observer=clients)
-    if trial.max_in_flight:
-        clients.start(replica)
-        replica.env.run()
-    else:
-        replica.run()
+    stream = Stream(trial.requests, max_concurrency=trial.max_in_flight)
+    replica = assemble(spec, stream, step_time, recorder=recorder)
+    replica.run()
     if recorder.rejected:
         request, _, reason = recorder.rejected[0]
         raise InputError(reason, where=f"{trial.name}, request {request.id}")
@@ -64,38 +53,3 @@ def _figures(trial: Trial, recorder: Recorder, replica: Replica) -> dict[str, fl
         "kv_cache_usage": held / recorder.total_ps / usable,
         "preemptions": float(replica.scheduler.num_preemptions),
     }
-
-
-class _Clients(Observer):
-    """Sends each request at its time, or later, when one of `max_in_flight` has come back."""
-
-    def __init__(self, trial: Trial, recorder: Recorder) -> None:
-        self._waiting = deque(trial.requests)
-        self._most = trial.max_in_flight or 0
-        self._recorder = recorder
-        self._sent = self._back = 0
-        self._wake: simpy.Event | None = None
-
-    def start(self, replica: Replica) -> None:
-        """Begin to send."""
-        replica.env.process(self._send(replica))
-
-    def _send(self, replica: Replica) -> Generator[simpy.Event, None, None]:
-        while self._waiting:
-            early_ps = self._waiting[0].arrival_ps - replica.engine.now_ps
-            if early_ps > 0:
-                yield replica.env.timeout(early_ps)
-            elif self._sent - self._back < self._most:
-                self._sent += 1
-                replica.engine.submit(self._waiting.popleft())
-            else:
-                self._wake = replica.env.event()
-                yield self._wake
-
-    def finished(self, scheduler: Scheduler, plan: Plan, now_ps: int) -> None:
-        """Who has come back makes room for the next."""
-        back = len(self._recorder.finished) + len(self._recorder.rejected)
-        if back > self._back:
-            self._back = back
-            if self._wake is not None and not self._wake.triggered:
-                self._wake.succeed()

@@ -174,5 +174,6 @@ def _table(
         workload["arrivals"] = {"kind": "closed-loop", "num_users": max_in_flight, "think": think}
         notes.append(f"{max_in_flight:,} clients, each of which asks again when it is answered")
     elif max_in_flight is not None:
-        notes.append(f"its client's limit of {max_in_flight:,} requests in flight is left out")
+        workload["max_concurrency"] = max_in_flight
+        notes.append(f"its client had at most {max_in_flight:,} requests in flight")
     return server.scenario(workload), notes
