@@ -5,6 +5,7 @@ kept as runs of consecutive token ids: `((start, length), ...)`. Content that no
 name stays `None` and costs nothing.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -19,6 +20,7 @@ class Request(NamedTuple):
     prompt_tokens, output_tokens: exact lengths, both >= 1; the engine learns the second by doing.
     max_tokens: the output length the client declared (None: it declared none).
     ignore_eos: the client asked for all of them, as benchmarks do, and the engine knows it.
+    front_end_ps: between client and engine, within arrival_ps or think_ps; latencies hold it.
     priority: lower runs first under a priority policy.
     n: parallel samples of the prompt.
     prompt_runs: the prompt's token ids as runs, lengths summing to prompt_tokens; None: private.
@@ -41,6 +43,7 @@ class Request(NamedTuple):
     think_ps: int = 0
     session: str | None = None
     ignore_eos: bool = False
+    front_end_ps: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +59,11 @@ class Stream:
     notes: tuple[str, ...] = ()
     source: dict[str, str] = field(default_factory=dict)
     max_concurrency: int | None = None
+
+    @classmethod
+    def of(cls, requests: "Stream | Iterable[Request]") -> "Stream":
+        """The stream itself, or one of these requests."""
+        return requests if isinstance(requests, Stream) else cls(tuple(requests))
 
     @property
     def anonymous(self) -> bool:

@@ -64,6 +64,8 @@ def resolved(simulation: PreparedScenario) -> dict[str, Any]:
             "prompt": round(fmean(each.prompt_tokens for each in requests), 1),
             "output": round(fmean(each.output_tokens for each in requests), 1),
         }
+    if simulation.front_end is not None:
+        tables["provenance"]["front_end"] = simulation.front_end._asdict()
     if simulation.drafter is not None:
         tables["provenance"]["drafter"] = _drafter_cost(simulation)
     return tables

@@ -19,6 +19,7 @@ from kvsim.engine.schedulers.options import SchedulerOptions
 from kvsim.engine.speculation.options import SpeculativeConfig
 from kvsim.fleet.disaggregation import DisaggregationOptions
 from kvsim.fleet.options import FleetOptions
+from kvsim.front_end import FrontEndOptions
 from kvsim.memory import ALLOCATORS
 from kvsim.memory.options import AllocatorOptions
 from kvsim.model import ModelOptions
@@ -93,7 +94,8 @@ class Scenario(Options):
     disaggregation: prompts are computed on other replicas than outputs; without the table one
     replica does both.
     window: the part of the run that is measured beside the whole. fleet: several replicas behind a
-    router; without the table there is one and no router. An allocator's table may hold
+    router; without the table there is one and no router. front_end: the time between a client and
+    the engine; without the table requests come to the engine at once. An allocator's table may hold
     `scheduler`, a table of its own that takes the place of the scenario's.
     """
 
@@ -111,6 +113,7 @@ class Scenario(Options):
     disaggregation: DisaggregationOptions | None = None
     window: WindowOptions = WindowOptions()
     fleet: FleetOptions | None = None
+    front_end: FrontEndOptions | None = None
     _folder: Path = PrivateAttr(default_factory=Path)
     _given: dict[str, Any] = PrivateAttr(default_factory=dict)
 

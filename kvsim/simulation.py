@@ -14,6 +14,7 @@ from kvsim.engine.replica import ReplicaSpec, assemble, clock, serve_all
 from kvsim.engine.schedulers.options import SchedulerOptions
 from kvsim.engine.schedulers.speculating import SpeculatingScheduler
 from kvsim.fleet.members import AnyPart, FleetMember, FleetPart, MemberHooks, SingleReplica
+from kvsim.front_end import FrontEnd, behind
 from kvsim.memory import ALLOCATORS
 from kvsim.memory.options import AllocatorOptions
 from kvsim.plumbing.errors import InputError
@@ -125,9 +126,11 @@ class Simulation:
             requests = scenario.workload.stream(
                 scenario.seed, base=scenario.folder, max_model_len=self.max_model_len
             )
-        self.stream = (
-            requests if isinstance(requests, Stream) else Stream(tuple(requests), source={})
-        )
+        self.stream = Stream.of(requests)
+        self.front_end: FrontEnd | None = None
+        if front := scenario.front_end:
+            self.front_end = front.of(scheduler.engine, self.model.kind)
+            self.stream = behind(self.stream, self.front_end, front.clients_of(scenario.workload))
 
     def chosen(self, label: str | None) -> tuple[AllocatorOptions, str]:
         """The allocator of this label (None: the first), and its label; InputError without one."""

@@ -19,6 +19,7 @@ from kvsim.fleet.failures import FleetFailure
 from kvsim.fleet.options import FleetGroup, FleetOptions
 from kvsim.fleet.routers import ROUTERS
 from kvsim.fleet.scaling import AUTOSCALERS
+from kvsim.front_end import FrontEndOptions
 from kvsim.memory import ALLOCATORS
 from kvsim.memory.arena import PLACEMENTS
 from kvsim.model import ModelOptions
@@ -44,6 +45,7 @@ TABLES: dict[str, type[Options]] = {
     "disaggregation": DisaggregationOptions,
     "disaggregation.prefill and decode": SideOptions,
     "window": WindowOptions,
+    "front_end": FrontEndOptions,
     "fleet": FleetOptions,
     "fleet.group": FleetGroup,
     "fleet.failure": FleetFailure,

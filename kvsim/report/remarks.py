@@ -13,6 +13,12 @@ def remarks(result: Result) -> list[str]:
     sentences = [f"Requests: {note}." for note in notes]
     if source := result.scenario.get("provenance", {}).get("step_time"):
         sentences += [f"Step times: {source}.", *_expected(result)]
+    if front := result.scenario.get("provenance", {}).get("front_end"):
+        sentences.append(
+            f"Latencies begin at the client: a front end takes {front['request_ms']:.3g} ms of "
+            f"each request, {front['token_ms']:.3g} ms of each token of its prompt and "
+            f"{front['client_ms']:.3g} ms for each client."
+        )
     asked = bool(result.scenario.get("window"))
     texts: dict[str, list[str]] = {}
     for run in result.runs:

@@ -13,7 +13,10 @@ from kvsim.sequence import Sequence as KVSequence
 
 
 class Departed(NamedTuple):
-    """A sequence that has all its tokens, by the names that `kvsim.sequence.Sequence` gives."""
+    """A sequence that has all its tokens, by the names that `kvsim.sequence.Sequence` gives.
+
+    arrival_ps: when its client sent it.
+    """
 
     request: Request
     id: str
@@ -48,7 +51,7 @@ class Finished(Sequence[Departed]):
         self.requests.append(seq.request)
         self.ids.append(seq.id)
         row = _row(
-            seq.arrival_ps,
+            seq.arrival_ps - seq.request.front_end_ps,
             seq.first_scheduled_ps,
             seq.first_token_ps,
             seq.prompt_tokens,

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from kvsim.device import named_device
+from kvsim.front_end import front_end
 from kvsim.model.find import find_model
 from kvsim.plumbing.errors import InputError
 from kvsim.validate.points.apart import KEPT_FLAGS, both, side_rows
-from kvsim.validate.points.front_end import front_end
 from kvsim.validate.points.labels import Split, split_of
 from kvsim.validate.points.rows import Point
 from kvsim.validate.points.servers import Benchmark, benchmark_of, flags_of
@@ -69,7 +69,8 @@ def _prepare(row: Point, step_time: str | None, kept: Sequence[str] | None = Non
     mean = row.isl * (1 + benchmark.shortest) / 2
     front_ms = 0.0
     if benchmark.front_end:
-        front_ms = front_end(row.backend, kind).ms(mean, clients)
+        fitted = front_end(row.backend, kind)
+        front_ms = 0.0 if fitted is None else fitted.ms(mean, clients)
     whole = split.whole_experts or flags.get("enable_expert_parallel", False)
     table: dict[str, Any] = {
         "model": {
