@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from kvsim.capacity.drafter import Drafter
 from kvsim.capacity.pool import SizedPool
 from kvsim.engine.replica import ReplicaSpec
+from kvsim.front_end import FrontEnd
 from kvsim.memory.options import AllocatorOptions
 from kvsim.model import Model
 from kvsim.request import Stream
@@ -30,6 +31,7 @@ class PreparedScenario(Protocol):
     labels: list[str]
     drafter: Drafter | None
     step_time: StepTime
+    front_end: FrontEnd | None
 
     def replica_spec(self, options: AllocatorOptions) -> ReplicaSpec: ...
 
