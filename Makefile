@@ -55,6 +55,11 @@ check: .venv/.tests
 	$(BIN)/mypy
 	PYTHONPATH=tests $(BIN)/python -m support.readability
 
+# Pictures of each kind of page at two widths, light and dark, for whoever changes one to look at.
+screens: .venv/.tests
+	mkdir -p out/screens
+	KVSIM_SCREENS=out/screens $(BIN)/python -m pytest -q tests/report/test_screens.py
+
 docs: .venv/.tests
 	$(BIN)/kvsim options --markdown > docs/scenario.md
 	PYTHONPATH=tests $(BIN)/python -m support.commands_page > docs/commands.md

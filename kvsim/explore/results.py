@@ -159,8 +159,8 @@ def _classes(dark: bool) -> Component:
             className="swatch hatched" if look.pattern else "swatch",
             style={"backgroundColor": colour},
         )
-        name = html.Dt([f"{look.name} ", html.Small(look.family)])
-        found.append(html.Div([swatch, name, html.Dd(look.meaning)]))
+        name = html.Dt([swatch, f"{look.name} ", html.Small(look.family)])
+        found.append(html.Div([name, html.Dd(look.meaning)]))
     summary = html.Summary("what the colours mean")
     return html.Details([summary, html.Dl(found, className="classes")])
 

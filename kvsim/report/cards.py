@@ -25,7 +25,9 @@ CARDS = (
 
 
 class CardLine(NamedTuple):
-    """The number of one run. share: of the largest one, for a bar. best: whether it is best."""
+    """The number of one run. share: of the best one, for a bar that is longer where the number
+    reads better. best: whether it is best.
+    """
 
     label: str
     text: str
@@ -48,10 +50,17 @@ def cards(result: Result) -> list[Card]:
     for measure in CARDS:
         top = best(measure, runs)
         values = [measure.value(run) or 0.0 for run in runs]
-        largest = max(values)
         lines = tuple(
-            CardLine(run.label, measure.text(run), value / largest if largest else 0.0, at in top)
+            CardLine(run.label, measure.text(run), _share(measure, value, values), at in top)
             for at, (run, value) in enumerate(zip(runs, values, strict=True))
         )
         made.append(Card(measure.title, measure.meaning, lines))
     return made
+
+
+def _share(measure: Measure, value: float, values: list[float]) -> float:
+    """How close a value is to the best of all, as a share."""
+    best_value = min(values) if measure.better == "lower" else max(values)
+    if measure.better == "lower":
+        return best_value / value if value else 1.0
+    return value / best_value if best_value else 0.0

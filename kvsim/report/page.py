@@ -73,6 +73,10 @@ def contents(result: Result) -> dict[str, Any]:
         "words": paragraphs(result),
         "remarks": remarks(result),
         "cards": cards(result),
+        "classes_seen": [
+            look.name for look in LOOKS if any(run.memory.time_mean.of(look.name) for run in runs)
+        ],
+        "command": _next(result),
         "labels": labels,
         "table": _table(runs),
         "parts": part_rows(runs),
@@ -118,6 +122,12 @@ def _figures(result: Result) -> dict[str, Drawn]:
             name, figure.title, figure.note, figure.nothing, figure.span, figure.lines, height, data
         )
     return drawn
+
+
+def _next(result: Result) -> str:
+    """The command that says what to change; none for several replicas, which it does not take."""
+    several = {"fleet", "disaggregation"} & set(result.scenario)
+    return "" if several else "kvsim doctor scenario.toml"
 
 
 def _table(runs: Sequence[RunSummary]) -> list[dict[str, Any]]:

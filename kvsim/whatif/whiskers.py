@@ -43,8 +43,9 @@ def whiskers(rows: Sequence[Whisker], title: str) -> "go.Figure | None":
             x=[row.mean for row in shown], y=at, mode="markers",
             marker={"color": colour, "size": 11, "symbol": "circle" if good else "circle-open"},
             error_x={
-                "array": [row.high - row.mean for row in shown], "symmetric": False,
-                "arrayminus": [row.mean - row.low for row in shown], "thickness": 2, "width": 5,
+                "array": [row.high - row.mean or None for row in shown], "symmetric": False,
+                "arrayminus": [row.mean - row.low or None for row in shown],
+                "thickness": 2, "width": 5,
             },
             customdata=[row.text for row in shown], hovertemplate="%{customdata}<extra></extra>",
         )  # fmt: skip

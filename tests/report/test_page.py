@@ -13,6 +13,7 @@ from support.pages import figures, letters_of, text_of
 from kvsim.plumbing.toml import to_toml
 from kvsim.report import address_map, request_list
 from kvsim.report.address_map import address_maps
+from kvsim.report.cards import CARDS, cards
 from kvsim.report.figures import FIGURES
 from kvsim.report.packing import packed, packed_differences
 from kvsim.report.page import SCRIPTS, make_page
@@ -126,10 +127,20 @@ def test_what_was_left_out_is_said_at_the_top(result):
     assert page.index("Requests: clipped") < page.index('id="numbers"')
 
 
-def test_the_four_numbers_come_before_everything_else(traced):
+def test_the_first_screen_has_the_verdict_the_bars_and_the_four_numbers(traced):
     page = make_page(traced)
     assert page.count('<section class="card">') == 4
-    assert page.index('class="card"') < page.index('id="shares"')
+    order = ('class="words"', 'id="shares"', 'class="card"', "kvsim doctor", 'id="numbers"')
+    assert [page.index(each) for each in order] == sorted(page.index(each) for each in order)
+
+
+def test_a_longer_bar_of_a_card_is_better(traced):
+    for card, measure in zip(cards(traced), CARDS, strict=True):
+        values = [measure.value(run.summary) for run in traced.runs]
+        shares = [line.share for line in card.lines]
+        ranked = sorted(zip(values, shares, strict=True), reverse=measure.better != "lower")
+        assert max(shares) == 1.0
+        assert [share for _, share in ranked] == sorted(shares, reverse=True)
 
 
 def embedded(page):

@@ -41,7 +41,7 @@ class Shares(Figure):
             details = list(zip(texts, sizes, strict=True))
             classes.append(Stretches(look, shares, texts, hover, details))
         labels = [run.label for run in runs]
-        figure = class_bars(labels, classes, row_px=74, edges_px=40, gap=0.45)
+        figure = class_bars(labels, classes, row_px=58, edges_px=40, gap=0.45)
         figure.update_xaxes(
             range=[0, 1],
             ticklabeloverflow="allow",

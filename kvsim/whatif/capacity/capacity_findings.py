@@ -112,7 +112,7 @@ def edge_findings(
     sections: list[Section] = [
         _answers_table(question, answers, capacity),
         FindingsFigure(
-            f"{HEADS[question.name].format(unit=capacity.unit)}, by allocator",
+            f"{_TITLES[question.name].removesuffix(' that keeps the objectives')}, by allocator",
             "A dot is the mean over the seeds, its line the 95 % interval.",
             edges_figure(question, answers, capacity.unit),
             lead=True,

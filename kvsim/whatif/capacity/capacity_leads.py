@@ -45,7 +45,9 @@ def tuned_rows(
             if mean is not None:
                 label = f"{subject.label}, {name} = {each.value:,}"
                 best = each.behind == "the best"
-                rows.append(Whisker(label, mean.mean, mean.low, mean.high, mean_text(mean), best))
+                rows.append(
+                    Whisker(label, mean.mean, max(mean.low, 0.0), mean.high, mean_text(mean), best)
+                )
     return rows
 
 
@@ -60,7 +62,9 @@ def edges_figure(
         at = "" if rate is None else f" at {numbers.figures(rate)} {unit}"
         text = value_text(answer, question)
         best = question.name == "rate" and mean.mean == max(one.mean for _, one in known)
-        rows.append(Whisker(answer.subject.label + at, mean.mean, mean.low, mean.high, text, best))
+        rows.append(
+            Whisker(answer.subject.label + at, mean.mean, max(mean.low, 0.0), mean.high, text, best)
+        )
     return whiskers(rows, HEADS[question.name].format(unit=unit))
 
 

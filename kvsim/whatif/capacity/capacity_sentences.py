@@ -19,14 +19,14 @@ def pool_sentence(
     rate = answer.rate_per_s
     at = answer.subject.label + ("" if rate is None else f" at {figures(rate)} {unit}")
     if answer.interval is None:
-        return f"{at}: no pool keeps them. {_not_memory(answer, objectives, most, unit)}"
+        return f"{at}: no pool keeps the objectives. {_not_memory(answer, objectives, most, unit)}"
     tokens = mean_text(answer.interval, whole=True)
     if answer.utilization is not None:
         share = math.ceil(1000 * answer.utilization) / 1000
         verdict = f"gpu_memory_utilization {share:g} leaves what the neediest seed takes"
     else:
         verdict = "more than this device has beside the model: it takes a larger one, or several"
-    return f"{at}: a pool of {tokens} tokens keeps them; {verdict}."
+    return f"{at}: a pool of {tokens} tokens keeps the objectives; {verdict}."
 
 
 def rate_sentence(answers: Sequence[CapacityAnswer], unit: str) -> str | None:
