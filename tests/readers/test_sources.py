@@ -69,6 +69,12 @@ def test_the_model_stands_anywhere_in_a_command(words: str) -> None:
     assert any("max-model-len auto" in note for note in read.description.notes)
 
 
+def read_text(folder: Path, name: str, text: str) -> Description:
+    (folder / name).write_text(text)
+    (read,) = read_sources([str(folder / name)], [])
+    return read.description
+
+
 def test_every_format_has_a_sample() -> None:
     assert set(SAMPLES) == set(SOURCES)
 
@@ -548,3 +554,50 @@ def test_a_measure_that_inference_perf_lacks_is_left_out_alone(tmp_path: Path, l
     assert measured[f"{other}_mean_s"] == 0.5
     assert not any(name.startswith(figures[lacks]) for name in measured)
     assert read.description.load is not None
+
+
+DRAFTS = "{'method': 'eagle3', 'model': 'x/y-eagle', 'num_speculative_tokens': 3}"
+PRINTED = "SpeculativeConfig(method='eagle3', model='x/y-eagle', num_spec_tokens=3)"
+_ASKED = "INFO non-default args: {'model': 'm', 'quantization': 'awq', 'speculative_config': %s}\n"
+_BUILT = (
+    "INFO Initializing a V1 LLM engine (v0.11.0) with config: model='m', speculative_config=%s, "
+    "tokenizer='m', quantization=awq, seed=0\n"
+)
+_OF_SGLANG = (
+    "server_args=ServerArgs(model_path='m', quantization='awq', speculative_algorithm=%s, tp_size=1"
+    ")"
+    "\nmax_total_num_tokens=1000\n"
+)
+
+
+@pytest.mark.parametrize("text", [_ASKED % DRAFTS, _BUILT % PRINTED], ids=["asked", "built"])
+def test_a_log_says_which_drafts_and_which_quantization(tmp_path: Path, text: str) -> None:
+    found = read_text(tmp_path, "server.log", text)
+    drafts = {"method": "eagle3", "model": "x/y-eagle", "num_speculative_tokens": 3}
+    assert found.settings.speculative_config == drafts
+    assert any("quantization awq" in note for note in found.notes)
+    assert not any("left out" in note for note in found.notes)
+    connected = text + _BUILT % "None, kv_transfer_config=KVTransferConfig(kv_connector='Nixl')"
+    assert any("Nixl" in note for note in read_text(tmp_path, "b.log", connected).notes)
+
+
+def test_drafts_that_are_not_simulated_are_named(tmp_path: Path) -> None:
+    vague = read_text(tmp_path, "vague.log", _BUILT % "<vllm.config.SpeculativeConfig object>")
+    eagle = read_text(tmp_path, "sglang.log", _OF_SGLANG % "'EAGLE'")
+    plain = read_text(tmp_path, "plain.log", _OF_SGLANG % "None")
+    assert "speculative_algorithm=EAGLE" in " ".join(eagle.notes)
+    assert "awq" in " ".join(plain.notes)
+    assert "speculative" not in " ".join(plain.notes)
+    assert any("speculative" in note for note in vague.notes)
+
+
+def test_settings_in_json_keep_drafts_and_lists(tmp_path: Path) -> None:
+    table = {
+        "model": "m", "max_num_seqs": 8, "max_model_len": 100, "quantization": "gptq",
+        "speculative_config": {"method": "ngram", "num_speculative_tokens": 2},
+        "cudagraph_capture_sizes": [1, 2, 64],
+    }  # fmt: skip
+    found = read_text(tmp_path, "meta.json", json.dumps(table))
+    assert found.settings.speculative_config == table["speculative_config"]
+    assert found.settings.max_cudagraph_capture_size == 64
+    assert any("gptq" in note for note in found.notes)

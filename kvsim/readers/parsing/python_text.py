@@ -30,6 +30,19 @@ def pairs_of(text: str, names: Container[str]) -> dict[str, Any]:
     return found
 
 
+def inside(text: str, name: str) -> str | None:
+    """What stands in the brackets of `name=Type(...)` or `'name': {...}`; None without them."""
+    begin = re.search(rf"(?:'{name}':\s*|\b{name}=\w*)(?=[({{])", text)
+    if begin is None:
+        return None
+    depth = 0
+    for bracket in re.finditer(r"[(){}]", text[begin.end() :]):
+        depth += 1 if bracket[0] in "({" else -1
+        if not depth:
+            return text[begin.end() + 1 : begin.end() + bracket.start()]
+    return text[begin.end() + 1 :]  # an excerpt that ends before they do
+
+
 def _flat(text: str) -> str:
     """The text without what stands in brackets inside the outermost ones."""
     kept: list[str] = []

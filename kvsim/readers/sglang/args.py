@@ -5,7 +5,16 @@ from typing import Any
 
 from kvsim.plumbing.counts import whole
 from kvsim.plumbing.errors import InputError
-from kvsim.readers.vllm.args import UNSAID, dtype, fraction, kv_dtype, text, truth
+from kvsim.readers.vllm.args import (
+    ONLINE_QUANTIZATIONS,
+    UNSAID,
+    dtype,
+    fraction,
+    kv_dtype,
+    quantization_notes,
+    text,
+    truth,
+)
 
 POLICIES = ("fcfs", "lpm")  # that kvsim has
 _WHOLE_PROMPTS = "chunked_prefill_size"  # of which -1 says something
@@ -16,6 +25,7 @@ KNOWN: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "pp_size": ("pipeline_parallel_size", whole),
     "dp_size": ("data_parallel_size", whole),
     "dtype": ("dtype", dtype),
+    "quantization": ("quantization", ONLINE_QUANTIZATIONS.get),
     "kv_cache_dtype": ("kv_cache_dtype", kv_dtype),
     "context_length": ("max_model_len", whole),
     "context_len": ("max_model_len", whole),
@@ -60,9 +70,19 @@ def take(found: dict[str, Any], pairs: dict[str, Any], where: str) -> None:
                 found[setting] = known
 
 
-def policy_notes(pairs: dict[str, Any]) -> list[str]:
-    """A note on a policy that kvsim lacks."""
+# Arguments that change memory or scheduling where they are set, and that kvsim does not simulate.
+LEFT_OUT = (
+    *("speculative_algorithm", "enable_dp_attention", "disaggregation_mode", "lora_paths"),
+    *("enable_lora", "enable_two_batch_overlap", "cpu_offload_gb"),
+)
+
+
+def left_out_notes(pairs: dict[str, Any]) -> list[str]:
+    """Notes on what is asked for and not simulated, or left to the model's config."""
     policy = pairs.get("schedule_policy", POLICIES[0])
-    if policy in POLICIES:
-        return []
-    return [f"schedule_policy {policy} is not one that kvsim has: fcfs stands"]
+    notes = quantization_notes(pairs)
+    if policy not in POLICIES:
+        notes.append(f"schedule_policy {policy} is not one that kvsim has: fcfs stands")
+    off = (*UNSAID, "null", False, "False", "0", 0)
+    asked = [f"{name}={pairs[name]}" for name in LEFT_OUT if pairs.get(name) not in off]
+    return [*notes, f"not simulated: {', '.join(asked)}"] if asked else notes

@@ -5,7 +5,7 @@ import re
 from kvsim.readers.description import Description, ServerSettings
 from kvsim.readers.parsing.commands import Program
 from kvsim.readers.reader import ASKED_FOR, SERVER, Sniffed, Source
-from kvsim.readers.sglang.args import KNOWN, SWITCHES, policy_notes, take
+from kvsim.readers.sglang.args import KNOWN, SWITCHES, left_out_notes, take
 
 PROGRAM = Program(
     serves=re.compile(r"\bsglang\.launch_server\b|\bsglang\s+serve\b"),
@@ -50,6 +50,6 @@ class SGLangCommand(Source):
             pairs.setdefault("model_path", pairs.pop("model"))
         found = {"engine": "sglang", "engine_version": asked.version}
         take(found, pairs, source.name)
-        notes = [*asked.notes(), *policy_notes(pairs)]
+        notes = [*asked.notes(), *left_out_notes(pairs)]
         settings = {name: value for name, value in found.items() if value is not None}
         return Description(ServerSettings.parse(settings, source.name), notes=tuple(notes))

@@ -143,12 +143,18 @@ def unread_notes(asked: Mapping[str, Any], unread: Iterable[str]) -> list[str]:
     notes = [f"flags that are not read: {', '.join(sorted(unread))}"] if unread else []
     if str(asked.get("max_model_len")) in ("auto", "-1"):
         notes.append("--max-model-len auto is the longest that fits the pool: the model's is taken")
-    kind = asked.get("quantization")
-    if kind not in UNSAID and str(kind) not in ONLINE_QUANTIZATIONS:
-        notes.append(f"--quantization {kind}: the weights' types are those of the model's config")
+    notes += quantization_notes(asked)
     if not truth(asked.get("enable_lora", False)) and {"max_loras", "max_lora_rank"} & asked.keys():
         notes.append("--max-loras and --max-lora-rank do nothing without --enable-lora")
     return notes
+
+
+def quantization_notes(asked: Mapping[str, Any]) -> list[str]:
+    """A note on a quantization that the checkpoint brings."""
+    kind = asked.get("quantization")
+    if kind in UNSAID or str(kind) in ONLINE_QUANTIZATIONS:
+        return []
+    return [f"quantization {kind}: the weights' types are those of the model's config"]
 
 
 def _first(value: Any) -> Any:

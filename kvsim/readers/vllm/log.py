@@ -9,9 +9,9 @@ from typing import Any
 
 from kvsim.plumbing.counts import whole
 from kvsim.readers.description import Description, GaugeSeries, ServerSettings
-from kvsim.readers.parsing.python_text import pairs_of
+from kvsim.readers.parsing.python_text import inside, pairs_of
 from kvsim.readers.reader import ENGINE_ITSELF, MEASURED, SERVER, Sniffed, Source
-from kvsim.readers.vllm.args import KNOWN, settings_of
+from kvsim.readers.vllm.args import KNOWN, quantization_notes, settings_of
 from kvsim.readers.vllm.log_gauges import gauge_lines
 
 _NUMBER = r"([\d,]+(?:\.\d+)?)"
@@ -41,7 +41,11 @@ _PATTERNS: tuple[tuple[str, re.Pattern[str]], ...] = (
 )
 _OVERRIDE = re.compile(r"Overriding num_gpu_blocks=([1-9]\d*) with num_gpu_blocks_override=(\d+)")
 _REFUSED = re.compile(rf"the models?'s max seq len \({_NUMBER}\)")  # of a start that failed
-_SPECULATES = re.compile(r"\bspeculative_config=(?!None)\w|'speculative_config': \{")
+_SPECULATES = re.compile(r"\bspeculative_config=(?!None)[\w<]|'speculative_config': \{")
+_CONNECTOR = re.compile(r"\bkv_connector'?(?:=|: )'(\w+)'")
+_NESTED = ("speculative_config", "kv_transfer_config")
+_PLAIN = KNOWN.keys() - set(_NESTED)
+_DRAFTS = ("method", "model", "num_speculative_tokens", "num_spec_tokens")
 _LEAST = ("available_kv_gib", "num_gpu_blocks", "kv_cache_tokens")  # of several workers
 _FRACTIONS = ("available_kv_gib", "weights_gib", "gpu_memory_gib", "gpu_memory_utilization")
 # One of these stands in every line that is read.
@@ -83,15 +87,20 @@ class VllmLog(Source):
         notes: list[str] = []
         everything = source.string().splitlines()
         lines = _last_start([each for each in everything if _tells(each)], notes)
-        found = _settings(lines, source.name)
+        found = _settings(lines, source.name, notes)
         samples = gauge_lines(lines, notes)
         gauges = GaugeSeries(samples, "local") if samples else None
         if any("Asynchronous scheduling is enabled" in line for line in lines):
             found["async_scheduling"] = True
         elif any("Asynchronous scheduling is disabled" in line for line in lines):
             found["async_scheduling"] = False
-        if any(_SPECULATES.search(line) for line in lines):
-            notes.append("it decodes speculatively, which is not taken over")
+        if "speculative_config" not in found and any(map(_SPECULATES.search, lines)):
+            notes.append("speculative decoding is left out: the log does not say by which drafts")
+        connectors = {each[1] for line in lines for each in _CONNECTOR.finditer(line)}
+        if connectors:
+            notes.append(
+                f"kv_transfer_config of a log is not read: {', '.join(sorted(connectors))}"
+            )
         if str(found.get("engine_version", "")).startswith(_UNTAGGED):
             notes.append(f"version {found.pop('engine_version')}: a build of one's own")
         settings = ServerSettings.parse({**found, "engine": "vllm"}, source.name)
@@ -115,23 +124,27 @@ def _last_start(lines: list[str], notes: list[str]) -> list[str]:
     return lines[first:]
 
 
-def _settings(lines: list[str], where: str) -> dict[str, Any]:
+def _settings(lines: list[str], where: str, notes: list[str]) -> dict[str, Any]:
     """What was asked for, then what came of it: later kinds of lines know better."""
     asked: dict[str, Any] = {}
     config: dict[str, Any] = {}
     printed: dict[str, Any] = {}
+    quantized: list[str] = []
     for line in lines:
         version = _VERSION.search(line)
         if version and "engine_version" not in printed:
             printed["engine_version"] = version[1].rstrip(".")
         arguments = _ARGUMENTS.search(line)
         if arguments:
-            asked |= settings_of(pairs_of(arguments[1], KNOWN), where).reported()
+            pairs = pairs_of(arguments[1], _PLAIN)
+            asked |= settings_of(pairs, where).reported() | _drafts(arguments[1])
+            quantized = quantization_notes(pairs)
         engine = _ENGINE.search(line)
         if engine:
-            config |= settings_of(
-                pairs_of(line[engine.end() :].partition("with config: ")[2], KNOWN), where
-            ).reported()
+            text = line[engine.end() :].partition("with config: ")[2]
+            pairs = pairs_of(text, _PLAIN)
+            config |= settings_of(pairs, where).reported() | _drafts(text)
+            quantized = quantization_notes(pairs) or quantized
         override = _OVERRIDE.search(line)
         if override:
             printed["num_gpu_blocks"] = whole(override[2])
@@ -142,7 +155,21 @@ def _settings(lines: list[str], where: str) -> dict[str, Any]:
         refused = _REFUSED.search(line)
         if refused and "max_model_len" not in printed:
             printed["max_model_len"] = whole(refused[1])
+    notes += quantized
     return asked | config | printed
+
+
+def _drafts(text: str) -> dict[str, Any]:
+    """The drafts that printed arguments name."""
+    inner = inside(text, "speculative_config")
+    found = {} if inner is None else pairs_of(inner, _DRAFTS)
+    for key, value in found.items():
+        if isinstance(value, str) and value.replace(".", "", 1).isdecimal():
+            found[key] = float(value) if "." in value else whole(value)
+    if "num_spec_tokens" in found:
+        found["num_speculative_tokens"] = found.pop("num_spec_tokens")
+    found = {key: value for key, value in found.items() if value is not None}
+    return {"speculative_config": found} if found else {}
 
 
 def _take(printed: dict[str, Any], setting: str, number: str) -> None:

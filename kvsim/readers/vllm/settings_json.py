@@ -9,10 +9,11 @@ from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.units import GIB
 from kvsim.readers.description import Description, ServerSettings
 from kvsim.readers.reader import ENGINE_ITSELF, SERVER, Sniffed, Source
-from kvsim.readers.vllm.args import KNOWN, settings_of
+from kvsim.readers.vllm.args import KNOWN, quantization_notes, settings_of
 
 _LEAST_KNOWN = 3  # of its keys
 _NUMBER = re.compile(r"\s*(\d{1,12}(?:,\d{3})*)(?=[\s(;,])")  # before words
+_SIZES = ("cudagraph_capture_sizes", "cuda_graph_sizes")
 _MORE = ("gpu", "vllm_version", "num_gpu_blocks", "kv_cache_tokens", "gpu_memory_bytes", "policy")
 
 
@@ -48,7 +49,12 @@ class SettingsJson(Source):
 
 def _settings(table: dict[str, Any], where: str, notes: list[str]) -> ServerSettings:
     found: dict[str, Any] = {}
-    plain = {key: value for key, value in table.items() if not isinstance(value, dict | list)}
+    nested = ("speculative_config", "kv_transfer_config", *_SIZES)
+    plain = {
+        key: value
+        for key, value in table.items()
+        if key in nested or not isinstance(value, dict | list)
+    }
     plain["num_gpu_blocks_override"] = plain.pop("num_gpu_blocks", None)
     plain["scheduling_policy"] = plain.pop("policy", None)
     for name, value in plain.items():
@@ -61,6 +67,7 @@ def _settings(table: dict[str, Any], where: str, notes: list[str]) -> ServerSett
                 continue
             found |= settings_of({name: number[1].replace(",", "")}, where).reported()
             notes.append(f"{name}: {value!r} is read as {number[1]}")
+    notes += quantization_notes(plain)
     for key, setting in (("gpu", "gpu"), ("vllm_version", "engine_version")):
         if isinstance(table.get(key), str):
             found[setting] = table[key]
