@@ -183,13 +183,15 @@ class DisaggregatedRuns:
         return engine
 
     @property
+    def side_gpus(self) -> tuple[int, ...]:
+        """GPUs of a replica of each kind."""
+        return tuple(side_scenario(self._scenario, side).model.num_gpus for side in SIDES)
+
+    @property
     def gpus(self) -> int:
         """GPUs of all replicas of both kinds."""
-        return sum(
-            getattr(self._options, side).replicas
-            * side_scenario(self._scenario, side).model.num_gpus
-            for side in SIDES
-        )
+        counts = self._options.prefill.replicas, self._options.decode.replicas
+        return sum(gpus * count for gpus, count in zip(self.side_gpus, counts, strict=True))
 
     def part(self, at: int) -> PrefillDecodePart:
         """Both kinds of replicas under the allocator at this place."""

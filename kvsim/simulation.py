@@ -118,7 +118,7 @@ class Simulation:
         self.labels = scenario.labels()
         for each in scenario.allocator:
             self.replica_spec(each).build()
-        self._apart = None if scenario.disaggregation is None else _apart(scenario)
+        self.apart = None if scenario.disaggregation is None else _apart(scenario)
         self.fleet = None if scenario.fleet is None else _fleet(self)
         if requests is None:
             if scenario.workload is None:
@@ -173,7 +173,7 @@ class Simulation:
             found = [run for each in served for run in each.runs]
         else:
             fleets = ()
-            run = self.traced if addresses and self._apart is None else self.run
+            run = self.traced if addresses and self.apart is None else self.run
             runs = zip(self.scenario.allocator, self.labels, strict=True)
             found = [run(options, label, progress) for options, label in runs]
         every = tuple(each for run in found for each in (run, *run.beside))
@@ -182,12 +182,12 @@ class Simulation:
     @property
     def num_gpus(self) -> int:
         """GPUs of what serves the requests, of a fleet those of one member."""
-        return self.scenario.model.num_gpus if self._apart is None else self._apart.gpus
+        return self.scenario.model.num_gpus if self.apart is None else self.apart.gpus
 
     def part(self, options: AllocatorOptions) -> AnyPart:
         """What serves the requests under one allocator, as a fleet has it."""
-        if self._apart is not None:
-            return self._apart.part(self.scenario.allocator.index(options))
+        if self.apart is not None:
+            return self.apart.part(self.scenario.allocator.index(options))
         return FleetPart(self.replica_spec(options), self.step_time)
 
     def traced(
@@ -210,7 +210,7 @@ class Simulation:
         """The run of one allocator over all requests."""
         began = time.perf_counter()
         stream = self.stream
-        if self._apart is not None:
+        if self.apart is not None:
             if observer is not None:
                 raise InputError(
                     "one engine is watched, and this scenario has several",
@@ -255,8 +255,8 @@ class Simulation:
     ) -> Run:
         """The run of what has served so many requests since `began_s`; num_lost died with it."""
         kind = ALLOCATORS.name_of(options)
-        if self._apart is not None:
-            return self._apart.recorded(
+        if self.apart is not None:
+            return self.apart.recorded(
                 member, kind, label, num_requests, began_s, shareable=shareable
             )
         (replica,) = member.replicas

@@ -158,12 +158,15 @@ SPLIT = (ROOT / "docs" / "prefill-or-both.md").read_text()
     ],
 )
 def test_the_answers_are_what_the_commands_print(
-    command: str, lines: str, monkeypatch: pytest.MonkeyPatch
+    command: str, lines: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "200")
-    done = CliRunner().invoke(app, shlex.split(command)[1:])
-    assert done.exit_code == 0, done.output
-    printed = " ".join(done.output.split())
+    monkeypatch.chdir(tmp_path)
+    printed = ""
+    for line in command.splitlines():
+        done = CliRunner().invoke(app, shlex.split(line)[1:])
+        assert done.exit_code == 0, done.output
+        printed += " ".join(done.output.split())
     wanted = lines.splitlines()
     assert wanted
     for line in wanted:

@@ -7,6 +7,8 @@ import typer
 
 from kvsim.commands.arguments import AsJson, Changes, Jobs, ScenarioName, run_command
 
+FIND_GPUS = "gpus"
+
 
 def capacity(
     scenario: ScenarioName,
@@ -20,7 +22,8 @@ def capacity(
         str,
         typer.Option(
             help="What to find: rate, pool, max_model_len, max_num_seqs, max_num_batched_tokens or "
-            "prefill_replicas (of all replicas of [disaggregation])."
+            "prefill_replicas (of all replicas of [disaggregation]), or gpus (the fewest that "
+            "serve a rate, by replicas of each kind)."
         ),
     ] = "rate",
     rate: Annotated[
@@ -61,6 +64,7 @@ def capacity(
     from kvsim.scenario import load_tables
     from kvsim.whatif.capacity.capacity import Capacity
     from kvsim.whatif.capacity.capacity_findings import edge_findings, tuning_findings
+    from kvsim.whatif.capacity.fewest_findings import fewest_findings
     from kvsim.whatif.capacity.objectives import complete, parse_objective
     from kvsim.whatif.capacity.questions import TUNED, question_named
 
@@ -72,7 +76,7 @@ def capacity(
         raise InputError(f"belongs to {', '.join(TUNED)}", where="--values", value=values)
     if rate and find in TUNED:
         raise InputError(f"--find {find} looks for the highest rate itself", where="--rate")
-    question = None if find in TUNED else question_named(find)
+    question = None if find in (*TUNED, FIND_GPUS) else question_named(find)
     objectives = complete([parse_objective(text) for text in slo])
     table, folder = load_tables(scenario, set_ or [])
     run = run_command(scenario, set_)
@@ -80,7 +84,9 @@ def capacity(
         check_writable(out)
     with task_runner(jobs) as runner:
         asked = Capacity(table, folder, objectives, runner, repeat=repeat, tolerance=tolerance)
-        if question is None:
+        if find == FIND_GPUS:
+            findings = fewest_findings(asked, rate or (), run)
+        elif question is None:
             findings = tuning_findings(asked, find, _whole_numbers(values), run)
         else:
             goodput = out is not None or as_json

@@ -65,18 +65,39 @@ def compare_results(results: Sequence[ResultSummary]) -> Comparison:
     changed = tuple(each for each in differing if not each.key.startswith("provenance."))
     found = tuple(each for each in differing if each.key.startswith("provenance."))
     seeds_only = [each.key for each in changed] == ["seed"]
-    labels = dict.fromkeys(run.label for result in results for run in result.runs)
+    found_runs = [_by_label(result) for result in results]
+    labels = dict.fromkeys(label for runs in found_runs for label in runs)
     workloads = [each.key for each in changed if each.key.split(".")[0] == "workload"]
-    sides = tuple(_side(label, results, workloads, seeds_only) for label in labels)
+    sides = tuple(
+        _side(label, [runs.get(label) for runs in found_runs], workloads, seeds_only)
+        for label in labels
+        if not _of_fleets(label, results) or all(label in runs for runs in found_runs)
+    )
     return Comparison(changed, found, seeds_only, sides)
 
 
-def _side(
-    label: str, results: Sequence[ResultSummary], workloads: Sequence[str], seeds_only: bool
-) -> Side:
-    runs = tuple(
-        next((run for run in result.runs if run.label == label), None) for result in results
+def _by_label(result: ResultSummary) -> dict[str, RunSummary]:
+    """What served all requests under each label, a fleet or a run; then the replicas of fleets."""
+    found: dict[str, RunSummary] = {}
+    for run in (*(result.fleets or ()), *result.runs):
+        found.setdefault(run.label, run)
+    return found
+
+
+def _of_fleets(label: str, results: Sequence[ResultSummary]) -> bool:
+    """Whether one of several replicas has this label, which says nothing beside another fleet."""
+    return any(
+        label.startswith(f"{fleet.label} #") for each in results for fleet in each.fleets or ()
     )
+
+
+def _side(
+    label: str,
+    found: Sequence[RunSummary | None],
+    workloads: Sequence[str],
+    seeds_only: bool,
+) -> Side:
+    runs = tuple(found)
     present = [run for run in runs if run is not None]
     lines = tuple(
         _line(

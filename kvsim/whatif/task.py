@@ -20,6 +20,7 @@ from kvsim.results.departures import Departures
 from kvsim.results.fleet import within
 from kvsim.results.measurement import queue_grew
 from kvsim.results.recorder import Recorder
+from kvsim.results.result import Run
 from kvsim.scenario import Scenario
 from kvsim.simulation import Simulation
 from kvsim.version import VERSION
@@ -95,7 +96,7 @@ def _rows(task: Task) -> list[Row]:
         watch = QueueWatch(options.scheduler or scenario.scheduler) if task.waits else None
         run = simulation.run(options, label, observer=watch)
         assert run.recorder is not None  # it has just been simulated
-        row = {**flat(run.summary.simulated()), "saturated": queue_grew(run.recorder) is not None}
+        row = {**flat(run.summary.simulated()), "saturated": _saturated(run)}
         row[WORKLOAD] = json.dumps(simulation.stream.notes)
         if task.limits_s:
             row["within"] = share_within(run.recorder, task.limits_s)
@@ -113,7 +114,7 @@ def _fleet_rows(task: Task, simulation: Simulation, fleet: FleetSimulation) -> l
         served = fleet.runs(options, label, simulation.stream)
         row = flat(served.summary.simulated())
         recorders = [run.recorder for run in served.runs if run.recorder is not None]
-        row["saturated"] = any(queue_grew(each) is not None for each in recorders)
+        row["saturated"] = any(map(_saturated, served.runs))
         row[WORKLOAD] = json.dumps(simulation.stream.notes)
         if task.limits_s:
             everyone = served.summary.requests.submitted
@@ -121,6 +122,12 @@ def _fleet_rows(task: Task, simulation: Simulation, fleet: FleetSimulation) -> l
             row["within"] = kept / everyone if everyone else 0.0
         rows.append(row)
     return rows
+
+
+def _saturated(run: Run) -> bool:
+    """Whether a queue only grew, of the run or of a pool beside it."""
+    found = [each.recorder for each in (run, *run.beside)]
+    return any(queue_grew(each) is not None for each in found if each is not None)
 
 
 def share_within(recorder: Recorder, limits_s: Mapping[str, float]) -> float:

@@ -2,6 +2,7 @@
 several share the requests, and each router hears of both kinds.
 """
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,8 +13,10 @@ from support.cases import streams
 import kvsim
 from kvsim.fleet.routers import ROUTERS
 from kvsim.plumbing.units import PS_PER_MS
+from kvsim.report.comparison import compare_results
 from kvsim.report.words import paragraphs
 from kvsim.request import Request
+from kvsim.results import store
 
 ENGINES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "vllm": ({"kind": "paged", "block_size": 16}, {"kind": "continuous", "max_num_seqs": 8}),
@@ -103,6 +106,19 @@ def test_a_router_by_load_hears_of_prompts_that_are_being_computed(tables: Any) 
         found = kvsim.simulate(made_of, requests)
         firsts[kind] = [run.summary.requests.submitted for run in found.runs[::2]]
     assert firsts == {"round-robin": [3, 2], "vllm-dp": [1, 4]}
+
+
+def test_a_fleet_is_compared_as_a_whole_with_a_deployment(tables: Any, tmp_path: Path) -> None:
+    whole = made(tables, fleet={"replicas": 2})
+    del whole["disaggregation"]
+    summaries = []
+    for name, table in (("both", whole), ("split", made(tables))):
+        store.write(tmp_path / name, kvsim.simulate(table, some(20)), "")
+        summaries.append(store.read_summary(tmp_path / name))
+    sides = compare_results(summaries).sides
+    assert [side.label for side in sides] == ["paged", "paged: prefill"]  # and no single replica
+    (finished,) = (line for line in sides[0].lines if line.measure.title == "Requests finished")
+    assert finished.values == (20, 20)
 
 
 def test_groups_change_both_kinds(tables: Any) -> None:

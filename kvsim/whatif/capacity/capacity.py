@@ -137,7 +137,7 @@ class Capacity:
             return []
         rates = [answer.interval.mean * (0.25 + 1.5 * at / (points - 1)) for at in range(points)]
         tasks = [
-            self._task(with_rate(answer.subject.table, rate), seed)
+            self.task(with_rate(answer.subject.table, rate), seed)
             for rate in rates
             for seed in self.seeds
         ]
@@ -153,7 +153,7 @@ class Capacity:
         ]
 
     def _num_kept(self, subject: CapacitySubject, rate: float) -> int:
-        tasks = [self._task(with_rate(subject.table, rate), seed) for seed in self.seeds]
+        tasks = [self.task(with_rate(subject.table, rate), seed) for seed in self.seeds]
         return sum(kept(outcome.rows[0], self.objectives) for outcome in self.runner.run(tasks))
 
     def _edges(self, question: Question, tables: Sequence[Table]) -> list[tuple[Edge, ...]]:
@@ -167,7 +167,7 @@ class Capacity:
     def _search(self, question: Question, table: Table, seed: int) -> Search:
         def task(value: float) -> Task | None:
             there = question.put(table, value)
-            return self._task(there, seed) if question.possible(there, self.folder) else None
+            return self.task(there, seed) if question.possible(there, self.folder) else None
 
         return Search(
             bisect(question.bounds(table, self.folder, self.tolerance)),
@@ -175,7 +175,8 @@ class Capacity:
             lambda row: kept(row, self.objectives),
         )
 
-    def _task(self, table: Table, seed: int) -> Task:
+    def task(self, table: Table, seed: int) -> Task:
+        """One simulation of these tables."""
         return make_task({**table, "seed": seed}, self.folder, self._limits_s)
 
     def _utilization(self, subject: CapacitySubject, edges: Sequence[Edge]) -> float | None:

@@ -43,7 +43,7 @@ class Question(NamedTuple):
 def question_named(name: str) -> Question:
     """The question of this name; InputError lists them."""
     if name not in QUESTIONS:
-        known = ", ".join((*QUESTIONS, *TUNED))
+        known = ", ".join((*QUESTIONS, *TUNED, "gpus"))
         raise InputError(
             "nothing to look for", where="--find", value=name, remedy=f"one of {known}"
         )

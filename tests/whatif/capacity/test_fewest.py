@@ -1,0 +1,76 @@
+"""The fewest GPUs: equal to the search of every pair, and by the command with replicas to run."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from kvsim.cli import app
+from kvsim.plumbing.errors import InputError
+from kvsim.whatif.capacity.fewest import ReplicaKey, fewest, num_gpus, replica_keys
+
+
+@given(
+    st.lists(st.integers(1, 24), min_size=24, max_size=24),
+    st.integers(1, 8),
+    st.integers(1, 8),
+    st.tuples(st.integers(1, 6), st.integers(1, 6)),
+)
+def test_no_pair_of_counts_has_fewer_gpus(
+    needed: list[int], first: int, second: int, start: tuple[int, int]
+) -> None:
+    """needed: decode replicas that each number of prefill replicas asks for, from 1 on."""
+    needed = sorted(needed, reverse=True)
+    keys = (ReplicaKey("p", first, start[0]), ReplicaKey("d", second, start[1]))
+
+    def keeps(counts: tuple[int, ...]) -> bool:
+        prefill, decode = counts
+        return decode >= needed[min(prefill, len(needed)) - 1]
+
+    found = fewest(keys, keeps)
+    assert found is not None
+    assert keeps(found)
+    pairs = [(p, d) for p in range(1, 60) for d in range(1, 60) if keeps((p, d))]
+    assert num_gpus(keys, found) == min(num_gpus(keys, pair) for pair in pairs)
+
+
+def test_one_kind_is_bisected_and_none_is_enough_for_some() -> None:
+    keys = (ReplicaKey("fleet.replicas", 2, 3),)
+    assert fewest(keys, lambda counts: counts[0] >= 7) == (7,)
+    assert fewest(keys, lambda counts: False) is None
+
+
+RUN = (
+    *("--find", "gpus", "--slo", "tpot_s.p99=0.0125", "--slo", "ttft_s.p99=2", "--repeat", "1"),
+    *("--jobs", "1", "--set", "workload.num_requests=80", "--json"),
+)
+
+
+def answer(*more: str) -> dict[str, Any]:
+    found = CliRunner().invoke(app, ["capacity", "prefill-or-both", *RUN, *more])
+    assert found.exit_code == 0, found.output
+    (data,) = json.loads(found.stdout)["fewest"]
+    return dict(data)
+
+
+def test_both_kinds_and_a_fleet_are_answered_by_one_command() -> None:
+    split = answer("--rate", "10", "--set", "disaggregation.decode.model.tensor_parallel_size=2")
+    prefill, decode = (split[f"disaggregation.{side}.replicas"] for side in ("prefill", "decode"))
+    assert split["gpus"] == prefill + 2 * decode
+    whole = answer("--rate", "10")
+    assert whole["gpus"] == whole["fleet.replicas"] > 1
+
+
+def test_a_fleet_of_groups_has_no_one_number() -> None:
+    table = {
+        "model": {"name": "llama-2-7b"},
+        "device": {"name": "a100-80gb"},
+        "allocator": {"kind": "paged"},
+        "fleet": {"group": [{"replicas": 1}]},
+    }
+    with pytest.raises(InputError, match=r"fleet\.replicas in place of fleet\.group"):
+        replica_keys(table, Path())
