@@ -1,16 +1,25 @@
 """`kvsim calibrate fit`, as a user runs it."""
 
 import json
+import tomllib
 from pathlib import Path
 
 import pytest
+from support.scenarios import steady
 from typer.testing import CliRunner
 
 from kvsim.cli import app
+from kvsim.device import named_device
+from kvsim.model import named_model
 from kvsim.plumbing.errors import InputError
+from kvsim.plumbing.units import PS_PER_S
+from kvsim.simulation import simulate
+from kvsim.step import Chunk, StepShape
 from kvsim.step_time.calibrated.file import read_calibration
 from kvsim.step_time.calibrated.fit import fit, held_out_errors
 from kvsim.step_time.calibrated.samples import KINDS, read_samples
+from kvsim.step_time.kernels.form import KernelOptions
+from kvsim.step_time.options import Hardware
 
 
 @pytest.fixture
@@ -64,3 +73,61 @@ def test_the_plotted_errors_are_those_summed_up(steps: Path) -> None:
     worst = max(summary.max for summary in found.held_out.values())
     assert max(abs(error) for error in errors) == pytest.approx(worst, abs=1e-6)
     assert len(errors) == len(samples)
+
+
+def measured_steps(path: Path, count: int, **numbers: float) -> Path:
+    """Steps of Llama-3.1-8B on an H100 as kernels time them with these numbers."""
+    hardware = Hardware(named_model("llama-3.1-8b"), named_device("h100"), engine="vllm")
+    form = KernelOptions(**numbers).build(hardware)
+    lines = ["prefill_tokens,prefill_prior_tokens,decode_seqs,decode_context_tokens,seconds"]
+    for index in range(count):
+        prefill, batch = (0, 40 * index + 1)[index % 3 == 0], 1 + 7 * index % 90
+        chunks = (Chunk(prefill, 0),) if prefill else ()
+        seconds = form.step_ps(StepShape(chunks, batch, 300 * batch)) / PS_PER_S
+        lines.append(f"{prefill},0,{batch},{300 * batch},{seconds:.12f}")
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+OVER = ["--step-time", "kernels", "--model", "llama-3.1-8b", "--device", "h100"]
+
+
+def test_a_factor_by_phase_and_a_constant_are_found_over_kernels(tmp_path: Path) -> None:
+    numbers = {"scale": 1.3, "prompt_scale": 0.9, "overhead_us": 2000.0}
+    samples = measured_steps(tmp_path / "steps.csv", 60, **numbers)
+    out = tmp_path / "step_time.toml"
+    run = ["calibrate", "fit", str(samples), *OVER, "--out", str(out)]
+    told = CliRunner().invoke(app, [*run, "--json"])
+    assert told.exit_code == 0, told.output
+    answer = json.loads(told.stdout)
+    assert answer["fitted"] == 30
+    assert set(answer["held_out"]) == {"decode", "mixed"}
+    assert all(each["mape"] < 1e-4 for each in answer["held_out"].values())
+    assert all(each["bias"] < -0.1 for each in answer["before"].values())
+    table = tomllib.loads(out.read_text())["step_time"]
+    assert {name: table[name] for name in numbers} == pytest.approx(numbers, rel=1e-3)
+    result = simulate(steady(5) | {"device": {"name": "h100"}, "step_time": table})
+    assert result.scenario["step_time"]["prompt_scale"] == table["prompt_scale"]
+    shown = CliRunner().invoke(app, run)
+    assert "Relative error of the other steps" in shown.stdout
+    assert 'kind = "kernels"' in shown.stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "fault"),
+    [
+        ([*OVER, "--share", "0.01"], "--share: too few samples to fit on"),
+        ([*OVER, "--share", "1"], "none to hold out"),
+        ([*OVER, "--form", "hinge"], "--form: says how steps alone are fitted"),
+        (["--step-time", "kernels"], "give --model and --device"),
+        (["--step-time", "linear"], "not a step time that is composed of kernels; got linear"),
+        (["--engine", "vllm"], "give --step-time kernels too"),
+    ],
+)
+def test_what_cannot_be_fitted_over_kernels_is_one_line(
+    tmp_path: Path, options: list[str], fault: str
+) -> None:
+    samples = measured_steps(tmp_path / "steps.csv", 20)
+    result = CliRunner().invoke(app, ["calibrate", "fit", str(samples), *options])
+    assert isinstance(result.exception, InputError)
+    assert fault in str(result.exception)

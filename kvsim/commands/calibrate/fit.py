@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kvsim.commands.arguments import AsJson
+from kvsim.plumbing.errors import InputError
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -41,6 +42,25 @@ def fit(
     folds: Annotated[int, typer.Option(min=2, help="Folds of the cross-validation.")] = 5,
     resamples: Annotated[int, typer.Option(min=2, help="Bootstrap resamples.")] = 100,
     seed: Annotated[int, typer.Option(min=0, help="Random seed of folds and resamples.")] = 0,
+    step_time: Annotated[
+        str | None,
+        typer.Option(
+            metavar="KIND",
+            help="Fit a factor of decode steps, one of steps with prompts and a constant over this "
+            "step time, kernels or fitted, and print a [step_time] table.",
+            show_default="none: the steps alone",
+        ),
+    ] = None,
+    engine: Annotated[
+        str | None, typer.Option(help="Engine of the steps: vllm or sglang, for --step-time.")
+    ] = None,
+    engine_version: Annotated[
+        str | None, typer.Option(help="Version of the engine, for --step-time.")
+    ] = None,
+    share: Annotated[
+        float,
+        typer.Option(min=0, max=1, help="First share of SAMPLES that --step-time is fitted on."),
+    ] = 0.5,
     parity: Annotated[
         Path | None,
         typer.Option(
@@ -58,6 +78,19 @@ def fit(
     from kvsim.step_time.calibrated.identity import ModelIdentity, device_name
     from kvsim.step_time.calibrated.samples import read_samples
 
+    if step_time is not None:
+        from kvsim.commands.calibrate.composed import fit_over
+
+        if form or parity is not None:
+            raise InputError("says how steps alone are fitted", remedy="leave --step-time out",
+                             where="--form" if form else "--parity")  # fmt: skip
+        fit_over(step_time, samples, model=model, device=device, share=share, out=out,
+                 tensor_parallel_size=tensor_parallel_size, engine=(engine, engine_version),
+                 as_json=as_json)  # fmt: skip
+        return
+    if engine is not None or engine_version is not None:
+        raise InputError("an engine's kernels are not fitted over", where="--engine",
+                         remedy="give --step-time kernels too")  # fmt: skip
     found = read_samples(samples)
     calibration = CalibrationFile.now(
         source=source,

@@ -8,19 +8,37 @@ import typer
 
 def pace(
     run: Annotated[
-        Path, typer.Argument(metavar="RUN", help="A folder of `kvsim observe --clock cpu`.")
+        Path,
+        typer.Argument(
+            metavar="RUN",
+            help="A folder of `kvsim observe --clock cpu`; over kernels, of any recorded run.",
+        ),
     ],
     calibration: Annotated[
         str,
         typer.Option(
-            metavar="FILE", help="A calibration: a .json file, or the name of a shipped one."
+            metavar="FILE",
+            help="A calibration: a .json file, or the name of a shipped one. Or kernels or fitted: "
+            "a few numbers over that step time, fitted on the first third of the run.",
         ),
     ],
-    out: Annotated[Path, typer.Option(metavar="FILE2", help="Output file of the new calibration.")],
+    out: Annotated[
+        Path,
+        typer.Option(
+            metavar="FILE2", help="Output file: the new calibration, or a [step_time] table."
+        ),
+    ],
 ) -> None:
-    """Bring a CPU's calibration to the pace that a busy machine had in a run; no step of the run
-    itself goes into it.
+    """Bring step times to the pace that a machine had in a run.
+
+    A CPU's calibration takes the pace that the run tells; no step of the run itself goes into it.
+    Over kernels, a few numbers are fitted on the first third of the run and held against the rest.
     """
+    from kvsim.commands.calibrate.composed import COMPOSED, pace_over
+
+    if calibration in COMPOSED:
+        pace_over(calibration, run, out)
+        return
     from rich.console import Console
 
     from kvsim.backend.calibrate.pace import at_pace_of

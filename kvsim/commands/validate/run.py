@@ -30,7 +30,8 @@ def run(
         str,
         typer.Option(
             metavar="FILE",
-            help="A calibration (a .json file, or the name of a shipped one), roofline or kernels.",
+            help="A calibration (a .json file, or the name of a shipped one), roofline, kernels or "
+            "fitted.",
         ),
     ],
     fit: Annotated[

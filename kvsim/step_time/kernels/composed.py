@@ -136,7 +136,7 @@ class KernelSteps:
     tokens: everything but attention and head, by tokens of the step; head: by sampled sequences;
     states: recurrences by decoding sequences; decode, prefill: attention. token_ps: of each token,
     which only a correction knows of. measured: whether the kernels were, on this device. source:
-    the tables, in words.
+    the tables, in words. prompts_ppm: of steps that compute prompts, a millionth as much is 1.
     """
 
     def __init__(
@@ -151,6 +151,7 @@ class KernelSteps:
         token_ps: int = 0,
         measured: bool = True,
         source: str = "",
+        prompts_ppm: int = WHOLE_PPM,
     ) -> None:
         self.tokens = tokens
         self.head = head
@@ -162,6 +163,7 @@ class KernelSteps:
         self.token_ps = token_ps
         self.measured = measured
         self.source = source
+        self.prompts_ppm = prompts_ppm
         self._fixed: dict[int, int] = {}
         self._attention: dict[int, DecodeAttention] = {}
 
@@ -184,6 +186,7 @@ class KernelSteps:
             correction.token_ps,
             self.measured,
             self.source,
+            self.prompts_ppm,
         )
 
     def shortest_ps(self) -> int:
@@ -211,9 +214,12 @@ class KernelSteps:
             for chunk in chunks:
                 total += part.chunk_ps(chunk, len(chunks))
         host = self.host
+        total += host.step_ps + host.sequence_ps * sequences
         if chunks:
             total += host.prompts_ps + host.chunk_ps * len(chunks)
-        return total + host.step_ps + host.sequence_ps * sequences
+            if self.prompts_ppm != WHOLE_PPM:
+                total = total * self.prompts_ppm // WHOLE_PPM
+        return total
 
     def decode_run(
         self, num_decode: int, context_tokens: int, longest_context_tokens: int = 0

@@ -17,7 +17,8 @@ class FittedOptions(ComposedOptions):
     part (default: the newest).
 
     scale, overhead_us, token_us, chunk_us: a step lasts scale * t + overhead + token * its tokens
-    + chunk * its prompt chunks, where t is what the kernels and the host say.
+    + chunk * its prompt chunks, where t is what the kernels and the host say. prompt_scale: a step
+    that computes prompts lasts so many times as long as that.
     """
 
     def _tables(self, hardware: Hardware, engine: str, version: str | None) -> "RoofTables":

@@ -21,7 +21,8 @@ class KernelOptions(ComposedOptions):
     of tables that `kvsim calibrate kernels` made (default: those that ship with kvsim).
 
     scale, overhead_us, token_us, chunk_us: a step lasts scale * t + overhead + token * its tokens
-    + chunk * its prompt chunks, where t is what the kernels and the host say.
+    + chunk * its prompt chunks, where t is what the kernels and the host say. prompt_scale: a step
+    that computes prompts lasts so many times as long as that.
     """
 
     tables: Path | None = None

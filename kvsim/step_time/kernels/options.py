@@ -20,12 +20,14 @@ class ComposedOptions(StepTimeOptions):
     part (default: the newest).
 
     scale, overhead_us, token_us, chunk_us: a step lasts scale * t + overhead + token * its tokens
-    + chunk * its prompt chunks, where t is what the kernels and the host say.
+    + chunk * its prompt chunks, where t is what the kernels and the host say. prompt_scale: a step
+    that computes prompts lasts so many times as long as that.
     """
 
     engine: Literal["vllm", "sglang"] | None = None
     engine_version: str | None = None
     scale: float = Field(1.0, gt=0)
+    prompt_scale: float = Field(1.0, gt=0)
     overhead_us: float = 0.0
     token_us: float = Field(0.0, ge=0)
     chunk_us: float = Field(0.0, ge=0)
@@ -56,6 +58,7 @@ class ComposedOptions(StepTimeOptions):
             scale_ppm=round(self.scale * WHOLE_PPM),
         )
         form = form.corrected(correction)
+        form.prompts_ppm = round(self.prompt_scale * WHOLE_PPM)
         if form.shortest_ps() <= 0:
             raise InputError(
                 "the constant takes away more than the shortest step",

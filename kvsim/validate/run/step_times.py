@@ -8,9 +8,13 @@ from kvsim.step_time.calibrated.file import CalibrationFile, find_calibration
 from kvsim.step_time.calibrated.form import CalibratedTime
 from kvsim.step_time.correction import Correction
 from kvsim.step_time.form import StepTime
+from kvsim.step_time.kernels.fitted import FittedOptions
 from kvsim.step_time.kernels.form import KernelOptions
+from kvsim.step_time.kernels.options import ComposedOptions
 from kvsim.step_time.roofline import Roofline
 from kvsim.validate.served import hardware_of
+
+COMPOSED: dict[str, type[ComposedOptions]] = {"kernels": KernelOptions, "fitted": FittedOptions}
 
 
 class StepTimes(NamedTuple):
@@ -29,8 +33,8 @@ class StepTimes(NamedTuple):
 
 
 def step_times_of(run: ObservedRun, named: str | CalibrationFile) -> StepTimes:
-    """`named`: "roofline", "kernels", a shipped calibration, the path of one, or the calibration
-    itself.
+    """`named`: "roofline", "kernels", "fitted", a shipped calibration, the path of one, or the
+    calibration itself.
 
     InputError if the run's model or device is not known, its kernels were not measured, or the
     calibration is of another model, device or sharding.
@@ -39,17 +43,17 @@ def step_times_of(run: ObservedRun, named: str | CalibrationFile) -> StepTimes:
         return _calibrated(run, named)
     if named == "roofline":
         return _roofline(run)
-    if named == "kernels":
-        return _kernels(run)
+    if named in COMPOSED:
+        return _composed(run, named)
     return _calibrated(run, find_calibration(named, "--step-time"))
 
 
-def _kernels(run: ObservedRun) -> StepTimes:
-    form = KernelOptions().build(hardware_of(run.meta, "meta.json."))
+def _composed(run: ObservedRun, kind: str) -> StepTimes:
+    form = COMPOSED[kind]().build(hardware_of(run.meta, "meta.json."))
     return StepTimes(
-        "kernels",
+        kind,
         form.source,
-        {"fit": "kernels", "source": form.source},
+        {"fit": kind, "source": form.source},
         form.shortest_ps(),
         form.corrected,
     )

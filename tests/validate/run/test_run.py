@@ -4,14 +4,18 @@ known, and the real one where it lies at hand."""
 import csv
 import json
 import os
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.calibrations import hinge_file
 from typer.testing import CliRunner
 
 from kvsim.cli import app
+from kvsim.device import named_device
+from kvsim.model import named_model
 from kvsim.observed.folder import ObservedRun
 from kvsim.observed.vllm_meta import VllmMeta
 from kvsim.plumbing.errors import InputError
@@ -24,6 +28,9 @@ from kvsim.step_time.calibrated.file import (
 from kvsim.step_time.calibrated.fit import fit
 from kvsim.step_time.calibrated.form import CalibratedTime
 from kvsim.step_time.correction import NONE, Correction
+from kvsim.step_time.form import StepTime
+from kvsim.step_time.kernels.form import KernelOptions
+from kvsim.step_time.options import Hardware
 from kvsim.validate.run.comparison import compare_run
 from kvsim.validate.run.curves import clock_ahead
 from kvsim.validate.run.fitting.forms import FORMS
@@ -57,6 +64,7 @@ def record(
     correction: Correction = NONE,
     meta: dict[str, object] | None = None,
     number: int = 40,
+    form: StepTime | None = None,
 ) -> Path:
     """A run of the simulator itself, written down as an engine's would be.
 
@@ -85,7 +93,7 @@ def record(
     (folder / "stream.jsonl").write_text("".join(json.dumps(row) + "\n" for row in stream))
     write(folder / "timeseries.csv", "t running waiting kv_cache_pct", [[1, 0, 0, 0]])
     run = ObservedRun.read(folder)
-    found = replay(run, CalibratedTime(calibration(), correction))
+    found = replay(run, form or CalibratedTime(calibration(), correction))
     moments = zip(found.scheduled_ps, found.first_token_ps, found.last_token_ps, strict=True)
     for row, times in zip(requests, moments, strict=True):
         row[5:] = [ps / PS_PER_S for ps in times]
@@ -396,6 +404,25 @@ def test_a_pool_that_could_not_have_served_the_run_is_named(tmp_path: Path, fold
         InputError, match=r"request r\d+: it needs more KV blocks than the pool has"
     ):
         compare_run(tmp_path, calibration())
+
+
+def test_pace_over_kernels_finds_what_slows_them(tmp_path: Path) -> None:
+    meta: dict[str, Any] = {"model": "llama-3.1-8b", "gpu": "H100", "num_gpu_blocks": 4000}
+    hardware = Hardware(named_model("llama-3.1-8b"), named_device("h100"), engine="vllm")
+    slower = KernelOptions(engine_version="0.19.0", scale=1.4).build(hardware)
+    record(tmp_path / "run", meta=meta, number=120, form=slower)
+    out = tmp_path / "step_time.toml"
+    run = ["calibrate", "pace", str(tmp_path / "run"), "--calibration", "kernels"]
+    told = CliRunner().invoke(app, [*run, "--out", str(out)])
+    assert told.exit_code == 0, told.output
+    table = tomllib.loads(out.read_text())["step_time"]
+    assert table["scale"] == pytest.approx(1.4, rel=0.02)
+    assert (table["kind"], table["engine_version"]) == ("kernels", "0.19.0")
+    assert "fitted on the first" in out.read_text()
+    errors = {line.split()[0]: line for line in told.stdout.splitlines() if "%" in line}
+    tabulated = float(errors["as"].split()[-2])
+    fitted = float(errors["with"].split()[-2])
+    assert tabulated < -20 < -2 < fitted < 2
 
 
 def test_a_share_that_leaves_nothing_is_refused(folder: Path) -> None:

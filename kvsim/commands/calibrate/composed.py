@@ -1,0 +1,105 @@
+"""What `kvsim calibrate fit` and `pace` do over step times composed of kernels."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from kvsim.plumbing.errors import InputError
+
+COMPOSED = ("kernels", "fitted")
+PACE_SHARE = 1 / 3  # of a run's time, whose requests are fitted on
+
+
+def fit_over(
+    kind: str,
+    samples: Path,
+    *,
+    model: str | None,
+    device: str | None,
+    tensor_parallel_size: int,
+    engine: tuple[str | None, str | None],
+    share: float,
+    out: Path | None,
+    as_json: bool,
+) -> None:
+    """Fit a few numbers over the step time of this kind on the first share of the samples."""
+    from kvsim.commands.terminal_tables import errors_table
+    from kvsim.commands.terminal_tables import out as stdout
+    from kvsim.device import named_device
+    from kvsim.model.find import find_model
+    from kvsim.plumbing.writing import write_text
+    from kvsim.step_time import STEP_TIMES
+    from kvsim.step_time.calibrated.samples import read_samples
+    from kvsim.step_time.options import Hardware
+    from kvsim.validate.composed import corrected_steps, table_text
+
+    if kind not in COMPOSED:
+        raise InputError("not a step time that is composed of kernels", where="--step-time",
+                         value=kind, limit=" or ".join(COMPOSED))  # fmt: skip
+    if model is None or device is None:
+        raise InputError("kernels are those of a model on a device", where="--step-time",
+                         value=kind, remedy="give --model and --device")  # fmt: skip
+    names = {"engine": engine[0], "engine_version": engine[1]}
+    given = {name: value for name, value in names.items() if value is not None}
+    options = STEP_TIMES.parse({"kind": kind, **given}, "--step-time")
+    hardware = Hardware(
+        find_model(model, "--model"), named_device(device, "--device"), tensor_parallel_size
+    )
+    read = read_samples(samples)
+    found = corrected_steps(options, hardware, read.samples(), share)
+    table = found.options.model_dump()
+    note = f"fitted on {found.fitted} of {len(read.rows)} steps of {read.name}"
+    text = table_text(kind, table, note)
+    if out is not None:
+        write_text(out, text)
+    if as_json:
+        errors = {"before": _dumped(found.before), "held_out": _dumped(found.held_out)}
+        answer = {"step_time": {"kind": kind} | table, "fitted": found.fitted, **errors}
+        typer.echo(json.dumps(answer, indent=1))
+        return
+    console = stdout()
+    console.print(errors_table("Relative error of the other steps, %: as tabulated", found.before))
+    console.print(errors_table("With the fitted numbers", found.held_out))
+    _print_table(text, out)
+
+
+def pace_over(kind: str, run: Path, out: Path) -> None:
+    """Fit a few numbers over the step time of this kind on the first third of a run."""
+    from kvsim.commands.terminal_tables import numbers_table
+    from kvsim.commands.terminal_tables import out as stdout
+    from kvsim.plumbing.writing import write_text
+    from kvsim.validate.composed import numbers_of, table_text
+    from kvsim.validate.run.comparison import compare_run
+    from kvsim.validate.run.errors import relative
+    from kvsim.validate.served import hardware_of
+
+    after = compare_run(run, kind, PACE_SHARE)
+    before = compare_run(run, kind)
+    assert after.fit is not None
+    hardware = hardware_of(after.run.meta, "meta.json.")
+    names = {"engine": hardware.engine, "engine_version": hardware.engine_version}
+    note = f"fitted on the first {after.fit.requests} requests of {after.run.name}"
+    text = table_text(kind, names | numbers_of(after.fit.correction), note)
+    write_text(out, text)
+    title = f"Mean latencies of the other {len(after.reported)} requests: simulated / recorded - 1"
+    console = stdout()
+    table = numbers_table("", "ttft", "tpot", "e2e", title=title)
+    recorded = after.recorded
+    for label, one in (("as tabulated", before), ("with the fitted numbers", after)):
+        errors: Any = relative(one.simulated, recorded if one is after else one.recorded)
+        table.add_row(label, *(f"{100 * errors[f'{name}_s']['mean']:+.1f} %"
+                               for name in ("ttft", "tpot", "e2e")))  # fmt: skip
+    console.print(table)
+    _print_table(text, out)
+
+
+def _dumped(errors: Any) -> dict[str, Any]:
+    return {kind: each.model_dump() for kind, each in errors.items()}
+
+
+def _print_table(text: str, out: Path | None) -> None:
+    typer.echo(text, nl=False)
+    if out is not None:
+        typer.echo(f"written to {out}")

@@ -1,0 +1,107 @@
+"""A few numbers that bring step times composed of kernels to measured steps."""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kvsim.plumbing.errors import InputError
+from kvsim.plumbing.units import PS_PER_S, PS_PER_US
+from kvsim.step_time.calibrated.fitted import Errors
+from kvsim.step_time.calibrated.samples import Kind, Sample, kind_of
+from kvsim.step_time.correction import Correction
+from kvsim.step_time.form import StepTime
+from kvsim.step_time.kernels.options import ComposedOptions
+from kvsim.step_time.options import Hardware
+
+FEWEST = 10  # samples to fit on
+ByKind = dict[Kind, Errors]
+
+
+class CorrectedSteps(NamedTuple):
+    """options: with the fitted numbers. fitted: samples that they were fitted on. before, held_out:
+    errors of the other samples, without and with the numbers.
+    """
+
+    options: ComposedOptions
+    fitted: int
+    before: ByKind
+    held_out: ByKind
+
+
+def corrected_steps(
+    options: ComposedOptions, hardware: Hardware, samples: Sequence[Sample], share: float
+) -> CorrectedSteps:
+    """The numbers with the least squared relative errors on the first `share` of the samples: a
+    factor of decode steps, one of steps with prompts, and a constant of every step.
+    """
+    count = round(share * len(samples))
+    if count < FEWEST or count == len(samples):
+        raise InputError(
+            "too few samples to fit on, or none to hold out",
+            where="--share",
+            value=f"{count} of {len(samples)} samples",
+            limit=f"at least {FEWEST} to fit on, and one to hold out",
+        )
+    first, rest = samples[:count], samples[count:]
+    plain = options.build(hardware)
+    numbers = _fitted(plain, first)
+    fitted = options.model_copy(update=numbers)
+    return CorrectedSteps(
+        fitted, count, _errors(plain, rest), _errors(fitted.build(hardware), rest)
+    )
+
+
+def _fitted(form: StepTime, samples: Sequence[Sample]) -> dict[str, float]:
+    """scale, prompt_scale and overhead_us: seconds = f * (overhead + scale * t), where f is 1 for a
+    decode step and prompt_scale for others.
+    """
+    from scipy.optimize import least_squares
+
+    seconds = np.array([each.seconds for each in samples])
+    times = np.array([form.step_ps(each.shape) / PS_PER_S for each in samples])
+    prompts = np.array([bool(each.shape.chunks) for each in samples])
+    weights = np.where(prompts, 1 / max(1, prompts.sum()), 1 / max(1, (~prompts).sum())) ** 0.5
+    both = prompts.any() and not prompts.all()
+    typical = float(np.median(seconds))
+
+    def off(numbers: NDArray[np.float64]) -> NDArray[np.float64]:
+        scale, factor, overhead = np.exp(numbers[0]), np.exp(numbers[1]), numbers[2] * typical
+        found = (scale * times + overhead) * np.where(prompts, factor if both else 1.0, 1.0)
+        return np.asarray(weights * (found / seconds - 1))
+
+    begin = [float(np.log(np.median(seconds / times))), 0.0, 0.0]
+    best = least_squares(off, begin, bounds=([-5, -5, 0], [5, 5, 1])).x
+    return {
+        "scale": round(float(np.exp(best[0])), 6),
+        "prompt_scale": round(float(np.exp(best[1])), 6) if both else 1.0,
+        "overhead_us": round(float(best[2]) * typical * PS_PER_S / PS_PER_US, 3),
+    }
+
+
+def _errors(form: StepTime, samples: Sequence[Sample]) -> ByKind:
+    errors = [form.step_ps(each.shape) / (each.seconds * PS_PER_S) - 1.0 for each in samples]
+    return Errors.by_kind(errors, [kind_of(each.shape) for each in samples])
+
+
+def numbers_of(correction: Correction) -> dict[str, float]:
+    """A correction as the options of a composed step time have it."""
+    return {
+        "scale": correction.scale_ppm / 1e6,
+        "overhead_us": correction.constant_ps / PS_PER_US,
+        "token_us": correction.token_ps / PS_PER_US,
+        "chunk_us": correction.chunk_ps / PS_PER_US,
+    }
+
+
+def table_text(kind: str, options: Mapping[str, object], note: str) -> str:
+    """A [step_time] table for a scenario; options that are None or neutral are left out."""
+    neutral = {"scale": 1.0, "prompt_scale": 1.0, "overhead_us": 0.0, "token_us": 0.0,
+               "chunk_us": 0.0}  # fmt: skip
+    lines = [f"# {note}", "[step_time]", f'kind = "{kind}"']
+    for name, value in options.items():
+        if value is None or value == neutral.get(name):
+            continue
+        lines.append(f"{name} = {value:g}" if isinstance(value, float) else f'{name} = "{value}"')
+    return "\n".join(lines) + "\n"
