@@ -32,6 +32,7 @@ def fit_over(
     from kvsim.plumbing.writing import write_text
     from kvsim.step_time import STEP_TIMES
     from kvsim.step_time.calibrated.samples import read_samples
+    from kvsim.step_time.kernels.options import ComposedOptions
     from kvsim.step_time.options import Hardware
     from kvsim.validate.composed import corrected_steps, table_text
 
@@ -44,6 +45,7 @@ def fit_over(
     names = {"engine": engine[0], "engine_version": engine[1]}
     given = {name: value for name, value in names.items() if value is not None}
     options = STEP_TIMES.parse({"kind": kind, **given}, "--step-time")
+    assert isinstance(options, ComposedOptions)
     hardware = Hardware(
         find_model(model, "--model"), named_device(device, "--device"), tensor_parallel_size
     )
@@ -81,7 +83,7 @@ def pace_over(kind: str, run: Path, out: Path) -> None:
     hardware = hardware_of(after.run.meta, "meta.json.")
     names = {"engine": hardware.engine, "engine_version": hardware.engine_version}
     note = f"fitted on the first {after.fit.requests} requests of {after.run.name}"
-    text = table_text(kind, names | numbers_of(after.fit.correction), note)
+    text = table_text(kind, {**names, **numbers_of(after.fit.correction)}, note)
     write_text(out, text)
     title = f"Mean latencies of the other {len(after.reported)} requests: simulated / recorded - 1"
     console = stdout()
