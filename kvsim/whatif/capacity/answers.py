@@ -70,16 +70,18 @@ class Tuning(NamedTuple):
 
 
 class Replicas(NamedTuple):
-    """The number of replicas that a rate takes, each with an equal share. num: by the mean
-    capacity. safe: by the lowest capacity of the seeds. kept, kept_with_one_less: the seeds in
-    which `num` and `num - 1` replicas kept the objectives when run; None for no replica.
+    """The number of replicas that a rate takes behind the scenario's router. num: the mean over the
+    seeds of the smallest fleet that kept the objectives when run, rounded up; safe: the largest of
+    them. divided: the rate over what one replica holds out, rounded up. kept, kept_with_one_less:
+    the seeds in which `num` and `num - 1` replicas kept the objectives.
     """
 
     rate_per_s: float
     num: int
     safe: int
+    divided: int
     kept: int
-    kept_with_one_less: int | None
+    kept_with_one_less: int
     seeds: int
 
 

@@ -21,6 +21,7 @@ from kvsim.whatif.capacity.answers import (
     Tuning,
 )
 from kvsim.whatif.capacity.bisection import bisect
+from kvsim.whatif.capacity.fleet_size import replicas_in, smallest, with_replicas
 from kvsim.whatif.capacity.load import unit, with_rate
 from kvsim.whatif.capacity.objectives import Objective, kept, request_limits_s
 from kvsim.whatif.capacity.questions import (
@@ -110,26 +111,39 @@ class Capacity:
         return tuned
 
     def replicas(self, answer: CapacityAnswer, rates: Sequence[float]) -> list[Replicas]:
-        """How many replicas each rate takes, by the highest rate one holds out; none where it
-        holds out none. Both numbers are run: requests are dealt out at random, so that each replica
-        meets the same kind of arrivals at its share of the rate.
+        """How many replicas each rate takes: the smallest fleet that keeps the objectives, found by
+        running fleets, each seed by itself; none where one replica keeps them at no rate. The first
+        to be run is what division by the highest rate of the scenario as it stands gives.
         """
         if answer.interval is None or answer.interval.mean <= 0:
             return []
+        table, before = answer.subject.table, replicas_in(answer.subject.table)
+        divided = [max(1, math.ceil(rate * before / answer.interval.mean)) for rate in rates]
+        searches = [
+            self._sizes(with_rate(table, rate), start, seed)
+            for rate, start in zip(rates, divided, strict=True)
+            for seed in self.seeds
+        ]
+        results = iter(search(self.runner, searches))
         found = []
-        for rate in rates:
-            num = max(1, math.ceil(rate / answer.interval.mean))
-            found.append(
-                Replicas(
-                    rate,
-                    num,
-                    max(1, math.ceil(rate / min(answer.values or []))),
-                    self._num_kept(answer.subject, rate / num),
-                    self._num_kept(answer.subject, rate / (num - 1)) if num > 1 else None,
-                    len(self.seeds),
+        for rate, by_division in zip(rates, divided, strict=True):
+            kept_by = [next(results).bracket.kept for _ in self.seeds]
+            enough = [int(each) for each in kept_by if each is not None]
+            if len(enough) == len(kept_by):
+                num = math.ceil(sum(enough) / len(enough))
+                kept_num = sum(each <= num for each in enough)
+                fewer = sum(each < num for each in enough)
+                found.append(
+                    Replicas(rate, num, max(enough), by_division, kept_num, fewer, len(enough))
                 )
-            )
         return found
+
+    def _sizes(self, table: Table, start: int, seed: int) -> Search:
+        return Search(
+            smallest(start),
+            lambda value: self.task(with_replicas(table, int(value)), seed),
+            lambda row: kept(row, self.objectives),
+        )
 
     def goodput(self, answer: CapacityAnswer, points: int = 9) -> list[GoodputPoint]:
         """The share of well served requests at rates around the highest one."""
@@ -151,10 +165,6 @@ class Capacity:
             )
             for at, rate in enumerate(rates)
         ]
-
-    def _num_kept(self, subject: CapacitySubject, rate: float) -> int:
-        tasks = [self.task(with_rate(subject.table, rate), seed) for seed in self.seeds]
-        return sum(kept(outcome.rows[0], self.objectives) for outcome in self.runner.run(tasks))
 
     def _edges(self, question: Question, tables: Sequence[Table]) -> list[tuple[Edge, ...]]:
         """The edges of every table, one a seed; all searches go on side by side."""

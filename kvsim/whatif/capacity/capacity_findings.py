@@ -201,26 +201,25 @@ def _answers_table(
 def _replicas_table(
     found: Sequence[tuple[CapacityAnswer, Sequence[Replicas]]], unit: str
 ) -> FindingsTable:
-    def seeds(each: Replicas, kept: int | None) -> str:
-        return numbers.NOTHING if kept is None else f"{kept} of {each.seeds}"
-
     return FindingsTable(
         "Replicas",
-        "Requests are dealt out at random. By the mean capacity, and (to be safe) by the lowest of "
-        "the seeds; then in how many seeds a replica keeps the objectives at its share of the "
-        "rate by the mean, and with one replica less.",
+        "The smallest fleet that keeps the objectives when it is run, behind the router of [fleet] "
+        "(round robin without one): the mean over the seeds, rounded up, and (to be safe) the "
+        "largest of them; the rate divided by what one replica holds out; and in how many seeds "
+        "the fleet keeps the objectives, and with one replica less.",
         (
             "",
             FindingsColumn(unit, numbers.figures),
             "replicas",
             "to be safe",
+            "by division",
             "kept",
             "with one less",
         ),
         [
             (
-                *(answer.subject.label, each.rate_per_s, each.num, each.safe),
-                *(seeds(each, each.kept), seeds(each, each.kept_with_one_less)),
+                *(answer.subject.label, each.rate_per_s, each.num, each.safe, each.divided),
+                *(f"{kept} of {each.seeds}" for kept in (each.kept, each.kept_with_one_less)),
             )
             for answer, replicas in found
             for each in replicas

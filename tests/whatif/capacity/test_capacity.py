@@ -16,10 +16,11 @@ from kvsim.scenario import Scenario
 from kvsim.simulation import Simulation
 from kvsim.whatif.backends import BACKENDS
 from kvsim.whatif.capacity.answers import CapacityAnswer, CapacitySubject, Edge
-from kvsim.whatif.capacity.bisection import Bracket
+from kvsim.whatif.capacity.bisection import Bracket, answered
 from kvsim.whatif.capacity.capacity import Capacity
 from kvsim.whatif.capacity.capacity_findings import value_text
 from kvsim.whatif.capacity.capacity_sentences import pool_sentence, rate_sentence
+from kvsim.whatif.capacity.fleet_size import replicas_in, smallest, with_replicas
 from kvsim.whatif.capacity.load import with_rate
 from kvsim.whatif.capacity.objectives import complete, kept, parse_objective
 from kvsim.whatif.capacity.questions import QUESTIONS
@@ -215,8 +216,34 @@ def test_replicas_share_the_rate(busy: dict[str, Any]) -> None:
         assert answer.values is not None
         (highest,) = answer.values
         for found in capacity.replicas(answer, [0.1, 3.7, 12.0]):
-            assert (found.num - 1) * highest < found.rate_per_s <= found.num * highest
-            assert found.kept in (0, 1)
+            assert (found.divided - 1) * highest < found.rate_per_s <= found.divided * highest
+            for replicas in (found.num, found.num - 1):  # run by hand
+                if replicas:
+                    table = with_rate(answer.subject.table, found.rate_per_s)
+                    fleet = with_replicas(table, replicas)
+                    row = run_task(make_task({**fleet, "seed": 0}, Path())).rows[0]
+                    assert kept(row, capacity.objectives) == (replicas == found.num)
+            assert (found.kept, found.kept_with_one_less) == (1, 0)
+
+
+@pytest.mark.parametrize("edge", [1, 2, 7, 30, 4096])
+@pytest.mark.parametrize("start", [1, 6, 40, 5000])
+def test_the_smallest_fleet_is_found_from_anywhere(edge: int, start: int) -> None:
+    tried: list[float] = []
+
+    def keeps(value: float) -> bool:
+        tried.append(value)
+        return value >= edge
+
+    assert answered(smallest(start), keeps).kept == edge
+    assert len(tried) == len(set(tried)) <= 26
+
+
+def test_a_fleet_of_groups_has_no_one_size(busy: dict[str, Any]) -> None:
+    table = {**busy, "allocator": [{"kind": "paged"}]}
+    for key, value in (("group", [{"replicas": 2}]), ("autoscaler", {"kind": "queue"})):
+        with pytest.raises(InputError, match=f"fleet.{key}"):
+            replicas_in({**table, "fleet": {key: value}})
 
 
 def test_a_setting_is_tuned_by_the_rate_it_holds_out(busy: dict[str, Any]) -> None:

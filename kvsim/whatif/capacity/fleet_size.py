@@ -1,0 +1,65 @@
+"""How many replicas a rate takes: the smallest fleet that keeps the objectives when it is run."""
+
+import copy
+
+from kvsim.fleet.options import MOST_REPLICAS
+from kvsim.plumbing.errors import InputError
+from kvsim.whatif.capacity.bisection import Asking, Bracket
+from kvsim.whatif.scenario_tables import Table
+
+MOST_REQUESTS = 10_000  # of a run, unless the scenario itself has more
+SIZES = ("num_requests", "num_sessions")  # of a workload that is generated
+
+
+def replicas_in(table: Table) -> int:
+    """The replicas of the scenario as it stands; InputError where their number cannot be set."""
+    fleet = table.get("fleet") or {}
+    for key, remedy in (
+        ("group", "give fleet.replicas instead"),
+        ("autoscaler", "leave it out: the answer is the number that is always enough"),
+    ):
+        if fleet.get(key):
+            raise InputError(
+                "the replicas that a rate takes are counted in fleets of one size",
+                where=f"fleet.{key}",
+                remedy=remedy,
+            )
+    return int(fleet.get("replicas") or 1)
+
+
+def with_replicas(table: Table, replicas: int) -> Table:
+    """The tables with so many replicas, and with as many requests for each as the scenario has for
+    each of its own, up to MOST_REQUESTS in all; a trace has those that it has.
+    """
+    table, before = copy.deepcopy(table), replicas_in(table)
+    table["fleet"] = {**(table.get("fleet") or {}), "replicas": replicas, "regret": False}
+    workload = table.get("workload") or {}
+    for key in SIZES:
+        if isinstance(workload.get(key), int):
+            most = max(workload[key], MOST_REQUESTS)
+            workload[key] = min(most, max(1, workload[key] * replicas // before))
+    return table
+
+
+def smallest(start: int) -> Asking:
+    """Look for the smallest number that is kept: from the start in steps that double, away from
+    what was found there, then halve what is between.
+    """
+    good: int | None = None
+    bad = 0  # no replica serves nobody
+    value, step = min(max(start, 1), MOST_REPLICAS), 1
+    while good is None or good - bad > 1:
+        if (yield float(value)):
+            good = value
+        else:
+            bad = value
+        if good is None:
+            if bad == MOST_REPLICAS:
+                return Bracket(None, float(bad))
+            value = min(bad + step, MOST_REPLICAS)
+        elif bad == 0 and good > step:
+            value = good - step
+        else:
+            value = (good + bad) // 2
+        step *= 2
+    return Bracket(float(good), float(bad) if bad else None)
