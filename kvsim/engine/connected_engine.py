@@ -16,6 +16,7 @@ from kvsim.engine.parts import EngineParts
 from kvsim.engine.plan import Plan
 from kvsim.engine.run_end import Pause
 from kvsim.engine.schedulers.connected import ConnectedScheduler
+from kvsim.engine.tier_books import TierBooks
 from kvsim.plumbing.errors import InvariantError
 from kvsim.sequence import Sequence
 
@@ -40,6 +41,9 @@ class ConnectedEngine(Engine):
         self._computed_ps = 0  # when all that was launched has computed
         self._waiting_since: dict[Sequence, int] = {}  # for a load
         self._num_waits = self._wait_ps = self._held_up_ps = 0
+        self._tier_books: TierBooks | None = None
+        if self._connector.totals():
+            self._tier_books = TierBooks(parts.recorder, parts.step_time)
         super().__init__(env, parts)
 
     def _run(self) -> Generator[simpy.Event, None, None]:
@@ -114,7 +118,7 @@ class ConnectedEngine(Engine):
 
     def tier_totals(self) -> RunTotals | None:
         scheduler, tiers = self._connected, self._connector.totals()
-        if not tiers:
+        if not tiers or self._tier_books is None:
             return None
         return RunTotals(
             tiers,
@@ -123,6 +127,8 @@ class ConnectedEngine(Engine):
             self._num_waits,
             self._wait_ps,
             self._held_up_ps,
+            self._tier_books.storage_hit_tokens,
+            self._tier_books.recompute_ps,
         )
 
     def _follow_waits(self, plan: Plan, now_ps: int) -> None:
@@ -130,11 +136,17 @@ class ConnectedEngine(Engine):
         since = self._waiting_since
         for seq in self._connected.loads:
             since[seq] = now_ps
+        if self._tier_books is not None:
+            for seq, hit in self._connected.found:
+                self._tier_books.found(seq, hit)
         if since:
             for seq, _, _ in plan.admitted:
                 if seq in since:
+                    wait_ps = now_ps - since.pop(seq)
                     self._num_waits += 1
-                    self._wait_ps += now_ps - since.pop(seq)
+                    self._wait_ps += wait_ps
+                    if self._tier_books is not None:
+                        self._tier_books.waited(seq, wait_ps)
 
     def _copy(self, plan: Plan) -> None:
         """Copies that belong before the step hold it up."""

@@ -7,14 +7,20 @@ import simpy
 from kvsim.engine.connectors.totals import RunTotals
 from kvsim.engine.engine import Engine
 from kvsim.engine.hicache.scheduler import HicacheScheduler
+from kvsim.engine.parts import EngineParts
 from kvsim.engine.plan import Plan
 from kvsim.engine.run_end import Wake
+from kvsim.engine.tier_books import TierBooks
 
 
 class HicacheEngine(Engine):
     """The engine of a scheduler with such a cache. While nothing can run it looks again at each end
     of a copy.
     """
+
+    def __init__(self, env: simpy.Environment, parts: EngineParts) -> None:
+        super().__init__(env, parts)
+        self.hierarchical.tier_books = TierBooks(parts.recorder, parts.step_time)
 
     @property
     def hierarchical(self) -> HicacheScheduler:
@@ -35,6 +41,7 @@ class HicacheEngine(Engine):
         copies, stall_ps = self.hierarchical.copies, plan.stall_ps
         waited_ps = copies.compute(plan.start_ps + stall_ps, plan.first_ps - stall_ps)
         if waited_ps:
+            self.hierarchical.layers_waited(plan, waited_ps)
             plan.stalls.append((waited_ps, self.scheduler.usage()))
             plan.first_ps += waited_ps
         copies.gpu_ps = plan.start_ps + plan.first_ps

@@ -22,7 +22,7 @@ from kvsim.results.summary import (
     RequestCounts,
     RunSummary,
 )
-from kvsim.results.summary_beyond import TransferSummary
+from kvsim.results.summary_beyond import TiersSummary, TransferSummary
 from kvsim.results.summary_part import Count, Measured, Share, SummaryPart
 
 
@@ -163,6 +163,7 @@ def summarise_fleet(totals: FleetTotals) -> FleetSummary:
         window=one.window if one else None,
         notes=one.notes if one else None,
         transfers=TransferSummary.together([s.transfers for s in summaries if s.transfers]),
+        offloading=TiersSummary.together([s.offloading for s in summaries if s.offloading]),
         pool_of=first.pool_of,
         replicas=len(summaries),
         routing=_routing(totals),

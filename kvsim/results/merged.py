@@ -43,6 +43,8 @@ def merged(recorders: Sequence[Recorder]) -> Recorder:
         found.late_gaps.extend(each.late_gaps)
         found.rejected += each.rejected
         found.failures += each.failures
+        if each.tier_hits is not None:
+            found.tier_hits = (found.tier_hits or {}) | each.tier_hits
         for at, total in enumerate(each.part_sums):
             found.part_sums[at] += total
         for at, total in enumerate(each.step_sum):

@@ -111,6 +111,7 @@ def summarise(
 
 def _offloading(totals: "RunTotals") -> TiersSummary:
     """What tiers behind the device did, and what waited for them."""
+    hits = (totals.hit_tokens - totals.storage_hit_tokens, totals.storage_hit_tokens)
     tiers = [
         TierSummary(
             kind=tier.kind,
@@ -120,8 +121,9 @@ def _offloading(totals: "RunTotals") -> TiersSummary:
             store_busy_s=seconds_from_ps(tier.store_busy_ps),
             load_busy_s=seconds_from_ps(tier.load_busy_ps),
             failed_stores=tier.failed_stores,
+            hit_tokens=hit_tokens,
         )
-        for tier in totals.tiers
+        for tier, hit_tokens in zip(totals.tiers, hits, strict=False)
     ]
     waits = totals.num_waits
     return TiersSummary(
@@ -129,6 +131,8 @@ def _offloading(totals: "RunTotals") -> TiersSummary:
         loads_awaited=waits,
         load_wait_s=seconds_from_ps(totals.wait_ps) / waits if waits else None,
         held_up_s=seconds_from_ps(totals.held_up_ps),
+        recompute_s=seconds_from_ps(totals.recompute_ps),
+        saved_s=seconds_from_ps(totals.recompute_ps - totals.wait_ps - totals.held_up_ps),
     )
 
 

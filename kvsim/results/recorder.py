@@ -25,6 +25,7 @@ from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.units import seconds_from_ps
 from kvsim.request import Request
 from kvsim.results.departed import Finished
+from kvsim.results.tier_hits import TierHits
 from kvsim.sequence import Sequence
 
 SERIES_COLUMNS: tuple[str, ...] = (
@@ -62,6 +63,7 @@ class Recorder:
     marks: (moment, sequences running from then on, ps booked before it), flat. A mark stands where
     the number of running sequences changed or a sequence had finished: the same moments however
     many steps were taken at once. mark_sums: time_sum at each mark.
+    tier_hits: by the ids of sequences that found something in tiers; None without tiers.
     """
 
     def __init__(self, capacity_bytes: int) -> None:
@@ -90,6 +92,7 @@ class Recorder:
         self.rejected: list[tuple[Request, int, str]] = []
         self.failures: list[tuple[Sequence, int]] = []
         self._failed_ids: set[str] = set()
+        self.tier_hits: dict[str, TierHits] | None = None
         self.marks = array("q")
         self.mark_sums = array("d")
         self._marked_running = -1

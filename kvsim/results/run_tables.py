@@ -7,11 +7,18 @@ from numpy.typing import NDArray
 
 from kvsim.memory.parts import PARTS
 from kvsim.results.recorder import SERIES_COLUMNS, Recorder
+from kvsim.results.tier_hits import NO_HITS
 
 REQUEST_COLUMNS = (
     *("id", "session", "status", "reason"),
     *("arrival_ps", "scheduled_ps", "first_token_ps", "finish_ps"),
     *("prompt_tokens", "output_tokens", "cached_tokens", "preemptions"),
+)
+TIER_COLUMNS = (
+    "host_cached_tokens",
+    "storage_cached_tokens",
+    "load_wait_ps",
+    "recompute_ps",
 )
 
 
@@ -37,7 +44,7 @@ def request_columns(recorder: Recorder) -> Columns:
     requests = [*done.requests, *(request for request, _, _ in refused)]
     ids = [*done.ids, *(request.id for request, _, _ in refused)]
     reasons = [reason for _, _, reason in refused]
-    return {
+    columns: Columns = {
         "id": [ids[i] for i in order],
         "session": [requests[i].session for i in order],
         "status": ["finished" if i < num_done else "rejected" for i in order],
@@ -50,6 +57,22 @@ def request_columns(recorder: Recorder) -> Columns:
         "output_tokens": numbers("output_tokens", [r.output_tokens for r, _, _ in refused])[order],
         "cached_tokens": numbers("hit_tokens", otherwise=0)[order],
         "preemptions": numbers("num_preemptions", otherwise=0)[order],
+    }
+    return columns | _tier_columns(recorder, columns["id"])
+
+
+def _tier_columns(recorder: Recorder, ids: list[str]) -> Columns:
+    """Of the tokens in `cached_tokens` those from host memory and from the tier behind it, and the
+    times of the loads (`kvsim.results.tier_hits`); nothing for a run without tiers.
+    """
+    if recorder.tier_hits is None:
+        return {}
+    found = [recorder.tier_hits.get(name, NO_HITS) for name in ids]
+    return {
+        "host_cached_tokens": np.array([h.tokens - h.storage_tokens for h in found], np.int64),
+        "storage_cached_tokens": np.array([h.storage_tokens for h in found], np.int64),
+        "load_wait_ps": np.array([h.wait_ps for h in found], np.int64),
+        "recompute_ps": np.array([h.recompute_ps for h in found], np.int64),
     }
 
 

@@ -34,7 +34,7 @@ from kvsim.results.parquet import table_writer
 from kvsim.results.recorder import SERIES_COLUMNS
 from kvsim.results.result import Result, Run, Table
 from kvsim.results.result_summary import ResultSummary
-from kvsim.results.run_tables import REQUEST_COLUMNS
+from kvsim.results.run_tables import REQUEST_COLUMNS, TIER_COLUMNS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -109,7 +109,12 @@ def read(folder: Path) -> Result:
     summary = read_summary(folder)
     labels = [run.label for run in summary.runs]
     tables = {
-        "requests": _split(folder / REQUESTS, labels, _REQUEST_KINDS),
+        "requests": _split(
+            folder / REQUESTS,
+            labels,
+            _REQUEST_KINDS,
+            dict.fromkeys(TIER_COLUMNS, "whole or nothing"),
+        ),
         "memory": _split(
             folder / MEMORY,
             labels,

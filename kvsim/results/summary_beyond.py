@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from kvsim.results.summary_part import NULL, Count, Measured, SummaryPart
+from kvsim.results.summary_part import NULL, Count, Difference, Measured, SummaryPart
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -53,7 +53,8 @@ class TierSummary(SummaryPart):
     """One tier behind the device. kind: as in `[[tier]]`. capacity_bytes: null where it has no
     limit. stored_bytes, loaded_bytes: copied into it and out of it, by one rank for host memory;
     store_busy_s, load_busy_s: how long these copies moved, in sum. failed_stores: offers that found
-    no room.
+    no room. hit_tokens: of `prefix_cache.host_hit_tokens`, those that this tier had; what a request
+    reads from a storage into host memory is a hit of the storage.
     """
 
     kind: str
@@ -63,16 +64,55 @@ class TierSummary(SummaryPart):
     store_busy_s: Measured
     load_busy_s: Measured
     failed_stores: Count
+    hit_tokens: Count | None = None
+
+    @classmethod
+    def together(cls, parts: Sequence["TierSummary"]) -> "TierSummary":
+        """The same tier of several replicas: all numbers in sum, no limit where one has none."""
+        limits = [each.capacity_bytes for each in parts]
+        return cls(
+            kind=parts[0].kind,
+            capacity_bytes=None if None in limits else sum(filter(None, limits)),
+            stored_bytes=sum(each.stored_bytes for each in parts),
+            loaded_bytes=sum(each.loaded_bytes for each in parts),
+            store_busy_s=sum(each.store_busy_s for each in parts),
+            load_busy_s=sum(each.load_busy_s for each in parts),
+            failed_stores=sum(each.failed_stores for each in parts),
+            hit_tokens=sum(each.hit_tokens or 0 for each in parts),
+        )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class TiersSummary(SummaryPart):
     """What lies behind the device. tiers: the nearest first. loads_awaited: how often a sequence
     waited for its load until it ran; load_wait_s: for how long on average, null where none did.
-    held_up_s: how long steps waited for copies, in sum.
+    held_up_s: how long steps waited for copies, in sum. recompute_s: by how much longer steps would
+    have been if all that was loaded had been computed, each prompt in one step of its own; saved_s:
+    recompute_s less all waits of sequences and of steps, below zero where loads cost more.
     """
 
     tiers: tuple[TierSummary, ...]
     loads_awaited: Count
     load_wait_s: Measured | None = field(default=None, metadata=NULL)
     held_up_s: Measured
+    recompute_s: Measured | None = None
+    saved_s: Difference | None = None
+
+    @classmethod
+    def together(cls, parts: Sequence["TiersSummary"]) -> "TiersSummary | None":
+        """Of several replicas with tiers of their own; None without any."""
+        if len(parts) < 2:
+            return parts[0] if parts else None
+        waits = sum(each.loads_awaited for each in parts)
+        wait_s = sum((each.load_wait_s or 0.0) * each.loads_awaited for each in parts)
+        return cls(
+            tiers=tuple(
+                TierSummary.together(same)
+                for same in zip(*(each.tiers for each in parts), strict=False)
+            ),
+            loads_awaited=waits,
+            load_wait_s=wait_s / waits if waits else None,
+            held_up_s=sum(each.held_up_s for each in parts),
+            recompute_s=sum(each.recompute_s or 0.0 for each in parts),
+            saved_s=sum(each.saved_s or 0.0 for each in parts),
+        )

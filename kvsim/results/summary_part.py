@@ -10,12 +10,13 @@ from pydantic import AfterValidator, Field, Strict
 
 from kvsim.plumbing.options import within_bounds
 
-# Numbers of a stored summary: whole from 0 or from 1 on, from 0 on, and from 0 to 1.
+# Numbers of a stored summary: whole from 0 or from 1 on, from 0 on, of either sign, from 0 to 1.
 _Whole = Annotated[int, Strict(), AfterValidator(within_bounds)]
 _Real = Annotated[float, Strict(), Field(allow_inf_nan=False), AfterValidator(within_bounds)]
 Count = Annotated[_Whole, Field(ge=0)]
 Positive = Annotated[_Whole, Field(ge=1)]
 Measured = Annotated[_Real, Field(ge=0)]
+Difference = Annotated[_Real, Field()]
 Share = Annotated[_Real, Field(ge=-1e-9, le=1 + 1e-9)]
 
 

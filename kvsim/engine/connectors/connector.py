@@ -151,6 +151,12 @@ class Connector(ABC):
 
     # --- the scheduler half ---------------------------------------------------------------------
 
+    def take_storage_tokens(self, seq: Sequence, device_tokens: int, match: RemoteMatch) -> int:
+        """Of a match whose blocks were allocated, the tokens that were read for this sequence from
+        behind host memory. They are forgotten by the call.
+        """
+        return 0
+
     def begin(self, now_ps: int) -> None:
         """A schedule() begins at now_ps."""
         return

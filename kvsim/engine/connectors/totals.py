@@ -22,7 +22,9 @@ class RunTotals(NamedTuple):
     """Of all tiers. hit_tokens: found in them and not on the device, of sequences that started for
     the first time; of these, awaited_hit_tokens of sequences that waited for their load. num_waits,
     wait_ps: how often a sequence waited for its load until it ran, and how long in sum.
-    held_up_ps: how long steps could not be launched before copies had ended.
+    held_up_ps: how long steps could not be launched before copies had ended. storage_hit_tokens: of
+    hit_tokens, those read from the tier behind host memory. recompute_ps: by how much longer steps
+    would have been if the device had computed what was loaded, each prompt in one step of its own.
     """
 
     tiers: tuple[TierTotals, ...]
@@ -31,3 +33,5 @@ class RunTotals(NamedTuple):
     num_waits: int
     wait_ps: int
     held_up_ps: int
+    storage_hit_tokens: int = 0
+    recompute_ps: int = 0

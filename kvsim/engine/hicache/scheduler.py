@@ -12,18 +12,21 @@ from kvsim.engine.plan import Plan
 from kvsim.engine.schedulers.sglang.admission import Newcomer
 from kvsim.engine.schedulers.sglang.budget import Budget
 from kvsim.engine.schedulers.sglang.scheduler import SglangScheduler
+from kvsim.engine.tier_books import TierBooks
 from kvsim.memory.radix.hicache.allocator import HicacheAllocator
+from kvsim.results.tier_hits import TierHit
 from kvsim.sequence import Sequence
 
 
 class HicacheScheduler(SglangScheduler):
     """pages: the allocator. copies: between device and host memory, and storage: behind it, if
-    there is one; both are set before anything runs. now_ps: when the pass begins, set by the
-    engine.
+    there is one; both are set before anything runs. tier_books, and now_ps, when the pass begins,
+    are set by the engine.
     """
 
     copies: TierCopies
     storage: Storage | None = None
+    tier_books: TierBooks | None = None
     now_ps: int = 0
 
     def __init__(self, allocator: HicacheAllocator, *rest: Any, **options: Any) -> None:
@@ -67,6 +70,8 @@ class HicacheScheduler(SglangScheduler):
             num_waits=0 if storage is None else storage.num_waits,
             wait_ps=0 if storage is None else storage.waited_ps,
             held_up_ps=copies.blocked_total_ps + copies.waited_total_ps,
+            storage_hit_tokens=0 if self.tier_books is None else self.tier_books.storage_hit_tokens,
+            recompute_ps=0 if self.tier_books is None else self.tier_books.recompute_ps,
         )
 
     def add(self, seq: Sequence) -> bool:
@@ -88,10 +93,30 @@ class HicacheScheduler(SglangScheduler):
         if storage is not None:
             storage.begin(self.waiting.head)
         plan = super().schedule()
+        if self.tier_books is not None:
+            self._book(plan, self.tier_books)
         if storage is not None:
             storage.admitted(seq for seq, _, _ in plan.admitted)
         plan.held_ps = copies.now_ps - self.now_ps
         return plan
+
+    def _book(self, plan: Plan, books: TierBooks) -> None:
+        """What the admitted hit in host memory, and how long they were passed over for lookups."""
+        storage = self.storage
+        for seq, cached, _ in plan.admitted:
+            loaded = self.pages.slots(seq).loaded
+            if loaded:
+                brought = 0 if storage is None else min(storage.brought.get(seq, 0), loaded)
+                books.found(seq, TierHit(cached - loaded, loaded, brought))
+            if storage is not None and seq in storage.waits_ps:
+                books.waited(seq, storage.waits_ps[seq])
+
+    def layers_waited(self, plan: Plan, wait_ps: int) -> None:
+        """The layers of the step waited for the loads of those that it admitted."""
+        if self.tier_books is not None:
+            for seq, _, _ in plan.admitted:
+                if self.pages.slots(seq).loaded:
+                    self.tier_books.waited(seq, wait_ps)
 
     def _admission(self, budget: Budget, ratio: float) -> HicacheAdmission:
         wishes = self._outputs.wishes

@@ -36,7 +36,8 @@ class StorageSettings(NamedTuple):
 
 class Storage:
     """lookups: requests whose lookup is under way. brought: tokens that a request has from here.
-    num_waits, waited_ps: lookups for which requests were passed over, and for how long in sum.
+    num_waits, waited_ps: lookups for which requests were passed over, and for how long in sum;
+    waits_ps: of each request that was not admitted since.
     """
 
     def __init__(
@@ -62,6 +63,7 @@ class Storage:
         self._num_writes = 0
         self._asked_tokens = 0  # by lookups under way
         self.num_waits = self.waited_ps = 0
+        self.waits_ps: dict[Sequence, int] = {}
         self._stopped: list[Prefetch] = []  # whose reads have ended, after they were cut
         self._unread = 0  # tokens to be freed in the next pass
         allocator.backup.acknowledged = self._write
@@ -221,8 +223,10 @@ class Storage:
         """The lookup of a request is under way no more."""
         del self.lookups[lookup.seq]
         if lookup.skipped_ps is not None:
+            wait_ps = self._copies.now_ps - lookup.skipped_ps
             self.num_waits += 1
-            self.waited_ps += self._copies.now_ps - lookup.skipped_ps
+            self.waited_ps += wait_ps
+            self.waits_ps[lookup.seq] = self.waits_ps.get(lookup.seq, 0) + wait_ps
         self._asked_tokens -= len(lookup.keys) * self._page
         if lookup.lock is not None:
             self._tree.release_host(lookup.lock)
@@ -286,6 +290,7 @@ class Storage:
         for seq in seqs:
             self._matched.pop(seq, None)
             self._retries.pop(seq, None)
+            self.waits_ps.pop(seq, None)
 
     def left(self, seq: Sequence) -> None:
         """A request has all its tokens."""

@@ -19,6 +19,7 @@ from kvsim.engine.schedulers.two_queues import HoldingQueues
 from kvsim.memory.allocator import Allocator, Demand
 from kvsim.memory.loading import LoadingPromise
 from kvsim.plumbing.errors import InvariantError
+from kvsim.results.tier_hits import TierHit
 from kvsim.sequence import Sequence
 from kvsim.vllm.rules import SchedulingRules
 
@@ -29,8 +30,9 @@ class ConnectedScheduler(ContinuousScheduler):
     one before it has returned.
 
     kept: finished sequences whose blocks the connector has not given back yet. put_off: of whom the
-    connector did not know in the last step what lies elsewhere. loads: whose load began in it.
-    hit_tokens, awaited_hit_tokens: see `RunTotals`.
+    connector did not know in the last step what lies elsewhere. loads: whose load began in it;
+    found: what each load brings, those included that the step itself waits for. hit_tokens,
+    awaited_hit_tokens: see `RunTotals`.
     """
 
     def __init__(
@@ -60,12 +62,13 @@ class ConnectedScheduler(ContinuousScheduler):
         self._stuck = False  # a victim's step has not returned, so nobody was preempted
         self.loads: list[Sequence] = []
         self.put_off: list[Sequence] = []
+        self.found: list[tuple[Sequence, TierHit]] = []
         self.hit_tokens = self.awaited_hit_tokens = 0
 
     # --- a step ---------------------------------------------------------------------------------
 
     def schedule(self) -> Plan:
-        self.loads, self.put_off = [], []
+        self.loads, self.put_off, self.found = [], [], []
         self._stuck = False
         plan = super().schedule()
         stepping = self._stepping(plan)
@@ -145,6 +148,8 @@ class ConnectedScheduler(ContinuousScheduler):
         if not self._admit_first(plan, cached, new_tokens, fit_tokens):
             return None
         self.connector.allocated(seq, device_tokens, match)
+        if match.tokens:
+            self._count_hit(seq, device_tokens, match)
         return left - new_tokens
 
     def _resume_loaded(self, plan: Plan, budget: int, threshold: int) -> int | None:
@@ -218,10 +223,12 @@ class ConnectedScheduler(ContinuousScheduler):
         self.queues.load(seq, num_tokens)
         self.loads.append(seq)
         self.connector.allocated(seq, device_tokens, match)
-        self._count_hit(seq, match)
+        self._count_hit(seq, device_tokens, match)
         return True
 
-    def _count_hit(self, seq: Sequence, match: RemoteMatch) -> None:
+    def _count_hit(self, seq: Sequence, device_tokens: int, match: RemoteMatch) -> None:
+        storage_tokens = self.connector.take_storage_tokens(seq, device_tokens, match)
+        self.found.append((seq, TierHit(device_tokens, match.tokens, storage_tokens)))
         if not seq.num_preemptions:
             self.hit_tokens += match.tokens
             self.awaited_hit_tokens += match.tokens if match.waits else 0

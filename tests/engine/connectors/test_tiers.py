@@ -139,3 +139,65 @@ def test_what_no_engine_has_is_refused_in_one_line(changes: dict[str, Any], wher
     with pytest.raises(InputError) as refused:
         run(tables() | changes)
     assert refused.value.where == where
+
+
+RADIX = {
+    "kind": "radix",
+    "page_size": 64,
+    "enable_hierarchical_cache": True,
+    "hicache_ratio": 2.0,
+}
+STORAGE = {"hicache_storage_backend": "file", "hicache_ratio": 1.2}
+
+
+def hierarchical(**keys: Any) -> dict[str, Any]:
+    """The conversations under SGLang's hierarchical cache."""
+    return tables(tokens=12_000) | {
+        "allocator": [RADIX | keys],
+        "scheduler": {"kind": "sglang"},
+    }
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        tables([HOST]),
+        tables([HOST | {"sync_load_budget_bytes": 1 << 30}]),
+        tables([HOST | {"kv_offloading_size": 0.5}, FILES]),
+        tables([SIMPLE]),
+        hierarchical(),
+        hierarchical(**STORAGE),
+    ],
+    ids=["host", "at once", "files", "simple", "hicache", "storage"],
+)
+def test_hits_by_tier_and_times_of_requests_sum_to_those_of_the_summary(
+    table: dict[str, Any],
+) -> None:
+    simulation = Simulation(Scenario.from_table(table))
+    (options,), (label,) = simulation.scenario.allocator, simulation.labels
+    found = simulation.run(options, label)
+    offloading, requests = found.summary.offloading, found.table("requests")
+    assert offloading is not None
+    assert requests is not None
+    host, *behind = (tier.hit_tokens for tier in offloading.tiers)
+    assert host == requests["host_cached_tokens"].sum()
+    assert sum(behind) == requests["storage_cached_tokens"].sum()  # type: ignore[arg-type]
+    assert host + sum(behind) == found.summary.prefix_cache.host_hit_tokens  # type: ignore
+    assert all(behind)
+    both = requests["host_cached_tokens"] + requests["storage_cached_tokens"]
+    assert both.sum()
+    assert (both <= requests["cached_tokens"]).all()
+    assert ((requests["recompute_ps"] > 0) >= (both > 0)).all()
+    assert requests["recompute_ps"].sum() == round((offloading.recompute_s or 0) * 1e12)
+    waited = (offloading.load_wait_s or 0) * offloading.loads_awaited
+    assert requests["load_wait_ps"].sum() / 1e12 >= waited - 1e-9
+    saved_s = (offloading.recompute_s or 0) - waited - offloading.held_up_s
+    assert offloading.saved_s == pytest.approx(saved_s)
+
+
+def test_only_a_run_with_tiers_has_their_columns() -> None:
+    simulation = Simulation(Scenario.from_table(tables()))
+    found = simulation.run(simulation.scenario.allocator[0], simulation.labels[0])
+    requests = found.table("requests")
+    assert requests is not None
+    assert not {"host_cached_tokens", "load_wait_ps"} & set(requests)

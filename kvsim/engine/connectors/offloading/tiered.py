@@ -4,7 +4,7 @@ What has been stored in host memory is written to files at once; what is found t
 into host memory first, and loaded from there when its sequence is looked at again.
 """
 
-from kvsim.engine.connectors.connector import Decided, Report
+from kvsim.engine.connectors.connector import Decided, RemoteMatch, Report
 from kvsim.engine.connectors.journal import ConnectorJournal
 from kvsim.engine.connectors.offloading.chunk import HostChunk
 from kvsim.engine.connectors.offloading.connector import OffloadingConnector
@@ -25,6 +25,7 @@ class TieredConnector(OffloadingConnector):
         self._now_ps = 0
         self._promoted: dict[Sequence, list[HostChunk]] = {}
         self._asked: dict[Sequence, dict[int, None]] = {}
+        self._read_spans: dict[Sequence, list[tuple[int, int]]] = {}  # tokens, by who asked
 
     def record(self, journal: ConnectorJournal) -> None:
         super().record(journal)
@@ -52,7 +53,22 @@ class TieredConnector(OffloadingConnector):
         there = self.disk.answer(seq, key, self._now_ps)
         if there is None:
             return UNKNOWN
-        return self._promote(seq, key, place + 1) if there else ABSENT
+        if not there:
+            return ABSENT
+        state = self._promote(seq, key, place + 1)
+        if state == WRITING:
+            size = self.settings.groups[group].chunk_tokens
+            spans = self._read_spans.setdefault(seq, [])
+            spans.append((place * size, (place + 1) * size))
+        return state
+
+    def take_storage_tokens(self, seq: Sequence, device_tokens: int, match: RemoteMatch) -> int:
+        tokens, end = 0, device_tokens
+        for first, last in sorted(self._read_spans.pop(seq, [])):
+            last = min(last, device_tokens + match.tokens)
+            tokens += max(0, last - max(first, end))
+            end = max(end, last)
+        return tokens
 
     def _promote(self, seq: Sequence, key: int, end: int) -> int:
         """A slot of host memory for what a file has; without room it counts as absent."""
@@ -73,6 +89,7 @@ class TieredConnector(OffloadingConnector):
         super().scheduled(step)
         for seq in done:
             self.disk.finished(seq, list(self._asked.pop(seq, {})))
+            self._read_spans.pop(seq, None)
         for seq, chunks in self._promoted.items():
             self.disk.submit(seq, chunks, self._now_ps, read=True)
         self._promoted = {}

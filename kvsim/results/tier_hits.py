@@ -1,0 +1,30 @@
+"""What each sequence found in the tiers behind the device."""
+
+from typing import NamedTuple
+
+
+class TierHit(NamedTuple):
+    """A load of one sequence. tokens: found in the tiers and not on the device; storage_tokens: of
+    these, read for this sequence from the tier behind host memory. prior_tokens: of the device,
+    before them.
+    """
+
+    prior_tokens: int
+    tokens: int
+    storage_tokens: int
+
+
+class TierHits:
+    """Of one sequence: tokens of its first admission that came from host memory (tokens in all,
+    less storage_tokens, which came from the tier behind host memory); wait_ps: for all its loads;
+    recompute_ps: by how much longer its prompts' steps would have been if the tokens of all its
+    loads had been computed.
+    """
+
+    __slots__ = ("recompute_ps", "storage_tokens", "tokens", "wait_ps")
+
+    def __init__(self) -> None:
+        self.tokens = self.storage_tokens = self.wait_ps = self.recompute_ps = 0
+
+
+NO_HITS = TierHits()
