@@ -57,6 +57,10 @@ def _print(compared: "Comparison", names: Sequence[str], console: Any) -> None:
         else:
             console.print("The scenarios are the same.\n")
     heads = [*names, *(["mean of the seeds"] if compared.seeds_only else [])]
+    if compared.seeds_only:
+        from kvsim.report.intervals import NARROW
+
+        console.print(f"{NARROW}\n", markup=False, highlight=False)
     for side in compared.sides:
         if side.same:
             line = f"{side.label}: the same numbers everywhere\n"

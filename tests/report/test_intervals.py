@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from kvsim.report.intervals import interval
+from kvsim.validate.run.intervals import ratio_interval
 from kvsim.whatif.intervals import mean_interval, paired, ratio
 
 SEEDS, TRIALS = 6000, 800
@@ -27,6 +28,46 @@ def waits(load: float, quantile: float | None, seeds: int = SEEDS) -> np.ndarray
         wait = np.maximum(wait + service - gap, 0.0)
     rows = np.array(every)
     return rows.mean(axis=0) if quantile is None else np.quantile(rows, quantile, axis=0)
+
+
+def both_waits(load: float, runs: int, requests: int) -> tuple[np.ndarray, np.ndarray]:
+    """Of each run the waits of its requests, and those behind a server 5 % faster: (runs,
+    requests) each.
+    """
+    random = np.random.default_rng(7)
+    gaps, services = random.exponential(size=(2, requests, runs))
+    both = []
+    for speed in (1.0, 0.95):
+        wait, every = np.zeros(runs), []
+        for gap, service in zip(gaps, services * load * speed, strict=True):
+            every.append(wait + service)
+            wait = np.maximum(wait + service - gap, 0.0)
+        both.append(np.array(every).T)
+    return both[0], both[1]
+
+
+def held_by_requests_drawn_again(load: float) -> float:
+    real, simulated = both_waits(load, 3000, 300)
+    true = simulated.mean() / real.mean() - 1.0
+    spans = [
+        ratio_interval(simulated[run], real[run], real[run]) for run in range(100)
+    ]  # of the error
+    return fmean(low <= true <= high for low, high in spans)
+
+
+@pytest.mark.parametrize("load", [0.5, 0.8, 1.0])
+def test_requests_drawn_one_by_one_hold_the_error_of_waits_as_seldom_as_said(load: float) -> None:
+    """Who reads `validate run` is told so (`DRAWN_AGAIN`)."""
+    assert 0.10 <= held_by_requests_drawn_again(load) <= 0.60
+
+
+def test_requests_that_do_not_wait_are_drawn_as_said() -> None:
+    """Times of their own, with an error of their own each."""
+    random = np.random.default_rng(2)
+    real = random.uniform(1.0, 2.0, size=(200, 100))
+    simulated = real * random.normal(1.05, 0.1, size=real.shape)
+    spans = [ratio_interval(b, a, a) for a, b in zip(real, simulated, strict=True)]
+    assert 0.90 <= fmean(low <= 0.05 <= high for low, high in spans) <= 0.99
 
 
 def samples(values: np.ndarray, count: int) -> list[list[float]]:

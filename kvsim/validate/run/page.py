@@ -13,6 +13,7 @@ from kvsim.validate.run.comparison import RunComparison
 from kvsim.validate.run.curves import SATURATED_USAGE
 from kvsim.validate.run.errors import relative
 from kvsim.validate.run.fitting.fit import RunFit
+from kvsim.validate.run.intervals import DRAWN_AGAIN
 from kvsim.validate.run.tables import (
     TextTable,
     between,
@@ -190,7 +191,7 @@ def _latency_table(comparison: RunComparison, which: str) -> TextTable:
                 (label, _time(name, value), _time(name, simulated), signed(error), between(span))
             )
     unseen = "." if comparison.fit is None else ", none of which the fit has seen."
-    note = f"Of {plural(len(comparison.reported), 'request')}{unseen}"
+    note = f"Of {plural(len(comparison.reported), 'request')}{unseen} 95 %: {DRAWN_AGAIN}."
     heads = ("", "recorded", "simulated", "error", "95 %")
     return TextTable(f"Latencies: {which}", note, heads, tuple(rows))
 

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kvsim.report import numbers
+from kvsim.report.intervals import NARROW
 from kvsim.whatif.advice import serve
 from kvsim.whatif.advice.advice import ALSO
 from kvsim.whatif.advice.baseline import LoadReading
@@ -37,7 +38,7 @@ def advice_findings(advice: Advice, folder: Path, runs: int) -> Findings:
         FindingsFigure(
             f"Gain or loss in {advice.goal.name} of each change",
             "A dot is the mean of one change alone, its line the 95 % interval. A filled dot is a "
-            "change that helps beyond chance; an interval across 0 shows no difference.",
+            "change that helps beyond chance; an interval across 0 shows no difference. " + NARROW,
             _changes_figure(advice),
             lead=True,
         ),

@@ -4,7 +4,9 @@ from typing import Any
 
 from kvsim.report import numbers
 from kvsim.report.figures.shares import Shares
+from kvsim.report.intervals import NARROW
 from kvsim.results.summary import LatencySummary
+from kvsim.validate.run.intervals import DRAWN_AGAIN
 from kvsim.whatif.advice.serve import command
 from kvsim.whatif.doctor import doctor_figures
 from kvsim.whatif.doctor.diagnosis import CauseFinding, Diagnosis
@@ -70,8 +72,7 @@ def _real_table(beside: tuple[Beside, ...]) -> FindingsTable:
     return FindingsTable(
         "Real and simulated",
         "The same requests under the same settings, the whole run. Differences are simulated "
-        "against real, of shares in points; in brackets where 95 % of them lie had other requests "
-        "been drawn.",
+        f"against real, of shares in points; in brackets {DRAWN_AGAIN}.",
         ("", "real", "simulated", "difference"),
         [
             (each.name, _amount(each, each.real), _amount(each, each.simulated), _difference(each))
@@ -134,7 +135,7 @@ def _causes_table(findings: tuple[CauseFinding, ...]) -> FindingsTable:
         "What was suspected",
         "Each cure alone, against the server as it is (causes that take resources: with the "
         "settings above cured), as ratios of means; in the test for those that went so far, else "
-        "in the search.",
+        f"in the search. {NARROW}",
         (
             "",
             "vllm serve",

@@ -5,6 +5,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kvsim.report import numbers
+from kvsim.report.intervals import NARROW
 from kvsim.report.measures import MEASURES, Measure
 from kvsim.report.numbers import count, plural
 from kvsim.whatif.findings import (
@@ -171,10 +172,8 @@ def _best_table(
     title = f"The best {plural(len(ranked), 'setting')} by {by.title.lower()}"
     return FindingsTable(
         title if len(groups) == 1 else f"The best settings at each load by {by.title.lower()}",
-        "Means over the seeds ± half of the 95 % interval; of times, which differ by factors from "
-        "seed to seed, the geometric mean with its interval, which is too narrow where memory "
-        "just begins to bind. Settings are compared with the best "
-        "at the same load on the same seeds, pair by pair.",
+        f"Means over the seeds ± half of the 95 % interval. {NARROW} Settings are compared with "
+        "the best at the same load on the same seeds, pair by pair.",
         (
             *("", *short_names(keys), "against the best"),
             _measure_column(by),
