@@ -277,7 +277,7 @@ class Engine:
 
     def _idle(self, plan: Plan) -> Generator[simpy.Event, None, None]:
         """Wait for an arrival. A queue that cannot start in an idle engine would wait for ever:
-        refusals on arrival exclude it.
+        refusals on arrival exclude it, or the scheduler names what its engine never starts.
         """
         now = self.now_ps
         if plan.preempted:
@@ -288,7 +288,12 @@ class Engine:
         if watcher is not None and watcher.idle(self.scheduler, now, stalled=stalled):
             return
         if head is not None and self._refuse and not self.scheduler.expects_more:
-            raise InvariantError(f"{head} can never start")
+            refusal = self.scheduler.give_up(head)
+            if refusal is None:
+                raise InvariantError(f"{head} can never start")
+            self.intake.ended(head, now, str(refusal))
+            self._books.queue(now)
+            return
         self._books.open()
         self._wake = self.env.event()
         yield self._wake

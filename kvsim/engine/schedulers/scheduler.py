@@ -65,6 +65,10 @@ class Scheduler:
         self.waiting.add(seq)
         return self.waiting.head is not before or not self.running
 
+    def give_up(self, head: Sequence) -> Refusal | None:
+        """Why the simulated engine never starts `head`, which leaves; None: it starts anything."""
+        return None
+
     @property
     def expects_more(self) -> bool:
         """Whether content is on its way, to this engine or away from it, whose arrival may let the
@@ -218,9 +222,7 @@ class Scheduler:
         self.batch.join(seq, seq.num_computed)
 
     def _complete(self, plan: Plan) -> None:
-        """Members of the batch without another step leave it; the plan will finish those that have
-        sampled their last token.
-        """
+        """Members without another step leave the batch; who has its last token is finished."""
         for seq in self.batch.complete():
             self.batch.leave(seq)
             if seq.num_outputs == seq.output_tokens:
@@ -253,7 +255,6 @@ class Scheduler:
         """Before anything runs, an engine with `depth` steps in flight that asks nobody what each
         sequence did in one says so: drafts may be verified by all in step.
         """
-        return
 
     def repeat(self, plan: Plan, steps: int) -> Course:
         """`steps` more steps like `plan` are scheduled; returns how the ledger moves by them. Of
@@ -267,7 +268,6 @@ class Scheduler:
 
     def step_returned(self) -> None:
         """The oldest step in flight of a plan that repeats has returned; nobody is done with it."""
-        return
 
     def finish(self, plan: Plan) -> list[Sequence]:
         """The outputs of the plan's last step returned: who is done leaves, in running order; the

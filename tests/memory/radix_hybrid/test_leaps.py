@@ -7,6 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from support.cases import HYBRIDS, streams
 from support.outcomes import STEP_TIME, outcome
 
+import kvsim
 from kvsim.engine.observer import Observer
 from kvsim.engine.plan import Plan
 from kvsim.engine.replica import assemble
@@ -104,3 +105,29 @@ def test_both_pools_are_accounted_for_at_every_event(
     spec = simulation.replica_spec(simulation.scenario.allocator[0])
     stream = Stream(tuple(requests))
     assemble(spec, stream, simulation.step_time, observer=Auditor()).run()
+
+
+@pytest.mark.parametrize("max_steps", [None, 1])
+def test_whole_prompts_beyond_the_windows_pool_end_by_name(
+    tables: Any, max_steps: int | None
+) -> None:
+    """SGLang accepts 776 tokens over 777 slots of windows, and never starts them; who asks for
+    them behind a cached prefix of 377 is served.
+    """
+    allocator, scheduler = WINDOWS[-1]
+    made = scenario(tables, "gpt-oss-20b", 1500, allocator, scheduler)
+    if max_steps is not None:
+        made["max_steps"] = max_steps
+    prefix, rest = (1 << 40, 377), (5 << 20, 399)
+    requests = [
+        Request("alone", 0, 776, 1, 1, prompt_runs=(prefix, rest)),
+        Request("behind", 0, 80, 122, 122),
+        Request("prefix", 10**12, 377, 2, 2, prompt_runs=(prefix,)),
+        Request("cached", 10**13, 776, 1, 1, prompt_runs=(prefix, rest)),
+    ]
+    (run,) = kvsim.simulate(made, requests).runs
+    ends = run.requests.set_index("id")
+    assert list(ends.index[ends["status"] != "finished"]) == ["alone"]
+    reason = ends.loc["alone", "reason"]
+    assert reason.startswith("it needs more slots of sliding windows at once than are ever free")
+    assert "777 slots, limit 776" in reason

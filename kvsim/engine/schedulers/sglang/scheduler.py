@@ -4,13 +4,12 @@ One pass settles the batch before it, admits what its budget allows, and decodes
 was admitted (decoding.py). Memory is held back for running requests by counters alone; where they
 were too hopeful, some are retracted.
 
-What the step under way puts out is not counted yet, who ends with it still has a place, and a token
-that is thrown away by a retraction is computed again.
+Outputs of the step under way do not count yet: who ends with it still has a place.
 """
 
 from mypy_extensions import mypyc_attr
 
-from kvsim.engine.plan import Cached, Plan
+from kvsim.engine.plan import UNBOUNDED, Cached, Plan
 from kvsim.engine.policies.policies import Policies
 from kvsim.engine.schedulers.sglang.admission import Newcomer, PrefillAdmission
 from kvsim.engine.schedulers.sglang.budget import Budget, PassLimits, Stop
@@ -18,7 +17,7 @@ from kvsim.engine.schedulers.sglang.decoding import DecodingScheduler
 from kvsim.engine.schedulers.sglang.limits import Limits
 from kvsim.engine.schedulers.sglang.queue import SglangQueue
 from kvsim.engine.schedulers.sglang.ratio import NewTokenRatio
-from kvsim.engine.schedulers.sglang.window_budget import budget_over
+from kvsim.engine.schedulers.sglang.window_budget import budget_over, never_starts
 from kvsim.memory.allocator import Allocator, Refusal
 from kvsim.memory.ledger import Course
 from kvsim.plumbing.errors import InvariantError
@@ -70,6 +69,13 @@ class SglangScheduler(DecodingScheduler):
 
     def refusal(self, request: Request) -> Refusal | None:
         return self._limits.refusal(request)
+
+    def give_up(self, head: Sequence) -> Refusal | None:
+        rest, page = self._outputs.wishes[head] - head.num_outputs, self.allocator.page_tokens
+        refusal = never_starts(self.room, head, rest, self._chunk_size or UNBOUNDED, page)
+        if refusal is not None:
+            self._leave(head)
+        return refusal
 
     def output_limit(self, request: Request) -> int:
         return max(1, min(super().output_limit(request), self._limits.max_new_tokens(request)))

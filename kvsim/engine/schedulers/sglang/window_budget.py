@@ -8,7 +8,10 @@ and a window at most of what comes after. Who runs does not count there.
 from collections.abc import Callable
 
 from kvsim.engine.schedulers.sglang.budget import Budget, PassLimits, Stop
+from kvsim.memory.allocator import Refusal
 from kvsim.memory.prefix_room import PrefixRoom, WindowRoom
+from kvsim.plumbing.units import ceil_div
+from kvsim.sequence import Sequence
 
 
 class WindowBudget(Budget):
@@ -27,8 +30,7 @@ class WindowBudget(Budget):
 
     def _need(self, tokens: int, rest: int) -> int:
         """Slots for `tokens` of a prompt, of which a chunk at once, and `rest` tokens of output."""
-        window = self.windows.window
-        return max(min(tokens, self.chunk) - window, 0) + min(tokens + rest, window) + self.page
+        return _need(self.windows.window, tokens, rest, self.chunk, self.page)
 
     def stop(self) -> Stop | None:
         return Stop.MEMORY if self.left_windows <= 0 else super().stop()
@@ -55,6 +57,33 @@ class WindowBudget(Budget):
     def next_chunk(self, new_tokens: int) -> int:
         most = min(self.chunk, int(self.left_total), self.left_windows - self.page)
         return max(0, min(new_tokens, most))
+
+
+def _need(window: int, tokens: int, rest: int, chunk: int, page: int) -> int:
+    return max(min(tokens, chunk) - window, 0) + min(tokens + rest, window) + page
+
+
+def never_starts(
+    room: PrefixRoom, head: Sequence, rest: int, chunk: int, page: int
+) -> Refusal | None:
+    """Why `head`, which may put out `rest` tokens more, finds no windows though nothing runs: what
+    SGLang lets wait for ever. It refuses on arrival by the other pool alone (managers/utils.py,
+    `validate_input_length`).
+    """
+    windows = room.windows
+    if windows is None:
+        return None
+    tokens = ceil_div(head.num_tokens - room.pin(head), page) * page
+    limit = windows.available() - 1
+    room.unpin(head)
+    return Refusal(
+        "it needs more slots of sliding windows at once than are ever free, and SGLang would let "
+        "it and all behind it wait for ever",
+        _need(windows.window, tokens, rest, chunk, page),
+        limit,
+        "slots",
+        "set chunked_prefill_size, clip the prompts, or raise swa_full_tokens_ratio",
+    )
 
 
 def budget_over(room: PrefixRoom, limits: PassLimits) -> Budget:
