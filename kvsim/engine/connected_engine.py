@@ -61,12 +61,14 @@ class ConnectedEngine(Engine):
                 if plan.empty:
                     yield from self._sleep()
             elif not plan.empty and not (in_flight and in_flight[0].empty):
-                steps = yield from self._wait(plan)
+                yield self._wait(plan)
+                steps = self._waited()
                 yield from self._until(self._free_ps)
                 self._commit(plan, steps)
             else:
                 yield from self._poll(plan)
-            yield from self._settle()
+            if self._routed:
+                yield from self._settle()
 
     @property
     def _goes_on(self) -> bool:

@@ -46,7 +46,8 @@ class Engine:
         self._observer = parts.observer
         self._refuse = parts.refuse
         self._in_flight: deque[Plan] = deque()
-        self._run_end: RunEnd | None = None  # of the run under way, if it can be cut
+        self._end: RunEnd  # of the steps under way
+        self._run_end: RunEnd | None = None  # the same, if it can be cut
         self._wake: simpy.Event | None = None  # while idle
         self._fruitless = 0  # preemptions since the last token
         self.stopped = False
@@ -102,7 +103,8 @@ class Engine:
             plan = self._plan()
             if plan.empty and not self._in_flight:
                 yield from self._idle(plan)
-                yield from self._settle()
+                if self._routed:
+                    yield from self._settle()
             elif not plan.empty and len(self._in_flight) < self._behind:
                 self._in_flight.append(plan)
                 if plan.held_ps:
@@ -110,13 +112,14 @@ class Engine:
                     yield Pause(self.env, plan.held_ps)
                     self._books.held(plan)
             else:
-                steps = yield from self._wait(plan)
-                self._commit(plan, steps)
-                yield from self._settle()
+                yield self._wait(plan)
+                self._commit(plan, self._waited())
+                if self._routed:
+                    yield from self._settle()
 
     def _settle(self) -> Generator[simpy.Event, None, None]:
         """Behind a router: let all that happens at this instant happen before the next plan."""
-        if self._routed and self.env.peek() == self.env.now:
+        if self.env.peek() == self.env.now:
             yield moment(self.env, 0, PLANS)
 
     def _plan(self) -> Plan:
@@ -182,11 +185,8 @@ class Engine:
                 remedy="set scheduler_reserve_full_isl = true, or give the pool more memory",
             )
 
-    def _wait(self, plan: Plan) -> Generator[simpy.Event, None, int]:
-        """Let time pass until the plan, repeated as long as nothing changes, must be committed.
-
-        Returns how many steps it stands for: all that may repeat, or fewer if something arrived.
-        """
+    def _wait(self, plan: Plan) -> RunEnd:
+        """The event at which the plan, repeated as long as nothing changes, is to be committed."""
         now = self.now_ps
         begin_ps = self._in_flight[0].end_ps if self._in_flight else now
         if plan.held_ps and self._in_flight:
@@ -197,10 +197,13 @@ class Engine:
             steps = min(steps, max(1, plan.steps_by(until_ps, steps) - 1 + self._behind))
         self._books.open()
         end_ps = begin_ps + plan.duration_ps(steps - self._behind)
-        end = RunEnd(self.env, plan, steps, self._behind, now, begin_ps, end_ps)
+        end = self._end = RunEnd(self.env, plan, steps, self._behind, now, begin_ps, end_ps)
         self._run_end = end if steps > 1 else None
-        yield end
-        self._run_end = None
+        return end
+
+    def _waited(self) -> int:
+        """How many steps the plan stood for: all that may repeat, fewer if something arrived."""
+        self._run_end, end = None, self._end
         end.callbacks = []  # for when it comes again
         return end.steps
 
