@@ -11,6 +11,7 @@ from support.outcomes import STEP_TIME, outcome
 
 import kvsim
 from kvsim.memory.paged.eviction import EVICTION_POLICIES
+from kvsim.memory.paged.eviction.arc import Adaptive, Arc
 from kvsim.memory.paged.options import Paged
 from kvsim.plumbing.errors import InputError
 from kvsim.request import Request
@@ -100,6 +101,31 @@ def test_none_passes_the_bound_where_requests_come_one_by_one(
     found = policy_run(simulation, options, policy)
     assert found.most_hit_tokens is not None
     assert found.hit_tokens <= found.most_hit_tokens
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_a_policy_hears_of_all_content_that_is_given_up(
+    tables: Any, model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the name that it was registered under, block by block; ARC's ghosts are made of them."""
+    held: dict[int, int] = {}
+    given_up: list[tuple[int, int | None]] = []
+
+    class Listening(Adaptive):
+        def registered(self, block: int, key: int) -> None:
+            held[block] = key
+            super().registered(block, key)
+
+        def forgotten(self, block: int, key: int | None) -> None:
+            assert key == held.pop(block, None)
+            given_up.append((block, key))
+            super().forgotten(block, key)
+
+    monkeypatch.setattr(Arc, "build", lambda self, blocks, tokens: Listening(blocks))
+    requests = [Request(f"r{at}", at * 10**12, 300, 20, prompt_runs=((1000 * (at % 5), 300),))
+                for at in range(15)]  # fmt: skip
+    kvsim.simulate(made(tables, "arc", {"kind": "continuous"}, 1024, model), requests)
+    assert sum(key is not None for _, key in given_up) >= 50
 
 
 @STIRRED

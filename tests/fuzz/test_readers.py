@@ -13,7 +13,14 @@ from support.fuzzing.targets import TARGETS
 
 SLOW = (
     *(name for name in TARGETS if name.startswith("import-")),
-    *("scenario", "calibration", "result-summary", "result-requests", "result-memory"),
+    *(
+        "scenario",
+        "scenario-structure",
+        "calibration",
+        "result-summary",
+        "result-requests",
+        "result-memory",
+    ),
 )
 
 

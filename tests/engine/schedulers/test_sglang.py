@@ -396,3 +396,14 @@ def test_whole_prompts_have_no_limit_in_flight() -> None:
     assert whole.max_in_flight_tokens is None
     chunks = Sglang.parse({"chunked_prefill_size": 64}, "scheduler")
     assert chunks.max_in_flight_tokens == chunks.depth * 64
+
+
+def test_whole_prompts_need_no_chunk_that_holds_a_page(tables: Any) -> None:
+    scheduler = {"kind": "sglang", "chunked_prefill_size": -1, "disable_overlap_schedule": True}
+    table = tables(
+        allocator=[{"kind": "radix", "page_size": 16}],
+        scheduler=scheduler,
+        memory={"kv_cache_tokens": 4096},
+    )
+    run = kvsim.simulate(table, [Request("long", 0, 700, 2)]).runs[0]
+    assert run.summary["steps"] == 2  # the prompt, and the second token

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator
 from random import Random
 from typing import Any
 
+from support.fuzzing.structure import restructured
+
 NUMBERS = [
     "0", "-0", "1", "2", "-1", "0.5", "-0.5", "3", "7", "16", "64", "1000", "1e3", "1E+2", "1e-3",
     "65536", "1000000", "1000000000", "2147483648", "1e18", "1000000000000000000",
@@ -28,7 +30,8 @@ MOST_BYTES = 200_000
 
 
 def spoilt(random: Random, seed: bytes, kind: str) -> bytes:
-    """A file like `seed`, with one to four things wrong. kind: json, jsonl, csv, toml, binary."""
+    """A file like `seed`, with one to four things wrong. kind: json, jsonl, csv, toml, scenario,
+    binary."""
     data = seed
     for _ in range(random.choice((1, 1, 1, 2, 2, 3, 4))):
         ways = STRUCTURED.get(kind, ()) if random.random() < 0.8 else ANY
@@ -189,5 +192,6 @@ STRUCTURED: dict[str, tuple[Way, ...]] = {
     "jsonl": (_json_line, _json_line, _lines, _number),
     "csv": (_cell, _cell, _column, _lines, _number),
     "toml": (_toml_value, _toml_value, _lines, _number),
+    "scenario": (restructured,),
     "binary": (_flip, _insert, _cut, _again),
 }

@@ -27,6 +27,7 @@ from support.fuzzing.sound import (
     TRACES,
     VLLM_META,
 )
+from support.fuzzing.structure import recipes
 
 ROOT = Path(__file__).parents[3]
 
@@ -225,6 +226,22 @@ def _scenario(path: Path) -> None:
     )
     if count <= 1000:
         to_toml(Simulation(scenario).resolved())
+
+
+def _structure(path: Path) -> None:
+    """Read, made ready and, where it is small, run."""
+    from kvsim.scenario import Scenario
+    from kvsim.simulation import Simulation
+
+    scenario = Scenario.load(path)
+    count = getattr(scenario.workload, "num_requests", 0) + 8 * getattr(
+        scenario.workload, "num_sessions", 0
+    )
+    if count <= 50:
+        simulation = Simulation(scenario)
+        lengths = [each.prompt_tokens + each.output_tokens for each in simulation.stream.requests]
+        if len(lengths) <= 100 and sum(lengths) < 100_000:
+            simulation.result()
 
 
 @cache
@@ -472,6 +489,7 @@ TARGETS: dict[str, Target] = {
     ),
     "lengths": Target("csv", "lengths.csv", _of("tokens,more\n5,a\n17,b\n3,\n"), _lengths),
     "scenario": Target("toml", "scenario.toml", lambda: [SCENARIO, SESSIONS], _scenario),
+    "scenario-structure": Target("scenario", "scenario.toml", recipes, _structure),
     "model-config": Target("json", "config.json", _configs, _config),
     "calibration": Target("json", "fit.json", _calibrations, _calibration),
     "samples-csv": Target("csv", "steps.csv", _of(SAMPLES_CSV), _samples),
