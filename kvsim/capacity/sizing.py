@@ -6,6 +6,7 @@ graphs it will capture. `estimate/` has an item a file; figures of a log replace
 several stages of a pipeline the one with the fewest blocks decides.
 """
 
+from itertools import chain
 from pathlib import Path
 
 from kvsim.capacity.adapters import Adapters
@@ -106,7 +107,13 @@ def size(
     ]
     if not sized:
         raise InputError("the model keeps no KV cache", where="model", value=model.name)
-    return min(sized, key=lambda each: each.pool.engine_num_gpu_blocks)
+    fewest = min(sized, key=lambda each: each.pool.engine_num_gpu_blocks)
+    padding: tuple[tuple[int, int], ...] = ()
+    if memory.version.blocks.several_tables:  # which deal out the layers of all stages together
+        together, drafted = tuple(chain(*caches)), _drafted(deployment, every[-1])
+        plan = _plan(deployment, together, drafted, memory, block_size, exports_states)
+        padding = plan.padding
+    return fewest._replace(start_up=fewest.start_up._replace(padding=padding))
 
 
 def _caches(deployment: Deployment, stage: Stage) -> tuple[LayerCache, ...]:

@@ -279,8 +279,8 @@ class Engine:
             self._observer.finished(self.scheduler, plan, now_ps)
 
     def _idle(self, plan: Plan) -> Generator[simpy.Event, None, None]:
-        """Wait for an arrival. A queue that cannot start in an idle engine would wait for ever:
-        refusals on arrival exclude it, or the scheduler names what its engine never starts.
+        """Wait for an arrival. Whose queue would wait for ever then is refused on arrival, or the
+        scheduler names what its engine never starts.
         """
         now = self.now_ps
         if plan.preempted:

@@ -217,3 +217,20 @@ def test_the_pool_is_sized_as_the_schedulers_version_does(
     given = {"gpu_memory_utilization": 0.8, "engine_version": "0.19"}
     memory = Scenario.from_table(tables(memory=given, allocator="paged", **parts)).memory
     assert (memory.engine_version, memory.utilization) == ("0.19", 0.8)
+
+
+@pytest.mark.parametrize(
+    ("model", "stages", "warned"),
+    [
+        ("gemma-3-27b", 1, ["Add 8 padding layers, may waste at most 15.38% KV cache memory"]),
+        # vLLM deals out the layers of all stages together.
+        ("gemma-3-27b", 2, ["Add 8 padding layers, may waste at most 15.38% KV cache memory"]),
+        ("gemma-3-12b", 1, []),
+        ("llama-3.1-8b", 1, []),
+    ],
+)
+def test_padding_layers_are_warned_of_as_by_the_engine(model, stages, warned):
+    options = ModelOptions(name=model, pipeline_parallel_size=stages)
+    memory = MemoryOptions.parse({}, "memory")
+    sized = size(options.build(), named_device("h200"), memory, options, 16)
+    assert [line for line in sized.start_up.lines() if "padding" in line] == warned

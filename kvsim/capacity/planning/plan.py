@@ -43,6 +43,18 @@ class CachePlan(NamedTuple):
         """Whether recurrent states are cached at the ends of blocks (mamba_cache_mode "align")."""
         return self.serving.enable_prefix_caching and any(g.state_bytes for g in self.groups)
 
+    @property
+    def padding(self) -> tuple[tuple[int, int], ...]:
+        """(padding layers, layers) of each kind of layers whose groups are not all full."""
+        if self.packed or len(self.groups) == 1:
+            return ()
+        layers: dict[int, int] = {}
+        for group in self.groups:
+            layers[group.bucket] = layers.get(group.bucket, 0) + group.layers
+        # Each layer of a group, padding or not, has a page of a block.
+        size = self.bytes_per_block // self.groups[0].page_bytes[0]
+        return tuple((-own % size, own) for own in layers.values() if own % size)
+
     def num_blocks(self, capacity_bytes: int) -> int:
         """Whole blocks in so many bytes."""
         return capacity_bytes // self.bytes_per_block

@@ -86,3 +86,16 @@ def test_recorded_plans(path):
         if group.kind == "sliding":
             longest = plan.serving.max_model_len
             assert plan.admission_cap(group, longest) == like["admission_cap"]
+
+
+def test_padding_layers_are_those_of_the_groups():
+    """Each page of a block of each group is a layer's, or padding."""
+    for path in PLANS:
+        plan = plan_of(json.loads(path.read_text()))
+        if plan.packed or len(plan.groups) == 1:
+            continue
+        pages = plan.groups[0].page_bytes
+        assert len(pages) == 1
+        dealt = plan.bytes_per_block // pages[0] * len(plan.groups)
+        real = sum(group.layers for group in plan.groups)
+        assert sum(padding for padding, _ in plan.padding) == dealt - real, path.stem
