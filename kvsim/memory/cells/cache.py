@@ -100,11 +100,20 @@ class Cache:
 
     def saved_bytes(self, buffers: Sequence[Sequence[SavedCell]]) -> int:
         """What these cells cost on the host (state_write of llama-kv-cache.cpp)."""
+        counts = [(len(cells), sum(len(cell.seqs) for cell in cells)) for cells in buffers]
+        return self._state_bytes(counts)
+
+    def sequence_bytes(self, seq: int) -> int:
+        """The same of the cells of one sequence, without a copy of them."""
+        num = self.field(seq).num_visible(seq)
+        return self._state_bytes([(num, num)])
+
+    def _state_bytes(self, counts: Sequence[tuple[int, int]]) -> int:
+        """counts: of each buffer, the cells and the sequences in them."""
         num = 4 + 4 * len(self.fields)
-        for cells in buffers:
+        for cells, seqs in counts:
             if cells:
-                seqs = sum(8 + 4 * len(cell.seqs) for cell in cells)
-                num += seqs + 8 + 24 * self.cost.layers + len(cells) * self.cost.row_bytes
+                num += cells * (8 + self.cost.row_bytes) + 4 * seqs + 8 + 24 * self.cost.layers
         return num
 
     def restore(self, seq: int, cells: Sequence[SavedCell]) -> bool:
@@ -251,6 +260,10 @@ class CellCache:
         saved = tuple(cache.saved(seq) for cache in caches)
         size = sum(cache.saved_bytes(cells) for cache, cells in zip(caches, saved, strict=True))
         return SavedState(saved, HEADER_BYTES + size)
+
+    def state_bytes(self, seq: int) -> int:
+        """The size on the host of what `save` would copy of a sequence."""
+        return HEADER_BYTES + sum(cache.sequence_bytes(seq) for cache in self.caches)
 
     def restore(self, state: SavedState, seq: int, *, windows_only: bool = False) -> bool:
         """A sequence has what was saved, and nothing else; False: no room, and it has nothing."""

@@ -229,6 +229,10 @@ class CellField:
             return cells
         return [cell for cell in cells if last - self.positions[cell] < self.window]
 
+    def num_visible(self, seq: int) -> int:
+        """How many cells `visible` has."""
+        return len(self.visible(seq) if self.window else self.held.get(seq, ()))
+
     def check(self) -> None:
         """Raise InvariantError if counts and tables differ from the cells."""
         held: dict[int, set[int]] = {}

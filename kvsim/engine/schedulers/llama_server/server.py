@@ -112,7 +112,7 @@ class SlotServer:
         host = self.host
         if host is None or not slot.tokens:
             return False
-        state_bytes = self._calls.cache.save(slot.number).num_bytes
+        state_bytes = self._calls.cache.state_bytes(slot.number)
         beside = sum(each.state.num_bytes for each in slot.checkpoints)
         if not host.takes(slot.tokens, state_bytes + beside):
             return False
