@@ -33,9 +33,13 @@ FORMATS: dict[str, KVFormat] = {
     "int8_per_token_head": KVFormat(8, scale_bytes=4),
     "int4_per_token_head": KVFormat(4, scale_bytes=4),
     "nvfp4": KVFormat(4, scale_bytes=1, group_size=16),
-    # ggml's: a float16 scale for each 32 elements (llama.cpp, Ollama).
+    # ggml's: a float16 scale, with _1 a minimum too, for each 32 elements (llama.cpp, Ollama).
     "q8_0": KVFormat(8, scale_bytes=2, group_size=32),
+    "q5_1": KVFormat(5, scale_bytes=4, group_size=32),
+    "q5_0": KVFormat(5, scale_bytes=2, group_size=32),
+    "q4_1": KVFormat(4, scale_bytes=4, group_size=32),
     "q4_0": KVFormat(4, scale_bytes=2, group_size=32),
+    "iq4_nl": KVFormat(4, scale_bytes=2, group_size=32),
 }
 SYNONYMS = {
     "float32": "fp32",

@@ -14,7 +14,7 @@ from kvsim.memory.radix.hicache.options import PrefetchPolicy, WritePolicy
 from kvsim.plumbing.options import Options
 from kvsim.workload.traces.record import HashIds
 
-Engine = Literal["vllm", "sglang", "tensorrt-llm"]
+Engine = Literal["vllm", "sglang", "tensorrt-llm", "llama.cpp"]
 # unix: since 1970. local: the wall clock of some time zone, year unknown. run: from the first
 # arrival. own: any other origin.
 Clock = Literal["unix", "local", "run", "own"]
@@ -31,7 +31,8 @@ class ServerSettings(Options):
     speculative_config: vLLM's, by its keys; with the acceptance that its log prints, by kvsim's.
     kv_transfer_config: vLLM's, by its keys.
     mem_fraction_static, mamba_full_memory_ratio: SGLang's. capacity_policy: TensorRT-LLM's. From
-    max_prefill_tokens on: SGLang's, by its names.
+    max_prefill_tokens on: SGLang's, by its names. From n_ctx on: llama-server's, by its names;
+    n_ctx_seq: tokens of one slot at most.
     """
 
     engine: Engine | None = None
@@ -92,6 +93,19 @@ class ServerSettings(Options):
     hicache_write_policy: WritePolicy | None = None
     hicache_storage_backend: str | None = None
     hicache_storage_prefetch_policy: PrefetchPolicy | None = None
+    n_ctx: PositiveInt | None = None
+    n_ctx_seq: PositiveInt | None = None
+    n_parallel: PositiveInt | None = None
+    kv_unified: bool | None = None
+    n_batch: PositiveInt | None = None
+    n_ubatch: PositiveInt | None = None
+    swa_full: bool | None = None
+    cache_ram: Annotated[int, Field(ge=-1)] | None = None
+    cache_reuse: NonNegativeInt | None = None
+    cache_idle_slots: bool | None = None
+    context_shift: bool | None = None
+    ctx_checkpoints: NonNegativeInt | None = None
+    slot_prompt_similarity: Annotated[float, Field(ge=0, le=1)] | None = None
 
     def reported(self) -> dict[str, Any]:
         """The settings that are not None."""

@@ -12,7 +12,10 @@ from kvsim.readers.reader import Reader, RecordedRuns, Sniffed, Source, look
 if TYPE_CHECKING:
     from kvsim.observed.trial import Trial
 
-_COMMAND = ("vllm ", "sglang ", "trtllm-serve ", "python ", "python3 ", "docker ", "podman ")
+_COMMAND = (
+    *("vllm ", "sglang ", "trtllm-serve ", "python ", "python3 ", "docker ", "podman "),
+    *("llama-server ", "./llama-server ", "OLLAMA_"),
+)
 Kind = TypeVar("Kind", bound=Reader)
 
 

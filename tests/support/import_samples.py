@@ -72,6 +72,83 @@ def trtllm_command(folder: Path) -> Path:
     )
 
 
+@sample("llama-command")
+def llama_command(folder: Path) -> Path:
+    return write(
+        folder / "serve.sh",
+        f"export HF_TOKEN={SECRET}\n"
+        f"./bin/llama-server -m /models/opt-125m-Q4_K_M.gguf --api-key {SECRET} --jinja \\\n"
+        "  -c 4096 -np 2 -ctk q8_0 -ctv q8_0 -fa on --no-cache-idle-slots --cache-ram=512\n",
+    )
+
+
+@sample("ollama")
+def ollama(folder: Path) -> Path:
+    return write(
+        folder / "ollama.service",
+        f'[Service]\nEnvironment="OLLAMA_NUM_PARALLEL=2"\nEnvironment="HF_TOKEN={SECRET}"\n'
+        'Environment="OLLAMA_KV_CACHE_TYPE=q8_0"\nExecStart=/usr/bin/ollama serve\n',
+    )
+
+
+@sample("llama-log")
+def llama_log(folder: Path) -> Path:
+    begun, timed = "0.33.442.579 I slot update_slots: id  1", "slot print_timing: id  1 | task"
+    return write(
+        folder / "llama.log",
+        "0.00.100.000 I build: 7000 (0c1e57098) with cc\n"
+        "0.00.100.100 I llama_model_loader: loaded meta data with 20 key-value pairs and 272 "
+        "tensors from /models/opt-125m-Q4_K_M.gguf (version GGUF V3 (latest))\n"
+        "0.00.200.000 I llama_context: n_seq_max     = 2\n"
+        "0.00.200.000 I llama_context: n_ctx         = 4096\n"
+        "0.00.200.000 I llama_context: kv_unified    = false\n"
+        "0.00.200.050 I llama_kv_cache: size =  144.00 MiB (  2048 cells,  12 layers,  2/2 seqs), "
+        "K (f16):   72.00 MiB, V (f16):   72.00 MiB\n"
+        "0.00.200.100 I srv    load_model: prompt cache is enabled, size limit: 8192 MiB\n"
+        f"{begun} | task 42 | new prompt, n_ctx_slot = 2048, n_keep = 0, task.n_tokens = 1200\n"
+        f"0.34.942.579 I {timed} 42 | \n"
+        "prompt eval time =     800.00 ms /   700 tokens (    1.54 ms per token)\n"
+        "       eval time =     600.00 ms /    20 tokens (   30.00 ms per token)\n"
+        f"0.40.000.000 I slot   operator(): id  0 | task 43 | new prompt, n_ctx_slot = 2048, "
+        "n_keep = 0, task.n_tokens = 300\n"
+        f"0.41.000.000 I {timed} 43 | prompt eval time =     200.00 ms /   300 tokens (0.6 ms)\n"
+        f"0.41.500.000 I {timed} 43 |        eval time =     500.00 ms /    25 tokens (20.0 ms)\n"
+        "0.50.000.000 I slot   operator(): id  0 | task 50 | new prompt, n_ctx_slot = 2048, "
+        "n_keep = 0, task.n_tokens = 99\n",
+    )
+
+
+@sample("llama-answer")
+def llama_answer(folder: Path) -> Path:
+    return write(
+        folder / "props.json",
+        json.dumps(
+            {
+                "default_generation_settings": {"id": 0, "n_ctx": 2048},
+                "total_slots": 2,
+                "model_path": "/models/opt-125m-Q4_K_M.gguf",
+                "build_info": "b7000-0c1e57098",
+                "chat_template": PROMPT,
+                "api_key": SECRET,
+            }
+        ),
+    )
+
+
+@sample("llama-metrics")
+def llama_metrics(folder: Path) -> Path:
+    return write(
+        folder / "metrics.txt",
+        "# HELP llamacpp:prompt_tokens_total Number of prompt tokens processed.\n"
+        "# TYPE llamacpp:prompt_tokens_total counter\n"
+        "llamacpp:prompt_tokens_total 1000\n"
+        "# TYPE llamacpp:tokens_predicted_total counter\n"
+        "llamacpp:tokens_predicted_total 45\n"
+        "# TYPE llamacpp:prompt_tokens_seconds gauge\n"
+        "llamacpp:prompt_tokens_seconds nan\n",
+    )
+
+
 @sample("vllm-log")
 def vllm_log(folder: Path) -> Path:
     gauges = (

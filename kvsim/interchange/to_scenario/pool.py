@@ -11,6 +11,7 @@ from kvsim.capacity.options import MemoryOptions
 from kvsim.capacity.planning import CachePlan
 from kvsim.capacity.sizing import size
 from kvsim.device import named_device
+from kvsim.interchange.to_scenario.cells import cells_bytes
 from kvsim.interchange.to_scenario.served import ServedModel
 from kvsim.layout import KVLayout
 from kvsim.observed.vllm_defaults import release
@@ -61,6 +62,9 @@ def pool_of(
     if settings.engine == "sglang" and settings.kv_cache_tokens is not None:
         tokens = settings.kv_cache_tokens // block * block  # whole pages
         return FoundPool({"kv_cache_tokens": tokens}, max(tokens // block, 2))
+    if settings.engine == "llama.cpp":
+        total = cells_bytes(settings, layout, served.model.max_position_embeddings, notes)
+        return FoundPool({"kv_cache_bytes": total}, _whole_blocks(total, layout, block))
     unit = _unit(served, device, settings, meta) if vllm else None
     if unit is None:
         unit = Unit(block * layout.bytes_per_token, whole=True)

@@ -18,10 +18,11 @@ from kvsim.readers.description import ServerSettings
 
 _V1 = (0, 8)
 _TIERS_SINCE = (0, 12)  # whose schedules are replayed as those of 0.33, connectors too
-_PLAIN_BLOCK = {"sglang": 1, "tensorrt-llm": 32}
+_PLAIN_BLOCK = {"sglang": 1, "tensorrt-llm": 32, "llama.cpp": 1}
 _STANDS = {
     "sglang": "an observed run of SGLang is replayed by vLLM's rules",
     "tensorrt-llm": "tensorrt-llm: kvsim's paged memory stands for its own",
+    "llama.cpp": "an observed run of llama.cpp is replayed by vLLM's rules",
 }
 # SGLang's default chunk by the memory of the GPU: below so many GiB so many tokens.
 _CHUNKS = ((20, 2048), (60, 4096), (160, 8192))
@@ -35,6 +36,10 @@ _SGLANG = (
     *("enable_mixed_chunk", "disable_overlap_schedule"),
 )
 # Settings that a meta.json of vLLM's has by the same name.
+_SLOTS = (
+    *("n_parallel", "kv_unified", "n_batch", "slot_prompt_similarity", "context_shift"),
+    *("cache_reuse", "cache_ram", "cache_idle_slots", "ctx_checkpoints"),
+)
 _META = (
     *("tensor_parallel_size", "max_num_seqs", "max_num_batched_tokens", "max_model_len"),
     *("block_size", "enable_prefix_caching", "async_scheduling", "enable_chunked_prefill"),
@@ -90,6 +95,9 @@ class DescribedServer:
         }
         if engine == "sglang":
             return self._sglang_scheduler()
+        if engine == "llama.cpp":
+            known = self.settings.reported()
+            return {"kind": "llama-server"} | {key: known[key] for key in _SLOTS if key in known}
         if engine == "tensorrt-llm":
             policy = self.settings.capacity_policy or "guaranteed-no-evict"
             return {"kind": "trt-llm", "capacity_scheduler_policy": policy} | limits
@@ -133,6 +141,9 @@ class DescribedServer:
                 "disable_radix_cache": not self.meta.enable_prefix_caching,
                 **self._hicache(),
             }
+        if settings.engine == "llama.cpp":
+            given = {key: getattr(settings, key) for key in ("n_ubatch", "swa_full")}
+            return {"kind": "cells"} | {k: value for k, value in given.items() if value is not None}
         table: dict[str, Any] = {
             "kind": "paged",
             "block_size": self.meta.block_size,
@@ -172,7 +183,8 @@ def server_of(settings: ServerSettings) -> DescribedServer:
     if pool.blocks is not None and "num_gpu_blocks" not in pool.memory:
         notes.append("an observed run keeps every token in all layers: the same bytes as one kind")
     meta = VllmMeta.parse(meta_table, "import")
-    assumed.extend(line for line in meta.assumptions if not line.startswith("num_gpu_blocks"))
+    if engine != "llama.cpp":  # whose flags have defaults of their own
+        assumed.extend(line for line in meta.assumptions if not line.startswith("num_gpu_blocks"))
     assumed.extend(
         f"{name} = {known[name]}: one replica, not split into stages, stands for all"
         for name in ("pipeline_parallel_size", "data_parallel_size")

@@ -1,0 +1,1 @@
+"""Readers of what llama-server and Ollama leave behind."""

@@ -1,0 +1,43 @@
+"""llama-server's command line, in a script, in a manifest, or by itself."""
+
+import re
+
+from kvsim.readers.description import Description, ServerSettings
+from kvsim.readers.llamacpp.args import KNOWN, SHORT, SWITCHES, left_out_notes, take
+from kvsim.readers.parsing.commands import Program
+from kvsim.readers.reader import ASKED_FOR, SERVER, Sniffed, Source
+
+PROGRAM = Program(
+    serves=re.compile(r"(?<![\w-])llama-server(?:\.exe)?(?=\s|$)"),
+    image=re.compile(r"ghcr\.io/ggml-org/llama\.cpp:server()\S*"),
+    known=KNOWN,
+    short=SHORT,
+    switches=SWITCHES,
+    bare=re.compile(r"(jinja|metrics|slots|mlock|no_\w+|cont_batching|fit_print)$"),
+)
+
+
+class LlamaCommand(Source):
+    """`llama-server -m MODEL.gguf --flags`."""
+
+    rank = ASKED_FOR
+    what = "a llama-server command line"
+    gives = SERVER
+
+    @classmethod
+    def sniff(cls, source: Sniffed) -> bool:
+        """By the command, unless a log quotes it."""
+        return (
+            source.document is None
+            and not source.holds("llama_context:", "srv  ", "slot ")
+            and PROGRAM.stands_in(source.text)
+        )
+
+    @classmethod
+    def read(cls, source: Sniffed) -> Description:
+        """The flags of the first such command."""
+        asked = PROGRAM.arguments(source.string(), source.name)
+        found = {"engine": "llama.cpp", **take(asked.known, source.name)}
+        found.setdefault("kv_unified", "n_parallel" not in found)
+        notes = (*asked.notes(), *left_out_notes(asked.known))
+        return Description(ServerSettings.parse(found, source.name), notes=notes)
