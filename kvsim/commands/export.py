@@ -74,7 +74,7 @@ def export(
         raise InputError(f"the {to} format is of the whole run", where="--at", value=at_s)
     form = EXPORTS.get(to, "--to").parse(options, f"--to {to}")
     (check_writable if form.folder else check_file_writable)(out)
-    exported = _exported(scenario, allocator, set_ or [])
+    exported = _exported(form, scenario, allocator, set_ or [])
     _write(form, exported, out)
     typer.echo(f"{out}: {exported.run.label} as {to}")
 
@@ -104,7 +104,9 @@ def _torch(
     typer.echo(f"{out}: {label} at {at_s:.3f} s")
 
 
-def _exported(scenario: str, allocator: str | None, overrides: list[str]) -> "Exported":
+def _exported(
+    form: "Export", scenario: str, allocator: str | None, overrides: list[str]
+) -> "Exported":
     """The run of one allocator: simulated now, or read from a result's folder."""
     from kvsim.interchange.exports.export import Exported
     from kvsim.plumbing.errors import InputError
@@ -116,11 +118,26 @@ def _exported(scenario: str, allocator: str | None, overrides: list[str]) -> "Ex
         if overrides:
             raise InputError("a result has been simulated already", where="--set")
         result = store.read(Path(scenario))
-        labels = [run.label for run in result.runs]
-        run = result.runs[place_of(allocator or labels[0], labels)]
-        return Exported(result.scenario, run)
-    simulation = Simulation(Scenario.load(scenario, overrides))
-    return Exported(simulation.resolved(), simulation.run(*simulation.chosen(allocator)))
+    else:
+        simulation = Simulation(Scenario.load(scenario, overrides))
+        if simulation.fleet is None:
+            run = simulation.run(*simulation.chosen(allocator))
+            return Exported(simulation.resolved(), run)
+        result = simulation.result()
+    labels = [run.label for run in result.runs]
+    fleets = {fleet.label: fleet.replicas for fleet in result.fleets}
+    label = allocator or next(iter(fleets), labels[0])
+    if label not in fleets or label in labels:
+        return Exported(result.scenario, result.runs[place_of(label, labels)])
+    first, *others = (run for run in result.runs if run.label.startswith(f"{label} #"))
+    if not form.fleets:
+        raise InputError(
+            "the format is of one replica",
+            where="--allocator",
+            value=label,
+            remedy=f"name one: {first.label}, {others[0].label}, ...",
+        )
+    return Exported(result.scenario, first, tuple(others))
 
 
 def _write(form: "Export", exported: "Exported", out: Path) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -439,3 +440,26 @@ def test_options_of_another_format_are_refused(
             app, ["export", "chat", "--out", str(out), *arguments], catch_exceptions=False
         )
     assert not out.exists()
+
+
+def test_each_replica_of_a_fleet_has_its_label(tmp_path: Path) -> None:
+    scenario = tmp_path / "fleet.toml"
+    scenario.write_text(to_toml({**TABLES, "allocator": "paged", "fleet": {"replicas": 3}}))
+    done = {}
+    for form, label in (("vllm-metrics", "engine"), ("openmetrics", "instance")):
+        out = tmp_path / form
+        told = CliRunner().invoke(app, ["export", str(scenario), "--to", form, "--out", str(out)])
+        assert told.exit_code == 0, told.output
+        text = out.read_text()
+        assert len(re.findall("^# TYPE vllm:num_requests_running", text, re.MULTILINE)) == 1
+        done[form] = set(re.findall(f'{label}="([^"]*)"', text))
+    assert done == {
+        "vllm-metrics": {"0", "1", "2"},
+        "openmetrics": {"kvsim:0", "kvsim:1", "kvsim:2"},
+    }
+    families = {each.name: each for each in prometheus((tmp_path / "vllm-metrics").read_text())}
+    answers = [sample.value for sample in families["vllm:request_success"].samples]
+    assert answers == [20, 20, 20]
+    told = CliRunner().invoke(app, ["export", str(scenario), "--to", "perfetto", "--out", "x"])
+    assert isinstance(told.exception, InputError)
+    assert "paged #0" in str(told.exception)

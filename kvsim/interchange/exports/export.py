@@ -18,10 +18,18 @@ HELD = ("used", "reserved", "overprovisioned", "rounding", "transient")
 
 
 class Exported(NamedTuple):
-    """A run and what was run. scenario: resolved, as scenario.toml beside a result has it."""
+    """A run and what was run. scenario: resolved, as scenario.toml beside a result has it. others:
+    the runs of the other replicas of a fleet, where all are exported and this is the first.
+    """
 
     scenario: Mapping[str, Any]
     run: Run
+    others: tuple[Run, ...] = ()
+
+    @property
+    def replicas(self) -> "list[Exported]":
+        """Each replica by itself."""
+        return [Exported(self.scenario, run) for run in (self.run, *self.others)]
 
     @property
     def model(self) -> str:
@@ -100,11 +108,12 @@ class Gauges(NamedTuple):
 
 class Export(Options):
     """A format; its fields are options of it. what: for people. folder: it writes several files
-    into a folder, else one file.
+    into a folder, else one file. fleets: a file holds all replicas of a fleet, else one of them.
     """
 
     what: ClassVar[str]
     folder: ClassVar[bool] = False
+    fleets: ClassVar[bool] = False
 
     @abstractmethod
     def files(self, exported: Exported) -> Iterator[tuple[str, Iterator[str]]]:

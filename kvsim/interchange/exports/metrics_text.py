@@ -9,16 +9,17 @@ _ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
 
 
 def text(
-    families: Iterable[Family], labels: Mapping[str, str], times: Sequence[float] | None
+    replicas: Sequence[tuple[Mapping[str, str], Iterable[Family]]], times: Sequence[float] | None
 ) -> Iterator[str]:
-    """The lines of all families. times: a time stamp (s since 1970) a value; None for a scrape,
-    whose families have one value.
+    """The lines of all families, of each replica under its labels. times: a time stamp (s since
+    1970) a value; None for a scrape, whose families have one value.
     """
     before = ""
-    for family in families:
-        more = {} if family.label is None else dict([family.label])
-        yield from _family({**labels, **more}, family, times, headed=family.name != before)
-        before = family.name
+    for same in zip(*(families for _, families in replicas), strict=True):
+        for (labels, _), family in zip(replicas, same, strict=True):
+            more = {} if family.label is None else dict([family.label])
+            yield from _family({**labels, **more}, family, times, headed=family.name != before)
+            before = family.name
 
 
 def _family(
@@ -45,12 +46,13 @@ def _family(
         yield from _samples(f"{plain}_sum", labels, family.total[at : at + 1], now)
 
 
-def info(labels: Mapping[str, str], times: Sequence[float] | None) -> Iterator[str]:
+def info(replicas: Iterable[Mapping[str, str]], times: Sequence[float] | None) -> Iterator[str]:
     """`cache_config_info`, a gauge that is 1."""
     name = f"{PREFIX}{INFO}"
     yield f"# HELP {name} Information of the LLMEngine CacheConfig\n"
     yield f"# TYPE {name} gauge\n"
-    yield from _samples(name, labels, [1.0] * (1 if times is None else len(times)), times)
+    for labels in replicas:
+        yield from _samples(name, labels, [1.0] * (1 if times is None else len(times)), times)
 
 
 def _samples(

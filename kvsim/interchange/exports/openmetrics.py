@@ -16,14 +16,14 @@ from kvsim.interchange.exports.families import config_labels, families
 from kvsim.interchange.exports.metrics_text import info, text
 
 MOST_SAMPLES = 5000
-SCRAPED = {"job": "kvsim", "instance": "kvsim:0"}
 
 
 class OpenMetrics(Export):
     """every_s: seconds between samples (not given: 1, or more where the run is very long).
-    start_unix_s: when the run began, in seconds since 1970.
+    start_unix_s: when the run began, in seconds since 1970. Each replica of a fleet is an instance.
     """
 
+    fleets: ClassVar[bool] = True
     what: ClassVar[str] = "a time series for Prometheus (promtool tsdb create-blocks-from)"
     every_s: float | None = Field(default=None, gt=0)
     start_unix_s: float = Field(default=0.0, ge=0, le=1e11)
@@ -32,12 +32,16 @@ class OpenMetrics(Export):
         yield "series.txt", self._text(exported)
 
     def _text(self, exported: Exported) -> Iterator[str]:
-        end = float(gauges(exported.run).time_s[-1])
+        replicas = exported.replicas
+        end = max(float(gauges(each.run).time_s[-1]) for each in replicas)
         every = self.every_s or max(1.0, float(ceil(end / MOST_SAMPLES)))
         moments = np.arange(ceil(end / every) + 1).astype(np.float64) * every
         times = (self.start_unix_s + moments).tolist()
         # Dashboards choose by job and instance, which a Prometheus that scrapes would add.
-        labels = {**SCRAPED, "engine": "0", "model_name": exported.model}
-        yield from text(families(exported, moments), labels, times)
-        yield from info({**SCRAPED, **config_labels(exported)}, times)
+        scraped = [{"job": "kvsim", "instance": f"kvsim:{at}"} for at in range(len(replicas))]
+        engine = {"engine": "0", "model_name": exported.model}
+        each = zip(scraped, replicas, strict=True)
+        yield from text([({**by, **engine}, families(one, moments)) for by, one in each], times)
+        each = zip(scraped, replicas, strict=True)
+        yield from info([{**by, **config_labels(one)} for by, one in each], times)
         yield "# EOF\n"

@@ -11,8 +11,9 @@ from kvsim.interchange.exports.metrics_text import info, text
 
 
 class VllmMetricsExport(Export):
-    """Prometheus' text, under vLLM's names."""
+    """Prometheus' text, under vLLM's names. Each replica of a fleet is an engine of one server."""
 
+    fleets: ClassVar[bool] = True
     what: ClassVar[str] = "a scrape of /metrics when the run has ended"
 
     def files(self, exported: Exported) -> Iterator[tuple[str, Iterator[str]]]:
@@ -20,7 +21,11 @@ class VllmMetricsExport(Export):
 
 
 def _text(exported: Exported) -> Iterator[str]:
-    end = gauges(exported.run).time_s[-1:]
-    labels = {"engine": "0", "model_name": exported.model}
-    yield from text(families(exported, np.asarray(end)), labels, None)
-    yield from info(config_labels(exported), None)
+    replicas = exported.replicas
+    end = np.asarray([max(float(gauges(each.run).time_s[-1]) for each in replicas)])
+    named = [{"engine": str(at), "model_name": exported.model} for at in range(len(replicas))]
+    each = zip(named, replicas, strict=True)
+    yield from text([(labels, families(one, end)) for labels, one in each], None)
+    yield from info(
+        [{**config_labels(one), "engine": str(at)} for at, one in enumerate(replicas)], None
+    )
