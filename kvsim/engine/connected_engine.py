@@ -14,10 +14,12 @@ from kvsim.engine.connectors.totals import RunTotals
 from kvsim.engine.engine import Engine
 from kvsim.engine.parts import EngineParts
 from kvsim.engine.plan import Plan
-from kvsim.engine.run_end import Pause
+from kvsim.engine.run_end import Naps, Pause
 from kvsim.engine.schedulers.connected import ConnectedScheduler
 from kvsim.engine.tier_books import TierBooks
 from kvsim.plumbing.errors import InvariantError
+from kvsim.plumbing.units import ceil_div
+from kvsim.request import Request
 from kvsim.sequence import Sequence
 
 LOAD_FAILED = "its KV could not be loaded (kv_load_failure_policy = fail)"
@@ -40,6 +42,10 @@ class ConnectedEngine(Engine):
         self.idles = False
         self._computed_ps = 0  # when all that was launched has computed
         self._waiting_since: dict[Sequence, int] = {}  # for a load
+        self._naps: Naps | None = None  # while nothing is polled
+        self._news = False  # of the iteration under way: its plan or a report changed something
+        self._leaps = parts.max_steps != 1 and parts.observer is None
+        self._connector.woken = self._rouse
         self._num_waits = self._wait_ps = self._held_up_ps = 0
         self._tier_books: TierBooks | None = None
         if self._connector.totals():
@@ -98,12 +104,47 @@ class ConnectedEngine(Engine):
         return at once.
         """
         if self._goes_on or self.scheduler.running or len(self.scheduler.waiting):
-            yield from self._until(self.now_ps + self._connector.idle_ps)
+            yield from self._nap()
             return
         while self._in_flight:
             last = self._in_flight.popleft()
             self._return(last, self.now_ps)
             self._finished(last, self.now_ps)
+
+    def _nap(self) -> Generator[simpy.Event, None, None]:
+        """Sleep up to the next poll that may find something, or that a message or an arrival comes
+        before; polls that find nothing are left out, unless somebody watches them.
+        """
+        now, connector = self.now_ps, self._connector
+        idle_ps, count = connector.idle_ps, 1
+        if self._leaps and connector.journal is None and self._quiet:
+            count = max(1, ceil_div(connector.quiet_until(now) - now, idle_ps))
+        if count == 1:
+            yield from self._until(now + idle_ps)
+            return
+        self._books.open()
+        self._naps = naps = Naps(self.env, now, idle_ps, count)
+        yield naps
+        self._naps = None
+        naps.callbacks = []  # for when it comes again
+        self._idled(now, self.now_ps)
+
+    @property
+    def _quiet(self) -> bool:
+        """Whether only the connector, or an arrival, can change what the next schedule() does."""
+        scheduler = self._connected
+        if self._news or scheduler.running or scheduler.put_off or scheduler.loads:
+            return False
+        return not any(any(report) for report in self._reports.values())
+
+    def _rouse(self) -> None:
+        """Something came that the next poll may find."""
+        if self._naps is not None:
+            self._naps.cut(self.now_ps)
+
+    def submit(self, request: Request, came_ps: int | None = None) -> None:
+        super().submit(request, came_ps)
+        self._rouse()
 
     def _until(self, end_ps: int) -> Generator[simpy.Event, None, None]:
         """Let time pass; what of it no step computes in is booked as idle."""
@@ -112,7 +153,11 @@ class ConnectedEngine(Engine):
             return
         self._books.open()
         yield Pause(self.env, end_ps - now)
-        idle_ps = max(now, self._computed_ps)
+        self._idled(now, end_ps)
+
+    def _idled(self, begin_ps: int, end_ps: int) -> None:
+        """Time has passed; what of it no step computed in is booked."""
+        idle_ps = max(begin_ps, self._computed_ps)
         if idle_ps < end_ps:
             self._books.idled(idle_ps, end_ps)
 
@@ -135,6 +180,7 @@ class ConnectedEngine(Engine):
 
     def _follow_waits(self, plan: Plan, now_ps: int) -> None:
         """Who waits for a load from now on, and who has waited."""
+        self._news = bool(plan.admitted or plan.preempted or plan.failed or plan.left)
         since = self._waiting_since
         for seq in self._connected.loads:
             since[seq] = now_ps
@@ -183,6 +229,7 @@ class ConnectedEngine(Engine):
     def _return(self, plan: Plan, now_ps: int) -> None:
         super()._return(plan, now_ps)
         report = self._reports.pop(plan)
+        self._news = self._news or any(report) or not plan.empty
         for seq in self._connected.returned(report, now_ps):
             self.intake.ended(seq, now_ps, LOAD_FAILED)
 

@@ -4,6 +4,7 @@ import simpy
 
 from kvsim.engine.moments import STEP_ENDS
 from kvsim.engine.plan import Plan
+from kvsim.plumbing.units import ceil_div
 
 
 class RunEnd(simpy.Event):
@@ -50,6 +51,27 @@ class Pause(simpy.Event):
         self.env, self.callbacks = env, []
         self._ok, self._value = True, None
         env.schedule(self, STEP_ENDS, delay_ps)
+
+
+class Naps(simpy.Event):
+    """The end of `count` naps of nap_ps each, from now_ps on; or, once it is cut, of the nap under
+    way. A cut end comes twice, as that of a run does.
+    """
+
+    def __init__(self, env: simpy.Environment, now_ps: int, nap_ps: int, count: int) -> None:
+        self.env, self.callbacks = env, []
+        self._ok, self._value = True, None
+        self._begin_ps, self._nap_ps = now_ps, nap_ps
+        self._end_ps = now_ps + nap_ps * count
+        env.schedule(self, STEP_ENDS, nap_ps * count)
+
+    def cut(self, now_ps: int) -> None:
+        """End with the nap under way at now_ps."""
+        naps = max(1, ceil_div(now_ps - self._begin_ps, self._nap_ps))
+        end_ps = self._begin_ps + naps * self._nap_ps
+        if end_ps < self._end_ps:
+            self._end_ps = end_ps
+            self.env.schedule(self, STEP_ENDS, end_ps - now_ps)
 
 
 class Wake(simpy.Event):

@@ -28,6 +28,7 @@ that ends while step k computes with the output of step k + 1.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 from kvsim.engine.connectors.journal import ConnectorJournal
@@ -142,6 +143,7 @@ class Connector(ABC):
     recomputes_failed: bool = False
     journal: ConnectorJournal | None = None
     device: DeviceBlocks
+    woken: Callable[[], None] = staticmethod(lambda: None)  # set by the engine
     idle_ps: int = 10**9  # vllm/v1/engine/core.py: 1 ms
     poll_ps: int = 0
 
@@ -212,6 +214,12 @@ class Connector(ABC):
     @abstractmethod
     def poll(self, now_ps: int) -> Report:
         """The copies that have ended by now_ps and no poll has named yet."""
+
+    def quiet_until(self, now_ps: int) -> int:
+        """The earliest time at which a poll or a schedule() of an engine that computes nothing may
+        find something new; `woken` is called if that changes. now_ps: any poll may.
+        """
+        return now_ps
 
     @property
     @abstractmethod

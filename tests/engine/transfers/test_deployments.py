@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from support.cases import streams
 
 import kvsim
+from kvsim.engine.connectors.connector import Report
+from kvsim.engine.connectors.nixl.producer import NixlProducer
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.units import PS_PER_MS
 from kvsim.request import Request
@@ -93,6 +95,26 @@ def test_who_ends_as_soon_as_it_has_come_leaves_its_place_to_the_next(tables: An
         assert ours.summary.simulated() == theirs.summary.simulated()
     first = fast.runs[0].requests.set_index("id").first_token_ps
     assert first["r1"] - first["r3"] == 8_060_000_000  # one step of one decoding sequence
+
+
+def test_a_backlog_costs_no_poll_a_millisecond(
+    tables: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While prompts wait for a full decode engine, prefill engines look only at what comes."""
+    requests = [Request(f"r{i}", 0, 300, 200) for i in range(6)]
+    made = deployed(tables, "vllm", {"decode": {"memory": {"kv_cache_tokens": 800}}}, 8192)
+    polls, poll = [0], NixlProducer.poll
+
+    def counted(connector: NixlProducer, now_ps: int) -> Report:
+        polls[0] += 1
+        return poll(connector, now_ps)
+
+    monkeypatch.setattr(NixlProducer, "poll", counted)
+    seconds = kvsim.simulate(made, requests).runs[0].summary.makespan_s
+    assert polls[0] < 50 * seconds
+    polls[0] = 0
+    kvsim.simulate({**made, "max_steps": 1}, requests)
+    assert polls[0] > 500 * seconds
 
 
 @pytest.mark.parametrize("engine", ENGINES)

@@ -78,6 +78,7 @@ class NixlConsumer(Connector):
         prompt = self._prompts.take(name)
         if prompt is not None:
             self._waiting[name] = self._unread[name] = prompt
+            self.woken()
 
     def begin(self, now_ps: int) -> None:
         self._now_ps = now_ps
@@ -104,7 +105,7 @@ class NixlConsumer(Connector):
         for name, prompt in self._waiting.items():
             names.setdefault(prompt.keeper, []).append(name)
         for keeper, waiting in names.items():
-            keeper.heartbeats.append((now_ps, tuple(waiting)))
+            keeper.put_heartbeat(now_ps, tuple(waiting))
         if self.journal is not None:
             for name in sorted(self._waiting):
                 self.journal.add("heartbeat", name)
@@ -147,7 +148,7 @@ class NixlConsumer(Connector):
         self.num_bytes += num_bytes
         self._moving[read.seq] = end_ps, read.prompt
         if read.seq.id not in self._fails:
-            read.prompt.keeper.read[read.prompt.seq.id] = end_ps
+            read.prompt.keeper.put_read(read.prompt.seq.id, end_ps)
         if self.journal is not None:
             self.journal.add("reads", [read.seq.id, blocks, num_bytes, start_ps, end_ps])
 
@@ -180,6 +181,13 @@ class NixlConsumer(Connector):
 
     def quiet_steps(self, step: Decided, limit: int) -> int:
         return limit  # heartbeats are of requests that wait, and there are none
+
+    def quiet_until(self, now_ps: int) -> int:
+        times = [end_ps for end_ps, _ in self._moving.values()]
+        times += [self._known[read.prompt.keeper] for read in self._delayed]
+        if self._waiting:
+            times.append(self._last_beat_ps + self._heartbeat_ps)
+        return now_ps if self._asked else min(times, default=now_ps)
 
     @property
     def busy(self) -> bool:

@@ -77,6 +77,12 @@ class NixlProducer(Connector):
     def quiet_steps(self, step: Decided, limit: int) -> int:
         return limit  # nothing of it changes but by a notice, which it is not busy with
 
+    def quiet_until(self, now_ps: int) -> int:
+        self.inbox.came = self.woken
+        times = [kept.deadline_ps for kept in self._kept.values()]
+        times += [end_ps for name, end_ps in self.inbox.read.items() if name in self._kept]
+        return now_ps if self.inbox.heartbeats else min(times, default=now_ps)
+
     @property
     def busy(self) -> bool:
         return bool(self._kept)

@@ -23,13 +23,25 @@ class RemotePrompt:
 
 
 class KeeperInbox:
-    """Messages to a prefill engine, which looks at them when it polls: `read` once a prompt has
-    been read, `heartbeats` for those that wait to be read. Each with the time it comes.
+    """Messages to a prefill engine, which looks at them when it polls, each with the time it comes:
+    `read` once a prompt has been read, `heartbeats` for those that wait to be read. came: called
+    with every message.
     """
 
     def __init__(self) -> None:
         self.read: dict[str, int] = {}
         self.heartbeats: list[tuple[int, tuple[str, ...]]] = []
+        self.came: Callable[[], None] = lambda: None
+
+    def put_read(self, name: str, end_ps: int) -> None:
+        """A prompt will have been read at end_ps."""
+        self.read[name] = end_ps
+        self.came()
+
+    def put_heartbeat(self, now_ps: int, names: tuple[str, ...]) -> None:
+        """These prompts are waited for at now_ps."""
+        self.heartbeats.append((now_ps, names))
+        self.came()
 
 
 class RemotePrompts:

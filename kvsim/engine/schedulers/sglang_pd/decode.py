@@ -113,11 +113,10 @@ class SglangDecodeScheduler(DecodingScheduler):
         for seq in queue.arrived:
             queue.preallocating[seq] = self._exchange.to_receive(seq.id, self._port, now_ps)
         queue.arrived.clear()
-        budget = DecodeBudget.of(self._reserved, self._members())
         self._take_back(plan, now_ps)
         self._short_head = None
         if not queue.retracted:
-            self._preallocate(budget, now_ps + plan.held_ps)
+            self._preallocate(now_ps + plan.held_ps)
             self._take_arrived(now_ps + plan.held_ps)
         self._join_ready(plan)
         self._settled = not (self._left or plan.left)
@@ -169,16 +168,18 @@ class SglangDecodeScheduler(DecodingScheduler):
 
     # --- room for prompts, and what arrives ----------------------------------------------------
 
-    def _preallocate(self, budget: DecodeBudget, now_ps: int) -> None:
+    def _preallocate(self, now_ps: int) -> None:
         """Promise room for whole prompts in the order of the queue, but for those whose receivers
         are not ready; the first that does not fit ends it.
         """
         queue, most = self.queue, BUFFERS * self._max_running
+        budget = None  # counted over the whole batch, and only where somebody may come
         for seq, transfer in list(queue.preallocating.items()):
             if transfer.ready_ps > now_ps:
                 continue
             if self._free_rows <= 0 or len(queue.transferring) >= most:
                 break
+            budget = budget or DecodeBudget.of(self._reserved, self._members())
             cached = self.room.pin(seq)
             if self._need(seq, budget, cached) > self._left_by(budget):
                 self.room.unpin(seq)
