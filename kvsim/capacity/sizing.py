@@ -6,6 +6,7 @@ graphs it will capture. `estimate/` has an item a file; figures of a log replace
 several stages of a pipeline the one with the fewest blocks decides.
 """
 
+from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
 
@@ -100,19 +101,22 @@ def size(
     )
     every = stages(model.layers, model_options.pipeline_parallel_size)
     caches = [_caches(deployment, stage) for stage in every]
-    sized = [
-        _size_stage(deployment, stage, kept, memory, block_size, exports_states, as_logged)
-        for stage, kept in zip(every, caches, strict=True)
-        if kept  # a stage that keeps nothing holds any number of blocks
-    ]
+    drafted = _drafted(deployment, every[-1])
+
+    def plan(held: range | None) -> CachePlan:
+        return _plan(deployment, caches, drafted, held, memory, block_size, exports_states)
+
+    sized, end = [], 0
+    for stage, kept in zip(every, caches, strict=True):
+        start, end = end, end + len(kept)
+        if kept:  # a stage that keeps nothing holds any number of blocks
+            last = end + (len(drafted) if stage.last else 0)
+            own = plan(None if len(every) == 1 else range(start, last))
+            sized.append(_size_stage(deployment, stage, kept, memory, own, block_size, as_logged))
     if not sized:
         raise InputError("the model keeps no KV cache", where="model", value=model.name)
     fewest = min(sized, key=lambda each: each.pool.engine_num_gpu_blocks)
-    padding: tuple[tuple[int, int], ...] = ()
-    if memory.version.blocks.several_tables:  # which deal out the layers of all stages together
-        together, drafted = tuple(chain(*caches)), _drafted(deployment, every[-1])
-        plan = _plan(deployment, together, drafted, memory, block_size, exports_states)
-        padding = plan.padding
+    padding = plan(None).padding if memory.version.blocks.several_tables else ()
     return fewest._replace(start_up=fewest.start_up._replace(padding=padding))
 
 
@@ -133,8 +137,8 @@ def _size_stage(
     stage: Stage,
     caches: tuple[LayerCache, ...],
     memory: MemoryOptions,
+    plan: CachePlan,
     block_size: int,
-    exports_states: bool,
     as_logged: bool,
 ) -> Sized:
     drafter, drafted = deployment.drafter, _drafted(deployment, stage)
@@ -142,7 +146,6 @@ def _size_stage(
     if drafter is not None:
         layout = grouped(widened(caches, drafter.tokens), drafted)
     items = _as_given(memory, estimate(deployment, stage))
-    plan = _plan(deployment, caches, drafted, memory, block_size, exports_states)
     as_logged = plan.packed or (as_logged and memory.version.blocks.several_tables)
     if plan.packed:
         block_size = plan.block_size
@@ -191,12 +194,15 @@ def _size_stage(
 
 def _plan(
     deployment: Deployment,
-    caches: tuple[LayerCache, ...],
+    by_stage: Sequence[tuple[LayerCache, ...]],
     drafted: tuple[LayerCache, ...],
+    held: range | None,
     memory: MemoryOptions,
     block_size: int,
     exports_states: bool,
 ) -> CachePlan:
+    """The plan of all stages; held: the places of the layers that one of them has."""
+    caches = tuple(chain(*by_stage))
     version, options, drafter = deployment.version, deployment.options, deployment.drafter
     recurrent = any(cache.kind == "recurrent" for cache in caches)
     # Without any attention there is nothing to align states with, and no prefix is cached.
@@ -215,7 +221,7 @@ def _plan(
         packs_by_place=version.packs_by_place,
         frees_chunks=version.frees_chunks,
     )
-    return plan_cache(caches, serving, drafted)
+    return plan_cache(caches, serving, drafted, held)
 
 
 def _drafted(deployment: Deployment, stage: Stage) -> tuple[LayerCache, ...]:

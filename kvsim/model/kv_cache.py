@@ -99,14 +99,8 @@ def grouped(
     which follow the others.
     """
     every = (*caches, *drafter)
-    kinds = {(cache.kind, cache.window_tokens, cache.own_block) for cache in every}
-    groups: dict[tuple[object, ...], KVGroup] = {}
-    for index, cache in enumerate(every):
-        key: tuple[object, ...] = (cache.kind, cache.window_tokens, cache.own_block)
-        if by_page or len(kinds) > 1:
-            key += cache.bytes_per_token, cache.state_bytes, cache.kv_heads
-        if by_page:
-            key += (cache.chunk_tokens,)
+    groups: dict[int, KVGroup] = {}
+    for index, (cache, key) in enumerate(zip(every, buckets(every, by_page=by_page), strict=True)):
         before = groups.get(key, KVGroup(cache.kind, 0, 0, cache.window_tokens))
         groups[key] = KVGroup(
             cache.kind,
@@ -118,6 +112,21 @@ def grouped(
             cache.chunk_tokens if by_page else None,
         )
     return KVLayout(tuple(groups.values()))
+
+
+def buckets(every: Sequence[LayerCache], *, by_page: bool = False) -> list[int]:
+    """The group of each layer, as `grouped` says."""
+    kinds = {(cache.kind, cache.window_tokens, cache.own_block) for cache in every}
+    found: dict[tuple[object, ...], int] = {}
+    numbers = []
+    for cache in every:
+        key: tuple[object, ...] = (cache.kind, cache.window_tokens, cache.own_block)
+        if by_page or len(kinds) > 1:
+            key += cache.bytes_per_token, cache.state_bytes, cache.kv_heads
+        if by_page:
+            key += (cache.chunk_tokens,)
+        numbers.append(found.setdefault(key, len(found)))
+    return numbers
 
 
 def widened(caches: Sequence[LayerCache], drafted_tokens: int) -> list[LayerCache]:

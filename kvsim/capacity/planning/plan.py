@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from kvsim.capacity.planning.packed import pack
 from kvsim.capacity.planning.serving import Serving
+from kvsim.capacity.planning.staged import on_stage
 from kvsim.model.kv_cache import LayerCache, grouped, widened
 from kvsim.plumbing.units import ceil_div
 from kvsim.vllm.grouping import BlockGroup, group_layers, states_at_once
@@ -103,22 +104,35 @@ class CachePlan(NamedTuple):
 
 
 def plan_cache(
-    caches: Sequence[LayerCache], serving: Serving, drafter: Sequence[LayerCache] = ()
+    caches: Sequence[LayerCache],
+    serving: Serving,
+    drafter: Sequence[LayerCache] = (),
+    held: range | None = None,
 ) -> CachePlan:
-    """The plan for these layers, of which at least one has a cache, and the layers of a drafter."""
+    """The plan for these layers, of which at least one has a cache, and the layers of a drafter.
+
+    held: which of them a stage of a pipeline has, by their places; None: all. Caches in blocks of
+    their own sizes are planned for each stage apart.
+    """
     if serving.speculation is not None:
         serving.speculation.check()
     if any(cache.own_block for cache in caches):
+        if held is not None:
+            first, last = held.start, held.stop
+            caches, drafter = caches[first:last], drafter[: max(0, last - len(caches))]
         return CachePlan(*pack(caches, drafter, by_place=serving.packs_by_place), serving, True)
     if not serving.gives_chunks_back:
         caches = [cache._replace(chunk_tokens=None) for cache in caches]
     caching, drafted = serving.enable_prefix_caching, serving.drafted_tokens
+    caches, drafter = widened(caches, drafted), widened(drafter, drafted)
     grouping = group_layers(
-        grouped(widened(caches, drafted), widened(drafter, drafted), by_page=True),
+        grouped(caches, drafter, by_page=True),
         _kernel_block_size([*caches, *drafter], serving),
         exports_states=serving.exports_states and caching,
         state_block_size=None if caching else serving.max_model_len,
     )
+    if held is not None:
+        grouping = on_stage(grouping, caches, drafter, held)
     return CachePlan(grouping.groups, grouping.block_bytes, serving)
 
 
