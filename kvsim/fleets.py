@@ -76,7 +76,7 @@ class FleetSimulation:
 
     def check(self) -> None:
         """Raise InputError for a router that this fleet cannot have."""
-        self.options.router.build(FleetView(len(self._kinds)))
+        self.options.build_router(FleetView(len(self._kinds)))
 
     def runs(
         self,

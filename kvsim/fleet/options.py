@@ -7,7 +7,8 @@ from pydantic import Field
 
 from kvsim.fleet.failures import FleetFailure
 from kvsim.fleet.routers import ROUTERS
-from kvsim.fleet.routers.options import RouterOptions
+from kvsim.fleet.routers.options import FleetView, RouterOptions
+from kvsim.fleet.routers.router import Router
 from kvsim.fleet.scaling import AUTOSCALERS
 from kvsim.fleet.scaling.options import AutoscalerOptions
 from kvsim.plumbing.choice import OneOf
@@ -39,10 +40,11 @@ class FleetOptions(Options):
     [disaggregation], each is a deployment of prefill and decode replicas. With an autoscaler that
     is how many there are at the start. failure: replicas that die.
 
-    characters_per_token: of a prompt's text, for routers that count characters. regret: ask every
-    replica, for every request, what it has cached of the prompt; it costs time with many replicas.
-    price_per_gpu_hour: in any currency. objectives: limits in seconds that a request must keep to
-    count as goodput.
+    router_processes: routers of this kind side by side, to which requests come in turn; each has
+    counters and guesses of its own. characters_per_token: of a prompt's text, for routers that
+    count characters. regret: ask every replica, for every request, what it has cached of the
+    prompt; it costs time with many replicas. price_per_gpu_hour: in any currency. objectives:
+    limits in seconds that a request must keep to count as goodput.
     """
 
     replicas: int | None = Field(None, ge=1, le=MOST_REPLICAS)
@@ -50,10 +52,19 @@ class FleetOptions(Options):
     router: AnyRouter = Field({"kind": "round-robin"}, validate_default=True)
     autoscaler: AnyAutoscaler | None = None
     failure: tuple[FleetFailure, ...] = ()
+    router_processes: int = Field(1, ge=1, le=256)
     characters_per_token: float = Field(4.0, gt=0)
     regret: bool = True
     price_per_gpu_hour: float | None = Field(None, ge=0)
     objectives: dict[Objective, Annotated[float, Field(gt=0)]] = Field(default_factory=dict)
+
+    def build_router(self, view: FleetView) -> Router:
+        """The router, or several processes of it, that have seen nothing."""
+        if self.router_processes == 1:
+            return self.router.build(view)
+        from kvsim.fleet.routers.several import SeveralRouters  # few scenarios need it
+
+        return SeveralRouters(self.router, view, self.router_processes)
 
     @property
     def looks_ps(self) -> int | None:

@@ -64,7 +64,7 @@ def serve_fleet(
     view = view_of(parts[0], len(parts), seed, options.characters_per_token)
     fleet = Fleet(
         parts,
-        options.router.build(view),
+        options.build_router(view),
         stream,
         reports=options.router.reports(view),
         looks_ps=options.looks_ps,

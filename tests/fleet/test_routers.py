@@ -11,6 +11,7 @@ from kvsim.fleet.load import Load
 from kvsim.fleet.routers import ROUTERS
 from kvsim.fleet.routers.options import FleetView
 from kvsim.fleet.routers.router import RoutedRequest, Router
+from kvsim.fleet.routers.several import SeveralRouters
 from kvsim.fleet.views.content import ChainedBlocks, blocks_of, common_length, cut
 from kvsim.fleet.views.text_tree import TextTree
 from kvsim.plumbing.errors import InputError
@@ -38,7 +39,7 @@ def drive(router: Router, seed: int, count: int = 120) -> list[int]:
             f"r{number}",
             (random.randrange(6), random.randrange(20, 400)),
             (100 + number, random.randrange(1, 200)),
-            session=f"s{random.randrange(9)}",
+            session=f"s{number // 120}-{random.randrange(9)}",
         )
         decision = router.decide(asked, now_ps)
         assert decision.replica in router.alive
@@ -199,3 +200,44 @@ def test_the_tree_counts_what_each_worker_has(texts: list[tuple[list[int], int]]
     for worker in range(3):
         tree.forget(worker)
     assert not any(tree.sizes.values())
+
+
+@pytest.mark.parametrize("count", [1, 2, 4])
+def test_several_routers_see_an_imbalance_that_many_times_later(count: int) -> None:
+    """smg#1621: each router counts its own requests, so that 64 apart are 64 for each of them."""
+    options = ROUTERS.parse({"kind": "cache-aware"}, "router")
+    router = SeveralRouters(options, FleetView(2), count)
+    chosen = []
+    for number in range(65 * count + 1):
+        asked = request(f"r{number}", (1, 500))
+        chosen.append(router.decide(asked, 0).replica)
+        router.sent(asked, chosen[-1], 0)
+    assert chosen == [0] * 65 * count + [1]
+
+
+def test_the_processes_of_vllms_front_end_share_the_ranks() -> None:
+    options = ROUTERS.parse({"kind": "vllm-dp"}, "router")
+    router = SeveralRouters(options, FleetView(4), 2)
+    chosen = []
+    for number in range(8):
+        asked = request(f"r{number}", (1, 50))
+        chosen.append(router.decide(asked, 0).replica)
+        router.sent(asked, chosen[-1], 0)
+    assert chosen == [0, 2, 1, 3, 2, 0, 3, 1]  # the second front end begins in the middle
+
+
+def test_a_manual_router_keeps_conversations_and_spreads_them() -> None:
+    router = router_of("manual", assignment="min_group")
+    replica = {}
+    for number in range(60):
+        asked = request(f"r{number}", (1, 50), session=f"s{number % 12}")
+        found = router.decide(asked, 0)
+        router.sent(asked, found.replica, 0)
+        assert replica.setdefault(asked.session, found.replica) == found.replica
+        assert found.why == ("new session" if number < 12 else "session")
+    sizes = [list(replica.values()).count(each) for each in set(replica.values())]
+    assert max(sizes) - min(sizes) <= 1
+    gone = replica["s0"]
+    router.gone(gone)
+    moved = router.decide(request("late", (1, 50), session="s0"), 0)
+    assert moved.replica != gone

@@ -11,6 +11,7 @@ ROUTERS: Registry[RouterOptions] = Registry(
         "least-requests": "kvsim.fleet.routers.least_requests:LeastRequests",
         "power-of-two": "kvsim.fleet.routers.power_of_two:PowerOfTwo",
         "consistent-hash": "kvsim.fleet.routers.consistent_hash:ConsistentHash",
+        "manual": "kvsim.fleet.routers.manual:Manual",
         "cache-aware": "kvsim.fleet.routers.cache_aware:CacheAware",
         "dynamo-kv": "kvsim.fleet.routers.dynamo_kv:DynamoKv",
         "llm-d-epp": "kvsim.fleet.routers.llm_d_epp:LlmdEpp",

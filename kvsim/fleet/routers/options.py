@@ -1,6 +1,6 @@
 """What every kind of router is built from."""
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from kvsim.fleet.routers.router import Router, Ties
 from kvsim.plumbing.options import Options
@@ -35,6 +35,10 @@ class RouterOptions(Options):
     def looks_ps(self) -> int | None:
         """How far apart its looks at the replicas' memory are; 0: it may look after any step."""
         return None
+
+    def process(self, index: int, count: int) -> Self:
+        """The options of one of several router processes before the same replicas."""
+        return self
 
     def build(self, view: FleetView) -> Router:
         """A router that has seen nothing."""

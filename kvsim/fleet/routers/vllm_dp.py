@@ -37,6 +37,12 @@ class VllmDp(RouterOptions):
         interval_ps = round(self.stats_update_interval_ms * PS_PER_MS)
         return Published(view.num_replicas, interval_ps, lockstep=self.lockstep)
 
+    def process(self, index: int, count: int) -> "VllmDp":
+        """One front end of several, where client_count does not say how many there are."""
+        if self.client_count > 1:
+            return self
+        return self.model_copy(update={"client_count": count, "client_index": index})
+
     def build(self, view: FleetView) -> "VllmDpRouter":
         return VllmDpRouter(self, view.num_replicas)
 
