@@ -4,8 +4,8 @@
 # make quick  in two minutes: lint and tests of what git says was touched, and a few that hold all
 # make docs   generated pages (docs/scenario.md, docs/commands.md) and the site in out/site
 # make check  lint, format, types                          make bench  speed, never a test: BENCH="--only 10k"
-# make fuzz   damaged files and scenarios of damaged structure by the thousand, for FUZZ seconds or up to CASES a reader; what fails
-#             is kept in out/fuzz, and the next one goes on behind the last case
+# make fuzz   damaged files and scenarios of damaged structure by the thousand, for FUZZ seconds or
+#             up to CASES a reader; what fails is kept in out/fuzz, and the next one goes on there
 # make mutants  one change at a time in memory/ and engine/: MUTANTS of them, and who notices
 # make soak   ten million requests and thousands of random scenarios: no drift, no leak
 # make lowest the tests of the simulator under the lowest versions that pyproject.toml declares

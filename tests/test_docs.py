@@ -150,18 +150,31 @@ ANSWERS = (ROOT / "docs" / "answers.md").read_text()
 SPLIT = (ROOT / "docs" / "prefill-or-both.md").read_text()
 
 
+def sections(text: str) -> list[str]:
+    """The parts of a page that have commands, each with the scenarios that it needs."""
+    return [part for part in re.split(r"^## ", text, flags=re.MULTILINE) if "```text" in part]
+
+
 @pytest.mark.parametrize(
-    ("command", "lines"),
-    [
-        *zip(blocks(ANSWERS, "bash"), blocks(ANSWERS, "text"), strict=True),
-        *zip(blocks(SPLIT, "bash"), blocks(SPLIT, "text"), strict=True),
-    ],
+    "section",
+    [*sections(ANSWERS), *sections(SPLIT)],
+    ids=lambda section: section.partition("\n")[0],
 )
 def test_the_answers_are_what_the_commands_print(
-    command: str, lines: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    section: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    for scenario in blocks(section, "toml"):
+        name = re.match(r"# (\w+\.toml)\n", scenario)
+        if name:
+            (tmp_path / name[1]).write_text(scenario)
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.chdir(tmp_path)
+    for command, lines in zip(blocks(section, "bash"), blocks(section, "text"), strict=True):
+        check_answer(command, lines)
+
+
+def check_answer(command: str, lines: str) -> None:
+    """The command prints these lines, whatever the spaces in them."""
     printed = ""
     for line in command.splitlines():
         done = CliRunner().invoke(app, shlex.split(line)[1:])
