@@ -117,6 +117,7 @@ def as_json(answer: MemoryAnswer) -> dict[str, Any]:
         "device": answer.device.name,
         "tensor_parallel_size": options.tensor_parallel_size,
         "pipeline_parallel_size": options.pipeline_parallel_size,
+        "pp_layer_partition": options.stage_layers,
         "data_parallel_size": options.data_parallel_size,
         "kv_cache_dtype": options.kv_cache_dtype,
         "max_model_len": answer.max_model_len,

@@ -99,7 +99,7 @@ def size(
         _drafter(memory, drafter),
         Adapters(memory.max_loras, memory.max_lora_rank) if memory.max_loras else None,
     )
-    every = stages(model.layers, model_options.pipeline_parallel_size)
+    every = stages(model.layers, model_options.pipeline_parallel_size, model_options.stage_layers)
     caches = [_caches(deployment, stage) for stage in every]
     drafted = _drafted(deployment, every[-1])
 

@@ -1,12 +1,14 @@
 """A stage of a pipeline: the layers one group of GPUs holds, with the embedding or the head.
 
 vLLM deals the layers out evenly and gives what is left over, one each, to the stages before the
-last (distributed/utils.py `get_pp_indices`).
+last, unless VLLM_PP_LAYER_PARTITION says how many each has (distributed/utils.py
+`get_pp_indices`).
 """
 
 from typing import NamedTuple
 
 from kvsim.model import Layer
+from kvsim.plumbing.errors import InputError
 
 
 class Stage(NamedTuple):
@@ -17,11 +19,24 @@ class Stage(NamedTuple):
     last: bool
 
 
-def stages(layers: tuple[Layer, ...], count: int) -> list[Stage]:
-    """The stages of a pipeline of `count`, each with at least one layer."""
+def stages(
+    layers: tuple[Layer, ...], count: int, given: tuple[int, ...] | None = None
+) -> list[Stage]:
+    """The stages of a pipeline of `count`, each with at least one layer. given: layers of each;
+    InputError if these are not all layers.
+    """
     sizes = [len(layers) // count] * count
     for left_over in range(len(layers) % count):
         sizes[-2 - left_over] += 1
+    if given is not None:
+        sizes = list(given)
+    if sum(sizes) != len(layers):
+        raise InputError(
+            "the stages do not have all layers of the model",
+            where="model.pp_layer_partition",
+            value=f"{sum(sizes)} layers",
+            limit=len(layers),
+        )
     starts = [sum(sizes[:index]) for index in range(count)]
     return [
         Stage(layers[start : start + size], index == 0, index == count - 1)

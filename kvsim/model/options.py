@@ -33,10 +33,11 @@ class ModelOptions(Options):
     model's). max_model_len: longest sequence in tokens (default: the model's).
 
     tensor_parallel_size: GPUs each layer is split over. pipeline_parallel_size: stages the layers
-    are dealt out to. data_parallel_size: copies of the attention layers, over whose GPUs the routed
-    experts are split too; enable_expert_parallel: by whole experts. decode_context_parallel_size:
-    of the tensor parallel GPUs, how many share the tokens of a sequence. `kvsim memory` sizes all
-    of them; a simulation runs one stage of one copy.
+    are dealt out to. pp_layer_partition: layers of each stage, such as "16,32"
+    (VLLM_PP_LAYER_PARTITION); not given: as even as vLLM makes them. data_parallel_size: copies of
+    the attention layers, over whose GPUs the routed experts are split too; enable_expert_parallel:
+    by whole experts. decode_context_parallel_size: of the tensor parallel GPUs, how many share the
+    tokens of a sequence. `kvsim memory` sizes all of them; a simulation runs one stage of one copy.
     """
 
     name: str | None = None
@@ -50,6 +51,7 @@ class ModelOptions(Options):
     mamba_ssm_cache_dtype: str | None = None
     tensor_parallel_size: int = Field(default=1, ge=1)
     pipeline_parallel_size: int = Field(default=1, ge=1)
+    pp_layer_partition: str | None = Field(default=None, pattern=r"^[1-9]\d*(,[1-9]\d*)*$")
     data_parallel_size: int = Field(default=1, ge=1)
     enable_expert_parallel: bool = False
     decode_context_parallel_size: int = Field(default=1, ge=1)
@@ -61,12 +63,24 @@ class ModelOptions(Options):
         copies = self.pipeline_parallel_size * self.data_parallel_size
         return self.tensor_parallel_size * copies
 
+    @property
+    def stage_layers(self) -> tuple[int, ...] | None:
+        """Layers of each stage of the pipeline; None: as even as the engine makes them."""
+        if self.pp_layer_partition is None:
+            return None
+        return tuple(int(layers) for layers in self.pp_layer_partition.split(","))
+
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         if (self.name is None) == (self.hf_config is None):
             raise ValueError("give exactly one of name and hf_config")
         _check_dtype(self.dtype, "dtype")
         _check_dtype(self.mamba_ssm_cache_dtype, "dtype of states")
+        given, count = self.stage_layers, self.pipeline_parallel_size
+        if given is not None and not 1 < len(given) == count:
+            raise ValueError(
+                f"pp_layer_partition names {len(given)} stages, pipeline_parallel_size is {count}"
+            )
         shared = self.decode_context_parallel_size
         if self.tensor_parallel_size % shared:
             raise ValueError(

@@ -234,3 +234,45 @@ def test_padding_layers_are_warned_of_as_by_the_engine(model, stages, warned):
     memory = MemoryOptions.parse({}, "memory")
     sized = size(options.build(), named_device("h200"), memory, options, 16)
     assert [line for line in sized.start_up.lines() if "padding" in line] == warned
+
+
+def test_stages_by_hand_move_layers_off_the_tightest():
+    """Of 32 layers the last stage has the head too: with fewer layers than the first, its pool has
+    more blocks; the smallest of both decides.
+    """
+    device, memory = named_device("rtx-4090"), MemoryOptions.parse({}, "memory")
+
+    def blocks(partition):
+        table = {"name": "llama-3.1-8b", "pipeline_parallel_size": 2}
+        if partition:
+            table["pp_layer_partition"] = partition
+        options = ModelOptions.parse(table, "model")
+        return size(options.build(), device, memory, options, 16).pool.engine_num_gpu_blocks
+
+    assert blocks("16,16") == blocks(None)
+    found = [blocks(f"{first},{32 - first}") for first in range(8, 25)]
+    assert found[8] == max(found)
+    assert found[:9] == sorted(found[:9])
+    assert found[8:] == sorted(found[8:], reverse=True)
+
+
+@pytest.mark.parametrize(
+    ("partition", "stages", "message"),
+    [
+        ("16,15", 2, "31 layers.*32"),
+        ("16,16", 1, "2 stages, pipeline_parallel_size is 1"),
+        ("32", 1, "1 stages, pipeline_parallel_size is 1"),
+        ("0,32", 2, "pp_layer_partition"),
+        ("16;16", 2, "pp_layer_partition"),
+    ],
+)
+def test_stages_that_are_not_the_models_are_refused(partition, stages, message):
+    table = {"name": "llama-3.1-8b", "pipeline_parallel_size": stages}
+
+    def sized():
+        options = ModelOptions.parse(table | {"pp_layer_partition": partition}, "model")
+        memory = MemoryOptions.parse({}, "memory")
+        return size(options.build(), named_device("h100"), memory, options, 16)
+
+    with pytest.raises(InputError, match=message):
+        sized()

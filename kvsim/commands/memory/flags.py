@@ -47,6 +47,9 @@ PANELS: dict[str, dict[str, Flag]] = {
     "Parallelism": {
         "tensor_parallel_size": Flag(int, 1, "GPUs that share each layer."),
         "pipeline_parallel_size": Flag(int, 1, "Pipeline stages."),
+        "pp_layer_partition": Flag(
+            str, None, "Layers of each stage, such as 16,32 (VLLM_PP_LAYER_PARTITION).", "even"
+        ),
         "data_parallel_size": Flag(int, 1, "Data-parallel ranks; experts span all of them."),
         "enable_expert_parallel": Flag(bool, False, "Place whole experts on GPUs."),
         "decode_context_parallel_size": Flag(
