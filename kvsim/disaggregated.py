@@ -10,7 +10,7 @@ from typing import Any, cast
 from kvsim.engine.replica import ReplicaSpec, RunningReplica
 from kvsim.engine.transfers.handoff import Handoff, TransferSpec
 from kvsim.engine.transfers.sglang import RESERVED_DECODE_TOKENS, SglangHandoff
-from kvsim.engine.transfers.vllm import NixlHandoff
+from kvsim.engine.transfers.vllm import DrawnRequests, NixlHandoff
 from kvsim.fleet.disaggregation import SIDES, DisaggregationOptions, SideOptions
 from kvsim.fleet.members import FleetMember
 from kvsim.fleet.prefill_decode import DeploymentSide, PrefillDecode, PrefillDecodePart
@@ -214,7 +214,7 @@ class DisaggregatedRuns:
             transfers,
             prefill,
             decode,
-            partial(_prepare, options),
+            partial(_prepare, options, self._scenario.seed),
             self._scenario.seed,
         )
 
@@ -251,7 +251,7 @@ class DisaggregatedRuns:
         return replace(run, summary=replace(run.summary, transfers=moved), beside=(beside,))
 
 
-def _prepare(options: DisaggregationOptions, handoff: Handoff) -> None:
+def _prepare(options: DisaggregationOptions, seed: int, handoff: Handoff) -> None:
     """Flags that only one engine's hand-off has."""
     if isinstance(handoff, SglangHandoff):
         reserved = options.num_reserved_decode_tokens
@@ -259,6 +259,10 @@ def _prepare(options: DisaggregationOptions, handoff: Handoff) -> None:
             RESERVED_DECODE_TOKENS if reserved is None else reserved
         )
         handoff.decode_radix_cache = bool(options.decode_radix_cache)
+    if isinstance(handoff, NixlHandoff):
+        handoff.failed_reads = DrawnRequests(options.failed_reads or 0.0, f"read {seed}")
+        handoff.abandoned = DrawnRequests(options.abandoned or 0.0, f"client {seed}")
+        handoff.recomputes_failed = options.kv_load_failure_policy == "recompute"
 
 
 def _transfers(deployment: PrefillDecode, recorder: Recorder) -> TransferSummary:

@@ -62,7 +62,7 @@ class Engine:
         """Why this engine would turn `request` away; None if it would not."""
         return self.intake.refusal(request)
 
-    def turn_away(self, request: Request, refusal: Refusal) -> None:
+    def turn_away(self, request: Request, refusal: Refusal | str) -> None:
         """`request` arrives now and is refused."""
         self.intake.turn_away(request, self.now_ps, refusal)
 

@@ -52,7 +52,7 @@ class Intake:
         """Why `request` is turned away on arrival; None if it is not."""
         return self._refusal(self._cut(request)) if self._refuse else None
 
-    def turn_away(self, request: Request, now_ps: int, refusal: Refusal) -> None:
+    def turn_away(self, request: Request, now_ps: int, refusal: Refusal | str) -> None:
         """`request` arrives and leaves at once."""
         self._recorder.arrived(now_ps)
         self._recorder.refused(self._cut(request), now_ps, str(refusal))

@@ -1,6 +1,6 @@
 """The options of a deployment whose prompts are computed on other replicas than its outputs."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -47,6 +47,10 @@ class DisaggregationOptions(Options):
         ready. notice_us, notify_us: SGLang: until the prefill replica knows that there is room, and
         until both see that a transfer has ended.
     kv_lease_duration: vLLM: seconds for which an unread prompt is kept.
+    failed_reads: vLLM: share of the requests whose read fails; kv_load_failure_policy: they end
+        with an error (fail) or are computed on the decode replica (recompute).
+    abandoned: vLLM: share of the requests whose client leaves when the prompt is computed; the
+        prefill replica keeps the prompt until the lease ends.
     num_reserved_decode_tokens: SGLang: held back on the decode replica for the outputs of each
         request. decode_radix_cache: SGLang: the decode replica keeps a prefix cache.
     """
@@ -61,6 +65,9 @@ class DisaggregationOptions(Options):
     notice_us: float | None = Field(None, ge=0, le=1e9)
     notify_us: float | None = Field(None, ge=0, le=1e9)
     kv_lease_duration: float | None = Field(None, gt=0, le=1e6)
+    failed_reads: float | None = Field(None, ge=0, le=1)
+    kv_load_failure_policy: Literal["fail", "recompute"] | None = None
+    abandoned: float | None = Field(None, ge=0, le=1)
     num_reserved_decode_tokens: int | None = Field(None, ge=0)
     decode_radix_cache: bool | None = None
 
@@ -78,7 +85,10 @@ class DisaggregationOptions(Options):
         """The keys that only another engine's deployment has, and that are given."""
         theirs = {
             "vllm": ("notice_us", "notify_us", "num_reserved_decode_tokens", "decode_radix_cache"),
-            "sglang": ("proxy_us", "kv_lease_duration"),
+            "sglang": (
+                *("proxy_us", "kv_lease_duration"),
+                *("failed_reads", "kv_load_failure_policy", "abandoned"),
+            ),
         }[engine]
         return tuple(key for key in theirs if getattr(self, key) is not None)
 

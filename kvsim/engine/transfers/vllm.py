@@ -3,6 +3,7 @@ engine, which reads the KV (NixlConnector, 0.33.0).
 """
 
 from collections.abc import Hashable
+from random import Random
 from typing import cast
 
 from kvsim.engine.connected_engine import ConnectedEngine
@@ -20,6 +21,7 @@ from kvsim.plumbing.units import ceil_div
 from kvsim.request import Request
 
 HEARTBEATS = 6  # in a lease
+ABANDONED = "its client left when the prompt was computed"
 EXTENSION = (2, 3)  # of a lease, from a heartbeat on
 
 
@@ -36,8 +38,25 @@ class NetworkReads:
         return self._network.send(at_ps, num_bytes, sender, self)
 
 
+class DrawnRequests:
+    """A share of all requests, chosen by their names and a seed."""
+
+    def __init__(self, share: float, seed: str) -> None:
+        self._share, self._seed = share, seed
+
+    def __contains__(self, name: object) -> bool:
+        return self._share > 0 and Random(f"{self._seed} {name}").random() < self._share
+
+
 class NixlHandoff(Handoff):
-    """Engines with a NixlConnector."""
+    """Engines with a NixlConnector.
+
+    failed_reads: requests whose read fails; recomputes_failed: they are computed on the decode
+    engine, instead of an error. abandoned: requests whose client leaves after the prompt.
+    """
+
+    failed_reads = abandoned = DrawnRequests(0.0, "")
+    recomputes_failed = False
 
     @classmethod
     def check(cls, spec: ReplicaSpec) -> None:
@@ -82,7 +101,14 @@ class NixlHandoff(Handoff):
     def _consumer(self) -> NixlConsumer:
         reads = NetworkReads(self.network, self.spec.handshake_ps)
         beat_ps = self.spec.lease_ps // HEARTBEATS
-        found = NixlConsumer(self._prompts, (), reads, beat_ps, recomputes_failed=False)
+        found = NixlConsumer(
+            self._prompts,
+            (),
+            reads,
+            beat_ps,
+            recomputes_failed=self.recomputes_failed,
+            fails=self.failed_reads,
+        )
         self._consumers.append(found)
         return found
 
@@ -107,6 +133,12 @@ class NixlHandoff(Handoff):
         whole, prefill, decode, came_ps = self._going.pop(request.id)
         engine = self._prefill[prefill]
         assert isinstance(engine, ConnectedEngine)
+
+        if request.id in self.abandoned:
+            for name in names_of(whole):
+                self._prompts.take(name)
+            self._decode[decode].turn_away(whole, ABANDONED)
+            return
 
         def pass_on() -> None:
             for name in names_of(whole):

@@ -61,6 +61,10 @@ def test_many_steps_at_once_are_single_ones(tables: Any, engine: str, data: Any)
         apart["notice_us"] = apart["notify_us"] = 50.0
     else:
         apart["proxy_us"] = 200.0
+        for key in ("failed_reads", "abandoned"):
+            apart[key] = data.draw(st.sampled_from([0.0, 0.3]))
+        apart["kv_load_failure_policy"] = data.draw(st.sampled_from(["fail", "recompute"]))
+        apart["kv_lease_duration"] = data.draw(st.sampled_from([0.05, 30.0]))
     made = deployed(tables, engine, apart, tokens)
     fast, single = (
         kvsim.simulate({**made, "max_steps": steps} if steps else made, requests)
@@ -70,7 +74,8 @@ def test_many_steps_at_once_are_single_ones(tables: Any, engine: str, data: Any)
         assert ours.summary.simulated() == theirs.summary.simulated()
     decode, prefill = fast.runs
     assert decode.summary.requests.submitted == len(requests)
-    assert decode.summary.requests.finished == prefill.summary.requests.finished
+    if not (apart.get("failed_reads") or apart.get("abandoned")):
+        assert decode.summary.requests.finished == prefill.summary.requests.finished
     for run in fast.runs:
         parts = run.summary.memory.parts or {}
         means = run.summary.memory.time_mean
@@ -180,6 +185,35 @@ def test_replicas_of_a_kind_are_one_run(tables: Any) -> None:
     total = rows[[name for name in classes if name not in parts]].sum(axis=1)
     assert (total == decode.summary.memory.capacity_bytes).all()
     assert (rows.end_ps.to_numpy()[:-1] == rows.start_ps.to_numpy()[1:]).all()
+
+
+def test_an_abandoned_prompt_lies_on_prefill_until_its_lease_ends(tables: Any) -> None:
+    requests = [Request(f"r{i}", i * 100 * PS_PER_MS, 300, 20) for i in range(20)]
+    kept = {}
+    for seconds in (0.2, 5.0):
+        apart = {"abandoned": 0.4, "kv_lease_duration": seconds}
+        decode, prefill = kvsim.simulate(deployed(tables, "vllm", apart, 4096), requests).runs
+        transfers, counts = decode.summary.transfers, decode.summary.requests
+        assert transfers is not None
+        assert 0 < counts.rejected == transfers.expired == 20 - counts.finished
+        kept[seconds] = prefill.summary.memory.part("kept_for_readers")
+    assert kept[5.0] > 3 * kept[0.2]
+
+
+def test_a_failed_read_ends_the_request_or_computes_its_prompt_again(tables: Any) -> None:
+    requests = [Request(f"r{i}", i * 100 * PS_PER_MS, 300, 20) for i in range(20)]
+    steps = {}
+    for policy in ("fail", "recompute"):
+        apart = {"failed_reads": 0.4, "kv_load_failure_policy": policy, "kv_lease_duration": 1.0}
+        decode, prefill = kvsim.simulate(deployed(tables, "vllm", apart, 4096), requests).runs
+        assert prefill.summary.requests.finished == 20
+        transfers = decode.summary.transfers
+        assert transfers is not None
+        assert transfers.expired > 0  # nobody tells the prefill engine
+        steps[policy] = decode.summary.requests.rejected, decode.summary.requests.finished
+    assert steps["recompute"] == (0, 20)
+    assert steps["fail"][0] > 0
+    assert sum(steps["fail"]) == 20
 
 
 @pytest.mark.parametrize(
