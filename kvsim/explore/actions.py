@@ -18,8 +18,15 @@ from kvsim.plumbing.keys import assignment, put
 
 
 def begin(visit: PageVisit, context: PageContext, base: str) -> PageVisit:
-    """The visit from another starting point; pinned runs stay."""
-    return visit._replace(state=started(context.starting_points[base]), sweep="")
+    """The visit from another starting point. Pinned runs stay, but not beside a stop of the tour,
+    nor its runs beside a scenario of one's own.
+    """
+    pins = visit.pins if _is_tour(visit.state.base) == _is_tour(base) else ()
+    return visit._replace(state=started(context.starting_points[base]), sweep="", pins=pins)
+
+
+def _is_tour(base: str) -> bool:
+    return base.startswith(TOUR)
 
 
 def turn(visit: PageVisit, context: PageContext, values: Mapping[str, Any]) -> PageVisit:

@@ -9,9 +9,10 @@ from kvsim.explore import actions, touring
 from kvsim.explore.controls import CONTROLS
 from kvsim.explore.controls.allocators import ADD, REMOVE
 from kvsim.explore.page_context import PageContext
+from kvsim.explore.pins import pin_bar
 from kvsim.explore.starting_points import TOUR
 from kvsim.explore.visit import PageVisit
-from kvsim.explore.widgets import KEY
+from kvsim.explore.widgets import KEY, SAID
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.reading.toml_text import value_of
 
@@ -23,12 +24,14 @@ def register(app: Dash, context: PageContext) -> None:
         output={
             "visit": Output("visit", "data"),
             "fault": Output("fault", "children"),
+            "said": Output({"part": SAID, "key": ALL}, "children"),
             "address": Output("address", "search"),
             "base": Output("base", "value"),
             "controls": Output("controls", "children"),
             "tour": Output("tour", "children"),
             "stop": Output("stop", "children"),
             "command": Output("command", "children"),
+            "pins": Output("pins", "children"),
         },
         inputs={
             "search": Input("address", "search"),
@@ -109,8 +112,16 @@ def _refused(
     if held is None:
         shown = _shown(PageVisit.at("", context), None, context)
         return {**shown, "fault": str(error), "address": no_update}
-    names = ("visit", "address", "base", "controls", "tour", "stop", "command")
-    return {**dict.fromkeys(names, no_update), "fault": str(error)}
+    names = ("visit", "address", "base", "controls", "tour", "stop", "command", "pins")
+    cause = ctx.triggered_id
+    key = cause.get("key") if isinstance(cause, dict) else None
+    return {**dict.fromkeys(names, no_update), "fault": str(error), "said": _said(key, str(error))}
+
+
+def _said(key: str | None, fault: str) -> list[str]:
+    """The fault beside the widget of this key, and nothing beside the others."""
+    places = [each["id"]["key"] for each in ctx.outputs_grouping["said"]]
+    return [fault if place == key else "" for place in places]
 
 
 def _shown(
@@ -119,17 +130,20 @@ def _shown(
     """What of the page is new. Widgets that the reader is at are left alone where they can be."""
     table = new.state.table
     same = old is not None and new == old
+    turned = old is None or table != old.state.table
     kept = old is not None and _shape(table) == _shape(old.state.table)
     name = new.state.base
     moved = old is None or name != old.state.base
     return {
         "visit": no_update if same else new.stored(),
         "fault": "",
+        "said": _said(None, ""),
         "address": no_update if same else new.query(context),
         "base": None if name.startswith(TOUR) else name,
-        "controls": no_update if same or (widgets_stay and kept) else _controls(table),
+        "controls": _controls(table) if turned and not (widgets_stay and kept) else no_update,
         "tour": touring.stops(name) if moved else no_update,
         "stop": touring.stop_page(name) if moved else no_update,
+        "pins": pin_bar(new) if old is None or new.pins != old.pins else no_update,
         "command": no_update if same else _command(new, context),
     }
 

@@ -94,6 +94,8 @@ def _results() -> Component:
                 ],
                 className="runner",
             ),
+            html.Div(id="pins"),
+            html.P(id="results-of", role="status", className="of"),
             html.Div(id="results"),
             _sweep(),
             html.Details(

@@ -25,21 +25,20 @@ class ResultColumn(NamedTuple):
     held: dict[str, Any]
 
 
-def drawn(columns: Sequence[ResultColumn], dark: bool) -> list[Component]:
+def drawn(columns: Sequence[ResultColumn], dark: bool, *, maps: bool = True) -> list[Component]:
     """All of it; the last column is the one that the controls belong to, those before are pinned.
-    Nothing of it was run: no columns.
+    Nothing of it was run: no columns. maps: whether there are pages of address maps; a preview has
+    none.
     """
     if not columns:
         return []
     return [
         *_story(columns[-1].held, dark),
         _numbers(columns),
-        _row(
-            "map",
-            "The address map",
-            "",
-            columns,
-            [_map(column, dark) for column in columns],
+        *(
+            [_row("map", "The address map", "", columns, [_map(each, dark) for each in columns])]
+            if maps
+            else []
         ),
         *(_pictures(name, columns, dark) for name in columns[-1].held["figures"]),
     ]

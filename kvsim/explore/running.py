@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from dash import Dash, Input, Output, State, ctx, dcc, html, no_update
-from dash.development.base_component import Component
+from dash import Dash, Input, Output, State, ctx, dcc, no_update
 
 from kvsim.explore.page_context import PageContext
+from kvsim.explore.pins import short_name
 from kvsim.explore.results import ResultColumn, drawn
 from kvsim.explore.starting_points import TOUR
 from kvsim.explore.state import read_query
@@ -39,6 +39,8 @@ def _register_run(app: Dash, context: PageContext) -> None:
             "awaited": Output("awaited", "data"),
             "shown": Output("shown", "data"),
             "progress": Output("progress", "children"),
+            "stale": Output("results", "className"),
+            "of": Output("results-of", "children"),
             "bar": Output("bar", "style"),
             "idle": Output("tick", "disabled"),
             "cancel": Output("cancel", "disabled"),
@@ -68,27 +70,32 @@ def _register_run(app: Dash, context: PageContext) -> None:
         shown: dict[str, Any] | None,
     ) -> dict[str, Any]:
         visit = PageVisit.restored(held) if held else None
-        if ctx.triggered_id == "cancel":
+        causes = set(ctx.triggered_prop_ids.values())  # a tick and a change may come together
+        if "cancel" in causes:
             context.workers.cancel(tab)
-        elif visit is not None and (
-            ctx.triggered_id == "run" or (ctx.triggered_id == "visit" and auto)
-        ):
+        elif visit is not None and ("run" in causes or ("visit" in causes and auto)):
             awaited = visit.state.key
-            task, pressed = context.run_task(visit.state), ctx.triggered_id == "run"
+            task, pressed = context.run_task(visit.state), "run" in causes
             context.workers.ask(tab, awaited, task, confirmed=pressed)
         job = context.workers.look(awaited)
         if job is not None and job.is_missed_by(tab):
             job = context.workers.ask(tab, job.key, job.task)
         pinned = _pinned(visit, context, tab)
+        ready = bool(job and (job.answer or job.preview))
+        old_key = (shown or {}).get("key")
+        now = awaited if ready else old_key
         new = {
-            "key": awaited if job and job.state == "done" else (shown or {}).get("key"),
-            "pins": [key for key, other in pinned if other.state == "done"],
+            "key": now,
+            "preview": bool(job and job.preview),
+            "pins": [key for key, other in pinned if other.state == "done" and key != now],
         }
         waits = any(not other.is_over for _, other in pinned) or (job and not job.is_over)
         return {
             "awaited": awaited,
             "shown": no_update if new == shown else new,
             "progress": progress_text(job),
+            "stale": "stale" if old_key and not ready and awaited != old_key else "",
+            "of": _of(job, stale=bool(old_key and not ready and awaited != old_key)),
             "bar": bar(job),
             "idle": not waits,
             "cancel": not (job and not job.is_over),
@@ -105,6 +112,16 @@ def _pinned(visit: PageVisit | None, context: PageContext, tab: str) -> list[tup
             job = context.workers.ask(f"{tab} {state.key}", state.key, context.run_task(state))
         found.append((state.key, job))
     return found
+
+
+def _of(job: Job | None, *, stale: bool) -> str:
+    """What the numbers below belong to, where that is not the whole run of these settings."""
+    if stale:
+        return "Below: the results of the previous settings."
+    if job is not None and job.preview:
+        first, of = job.preview["previewed"]
+        return f"Below: a preview, the first {first:,} of {of:,} requests."
+    return ""
 
 
 def progress_text(job: Job | None) -> str:
@@ -150,32 +167,11 @@ def _register_results(app: Dash, context: PageContext) -> None:
             if state.key == shown["key"]:
                 continue  # it stands there anyway
             if state.key in shown["pins"] and job is not None and job.answer is not None:
-                name = f"{chr(ord('A') + index)}: {_short(pin)}"
+                name = f"{chr(ord('A') + index)}: {short_name(pin)}"
                 columns.append(ResultColumn(name, state.key, job.answer))
         job = context.workers.look(shown["key"])
-        if job is not None and job.answer is not None:
-            columns.append(ResultColumn("now", job.key, job.answer))
-        key = job.key if job is not None else None
-        found = [*_pins(visit), *drawn(columns, theme == "dark")]
+        if job is not None and (held_answer := job.answer or job.preview) is not None:
+            columns.append(ResultColumn("now", job.key, held_answer))
+        key = job.key if job is not None and job.answer is not None else None
+        found = drawn(columns, theme == "dark", maps=key is not None)
         return found, key is None, f"/runs/{key}/report.html", key is None
-
-
-def _short(pin: str) -> str:
-    """A pinned state by where it started and what was set."""
-    from urllib.parse import parse_qsl
-
-    return ", ".join(value.rpartition(".")[2] for _, value in parse_qsl(pin))
-
-
-def _pins(visit: PageVisit) -> list[Component]:
-    if not visit.pins:
-        return []
-    buttons = [
-        html.Button(
-            [f"{chr(ord('A') + index)}: ", html.Bdi(_short(pin)), " ✕"],
-            id={"part": "unpin", "index": index},
-            title="Take it away",
-        )
-        for index, pin in enumerate(visit.pins)
-    ]
-    return [html.Div([html.Span("Pinned:"), *buttons], className="buttons pins")]

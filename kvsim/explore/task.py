@@ -1,6 +1,6 @@
 """Tasks and answers of workers: plain data that can be sent through a pipe."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -8,10 +8,13 @@ from typing import Any, NamedTuple, Protocol
 from kvsim.explore.confined import said
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.keys import put
+from kvsim.request import Request
 from kvsim.results.summary import RunSummary
 from kvsim.scenario import Scenario
 from kvsim.simulation import Simulation
 
+PREVIEWED = 100  # requests of the first picture, which takes about a second
+Show = Callable[[Any], None]  # a first answer, of fewer requests
 Tell = Callable[[str, int, int], None]  # what is being done, how much of it is done, of how much
 
 
@@ -25,7 +28,7 @@ class WorkerTask(Protocol):
     @property
     def num_points(self) -> int: ...
 
-    def do(self, tell: Tell) -> Any: ...
+    def do(self, tell: Tell, show: Show | None = None) -> Any: ...
 
 
 class RunTask(NamedTuple):
@@ -42,14 +45,33 @@ class RunTask(NamedTuple):
         """Simulations."""
         return 1
 
-    def do(self, tell: Tell) -> dict[str, Any]:
-        """The report's `contents`, and every run's entry of summary.json as `runs`."""
+    def do(self, tell: Tell, show: Show | None = None) -> dict[str, Any]:
+        """The report's `contents`, and every run's entry of summary.json as `runs`. show: hears the
+        same of the first requests alone, where there are many.
+        """
+        simulation = Simulation(Scenario.from_table(self.table, self.folder))
+        requests = simulation.stream.requests
+        if show is not None and len(requests) >= 3 * PREVIEWED:
+            first = _first(requests)
+            preview = Simulation(Scenario.from_table(self.table, self.folder), first)
+            show({**self._drawn(preview, tell), "previewed": (len(first), len(requests))})
+        return self._drawn(simulation, tell)
+
+    def _drawn(self, simulation: Simulation, tell: Tell) -> dict[str, Any]:
         from kvsim.report.page import contents
 
-        simulation = Simulation(Scenario.from_table(self.table, self.folder))
         result = simulation.result(tell, addresses=True)
         tell("drawing", 0, 1)
         return {**contents(result), "runs": [run.summary for run in result.runs]}
+
+
+def _first(requests: Sequence[Request]) -> list[Request]:
+    """The first of the requests, and none that follows one that is not among them."""
+    first: dict[str, Request] = {}
+    for request in requests[:PREVIEWED]:
+        if request.after is None or request.after in first:
+            first[request.id] = request
+    return list(first.values())
 
 
 class SweepTask(NamedTuple):
@@ -66,7 +88,7 @@ class SweepTask(NamedTuple):
         """Simulations."""
         return len(self.values)
 
-    def do(self, tell: Tell) -> "list[CurvePoint]":
+    def do(self, tell: Tell, show: Show | None = None) -> "list[CurvePoint]":
         """A point a value."""
         return [self._point(index, tell) for index in range(len(self.values))]
 

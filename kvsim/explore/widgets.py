@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from dash import dcc, html
 from dash.development.base_component import Component
 
+from kvsim.explore.knob_words import hint_of, words_of
 from kvsim.plumbing.choice import OneOf
 from kvsim.plumbing.options import Options
 from kvsim.plumbing.reading.toml_text import value_of
@@ -17,6 +18,7 @@ from kvsim.plumbing.toml import value_text
 from kvsim.report.names import named
 
 KEY = "key"  # the `part` of every widget's id
+SAID = "said"  # the `part` of the place beside a widget where a refusal is said
 _HIDDEN = ("label",)
 
 
@@ -34,9 +36,14 @@ def read_value(form: str, value: Any) -> Any:
     return value_of(value)
 
 
-def labelled(name: str, widget: Component) -> Component:
-    """A widget under its name."""
-    return html.Label([html.Span(name), widget], className="field")
+def labelled(name: str, widget: Component, hint: str = "") -> Component:
+    """A widget under its key's words, with a place for what is wrong with it. hint: appears under
+    the pointer.
+    """
+    place = getattr(widget, "id", None) or {"key": name}
+    said = html.Small(id={"part": SAID, "key": place["key"]}, className="said-wrong", role="alert")
+    words = html.Span(words_of(name), title=hint or name)
+    return html.Label([words, widget, said], className="field", **{"data-key": name})
 
 
 def choice(key: str, names: Iterable[str], value: str | None, *, clear: bool = False) -> Component:
@@ -76,7 +83,7 @@ def options_fields(options: type[Options], table: Mapping[str, Any], path: str) 
         annotation = field.annotation if kinds is None else Annotated[field.annotation, kinds]
         widget = _widget(f"{path}.{name}", annotation, table.get(name), default)
         if widget is not None:
-            found.append(labelled(name, widget))
+            found.append(labelled(name, widget, hint_of(name, options.__doc__)))
     return found
 
 

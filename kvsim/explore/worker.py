@@ -15,7 +15,7 @@ TELL_EVERY_S = 0.1
 
 def work(line: Connection) -> None:
     """Run tasks until the other end of the pipe is closed. Sends (`progress`, (what, done, total)),
-    (`answer`, it) and (`fault`, words).
+    (`preview`, an answer of fewer requests), (`answer`, it) and (`fault`, words).
     """
     import kvsim.report.page
     import kvsim.simulation  # noqa: F401 - while nobody waits yet
@@ -44,7 +44,7 @@ def _outcome(task: Any, line: Connection) -> tuple[str, Any]:
             line.send(("progress", (what, done, total)))
 
     try:
-        return "answer", task.do(tell)
+        return "answer", task.do(tell, lambda answer: line.send(("preview", answer)))
     except InputError as error:
         return "fault", said(error, task.table, task.base_table)
     except MemoryError:

@@ -26,9 +26,9 @@ OVER = ("done", "failed", "cancelled")
 @dataclass
 class Job:
     """A task in the pool. key: the name of its answer. progress: what is being done, how much of it
-    is done, of how much. asked_s: the monotonic clock when a page last asked for it, in seconds.
-    owners: the pages that wait for it. confirmed: somebody pressed Run for it, so that it takes
-    what it takes.
+    is done, of how much. preview: an answer of the first requests, before there is one. asked_s:
+    the monotonic clock when a page last asked for it, in seconds. owners: the pages that wait for
+    it. confirmed: somebody pressed Run for it, so that it takes what it takes.
     """
 
     key: str
@@ -36,6 +36,7 @@ class Job:
     state: Literal["waiting", "running", "done", "failed", "cancelled"] = "waiting"
     progress: tuple[str, int, int] = ("waiting", 0, 1)
     answer: Any = None
+    preview: Any = None
     fault: str = ""
     asked_s: float = field(default_factory=time.monotonic)
     owners: set[str] = field(default_factory=set)
@@ -182,8 +183,10 @@ def _followed(job: Job, pipe: Connection) -> bool:
         kind, what = pipe.recv()
         if kind == "progress":
             job.progress = what
+        elif kind == "preview":
+            job.preview = what
         elif kind == "answer":
-            job.answer, job.state = what, "done"
+            job.answer, job.preview, job.state = what, None, "done"
             return True
         else:
             job.fault, job.state = what, "failed"

@@ -8,7 +8,7 @@ import pytest
 from kvsim.explore import actions
 from kvsim.explore.controls import CONTROLS
 from kvsim.explore.page_context import PageContext
-from kvsim.explore.starting_points import find_starting_points
+from kvsim.explore.starting_points import TOUR, find_starting_points
 from kvsim.explore.state import started
 from kvsim.explore.sweeping import ends, numbers
 from kvsim.explore.tour import STOPS, find_stop
@@ -121,6 +121,15 @@ def test_allocators_come_and_go() -> None:
     for _ in range(9):
         here = actions.remove_allocator(here, DESK, 0)
     assert here.state.table["allocator"] == tables[-1:]
+
+
+def test_the_tour_and_own_scenarios_have_pins_of_their_own() -> None:
+    here = actions.pin(visit(), DESK)
+    stop = actions.begin(here, DESK, f"{TOUR}{STOPS[0]}")
+    assert stop.pins == ()
+    again = actions.pin(stop, DESK)
+    assert actions.begin(again, DESK, f"{TOUR}{STOPS[1]}").pins == again.pins
+    assert actions.begin(again, DESK, "chat").pins == ()
 
 
 def test_pins() -> None:

@@ -117,9 +117,15 @@ def test_a_cancelled_run_stops(opened: Any) -> None:
     from selenium.webdriver.common.keys import Keys
 
     before = opened.execute_script(NUMBERS)
-    box = opened.find_element("xpath", "//label[span='num_requests']//input")
+    box = opened.find_element("xpath", "//label[@data-key='num_requests']//input")
     box.send_keys(Keys.CONTROL, "a")
     box.send_keys("150000", Keys.ENTER)
+    wait(opened, f"{kept(opened, '#results-of')}.includes('previous settings')")
+    assert opened.execute_script("return document.getElementById('results').className") == "stale"
+    wait(opened, f"{kept(opened, '#results-of')}.includes('the first 100 of 150,000 requests')")
+    assert opened.execute_script("return document.getElementById('results').className") == ""
+    wait(opened, f"return (() => {{ {NUMBERS} }})() !== `{before}`")
+    before = opened.execute_script(NUMBERS)
     cancel = opened.find_element("id", "cancel")
     wait(opened, "return !document.getElementById('cancel').disabled")
     wait(opened, f"{kept(opened, '#progress')} !== ''")
@@ -132,11 +138,13 @@ def test_a_cancelled_run_stops(opened: Any) -> None:
 def test_what_cannot_be_is_said_in_a_line(opened: Any) -> None:
     from selenium.webdriver.common.keys import Keys
 
-    box = opened.find_element("xpath", "//label[span='block_size']//input")
+    box = opened.find_element("xpath", "//label[@data-key='block_size']//input")
     box.send_keys(Keys.CONTROL, "a")
     box.send_keys("0", Keys.ENTER)
     said = wait(opened, kept(opened, "#fault"))
     assert "block_size" in said
+    beside = "return arguments[0].closest('.field').querySelector('.said-wrong').textContent"
+    assert opened.execute_script(beside, box) == said
     box.send_keys(Keys.CONTROL, "a")
     box.send_keys("64", Keys.ENTER)
     wait(opened, f"{kept(opened, '#fault')} === ''")
@@ -212,7 +220,7 @@ def test_hostile_names_are_text(opened: Any) -> None:
         "document.querySelectorAll('.allocator details').forEach(d => { d.open = true; })"
     )
     for name in EVIL:
-        box = opened.find_element("xpath", "//label[span='label']//input")
+        box = opened.find_element("xpath", "//label[@data-key='label']//input")
         opened.execute_script("arguments[0].scrollIntoView({block: 'center'})", box)
         box.send_keys(Keys.CONTROL, "a")
         box.send_keys(name, Keys.ENTER)

@@ -18,14 +18,14 @@ class Bare:
 class Dies(Bare):
     """Takes its process with it."""
 
-    def do(self, tell: Tell) -> None:
+    def do(self, tell: Tell, show: Any = None) -> None:
         os._exit(3)
 
 
 class Fails(Bare):
     """A fault of the program."""
 
-    def do(self, tell: Tell) -> None:
+    def do(self, tell: Tell, show: Any = None) -> None:
         raise ZeroDivisionError("one by nothing")
 
 
@@ -35,7 +35,7 @@ class Grows(Bare):
     def __init__(self, size: int) -> None:
         self.size = size
 
-    def do(self, tell: Tell) -> int:
+    def do(self, tell: Tell, show: Any = None) -> int:
         if not self.size:
             time.sleep(60)
         return len(bytearray(self.size))

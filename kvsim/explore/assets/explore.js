@@ -14,3 +14,16 @@ window.dash_clientside = Object.assign({}, window.dash_clientside, {
     unfolded: () => innerWidth > 1000,
   },
 });
+
+// Dash's sliders and dropdowns have no name that a screen reader finds: they take their label's.
+new MutationObserver(() => {
+  for (const part of document.querySelectorAll(".field [role=slider], .field button.dash-dropdown")) {
+    const words = part.closest(".field").querySelector("span");
+    if (words && part.getAttribute("aria-label") !== words.textContent) {
+      part.setAttribute("aria-label", words.textContent);
+      part.removeAttribute("aria-labelledby");
+    }
+  }
+  const auto = document.querySelector("#auto[role=listbox]");
+  if (auto && !auto.hasAttribute("aria-label")) auto.setAttribute("aria-label", "Run by itself");
+}).observe(document, {childList: true, subtree: true});

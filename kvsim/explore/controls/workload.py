@@ -23,8 +23,8 @@ class WorkloadControl(Control):
         names = _recipes()
         now = next((name for name, each in names.items() if each == workload), None)
         return [
-            labelled("of the recipe", choice(_FROM, names, now)),
-            labelled("n, samples of each prompt", typed("workload.n", workload.get("n"), 1)),
+            labelled("of recipe", choice(_FROM, names, now)),
+            labelled("n", typed("workload.n", workload.get("n"), 1)),
             html.Details(
                 [
                     html.Summary("all of it"),
