@@ -166,6 +166,7 @@ def as_json(answer: MemoryAnswer) -> dict[str, Any]:
             ],
             "log": list(answer.sized.start_up.lines()),
         },
+        "stages": [share._asdict() for share in answer.sized.stages],
         "drafter": answer.sized.drafter and answer.sized.drafter._asdict(),
         "sequences": [fit._asdict() for fit in answer.fits],
     }

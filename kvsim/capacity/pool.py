@@ -58,9 +58,21 @@ class SizedPool(NamedTuple):
         )
 
 
+class StageShare(NamedTuple):
+    """A stage of a pipeline: its layers, and of one of its GPUs the weights, the bytes left for KV
+    and the blocks that these hold.
+    """
+
+    layers: int
+    weights_bytes: int
+    pool_bytes: int
+    num_gpu_blocks: int
+
+
 class Sized(NamedTuple):
     """A pool with the layout of the GPU's layers, the engine's plan of their caches and the last
     lines of its start-up log. drafter: the memory that drafting takes; None without a drafter.
+    stages: those of a pipeline that keep KV, of which the one with the fewest blocks is this.
     """
 
     pool: SizedPool
@@ -68,3 +80,4 @@ class Sized(NamedTuple):
     plan: CachePlan
     start_up: StartUp
     drafter: DrafterCost | None = None
+    stages: tuple[StageShare, ...] = ()

@@ -18,7 +18,7 @@ from kvsim.capacity.estimate.items import Items, estimate
 from kvsim.capacity.options import MemoryOptions
 from kvsim.capacity.planning import CachePlan, Serving, Speculation, plan_cache
 from kvsim.capacity.planning.plan import DEFAULT_BLOCK_SIZE
-from kvsim.capacity.pool import Sized, SizedPool
+from kvsim.capacity.pool import Sized, SizedPool, StageShare
 from kvsim.capacity.stage import Stage, stages
 from kvsim.capacity.start_up import start_up
 from kvsim.capacity.user_sized import check_capacity, user_sized_pool
@@ -106,18 +106,22 @@ def size(
     def plan(held: range | None) -> CachePlan:
         return _plan(deployment, caches, drafted, held, memory, block_size, exports_states)
 
-    sized, end = [], 0
+    sized, shares, end = [], [], 0
     for stage, kept in zip(every, caches, strict=True):
         start, end = end, end + len(kept)
         if kept:  # a stage that keeps nothing holds any number of blocks
             last = end + (len(drafted) if stage.last else 0)
             own = plan(None if len(every) == 1 else range(start, last))
-            sized.append(_size_stage(deployment, stage, kept, memory, own, block_size, as_logged))
+            each = _size_stage(deployment, stage, kept, memory, own, block_size, as_logged)
+            pool = each.pool
+            left = pool.capacity_bytes, pool.engine_num_gpu_blocks
+            shares.append(StageShare(len(stage.layers), pool.weights_bytes, *left))
+            sized.append(each)
     if not sized:
         raise InputError("the model keeps no KV cache", where="model", value=model.name)
     fewest = min(sized, key=lambda each: each.pool.engine_num_gpu_blocks)
     padding = plan(None).padding if memory.version.blocks.several_tables else ()
-    return fewest._replace(start_up=fewest.start_up._replace(padding=padding))
+    return fewest._replace(start_up=fewest.start_up._replace(padding=padding), stages=tuple(shares))
 
 
 def _caches(deployment: Deployment, stage: Stage) -> tuple[LayerCache, ...]:

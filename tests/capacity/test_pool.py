@@ -250,6 +250,15 @@ def test_stages_by_hand_move_layers_off_the_tightest():
         return size(options.build(), device, memory, options, 16).pool.engine_num_gpu_blocks
 
     assert blocks("16,16") == blocks(None)
+    options = ModelOptions(
+        name="llama-3.1-8b", pipeline_parallel_size=2, pp_layer_partition="20,12"
+    )
+    sized = size(options.build(), device, memory, options, 16)
+    assert [share.layers for share in sized.stages] == [20, 12]
+    fewest = min(share.num_gpu_blocks for share in sized.stages)
+    assert sized.pool.engine_num_gpu_blocks == fewest == sized.stages[0].num_gpu_blocks
+    for share in sized.stages:
+        assert share.num_gpu_blocks == share.pool_bytes // (share.layers * 16 * 4096)
     found = [blocks(f"{first},{32 - first}") for first in range(8, 25)]
     assert found[8] == max(found)
     assert found[:9] == sorted(found[:9])

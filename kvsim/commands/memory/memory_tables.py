@@ -26,6 +26,8 @@ def print_answer(answer: "MemoryAnswer") -> None:
     gpus = f"{num} x {answer.device.name}, figures of one" if num > 1 else answer.device.name
     console.print(f"{model.name}: {model.num_params / 1e9:.3g} B parameters{active}; on {gpus}")
     tables = [_groups(answer.sized.layout.groups), _pool(answer)]
+    if len(answer.sized.stages) > 1:
+        tables.append(_stages(answer))
     for table in [*tables, _sequences(answer)] if answer.fits else tables:
         console.print()
         console.print(table)
@@ -98,6 +100,15 @@ def _groups(groups: "Sequence[KVGroup]") -> "Table":
         table.add_row(
             "all", str(sum(g.layers for g in groups)), size_words(total), "", "", style="bold"
         )
+    return table
+
+
+def _stages(answer: "MemoryAnswer") -> "Table":
+    title = "Stages (the fewest blocks decide)"
+    table = numbers_table("stage", "layers", "weights", "KV pool", "blocks", title=title)
+    for number, share in enumerate(answer.sized.stages, 1):
+        sizes = size_words(share.weights_bytes), size_words(share.pool_bytes)
+        table.add_row(str(number), str(share.layers), *sizes, f"{share.num_gpu_blocks:,}")
     return table
 
 
