@@ -49,12 +49,35 @@ def answer_sglang(
     given = {key: flags[key] for key in NOT_OF_VLLM if flags[key] not in (None, "auto")}
     model = options.build()
     pool = size_sglang(model, device, options, SglangSettings.parse(given, "memory"))
+    notes = []
+    for key in SGLANG_ONLY:
+        if key in given and given[key] != PANELS[SGLANG][key].default:
+            rest = {name: value for name, value in given.items() if name != key}
+            if _pool_without(model, device, options, rest) == pool:
+                notes.append(
+                    f"--{key.replace('_', '-')} changes nothing of this model's pools here."
+                )
     if as_json:
         table = {"model": model.name, "device": device.name, "engine": "sglang", **pool._asdict()}
-        table |= {"pools": pool.pools._asdict(), "log": list(lines(pool))}
+        table |= {"pools": pool.pools._asdict(), "log": list(lines(pool)), "notes": notes}
         typer.echo(json.dumps(table, indent=2))
     else:
         _print(model, device, options, pool, lines(pool))
+        for note in notes:
+            typer.echo(f"note: {note}")
+
+
+def _pool_without(
+    model: "Model", device: "Device", options: "ModelOptions", given: Mapping[str, Any]
+) -> "SglangPool | None":
+    """The pools under the other flags alone; None where they have none."""
+    from kvsim.capacity.sglang.settings import SglangSettings
+    from kvsim.capacity.sglang.sizing import size_sglang
+
+    try:
+        return size_sglang(model, device, options, SglangSettings.parse(given, "memory"))
+    except InputError:
+        return None
 
 
 def _print(
