@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from kvsim.memory.cohorts import Cohorts
-from kvsim.memory.paged.content import KeyRuns
+from kvsim.memory.content_keys import KeyRuns
 from kvsim.memory.paged.decoders import by_order
 from kvsim.memory.paged.table import Table
 from kvsim.sequence import Sequence

@@ -12,7 +12,7 @@ v1/core/kv_cache_coordinator.py and v1/core/single_type_kv_cache_manager.py.
 
 from collections.abc import Sequence
 
-from kvsim.memory.paged.content import KeyRuns
+from kvsim.memory.content_keys import KeyRuns
 from kvsim.memory.paged.extent import INSIDE, NOTHING_FOUND, Found
 from kvsim.memory.paged.pool import BlockPool
 from kvsim.memory.paged.table import Table

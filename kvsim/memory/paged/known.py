@@ -5,7 +5,7 @@ their keys. Where a sequence makes again what is known, its blocks are younger: 
 those before them have gone.
 """
 
-from kvsim.memory.paged.content import LONGEST_RUN, KeyRuns
+from kvsim.memory.content_keys import LONGEST_RUN, KeyRuns
 from kvsim.memory.paged.extent import NO_EXTENTS, Extent
 from kvsim.plumbing.errors import InvariantError
 

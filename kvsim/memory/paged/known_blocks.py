@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from kvsim.memory.paged.content import KeyRuns
+from kvsim.memory.content_keys import KeyRuns
 from kvsim.memory.paged.extent import (
     NAMELESS,
     NO_BLOCKS,

@@ -8,7 +8,7 @@ lose a block know one more.
 
 from collections.abc import Sequence
 
-from kvsim.memory.paged.content import KeyRuns
+from kvsim.memory.content_keys import KeyRuns
 from kvsim.memory.paged.extent import stretches
 from kvsim.memory.paged.hits import Hits, Kind, Lookup
 from kvsim.memory.paged.hybrid.checkpoint_rules import CheckpointRules

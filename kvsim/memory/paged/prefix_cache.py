@@ -6,7 +6,7 @@ them has returned; a lookup at admission takes the longest run of known blocks b
 sequence runs; a preempted one gets keys under which it finds its own blocks again.
 """
 
-from kvsim.memory.paged.content import NO_KEYS, ContentKeys, KeyRuns
+from kvsim.memory.content_keys import NO_KEYS, ContentKeys, KeyRuns
 from kvsim.memory.paged.filling import Filling
 from kvsim.memory.paged.hits import Hits
 from kvsim.memory.paged.host_tier import HostTier

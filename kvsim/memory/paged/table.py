@@ -1,6 +1,6 @@
 """What a paged allocator keeps of one sequence."""
 
-from kvsim.memory.paged.content import KeyRuns
+from kvsim.memory.content_keys import KeyRuns
 from kvsim.memory.paged.extent import Extent, Part
 
 

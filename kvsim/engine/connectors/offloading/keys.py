@@ -1,6 +1,6 @@
 """What chunks are found by: the content of all tokens up to a chunk's end, in one group."""
 
-from kvsim.memory.paged.content import ContentKeys, KeyRuns
+from kvsim.memory.content_keys import ContentKeys, KeyRuns
 from kvsim.sequence import Sequence
 
 
