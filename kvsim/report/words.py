@@ -20,7 +20,7 @@ from kvsim.results.summary import RunSummary
 _NOTABLE = 0.05
 
 # How each class of waste ends the sentence "57 % of its memory ...".
-_WASTE = {
+WASTE_WORDS = {
     "reserved": "was reserved for tokens still to come",
     "overprovisioned": "was allocated for tokens that never came",
     "rounding": "was lost to rounding up buffer sizes",
@@ -193,7 +193,7 @@ def _against(run: RunSummary, mark: RunSummary, comparable: bool) -> str:
 def _waste(run: RunSummary) -> str:
     """The largest waste of a run as a clause."""
     shares = run.memory.time_mean
-    worst = max(_WASTE, key=lambda name: shares[name])
+    worst = max(WASTE_WORDS, key=lambda name: shares[name])
     if shares[worst] >= _NOTABLE:
         return f"{numbers.percent(shares[worst])} of its memory {_why(run, worst)}"
     if shares[worst] < 0.001:
@@ -207,7 +207,7 @@ def _why(run: RunSummary, name: str) -> str:
     for whole, part, words in _PARTS:
         if whole == name and 2 * run.memory.part(part) >= share:
             return words
-    return _WASTE[name]
+    return WASTE_WORDS[name]
 
 
 def _costs(runs: Sequence[RunSummary]) -> list[str]:
@@ -275,7 +275,7 @@ def _sequences(mean: float) -> str:
 
 
 def _wasted(run: RunSummary) -> float:
-    return sum(run.memory.time_mean.of(name) for name in _WASTE)
+    return sum(run.memory.time_mean.of(name) for name in WASTE_WORDS)
 
 
 def _same(one: float, other: float) -> bool:
