@@ -11,7 +11,7 @@ from kvsim.workload.catalogue import entries
 
 RECIPES = {path.stem: path for path in (Path(__file__).parents[1] / "workloads").glob("*.toml")}
 NOT_RECORDED = {"azure-code": "its trace was not at hand when the digests were made"}
-SLOW = ("azure-conv", "vllm-or-sglang-mooncake")
+SLOW = ("azure-conv", "llamacpp-vllm-or-sglang", "vllm-or-sglang-mooncake")
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ WANTED = {
     "vllm-or-sglang-agents",
     "vllm-or-sglang-mooncake",
     "vllm-or-sglang-thrash",
+    "llamacpp-vllm-or-sglang",
     "states-or-tokens",
     "prefill-or-both",
 }

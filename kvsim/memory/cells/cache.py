@@ -71,17 +71,19 @@ class Cache:
         planned: list[tuple[CellField, list[int], list[TokenRun]]] = []
         undo = []
         fits = True
-        for part in parts:
+        for at, part in enumerate(parts, 1):
             places = self.place(part)
             if places is None:
                 fits = False
                 break
-            undo += [(field, field.snapshot(cells), field.head) for field, cells, _ in places]
             planned += places
+            if at == len(parts) and not self.fields[0].window:
+                break  # nobody comes after it, and nothing is removed
+            undo += [(field, field.snapshot(cells)) for field, cells, _ in places]
             for field, cells, runs in places:
                 field.place(cells, runs)
-        for field, before, head in reversed(undo):
-            field.put_back(before, head)
+        for field, before in reversed(undo):
+            field.put_back(before)
         return planned if fits else None
 
     def saved(self, seq: int) -> tuple[tuple[SavedCell, ...], ...]:

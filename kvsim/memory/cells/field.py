@@ -29,6 +29,14 @@ class CellRun(NamedTuple):
     pos: int
 
 
+class Snapshot(NamedTuple):
+    """cells: numbers, sequences and positions. head: of the buffer. last: highest positions."""
+
+    cells: list[tuple[int, tuple[int, ...], int]]
+    head: int
+    last: dict[int, int]
+
+
 def open_range(p0: int, p1: int) -> tuple[int, int]:
     """A range of positions [p0, p1), where a negative bound is open."""
     return max(p0, 0), OPEN if p1 < 0 else p1
@@ -152,15 +160,18 @@ class CellField:
         self.used += bool(seqs) - bool(before)
         self.owners[cell], self.positions[cell] = seqs, pos
 
-    def snapshot(self, cells: list[int]) -> "list[tuple[int, tuple[int, ...], int]]":
+    def snapshot(self, cells: list[int]) -> Snapshot:
         """What these cells hold now, for `put_back`."""
-        return [(cell, self.owners[cell], self.positions[cell]) for cell in cells]
+        held = [(cell, self.owners[cell], self.positions[cell]) for cell in cells]
+        return Snapshot(held, self.head, dict(self._last))
 
-    def put_back(self, cells: "list[tuple[int, tuple[int, ...], int]]", head: int) -> None:
+    def put_back(self, before: Snapshot) -> None:
         """The cells hold again what they held, and the head is where it was."""
-        for cell, owners, pos in cells:
+        for cell, owners, pos in before.cells:
             self._put(cell, owners, pos)
-        self.head = head
+        # What was removed meanwhile lay below what was overwritten: no end of a sequence.
+        self._last = before.last
+        self.head = before.head
 
     # --- sequences --------------------------------------------------------------------------------
 
