@@ -29,7 +29,7 @@ class CellRun(NamedTuple):
     pos: int
 
 
-class Snapshot(NamedTuple):
+class HeldCells(NamedTuple):
     """cells: numbers, sequences and positions. head: of the buffer. last: highest positions."""
 
     cells: list[tuple[int, tuple[int, ...], int]]
@@ -160,12 +160,12 @@ class CellField:
         self.used += bool(seqs) - bool(before)
         self.owners[cell], self.positions[cell] = seqs, pos
 
-    def snapshot(self, cells: list[int]) -> Snapshot:
+    def snapshot(self, cells: list[int]) -> HeldCells:
         """What these cells hold now, for `put_back`."""
         held = [(cell, self.owners[cell], self.positions[cell]) for cell in cells]
-        return Snapshot(held, self.head, dict(self._last))
+        return HeldCells(held, self.head, dict(self._last))
 
-    def put_back(self, before: Snapshot) -> None:
+    def put_back(self, before: HeldCells) -> None:
         """The cells hold again what they held, and the head is where it was."""
         for cell, owners, pos in before.cells:
             self._put(cell, owners, pos)
