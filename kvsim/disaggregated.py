@@ -259,6 +259,7 @@ def _prepare(options: DisaggregationOptions, seed: int, handoff: Handoff) -> Non
             RESERVED_DECODE_TOKENS if reserved is None else reserved
         )
         handoff.decode_radix_cache = bool(options.decode_radix_cache)
+        handoff.retraction_host_ratio = options.retraction_host_ratio
     if isinstance(handoff, NixlHandoff):
         handoff.failed_reads = DrawnRequests(options.failed_reads or 0.0, f"read {seed}")
         handoff.abandoned = DrawnRequests(options.abandoned or 0.0, f"client {seed}")

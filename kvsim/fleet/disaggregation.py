@@ -53,6 +53,8 @@ class DisaggregationOptions(Options):
         prefill replica keeps the prompt until the lease ends.
     num_reserved_decode_tokens: SGLang: held back on the decode replica for the outputs of each
         request. decode_radix_cache: SGLang: the decode replica keeps a prefix cache.
+    retraction_host_ratio: SGLang: host memory for retracted requests as a share of the decode pool,
+        at least one request of max_model_len. A request without room there ends with an error.
     """
 
     prefill: SideOptions = SideOptions()
@@ -70,6 +72,7 @@ class DisaggregationOptions(Options):
     abandoned: float | None = Field(None, ge=0, le=1)
     num_reserved_decode_tokens: int | None = Field(None, ge=0)
     decode_radix_cache: bool | None = None
+    retraction_host_ratio: float | None = Field(None, ge=0.2)
 
     @property
     def link_bytes_per_s(self) -> int:
@@ -84,7 +87,10 @@ class DisaggregationOptions(Options):
     def of(self, engine: str) -> tuple[str, ...]:
         """The keys that only another engine's deployment has, and that are given."""
         theirs = {
-            "vllm": ("notice_us", "notify_us", "num_reserved_decode_tokens", "decode_radix_cache"),
+            "vllm": (
+                *("notice_us", "notify_us", "num_reserved_decode_tokens"),
+                *("decode_radix_cache", "retraction_host_ratio"),
+            ),
             "sglang": (
                 *("proxy_us", "kv_lease_duration"),
                 *("failed_reads", "kv_load_failure_policy", "abandoned"),

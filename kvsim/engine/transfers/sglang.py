@@ -19,10 +19,11 @@ RESERVED_DECODE_TOKENS = 512  # --num-reserved-decode-tokens
 
 
 class SglangHandoff(Handoff):
-    """num_reserved_decode_tokens, decode_radix_cache: flags of the decode engines."""
+    """num_reserved_decode_tokens, decode_radix_cache, retraction_host_ratio: of decode engines."""
 
     num_reserved_decode_tokens = RESERVED_DECODE_TOKENS
     decode_radix_cache = False
+    retraction_host_ratio: float | None = None
 
     @classmethod
     def check(cls, spec: ReplicaSpec) -> None:
@@ -39,7 +40,10 @@ class SglangHandoff(Handoff):
         return replace(spec, scheduler=SglangPrefill.parse(flags, "scheduler"))
 
     def decode_spec(self, spec: ReplicaSpec) -> ReplicaSpec:
-        flags = _flags(spec) | {"num_reserved_decode_tokens": self.num_reserved_decode_tokens}
+        flags = _flags(spec) | {
+            "num_reserved_decode_tokens": self.num_reserved_decode_tokens,
+            "retraction_host_ratio": self.retraction_host_ratio,
+        }
         self._copies = spec.host_link()
         allocator = spec.allocator
         if isinstance(allocator, Radix) and not self.decode_radix_cache:

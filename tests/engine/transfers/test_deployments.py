@@ -58,6 +58,8 @@ def test_many_steps_at_once_are_single_ones(tables: Any, engine: str, data: Any)
     if engine.startswith("sglang"):
         apart["num_reserved_decode_tokens"] = data.draw(st.sampled_from([0, 8, 64]))
         apart["decode_radix_cache"] = data.draw(st.booleans())
+        if not apart["decode_radix_cache"]:
+            apart["retraction_host_ratio"] = data.draw(st.sampled_from([0.2, 1.0]))
         apart["notice_us"] = apart["notify_us"] = 50.0
     else:
         apart["proxy_us"] = 200.0
@@ -74,7 +76,7 @@ def test_many_steps_at_once_are_single_ones(tables: Any, engine: str, data: Any)
         assert ours.summary.simulated() == theirs.summary.simulated()
     decode, prefill = fast.runs
     assert decode.summary.requests.submitted == len(requests)
-    if not (apart.get("failed_reads") or apart.get("abandoned")):
+    if not any(map(apart.get, ("failed_reads", "abandoned", "retraction_host_ratio"))):
         assert decode.summary.requests.finished == prefill.summary.requests.finished
     for run in fast.runs:
         parts = run.summary.memory.parts or {}
@@ -170,6 +172,24 @@ def test_reserved_tokens_hold_room_back_or_cost_retractions(tables: Any) -> None
     assert running[1024] < 0.5 * running[64]
     assert runs[1024].summary.preemptions == runs[64].summary.preemptions == 0
     assert runs[0].summary.preemptions > 0
+
+
+def test_a_full_host_memory_ends_retracted_requests(tables: Any) -> None:
+    requests = [Request(f"r{i}", 0, 100, 190, max_tokens=190) for i in range(30)]
+    found = {}
+    for ratio in (None, 0.2):
+        apart = {"num_reserved_decode_tokens": 0}
+        apart |= {} if ratio is None else {"retraction_host_ratio": ratio}
+        made = deployed(tables, "sglang", apart, 2048)
+        made["model"]["max_model_len"] = 300
+        found[ratio] = kvsim.simulate(made, requests).runs[0]
+    counts = {ratio: run.summary.requests for ratio, run in found.items()}
+    assert counts[None].finished == 30
+    assert counts[0.2].rejected > 0
+    assert counts[0.2].finished == 30 - counts[0.2].rejected
+    recorder = found[0.2].recorder
+    assert recorder is not None
+    assert all("503" in reason for *_, reason in recorder.rejected)
 
 
 def test_replicas_of_a_kind_are_one_run(tables: Any) -> None:

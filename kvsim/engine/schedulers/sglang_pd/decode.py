@@ -24,6 +24,7 @@ from kvsim.plumbing.units import ceil_div
 from kvsim.request import Request
 from kvsim.sequence import Sequence
 
+HOST_FULL = "it was retracted, and the host memory for retracted requests is full (503)"
 BUFFERS = 2  # of metadata, for each request that may run
 MOST_FOR_EXTRA_ROWS = 32  # running requests up to which there are extra rows
 
@@ -40,6 +41,7 @@ class SglangDecodeScheduler(DecodingScheduler):
         *,
         max_running_requests: int | None,
         num_reserved_decode_tokens: int,
+        retraction_host_ratio: float | None,
         conservativeness: float,
         overlaps: bool,
     ) -> None:
@@ -52,6 +54,9 @@ class SglangDecodeScheduler(DecodingScheduler):
         most = self._max_running = self._limits.max_running(max_running_requests)
         self._rows = most + (BUFFERS * most if most <= MOST_FOR_EXTRA_ROWS else 0)
         self._reserved = num_reserved_decode_tokens
+        self._host_tokens = None  # most that retracted requests may hold
+        if retraction_host_ratio is not None:
+            self._host_tokens = max(int(pool * retraction_host_ratio), self._paged(max_model_len))
         self._overlaps = overlaps
         self._left: list[Sequence] = []  # finished, and in the batch until the next pass drops them
         self._short_head: Sequence | None = None  # who was refused for memory
@@ -251,9 +256,27 @@ class SglangDecodeScheduler(DecodingScheduler):
 
     def _retract(self, seq: Sequence, plan: Plan) -> None:
         tokens = self._paged(seq.prompt_tokens + self._outputs.of(seq) - 1)
+        if self._host_tokens is not None and self._retracted_tokens + tokens > self._host_tokens:
+            self._abort(seq, plan)
+            return
         plan.held_ps += self._copies.out_ps(self._port.now_ps + plan.held_ps, tokens)
         plan.rejoined = [other for other in plan.rejoined if other is not seq]
         super()._retract(seq, plan)
+
+    @property
+    def _retracted_tokens(self) -> int:
+        """Tokens in host memory, in whole pages."""
+        retracted = self.queue.retracted
+        return sum(self._paged(seq.prompt_tokens + seq.num_outputs - 1) for seq in retracted)
+
+    def _abort(self, seq: Sequence, plan: Plan) -> None:
+        """There is no host memory for `seq`, which ends with an error."""
+        plan.rejoined = [other for other in plan.rejoined if other is not seq]
+        super()._retract(seq, plan)
+        self.queue.remove(seq)
+        self.preemption.drop(seq)
+        self._outputs.remove(seq)
+        plan.failed.append((seq, HOST_FULL))
 
     # --- the life of a plan --------------------------------------------------------------------
 

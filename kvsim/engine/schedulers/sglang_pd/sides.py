@@ -70,9 +70,12 @@ class SglangDecode(SglangSide):
     """SGLang 0.5.23 with --disaggregation-mode decode.
 
     num_reserved_decode_tokens: held back for the outputs of each request, whatever it asks for.
+    retraction_host_ratio: tokens of host memory for retracted requests, as a share of the pool, and
+    enough for one of the longest; who finds none ends with an error. None: without limit.
     """
 
     num_reserved_decode_tokens: int = Field(512, ge=0)
+    retraction_host_ratio: float | None = Field(None, ge=0.2)
 
     @property
     def max_in_flight_tokens(self) -> int | None:
@@ -87,6 +90,7 @@ class SglangDecode(SglangSide):
             queue,
             max_running_requests=self.max_running_requests,
             num_reserved_decode_tokens=self.num_reserved_decode_tokens,
+            retraction_host_ratio=self.retraction_host_ratio,
             conservativeness=self.schedule_conservativeness,
             overlaps=self.depth > 1,
         )
