@@ -12,7 +12,7 @@ from math import ceil
 from pathlib import Path
 from typing import Any
 
-from kvsim.model import Model
+from kvsim.model import Experts, Model
 from kvsim.scenario import Scenario
 from kvsim.step import Chunk, StepShape
 from kvsim.step_time.kernels.composed import KernelSteps
@@ -28,7 +28,8 @@ PS_PER_MS = 1e9
 @dataclass(frozen=True)
 class Estimate:
     """Of one point, times in ms. kernels_ms: TPOT by kernels alone. prompts: computed by others for
-    each token of one. layers: of the model. kind, method, device, engine, version: as host.json has
+    each token of one. layers: of the model. experts: layers of experts, divided by the GPUs that
+    share them. kind, method, device, engine, version: as host.json has
     them.
     """
 
@@ -37,6 +38,7 @@ class Estimate:
     clients: int
     prompts: float
     layers: int
+    experts: float
     kind: str
     method: str
     device: str
@@ -72,7 +74,8 @@ class Estimator:
             step = form.step_ps(StepShape((Chunk(new, prior),), rides, round(rides * context)))
             extra += step - (decode if rides else 0)
             prior, left = prior + new, left - new
-        prompts = behind = (clients - 1) / output * (missed or 1.0)
+        prompts = (clients - 1) / output  # a prompt that is kept has its last token computed too
+        behind = prompts * (missed or 1.0)
         if not mixed and ready.benchmark.shortest == 1:
             batches = ceil(clients * prompt / most)
             prompts = (batches - 1) / 2 / output
@@ -83,6 +86,8 @@ class Estimator:
             clients,
             prompts,
             model.num_layers,
+            sum(isinstance(layer.feed_forward, Experts) for layer in model.layers)
+            / ready.split.gpus,
             model.kind,
             model.weight_format.method,
             ready.table["device"]["name"],

@@ -70,7 +70,9 @@ def composed(kernels: Kernels, layout: KVLayout, host: HostCost) -> KernelSteps:
         source=kernels.tables.source,
     )
     form = form.corrected(Correction(scale_ppm=round(host.scale * WHOLE_PPM)))
+    sparse = sum(isinstance(layer.feed_forward, Experts) for layer in model.layers)
     step_us = host.step_us + host.layer_us * model.num_layers
+    step_us += host.experts_us * sparse / (split.tp * split.dp)
     form.host = HostTime(*map(_ps, (step_us, host.sequence_us, host.prompts_us)))
     return form
 

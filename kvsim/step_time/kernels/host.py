@@ -21,7 +21,8 @@ _LABELS = ("engine", "kind", "layers", "method", "device")
 
 class HostCost(NamedTuple):
     """scale: of the kernels' times. In us: step_us of every step, layer_us of each layer of the
-    model, sequence_us of each of the step's sequences, prompts_us of a step that computes prompts.
+    model, experts_us of each layer of experts, divided by the GPUs that share it, whatever the
+    tokens; sequence_us of each of the step's sequences, prompts_us of a step that computes prompts.
     median_error: of TPOT, on the points of the fit.
     """
 
@@ -31,6 +32,7 @@ class HostCost(NamedTuple):
     sequence_us: float = 0.0
     prompts_us: float = 0.0
     median_error: float | None = None
+    experts_us: float = 0.0
 
 
 NOTHING = HostCost()
@@ -60,7 +62,7 @@ def host_cost(engine: str, version: str | None, device: Device, model: Model) ->
         return NOTHING
     asked = version_key(version) if version else None
     found = max(fitting, key=lambda entry: _rank(entry, asked))
-    return HostCost(**{name: found[name] for name in HostCost._fields})
+    return HostCost(**{name: found[name] for name in HostCost._fields if name in found})
 
 
 def _rank(entry: dict[str, Any], asked: tuple[int, ...] | None) -> tuple[Any, ...]:

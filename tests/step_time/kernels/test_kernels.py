@@ -13,7 +13,8 @@ from kvsim.request import Request
 from kvsim.step import Chunk, StepShape
 from kvsim.step_time import STEP_TIMES
 from kvsim.step_time.correction import Correction
-from kvsim.step_time.kernels.host import host_cost
+from kvsim.step_time.kernels.form import KernelOptions
+from kvsim.step_time.kernels.host import NOTHING, host_cost
 from kvsim.step_time.options import Hardware
 
 CASES = [
@@ -170,3 +171,14 @@ def test_the_hosts_part_is_that_of_a_model_of_as_many_layers():
     of_deep, of_flat = (host_cost("vllm", "0.12.0", device, each) for each in (deep, flat))
     assert of_deep != of_flat
     assert of_deep == host_cost("vllm", "0.11.0", device, deep)
+
+
+def test_what_experts_take_whatever_the_tokens_is_shared_by_their_gpus():
+    model, device = find_model("qwen3-235b-a22b", "model", offline=True), named_device("h200")
+    for tp in (2, 4):
+        options, hardware = KernelOptions(), Hardware(model, device, tp, engine="vllm")
+        plain, more = (
+            options.build(hardware, NOTHING._replace(experts_us=us)).step_ps(decode(8, 800))
+            for us in (0.0, 100.0)
+        )
+        assert more - plain == round(100 * model.num_layers / tp * 1e6)
