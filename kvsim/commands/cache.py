@@ -44,6 +44,12 @@ def cache(
             help="Also run with all windows and states kept, and with the fewest kept.",
         ),
     ] = False,
+    tiers: Annotated[
+        bool,
+        typer.Option(
+            "--tiers", help="Split hits of caches larger than the pool: device, and tier behind it."
+        ),
+    ] = False,
     set_: Changes = None,
     as_json: AsJson = False,
 ) -> None:
@@ -62,7 +68,9 @@ def cache(
     from kvsim.whatif.cache_curve.question import CacheQuestion, cache_answer
 
     sizes = tuple(at or ())
-    question = CacheQuestion(block_tokens, sizes, outputs, partial, belady, policies, retention)
+    question = CacheQuestion(
+        block_tokens, sizes, outputs, partial, belady, policies, retention, tiers
+    )
     question.check()
     simulation = Simulation(Scenario.load(scenario, set_ or []))
     with status_line() as show:

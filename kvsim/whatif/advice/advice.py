@@ -88,9 +88,9 @@ class Advisor:
         tables = simulation.resolved()
         tried, refused = [], []
         for knob in KNOBS:
-            known, now = _now(simulation.scenario, tables, knob.key)
-            if not known:
+            if not _known(simulation.scenario, knob.key):
                 continue
+            now = knob.now(tables)
             for value in knob.values(simulation):
                 if value == now:
                     continue
@@ -184,12 +184,8 @@ class Advisor:
         return goal, found, more_refused(first, second)
 
 
-def _now(scenario: Scenario, tables: Table, key: str) -> tuple[bool, Any]:
-    """Whether the scenario has this key, and what stands there (None: nothing)."""
+def _known(scenario: Scenario, key: str) -> bool:
+    """Whether the scenario has this key."""
     part, *rest = key.split(".")
     options = scenario.allocator[0] if part == "allocator" else getattr(scenario, part)
-    field = rest[-1]
-    if field not in type(options).model_fields:
-        return False, None
-    place = tables["allocator"][0] if part == "allocator" else tables[part]
-    return True, place.get(field)
+    return not rest or rest[-1] in type(options).model_fields

@@ -93,9 +93,12 @@ def goal_named(name: str) -> Goal:
 
 
 def value_text(value: Any) -> str:
-    """A value as the tables write it, a table by its kind."""
+    """A value as the tables write it, a table by its kind and size."""
     if isinstance(value, Mapping):
-        return str(value.get("kind"))
+        size = value.get("kv_offloading_size")
+        return str(value.get("kind")) + ("" if size is None else f" {size:g} GiB")
+    if isinstance(value, list):
+        return ", ".join(map(value_text, value))
     if value is None:
         return "none"
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -4,17 +4,21 @@ A knob is tried where the scenario has its key. A knob without a flag is tried t
 change of the engine would be worth.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from kvsim.capacity.options import WAYS
 from kvsim.engine.policies.victims import VICTIMS
 from kvsim.memory.paged.eviction import EVICTION_POLICIES
 from kvsim.memory.paged.options import Paged
+from kvsim.shared_sequences import BLOCK_SIZE
 from kvsim.simulation import Simulation
 from kvsim.vllm.grouping import is_uniform
+from kvsim.whatif.cache_curve.lru import lru_curve
+from kvsim.whatif.cache_curve.order import in_order
+from kvsim.whatif.scenario_tables import with_value
+from kvsim.whatif.tier_sizes import tier_for
 
-HOST_GIB = (16.0, 64.0)
 SHARES = (0.8, 0.85, 0.9, 0.92, 0.95)
 
 
@@ -28,6 +32,14 @@ class Knob(NamedTuple):
     values: Callable[[Simulation], Iterable[Any]]
     flag: Callable[[Any], str] | None
     caution: str = ""
+
+    def now(self, tables: Mapping[str, Any]) -> Any:
+        """Its value in resolved tables; None where nothing stands there."""
+        part, *rest = self.key.split(".")
+        if not rest:
+            return tables.get(part) or None
+        place = tables[part][0] if part == "allocator" else tables[part]
+        return place.get(rest[-1])
 
 
 def _flag(name: str) -> Callable[[Any], str]:
@@ -57,9 +69,34 @@ def _lengths(simulation: Simulation) -> list[int]:
     return [needed] if 0 < needed < simulation.max_model_len else []
 
 
-def _host(simulation: Simulation) -> list[float | None]:
-    """None first: an engine that offloads may be better off without."""
-    return [None, *HOST_GIB]
+def _tiers(simulation: Simulation) -> list[list[dict[str, Any]] | None]:
+    """No tier, where there is one; host memory for all that the requests leave, and for a quarter
+    and a half of it. Nothing to add where no request could find anything, or the device holds all.
+    """
+    scenario = simulation.scenario
+    none: list[list[dict[str, Any]] | None] = [None] if scenario.tier else []
+    allocator = scenario.allocator[0]
+    if not isinstance(allocator, Paged) or not allocator.enable_prefix_caching:
+        return none
+    curve = lru_curve(in_order(simulation), BLOCK_SIZE, outputs=True)
+    tokens = (len(curve.hit_tokens) - 1) * BLOCK_SIZE
+    if tokens * simulation.layout.bytes_per_token <= simulation.pool.capacity_bytes:
+        return none
+    sizes = [tier_for(simulation, tokens // part) for part in (1, 2, 4)]
+    found = [_resized(simulation, size.changes) for size in sizes if size is not None]
+    return none + [tiers for at, tiers in enumerate(found) if tiers not in found[:at]]
+
+
+def _resized(simulation: Simulation, changes: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The tiers of a scenario with these changes."""
+    there = simulation.resolved() | {}
+    for key, value in changes.items():
+        there = with_value(there, key, value)
+    return list(there["tier"])
+
+
+def _size_of(tiers: list[dict[str, Any]] | None) -> str:
+    return f"--kv-offloading-size {tiers[0]['kv_offloading_size']:g}" if tiers else ""
 
 
 def _evictions(simulation: Simulation) -> list[dict[str, str] | None]:
@@ -119,8 +156,14 @@ KNOBS = (
     ),
     Knob(
         "allocator.0.host_cache_gib",
-        _host,
+        lambda _: (None,),  # an engine that offloads may be better off without
         lambda gib: "" if gib is None else f"--kv-offloading-size {gib:g}",
+    ),
+    Knob(
+        "tier",
+        _tiers,
+        _size_of,
+        "it takes memory of the host; the host's link is the device's own figure",
     ),
     Knob(
         "allocator.0.prefix_cache_retention_interval",

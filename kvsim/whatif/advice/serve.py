@@ -20,13 +20,12 @@ def command(table: dict[str, Any], folder: Path) -> str:
     comments = []
     for knob in KNOBS:
         part, *rest = knob.key.split(".")
-        place = tables[part][0] if part == "allocator" else tables[part]
-        value = place.get(rest[-1])
+        value = knob.now(tables)
         if value is None or knob.key == "memory.gpu_memory_utilization":
             continue
         if knob.flag is not None:
             flags.append(knob.flag(value))
-        elif rest[-1] in _as_given(table, part):
+        elif rest and rest[-1] in _as_given(table, part):
             comments.append(f"# no flag sets {knob.key} = {value_text(value)}")
     name = str(Path(model["hf_config"]).parent) if "hf_config" in model else _id(model["name"])
     lines = [f"vllm serve {name}", *(f"    {flag}" for flag in flags if flag)]

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from kvsim.plumbing.units import GIB
 from kvsim.report.numbers import NOTHING, count, number
 from kvsim.whatif.cache_curve.policies import PolicyRun
 from kvsim.whatif.cache_curve.question import CacheAnswer
@@ -30,19 +31,36 @@ def _buys(answer: CacheAnswer) -> str:
 
 def _sizes_table(answer: CacheAnswer) -> FindingsTable:
     belady = any(each.belady is not None for each in answer.sizes)
+
+    tiers = any(each.tier is not None for each in answer.sizes)
+
+    def behind(tokens: int, found: float, tier: float) -> list[str]:
+        gib = f"{tokens * answer.token_bytes / GIB:,.1f}"
+        size = gib if tokens > answer.pool_tokens else NOTHING
+        return [_percent(found - tier), _percent(tier), size]
+
     rows = [
         (
             f"{each.tokens:,}" + (" (the pool)" if each.tokens == answer.pool_tokens else ""),
             _percent(each.lru),
             *([] if each.belady is None else [_percent(each.belady)]),
+            *([] if each.tier is None else behind(each.tokens, each.lru, each.tier)),
         )
         for each in answer.sizes
     ]
     largest = answer.unlimited_tokens
     enough = f"unlimited ({largest:,} do)" if largest else "unlimited"
-    rows.append((enough, *[_percent(answer.unlimited)] * (2 if belady else 1)))
-    heads = ("cache, tokens", "LRU", *(["Belady"] if belady else []))
+    last = [enough, *[_percent(answer.unlimited)] * (2 if belady else 1)]
+    if tiers:
+        last += behind(largest, answer.unlimited, answer.unlimited - answer.pool_ratio)
+    rows.append(tuple(last))
+    heads = (
+        *("cache, tokens", "LRU", *(["Belady"] if belady else [])),
+        *(("on the device", "in a tier", "tier, GiB") if tiers else ()),
+    )
     note = f"Of {count(answer.query_tokens)} prompt tokens, in blocks of {answer.block_tokens:,}."
+    if tiers:
+        note += " A cache larger than the pool is a tier that copies all that is computed."
     note = "\n".join(filter(None, [note, answer.why]))
     return FindingsTable("Prompt tokens found", note, heads, rows)
 
@@ -87,6 +105,7 @@ def _data(answer: CacheAnswer) -> dict[str, Any]:
         "block_tokens": answer.block_tokens,
         "query_tokens": answer.query_tokens,
         "pool_tokens": answer.pool_tokens,
+        "token_bytes": answer.token_bytes,
         "unlimited": answer.unlimited,
         "unlimited_tokens": answer.unlimited_tokens,
         "sizes": [

@@ -16,6 +16,7 @@ from kvsim.whatif.cache_curve.order import in_order
 from kvsim.whatif.cache_curve.policies import PolicyRun, caching_paged, compare_policies
 from kvsim.whatif.cache_curve.prompt_ends import found_at_ends
 from kvsim.whatif.cache_curve.retention import RetentionRun, compare_retention
+from kvsim.whatif.tier_sizes import all_ranks_bytes
 
 
 class CacheQuestion(NamedTuple):
@@ -23,6 +24,7 @@ class CacheQuestion(NamedTuple):
     tokens; empty for a range of them. outputs: generated tokens are kept too. partial: blocks that
     are not full count. belady: the bound of Belady's policy is wanted too. policies: runs under
     each eviction policy are, and retention: runs that keep all and little of windows and states.
+    tiers: caches larger than the pool are tiers behind it.
     """
 
     block_tokens: int | None = None
@@ -32,6 +34,7 @@ class CacheQuestion(NamedTuple):
     belady: bool = False
     policies: bool = False
     retention: bool = False
+    tiers: bool = False
 
     def check(self) -> None:
         """InputError for options that do not go together."""
@@ -47,18 +50,22 @@ class CacheQuestion(NamedTuple):
 
 class SizeHits(NamedTuple):
     """The shares of the prompt tokens that a cache of so many tokens finds: by LRU, and by Belady's
-    policy (None: not asked for).
+    policy (None: not asked for). tier: of what LRU finds, the share that the device's pool has
+    evicted, where the cache is a tier behind the device that copies everything computed (None: not
+    asked for).
     """
 
     tokens: int
     lru: float
     belady: float | None
+    tier: float | None
 
 
 class CacheAnswer(NamedTuple):
     """block_tokens: tokens of a block. query_tokens: of all prompts. pool_tokens: of the scenario's
     pool, and pool_ratio: the share that a cache as large finds. unlimited: the share that a cache
-    of any size finds; unlimited_tokens: the size that finds it. why: a sentence where long blocks
+    of any size finds; unlimited_tokens: the size that finds it. token_bytes: of one token's KV on
+    all tensor-parallel ranks. why: a sentence where long blocks
     are why little is found.
     """
 
@@ -69,6 +76,7 @@ class CacheAnswer(NamedTuple):
     unlimited: float
     unlimited_tokens: int
     sizes: tuple[SizeHits, ...]
+    token_bytes: int
     why: str | None
     policies: tuple[PolicyRun, ...]
     retention: tuple[RetentionRun, ...]
@@ -108,6 +116,9 @@ def cache_answer(
         hits = belady_hits(requests, size // block, block, outputs=question.outputs)
         return hits / curve.query_tokens if curve.query_tokens else 0.0
 
+    def behind(size: int) -> float | None:
+        return max(0.0, curve.ratio(size) - curve.ratio(pool)) if question.tiers else None
+
     largest = (len(curve.hit_tokens) - 1) * block
     sizes = sorted(set(question.sizes)) or _sizes(block, pool, largest)
     return CacheAnswer(
@@ -117,7 +128,8 @@ def cache_answer(
         curve.ratio(pool),
         curve.unlimited,
         largest,
-        tuple(SizeHits(size, curve.ratio(size), most(size)) for size in sizes),
+        tuple(SizeHits(size, curve.ratio(size), most(size), behind(size)) for size in sizes),
+        all_ranks_bytes(simulation, 1),
         reason,
         policies,
         tuple(retained),

@@ -189,3 +189,26 @@ def test_advice_that_cannot_be_given(arguments: list[str], said: str) -> None:
     done = CliRunner().invoke(app, ["advise", "chat", *arguments])
     assert isinstance(done.exception, InputError)
     assert said in str(done.exception)
+
+
+def test_a_tier_is_tried_where_the_device_cannot_hold_what_comes_again(tables: Any) -> None:
+    (knob,) = [each for each in KNOBS if each.key == "tier"]
+
+    def tried(**changes: Any) -> list[Any]:
+        caching = {"allocator": [{"kind": "paged"}], "scheduler": {"kind": "continuous"}}
+        table = sessions(tables) | caching | changes
+        return list(knob.values(Simulation(Scenario.from_table(table))))
+
+    small = {"memory": {"kv_cache_tokens": 4_000}}
+    assert not tried()  # the device holds everything
+    (tier,) = tried(**small)[0]
+    assert tier["kind"] == "vllm-offloading"
+    assert knob.flag is not None
+    assert knob.flag([tier]) == f"--kv-offloading-size {tier['kv_offloading_size']}"
+    assert not tried(**small, allocator=[{"kind": "paged", "enable_prefix_caching": False}])
+    with_one = tried(**small, tier=[{"kind": "vllm-offloading", "kv_offloading_size": 9.5}])
+    assert with_one[0] is None  # an engine may be better off without
+    assert knob.flag(None) == ""
+    table = sessions(tables) | {"allocator": [{"kind": "paged"}], "scheduler": "continuous"}
+    table["tier"] = [{"kind": "vllm-offloading", "kv_offloading_size": 9.5}]
+    assert "--kv-offloading-size 9.5" in serve.command(table, Path())

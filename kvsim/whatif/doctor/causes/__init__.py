@@ -22,6 +22,8 @@ CAUSES: Registry[Cause] = Registry(
         "cuda-graphs": "kvsim.whatif.doctor.causes.cuda_graphs:CudaGraphs",
         "unused-memory": "kvsim.whatif.doctor.causes.unused_memory:UnusedMemory",
         "evicted-prefixes": "kvsim.whatif.doctor.causes.evicted_prefixes:EvictedPrefixes",
+        "slow-link": "kvsim.whatif.doctor.causes.slow_link:SlowLink",
+        "small-tier": "kvsim.whatif.doctor.causes.small_tier:SmallTier",
         "small-pool": "kvsim.whatif.doctor.causes.small_pool:SmallPool",
     },
 )

@@ -5,19 +5,21 @@ from typing import ClassVar
 from kvsim.plumbing.units import GIB
 from kvsim.whatif.doctor.causes.cause import Cause, Cure, Suspicion
 from kvsim.whatif.doctor.examined_run import ExaminedRun
+from kvsim.whatif.tier_sizes import tier_for
 from kvsim.whatif.watch import SUBSTANTIAL
 
 
 class EvictedPrefixes(Cause):
     """Suspected where a cache that forgets nothing would find a twentieth of the prompts more than
-    one as large as the pool, and the pool finds less still.
+    one as large as the pool, and the pool finds less still. Where there are tiers, `small-tier` is
+    suspected instead.
     """
 
     title: ClassVar[str] = "a pool too small for the prefixes that come again"
     resource: ClassVar[bool] = True
 
     def suspect(self, case: ExaminedRun) -> Suspicion | None:
-        if not case.caching:
+        if not case.caching or case.summary.offloading is not None:
             return None
         curve = case.curve(case.block_tokens)
         most, here = curve.unlimited, curve.ratio(case.capacity_tokens)
@@ -30,11 +32,7 @@ class EvictedPrefixes(Cause):
             f"be {100 * most:.1f} %, in a cache of {tokens:,} tokens ({size / GIB:,.0f} GiB); the "
             f"pool has {case.capacity_tokens:,}",
         )
-        cures = []
-        if case.option(case.allocator, "host_cache_gib") is None and not case.several_tables:
-            gib = max(1, round(size / GIB + 0.5))
-            changes = {"allocator.0.host_cache_gib": gib}
-            cures.append(
-                Cure(changes, f"--kv-offloading-size {gib}", "it takes memory of the host")
-            )
-        return Suspicion(evidence, tuple(cures))
+        tier = tier_for(case.simulation, tokens)
+        if tier is None:
+            return Suspicion(evidence, ())
+        return Suspicion(evidence, (Cure(tier.changes, tier.flags, "it takes memory of the host"),))
