@@ -17,6 +17,7 @@ CAUSES: Registry[Cause] = Registry(
         "chunked-admission": "kvsim.whatif.doctor.causes.chunked_admission:ChunkedAdmission",
         "too-many-sequences": "kvsim.whatif.doctor.causes.too_many_sequences:TooManySequences",
         "too-few-sequences": "kvsim.whatif.doctor.causes.too_few_sequences:TooFewSequences",
+        "few-slots": "kvsim.whatif.doctor.causes.few_slots:FewSlots",
         "padding": "kvsim.whatif.doctor.causes.padding:Padding",
         "fragmentation": "kvsim.whatif.doctor.causes.fragmentation:Fragmentation",
         "cuda-graphs": "kvsim.whatif.doctor.causes.cuda_graphs:CudaGraphs",
