@@ -18,6 +18,8 @@ class Fragmentation(Cause):
     def suspect(self, case: ExaminedRun) -> Suspicion | None:
         if hasattr(case.allocator, "block_size") or not case.memory_binds:
             return None
+        if hasattr(case.scheduler, "num_slots"):
+            return None  # slots, which have a cause of their own, run over no blocks
         lost = {name: case.share(name) for name in WASTE if case.share(name)}
         if sum(lost.values()) < SUBSTANTIAL:
             return None
