@@ -13,6 +13,7 @@ FIGURES: Registry[Figure] = Registry(
         "concurrency": "kvsim.report.figures.concurrency:Concurrency",
         "events": "kvsim.report.figures.events:Events",
         "hits": "kvsim.report.figures.hits:CacheHits",
+        "tiers": "kvsim.report.figures.tier_hits:HitsByTier",
         "tree": "kvsim.report.figures.tree:Tree",
         "lifetimes": "kvsim.report.figures.lifetimes:Lifetimes",
         "queue": "kvsim.report.figures.waits:Queue",
