@@ -14,17 +14,15 @@ from kvsim.engine.books import Books
 from kvsim.engine.intake import Intake
 from kvsim.engine.moments import PLANS, moment
 from kvsim.engine.parts import EngineParts
-from kvsim.engine.plan import UNBOUNDED, Plan
+from kvsim.engine.plan import UNBOUNDED, Plan, Progress
 from kvsim.engine.run_end import Pause, RunEnd
 from kvsim.memory.allocator import Refusal
-from kvsim.plumbing.errors import InputError, InvariantError
+from kvsim.plumbing.errors import InvariantError
 from kvsim.request import Request
 from kvsim.step_time.form import Measured
 
 if TYPE_CHECKING:
     from kvsim.engine.connectors.totals import RunTotals
-
-MOST_FRUITLESS = 10_000
 
 
 class Engine:
@@ -49,7 +47,7 @@ class Engine:
         self._end: RunEnd  # of the steps under way
         self._run_end: RunEnd | None = None  # the same, if it can be cut
         self._wake: simpy.Event | None = None  # while idle
-        self._fruitless = 0  # preemptions since the last token
+        self._progress = Progress()
         self.stopped = False
         self.process = env.process(self._run())
 
@@ -133,7 +131,7 @@ class Engine:
         for seq in plan.left:
             self.intake.left(seq, now)
         self._books.queue(now)
-        self._check_progress(plan)
+        self._progress.check(plan)
         self._books.planned(plan, self._in_flight[0].end_ps if self._in_flight else now)
         for seq, _, _ in plan.admitted:
             if seq.first_scheduled_ps < 0:
@@ -169,21 +167,6 @@ class Engine:
             copy_ps = self._host_link.copy_ps(at_ps, num_bytes)
             at_ps += copy_ps
             plan.stalls.append((copy_ps, usage))
-
-    def _check_progress(self, plan: Plan) -> None:
-        """Sequences may take memory from each other, but not for ever without a token."""
-        if plan.num_decode or any(chunk.samples for chunk in plan.chunks):
-            self._fruitless = 0
-            return
-        self._fruitless += len(plan.preempted)
-        if self._fruitless > MOST_FRUITLESS:
-            raise InputError(
-                "sequences preempt each other without ever producing a token",
-                where="scheduler",
-                value=f"{self._fruitless:,} preemptions in a row",
-                limit=f"{MOST_FRUITLESS:,}",
-                remedy="set scheduler_reserve_full_isl = true, or give the pool more memory",
-            )
 
     def _wait(self, plan: Plan) -> RunEnd:
         """The event at which the plan, repeated as long as nothing changes, is to be committed."""

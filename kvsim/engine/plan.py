@@ -4,10 +4,12 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from kvsim.memory.ledger import Usage
+from kvsim.plumbing.errors import InputError
 from kvsim.sequence import Sequence
 from kvsim.step import Chunk, StepShape
 
 UNBOUNDED = 1 << 62  # steps, or tokens
+MOST_FRUITLESS = 10_000  # preemptions in a row without a token
 
 
 class ScheduledChunk:
@@ -213,3 +215,27 @@ class Plan:
             else self.longest_context_tokens,
             self.num_drafts + sum(chunk.drafts for chunk in decodes),
         )
+
+
+class Progress:
+    """Counts preemptions since the last token: sequences may take memory from each other, but not
+    for ever without a token.
+    """
+
+    def __init__(self) -> None:
+        self._fruitless = 0
+
+    def check(self, plan: Plan) -> None:
+        """InputError after MOST_FRUITLESS preemptions without a token, those of `plan` the last."""
+        if plan.num_decode or any(chunk.samples for chunk in plan.chunks):
+            self._fruitless = 0
+            return
+        self._fruitless += len(plan.preempted)
+        if self._fruitless > MOST_FRUITLESS:
+            raise InputError(
+                "sequences preempt each other without ever producing a token",
+                where="scheduler",
+                value=f"{self._fruitless:,} preemptions in a row",
+                limit=f"{MOST_FRUITLESS:,}",
+                remedy="set scheduler_reserve_full_isl = true, or give the pool more memory",
+            )
