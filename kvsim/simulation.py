@@ -221,26 +221,18 @@ class Simulation:
             member = self.part(options).build(env, MemberHooks(arrivals.left))
             arrivals.submit = member.submit
             serve_all(env, arrivals, member.replicas)
-            return self.recorded(
-                member, options, label, len(stream.requests), began, shareable=not stream.anonymous
+        else:
+            replica = assemble(
+                replace(self.replica_spec(options), unwatched=observer is None),
+                stream,
+                self.step_time,
+                observer=observer,
+                progress=progress and partial(progress, label),
             )
-        spec = self.replica_spec(options)
-        replica = assemble(
-            replace(spec, unwatched=observer is None),
-            stream,
-            self.step_time,
-            observer=observer,
-            progress=progress and partial(progress, label),
-        )
-        replica.run()
-        return self.recorded(
-            SingleReplica(replica),
-            options,
-            label,
-            len(stream.requests),
-            began,
-            shareable=not stream.anonymous,
-        )
+            replica.run()
+            member = SingleReplica(replica)
+        number, shareable = len(stream.requests), not stream.anonymous
+        return self.recorded(member, options, label, number, began, shareable=shareable)
 
     def recorded(
         self,

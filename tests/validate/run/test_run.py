@@ -463,7 +463,7 @@ def test_the_command(folder: Path, tmp_path: Path) -> None:
     [
         (["--fit-form", "scale"], "--fit-form: says how to fit, but nothing is fitted"),
         (["--fit", "0.4", "--fit-form", "slope"], "--fit-form: no such form; got slope"),
-        (["--step-time", "roofline"], "meta.json.model: unknown model; got 'acme/Cool-1B'"),
+        (["--step-time", "roofline"], "meta.json.gpu: unknown device; got 'Abacus 9000'"),
     ],
 )
 def test_what_cannot_be_fitted_is_one_line(
