@@ -38,8 +38,8 @@ def tables() -> Any:
 
     def make(**parts: Any) -> dict[str, Any]:
         return {
-            "model": MODEL,
-            "device": DEVICE,
+            "model": dict(MODEL),
+            "device": dict(DEVICE),
             "memory": {"kv_cache_tokens": 4096},
             "step_time": {
                 "kind": "linear",

@@ -181,7 +181,7 @@ def test_a_full_host_memory_ends_retracted_requests(tables: Any) -> None:
         apart = {"num_reserved_decode_tokens": 0}
         apart |= {} if ratio is None else {"retraction_host_ratio": ratio}
         made = deployed(tables, "sglang", apart, 2048)
-        made["model"]["max_model_len"] = 300
+        made["model"] = {**made["model"], "max_model_len": 300}
         found[ratio] = kvsim.simulate(made, requests).runs[0]
     counts = {ratio: run.summary.requests for ratio, run in found.items()}
     assert counts[None].finished == 30
