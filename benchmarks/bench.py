@@ -25,7 +25,7 @@ def main() -> None:
     options = _options()
     with tempfile.TemporaryDirectory() as folder:
         here = Tree("kvsim", HERE.parent)
-        others = [_commit(name, Path(folder)) for name in options.against]
+        others: list[Tree | Peer] = [_commit(name, Path(folder)) for name in options.against]
         others += [
             Peer(f"peer {index}", template, Path(folder))
             for index, template in enumerate(options.peer, 1)

@@ -7,10 +7,11 @@ from pathlib import Path
 
 from case import Case
 
-from kvsim.memory.paged.content import ContentKeys
+from kvsim.memory.content_keys import ContentKeys
 from kvsim.scenario import Scenario
 from kvsim.sequence import Sequence
-from kvsim.simulation import BLOCK_SIZE, Simulation
+from kvsim.shared_sequences import BLOCK_SIZE
+from kvsim.simulation import Simulation
 
 
 @cache
