@@ -31,7 +31,8 @@ NAVIGATION = {
     "Evidence": (
         "reports/README reports/real-run/README reports/real-runs/README "
         "reports/real-runs/table reports/observed/README reports/startup-logs/README "
-        "reports/points/README reports/published/README reports/published/table "
+        "reports/points/README reports/points/disaggregated "
+        "reports/published/README reports/published/table "
         "reports/states-or-tokens/README reports/vllm-or-sglang/README reports/recipes/README "
         "reports/recipes/agents reports/recipes/azure-conv reports/recipes/chat "
         "calibration/README docs/speed "

@@ -31,6 +31,7 @@ from kvsim.plumbing.reading.toml_lines import placed
 from kvsim.plumbing.reading.toml_text import read_table
 from kvsim.plumbing.shipped import shipped_folder
 from kvsim.results.measurement import WindowOptions
+from kvsim.results.question import QuestionOptions
 from kvsim.step_time import STEP_TIMES
 from kvsim.step_time.options import StepTimeOptions
 from kvsim.workload import WORKLOADS
@@ -93,7 +94,8 @@ class Scenario(Options):
     device, nearest first; without such tables there is none.
     disaggregation: prompts are computed on other replicas than outputs; without the table one
     replica does both.
-    window: the part of the run that is measured beside the whole. fleet: several replicas behind a
+    window: the part of the run that is measured beside the whole. question: what the scenario was
+    written to find out; the report opens with its answer. fleet: several replicas behind a
     router; without the table there is one and no router. front_end: the time between a client and
     the engine; without the table requests come to the engine at once. An allocator's table may hold
     `scheduler`, a table of its own that takes the place of the scenario's.
@@ -112,6 +114,7 @@ class Scenario(Options):
     speculative_config: SpeculativeConfig | None = None
     disaggregation: DisaggregationOptions | None = None
     window: WindowOptions = WindowOptions()
+    question: QuestionOptions | None = None
     fleet: FleetOptions | None = None
     front_end: FrontEndOptions | None = None
     _folder: Path = PrivateAttr(default_factory=Path)

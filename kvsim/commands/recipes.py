@@ -29,7 +29,7 @@ def recipes(
         answer.append(
             {
                 "name": recipe,
-                "question": read_string(path).splitlines()[0].lstrip("# "),
+                "question": table["question"]["text"],
                 "model": table["model"].get("name"),
                 "device": table["device"].get("name"),
                 "allocators": allocators,

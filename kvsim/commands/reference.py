@@ -27,6 +27,7 @@ from kvsim.plumbing.choice import OneOf
 from kvsim.plumbing.options import Options
 from kvsim.plumbing.registry import Registry
 from kvsim.results.measurement import WindowOptions
+from kvsim.results.question import QuestionOptions
 from kvsim.scenario import Scenario
 from kvsim.step_time import STEP_TIMES
 from kvsim.workload import WORKLOADS
@@ -45,6 +46,7 @@ TABLES: dict[str, type[Options]] = {
     "disaggregation": DisaggregationOptions,
     "disaggregation.prefill and decode": SideOptions,
     "window": WindowOptions,
+    "question": QuestionOptions,
     "front_end": FrontEndOptions,
     "fleet": FleetOptions,
     "fleet.group": FleetGroup,

@@ -9,6 +9,7 @@ from markupsafe import Markup, escape
 
 from kvsim.plumbing.toml import to_toml
 from kvsim.report.address_map import address_maps
+from kvsim.report.answer import answer
 from kvsim.report.cards import cards
 from kvsim.report.classes import DARK, LOOKS, run_line
 from kvsim.report.figure import DARK_INKS
@@ -70,6 +71,7 @@ def contents(result: Result) -> dict[str, Any]:
     return {
         "title": f"Where the KV memory went: {_together(labels)}",
         "facts": _facts(result),
+        "answer": answer(result),
         "words": paragraphs(result),
         "remarks": remarks(result),
         "cards": cards(result),

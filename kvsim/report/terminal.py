@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from kvsim.report.answer import answer
 from kvsim.report.classes import LOOKS
 from kvsim.report.columns import Cell, Row, tables
 from kvsim.report.measures import best, shown
@@ -25,7 +26,13 @@ _WAITS = ("ttft_p50", "ttft_p99", "tpot_p50", "tpot_p99", "e2e_p50", "e2e_p99")
 
 
 def print_result(result: Result, console: "Console") -> None:
-    """Print the tables of work, latencies and memory, then the sentences and the remarks."""
+    """Print the answer to the scenario's question, the tables of work, latencies and memory, then
+    the sentences and the remarks.
+    """
+    found = answer(result)
+    if found is not None:
+        console.print(found, markup=False, highlight=False)
+        console.print()
     runs = [run.summary for run in result.runs]
     fleets = [_measures(names, result.fleets) for names in (_WORK, _WAITS)] if result.fleets else []
     parts = (*fleets, _measures(_WORK, runs), _measures(_WAITS, runs), _window(runs), _memory(runs))

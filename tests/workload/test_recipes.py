@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from kvsim.results.question import QuestionOptions
 from kvsim.workload import WORKLOADS
 from kvsim.workload.catalogue import entries
 
@@ -33,11 +34,8 @@ def test_the_recipes_are_there() -> None:
 
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
 def test_a_recipe_asks_a_question_and_makes_its_requests(path: Path) -> None:
-    text = path.read_text()
-    first = text.splitlines()[0]
-    assert first.startswith("# ")
-    assert "?" in first
-    table = tomllib.loads(text)
+    table = tomllib.loads(path.read_text())
+    assert "?" in QuestionOptions.parse(table["question"], "question").text
     options = WORKLOADS.parse(table["workload"], "workload")
     if table["workload"]["kind"] == "trace":
         assert table["workload"]["name"] in entries()

@@ -1,0 +1,79 @@
+"""The answer to the question that a scenario asks, from the numbers of its runs."""
+
+from collections.abc import Iterator
+
+from kvsim.plumbing.units import PS_PER_S
+from kvsim.report import numbers
+from kvsim.report.measures import MEASURES
+from kvsim.report.names import called
+from kvsim.report.transfers import served
+from kvsim.results.question import QuestionOptions
+from kvsim.results.result import Result, Run
+from kvsim.results.summary import RunSummary
+
+# The moments between which a latency lies, by its name.
+_BETWEEN = {
+    "ttft": ("arrival_ps", "first_token_ps"),
+    "e2e": ("arrival_ps", "finish_ps"),
+    "queue": ("arrival_ps", "scheduled_ps"),
+}
+_LATENCY_WORDS = {
+    "ttft": "had a first token",
+    "tpot": "got a token at least as often, on average,",
+    "e2e": "were done",
+    "queue": "were scheduled",
+}
+
+
+def answer(result: Result) -> str | None:
+    """The question and its answer, one run after the other; None where the scenario asks nothing,
+    or a fleet answers, whose requests are in several runs.
+    """
+    table = result.scenario.get("question")
+    if table is None or result.fleets:
+        return None
+    question = QuestionOptions.parse(table, "question")
+    kept = {run.label for run in served([run.summary for run in result.runs])}
+    runs = [run for run in result.runs if run.label in kept]
+    parts = list(_shares(question, runs) if question.within_s else _values(question, runs))
+    return f"{question.text} {numbers.listed(parts)}."
+
+
+def _shares(question: QuestionOptions, runs: list[Run]) -> Iterator[str]:
+    assert question.within_s is not None
+    limit, words = numbers.seconds(question.within_s), _LATENCY_WORDS[question.measure]
+    for at, run in enumerate(runs):
+        share = numbers.percent(_share(run, question.measure, question.within_s))
+        first = f" of the requests {words} within {limit}" if not at else ""
+        yield f"{share}{first} under {called(run.label)}"
+
+
+def _share(run: Run, measure: str, limit_s: float) -> float | None:
+    """The share of all submitted requests; who was refused is not within any limit."""
+    rows = run.requests[run.requests.status == "finished"]
+    if measure == "tpot":
+        gaps = (rows.output_tokens - 1).clip(lower=1)
+        waits_ps = (rows.finish_ps - rows.first_token_ps) / gaps
+    else:
+        start, end = _BETWEEN[measure]
+        waits_ps = rows[end] - rows[start]
+    everyone = len(run.requests)
+    return float((waits_ps <= limit_s * PS_PER_S).sum()) / everyone if everyone else None
+
+
+def _values(question: QuestionOptions, runs: list[Run]) -> Iterator[str]:
+    for at, run in enumerate(runs):
+        title, text = _value(question.measure, run.summary)
+        first = f"{title}: " if not at else ""
+        yield f"{first}{text} under {called(run.label)}"
+
+
+def _value(measure: str, run: RunSummary) -> tuple[str, str]:
+    """The title of a number, and the number as text."""
+    if measure == "used":
+        return "Share of the pool that held tokens", numbers.percent(run.memory.time_mean.used)
+    if measure == "queue":
+        waited = None if run.queue_s is None else run.queue_s.p50
+        return "Wait before the first step, median", numbers.seconds(waited)
+    found = MEASURES.get(measure) or MEASURES[f"{measure}_p50"]
+    return found.title, found.text(run)

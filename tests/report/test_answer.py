@@ -1,0 +1,87 @@
+"""A report opens with the answer to the question that its scenario asks."""
+
+from typing import Any
+
+import pytest
+
+import kvsim
+from kvsim.plumbing.errors import InputError
+from kvsim.plumbing.units import PS_PER_MS
+from kvsim.report.answer import answer
+from kvsim.report.page import make_page
+from kvsim.request import Request
+from kvsim.scenario import Scenario
+
+REQUESTS = [Request(f"r{i}", i * 40 * PS_PER_MS, 40, 10 + i) for i in range(20)]
+ALLOCATORS = [{"kind": "paged"}, {"kind": "max-buffer"}]
+
+
+def asked(tables: Any, measure: str, **more: Any) -> Any:
+    question = {"text": "Is it quick?", "measure": measure, **more}
+    return kvsim.simulate(tables(allocator=ALLOCATORS, question=question), REQUESTS)
+
+
+@pytest.mark.parametrize(
+    ("measure", "start", "end"),
+    [
+        ("ttft", "arrival_ps", "first_token_ps"),
+        ("e2e", "arrival_ps", "finish_ps"),
+        ("queue", "arrival_ps", "scheduled_ps"),
+    ],
+)
+def test_a_share_of_all_requests_is_within_a_limit(
+    tables: Any, measure: str, start: str, end: str
+) -> None:
+    result = asked(tables, measure, within_s=0.12)
+    said = answer(result)
+    assert said is not None
+    assert said.startswith("Is it quick? ")
+    for run in result.runs:
+        waits_ps = run.requests[end] - run.requests[start]
+        share = (waits_ps <= 120 * PS_PER_MS).mean()
+        assert f"{100 * share:.0f} %" in said
+
+
+def test_who_was_refused_is_within_no_limit(tables: Any) -> None:
+    question = {"text": "Is it quick?", "measure": "ttft", "within_s": 1000.0}
+    requests = [*REQUESTS[:3], Request("long", 0, 4096, 2048)]
+    made = tables(allocator=[{"kind": "paged"}], question=question)
+    said = answer(kvsim.simulate(made, requests))
+    assert (
+        said == "Is it quick? 75 % of the requests had a first token within 16.7 min under paged."
+    )
+
+
+@pytest.mark.parametrize(
+    ("measure", "title"),
+    [
+        ("ttft", "Time to first token, median: "),
+        ("hits", "Prompt tokens found in the prefix cache: "),
+        ("running", "Sequences running, mean: "),
+        ("used", "Share of the pool that held tokens: "),
+        ("queue", "Wait before the first step, median: "),
+        ("tokens_per_s", "Output tokens per second: "),
+    ],
+)
+def test_a_number_of_each_run_answers(tables: Any, measure: str, title: str) -> None:
+    said = answer(asked(tables, measure))
+    assert said is not None
+    assert said.startswith(f"Is it quick? {title}")
+    assert said.endswith("under max-buffer.")
+
+
+def test_the_page_has_it_before_all_else(tables: Any) -> None:
+    result = asked(tables, "e2e", within_s=0.2)
+    text = make_page(result)
+    assert text.index("Is it quick?") < text.index("ran in the same pool")
+
+
+def test_without_a_question_nothing_is_said(tables: Any) -> None:
+    made = tables(allocator=[{"kind": "paged"}])
+    assert answer(kvsim.simulate(made, REQUESTS)) is None
+
+
+def test_a_limit_belongs_to_a_latency(tables: Any) -> None:
+    question = {"text": "Is it quick?", "measure": "hits", "within_s": 1.0}
+    with pytest.raises(InputError, match="question: within_s limits a latency"):
+        Scenario.from_table(tables(allocator=ALLOCATORS, question=question))
