@@ -1,5 +1,6 @@
 """Arguments and options that several commands share."""
 
+import os
 import shlex
 from typing import Annotated
 
@@ -24,7 +25,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print the answer as JSON o
 def run_command(scenario: str, changes: list[str] | None) -> str:
     """The command that runs a scenario with these changes, quoted for a shell."""
     given = [part for each in changes or [] for part in ("--set", each)]
-    return shlex.join(["kvsim", "run", scenario, *given])
+    return " ".join(_quoted(word) for word in ["kvsim", "run", scenario, *given])
 
 
 def count_of(text: str) -> int:
@@ -36,3 +37,13 @@ def count_of(text: str) -> int:
     if count < 1:
         raise typer.BadParameter(f"{text!r} is no count of one or more, as 65536 or 64K (of 1,024)")
     return count
+
+
+def _quoted(word: str) -> str:
+    """A word as a shell reads it; bytes of a name that are no text stand as bash's escapes."""
+    try:
+        word.encode()
+    except UnicodeEncodeError:
+        escaped = os.fsencode(word).decode("ascii", "backslashreplace").replace("'", "\\'")
+        return f"$'{escaped}'"
+    return shlex.quote(word)

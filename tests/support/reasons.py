@@ -8,6 +8,7 @@ from kvsim.memory.paged.allocator import PagedAllocator
 from kvsim.memory.paged.extent import BLANK
 from kvsim.memory.paged.pool import BlockPool
 from kvsim.memory.parts import PARTS, bytes_by_name
+from kvsim.vllm.grouping import BlockGroup
 from support.auditor import Auditor
 
 # The block with a prompt's end, a slot short of full: whoever has had its turn in the step in which
@@ -19,6 +20,15 @@ def cached_blocks(pool: BlockPool) -> list[int]:
     """The free blocks whose content may still be hit."""
     waiting = [extent for extent in pool.waiting() if extent.key != BLANK]
     return [block for extent in waiting for block in extent.blocks]
+
+
+def _unseen(group: BlockGroup) -> str:
+    """Why a block of this group is cached that no event saw in a table: a copy of a state, or taken
+    and given back within one plan, by whoever was preempted in it.
+    """
+    if group.kind == "recurrent":
+        return "cached_states"
+    return EITHER if group.window_tokens is None else "cached_windows"
 
 
 class ReasonAuditor(Auditor):
@@ -50,9 +60,12 @@ class ReasonAuditor(Auditor):
         states = self._look(allocator)
         pool = allocator.pool
         pool.listener = self
+        unseen = [_unseen(group) for group in allocator._tables.groups]
+        waiting = (extent for extent in pool.waiting() if extent.key != BLANK)
         cached = Counter(
-            self._last.get(block, "cached_states")  # a copy of a state was in no table yet
-            for block in cached_blocks(pool)
+            self._last.get(block, unseen[extent.group])
+            for extent in waiting
+            for block in extent.blocks
         )
         assert sum(cached.values()) == pool.num_cached_free
         either = cached.pop(EITHER, 0)
