@@ -13,7 +13,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test installed quick docs check install compile bench fuzz mutants soak lowest gpu clean
+.PHONY: demo test installed quick docs screens check install compile bench fuzz mutants soak lowest gpu clean
 
 demo: .venv/.demo
 	$(BIN)/kvsim run chat --out out/demo
@@ -48,6 +48,10 @@ installed: .venv/.tests
 compile: .venv/.demo
 	$(PIP_INSTALL) 'setuptools>=77' 'mypy>=2.0'
 	KVSIM_COMPILE=1 $(BIN)/python setup.py --quiet build_ext --inplace
+
+# PYTEST="-k name" and the like as above.
+quick: .venv/.tests
+	KVSIM_COMPILED=0 PYTHONPATH=tests $(BIN)/python -m support.quick $(PYTEST)
 
 check: .venv/.tests
 	$(BIN)/ruff check .

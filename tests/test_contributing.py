@@ -56,3 +56,11 @@ def test_without_it_the_kind_is_unknown() -> None:
     done = run(Path(), "kvsim.cli", "run", "chat", "--set", 'allocator=[{kind="slabs"}]')
     assert done.returncode == 2
     assert "unknown allocator" in done.stderr
+
+
+def test_every_target_that_the_makefile_lists_has_commands() -> None:
+    text = (ROOT / "Makefile").read_text()
+    listed = set(re.findall(r"^# make (\w+)", text, re.MULTILINE))
+    with_commands = set(re.findall(r"^(\w+):.*\n\t", text, re.MULTILINE))
+    assert listed
+    assert listed <= with_commands
