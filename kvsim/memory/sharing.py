@@ -7,6 +7,7 @@ forgotten first. Sequences that begin with the same full blocks hold the same bl
 """
 
 from collections.abc import Iterable, Mapping
+from typing import cast
 
 from mypy_extensions import mypyc_attr
 
@@ -80,7 +81,6 @@ class SharingAllocator(StepwiseAllocator):
         self._known: dict[int, dict[SharedBlock, None]] = {}  # by their keys
         self._names = ContentKeys(block_size)
         self._keys: dict[Sequence, TableKeys] = {}  # of who was asked for and has not finished
-        self._tables: dict[Sequence, BlockHolding] = {}
         self._totals = CacheTotals()
 
     def choose_victim(self, cached: Mapping[SharedBlock, None]) -> SharedBlock:
@@ -90,6 +90,11 @@ class SharingAllocator(StepwiseAllocator):
     def grant(self, tokens: int) -> Grant:
         blocks = ceil_div(tokens, self.page_tokens)
         return Grant(blocks * self.page_tokens, blocks * self._block_bytes)
+
+    @property
+    def _tables(self) -> dict[Sequence, BlockHolding]:
+        """The live sequences: what this allocator gives them is held in blocks."""
+        return cast("dict[Sequence, BlockHolding]", self._live)
 
     # --- hits ----------------------------------------------------------------------------------
 
@@ -158,7 +163,7 @@ class SharingAllocator(StepwiseAllocator):
         new = grant.slots // self.page_tokens - len(hits)
         blocks = [*hits, *self._take(new)]
         holding = BlockHolding(grant, demand.num_tokens, blocks, self._keys_of(seq), len(hits))
-        self._live[seq] = self._tables[seq] = seq.memory = holding
+        self._live[seq] = seq.memory = holding
         self._fill(holding)
         if not seq.num_preemptions:
             asked, found = self._totals.query_tokens, self._totals.hit_tokens
@@ -202,7 +207,6 @@ class SharingAllocator(StepwiseAllocator):
         return max(0, min([limit, *(room - 1 for room in rooms)]))
 
     def release(self, seq: Sequence) -> None:
-        del self._live[seq]
         for block in reversed(self._tables.pop(seq).blocks):
             block.owners -= 1
             if block.owners:

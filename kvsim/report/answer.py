@@ -2,21 +2,15 @@
 
 from collections.abc import Iterator
 
-from kvsim.plumbing.units import PS_PER_S
 from kvsim.report import numbers
 from kvsim.report.measures import MEASURES
 from kvsim.report.names import called
 from kvsim.report.transfers import served
+from kvsim.results.departures import Departures, within
 from kvsim.results.question import QuestionOptions
 from kvsim.results.result import Result, Run
 from kvsim.results.summary import RunSummary
 
-# The moments between which a latency lies, by its name.
-_BETWEEN = {
-    "ttft": ("arrival_ps", "first_token_ps"),
-    "e2e": ("arrival_ps", "finish_ps"),
-    "queue": ("arrival_ps", "scheduled_ps"),
-}
 _LATENCY_WORDS = {
     "ttft": "had a first token",
     "tpot": "got a token at least as often, on average,",
@@ -51,14 +45,9 @@ def _shares(question: QuestionOptions, runs: list[Run]) -> Iterator[str]:
 def _share(run: Run, measure: str, limit_s: float) -> float | None:
     """The share of all submitted requests; who was refused is not within any limit."""
     rows = run.requests[run.requests.status == "finished"]
-    if measure == "tpot":
-        gaps = (rows.output_tokens - 1).clip(lower=1)
-        waits_ps = (rows.finish_ps - rows.first_token_ps) / gaps
-    else:
-        start, end = _BETWEEN[measure]
-        waits_ps = rows[end] - rows[start]
+    done = Departures(*(rows[name].to_numpy() for name in Departures._fields))
     everyone = len(run.requests)
-    return float((waits_ps <= limit_s * PS_PER_S).sum()) / everyone if everyone else None
+    return within(done, {f"{measure}_s": limit_s}) / everyone if everyone else None
 
 
 def _values(question: QuestionOptions, runs: list[Run]) -> Iterator[str]:

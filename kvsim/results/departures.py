@@ -1,5 +1,6 @@
 """The moments of the sequences that finished, as arrays; their latencies, all or some."""
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -62,3 +63,18 @@ class Latencies(NamedTuple):
 
 def _summary(values_ps: NDArray[Any]) -> LatencySummary:
     return LatencySummary.of(latency.spread(values_ps / PS_PER_S) if len(values_ps) else {})
+
+
+def within(done: Departures, limits_s: Mapping[str, float]) -> int:
+    """How many of the finished sequences keep each limit."""
+    gaps = np.maximum(done.output_tokens - 1, 1)  # one token has no gap, and keeps every limit
+    waits_ps = {
+        "queue_s": done.scheduled_ps - done.arrival_ps,
+        "ttft_s": done.first_token_ps - done.arrival_ps,
+        "tpot_s": (done.finish_ps - done.first_token_ps) / gaps,
+        "e2e_s": done.finish_ps - done.arrival_ps,
+    }
+    kept = np.ones(len(gaps), dtype=bool)
+    for name, limit_s in limits_s.items():
+        kept &= waits_ps[name] <= limit_s * PS_PER_S
+    return int(kept.sum())

@@ -9,7 +9,7 @@ import numpy as np
 
 from kvsim.memory.ledger import CLASSES
 from kvsim.plumbing.units import PS_PER_S, seconds_from_ps
-from kvsim.results.departures import Departures
+from kvsim.results.departures import Departures, within
 from kvsim.results.gaps import TokenGaps
 from kvsim.results.latency import QUANTILES
 from kvsim.results.lifetimes import FleetChangesSummary, Lifetime, changes_of
@@ -174,21 +174,6 @@ def summarise_fleet(totals: FleetTotals) -> FleetSummary:
         within=None if kept is None else kept / submitted if submitted else 0.0,
         goodput_per_s=None if kept is None or not makespan_s else kept / makespan_s,
     )
-
-
-def within(done: Departures, limits_s: Mapping[str, float]) -> int:
-    """How many of the finished sequences keep each limit."""
-    gaps = np.maximum(done.output_tokens - 1, 1)  # one token has no gap, and keeps every limit
-    waits_ps = {
-        "queue_s": done.scheduled_ps - done.arrival_ps,
-        "ttft_s": done.first_token_ps - done.arrival_ps,
-        "tpot_s": (done.finish_ps - done.first_token_ps) / gaps,
-        "e2e_s": done.finish_ps - done.arrival_ps,
-    }
-    kept = np.ones(len(gaps), dtype=bool)
-    for name, limit_s in limits_s.items():
-        kept &= waits_ps[name] <= limit_s * PS_PER_S
-    return int(kept.sum())
 
 
 def _mean(recorders: Sequence[Recorder], name: str, makespan_ps: int) -> float:

@@ -16,8 +16,7 @@ from kvsim.fleets import FleetSimulation
 from kvsim.plumbing.errors import InputError
 from kvsim.request import Stream
 from kvsim.resolved import PATH_KEYS
-from kvsim.results.departures import Departures
-from kvsim.results.fleet import within
+from kvsim.results.departures import Departures, within
 from kvsim.results.measurement import queue_grew
 from kvsim.results.recorder import Recorder
 from kvsim.results.result import Run

@@ -9,6 +9,8 @@ from typing import NamedTuple
 
 from kvsim.engine.schedulers.sglang.budget import CLIP_MAX_NEW_TOKENS
 
+BUFFERS = 2  # of metadata on either side, for each request that may run
+
 
 class BatchMember(NamedTuple):
     """A request of the running batch, those among them that ended with the last step.

@@ -12,12 +12,11 @@ from kvsim.engine.policies.policies import Policies
 from kvsim.engine.schedulers.sglang.inbox import Inbox
 from kvsim.engine.schedulers.sglang.queue import SglangQueue
 from kvsim.engine.schedulers.sglang.scheduler import SglangScheduler
+from kvsim.engine.schedulers.sglang_pd.budget import BUFFERS
 from kvsim.engine.schedulers.sglang_pd.moves import Moves
 from kvsim.engine.transfers.exchange import Exchange, Port, Transfer
 from kvsim.memory.radix.allocator import RadixAllocator
 from kvsim.sequence import Sequence
-
-BUFFERS = 2  # of metadata, for each request that may run
 
 
 class PrefillQueue(SglangQueue):

@@ -8,7 +8,7 @@ from kvsim.engine.policies.policies import Policies
 from kvsim.engine.schedulers.sglang.decoding import DecodingScheduler
 from kvsim.engine.schedulers.sglang.limits import Limits
 from kvsim.engine.schedulers.sglang.ratio import NewTokenRatio
-from kvsim.engine.schedulers.sglang_pd.budget import BatchMember, DecodeBudget
+from kvsim.engine.schedulers.sglang_pd.budget import BUFFERS, BatchMember, DecodeBudget
 from kvsim.engine.schedulers.sglang_pd.host_copies import HostCopies
 from kvsim.engine.schedulers.sglang_pd.moves import Moves
 from kvsim.engine.schedulers.sglang_pd.queue import DecodeQueue
@@ -19,7 +19,6 @@ from kvsim.plumbing.units import ceil_div
 from kvsim.request import Request
 from kvsim.sequence import Sequence
 
-BUFFERS = 2  # of metadata, for each request that may run
 MOST_FOR_EXTRA_ROWS = 32  # running requests up to which there are extra rows
 
 
