@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from support.cases import ALLOCATOR_TABLES, SCHEDULERS, streams
+from support.outcomes import unless_thrashing
 from support.reasons import cached_blocks
 
 from kvsim.engine.addresses.address_log import AddressLog, InBuffers
@@ -147,6 +148,7 @@ def test_an_allocator_without_places_has_an_empty_map(allocator: dict[str, Any])
 @pytest.mark.parametrize("scheduler", SCHEDULERS, ids=str)
 @settings(max_examples=10, deadline=None)
 @given(streams())
+@unless_thrashing
 def test_under_every_scheduler(scheduler: dict[str, Any], requests: list[Request]) -> None:
     paged = {"kind": "paged", "block_size": 16}
     check_map({**BASE, "allocator": [paged], "scheduler": scheduler}, requests)

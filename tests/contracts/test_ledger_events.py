@@ -6,6 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from support.auditor import Auditor
 from support.cases import ALLOCATOR_TABLES, SCHEDULERS, streams
+from support.outcomes import unless_thrashing
 
 from kvsim.request import Request
 from kvsim.scenario import Scenario
@@ -19,6 +20,7 @@ from kvsim.simulation import Simulation
     max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(requests=streams())
+@unless_thrashing
 def test_the_books_agree_at_every_event(
     tables: Any, allocator: dict[str, Any], requests: list[Request]
 ) -> None:

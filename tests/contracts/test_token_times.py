@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.cases import ALLOCATOR_TABLES, SCHEDULERS, known_to, streams
-from support.outcomes import CROWDED, check_tokens
+from support.outcomes import CROWDED, check_tokens, unless_thrashing
 
 from kvsim.request import Request
 from kvsim.scenario import Scenario
@@ -22,6 +22,7 @@ from kvsim.simulation import Simulation
     max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(requests=streams(), allocator=st.sampled_from(ALLOCATOR_TABLES))
+@unless_thrashing
 def test_gaps_are_those_between_tokens(
     tables: Any, scheduler: Any, allocator: Any, requests: list[Request]
 ) -> None:

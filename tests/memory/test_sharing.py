@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.auditor import Auditor
 from support.cases import streams
+from support.outcomes import unless_thrashing
 
 from kvsim.engine.replica import Replica, assemble
 from kvsim.memory.ledger import CLASSES
@@ -71,6 +72,7 @@ def numbers(replica: Replica, leave_out: str = "") -> Any:
     max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(requests=streams(), tokens=st.sampled_from([1024, 1536, 4096]))
+@unless_thrashing
 def test_the_paged_allocator_does_what_it_does(
     tables: Any, scheduler: dict[str, Any], requests: list[Request], tokens: int
 ) -> None:

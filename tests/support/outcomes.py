@@ -2,12 +2,16 @@
 with the rest.
 """
 
-from typing import Any
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, ParamSpec
 
+import hypothesis
 import numpy as np
 
 import kvsim
 from kvsim.memory.ledger import CLASSES
+from kvsim.plumbing.errors import InputError
 from kvsim.request import Request
 from kvsim.results.departures import Departures
 from kvsim.results.recorder import SERIES_COLUMNS, Recorder
@@ -30,7 +34,47 @@ CROWDED: dict[str, Any] = {
     "step_time": STEP_TIME,
 }
 
+P = ParamSpec("P")
+# Under policy = priority, sequences of equal priority that arrive at the same moment can preempt
+# each other for ever: vLLM takes the first of those that max() finds equal (v1 scheduler, 0.33).
+THRASHING = "without ever producing a token"
 
+
+def or_thrashing(simulated: Callable[P, Any]) -> Callable[P, Any]:
+    """The function's answer, or the message of a run whose sequences preempt each other for ever:
+    two forms of one run must end alike then too.
+    """
+
+    @wraps(simulated)
+    def answer(*args: P.args, **kwargs: P.kwargs) -> Any:
+        try:
+            return simulated(*args, **kwargs)
+        except InputError as error:
+            if THRASHING not in str(error):
+                raise
+            return str(error)
+
+    return answer
+
+
+def unless_thrashing(test: Callable[P, None]) -> Callable[P, None]:
+    """A property of runs that end: a stream whose sequences preempt each other for ever is no
+    example of it.
+    """
+
+    @wraps(test)
+    def tried(*args: P.args, **kwargs: P.kwargs) -> None:
+        try:
+            test(*args, **kwargs)
+        except InputError as error:
+            if THRASHING not in str(error):
+                raise
+            hypothesis.reject()
+
+    return tried
+
+
+@or_thrashing
 def outcome(tables: dict[str, Any], requests: list[Request], max_steps: int | None) -> Any:
     """The summary but for the time it took, the exact sums, and the requests' table."""
     scenario = dict(tables) if max_steps is None else {**tables, "max_steps": max_steps}

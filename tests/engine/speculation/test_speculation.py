@@ -11,6 +11,7 @@ from support.auditor import Auditor
 from support.cases import streams
 from support.drafting import METHODS, SCHEDULERS, suits
 from support.drafting import drafting as made
+from support.outcomes import unless_thrashing
 
 import kvsim
 from kvsim.engine.speculation.acceptance import DrawnAcceptance
@@ -29,6 +30,7 @@ PLAIN_STEP = {"kind": "linear", "base_us": 1000}
 @pytest.mark.parametrize("config", METHODS, ids=lambda t: t["method"])
 @settings(max_examples=6, deadline=None)
 @given(requests=streams(), size=st.sampled_from([1, 4, 16]))
+@unless_thrashing
 def test_books_agree_at_every_event_and_everyone_is_served(
     config: dict[str, Any], scheduler: dict[str, Any], requests: list[Request], size: int
 ) -> None:
@@ -270,6 +272,7 @@ KEPT: list[dict[str, Any]] = [
 @pytest.mark.parametrize("model", HYBRIDS)
 @settings(max_examples=3, deadline=None)
 @given(requests=streams(), kept=st.sampled_from(KEPT))
+@unless_thrashing
 def test_the_books_of_windows_and_states_agree_too(
     model: str,
     config: dict[str, Any],

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.cases import SCHEDULERS, known_to, streams
-from support.outcomes import STEP_TIME
+from support.outcomes import STEP_TIME, or_thrashing
 
 import kvsim
 from kvsim.memory.paged import assembly, options, page_groups
@@ -37,6 +37,7 @@ class Checked(PagedAllocator):
         return super().usage(*arguments, **keywords)
 
 
+@or_thrashing
 def outcome(tables: dict[str, Any], requests: list[Request]) -> Any:
     (run,) = kvsim.simulate(tables, requests).runs
     summary = {key: value for key, value in run.summary.items() if key != "wall_s"}

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from support.cases import SCHEDULERS, streams
+from support.outcomes import unless_thrashing
 from support.reasons import ReasonAuditor
 
 import kvsim
@@ -58,6 +59,7 @@ def scenario(
 @pytest.mark.parametrize(("model", "allocator", "reasons"), CASES, ids=NAMES)
 @settings(max_examples=5, deadline=None)
 @given(requests=streams())
+@unless_thrashing
 def test_the_tables_say_the_same_at_every_event(
     model: dict[str, Any], allocator: dict[str, Any], reasons: set[str], requests: list[Request]
 ) -> None:

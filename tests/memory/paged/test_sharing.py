@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.beams import BeamFamily
 from support.cases import SCHEDULERS, streams
+from support.outcomes import unless_thrashing
 
 import kvsim
 from kvsim.plumbing.errors import InputError
@@ -117,6 +118,7 @@ def sampled_streams(draw: st.DrawFn) -> list[Request]:
 )
 @settings(max_examples=4, deadline=None)
 @given(requests=sampled_streams(), caching=st.booleans())
+@unless_thrashing
 def test_runs_of_k_steps_equal_single_steps(
     scheduler: dict[str, Any], requests: list[Request], caching: bool
 ) -> None:

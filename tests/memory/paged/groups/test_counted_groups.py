@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.cases import HYBRIDS, SCHEDULERS, streams
-from support.outcomes import STEP_TIME
+from support.outcomes import STEP_TIME, or_thrashing
 
 import kvsim
 from kvsim.memory.options import MemorySpec
@@ -45,6 +45,7 @@ class Checked(PagedAllocator):
         return super().usage(*arguments, **keywords)
 
 
+@or_thrashing
 def outcome(made: Scenario, requests: list[Request]) -> Any:
     (run,) = kvsim.simulate(made, requests).runs
     summary = {key: value for key, value in run.summary.items() if key != "wall_s"}

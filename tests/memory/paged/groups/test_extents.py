@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.cases import HYBRIDS, SCHEDULERS, streams
-from support.outcomes import STEP_TIME
+from support.outcomes import STEP_TIME, or_thrashing
 
 from kvsim.memory.paged import assembly
 from kvsim.request import Request
@@ -21,6 +21,7 @@ RULES = [table for table in SCHEDULERS if table["kind"] != "vllm-v0" and not APA
 MODELS = {**HYBRIDS, "plain": {"name": "opt-125m"}}
 
 
+@or_thrashing
 def outcome(made: Scenario, requests: list[Request]) -> Any:
     (run,) = Simulation(made, requests).result(addresses=True).runs
     summary = {key: value for key, value in run.summary.items() if key != "wall_s"}
