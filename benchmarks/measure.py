@@ -65,7 +65,8 @@ class Tree:
 class Peer:
     """Another simulator, as a command. Of {trace} it reads the case's requests (Mooncake's form,
     one JSON object a line); {num_gpu_blocks}, {block_size}, {max_num_seqs},
-    {max_num_batched_tokens} and {enable_prefix_caching} (0 or 1) are the scenario's.
+    {max_num_batched_tokens}, {enable_prefix_caching} (0 or 1), {replicas} and {router} are the
+    scenario's.
     """
 
     def __init__(self, name: str, template: str, folder: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from case import Case
 
+from kvsim.fleet.routers import ROUTERS
 from kvsim.memory.content_keys import ContentKeys
 from kvsim.scenario import Scenario
 from kvsim.sequence import Sequence
@@ -15,9 +16,10 @@ from kvsim.simulation import Simulation
 
 
 @cache
-def write_trace(case: Case, path: Path) -> dict[str, int]:
+def write_trace(case: Case, path: Path) -> dict[str, int | str]:
     """Write the requests to `path`, a hash id for each block of the prompts, equal ones where
-    prompts are equal so far; returns the limits of the engine that serves them.
+    prompts are equal so far; returns the limits of the engine that serves them, how many replicas
+    there are, and the kind of their router.
     """
     simulation = Simulation(Scenario.load(case.path, case.set))
     (allocator,) = simulation.scenario.allocator
@@ -38,8 +40,10 @@ def write_trace(case: Case, path: Path) -> dict[str, int]:
                 "hash_ids": hash_ids,
             }
             file.write(json.dumps(record) + "\n")
-    scheduler = simulation.scenario.scheduler
+    scheduler, fleet = simulation.scenario.scheduler, simulation.scenario.fleet
     return {
+        "replicas": 1 if fleet is None else fleet.replicas or 1,
+        "router": "none" if fleet is None else ROUTERS.name_of(fleet.router),
         "num_gpu_blocks": simulation.pool.capacity_bytes
         // (size * simulation.layout.bytes_per_token),
         "block_size": size,

@@ -45,17 +45,18 @@ def main() -> None:
     part("writing")
     from pyarrow.parquet import read_metadata
 
-    (run,) = result.runs
+    (run,) = result.runs if len(result.runs) == 1 else getattr(result, "fleets", result.runs)
+    summary = run.summary if hasattr(run, "summary") else run
     print(
         json.dumps(
             {
                 "parts": parts,
-                "requests": run.summary["requests"]["finished"],
+                "requests": summary["requests"]["finished"],
                 "output_tokens": sum(
                     request.output_tokens for request in simulation.stream.requests
                 ),
                 "plans": read_metadata(Path(folder) / "memory.parquet").num_rows,
-                "steps": run.summary["steps"],
+                "steps": summary["steps"],
             }
         )
     )

@@ -91,6 +91,7 @@ class Simulation:
         self.layout = options.layout(self.model)
         if options.decode_context_parallel_size > 1:
             self.layout = shared_layout(scenario, self.layout, drafted=self.drafter is not None)
+        self.pool = pool_of(scenario, self.model, self.device, self.drafter)
         own = scenario.allocator[0].scheduler
         scheduler = own if isinstance(own, SchedulerOptions) else scenario.scheduler
         hardware = Hardware(
@@ -103,6 +104,7 @@ class Simulation:
             options.enable_expert_parallel,
             scheduler.engine,
             scheduler.engine_version,
+            self.pool.capacity_bytes // max(1, self.layout.bytes_per_token),
         )
         self.step_time = scenario.step_time.build(hardware)
         if scenario.speculative_config is not None and self.drafter is not None:
@@ -114,7 +116,6 @@ class Simulation:
                 scenario.step_time,
                 hardware,
             )
-        self.pool = pool_of(scenario, self.model, self.device, self.drafter)
         self.labels = scenario.labels()
         for each in scenario.allocator:
             self.replica_spec(each).build()

@@ -50,6 +50,7 @@ class RoutedPool:
         self._reports = reports
         self._regret = regret
         self._private = PRIVATE
+        self._probed: Request | None = None
         self._on_left = hooks.left
         self._hooks, self._observer_of = hooks, observer_of
         self.members: list[FleetMember] = []
@@ -121,10 +122,10 @@ class RoutedPool:
         """Leading tokens of a prompt that a member has cached, the last one included."""
         if asked.content[0][0] >= PRIVATE:
             return 0
-        runs = (*asked.content, (self._private, 1))  # a hit ends before the last token
-        length = asked.length + 1
-        probe = KVSequence(Request(asked.id, 0, length, 1, prompt_runs=runs), 0)
-        return self.members[member].cached_tokens(probe)
+        if self._probed is None or self._probed.id != asked.id:
+            runs = (*asked.content, (self._private, 1))  # a hit ends before the last token
+            self._probed = Request(asked.id, 0, asked.length + 1, 1, prompt_runs=runs)
+        return self.members[member].cached_tokens(KVSequence(self._probed, 0))
 
     def _left(self, request: Request) -> None:
         self.router.left(request.id, int(self.env.now))

@@ -11,6 +11,7 @@ STEP_TIMES: Registry[StepTimeOptions] = Registry(
         "fitted": "kvsim.step_time.kernels.fitted:FittedOptions",
         "roofline": "kvsim.step_time.roofline:Roofline",
         "linear": "kvsim.step_time.linear:Linear",
+        "dynamo-mocker": "kvsim.step_time.mocker:DynamoMocker",
         "calibrated": "kvsim.step_time.calibrated.form:Calibrated",
     },
 )

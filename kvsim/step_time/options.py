@@ -18,7 +18,8 @@ class Hardware(NamedTuple):
     layout: the KV cache on one GPU (None: in the model's own dtype). folder: where relative paths
     start, the scenario's. data_parallel_size: copies of the attention, with whose tokens experts
     work too; expert_parallel: whether GPUs hold whole experts. engine, engine_version: "vllm" or
-    "sglang" and which, as far as the scheduler says (None: nothing).
+    "sglang" and which, as far as the scheduler says (None: nothing). pool_tokens: of the KV pool;
+    None: not known.
     """
 
     model: "Model"
@@ -30,6 +31,7 @@ class Hardware(NamedTuple):
     expert_parallel: bool = False
     engine: str | None = None
     engine_version: str | None = None
+    pool_tokens: int | None = None
 
 
 class StepTimeOptions(Options):

@@ -2,15 +2,16 @@
 
 from collections.abc import Iterable, Sequence
 from math import ceil, exp
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from kvsim.fleet.routers.options import FleetView, TyingOptions
 from kvsim.fleet.routers.router import Decision, RoutedRequest, Router
 from kvsim.fleet.views.block_index import BlockIndex
 from kvsim.fleet.views.content import ChainedBlocks
-from kvsim.plumbing.units import PS_PER_S
+from kvsim.fleet.views.late_blocks import LateBlocks
+from kvsim.plumbing.units import PS_PER_MS, PS_PER_S
 
 GUESS_S = 120.0  # how long a guess lasts where workers send no events
 
@@ -24,7 +25,8 @@ class DynamoKv(TyingOptions):
     that each open request costs. router_temperature: above 0, chances by cost instead of the
     lowest. use_kv_events: workers say what they have; else a guess lasts 120 s.
     router_predicted_ttl_secs: a guess beside the events. router_assume_kv_reuse: open requests
-    share equal blocks. ties: at random where left out.
+    share equal blocks. kv_event_lag_ms: how long after a prompt's first token the router hears of
+    its new blocks; of removed blocks it hears at once. ties: at random where left out.
     """
 
     overlap_score_credit: float = Field(1.0, ge=0)
@@ -35,6 +37,13 @@ class DynamoKv(TyingOptions):
     use_kv_events: bool = True
     router_predicted_ttl_secs: float | None = Field(None, gt=0)
     router_assume_kv_reuse: bool = True
+    kv_event_lag_ms: float = Field(0.0, ge=0)
+
+    @model_validator(mode="after")
+    def _lag_of_events(self) -> Self:
+        if self.kv_event_lag_ms and not self.use_kv_events:
+            raise ValueError("kv_event_lag_ms: there are no events without use_kv_events")
+        return self
 
     def build(self, view: FleetView) -> "DynamoKvRouter":
         return DynamoKvRouter(self, view)
@@ -71,6 +80,10 @@ class DynamoKvRouter(Router):
         self._held: list[dict[int, int]] = [{} for _ in range(view.num_replicas)]
         self._booked: dict[str, _Booked] = {}
         self._named: tuple[str, list[int]] | None = None  # of the request decided last
+        self._overlaps: tuple[str, int, dict[int, int]] | None = None  # as decided last
+        self._late: LateBlocks | None = None
+        if options.kv_event_lag_ms:
+            self._late = LateBlocks(view.num_replicas, round(options.kv_event_lag_ms * PS_PER_MS))
         self._private = 0
 
     def _grow(self) -> None:
@@ -78,6 +91,8 @@ class DynamoKvRouter(Router):
         self._index.joined()
         self._prefill.append(0)
         self._held.append({})
+        if self._late is not None:
+            self._late.joined()
 
     def gone(self, replica: int) -> None:
         super().gone(replica)
@@ -125,8 +140,10 @@ class DynamoKvRouter(Router):
         least = min(self._prefill[worker] for worker in self.alive)
         num_blocks = ceil(request.length / block)
         costs, seen = [], []
+        overlaps: dict[int, int] = {}
+        self._overlaps = request.id, now_ps, overlaps
         for worker in self.alive:
-            overlap = self._overlap(worker, request, blocks, now_ps)
+            overlap = overlaps[worker] = self._overlap(worker, request, blocks, now_ps)
             active = self._prefill[worker]
             credit = options.overlap_score_credit
             if options.overlap_score_credit_decay and num_blocks:
@@ -145,7 +162,10 @@ class DynamoKvRouter(Router):
         found = self._index.overlap(worker, blocks, now_ps)
         if self.cached_tokens is None:
             return found
-        return max(found, self.cached_tokens(worker, request) // self._block)
+        cached = self.cached_tokens(worker, request) // self._block
+        if self._late is not None:
+            cached = self._late.seen(worker, blocks[:cached], now_ps)
+        return max(found, cached)
 
     def _new_blocks(self, worker: int, blocks: list[int]) -> int:
         """How many of these blocks no open request of the worker holds."""
@@ -160,7 +180,14 @@ class DynamoKvRouter(Router):
     def sent(self, request: RoutedRequest, replica: int, now_ps: int) -> None:
         super().sent(request, replica, now_ps)
         blocks = self.blocks(request)
-        overlap = self._overlap(replica, request, blocks, now_ps)
+        decided = self._overlaps
+        if decided is not None and decided[:2] == (request.id, now_ps):
+            overlap = decided[2][replica]
+        else:
+            overlap = self._overlap(replica, request, blocks, now_ps)
+        if self._late is not None and self.cached_tokens is not None:
+            known = self.cached_tokens(replica, request) // self._block
+            self._late.sent(request.id, replica, blocks[known:])
         tokens = max(0, request.length - overlap * self._block)
         self._index.guess(replica, blocks, now_ps)
         if not self._options.router_assume_kv_reuse:
@@ -174,6 +201,8 @@ class DynamoKvRouter(Router):
 
     def prefilled(self, id: str, now_ps: int) -> None:
         booked = self._booked.get(id)
+        if self._late is not None:
+            self._late.stored(id, now_ps)
         if booked is not None and booked.prefill_tokens:
             self._prefill[booked.replica] -= booked.prefill_tokens
             self._booked[id] = booked._replace(prefill_tokens=0)
