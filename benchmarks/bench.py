@@ -1,7 +1,8 @@
 """How fast is kvsim, and where does its time go? `make bench`, never a test.
 
 Each case of cases.toml runs in processes of its own, the contestants in turns: this tree, and with
-`--against` other commits, with `--peer` other simulators. Machines are noisy: after one round that
+`--sources` the same tree without its compiled modules, with `--against` other commits (then all run
+from their sources), with `--peer` other simulators. Machines are noisy: after one round that
 does not count, the median and the least of several rounds are told, and ratios are medians of the
 ratios within a round.
 """
@@ -24,8 +25,10 @@ WIDTH = 32
 def main() -> None:
     options = _options()
     with tempfile.TemporaryDirectory() as folder:
-        here = Tree("kvsim", HERE.parent)
+        here = Tree("kvsim", HERE.parent, sources=bool(options.against))
         others: list[Tree | Peer] = [_commit(name, Path(folder)) for name in options.against]
+        if options.sources:
+            others.append(Tree("from its sources", HERE.parent, sources=True))
         others += [
             Peer(f"peer {index}", template, Path(folder))
             for index, template in enumerate(options.peer, 1)
@@ -50,6 +53,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--only", action="append", default=[], help="cases whose name has this in it"
     )
+    parser.add_argument("--sources", action="store_true", help="the same tree, not compiled, too")
     parser.add_argument("--against", action="append", default=[], metavar="COMMIT")
     parser.add_argument(
         "--peer",
@@ -72,7 +76,7 @@ def _commit(name: str, folder: Path) -> Tree:
     if archive.returncode:
         raise SystemExit(archive.stderr.decode().strip())
     subprocess.run(["tar", "-x"], cwd=root, input=archive.stdout, check=True)
-    return Tree(name, root)
+    return Tree(name, root, sources=True)
 
 
 def _start_up(repeats: int) -> None:

@@ -26,10 +26,18 @@ class ProcessError(Exception):
     """A process that did not end well; with the last line it wrote."""
 
 
-def measure(command: list[str], folder: Path | None = None) -> Measured:
-    """Run `command` in `folder` and wait for it."""
+def measure(
+    command: list[str], folder: Path | None = None, settings: dict[str, str] | None = None
+) -> Measured:
+    """Run `command` in `folder` and wait for it. settings: environment variables besides ours."""
     with tempfile.TemporaryFile() as errors:
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, cwd=folder)
+        process = subprocess.Popen(
+            command,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            cwd=folder,
+            env=os.environ | (settings or {}),
+        )
         assert process.stdout is not None
         answer = process.stdout.read()
         _, status, usage = os.wait4(process.pid, 0)
@@ -46,10 +54,14 @@ def measure(command: list[str], folder: Path | None = None) -> Measured:
 
 
 class Tree:
-    """kvsim in one folder of files: this one, or that of another commit."""
+    """kvsim in one folder of files: this one, or that of another commit.
 
-    def __init__(self, name: str, root: Path) -> None:
+    sources: its sources are run, also where it is compiled.
+    """
+
+    def __init__(self, name: str, root: Path, *, sources: bool = False) -> None:
         self.name, self.root = name, root
+        self._settings = {"KVSIM_COMPILED": "0"} if sources else {}
 
     def measure(self, case: Case) -> Measured:
         """The whole process, from the interpreter's start to the tables on disk."""
@@ -59,7 +71,8 @@ class Tree:
                 f"runpy.run_path({str(HERE / 'process.py')!r}, run_name='__main__')"
             )
             arguments = [out, str(case.path), *case.set]
-            return measure([sys.executable, "-P", "-c", code, *arguments])
+            command = [sys.executable, "-P", "-c", code, *arguments]
+            return measure(command, settings=self._settings)
 
 
 class Peer:
