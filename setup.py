@@ -21,6 +21,8 @@ from setuptools.command.build_py import build_py
 
 sys.path.insert(0, str(Path(__file__).parent / "build_backend"))
 import kvsim_build
+import kvsim_editable
+import kvsim_index
 
 LIST = Path("kvsim", "compiled.txt")
 # What mypyc would take for classes of its own and is not: pydantic's, and simpy's events.
@@ -154,5 +156,6 @@ def builds() -> bool:
 
 setup(
     ext_modules=extensions() if builds() else [],
+    **kvsim_index.shown(kvsim_editable.project()["version"]),
     cmdclass={"build_ext": BuildCompiled, "build_py": BuildWithShipped},
 )

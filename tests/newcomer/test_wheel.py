@@ -19,6 +19,7 @@ import pytest
 from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parents[2]
+REPOSITORY = "https://example.org/serving/kvsim"
 README = (ROOT / "README.md").read_text()
 FIRST = (ROOT / "docs" / "first-scenario.md").read_text()
 SOURCES = (
@@ -44,7 +45,8 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
         copy(ROOT / name, source / name)
     out = tmp_path_factory.mktemp("wheel")
     command = ["-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
-    plain = os.environ | {"KVSIM_COMPILE": "0"}  # what is compiled has tests of its own
+    # What is compiled has tests of its own; a release names the project's address.
+    plain = os.environ | {"KVSIM_COMPILE": "0", "KVSIM_REPOSITORY": REPOSITORY}
     subprocess.run([sys.executable, *command, "--wheel-dir", out, source], check=True, env=plain)
     (found,) = out.glob("kvsim-*.whl")
     return found
@@ -117,6 +119,33 @@ def test_the_index_would_take_the_wheel(wheel: Path) -> None:
     command = [sys.executable, "-m", "twine", "--no-color", "check", "--strict", str(wheel)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_index_shows_links_that_lead_somewhere(wheel: Path) -> None:
+    """Each to a file of the tagged release; pictures to the file itself."""
+    with zipfile.ZipFile(wheel) as held:
+        (place,) = (name for name in held.namelist() if name.endswith("METADATA"))
+        message = email.message_from_bytes(held.read(place))
+    page = message.get_payload(decode=True).decode()
+    links = re.findall(r"(!?)\[[^\]]*\]\(([^)#]+)", page)
+    assert len(links) > 30
+    for picture, target in links:
+        root = f"{REPOSITORY}/{'raw' if picture else 'blob'}/v{message['Version']}/"
+        assert target.startswith(root)
+        assert (ROOT / target.removeprefix(root)).exists(), target
+    urls = dict(each.split(", ") for each in message.get_all("Project-URL", []))
+    assert urls["Repository"] == REPOSITORY
+    assert len(urls) == 4
+
+
+def test_an_address_that_is_none_ends_the_build(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.syspath_prepend(ROOT / "build_backend")
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setenv("KVSIM_REPOSITORY", "kvsim")
+    with pytest.raises(SystemExit, match="https://host/owner/name"):
+        import_module("kvsim_index").shown("1.0")
 
 
 def test_an_installation_in_place_has_the_metadata_of_the_wheel(
