@@ -1,10 +1,12 @@
 """Scenarios with replicas: each kind of replica is a scenario of its own; all share requests."""
 
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from kvsim.fleet.cells import FleetCell, cells_of
 from kvsim.fleet.members import AnyPart, FleetMember
 from kvsim.fleet.options import FleetOptions
 from kvsim.fleet.routers.options import FleetView
@@ -12,7 +14,8 @@ from kvsim.fleet.run import serve_fleet
 from kvsim.memory.options import AllocatorOptions
 from kvsim.plumbing.errors import InputError
 from kvsim.request import Stream
-from kvsim.results.fleet import FleetSummary
+from kvsim.results.fleet import FleetSummary, FleetTotals, RoutingSummary, summarise_fleet
+from kvsim.results.lifetimes import Lifetime
 from kvsim.results.result import Run
 from kvsim.scenario import Scenario
 
@@ -48,6 +51,20 @@ class FleetRuns(NamedTuple):
 
     runs: tuple[Run, ...]
     summary: FleetSummary
+
+
+class CellRuns(NamedTuple):
+    """The runs of the replicas of one cell under one allocator. lives, num_moved: see
+    `FleetTotals`.
+    """
+
+    runs: tuple[Run, ...]
+    routing: RoutingSummary
+    lives: list[Lifetime] | None = None
+    num_moved: int = 0
+
+
+Spread = Callable[[str, list[FleetCell], bool], Iterable[CellRuns]]
 
 
 class FleetSimulation:
@@ -86,13 +103,60 @@ class FleetSimulation:
         progress: Callable[[str, int, int], None] | None = None,
         *,
         addresses: bool = False,
+        spread: Spread | None = None,
     ) -> FleetRuns:
         """The fleet under one allocator, over all requests; a group with an allocator of its own
-        keeps it.
+        keeps it. spread: serves the cells elsewhere.
         """
-        own = [kind.scenario.allocator[0] if its else options for kind, its in self._kinds]
-        kinds = [kind for kind, _ in self._kinds]
-        logs: list[AddressLog] = []
+        began_s = time.perf_counter()
+        cells = cells_of(self.options, len(self._kinds), stream)
+        if spread is not None:
+            served = list(spread(label, cells, addresses))
+        else:
+            served = []
+            for cell in cells:
+                moved = progress and _further(progress, served, len(stream.requests))
+                served.append(self.cell(options, label, cell, moved, addresses=addresses))
+        by_number = {
+            number: run
+            for cell, each in zip(cells, served, strict=True)
+            for number, run in zip(cell.numbers, each.runs, strict=False)
+        }
+        runs = [by_number[number] for number in sorted(by_number)]
+        for each in served:
+            runs += each.runs[len(self._kinds) :]  # those that an autoscaler has started
+        (first, *_) = served
+        fleet = self.options
+        summary = summarise_fleet(
+            FleetTotals(
+                label,
+                RoutingSummary.together([each.routing for each in served]),
+                [run.summary for run in runs],
+                [run.recorder for run in runs if run.recorder is not None],
+                self.gpus,
+                fleet.price_per_gpu_hour,
+                {str(name): limit_s for name, limit_s in fleet.objectives.items()},
+                time.perf_counter() - began_s,
+                first.lives,
+                first.num_moved,
+            )
+        )
+        return FleetRuns(tuple(runs), summary)
+
+    def cell(
+        self,
+        options: AllocatorOptions,
+        label: str,
+        cell: FleetCell,
+        progress: Callable[[str, int, int], None] | None = None,
+        *,
+        addresses: bool = False,
+    ) -> CellRuns:
+        """One cell under one allocator; see `runs`."""
+        chosen = [self._kinds[number] for number in cell.numbers]
+        own = [kind.scenario.allocator[0] if its else options for kind, its in chosen]
+        kinds = [kind for kind, _ in chosen]
+        stream, logs = cell.stream, list["AddressLog"]()
 
         def log_of(number: int) -> "AddressLog":
             logs.append(_address_log())
@@ -109,13 +173,14 @@ class FleetSimulation:
         )
         runs = []
         changes, members = served.fleet.changes, served.fleet.members
+        single = len(self._kinds) == len(members) == 1
         for number, member in enumerate(members):
             like = number if changes is None else changes.lives[number].like
-            name = label if len(members) == 1 else f"{label} #{number}"
+            place = cell.numbers[number] if number < len(cell.numbers) else number
             run = kinds[like].recorded(
                 member,
                 own[like],
-                name,
+                label if single else f"{label} #{place}",
                 served.num_requests[number],
                 served.began_s,
                 shareable=not stream.anonymous,
@@ -123,7 +188,10 @@ class FleetSimulation:
             )
             traced = addresses and not run.beside
             runs.append(run.with_addresses(logs[number].close()) if traced else run)
-        return FleetRuns(tuple(runs), served.summary(self.options, label, runs, self.gpus))
+        if changes is None:
+            return CellRuns(tuple(runs), served.routing)
+        moved = changes.num_lost.total()
+        return CellRuns(tuple(runs), served.routing, changes.lives, moved)
 
     def _check_changes(self, replicas_of_groups: list[int]) -> None:
         """Raise InputError for failures and an autoscaler that do not fit the replicas."""
@@ -143,7 +211,21 @@ class FleetSimulation:
                     value=failure.replica,
                     remedy="leave [disaggregation] or the failure out",
                 )
-        scaling = self.options.autoscaler
+        scaling, cells = self.options.autoscaler, self.options.cells
+        if cells > 1 and (scaling is not None or self.options.failure):
+            raise InputError(
+                "replicas of a fleet of several cells do not start or die",
+                where="fleet.cells",
+                value=cells,
+                remedy="leave fleet.cells out, or the autoscaler and the failures",
+            )
+        if cells > len(self._kinds):
+            raise InputError(
+                "there are more cells than replicas",
+                where="fleet.cells",
+                value=cells,
+                limit=f"{len(self._kinds)}",
+            )
         if scaling is None:
             return
         if scaling.group >= len(replicas_of_groups):
@@ -162,6 +244,14 @@ class FleetSimulation:
                 remedy="change fleet.replicas, or min_replicas or max_replicas of the autoscaler",
             )
         self._like = sum(replicas_of_groups[: scaling.group])
+
+
+def _further(
+    progress: Callable[[str, int, int], None], served: list[CellRuns], total: int
+) -> Callable[[str, int, int], None]:
+    """The same, told of one cell after others."""
+    before = sum(run.summary.requests.submitted for each in served for run in each.runs)
+    return lambda label, left, _: progress(label, before + left, total)
 
 
 def _kinds(fleet: FleetOptions) -> list[tuple[int, dict[str, Any]]]:

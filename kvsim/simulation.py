@@ -32,7 +32,7 @@ from kvsim.tiers import with_tiers
 
 if TYPE_CHECKING:
     from kvsim.disaggregated import DisaggregatedRuns
-    from kvsim.fleets import FleetSimulation
+    from kvsim.fleets import FleetSimulation, Spread
 
 Progress = Callable[[str, int, int], None]
 
@@ -161,13 +161,20 @@ class Simulation:
         )
         return with_tiers(spec, self.scenario, self.device)
 
-    def result(self, progress: Progress | None = None, *, addresses: bool = False) -> Result:
+    def result(
+        self,
+        progress: Progress | None = None,
+        *,
+        addresses: bool = False,
+        spread: "Spread | None" = None,
+    ) -> Result:
         """The runs of all allocators, of a fleet those of each replica. addresses: whether the
-        addresses of each stay are logged.
+        addresses of each stay are logged. spread: serves the cells of a fleet elsewhere.
         """
         if self.fleet is not None:
+            serve = partial(self.fleet.runs, addresses=addresses, spread=spread)
             served = [
-                self.fleet.runs(options, label, self.stream, progress, addresses=addresses)
+                serve(options, label, self.stream, progress)
                 for options, label in zip(self.scenario.allocator, self.labels, strict=True)
             ]
             fleets = tuple(each.summary for each in served)

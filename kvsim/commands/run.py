@@ -26,6 +26,16 @@ def run(
             help="Write report.html. --no-page skips it and the address trace, and is faster.",
         ),
     ] = True,
+    jobs: Annotated[
+        int | None, typer.Option(min=1, help="Processes that serve the cells of a fleet.")
+    ] = None,
+    backend: Annotated[
+        str | None,
+        typer.Option(help="Where cells of a fleet run: processes (of this machine), dask or ray."),
+    ] = None,
+    address: Annotated[
+        str | None, typer.Option(help="Address of a Dask or Ray cluster (default: start one here).")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print summary.json only.")] = False,
 ) -> None:
     """Simulate a scenario: the same requests under every allocator that it lists."""
@@ -40,11 +50,18 @@ def run(
     if out is None and not page:
         raise InputError("nothing is written", where="--no-page", remedy="give --out DIR")
     simulation = Simulation(Scenario.load(scenario, set_ or []))
+    spread = None
+    if backend is not None or jobs is not None or address is not None:
+        from kvsim.whatif.backends import BACKENDS
+        from kvsim.whatif.fleet_cells import SpreadCells
+
+        where = {"kind": backend or "processes", "jobs": jobs, "address": address}
+        spread = SpreadCells(simulation, BACKENDS.parse(where, "--backend"))
     if out is not None:
         need("pyarrow", *(("jinja2", "pandas", "plotly") if page else ()), where="--out")
         check_writable(out)
     with progress(simulation.labels) as moved:
-        result = simulation.result(moved, addresses=out is not None and page)
+        result = simulation.result(moved, addresses=out is not None and page, spread=spread)
     try:
         if out is not None:
             store.write(out, result, _page(result) if page else None)

@@ -40,6 +40,9 @@ class FleetOptions(Options):
     [disaggregation], each is a deployment of prefill and decode replicas. With an autoscaler that
     is how many there are at the start. failure: replicas that die.
 
+    cells: independent parts, each with a router and every cells-th replica; requests come to them
+    in turn, those of a session to one. `kvsim run --backend` runs them on several machines.
+
     router_processes: routers of this kind side by side, to which requests come in turn; each has
     counters and guesses of its own. characters_per_token: of a prompt's text, for routers that
     count characters. regret: ask every replica, for every request, what it has cached of the
@@ -52,6 +55,7 @@ class FleetOptions(Options):
     router: AnyRouter = Field({"kind": "round-robin"}, validate_default=True)
     autoscaler: AnyAutoscaler | None = None
     failure: tuple[FleetFailure, ...] = ()
+    cells: int = Field(1, ge=1, le=MOST_REPLICAS)
     router_processes: int = Field(1, ge=1, le=256)
     characters_per_token: float = Field(4.0, gt=0)
     regret: bool = True

@@ -12,8 +12,7 @@ from kvsim.fleet.options import FleetOptions
 from kvsim.fleet.pool import view_of
 from kvsim.fleet.routers import ROUTERS
 from kvsim.request import Stream
-from kvsim.results.fleet import FleetSummary, FleetTotals, summarise_fleet
-from kvsim.results.result import Run
+from kvsim.results.fleet import RoutingSummary
 
 
 class ServedFleet(NamedTuple):
@@ -21,32 +20,8 @@ class ServedFleet(NamedTuple):
 
     fleet: Fleet
     num_requests: list[int]
+    routing: RoutingSummary
     began_s: float
-
-    def summary(
-        self,
-        options: FleetOptions,
-        label: str,
-        runs: Sequence[Run],
-        gpus: Sequence[int],
-    ) -> FleetSummary:
-        """The numbers of the fleet. runs: one a member. gpus: of each at the start."""
-        changes = self.fleet.changes
-        return summarise_fleet(
-            FleetTotals(
-                label,
-                ROUTERS.name_of(options.router),
-                [run.summary for run in runs],
-                [run.recorder for run in runs if run.recorder is not None],
-                gpus,
-                self.fleet.routed,
-                options.price_per_gpu_hour,
-                {str(name): limit_s for name, limit_s in options.objectives.items()},
-                time.perf_counter() - self.began_s,
-                None if changes is None else changes.lives,
-                0 if changes is None else changes.num_lost.total(),
-            )
-        )
 
 
 def serve_fleet(
@@ -81,4 +56,5 @@ def serve_fleet(
         counts[routed.replica] += 1
     if fleet.changes is not None:
         counts[0] += fleet.changes.num_refused
-    return ServedFleet(fleet, counts, began_s)
+    routing = RoutingSummary.of(ROUTERS.name_of(options.router), fleet.routed)
+    return ServedFleet(fleet, counts, routing, began_s)

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 
@@ -61,6 +61,30 @@ class RoutingSummary(SummaryPart):
     decisions: dict[str, Count]
     regret_tokens: Count | None = None
 
+    @classmethod
+    def of(cls, router: str, routed: Sequence[RoutedTo]) -> Self:
+        """What a router of this kind did, request by request."""
+        asked = [each for each in routed if each.best_tokens is not None]
+        regret = sum((each.best_tokens or 0) - (each.chosen_tokens or 0) for each in asked)
+        return cls(
+            router=router,
+            decisions=dict(Counter(each.why for each in routed)),
+            regret_tokens=regret if asked else None,
+        )
+
+    @classmethod
+    def together(cls, parts: Sequence[Self]) -> Self:
+        """What the routers of several cells did."""
+        decisions: Counter[str] = Counter()
+        for each in parts:
+            decisions.update(each.decisions)
+        asked = [each.regret_tokens for each in parts if each.regret_tokens is not None]
+        return cls(
+            router=parts[0].router,
+            decisions=dict(decisions),
+            regret_tokens=sum(asked) if asked else None,
+        )
+
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class FleetSummary(RunSummary):
@@ -94,11 +118,10 @@ class FleetTotals(NamedTuple):
     """
 
     label: str
-    router: str
+    routing: RoutingSummary
     summaries: Sequence[RunSummary]
     recorders: Sequence[Recorder]
     gpus: Sequence[int]
-    routed: Sequence[RoutedTo]
     price_per_gpu_hour: float | None
     limits_s: Mapping[str, float]
     wall_s: float
@@ -166,7 +189,7 @@ def summarise_fleet(totals: FleetTotals) -> FleetSummary:
         offloading=TiersSummary.together([s.offloading for s in summaries if s.offloading]),
         pool_of=first.pool_of,
         replicas=len(summaries),
-        routing=_routing(totals),
+        routing=totals.routing,
         imbalance=_imbalance(summaries, recorders),
         changes=None if lives is None else changes_of(lives, totals.num_moved, begin_ps, end_ps),
         gpu_hours=hours,
@@ -245,16 +268,6 @@ def _shares(sums: list[int], whole: int) -> ClassShares:
     if not whole:
         return ClassShares(**{name: float(name == "idle") for name in CLASSES})
     return ClassShares(**{name: total / whole for name, total in zip(CLASSES, sums, strict=True)})
-
-
-def _routing(totals: FleetTotals) -> RoutingSummary:
-    asked = [each for each in totals.routed if each.best_tokens is not None]
-    regret = sum((each.best_tokens or 0) - (each.chosen_tokens or 0) for each in asked)
-    return RoutingSummary(
-        router=totals.router,
-        decisions=dict(Counter(each.why for each in totals.routed)),
-        regret_tokens=regret if asked else None,
-    )
 
 
 def _imbalance(summaries: Sequence[RunSummary], recorders: Sequence[Recorder]) -> Imbalance:

@@ -6,11 +6,11 @@ sees the same files gives the same outcome.
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from kvsim.fleets import FleetSimulation
 from kvsim.plumbing.errors import InputError
@@ -30,6 +30,17 @@ from kvsim.workload.options import WorkloadOptions
 Row = dict[str, Any]
 
 
+class Runnable(Protocol):
+    """Anything that a backend runs: it carries all it needs. key: of no other that runs beside."""
+
+    @property
+    def key(self) -> str: ...
+
+    def rows(self) -> Sequence[Any]:
+        """What comes of it, as plain data."""
+        ...
+
+
 class Task(NamedTuple):
     """One simulation to run. key: the same for equal tasks, on every machine. table: the scenario
     as nested dictionaries, its seed included. folder: where its relative paths start. limits_s: the
@@ -44,14 +55,19 @@ class Task(NamedTuple):
     limits_s: dict[str, float]
     waits: bool = False
 
+    def rows(self) -> list[Row]:
+        """The numbers of each allocator."""
+        return _rows(self)
+
 
 class TaskOutcome(NamedTuple):
-    """The outcome of a task. rows: one an allocator, flat (`ttft_s.p99`); none where it failed.
+    """The outcome of a task. rows: of a simulation, one an allocator, flat (`ttft_s.p99`); none
+    where it failed.
     error: the reason. wrong_input: whether the task would fail again. wall_s: seconds that it took.
     """
 
     key: str
-    rows: tuple[Row, ...]
+    rows: tuple[Any, ...]
     error: str | None
     wrong_input: bool
     wall_s: float
@@ -72,11 +88,11 @@ def make_task(
     return Task(sha256(named.encode()).hexdigest(), plain, str(folder.resolve()), limits, waits)
 
 
-def run_task(task: Task) -> TaskOutcome:
-    """Simulate every allocator of the task. Whatever goes wrong is in the outcome, not raised."""
+def run_task(task: Runnable) -> TaskOutcome:
+    """Do what the task says. Whatever goes wrong is in the outcome, not raised."""
     began = time.perf_counter()
     try:
-        rows = tuple(_rows(task))
+        rows = tuple(task.rows())
     except InputError as error:
         return TaskOutcome(task.key, (), str(error), True, time.perf_counter() - began)
     except Exception as error:  # a fault of one point is written down, and the others go on

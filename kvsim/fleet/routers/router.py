@@ -119,5 +119,10 @@ class Router(ABC):
 
     def least_open(self) -> tuple[int, ...]:
         """The replicas with the fewest open requests."""
-        fewest = min(self.open[each] for each in self.alive)
+        if len(self.alive) == len(self.open):
+            fewest = min(self.open)
+            if self.open.count(fewest) == 1:
+                return (self.open.index(fewest),)
+        else:
+            fewest = min(self.open[each] for each in self.alive)
         return tuple(each for each in self.alive if self.open[each] == fewest)

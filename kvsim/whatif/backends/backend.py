@@ -8,7 +8,7 @@ from pydantic import Field
 
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.options import Options
-from kvsim.whatif.task import Task, TaskOutcome
+from kvsim.whatif.task import Runnable, TaskOutcome
 
 ANSWERS_WITHIN_S = 5.0
 ATTEMPTS = 3  # a task that has taken its worker down so often is recorded as failed
@@ -23,7 +23,7 @@ class BackendOptions(Options):
     address: str | None = None
 
     @abstractmethod
-    def run(self, tasks: Sequence[Task]) -> Iterator[TaskOutcome]:
+    def run(self, tasks: Sequence[Runnable]) -> Iterator[TaskOutcome]:
         """Outcomes as they come, in any order, one a task. A worker that dies costs its task an
         attempt; after ATTEMPTS of them the task's outcome says so. Closing the iterator stops all
         that is still running.
@@ -31,7 +31,7 @@ class BackendOptions(Options):
         raise NotImplementedError(type(self).__name__)  # every registered kind overrides this
 
 
-def died(task: Task, how: object) -> TaskOutcome:
+def died(task: Runnable, how: object) -> TaskOutcome:
     """The outcome of a task whose worker died once too often."""
     return TaskOutcome(task.key, (), f"its worker died {ATTEMPTS} times: {how}", False, 0.0)
 

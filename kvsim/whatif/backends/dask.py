@@ -12,13 +12,13 @@ from typing import Any
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.extras import need
 from kvsim.whatif.backends.backend import ATTEMPTS, BackendOptions, check_reachable, died
-from kvsim.whatif.task import Task, TaskOutcome, run_task
+from kvsim.whatif.task import Runnable, TaskOutcome, run_task
 
 
 class Dask(BackendOptions):
     """`--backend dask`; `--address tcp://HOST:8786` names its scheduler."""
 
-    def run(self, tasks: Sequence[Task]) -> Iterator[TaskOutcome]:
+    def run(self, tasks: Sequence[Runnable]) -> Iterator[TaskOutcome]:
         need("dask", "distributed", where="--backend", otherwise="--backend processes")
         import dask
         from distributed import Client, KilledWorker, LocalCluster, as_completed

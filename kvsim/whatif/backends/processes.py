@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.extras import need
 from kvsim.whatif.backends.backend import ATTEMPTS, BackendOptions, died
-from kvsim.whatif.task import Task, TaskOutcome, run_task
+from kvsim.whatif.task import Runnable, TaskOutcome, run_task
 
 IDLE_S = 5  # after which a worker that nobody feeds ends, were its sweep killed
 
@@ -18,7 +18,7 @@ class Processes(BackendOptions):
     very process.
     """
 
-    def run(self, tasks: Sequence[Task]) -> Iterator[TaskOutcome]:
+    def run(self, tasks: Sequence[Runnable]) -> Iterator[TaskOutcome]:
         if self.address is not None:
             raise InputError(
                 "processes have no address",
@@ -35,7 +35,7 @@ def most_jobs() -> int:
     return os.cpu_count() or 1 if find_spec("joblib") else 1
 
 
-def _pooled(tasks: Sequence[Task], jobs: int) -> Iterator[TaskOutcome]:
+def _pooled(tasks: Sequence[Runnable], jobs: int) -> Iterator[TaskOutcome]:
     """A pool of processes, and a fresh one whenever one of them has died.
 
     Nobody knows whose worker it was: all tasks under way then are run again, one after the other in

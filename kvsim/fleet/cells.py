@@ -1,0 +1,85 @@
+"""Cells: parts of a fleet that know nothing of each other, each with a router of its own."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from kvsim.fleet.options import FleetOptions
+from kvsim.fleet.routers.round_robin import RoundRobin
+from kvsim.plumbing.errors import InputError
+from kvsim.request import Request, Stream
+
+
+class FleetCell(NamedTuple):
+    """numbers: of its replicas in the fleet. stream: the requests that come to it."""
+
+    numbers: tuple[int, ...]
+    stream: Stream
+
+
+def cells_of(options: FleetOptions, num_replicas: int, stream: Stream) -> list[FleetCell]:
+    """The cells of a fleet with their requests.
+
+    Replicas and requests are dealt to the cells in turn; requests of one session, and those that
+    follow each other, go to one cell. Under round robin nobody looks at a replica, so that each is
+    served alone: a cell of its own with every N-th request, which gives the same bits.
+    """
+    if options.cells > 1 and stream.max_concurrency:
+        raise InputError(
+            "clients with a limit of requests in flight wait for replicas of all cells",
+            where="fleet.cells",
+            value=options.cells,
+            remedy="leave fleet.cells or workload.max_concurrency out",
+        )
+    dealt = list(_dealt(stream.requests, options.cells))
+    found = []
+    for cell in range(options.cells):
+        numbers = tuple(range(cell, num_replicas, options.cells))
+        own = stream if options.cells == 1 else _part(stream, dealt[cell])
+        if _in_turn(options, own):
+            count = len(numbers)
+            shares = [_part(own, own.requests[at::count]) for at in range(count)]
+            found += [FleetCell((n,), share) for n, share in zip(numbers, shares, strict=True)]
+        else:
+            found.append(FleetCell(numbers, own))
+    return found
+
+
+def _part(stream: Stream, requests: Sequence[Request]) -> Stream:
+    return replace(stream, requests=tuple(requests))
+
+
+def _dealt(requests: Sequence[Request], count: int) -> Iterator[list[Request]]:
+    """The requests of each cell."""
+    if count == 1:
+        return
+    shares: list[list[Request]] = [[] for _ in range(count)]
+    cell_of: dict[str, int] = {}
+    sessions: dict[str, int] = {}
+    followed = {each.after for each in requests if each.after is not None}
+    turn = 0
+    for request in requests:
+        cell = None if request.after is None else cell_of[request.after]
+        if cell is None and request.session is not None:
+            cell = sessions.get(request.session)
+        if cell is None:
+            cell, turn = turn % count, turn + 1
+        if request.session is not None:
+            sessions.setdefault(request.session, cell)
+        if request.id in followed:
+            cell_of[request.id] = cell
+        shares[cell].append(request)
+    yield from shares
+
+
+def _in_turn(options: FleetOptions, stream: Stream) -> bool:
+    """Whether it is known beforehand which replica gets which request."""
+    return (
+        isinstance(options.router, RoundRobin)
+        and options.router_processes == 1
+        and options.autoscaler is None
+        and not options.failure
+        and not stream.max_concurrency
+        and not (options.regret and not stream.anonymous)
+        and all(each.after is None for each in stream.requests)
+    )
