@@ -5,8 +5,9 @@ for each allocator.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
+from kvsim.engine.limits.limit import NO_LIMITS, ChunkLimits
 from kvsim.engine.replica import ReplicaSpec, RunningReplica
 from kvsim.engine.transfers.handoff import Handoff, TransferSpec
 from kvsim.engine.transfers.sglang import RESERVED_DECODE_TOKENS, SglangHandoff
@@ -79,6 +80,7 @@ class PooledScheduler:
     recomputed_tokens: int
     swapped_bytes: int
     engine_faults: int
+    limits: ClassVar[ChunkLimits] = NO_LIMITS  # those of images and adapters are refused apart
 
 
 @dataclass

@@ -12,12 +12,31 @@ from typing import NamedTuple
 TokenRuns = tuple[tuple[int, int], ...]
 
 
+class PromptItem(NamedTuple):
+    """An image, a sound or a video in a prompt, whose placeholders are prompt tokens.
+
+    start_tokens: prompt tokens before it. tokens: its placeholders, each filled by one embedding
+    of the encoder. content: equal for equal items, as vLLM's hash of the item.
+    """
+
+    start_tokens: int
+    tokens: int
+    content: int
+
+    @property
+    def end_tokens(self) -> int:
+        """Prompt tokens up to its end."""
+        return self.start_tokens + self.tokens
+
+
 class Request(NamedTuple):
     """One request as it arrives.
 
     id: unique in its stream.
     arrival_ps: when it arrives, in ps from the stream's start; ignored when `after` is set.
-    prompt_tokens, output_tokens: exact lengths, both >= 1; the engine learns the second by doing.
+    prompt_tokens: exact length, >= 1.
+    output_tokens: exact length; the engine learns it by doing. 0: the prompt alone is computed (an
+        embedding, a score, a cache to warm), and the step that ends it returns the result.
     max_tokens: the output length the client declared (None: it declared none).
     ignore_eos: the client asked for all of them, as benchmarks do, and the engine knows it.
     front_end_ps: between client and engine, within arrival_ps or think_ps; latencies hold it.
@@ -28,6 +47,9 @@ class Request(NamedTuple):
     after, think_ps: arrives think_ps after the request with this id has left (closed loops,
         conversations).
     session: the conversation it belongs to, for reports.
+    items: images, sounds and videos of the prompt in their order, which do not overlap.
+    adapter: the LoRA adapter that computes it; None: the base model. Its token ids are of this
+        adapter alone: `under_adapter` in `kvsim.token_runs`.
     """
 
     id: str
@@ -44,6 +66,15 @@ class Request(NamedTuple):
     session: str | None = None
     ignore_eos: bool = False
     front_end_ps: int = 0
+    items: tuple[PromptItem, ...] = ()
+    adapter: int | None = None
+
+    @property
+    def final_tokens(self) -> int:
+        """KV slots that each of its sequences holds at its end: the last token sampled is never
+        computed.
+        """
+        return self.prompt_tokens + max(0, self.output_tokens - 1)
 
 
 @dataclass(frozen=True, slots=True)

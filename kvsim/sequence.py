@@ -11,7 +11,8 @@ from kvsim.request import Request, TokenRuns
 class Sequence:
     """The engine's record of one output of one request (a request with n samples has n of them).
 
-    prompt_tokens, output_tokens: its lengths; the policy may not look at the second.
+    prompt_tokens, output_tokens: its lengths; the policy may not look at the second. The result of
+        a prompt that is computed alone counts as one output here, as it returns with the same step.
     final_tokens: KV slots it holds at its end, prompt + output - 1: the last token sampled is
         never computed.
     num_outputs: output tokens sampled so far, those of scheduled steps included.
@@ -56,7 +57,7 @@ class Sequence:
         self.arrival_ps = arrival_ps
         self.priority = request.priority
         self.prompt_tokens = request.prompt_tokens
-        self.output_tokens = request.output_tokens
+        self.output_tokens = max(1, request.output_tokens)
         self.final_tokens = self.prompt_tokens + self.output_tokens - 1
         self.prompt_runs: TokenRuns | None = request.prompt_runs
         self.output_start: int | None = request.output_start

@@ -25,6 +25,7 @@ from kvsim.results.metrics import summarise
 from kvsim.results.result import Result, Run
 from kvsim.results.summary import KeptChunks
 from kvsim.scenario import Scenario
+from kvsim.served import check_served
 from kvsim.shared_sequences import over_gpus, shared_layout
 from kvsim.step_time.form import StepTime
 from kvsim.step_time.options import Hardware
@@ -128,6 +129,8 @@ class Simulation:
                 scenario.seed, base=scenario.folder, max_model_len=self.max_model_len
             )
         self.stream = Stream.of(requests)
+        for each in scenario.allocator:
+            check_served(self.stream, self.replica_spec(each), apart=self.apart is not None)
         self.front_end: FrontEnd | None = None
         if front := scenario.front_end:
             self.front_end = front.of(scheduler.engine, self.model.kind)
@@ -143,6 +146,7 @@ class Simulation:
         own, drafts = options.scheduler, self.scenario.speculative_config
         options = over_gpus(options, self.scenario.model.decode_context_parallel_size)
         scheduler = own if isinstance(own, SchedulerOptions) else self.scenario.scheduler
+        scheduler = scheduler.with_adapters(self.scenario.memory.max_loras)
         if drafts is not None and drafts.disable_lookahead_block_hashes:
             scheduler.check_looks_ahead()
         spec = ReplicaSpec(

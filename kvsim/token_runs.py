@@ -2,8 +2,10 @@
 
 from collections.abc import Iterable, Iterator
 
-from kvsim.request import TokenRuns
+from kvsim.request import PromptItem, TokenRuns
 from kvsim.sequence import Sequence
+
+ADAPTER_STRIDE = 1 << 64  # beyond every id that a workload or a recorded case hands out
 
 
 def coalesced(runs: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
@@ -21,6 +23,43 @@ def coalesced(runs: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
             held = (start, length)
     if held is not None:
         yield held
+
+
+def under_adapter(runs: TokenRuns, adapter: int | None) -> TokenRuns:
+    """The ids of the same tokens as this adapter computes them: K and V of two adapters differ."""
+    return runs if adapter is None else tuple((adapter_id(at, adapter), n) for at, n in runs)
+
+
+def adapter_id(token_id: int, adapter: int | None) -> int:
+    """The id of one token as this adapter computes it."""
+    return token_id if adapter is None else token_id + (adapter + 1) * ADAPTER_STRIDE
+
+
+def with_items(runs: TokenRuns, items: Iterable[PromptItem]) -> TokenRuns:
+    """A prompt whose placeholders have the ids of what fills them, of each item from its content
+    on: equal items make equal blocks wherever their placeholders begin, as vLLM's hashes do.
+    """
+    pieces = list(runs)
+    for item in items:
+        pieces = [
+            *_between(pieces, 0, item.start_tokens),
+            (item.content, item.tokens),
+            *_between(pieces, item.end_tokens, None),
+        ]
+    return tuple(pieces)
+
+
+def _between(
+    pieces: Iterable[tuple[int, int]], start: int, end: int | None
+) -> Iterator[tuple[int, int]]:
+    """The tokens from `start` on and below `end` (None: all)."""
+    passed = 0
+    for first, length in pieces:
+        begin = max(start - passed, 0)
+        stop = length if end is None else min(length, end - passed)
+        if begin < stop:
+            yield first + begin, stop - begin
+        passed += length
 
 
 def beginning(seq: Sequence, count: int) -> TokenRuns | None:

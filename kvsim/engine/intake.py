@@ -115,7 +115,7 @@ class Intake:
         )
 
     def _too_long(self, request: Request) -> Refusal | None:
-        longest = self._scheduler.max_model_len - 1
+        longest = self._scheduler.max_model_len - min(1, request.output_tokens)
         if request.prompt_tokens <= longest:
             return None
         return Refusal(

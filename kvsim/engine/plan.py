@@ -163,6 +163,15 @@ class Plan:
         """How long its copies take."""
         return sum(ps for ps, _ in self.stalls) if self.stalls else 0
 
+    def take_back(self, seq: Sequence) -> None:
+        """`seq` gave way: its chunk, if it has one here, is not computed."""
+        for index, chunk in enumerate(self.chunks):
+            if chunk.seq is seq:
+                seq.num_outputs -= chunk.num_outputs
+                seq.num_computed -= chunk.new_slots
+                del self.chunks[index]
+                return
+
     def duration_ps(self, steps: int) -> int:
         """How long the first `steps` steps take."""
         if self.ends_ps and steps:

@@ -67,7 +67,7 @@ class StepwiseAllocator(Allocator):
     # --- requests and admission ----------------------------------------------------------------
 
     def refusal(self, request: Request) -> Refusal | None:
-        final = request.prompt_tokens + request.output_tokens - 1
+        final = request.final_tokens
         need, limit = self.grant(final).granted_bytes, self.capacity_bytes - self._metadata_bytes
         if need <= limit:
             return None

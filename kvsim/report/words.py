@@ -13,6 +13,7 @@ from kvsim.report.drafts import drafted
 from kvsim.report.fleet_words import fleet_paragraphs
 from kvsim.report.measures import same_work
 from kvsim.report.names import called, listed
+from kvsim.report.special import special
 from kvsim.report.transfers import served, transferred
 from kvsim.results.result import Result
 from kvsim.results.summary import RunSummary
@@ -56,6 +57,7 @@ def paragraphs(result: Result) -> list[str]:
         _concurrency(runs),
         _costs(runs),
         drafted(runs),
+        special(runs),
         transferred(every),
         _limit(runs),
     ]

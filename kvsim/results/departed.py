@@ -31,7 +31,7 @@ class Departed(NamedTuple):
     @property
     def final_tokens(self) -> int:
         """KV slots that the sequence held at its end."""
-        return self.prompt_tokens + self.output_tokens - 1
+        return self.prompt_tokens + max(0, self.output_tokens - 1)
 
 
 NUMBERS = Departed._fields[2:]
@@ -55,7 +55,7 @@ class Finished(Sequence[Departed]):
             seq.first_scheduled_ps,
             seq.first_token_ps,
             seq.prompt_tokens,
-            seq.output_tokens,
+            seq.output_tokens if seq.request.output_tokens else 0,
             seq.hit_tokens,
             seq.num_preemptions,
         )

@@ -44,8 +44,9 @@ class Departures(NamedTuple):
     def latencies(self) -> "Latencies":
         """Mean and quantiles of each latency, as `kvsim.results.latency` defines it."""
         arrival, scheduled, first, finish, outputs = self
+        answers = outputs > 0  # a prompt alone has no first token
         return Latencies(
-            _summary(latency.ttft(arrival, first)),
+            _summary(latency.ttft(arrival[answers], first[answers])),
             _summary(latency.tpot(first, finish, outputs)),
             _summary(latency.e2e(arrival, finish)),
             _summary(latency.queue(arrival, scheduled)),

@@ -3,9 +3,9 @@
 Moments are arrays [n] in one unit (ps, or seconds from one origin); so are the latencies.
 
     queue   arrival to the first step that took the request in
-    ttft    arrival to the first output token
+    ttft    arrival to the first output token, of requests with one
     tpot    the mean gap between tokens after the first, of requests with two tokens or more
-    e2e     arrival to the last output token
+    e2e     arrival to the last output token, or to the result of a prompt that is computed alone
 """
 
 from collections.abc import Iterable

@@ -8,6 +8,7 @@ from kvsim.memory.ledger import CLASSES
 from kvsim.memory.parts import PARTS
 from kvsim.plumbing.units import PS_PER_S, seconds_from_ps
 from kvsim.results.departures import Departures
+from kvsim.results.encoded import adapters_summary, encoder_summary
 from kvsim.results.gaps import TokenGaps
 from kvsim.results.latency import QUANTILES
 from kvsim.results.measurement import WindowOptions, measure_window
@@ -103,6 +104,8 @@ def summarise(
         speculation=None if verified is None else _speculation(recorder, verified),
         kept_chunks=kept_chunks,
         offloading=None if tiers is None else _offloading(tiers),
+        encoder=encoder_summary(scheduler.limits),
+        adapters=adapters_summary(scheduler.limits, recorder),
         window=measure_window(recorder, window or WindowOptions()),
     )
     notes = notes_on(summary, recorder, shareable=shareable, over_device=over_device)

@@ -11,7 +11,12 @@ from typing import Annotated, Any, Self
 
 from pydantic import PlainValidator
 
-from kvsim.results.summary_beyond import TiersSummary, TransferSummary
+from kvsim.results.summary_beyond import (
+    AdaptersSummary,
+    EncoderSummary,
+    TiersSummary,
+    TransferSummary,
+)
 from kvsim.results.summary_part import NULL, Count, Measured, Positive, Share, SummaryPart
 
 
@@ -243,6 +248,8 @@ class RunSummary(SummaryPart):
     kept_chunks: KeptChunks | None = None
     transfers: TransferSummary | None = None
     offloading: TiersSummary | None = None
+    encoder: EncoderSummary | None = None
+    adapters: AdaptersSummary | None = None
     pool_of: str | None = None
     window: Annotated[WindowSummary | NoWindow | None, PlainValidator(_read_window)] = None
     notes: tuple[SummaryNote, ...] | None = None

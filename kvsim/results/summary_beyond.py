@@ -1,4 +1,6 @@
-"""What of a summary lies beyond one device: tiers behind it, and transfers between replicas."""
+"""What of a summary few runs have: tiers behind the device, transfers between replicas, encoders
+and adapters.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -46,6 +48,30 @@ class TransferSummary(SummaryPart):
             port_busy=sum(each.port_busy for each in parts) / len(parts),
             expired=sum(each.expired for each in parts),
         )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class EncoderSummary(SummaryPart):
+    """Images, sounds and videos of prompts. encoded_items, encoded_tokens: computed by the encoder,
+    and their embeddings. found_items: whose embeddings the cache had.
+    """
+
+    encoded_items: Count
+    encoded_tokens: Count
+    found_items: Count
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class AdaptersSummary(SummaryPart):
+    """LoRA adapters. activated: copies to the device; read: of these, those that host memory did
+    not have either. delayed: sequences that were skipped as all slots were taken; delay_s: their
+    mean time from arrival to their first step (None without any).
+    """
+
+    activated: Count
+    read: Count
+    delayed: Count
+    delay_s: Measured | None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

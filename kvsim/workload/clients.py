@@ -1,4 +1,4 @@
-"""Request parameters beside lengths: max_tokens, priorities, parallel samples."""
+"""Request parameters beside lengths: max_tokens, priorities, parallel samples, adapters."""
 
 from kvsim.workload.options import WorkloadOptions, shares
 from kvsim.workload.random import generator
@@ -11,14 +11,22 @@ class Clients:
         self.n = options.n
         self._policy = options.max_tokens
         self._priorities = priorities(options, count, seed)
+        pool = options.adapters
+        self._adapters = None if pool is None else pool.draw(count, generator(seed, "adapters"))
         self.cut = 0
 
     def priority(self, index: int) -> int:
         """The priority of request `index`."""
         return self._priorities[index] if self._priorities else 0
 
+    def adapter(self, index: int) -> int | None:
+        """The adapter that computes request (or conversation) `index`; None: the base model."""
+        return None if self._adapters is None else self._adapters[index]
+
     def output(self, output_tokens: int) -> tuple[int, int | None]:
         """(output, declared max_tokens): a limit below the output ends it; `cut` counts these."""
+        if not output_tokens:  # the prompt alone
+            return 0, None
         declared = self._policy.declared(output_tokens)
         if declared is not None and declared < output_tokens:
             self.cut += 1

@@ -4,7 +4,7 @@ Recorded blocks: hash id h of blocks of B tokens stands for the ids h * B, h * B
 consecutive ids make one run.
 """
 
-from kvsim.request import TokenRuns
+from kvsim.request import PromptItem, TokenRuns
 from kvsim.workload.traces.record import HashIds
 
 
@@ -24,6 +24,20 @@ class TokenIds:
 def length_of(runs: TokenRuns) -> int:
     """Tokens in all runs together."""
     return sum(length for _, length in runs)
+
+
+def placed(contents: TokenRuns, start_tokens: int) -> tuple[PromptItem, ...]:
+    """Items that follow one another behind start_tokens of a prompt."""
+    items: list[PromptItem] = []
+    for content, tokens in contents:
+        items.append(PromptItem(start_tokens, tokens, content))
+        start_tokens += tokens
+    return tuple(items)
+
+
+def kept(items: tuple[PromptItem, ...], prompt_tokens: int) -> tuple[PromptItem, ...]:
+    """The items that lie whole in a prompt of this length: what is cut short is not encoded."""
+    return tuple(item for item in items if item.end_tokens <= prompt_tokens)
 
 
 def filled(head: TokenRuns, total: int, ids: TokenIds) -> TokenRuns:

@@ -5,7 +5,16 @@ from dataclasses import replace
 from kvsim.plumbing.errors import InputError
 from kvsim.workload.blocks import rehash
 from kvsim.workload.traces import TRACE_FORMATS
-from kvsim.workload.traces.format import DELAYS, HASHES, SESSIONS, TIMES, HashedFormat, TraceFormat
+from kvsim.workload.traces.format import (
+    ADAPTERS,
+    DELAYS,
+    HASHES,
+    ITEMS,
+    SESSIONS,
+    TIMES,
+    HashedFormat,
+    TraceFormat,
+)
 from kvsim.workload.traces.record import Trace
 
 
@@ -61,6 +70,10 @@ def _lost(trace: Trace, format: str, writer: TraceFormat) -> list[str]:
         lost.append(HASHES)
     if any(row.session is not None for row in trace.rows) and SESSIONS not in writer.carries:
         lost.append(SESSIONS)
+    if any(row.items for row in trace.rows) and ITEMS not in writer.carries:
+        lost.append(ITEMS)
+    if any(row.adapter is not None for row in trace.rows) and ADAPTERS not in writer.carries:
+        lost.append(ADAPTERS)
     if format != trace.format:
         if any(row.labels for row in trace.rows):
             lost.append(f"the {trace.format} format's own columns")

@@ -89,8 +89,8 @@ def clipped_row(row: TraceRow, limit: int) -> TraceRow:
 
 
 def clipped_lengths(prompt_tokens: int, output_tokens: int, limit: int) -> tuple[int, int]:
-    """(prompt, output) that sum to at most `limit` >= 2."""
-    prompt = min(prompt_tokens, limit - 1)
+    """(prompt, output) that sum to at most `limit` >= 2; a prompt alone may be as long."""
+    prompt = min(prompt_tokens, limit - min(1, output_tokens))
     return prompt, min(output_tokens, limit - prompt)
 
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal
 
+import numpy as np
 from pydantic import Field, NonNegativeFloat, PositiveInt
 
 from kvsim.plumbing.choice import OneOf
@@ -25,11 +26,29 @@ class PriorityClass(Options):
     share: NonNegativeFloat
 
 
+class AdapterPool(Options):
+    """`count` LoRA adapters; `share` of the requests (or conversations) are computed by one.
+
+    zipf: the k-th most popular adapter is taken in proportion to k ** -zipf; 0: all alike.
+    """
+
+    count: Annotated[int, Field(ge=1, le=1_000_000)]
+    share: Annotated[float, Field(ge=0, le=1)] = 1.0
+    zipf: NonNegativeFloat = 0.0
+
+    def draw(self, count: int, rng: np.random.Generator) -> list[int | None]:
+        """An adapter, or none, for each of `count` requests."""
+        popularity = np.arange(1, self.count + 1) ** -self.zipf
+        taken = rng.choice(self.count, size=count, p=popularity / popularity.sum()).tolist()
+        with_one = rng.random(count) < self.share
+        return [each if one else None for each, one in zip(taken, with_one, strict=True)]
+
+
 class WorkloadOptions(Options):
     """Options of one workload kind; its fields are the keys beside `kind` in `[workload]`.
 
     n: parallel samples per prompt. priorities: classes drawn at random by share (none: all 0).
-    max_tokens: the output length that clients declare.
+    max_tokens: the output length that clients declare. adapters: which LoRA adapters they ask for.
     max_concurrency: most requests in flight; one that is due beyond them waits at its client, as
     under `vllm bench serve --max-concurrency`, and its latency counts from when it is sent.
     """
@@ -40,6 +59,7 @@ class WorkloadOptions(Options):
         default_factory=lambda: MAX_TOKENS.get("none")()
     )
     max_concurrency: PositiveInt | None = None
+    adapters: AdapterPool | None = None
 
     def stream(self, seed: int, *, base: Path, max_model_len: int | None) -> Stream:
         """The requests and their clients' limit; see `generate`."""

@@ -12,12 +12,13 @@ import numpy as np
 from kvsim.plumbing.choice import OneOf
 from kvsim.plumbing.errors import InputError
 from kvsim.request import Request, Stream, TokenRuns
+from kvsim.token_runs import adapter_id, under_adapter
 from kvsim.workload.arrivals import ARRIVALS, ArrivalOptions
 from kvsim.workload.arrivals.process import ps
 from kvsim.workload.clients import Clients
 from kvsim.workload.content import TokenIds, length_of
 from kvsim.workload.durations import DURATIONS, DurationOptions
-from kvsim.workload.lengths import LENGTHS, LengthOptions
+from kvsim.workload.lengths import LENGTHS, LengthOptions, OneOrMore
 from kvsim.workload.options import (
     MOST_REQUESTS,
     RequestCount,
@@ -41,9 +42,9 @@ class Sessions(WorkloadOptions):
 
     num_sessions: RequestCount
     arrivals: Annotated[ArrivalOptions, OneOf(ARRIVALS, "workload.arrivals")]
-    turns: Annotated[LengthOptions, OneOf(LENGTHS, "workload.turns")]
-    first_prompt: Annotated[LengthOptions, OneOf(LENGTHS, "workload.first_prompt")] | None = None
-    prompt: Annotated[LengthOptions, OneOf(LENGTHS, "workload.prompt")]
+    turns: Annotated[LengthOptions, OneOrMore("workload.turns")]
+    first_prompt: Annotated[LengthOptions, OneOrMore("workload.first_prompt")] | None = None
+    prompt: Annotated[LengthOptions, OneOrMore("workload.prompt")]
     output: Annotated[LengthOptions, OneOf(LENGTHS, "workload.output")]
     think: Annotated[DurationOptions, OneOf(DURATIONS, "workload.think")]
     prefixes: tuple[PrefixPool, ...] = ()
@@ -90,6 +91,7 @@ class Sessions(WorkloadOptions):
                 limit,
                 clients,
                 here.start,
+                clients.adapter(here.start),
             )
             requests += made
             last.append(made[-1].id if made else start.after)
@@ -117,6 +119,7 @@ def _conversation(
     limit: int | None,
     clients: Clients,
     first_index: int,
+    adapter: int | None,
 ) -> list[Request]:
     """The requests of one conversation; turns: (new prompt tokens, output tokens, pause after)."""
     head = length_of(prefix)
@@ -137,11 +140,12 @@ def _conversation(
                 max_tokens=max_tokens,
                 priority=clients.priority(first_index + turn),
                 n=clients.n,
-                prompt_runs=(*prefix, (content, said)),
-                output_start=content + said,
+                prompt_runs=under_adapter((*prefix, (content, said)), adapter),
+                output_start=adapter_id(content + said, adapter),
                 after=after,
                 think_ps=think_ps,
                 session=name,
+                adapter=adapter,
             )
         )
         said += output

@@ -17,7 +17,7 @@ class TraceSource(Options):
     path: relative to the scenario; name: in the catalogue (downloaded on demand). format: found
     by content if not named. hash_block_tokens: the trace's own block size, if not its format's
     usual one. drop_failed: leave out rows without prompt or output. sort: put rows in order of
-    time.
+    time. prompts_alone: keep rows without output, as prompts that are computed alone.
     """
 
     path: Path | None = None
@@ -26,6 +26,7 @@ class TraceSource(Options):
     hash_block_tokens: PositiveInt | None = None
     drop_failed: bool = False
     sort: bool = False
+    prompts_alone: bool = False
 
     @model_validator(mode="after")
     def _one_source(self) -> Self:
@@ -48,4 +49,5 @@ class TraceSource(Options):
             hash_block_tokens=self.hash_block_tokens,
             drop_failed=self.drop_failed,
             sort=self.sort,
+            prompts_alone=self.prompts_alone,
         )

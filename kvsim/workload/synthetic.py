@@ -8,12 +8,13 @@ from pydantic import Field, model_validator
 
 from kvsim.plumbing.choice import OneOf
 from kvsim.plumbing.errors import InputError
-from kvsim.request import Request, Stream
+from kvsim.request import PromptItem, Request, Stream
+from kvsim.token_runs import under_adapter
 from kvsim.workload.arrivals import ARRIVALS, ArrivalOptions
 from kvsim.workload.clients import Clients
-from kvsim.workload.content import TokenIds, filled, length_of
+from kvsim.workload.content import TokenIds, filled, kept, length_of, placed
 from kvsim.workload.cuts import clipped_lengths
-from kvsim.workload.lengths import LENGTHS, LengthOptions
+from kvsim.workload.lengths import LENGTHS, LengthOptions, OneOrMore
 from kvsim.workload.lengths.distribution import Lengths
 from kvsim.workload.options import (
     RequestCount,
@@ -22,7 +23,7 @@ from kvsim.workload.options import (
     resolve_limit,
 )
 from kvsim.workload.pairs import DistributedPairs, Pairs, RecordedPairs
-from kvsim.workload.prefixes import PrefixPool, draw_prefixes
+from kvsim.workload.prefixes import ItemPool, PrefixPool, draw_items, draw_prefixes
 from kvsim.workload.random import generator
 
 MOST_REDRAWS = 1000
@@ -32,17 +33,19 @@ class Synthetic(WorkloadOptions):
     """`kind = "synthetic"`: num_requests, lengths from `prompt` and `output` or from `lengths`.
 
     correlation: between prompt and output (of a normal copula). prefixes come before the drawn
-    prompt and add to its length. Prompts without one are private. redraw_over: lengths whose sum
+    prompt and add to its length, as do items: images, sounds and videos, which stand between the
+    two. Prompts without either are private. redraw_over: lengths whose sum
     (prefix and all) is longer are drawn again; clip_to: they are cut.
     """
 
     num_requests: RequestCount
     arrivals: Annotated[ArrivalOptions, OneOf(ARRIVALS, "workload.arrivals")]
-    prompt: Annotated[LengthOptions, OneOf(LENGTHS, "workload.prompt")] | None = None
+    prompt: Annotated[LengthOptions, OneOrMore("workload.prompt")] | None = None
     output: Annotated[LengthOptions, OneOf(LENGTHS, "workload.output")] | None = None
     correlation: Annotated[float, Field(ge=-1, le=1)] = 0.0
     lengths: RecordedPairs | None = None
     prefixes: tuple[PrefixPool, ...] = ()
+    items: tuple[ItemPool, ...] = ()
     redraw_over: TokenLimit | None = None
     clip_to: TokenLimit | None = None
 
@@ -61,7 +64,14 @@ class Synthetic(WorkloadOptions):
         count, notes = self.num_requests, list[str]()
         ids = TokenIds()
         prefixes = draw_prefixes(self.prefixes, count, seed, base, ids)
-        before = np.array([length_of(runs) if runs else 0 for runs in prefixes], dtype=np.int64)
+        heads = [length_of(runs) if runs else 0 for runs in prefixes]
+        items: list[tuple[PromptItem, ...]] = [()] * count
+        for index, found in enumerate(draw_items(self.items, count, seed, base, ids)):
+            if found:
+                items[index] = placed(found, heads[index])
+                heads[index] += length_of(found)
+                prefixes[index] = (*prefixes[index], *found)
+        before = np.array(heads, dtype=np.int64)
         prompts, outputs = self._lengths(before, seed, base, max_model_len, notes)
         schedule = self.arrivals.schedule(count, generator(seed, "arrivals"))
         clients = Clients(self, count, seed)
@@ -72,8 +82,9 @@ class Synthetic(WorkloadOptions):
             zip(schedule.arrival_ps.tolist(), prompts.tolist(), outputs.tolist(), strict=True)
         ):
             runs = prefixes[index] or None
+            adapter = clients.adapter(index)
             if runs is not None:
-                runs = filled(runs, prompt_tokens, ids)
+                runs = under_adapter(filled(runs, prompt_tokens, ids), adapter)
             output, max_tokens = clients.output(output_tokens)
             requests.append(
                 Request(
@@ -87,6 +98,8 @@ class Synthetic(WorkloadOptions):
                     prompt_runs=runs,
                     after=None if after[index] < 0 else f"r{after[index]}",
                     think_ps=think[index],
+                    items=kept(items[index], prompt_tokens),
+                    adapter=adapter,
                 )
             )
         notes += [*clients.notes(count), *self.arrivals.notes(count)]

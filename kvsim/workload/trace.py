@@ -10,11 +10,12 @@ from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt, model_validat
 from kvsim.plumbing.choice import OneOf
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.units import seconds_from_ps
-from kvsim.request import Request, Stream
+from kvsim.request import PromptItem, Request, Stream
+from kvsim.token_runs import under_adapter, with_items
 from kvsim.workload import cuts
 from kvsim.workload.arrivals import ARRIVALS, ArrivalOptions, Schedule
 from kvsim.workload.clients import Clients
-from kvsim.workload.content import TokenIds, runs_of_blocks
+from kvsim.workload.content import TokenIds, kept, runs_of_blocks
 from kvsim.workload.options import TokenLimit, WorkloadOptions, resolve_limit
 from kvsim.workload.random import generator
 from kvsim.workload.source import TraceSource
@@ -113,6 +114,8 @@ def _requests(trace: Trace, schedule: Schedule | None, clients: Clients) -> list
     by_id = dict(zip(ids, names, strict=True))
     highest = max((max(row.hash_ids) for row in rows if row.hash_ids), default=-1)
     private = TokenIds((highest + 1) * (block_tokens or 1))
+    contents: dict[tuple[int, str], int] = {}
+    adapters: dict[str, int] = {}
     starts = _Starts(schedule, cuts.start_of(trace))
     requests = []
     for index, (row, name) in enumerate(zip(rows, names, strict=True)):
@@ -125,6 +128,18 @@ def _requests(trace: Trace, schedule: Schedule | None, clients: Clients) -> list
         runs = None
         if row.hash_ids is not None and block_tokens is not None:
             runs = runs_of_blocks(row.hash_ids, block_tokens, row.prompt_tokens, private)
+        items: list[PromptItem] = []
+        for start, tokens, name_of_item in row.items:
+            content = contents.setdefault((tokens, name_of_item), -1)
+            if content < 0:
+                content = contents[tokens, name_of_item] = private.take(tokens)
+            items.append(PromptItem(start, tokens, content))
+        whole = kept(tuple(items), row.prompt_tokens)
+        adapter = clients.adapter(index)
+        if adapter is None and row.adapter is not None:
+            adapter = adapters.setdefault(row.adapter, len(adapters))
+        if runs is not None:
+            runs = under_adapter(with_items(runs, whole), adapter)
         requests.append(
             Request(
                 id=name,
@@ -138,6 +153,8 @@ def _requests(trace: Trace, schedule: Schedule | None, clients: Clients) -> list
                 after=after,
                 think_ps=think_ps,
                 session=row.session,
+                items=whole,
+                adapter=adapter,
             )
         )
         starts.ended(row, name)

@@ -31,8 +31,8 @@ class Uncached(WorkloadOptions):
         undeclared = type(self).model_fields["max_tokens"].get_default(call_default_factory=True)
         if self.max_concurrency or self.of.max_concurrency:
             raise ValueError("max_concurrency counts requests, and each token is one here")
-        if self.priorities or self.max_tokens != undeclared:
-            raise ValueError("priorities and max_tokens belong to the workload in `of`")
+        if self.priorities or self.adapters or self.max_tokens != undeclared:
+            raise ValueError("priorities, max_tokens and adapters belong to the workload in `of`")
         return self
 
     def generate(self, seed: int, *, base: Path, max_model_len: int | None) -> Stream:
@@ -54,12 +54,13 @@ class Uncached(WorkloadOptions):
 def _tokens(request: Request) -> Iterator[Request]:
     """A request's output tokens as requests; the last bears its name, for who comes after it."""
     before = request.after
-    for index in range(request.output_tokens):
-        last = index == request.output_tokens - 1
+    count = max(1, request.output_tokens)
+    for index in range(count):
+        last = index == count - 1
         token = request._replace(
             id=request.id if last else f"{request.id}#{index + 1}",
             prompt_tokens=request.prompt_tokens + index,
-            output_tokens=1,
+            output_tokens=min(1, request.output_tokens),
             max_tokens=1,
             prompt_runs=None,
             output_start=None,

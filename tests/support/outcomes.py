@@ -125,7 +125,7 @@ def check_gaps(recorder: Recorder, *, to_the_end: bool = True, single: bool = Tr
     """
     rows, alone = _gap_rows(recorder), recorder.late_gaps
     num = sum(seqs * steps for seqs, steps, _, _ in rows) + len(alone)
-    most = sum(seq.output_tokens - 1 for seq in recorder.finished)
+    most = sum(max(0, seq.output_tokens - 1) for seq in recorder.finished)
     most += sum(max(0, seq.num_outputs - 1) for seq, _ in recorder.failures)
     assert num == most if single else num <= most
     summed = sum(seqs * (k * ps + growth * (k * (k - 1) // 2)) for seqs, k, ps, growth in rows)

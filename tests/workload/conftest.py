@@ -47,6 +47,7 @@ LENGTH_EXAMPLES: dict[str, Table] = {
     "fixed": {"tokens": 17},
     "uniform": {"min_tokens": 3, "max_tokens": 9},
     "geometric": {"mean": 6.5},
+    "none": {},
     "lognormal": {
         "components": [
             {"weight": 2, "mu": 5.0, "sigma": 0.5},

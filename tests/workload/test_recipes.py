@@ -25,6 +25,8 @@ WANTED = {
     "llamacpp-vllm-or-sglang",
     "states-or-tokens",
     "prefill-or-both",
+    "images",
+    "adapters",
 }
 
 

@@ -14,7 +14,8 @@ from kvsim.engine.connectors.connector import Connector, Decided, RemoteMatch, R
 from kvsim.engine.plan import Cached, Plan
 from kvsim.engine.policies.policies import Policies
 from kvsim.engine.schedulers.connected_device import ConnectedDevice
-from kvsim.engine.schedulers.continuous import ContinuousScheduler, Knobs
+from kvsim.engine.schedulers.continuous import ContinuousScheduler
+from kvsim.engine.schedulers.knobs import Knobs
 from kvsim.engine.schedulers.two_queues import HoldingQueues
 from kvsim.memory.allocator import Allocator, Demand
 from kvsim.memory.loading import LoadingPromise

@@ -4,32 +4,18 @@ option): one token budget a step, running sequences first, then the head of the 
 
 from collections.abc import Callable
 from collections.abc import Sequence as Row
-from dataclasses import dataclass
 
 from mypy_extensions import mypyc_attr
 
 from kvsim.engine.plan import Plan
 from kvsim.engine.policies.policies import Policies
 from kvsim.engine.policies.victims.latest import Latest
+from kvsim.engine.schedulers.knobs import Knobs
 from kvsim.engine.schedulers.scheduler import Scheduler
 from kvsim.memory.allocator import Allocator, Refusal
 from kvsim.request import Request
 from kvsim.sequence import Sequence
 from kvsim.vllm.rules import SchedulingRules
-
-
-@dataclass(frozen=True, slots=True)
-class Knobs:
-    """What a step may do. fits_whole: only what fits as a whole is admitted, though chunks take
-    less.
-    """
-
-    max_num_seqs: int
-    max_num_batched_tokens: int
-    enable_chunked_prefill: bool
-    long_prefill_token_threshold: int
-    by_priority: bool
-    fits_whole: bool
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -51,11 +37,15 @@ class ContinuousScheduler(Scheduler):
         self._knobs = knobs
         # Past one that preempted itself.
         self._continues = knobs.by_priority and version.continues_after_self_preemption
+        self._stopped_at: Sequence | None = None  # at whom the last step stopped to admit
 
     def refusal(self, request: Request) -> Refusal | None:
+        refusal = self.special_limits.refusal(request)
+        if refusal is not None:
+            return refusal
         beside = self._input_slots
         longest = self._knobs.max_num_batched_tokens - beside
-        slots = request.prompt_tokens + request.output_tokens - 1
+        slots = request.final_tokens
         if slots <= longest:
             return None
         if longest < self.allocator.chunk_tokens <= self._longest_chunk:
@@ -83,6 +73,7 @@ class ContinuousScheduler(Scheduler):
         lone = len(self.running) + len(self.waiting) <= 1
         if lone and self._version.lone_request_ignores_threshold:
             threshold = 0  # nobody else to starve
+        self.limits.begin()
         budget = self._knobs.max_num_batched_tokens
         budget = self._continue_running(plan, budget, threshold)
         if not plan.preempted:
@@ -190,11 +181,12 @@ class ContinuousScheduler(Scheduler):
         new_tokens = seq.num_tokens - seq.num_computed
         if 0 < threshold < new_tokens:
             new_tokens = threshold
-        new_tokens = min(new_tokens, budget, self.max_model_len - seq.num_computed - 1)
+        sampled = min(1, seq.request.output_tokens)
+        new_tokens = min(new_tokens, budget, self.max_model_len - seq.num_computed - sampled)
         if new_tokens <= 0:
             return True
         new_tokens = self._cut(seq, seq.num_computed, new_tokens)
-        new_tokens = self._clear_of_end(seq, seq.num_computed, new_tokens)
+        new_tokens = self._allowed(seq, seq.num_computed, new_tokens)
         if not new_tokens:
             return True
         if not self._make_room(seq, plan, seq.num_computed + new_tokens):
@@ -206,9 +198,12 @@ class ContinuousScheduler(Scheduler):
         """What of a chunk the allocator wants computed in this step."""
         return self.allocator.cut_chunk(seq, start_tokens, new_tokens, self._longest_chunk)
 
-    def _clear_of_end(self, seq: Sequence, start_tokens: int, new_tokens: int) -> int:
-        """What of a chunk leaves a drafter enough of the prompt to read ahead."""
-        return new_tokens
+    def _allowed(self, seq: Sequence, start_tokens: int, new_tokens: int) -> int:
+        """What of a chunk the limits of this step let through; 0: the next one has its turn."""
+        return self.limits.allowed(seq, start_tokens, new_tokens)
+
+    def _blocked_head(self) -> Sequence | None:
+        return self._stopped_at if self.limits.bind else self.waiting.head
 
     def _padding(self, cached_tokens: int, *, prefills: bool, runs: bool) -> int | None:
         """Drafts that never match beside the one token that an admission has to compute; None: it
@@ -263,6 +258,9 @@ class ContinuousScheduler(Scheduler):
             seq = self.waiting.head
             if seq is None:
                 break
+            if not self.limits.may_start(seq):
+                unready.append(self.waiting.pop())
+                continue
             cached, left = self._cached(seq), budget - slots
             new_tokens, drafts = seq.num_tokens - cached.tokens, 0
             if new_tokens == 1:
@@ -283,7 +281,7 @@ class ContinuousScheduler(Scheduler):
                 break
             if drafts and new_tokens != 1 + drafts:
                 new_tokens, drafts = 1, 0
-            new_tokens = self._clear_of_end(seq, cached.tokens, new_tokens)
+            new_tokens = self._allowed(seq, cached.tokens, new_tokens)
             if not new_tokens:
                 unready.append(self.waiting.pop())
                 continue
@@ -293,6 +291,7 @@ class ContinuousScheduler(Scheduler):
             if not self._admit_first(plan, cached, new_tokens, fit_tokens, drafts):
                 break
             budget -= new_tokens + slots
+        self._stopped_at = self.waiting.head
         for seq in skipped:
             self.waiting.put_back(seq)  # one by one to the front: they return in reverse order
         for seq in reversed(unready):

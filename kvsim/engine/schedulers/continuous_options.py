@@ -1,12 +1,18 @@
 """The options of continuous batching, by vLLM's names."""
 
+from typing import Self
+
 from pydantic import Field, model_validator
 
 from kvsim.engine.connectors.connector import Connector
+from kvsim.engine.limits.adapter_slots import AdapterSlots
+from kvsim.engine.limits.encoder_cache import EncoderCache
+from kvsim.engine.limits.special import SpecialLimits
 from kvsim.engine.policies.policies import Policies
 from kvsim.engine.policies.queue import Order
 from kvsim.engine.schedulers.connected import ConnectedScheduler
-from kvsim.engine.schedulers.continuous import ContinuousScheduler, Knobs
+from kvsim.engine.schedulers.continuous import ContinuousScheduler
+from kvsim.engine.schedulers.knobs import Knobs
 from kvsim.engine.schedulers.lockstep_scheduler import LockstepScheduler
 from kvsim.engine.schedulers.options import SchedulerOptions
 from kvsim.engine.speculation.verifier import Verifier
@@ -24,6 +30,13 @@ class Continuous(SchedulerOptions):
     scheduler_reserve_full_isl: admit only what fits as a whole now, though chunks take less; not
         given: yes, where the version knows it.
     async_scheduling: schedule a step before the one before it has returned.
+    max_loras: LoRA adapters that run at once; waiting requests that need a further one are skipped.
+        Not given: as many as [memory] keeps room for. max_cpu_loras: adapters that host memory
+        keeps; not given: max_loras.
+    max_tokens_per_mm_item: placeholders of the largest image, sound or video that the model takes;
+        it raises the next two. max_num_encoder_input_tokens: embeddings that a step may compute;
+        encoder_cache_size: that are kept; both as long as max_num_batched_tokens unless given.
+    disable_chunked_mm_input: no chunk ends within an item.
     semantics: the version of vLLM: "vllm-0.33", "vllm-0.27", "vllm-0.22" or "vllm-0.11". 0.27 and
         0.22 keep every block of a window and every state at the end of a chunk; 0.22 keeps no state
         where prompts diverged. 0.11 has no full-sequence check and no watermark, and keeps no
@@ -38,7 +51,32 @@ class Continuous(SchedulerOptions):
     policy: Order = "fcfs"
     scheduler_reserve_full_isl: bool | None = None
     async_scheduling: bool = False
+    max_loras: int | None = Field(None, ge=0)
+    max_cpu_loras: int | None = Field(None, ge=1)
+    max_tokens_per_mm_item: int = Field(0, ge=0)
+    max_num_encoder_input_tokens: int | None = Field(None, ge=1)
+    encoder_cache_size: int | None = Field(None, ge=1)
+    disable_chunked_mm_input: bool = False
     semantics: Semantics = "vllm-0.33"
+
+    @model_validator(mode="after")
+    def _host_keeps_what_runs(self) -> "Continuous":
+        if self.max_cpu_loras is not None and self.max_cpu_loras < (self.max_loras or 1):
+            raise ValueError("max_cpu_loras must be at least max_loras")
+        return self
+
+    @property
+    def serves_special(self) -> bool:
+        return self._version is scheduled_as("vllm-0.33")
+
+    @property
+    def most_adapters(self) -> int:
+        return self.max_loras or 0
+
+    def with_adapters(self, max_loras: int) -> Self:
+        if self.max_loras is not None or not max_loras:
+            return self
+        return self.model_copy(update={"max_loras": max_loras})
 
     @model_validator(mode="after")
     def _no_full_check_where_there_is_none(self) -> "Continuous":
@@ -132,7 +170,20 @@ class Continuous(SchedulerOptions):
         self, allocator: Allocator, max_model_len: int, policies: Policies
     ) -> ContinuousScheduler:
         knobs = self._knobs(allocator)
-        return ContinuousScheduler(allocator, max_model_len, policies, self._scheduling, knobs)
+        made = ContinuousScheduler(allocator, max_model_len, policies, self._scheduling, knobs)
+        loras = self.most_adapters
+        slots = AdapterSlots(loras, self.max_cpu_loras or loras)
+        made.special_limits = SpecialLimits(self._encoder_cache(), slots)
+        return made
+
+    def _encoder_cache(self) -> EncoderCache:
+        tokens, largest = self.max_num_batched_tokens, self.max_tokens_per_mm_item
+        return EncoderCache(
+            max(self.max_num_encoder_input_tokens or tokens, largest),
+            max(self.encoder_cache_size or tokens, largest),
+            whole_items=self.disable_chunked_mm_input,
+            overlaps=self.async_scheduling,
+        )
 
     def connected(
         self, allocator: Allocator, max_model_len: int, connector: Connector

@@ -81,6 +81,20 @@ class SchedulerOptions(Options):
         """The version of vLLM that it schedules as, such as "0.22"; None: of another engine."""
         return None
 
+    @property
+    def serves_special(self) -> bool:
+        """Whether requests with images, sounds, videos or an adapter are simulated as served."""
+        return False
+
+    @property
+    def most_adapters(self) -> int:
+        """Adapters that may run at once."""
+        return 0
+
+    def with_adapters(self, max_loras: int) -> Self:
+        """The same options with as many adapters at once, unless they say how many."""
+        return self
+
     def drafting(self, speculation: Speculation) -> Speculation:
         """A way of drafting as the engine's version has it."""
         return speculation

@@ -1,9 +1,8 @@
 """What every scheduler does: keep who waits and who runs, and carry a plan through its life.
 
-schedule()          decide one step and take its memory        (policies differ here alone)
-repeatable(plan)    how many equal steps could follow
-repeat(plan, k)     let them have happened
-finish(plan)        its outputs have returned: sequences that are done give their memory back
+schedule() decides one step and takes its memory: policies differ here alone. repeatable(plan) says
+how many equal steps could follow, repeat(plan, k) lets them have happened. finish(plan): its
+outputs have returned, and sequences that are done give their memory back.
 """
 
 from abc import abstractmethod
@@ -13,6 +12,7 @@ from operator import attrgetter
 from mypy_extensions import mypyc_attr
 
 from kvsim.engine.decode_batch import DecodeBatch
+from kvsim.engine.limits.limit import NO_LIMITS
 from kvsim.engine.plan import Cached, HostCopy, Plan, ScheduledChunk
 from kvsim.engine.policies.policies import Policies
 from kvsim.memory.allocator import Allocator, Demand, Refusal
@@ -30,8 +30,9 @@ class Scheduler:
     running: in order of admission. prefilling: those of them that still compute their prompt (or,
     resumed, all they had). batch: those that decode. Running sequences in neither wait for their
     last output to return, or, where tokens are drafted ahead, take each step as a chunk of a plan.
-    engine_faults: steps in which the engine that is simulated would have damaged a prompt, and this
-    scheduler let it wait.
+    limits: what limits its chunks beside tokens, sequences and blocks; special_limits, from the
+    first request with images or an adapter on.
+    engine_faults: steps in which the simulated engine would have damaged a prompt that waits here.
     """
 
     def __init__(self, allocator: Allocator, max_model_len: int, policies: Policies) -> None:
@@ -44,6 +45,7 @@ class Scheduler:
         self.num_preemptions = 0
         self.recomputed_tokens = 0
         self.engine_faults = 0
+        self.limits = self.special_limits = NO_LIMITS
         self._orders = 0
         self._stepped = False  # the decoders of this step have taken their slots
 
@@ -62,8 +64,10 @@ class Scheduler:
     def add(self, seq: Sequence) -> bool:
         """A new sequence waits. Returns whether the next plan could differ for it."""
         before = self.waiting.head
+        if seq.request.items or seq.request.adapter is not None:
+            self.limits = self.special_limits
         self.waiting.add(seq)
-        return self.waiting.head is not before or not self.running
+        return self.waiting.head is not before or not self.running or self.limits.bind
 
     def give_up(self, head: Sequence) -> Refusal | None:
         """Why the simulated engine never starts `head`, which leaves; None: it starts anything."""
@@ -71,9 +75,7 @@ class Scheduler:
 
     @property
     def expects_more(self) -> bool:
-        """Whether content is on its way, to this engine or away from it, whose arrival may let the
-        head of the queue start.
-        """
+        """Whether content is on its way whose arrival may let the head of the queue start."""
         return False
 
     @property
@@ -95,6 +97,7 @@ class Scheduler:
         demand = Demand(num_tokens, fit_tokens, cached.tokens, busy, cached.swapped)
         admission = self.allocator.admit(seq, demand)
         if admission is None:
+            self.limits.declined(seq)
             return False
         self.waiting.pop()
         num_bytes = admission.loaded_bytes
@@ -117,14 +120,14 @@ class Scheduler:
         """A sequence whose memory is taken runs its first chunk."""
         seq.order = self._orders = self._orders + 1
         self.running[seq] = None
-        resumed = seq.num_preemptions > 0
-        plan.admitted.append((seq, cached_tokens, resumed))
-        if resumed:
+        plan.admitted.append((seq, cached_tokens, seq.num_preemptions > 0))
+        if seq.num_preemptions:
             self.recomputed_tokens += max(0, seq.num_computed - cached_tokens)
         else:
             seq.hit_tokens = cached_tokens
         seq.num_computed = cached_tokens
         self.prefilling[seq] = None
+        self.limits.started(seq)
         self._compute(seq, plan, new_tokens, drafts)
 
     def _compute(self, seq: Sequence, plan: Plan, new_tokens: int, drafts: int = 0) -> None:
@@ -136,6 +139,7 @@ class Scheduler:
         seq.num_outputs += samples
         chunk = ScheduledChunk(seq, new_tokens, prior, samples, is_decode, prior, end, drafts)
         plan.chunks.append(chunk)
+        self.limits.scheduled(chunk)
 
     def _extend(self, seq: Sequence, plan: Plan, num_tokens: int, turns_before: int = 0) -> bool:
         """Memory for `num_tokens` slots of a running sequence, its copy booked in the plan."""
@@ -168,16 +172,12 @@ class Scheduler:
                 victim.num_outputs -= 1
         elif victim in self.prefilling:
             del self.prefilling[victim]
-        for index, chunk in enumerate(plan.chunks):
-            if chunk.seq is victim:
-                victim.num_outputs -= chunk.num_outputs
-                victim.num_computed -= chunk.new_slots
-                del plan.chunks[index]
-                break
+        plan.take_back(victim)
         num_bytes = self.allocator.sequence_bytes(victim.num_computed)
         if self.preemption.put(victim, victim.num_computed, num_bytes):
             plan.copies.append(HostCopy(num_bytes, self.usage()))
         self.allocator.release(victim)
+        self.limits.released(victim)
         victim.num_preemptions += 1
         self.num_preemptions += 1
         plan.preempted.append(victim)
@@ -231,35 +231,35 @@ class Scheduler:
     # --- the life of a plan ---------------------------------------------------------------------
 
     def repeatable(self, plan: Plan, limit: int) -> int:
-        """How many more steps equal to `plan` may follow it if nothing arrives, at most `limit`.
-
-        Only the batch decodes in them, nobody is done, memory lasts, and the queue stays blocked.
+        """How many more steps equal to `plan` may follow it if nothing arrives, at most `limit`:
+        only the batch decodes, nobody is done, memory lasts, and the queue stays blocked.
         """
         if plan.chunks or plan.passed_over or plan.preempted or plan.finishing or plan.stalls:
             return 0
+        if not self.limits.stay() or (self.limits.bind and self.prefilling):
+            return 0
         batch = self.batch
         limit = batch.steps_that_fit(min(limit, batch.steps_to_leave()))
-        head = self.waiting.head
+        head = self._blocked_head()
         if head is not None and limit:
             limit = batch.steps_head_stays_blocked(head, limit, busy=bool(self.running))
         return limit
 
+    def _blocked_head(self) -> Sequence | None:
+        """Whom the last step found no room for, so that nobody behind was looked at."""
+        return self.waiting.head
+
     def returns_quietly(self, plan: Plan) -> bool:
-        """Whether the steps after the next one are what they are whether or not the outputs of
-        `plan` have returned. Prompts that become known content may start who waits, and do nothing
-        else but give back what was held twice.
+        """Whether the steps after the next one are the same before the outputs of `plan` return.
+        Prompts that become known content may start who waits, or give back what was held twice.
         """
         return not plan.finishing and (not plan.chunks or self.waiting.head is None)
 
     def enable_lockstep(self, depth: int) -> None:
-        """Before anything runs, an engine with `depth` steps in flight that asks nobody what each
-        sequence did in one says so: drafts may be verified by all in step.
-        """
+        """Before anything runs: all may verify drafts in step, with `depth` steps in flight."""
 
     def repeat(self, plan: Plan, steps: int) -> Course:
-        """`steps` more steps like `plan` are scheduled; returns how the ledger moves by them. Of
-        steps that verify drafts one is scheduled at a time, and the ledger is asked after each.
-        """
+        """`steps` more steps like `plan` are scheduled (one of drafts); returns the course."""
         course = self.batch.advance(steps)
         self.allocator.step_decided()
         plan.steps += steps
@@ -270,10 +270,9 @@ class Scheduler:
         """The oldest step in flight of a plan that repeats has returned; nobody is done with it."""
 
     def finish(self, plan: Plan) -> list[Sequence]:
-        """The outputs of the plan's last step returned: who is done leaves, in running order; the
-        prompts of the others are known content now.
-        """
+        """The outputs of the plan's last step returned: who is done leaves, in running order."""
         plan.finishing.sort(key=by_order)
+        self.limits.returned(plan, plan.finishing)
         for chunk in plan.chunks:
             if chunk.samples and chunk.seq in self.running and chunk.seq not in plan.finishing:
                 self.allocator.checkpoint(chunk.seq, chunk.end_tokens)
@@ -288,6 +287,7 @@ class Scheduler:
         if seq in self.running:
             del self.running[seq]
             self.allocator.release(seq)
+            self.limits.released(seq)
         else:
             self.waiting.remove(seq)  # preempted while its last token was on its way
 

@@ -7,7 +7,8 @@ from collections.abc import Iterable
 
 from kvsim.engine.plan import Plan
 from kvsim.engine.policies.policies import Policies
-from kvsim.engine.schedulers.continuous import ContinuousScheduler, Knobs
+from kvsim.engine.schedulers.continuous import ContinuousScheduler
+from kvsim.engine.schedulers.knobs import Knobs
 from kvsim.engine.schedulers.scheduler import by_order
 from kvsim.engine.speculation.verifier import NextStep, Verifier
 from kvsim.memory.allocator import Allocator
@@ -33,7 +34,9 @@ class SpeculatingScheduler(ContinuousScheduler):
 
     # --- prompts --------------------------------------------------------------------------------
 
-    def _clear_of_end(self, seq: Sequence, start_tokens: int, new_tokens: int) -> int:
+    def _allowed(self, seq: Sequence, start_tokens: int, new_tokens: int) -> int:
+        """Of a chunk what leaves the drafter enough of the prompt to read ahead."""
+        new_tokens = super()._allowed(seq, start_tokens, new_tokens)
         return self.verifier.clear_of_end(seq, start_tokens, new_tokens)
 
     def _padding(self, cached_tokens: int, *, prefills: bool, runs: bool) -> int | None:

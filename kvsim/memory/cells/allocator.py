@@ -65,7 +65,7 @@ class CellsAllocator(Allocator):
     # --- requests and admission ----------------------------------------------------------------
 
     def refusal(self, request: Request) -> Refusal | None:
-        need = request.prompt_tokens + request.output_tokens - 1
+        need = request.final_tokens
         if need <= self.plan.cells:
             return None
         return Refusal(

@@ -58,7 +58,7 @@ class ConcatenationAllocator(Growing):
         tensors for all its tokens.
         """
         too_long = self._too_long(request)
-        final = request.prompt_tokens + request.output_tokens - 1
+        final = request.final_tokens
         if too_long or final <= self._known_to_fit:
             return too_long
         unplaceable = self._unplaceable([final])

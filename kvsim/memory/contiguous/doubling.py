@@ -84,7 +84,7 @@ class DoublingAllocator(Growing):
         too_long = self._too_long(request)
         if too_long:
             return too_long
-        final = request.prompt_tokens + request.output_tokens - 1
+        final = request.final_tokens
         first = bisect_left(self.capacities, request.prompt_tokens)
         last = bisect_left(self.capacities, final)
         return self._unplaceable(reversed(self.capacities[first : last + 1]))

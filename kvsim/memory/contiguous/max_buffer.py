@@ -58,7 +58,7 @@ class MaxBufferAllocator(Contiguous):
         if self._reserve == "exact":
             estimate = request.output_tokens
         elif self._reserve == "pow2":
-            estimate = 1 << (request.output_tokens - 1).bit_length()
+            estimate = 1 << max(0, request.output_tokens - 1).bit_length()
         elif self._reserve == "declared-max" and request.max_tokens is not None:
             estimate = request.max_tokens
         return min(request.prompt_tokens + estimate, self._max_model_len)

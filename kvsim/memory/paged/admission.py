@@ -60,7 +60,7 @@ class AdmissionNeeds:
     def refusal(self, request: Request) -> Refusal | None:
         """See `Allocator.refusal`."""
         size, rules = self._shape.block_size, self._rules
-        final = self._drafts.final_room(request.prompt_tokens + request.output_tokens - 1)
+        final = self._drafts.final_room(request.final_tokens)
         need, beside = self._of_alone(final), ""
         if rules.watermark_when_idle:
             need += self._watermark_blocks

@@ -61,7 +61,7 @@ class RadixAllocator(PageLedger, PrefixRoom):
     # --- admission -----------------------------------------------------------------------------
 
     def refusal(self, request: Request) -> Refusal | None:
-        need = self._pages(request.prompt_tokens + request.output_tokens - 1)
+        need = self._pages(request.final_tokens)
         if need <= self.pool_tokens:
             return None
         return Refusal(

@@ -1,9 +1,11 @@
 """Lengths and other counts: one file a distribution, and its line here."""
 
+from kvsim.plumbing.choice import OneOf
+from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.registry import Registry
 from kvsim.workload.lengths.distribution import LengthOptions
 
-__all__ = ["LENGTHS", "LengthOptions"]
+__all__ = ["LENGTHS", "LengthOptions", "OneOrMore"]
 
 LENGTHS: Registry[LengthOptions] = Registry(
     "length distribution",
@@ -15,5 +17,26 @@ LENGTHS: Registry[LengthOptions] = Registry(
         "grid": "kvsim.workload.lengths.grid:GridLength",
         "continuation": "kvsim.workload.lengths.continuation:Continuation",
         "empirical": "kvsim.workload.lengths.empirical:EmpiricalLength",
+        "none": "kvsim.workload.lengths.none:NoOutput",
     },
 )
+
+
+class OneOrMore(OneOf):
+    """A distribution of what cannot be zero: all but outputs."""
+
+    def __init__(self, where: str) -> None:
+        super().__init__(LENGTHS, where)
+
+    def read(self, value: object) -> object:
+        """The distribution of a table; InputError for one that draws zeros."""
+        lengths = super().read(value)
+        assert isinstance(lengths, LengthOptions)
+        if lengths.least < 1:
+            raise InputError(
+                "only outputs can be without tokens",
+                where=self.where,
+                value=LENGTHS.name_of(lengths),
+                remedy="give a distribution of lengths",
+            )
+        return lengths

@@ -1,6 +1,7 @@
 """The interface of a distribution of lengths."""
 
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,10 +13,12 @@ MOST = 10**9  # tokens; beyond it a length is a mistake
 
 
 class LengthOptions(Options):
-    """Options of one distribution of whole numbers >= 1: tokens, turns."""
+    """Options of one distribution of whole numbers >= `least`: tokens, turns."""
+
+    least: ClassVar[int] = 1
 
     def draw(self, count: int, rng: np.random.Generator, base: Path) -> Lengths:
-        """`count` independent lengths, each >= 1. base: the folder relative paths start from."""
+        """`count` independent lengths, each >= `least`. base: where relative paths start from."""
         raise NotImplementedError(type(self).__name__)  # every registered kind overrides this
 
 

@@ -14,6 +14,7 @@ from kvsim.workload.traces.line import Line, csv_lines
 from kvsim.workload.traces.record import Trace, TraceRow
 
 TIMES, HASHES, SESSIONS, DELAYS = "arrival times", "hash ids", "sessions", "delays"
+ITEMS, ADAPTERS = "items of prompts", "adapters"
 
 
 class UncheckedRows(NamedTuple):

@@ -8,7 +8,7 @@ from kvsim.plumbing.reading.csv_rows import columns, header_of, numbered_rows
 from kvsim.plumbing.reading.files import Text, row_error
 from kvsim.plumbing.units import ceil_div
 from kvsim.workload.text import json_object, scaled_time, whole_number
-from kvsim.workload.traces.record import LARGEST_ID, HashIds
+from kvsim.workload.traces.record import LARGEST_ID, HashIds, TraceItems
 
 LOOK_AT = 50  # lines; one short prompt alone does not tell the block size
 
@@ -55,6 +55,29 @@ class Line:
         if type(value) is not int:
             raise self.error(f"{key} is not a whole number", value)
         return value
+
+    def items(self, prompt_tokens: int) -> TraceItems:
+        """`items`, placeholders within the prompt that do not overlap; () where there are none."""
+        items: list[tuple[int, int, str]] = []
+        end = 0
+        for each in self.values.get("items") or ():
+            if not isinstance(each, list) or len(each) != 3 or type(each[2]) is not str:
+                raise self.error("an item is not [tokens before, tokens, name]", each)
+            start, tokens, name = each
+            if type(start) is not int or type(tokens) is not int or start < end or tokens < 1:
+                raise self.error("an item does not follow the one before", each)
+            end = start + tokens
+            if end > prompt_tokens:
+                raise self.error("an item ends behind the prompt", each, prompt_tokens)
+            items.append((start, tokens, name))
+        return tuple(items)
+
+    def adapter(self) -> str | None:
+        """`adapter`, the name of a LoRA adapter; None where there is none."""
+        name = self.values.get("adapter")
+        if name is not None and type(name) is not str:
+            raise self.error("adapter is not a name", name)
+        return name
 
     def hash_ids(self, prompt_tokens: int, block_tokens: int) -> HashIds | None:
         """The ids of a prompt's blocks; the last one may be cut short, or missing if it would be.

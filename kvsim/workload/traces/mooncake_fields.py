@@ -1,11 +1,16 @@
-"""Mooncake's fields, which several tools read and write, each with a block size of its own."""
+"""Mooncake's fields, which several tools read and write, each with a block size of its own.
 
+kvsim adds two: "items", placeholders of images, sounds and videos as [tokens before, tokens, name
+of the content], and "adapter", the name of a LoRA adapter.
+"""
+
+import json
 from collections.abc import Iterator
 from typing import Any
 
 from kvsim.plumbing.reading.files import Text
 from kvsim.plumbing.units import PS_PER_MS
-from kvsim.workload.traces.format import HASHES, HashedFormat, UncheckedRows
+from kvsim.workload.traces.format import ADAPTERS, HASHES, ITEMS, HashedFormat, UncheckedRows
 from kvsim.workload.traces.line import first_objects, json_lines
 from kvsim.workload.traces.record import Trace, TraceRow
 from kvsim.workload.traces.units import decimal_text
@@ -16,7 +21,7 @@ KEYS = '{"timestamp": ms, "input_length": tokens, "output_length": tokens, "hash
 class MooncakeFields(HashedFormat):
     """hash_block_tokens: tokens per hash id. One record a line, each with its timestamp."""
 
-    carries = frozenset({HASHES})
+    carries = frozenset({HASHES, ITEMS, ADAPTERS})
     example = KEYS
 
     def read(self, text: Text) -> UncheckedRows:
@@ -28,14 +33,22 @@ class MooncakeFields(HashedFormat):
         for row in trace.rows:
             assert row.arrival_ps is not None
             at = decimal_text(row.arrival_ps, PS_PER_MS)
-            yield "{" + f'"timestamp": {at}, {fields(row)}' + "}"
+            yield "{" + f'"timestamp": {at}, {fields(row)}{_special(row)}' + "}"
 
     def _rows(self, text: Text) -> Iterator[TraceRow]:
         for line in json_lines(text):
             time = line.time("timestamp", PS_PER_MS)
             prompt, output = line.tokens("input_length"), line.tokens("output_length")
             ids = line.hash_ids(prompt, self.hash_block_tokens)
-            yield TraceRow(line.number, time, prompt, output, ids)
+            yield TraceRow(
+                line.number,
+                time,
+                prompt,
+                output,
+                ids,
+                items=line.items(prompt),
+                adapter=line.adapter(),
+            )
 
 
 def looks_like(lines: list[str]) -> list[dict[str, Any]]:
@@ -51,3 +64,9 @@ def fields(row: TraceRow) -> str:
     if row.hash_ids is not None:
         text += f', "hash_ids": {list(row.hash_ids)}'
     return text
+
+
+def _special(row: TraceRow) -> str:
+    """The items and the adapter of a row, if it has any, behind its fields."""
+    items = f', "items": {json.dumps(row.items)}' if row.items else ""
+    return items if row.adapter is None else f'{items}, "adapter": {json.dumps(row.adapter)}'

@@ -19,19 +19,20 @@ def read_trace(
     hash_block_tokens: int | None = None,
     drop_failed: bool = False,
     sort: bool = False,
+    prompts_alone: bool = False,
 ) -> Trace:
     """The checked rows of a file.
 
     format: a name in TRACE_FORMATS; None: found by content. hash_block_tokens: the trace's own
     block size, if not the format's usual one. drop_failed: leave out rows without prompt or
-    output; sort: put rows in order of time. Otherwise such rows are an InputError, which names
-    the line; so is a file that is empty or not UTF-8.
+    output; sort: put rows in order of time; prompts_alone: keep rows without output. Otherwise such
+    rows are an InputError, which names the line; so is a file that is empty or not UTF-8.
     """
     text = read_text(path)
     name, reader = _reader(text, format, hash_block_tokens)
     found = reader.read(text)
     notes: list[str] = []
-    rows = _answered(found.rows, text.name, drop_failed, notes)
+    rows = _answered(found.rows, text.name, drop_failed, notes, 0 if prompts_alone else 1)
     if not rows:
         raise InputError("the file holds no requests", where=text.name)
     _all_or_none_timed(rows, text.name)
@@ -92,9 +93,11 @@ def _reader(
 
 
 def _answered(
-    rows: Iterable[TraceRow], name: str, drop_failed: bool, notes: list[str]
+    rows: Iterable[TraceRow], name: str, drop_failed: bool, notes: list[str], least: int
 ) -> list[TraceRow]:
-    """The rows with a prompt and an output; a follower of a dropped row takes its place."""
+    """The rows with a prompt and at least so many tokens of output; a follower of a dropped row
+    takes its place.
+    """
     kept: list[TraceRow] = []
     dropped: dict[str, TraceRow] = {}
     failed = 0
@@ -103,13 +106,19 @@ def _answered(
             gone = dropped[row.follows]
             delay = row.delay_ps + gone.delay_ps if gone.follows else 0
             row = row._replace(follows=gone.follows, arrival_ps=gone.arrival_ps, delay_ps=delay)
-        if row.prompt_tokens and row.output_tokens:
+        if row.prompt_tokens and row.output_tokens >= least:
             kept.append(row)
             continue
         if not drop_failed:
             what = "a request without output" if row.prompt_tokens else "a request without prompt"
             raise row_error(
-                name, row.line, what, 0, "1 token", "set drop_failed to leave such rows out"
+                name,
+                row.line,
+                what,
+                0,
+                "1 token",
+                "set drop_failed to leave such rows out"
+                + (", or prompts_alone to compute the prompts" if row.prompt_tokens else ""),
             )
         failed += 1
         if row.id is not None:

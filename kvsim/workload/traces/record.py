@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 HashIds = tuple[int, ...]
+TraceItems = tuple[tuple[int, int, str], ...]
 LARGEST_ID = 1 << 62
 
 
@@ -17,6 +18,8 @@ class TraceRow(NamedTuple):
         equal; the tokens past the last id are private. None: nothing is known.
     id, session: as the file names the request and its conversation.
     follows, delay_ps: it came delay_ps after the request with this id had been answered.
+    items: placeholders of images, sounds and videos in the prompt: (tokens before, tokens, name of
+        the content). adapter: the LoRA adapter asked for, by name.
     labels: the format's own further columns, kept for writing them again.
     """
 
@@ -30,6 +33,8 @@ class TraceRow(NamedTuple):
     follows: str | None = None
     delay_ps: int = 0
     labels: tuple[str, ...] = ()
+    items: TraceItems = ()
+    adapter: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from collections import deque
 from typing import Any
 
+from kvsim.engine.limits.special import SpecialLimits
 from kvsim.engine.plan import Plan
 from kvsim.engine.schedulers.scheduler import Scheduler
 from kvsim.engine.schedulers.speculating import SpeculatingScheduler
@@ -16,13 +17,20 @@ class VllmRows(Rows):
     """One row for every call of `schedule()` that scheduled or preempted something.
 
     stall_once: a queue that cannot start is one row however many arrive behind it, else one an
-    arrival. by_group: rows tell how many blocks each sequence holds in each group of layers.
+    arrival. encodes: they tell what the encoder computes and how full its cache is. by_group: rows
+    tell how many blocks each sequence holds in each group of layers.
     """
 
     def __init__(
-        self, by_step: deque[tuple[int, list[Request]]], *, stall_once: bool, by_group: bool
+        self,
+        by_step: deque[tuple[int, list[Request]]],
+        *,
+        stall_once: bool,
+        by_group: bool,
+        encodes: bool = False,
     ) -> None:
         super().__init__(by_step)
+        self._encodes = encodes
         self._stall_once = stall_once
         self._by_group = by_group
         self._evicted = 0
@@ -57,6 +65,8 @@ class VllmRows(Rows):
         if self._by_group and not allocator.one_table:
             held = {seq.id: allocator.held_blocks(seq) for seq in scheduler.running}
             row["held"] = [[entry[0], held[entry[0]]] for entry in sched]
+        if self._encodes:
+            row |= _encoder_rows(scheduler)
         if isinstance(scheduler, SpeculatingScheduler):
             row["drafts"] = [[chunk.seq.id, chunk.drafts] for chunk in plan.chunks if chunk.drafts]
         self._evicted = pool.num_evicted
@@ -109,6 +119,17 @@ class VllmRows(Rows):
                 "stall": 1,
             }
         )
+
+
+def _encoder_rows(scheduler: Scheduler) -> Row:
+    """Items that the step encodes, by request, and the cache's tokens that are free and that could
+    be freed.
+    """
+    limits = scheduler.special_limits
+    assert isinstance(limits, SpecialLimits)
+    cache = limits.encoder_cache
+    encoding = [[seq.id, cache.encoding[seq]] for seq in scheduler.running if seq in cache.encoding]
+    return {"encoder": encoding, "encoder_free": [cache.free_tokens, cache.freeable_tokens]}
 
 
 def _blocks(scheduler: Scheduler) -> PagedAllocator:

@@ -1,8 +1,10 @@
 """What schedules recorded from vLLM have in common: engine settings and requests."""
 
 from collections import deque
+from collections.abc import Iterator
 from math import gcd, lcm
 from typing import Annotated, Any, Literal
+from zlib import crc32
 
 from pydantic import Field, model_validator
 
@@ -14,9 +16,10 @@ from kvsim.layout import KVGroup, KVLayout
 from kvsim.memory.paged.options import Paged, RetentionTokens
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.options import Options
-from kvsim.request import Request
+from kvsim.request import PromptItem, Request
 from kvsim.speculation import Speculation
-from kvsim.validate.schedule.case import MOST_TOKENS, Case, CaseRequest
+from kvsim.token_runs import adapter_id, under_adapter, with_items
+from kvsim.validate.schedule.case import MOST_TOKENS, Case, CaseRequest, Length
 from kvsim.validate.schedule.vllm.rows import VllmRows
 from kvsim.vllm.grouping import group_layers
 from kvsim.vllm.versions import Semantics, scheduled_as
@@ -88,7 +91,8 @@ class VllmEngine(Options):
 
     Of an engine that planned them itself, as served: prefix_cache_retention_interval (None: dense),
     scheduler_block_size, prefix_match_unit and hit_alignment, in tokens; max_in_flight_tokens;
-    mamba_cache_mode; speculative.
+    mamba_cache_mode; speculative. max_num_encoder_input_tokens, encoder_cache_size: of an engine
+    that takes images, as it planned them; max_loras: of one that serves adapters.
     """
 
     num_gpu_blocks: int = Field(ge=2, le=MOST_TOKENS)
@@ -112,6 +116,10 @@ class VllmEngine(Options):
     max_in_flight_tokens: int | None = Field(None, ge=1)
     mamba_cache_mode: Literal["align", "none"] | None = None
     speculative: VllmSpeculation | None = None
+    max_num_encoder_input_tokens: int | None = Field(None, ge=1)
+    encoder_cache_size: int | None = Field(None, ge=1)
+    disable_chunked_mm_input: bool = False
+    max_loras: int = Field(0, ge=0)
 
     @property
     def as_served(self) -> bool:
@@ -198,6 +206,10 @@ class VllmEngine(Options):
                 scheduler_reserve_full_isl=self.reserve_full_isl and knows_full_isl,
                 async_scheduling=self.async_scheduling,
                 semantics=self.semantics,
+                max_num_encoder_input_tokens=self.max_num_encoder_input_tokens,
+                encoder_cache_size=self.encoder_cache_size,
+                disable_chunked_mm_input=self.disable_chunked_mm_input,
+                max_loras=self.max_loras,
             ),
             capacity_bytes=self.num_gpu_blocks * self._block_bytes,
             layout=layout,
@@ -212,9 +224,29 @@ class VllmEngine(Options):
 
 
 class VllmRequest(CaseRequest):
-    """accept: as the case's, for this one alone."""
+    """accept: as the case's, for this one alone. out = 0: a pooling request. items: placeholders of
+    the prompt as [start, tokens, name of the content]. adapter: of LoRA, by name.
+    """
 
+    out: Annotated[int, Field(ge=0, le=MOST_TOKENS)]
+    items: tuple[tuple[Annotated[int, Field(ge=0)], Length, str], ...] = ()
+    adapter: str | None = None
     accept: tuple[Accepted, ...] | None = Field(None, min_length=1)
+
+    def requests(self) -> Iterator[Request]:
+        items = tuple(
+            PromptItem(start, tokens, crc32(name.encode()) << 20)
+            for start, tokens, name in self.items
+        )
+        adapter = None if self.adapter is None else crc32(self.adapter.encode())
+        for request in super().requests():
+            runs = with_items(request.prompt_runs or (), items)
+            yield request._replace(
+                items=items,
+                adapter=adapter,
+                prompt_runs=under_adapter(runs, adapter),
+                output_start=adapter_id(request.output_start or 0, adapter),
+            )
 
 
 class VllmSchedule(Case):
@@ -249,4 +281,9 @@ class VllmSchedule(Case):
 
     def observer(self, by_step: deque[tuple[int, list[Request]]], *, stall_once: bool) -> VllmRows:
         by_group = self.engine.as_served and len(self.engine.kv_groups) > 1
-        return VllmRows(by_step, stall_once=stall_once, by_group=by_group)
+        return VllmRows(
+            by_step,
+            stall_once=stall_once,
+            by_group=by_group,
+            encodes=self.engine.encoder_cache_size is not None,
+        )

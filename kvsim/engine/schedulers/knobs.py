@@ -1,0 +1,17 @@
+"""The knobs of continuous batching."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Knobs:
+    """What a step may do. fits_whole: only what fits as a whole is admitted, though chunks take
+    less.
+    """
+
+    max_num_seqs: int
+    max_num_batched_tokens: int
+    enable_chunked_prefill: bool
+    long_prefill_token_threshold: int
+    by_priority: bool
+    fits_whole: bool

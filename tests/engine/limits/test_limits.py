@@ -1,0 +1,187 @@
+"""Requests with images, adapters or without output: runs of k steps, theory, and clear refusals.
+
+Row for row they are held against vLLM's scheduler in tests/validate/schedule.
+"""
+
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from support.outcomes import outcome
+
+import kvsim
+from kvsim.plumbing.errors import InputError
+from kvsim.plumbing.units import PS_PER_MS
+from kvsim.request import PromptItem, Request
+
+STEP = {"kind": "linear", "base_us": 8000, "prefill_token_us": 40, "decode_seq_us": 60}
+
+
+@st.composite
+def special(draw: Any) -> list[Request]:
+    """Requests of which some have images, some adapters, and some no output."""
+    requests: list[Request] = []
+    arrival_ms = 0
+    for index in range(draw(st.integers(3, 14))):
+        arrival_ms += draw(st.sampled_from([0, 0, 5, 60, 400]))
+        runs: list[tuple[int, int]] = [(0, draw(st.integers(1, 40)))]
+        items: list[PromptItem] = []
+        end = runs[0][1]
+        for _ in range(draw(st.integers(0, 3))):
+            content = draw(st.integers(1, 4))
+            tokens = 10 * content
+            items.append(PromptItem(end, tokens, content << 20))
+            runs.append((content << 20, tokens))
+            text = draw(st.sampled_from([1, 7, 30]))
+            runs.append(((index + 9) << 30 | end, text))
+            end += tokens + text
+        requests.append(
+            Request(
+                f"r{index}",
+                arrival_ms * PS_PER_MS,
+                end,
+                draw(st.sampled_from([0, 1, 4, 40, 120])),
+                prompt_runs=tuple(runs),
+                output_start=(index + 99) << 30,
+                items=tuple(items),
+                adapter=draw(st.sampled_from([None, 0, 1, 2])),
+            )
+        )
+    return requests
+
+
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    requests=special(),
+    asynchronous=st.booleans(),
+    whole=st.booleans(),
+    tokens=st.sampled_from([512, 768, 2048]),
+    cache=st.sampled_from([40, 70, 200]),
+    policy=st.sampled_from(["fcfs", "priority"]),
+)
+def test_runs_of_k_steps_equal_single_steps(
+    tables: Any,
+    requests: list[Request],
+    asynchronous: bool,
+    whole: bool,
+    tokens: int,
+    cache: int,
+    policy: str,
+) -> None:
+    made = tables(
+        allocator=[{"kind": "paged", "block_size": 16}],
+        scheduler={
+            "kind": "continuous",
+            "max_num_seqs": 4,
+            "max_num_batched_tokens": 64,
+            "max_loras": 2,
+            "max_num_encoder_input_tokens": 50,
+            "encoder_cache_size": cache,
+            "disable_chunked_mm_input": whole,
+            "async_scheduling": asynchronous,
+            "policy": policy,
+        },
+        memory={"kv_cache_tokens": tokens},
+        step_time=STEP,
+    )
+    single = outcome(made, requests, 1)
+    assert outcome(made, requests, None) == single
+    assert outcome(made, requests, 3) == single
+
+
+def test_a_prompt_alone_takes_its_prefill_and_has_no_tokens(tables: Any) -> None:
+    made = tables(allocator=[{"kind": "paged"}], step_time=STEP)
+    requests = [Request("a", 0, 100, 0), Request("b", 10**12, 100, 1)]
+    (run,) = kvsim.simulate(made, requests).runs
+    alone, one = run.requests.itertuples()
+    assert alone.finish_ps - alone.arrival_ps == (8000 + 40 * 100) * 10**6
+    assert one.finish_ps - one.arrival_ps == alone.finish_ps - alone.arrival_ps
+    assert [alone.output_tokens, one.output_tokens] == [0, 1]
+    summary = run.summary
+    assert summary["output_tokens_per_s"] == pytest.approx(1 / summary["makespan_s"])
+    assert summary["ttft_s"]["mean"] == pytest.approx(0.012)  # of b alone
+    assert summary["tpot_s"]["mean"] is None
+
+
+def test_equal_images_are_encoded_once_and_hit_the_prefix_cache(tables: Any) -> None:
+    image = PromptItem(0, 64, 1 << 20)
+    requests = [
+        Request(
+            f"r{i}", i * 10**12, 96, 1, prompt_runs=((1 << 20, 64), (i << 30, 32)), items=(image,)
+        )
+        for i in range(3)
+    ]
+    other = PromptItem(0, 64, 2 << 20)
+    runs = ((2 << 20, 64), (7 << 30, 32))
+    requests.append(Request("r3", 3 * 10**12, 96, 1, prompt_runs=runs, items=(other,)))
+    made = tables(allocator=[{"kind": "paged"}], scheduler={"kind": "continuous"}, step_time=STEP)
+    (run,) = kvsim.simulate(made, requests).runs
+    assert run.requests.cached_tokens.tolist() == [0, 64, 64, 0]
+    assert run.summary["encoder"] == {
+        "encoded_items": 2,
+        "encoded_tokens": 128,
+        "found_items": 0,  # its placeholders hit, so nobody asks for its embeddings
+    }
+
+
+def test_adapters_share_no_blocks_and_wait_for_a_slot(tables: Any) -> None:
+    table = {
+        "kind": "synthetic",
+        "num_requests": 40,
+        "arrivals": {"kind": "at-once"},
+        "prompt": {"kind": "fixed", "tokens": 10},
+        "output": {"kind": "fixed", "tokens": 20},
+        "prefixes": [{"tokens": {"kind": "fixed", "tokens": 64}}],
+        "adapters": {"count": 4},
+    }
+    found = {}
+    for slots in 1, 4:
+        made = tables(
+            allocator=[{"kind": "paged"}],
+            scheduler={"kind": "continuous", "max_loras": slots, "max_num_seqs": 64},
+            workload=table,
+            step_time=STEP,
+        )
+        (run,) = kvsim.simulate(made).runs
+        found[slots] = run.summary
+        first_of_each = 40 - 4
+        assert run.summary["prefix_cache"]["hit_tokens"] == 64 * first_of_each
+    assert found[4]["adapters"] == {"activated": 4, "read": 4, "delayed": 0, "delay_s": None}
+    assert found[1]["adapters"]["activated"] == 4
+    assert found[1]["adapters"]["delayed"] > 0
+    assert found[1]["makespan_s"] > found[4]["makespan_s"]
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "request_", "named"),
+    [
+        ({"kind": "sglang"}, Request("a", 0, 9, 1, adapter=0), "an adapter are not simulated"),
+        ({"kind": "continuous"}, Request("a", 0, 9, 1, adapter=0), "scheduler.max_loras"),
+        (
+            {"kind": "continuous", "semantics": "vllm-0.11"},
+            Request("a", 0, 9, 1, items=(PromptItem(0, 4, 1),)),
+            "items are not simulated",
+        ),
+    ],
+)
+def test_what_is_not_served_is_refused_before_the_run(
+    tables: Any, scheduler: Any, request_: Request, named: str
+) -> None:
+    allocator = "radix" if scheduler["kind"] == "sglang" else "paged"
+    made = tables(allocator=[{"kind": allocator}], scheduler=scheduler)
+    with pytest.raises(InputError, match=named):
+        kvsim.simulate(made, [request_])
+
+
+def test_an_item_larger_than_a_step_is_refused_by_name(tables: Any) -> None:
+    scheduler = {"kind": "continuous", "max_num_batched_tokens": 64}
+    request = Request("a", 0, 200, 1, items=(PromptItem(0, 100, 1),))
+    made = tables(allocator=[{"kind": "paged"}], scheduler=scheduler)
+    (run,) = kvsim.simulate(made, [request]).runs
+    assert "max_tokens_per_mm_item" in run.requests.reason[0]
+    made["scheduler"]["max_tokens_per_mm_item"] = 100
+    (run,) = kvsim.simulate(made, [request]).runs
+    assert run.summary["requests"]["finished"] == 1
