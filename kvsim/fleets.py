@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from kvsim.fleet.cells import FleetCell, cells_of
+from kvsim.fleet.checks import check_changes
 from kvsim.fleet.members import AnyPart, FleetMember
 from kvsim.fleet.options import FleetOptions
 from kvsim.fleet.routers.options import FleetView
@@ -14,9 +15,10 @@ from kvsim.fleet.run import serve_fleet
 from kvsim.memory.options import AllocatorOptions
 from kvsim.plumbing.errors import InputError
 from kvsim.request import Stream
-from kvsim.results.fleet import FleetSummary, FleetTotals, RoutingSummary, summarise_fleet
+from kvsim.results.fleet import FleetSummary, FleetTotals, summarise_fleet
 from kvsim.results.lifetimes import Lifetime
 from kvsim.results.result import Run
+from kvsim.results.routing import RoutingSummary
 from kvsim.scenario import Scenario
 
 if TYPE_CHECKING:
@@ -87,8 +89,10 @@ class FleetSimulation:
                 with _within_group(number):
                     kind = ready(_changed(own.scenario, changes))
             self._kinds += [(kind, "allocator" in changes)] * count
-        self._like = 0  # the replica that an autoscaler's are like
-        self._check_changes([count for count, _ in groups])
+        apart = [kind.scenario.disaggregation is not None for kind, _ in self._kinds]
+        check_changes(fleet, apart, [count for count, _ in groups])
+        before = 0 if fleet.autoscaler is None else fleet.autoscaler.group
+        self._like = sum(count for count, _ in groups[:before])  # what an autoscaler's are like
         self.gpus = [kind.num_gpus for kind, _ in self._kinds]
 
     def check(self) -> None:
@@ -192,58 +196,6 @@ class FleetSimulation:
             return CellRuns(tuple(runs), served.routing)
         moved = changes.num_lost.total()
         return CellRuns(tuple(runs), served.routing, changes.lives, moved)
-
-    def _check_changes(self, replicas_of_groups: list[int]) -> None:
-        """Raise InputError for failures and an autoscaler that do not fit the replicas."""
-        for number, failure in enumerate(self.options.failure):
-            where = f"fleet.failure.{number}.replica"
-            if failure.replica >= len(self._kinds):
-                raise InputError(
-                    "no such replica at the start",
-                    where=where,
-                    value=failure.replica,
-                    limit=f"{len(self._kinds) - 1}",
-                )
-            if self._kinds[failure.replica][0].scenario.disaggregation is not None:
-                raise InputError(
-                    "a failure within prefill and decode replicas is not simulated",
-                    where=where,
-                    value=failure.replica,
-                    remedy="leave [disaggregation] or the failure out",
-                )
-        scaling, cells = self.options.autoscaler, self.options.cells
-        if cells > 1 and (scaling is not None or self.options.failure):
-            raise InputError(
-                "replicas of a fleet of several cells do not start or die",
-                where="fleet.cells",
-                value=cells,
-                remedy="leave fleet.cells out, or the autoscaler and the failures",
-            )
-        if cells > len(self._kinds):
-            raise InputError(
-                "there are more cells than replicas",
-                where="fleet.cells",
-                value=cells,
-                limit=f"{len(self._kinds)}",
-            )
-        if scaling is None:
-            return
-        if scaling.group >= len(replicas_of_groups):
-            raise InputError(
-                "no such group",
-                where="fleet.autoscaler.group",
-                value=scaling.group,
-                limit=f"{len(replicas_of_groups) - 1}",
-            )
-        if not scaling.min_replicas <= len(self._kinds) <= scaling.max_replicas:
-            raise InputError(
-                "the replicas at the start are outside of the autoscaler's limits",
-                where="fleet.replicas",
-                value=len(self._kinds),
-                limit=f"{scaling.min_replicas} to {scaling.max_replicas}",
-                remedy="change fleet.replicas, or min_replicas or max_replicas of the autoscaler",
-            )
-        self._like = sum(replicas_of_groups[: scaling.group])
 
 
 def _further(

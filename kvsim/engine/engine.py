@@ -262,26 +262,33 @@ class Engine:
             self._observer.finished(self.scheduler, plan, now_ps)
 
     def _idle(self, plan: Plan) -> Generator[simpy.Event, None, None]:
-        """Wait for an arrival. Whose queue would wait for ever then is refused on arrival, or the
-        scheduler names what its engine never starts.
+        """Wait for an arrival."""
+        if self._gave_way(plan):
+            return
+        now = self.now_ps
+        self._books.open()
+        self._wake = self.env.event()
+        yield self._wake
+        self._wake = None
+        self._books.idled(now, self.now_ps)
+
+    def _gave_way(self, plan: Plan) -> bool:
+        """Whether a plan without a token leaves something else to plan at once. Whose queue would
+        wait for ever is refused then, or the scheduler names what its engine never starts.
         """
         now = self.now_ps
         if plan.preempted:
             self._finished(plan, now)
-            return
+            return True
         head = self.scheduler.waiting.head
         watcher, stalled = self._observer, head is not None
         if watcher is not None and watcher.idle(self.scheduler, now, stalled=stalled):
-            return
+            return True
         if head is not None and self._refuse and not self.scheduler.expects_more:
             refusal = self.scheduler.give_up(head)
             if refusal is None:
                 raise InvariantError(f"{head} can never start")
             self.intake.ended(head, now, str(refusal))
             self._books.queue(now)
-            return
-        self._books.open()
-        self._wake = self.env.event()
-        yield self._wake
-        self._wake = None
-        self._books.idled(now, self.now_ps)
+            return True
+        return False

@@ -1,7 +1,7 @@
 """What an engine is put together from."""
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from kvsim.engine.link import Link
 from kvsim.engine.observer import Observer
@@ -9,6 +9,9 @@ from kvsim.engine.schedulers.scheduler import Scheduler
 from kvsim.request import Request
 from kvsim.results.recorder import Recorder
 from kvsim.step_time.form import StepTime
+
+if TYPE_CHECKING:
+    from kvsim.engine.waves import Waves
 
 
 def nobody_asks(request: Request) -> None:
@@ -22,7 +25,7 @@ class EngineParts(NamedTuple):
     loaded. depth: steps in flight. max_steps: most steps one plan may stand for; 1 gives the
     step-by-step run. on_left, refuse: see `Intake`. routed: the engine is one of several behind a
     router; looks_ps: the router reads what the engine reports at this interval in picoseconds, and
-    no run of steps lasts longer.
+    no run of steps lasts longer. waves: those that its steps are part of; None: it steps alone.
     """
 
     scheduler: Scheduler
@@ -36,3 +39,4 @@ class EngineParts(NamedTuple):
     refuse: bool = True
     routed: bool = False
     looks_ps: int | None = None
+    waves: "Waves | None" = None

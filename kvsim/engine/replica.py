@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from kvsim.engine.connectors.connector import Connector
     from kvsim.engine.connectors.totals import RunTotals
     from kvsim.engine.hicache.hierarchy import Hierarchy
+    from kvsim.engine.waves import Waves
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,6 +225,7 @@ def serving(
     refuse: bool = True,
     routed: bool = False,
     looks_ps: int | None = None,
+    waves: "Waves | None" = None,
 ) -> RunningReplica:
     """A replica on this clock; arguments as `EngineParts` has them. InputError as `build`."""
     scheduler = spec.build()
@@ -242,12 +244,28 @@ def serving(
         refuse=refuse,
         routed=routed,
         looks_ps=looks_ps,
+        waves=waves,
     )
     return RunningReplica(scheduler, recorder, _engine(spec, env, parts))
 
 
 def _engine(spec: ReplicaSpec, env: simpy.Environment, parts: EngineParts) -> Engine:
-    """The engine with what lies behind the device."""
+    """The engine with what lies behind the device, or with those that it steps with."""
+    if parts.waves is not None:
+        from kvsim.engine.wave_engine import WaveEngine
+
+        beyond = "a KV connector" if spec.connector is not None else None
+        beyond = "a hierarchical cache" if spec.allocator.hierarchical else beyond
+        beyond = "two steps in flight" if parts.depth > 1 else beyond
+        if beyond is not None:
+            raise InputError(
+                f"ranks that step together are not simulated with {beyond}",
+                where="fleet.router.lockstep",
+                value=True,
+                remedy="leave it out; async_scheduling = false, or under SGLang "
+                "disable_overlap_schedule = true, has one step in flight",
+            )
+        return WaveEngine(env, parts)
     if spec.connector is not None:
         from kvsim.engine.connected_engine import ConnectedEngine
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from kvsim.engine.arrivals import Left
 from kvsim.engine.observer import Observer
 from kvsim.engine.replica import RunningReplica, clock, serve_all
+from kvsim.engine.waves import Waves
 from kvsim.fleet.changes import FleetChanges
 from kvsim.fleet.failures import FleetFailure
 from kvsim.fleet.members import AnyPart, FleetMember, MemberHooks
@@ -19,14 +20,14 @@ from kvsim.fleet.reports import Reports
 from kvsim.fleet.routers.router import Router
 from kvsim.fleet.scaling.options import AutoscalerOptions
 from kvsim.request import Request, Stream
-from kvsim.results.fleet import RoutedTo
+from kvsim.results.routing import RoutedTo
 
 
 class Fleet:
     """Members behind a router, with the requests of a stream on their way.
 
     reports, regret, observer_of: see `RoutedPool`. refuse, looks_ps: see `MemberHooks`. failures,
-    scaling, like: see `FleetChanges`.
+    scaling, like: see `FleetChanges`. sync_steps: see `Waves`; None: each steps alone.
     """
 
     def __init__(
@@ -44,11 +45,13 @@ class Fleet:
         like: int = 0,
         progress: Left | None = None,
         refuse: bool = True,
+        sync_steps: int | None = None,
     ) -> None:
         self.router = router
         self.env, self.arrivals = clock(stream, progress)
         self.arrivals.submit = self.submit
-        hooks = MemberHooks(self._left, refuse=refuse, looks_ps=looks_ps)
+        self.waves = None if sync_steps is None else Waves(self.env, sync_steps)
+        hooks = MemberHooks(self._left, refuse=refuse, looks_ps=looks_ps, waves=self.waves)
         self._pool = RoutedPool(
             self.env, parts, router, hooks, reports=reports, regret=regret, observer_of=observer_of
         )

@@ -6,6 +6,7 @@ from typing import NamedTuple, Protocol
 
 from kvsim.engine.observer import Observer
 from kvsim.engine.replica import Clock, ReplicaSpec, RunningReplica, serving
+from kvsim.engine.waves import Waves
 from kvsim.fleet.load import Load
 from kvsim.fleet.watch import ReplicaWatch
 from kvsim.request import Request
@@ -19,7 +20,8 @@ class MemberHooks(NamedTuple):
 
     left: called with each request that has left. prefilled, heard: called with first tokens and
     with changed loads (see `ReplicaWatch`); None: nobody asks. refuse, looks_ps: as of an engine;
-    looks_ps = 0: no run of steps is taken at once. observer: beside.
+    looks_ps = 0: no run of steps is taken at once. observer: beside. waves: of its engine; None: it
+    steps alone.
     """
 
     left: Callable[[Request], None]
@@ -29,6 +31,7 @@ class MemberHooks(NamedTuple):
     observer: Observer | None = None
     refuse: bool = True
     looks_ps: int | None = None
+    waves: Waves | None = None
 
     def watch(self) -> Observer | None:
         """Who watches a replica of the member; None: nobody needs to."""
@@ -75,7 +78,7 @@ class FleetPart(NamedTuple):
         """The replica on this clock."""
         watch = hooks.watch()
         spec = replace(self.spec, unwatched=watch is None)
-        if hooks.looks_ps == 0:
+        if hooks.looks_ps == 0 or hooks.waves is not None:
             spec = replace(spec, max_steps=1)
         return SingleReplica(
             serving(
@@ -88,6 +91,7 @@ class FleetPart(NamedTuple):
                 refuse=hooks.refuse,
                 routed=True,
                 looks_ps=hooks.looks_ps or None,
+                waves=hooks.waves,
             )
         )
 

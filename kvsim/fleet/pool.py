@@ -10,7 +10,7 @@ from kvsim.fleet.reports import Reports
 from kvsim.fleet.routers.options import FleetView
 from kvsim.fleet.routers.router import RoutedRequest, Router
 from kvsim.request import Request, TokenRuns
-from kvsim.results.fleet import RoutedTo
+from kvsim.results.routing import RoutedTo
 from kvsim.sequence import Sequence as KVSequence
 
 PRIVATE = 1 << 58  # ids from here on are those of content that nobody else has

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from kvsim.engine.arrivals import Left
@@ -12,7 +13,7 @@ from kvsim.fleet.options import FleetOptions
 from kvsim.fleet.pool import view_of
 from kvsim.fleet.routers import ROUTERS
 from kvsim.request import Stream
-from kvsim.results.fleet import RoutingSummary
+from kvsim.results.routing import RoutingSummary, WavesSummary
 
 
 class ServedFleet(NamedTuple):
@@ -49,6 +50,7 @@ def serve_fleet(
         scaling=options.autoscaler,
         like=like,
         progress=progress,
+        sync_steps=options.router.sync_steps,
     )
     fleet.run()
     counts = [0] * len(fleet.members)
@@ -57,4 +59,7 @@ def serve_fleet(
     if fleet.changes is not None:
         counts[0] += fleet.changes.num_refused
     routing = RoutingSummary.of(ROUTERS.name_of(options.router), fleet.routed)
+    if (waves := fleet.waves) is not None:
+        counts_of = waves.num_waves, waves.num_steps, waves.num_dummy_steps
+        routing = replace(routing, waves=WavesSummary(*counts_of))
     return ServedFleet(fleet, counts, routing, began_s)

@@ -27,6 +27,13 @@ def _sentences(fleet: FleetSummary, result: Result) -> Iterator[str]:
     sent = sorted(routing.decisions.items(), key=lambda item: -item[1])
     ways = listed([f"{count(times)} by “{why}”" for why, times in sent])
     yield f"The router sent {ways}."
+    if routing.waves is not None:
+        waves = routing.waves
+        all_steps = max(1, waves.steps * fleet.replicas)
+        yield (
+            f"All replicas stepped together, {count(waves.steps)} times in {count(waves.waves)} "
+            f"waves; {percent(waves.dummy_steps / all_steps)} of their steps computed nothing."
+        )
     yield from _balance(fleet, result)
     yield from _changes(fleet)
     cache = fleet.prefix_cache

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from kvsim.results.gaps import TokenGaps
 from kvsim.results.latency import QUANTILES
 from kvsim.results.lifetimes import FleetChangesSummary, Lifetime, changes_of
 from kvsim.results.recorder import Recorder
+from kvsim.results.routing import RoutingSummary
 from kvsim.results.summary import (
     ClassShares,
     LatencySummary,
@@ -26,19 +27,6 @@ from kvsim.results.summary_beyond import TiersSummary, TransferSummary
 from kvsim.results.summary_part import Count, Measured, Share, SummaryPart
 
 
-class RoutedTo(NamedTuple):
-    """One request at the router. best_tokens: what the replica with the longest match of its prompt
-    had cached, chosen_tokens: what the chosen one had; None where nobody asked.
-    """
-
-    time_ps: int
-    id: str
-    replica: int
-    why: str
-    chosen_tokens: int | None = None
-    best_tokens: int | None = None
-
-
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Imbalance(SummaryPart):
     """The largest value of a replica over the mean of all: of requests sent, of tokens (prompts and
@@ -48,42 +36,6 @@ class Imbalance(SummaryPart):
     requests: Measured | None
     tokens: Measured | None
     running: Measured | None
-
-
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class RoutingSummary(SummaryPart):
-    """What the router did. decisions: how many requests each of its rules decided. regret_tokens:
-    prompt tokens that the best replica had cached and the chosen one had not; None where replicas
-    were not asked.
-    """
-
-    router: str
-    decisions: dict[str, Count]
-    regret_tokens: Count | None = None
-
-    @classmethod
-    def of(cls, router: str, routed: Sequence[RoutedTo]) -> Self:
-        """What a router of this kind did, request by request."""
-        asked = [each for each in routed if each.best_tokens is not None]
-        regret = sum((each.best_tokens or 0) - (each.chosen_tokens or 0) for each in asked)
-        return cls(
-            router=router,
-            decisions=dict(Counter(each.why for each in routed)),
-            regret_tokens=regret if asked else None,
-        )
-
-    @classmethod
-    def together(cls, parts: Sequence[Self]) -> Self:
-        """What the routers of several cells did."""
-        decisions: Counter[str] = Counter()
-        for each in parts:
-            decisions.update(each.decisions)
-        asked = [each.regret_tokens for each in parts if each.regret_tokens is not None]
-        return cls(
-            router=parts[0].router,
-            decisions=dict(decisions),
-            regret_tokens=sum(asked) if asked else None,
-        )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

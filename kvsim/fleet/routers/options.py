@@ -36,6 +36,11 @@ class RouterOptions(Options):
         """How far apart its looks at the replicas' memory are; 0: it may look after any step."""
         return None
 
+    @property
+    def sync_steps(self) -> int | None:
+        """Steps between two agreements of replicas that step together; None: each steps alone."""
+        return None
+
     def process(self, index: int, count: int) -> Self:
         """The options of one of several router processes before the same replicas."""
         return self

@@ -14,10 +14,13 @@ from kvsim.fleet.routers.router import Decision, RoutedRequest, Router
 class SglangDp(RouterOptions):
     """method: in turn, the fewest requests, or the fewest KV tokens (then requests). The controller
     looks at what ranks have written when a request comes, at most once in 20 ms (SGLang 0.5.23).
+    lockstep: ranks of data-parallel attention (enable_dp_attention), which step together while one
+    of them has work.
     """
 
     method: Literal["auto", "round_robin", "total_requests", "total_tokens"] = "auto"
     look_interval_ms: float = Field(20.0, gt=0)
+    lockstep: bool = False
 
     def reports(self, view: FleetView) -> Reports | None:
         return Written(view.num_replicas) if self.method.startswith("total") else None
@@ -25,6 +28,10 @@ class SglangDp(RouterOptions):
     @property
     def looks_ps(self) -> int | None:
         return 0 if self.method.startswith("total") else None
+
+    @property
+    def sync_steps(self) -> int | None:
+        return 1 if self.lockstep else None
 
     def build(self, view: FleetView) -> "SglangDpRouter":
         return SglangDpRouter(self.method, round(self.look_interval_ms * 1e9), view.num_replicas)

@@ -17,7 +17,8 @@ Counts = list[float]
 class VllmDp(RouterOptions):
     """rule: of 0.33, which counts its own open requests and rotates ties, or the older `waiting * 4
     + running` (0.14, 0.19). client_count, client_index: front ends, and which of them this one is.
-    lockstep: ranks of a mixture of experts, which step together. stats_update_interval_ms: between
+    lockstep: ranks of a mixture of experts, which step together, ranks without work too; they
+    agree on the end of a wave every dp_sync_interval steps. stats_update_interval_ms: between
     two publications of the coordinator.
     """
 
@@ -25,6 +26,7 @@ class VllmDp(RouterOptions):
     client_count: int = Field(1, ge=1)
     client_index: int = Field(0, ge=0)
     lockstep: bool = False
+    dp_sync_interval: int = Field(16, ge=1)
     stats_update_interval_ms: float = Field(100.0, gt=0)
 
     @model_validator(mode="after")
@@ -36,6 +38,10 @@ class VllmDp(RouterOptions):
     def reports(self, view: FleetView) -> Reports:
         interval_ps = round(self.stats_update_interval_ms * PS_PER_MS)
         return Published(view.num_replicas, interval_ps, lockstep=self.lockstep)
+
+    @property
+    def sync_steps(self) -> int | None:
+        return self.dp_sync_interval if self.lockstep else None
 
     def process(self, index: int, count: int) -> "VllmDp":
         """One front end of several, where client_count does not say how many there are."""

@@ -1,0 +1,77 @@
+"""What the router of a fleet did, in numbers."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Self
+
+from kvsim.results.summary_part import Count, SummaryPart
+
+
+class RoutedTo(NamedTuple):
+    """One request at the router. best_tokens: what the replica with the longest match of its prompt
+    had cached, chosen_tokens: what the chosen one had; None where nobody asked.
+    """
+
+    time_ps: int
+    id: str
+    replica: int
+    why: str
+    chosen_tokens: int | None = None
+    best_tokens: int | None = None
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class WavesSummary(SummaryPart):
+    """Replicas that step together: waves, steps of all, and steps of single replicas that had
+    nothing to compute.
+    """
+
+    waves: Count
+    steps: Count
+    dummy_steps: Count
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class RoutingSummary(SummaryPart):
+    """What the router did. decisions: how many requests each of its rules decided. regret_tokens:
+    prompt tokens that the best replica had cached and the chosen one had not; None where replicas
+    were not asked. waves: of replicas that step together; None: each steps alone.
+    """
+
+    router: str
+    decisions: dict[str, Count]
+    regret_tokens: Count | None = None
+    waves: WavesSummary | None = None
+
+    @classmethod
+    def of(cls, router: str, routed: Sequence[RoutedTo]) -> Self:
+        """What a router of this kind did, request by request."""
+        asked = [each for each in routed if each.best_tokens is not None]
+        regret = sum((each.best_tokens or 0) - (each.chosen_tokens or 0) for each in asked)
+        return cls(
+            router=router,
+            decisions=dict(Counter(each.why for each in routed)),
+            regret_tokens=regret if asked else None,
+        )
+
+    @classmethod
+    def together(cls, parts: Sequence[Self]) -> Self:
+        """What the routers of several cells did."""
+        decisions: Counter[str] = Counter()
+        for each in parts:
+            decisions.update(each.decisions)
+        asked = [each.regret_tokens for each in parts if each.regret_tokens is not None]
+        waves = [each.waves for each in parts if each.waves is not None]
+        return cls(
+            router=parts[0].router,
+            decisions=dict(decisions),
+            regret_tokens=sum(asked) if asked else None,
+            waves=WavesSummary(
+                sum(each.waves for each in waves),
+                sum(each.steps for each in waves),
+                sum(each.dummy_steps for each in waves),
+            )
+            if waves
+            else None,
+        )
