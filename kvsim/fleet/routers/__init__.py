@@ -13,6 +13,7 @@ ROUTERS: Registry[RouterOptions] = Registry(
         "consistent-hash": "kvsim.fleet.routers.consistent_hash:ConsistentHash",
         "manual": "kvsim.fleet.routers.manual:Manual",
         "cache-aware": "kvsim.fleet.routers.cache_aware:CacheAware",
+        "bucket": "kvsim.fleet.routers.bucket:Bucket",
         "dynamo-kv": "kvsim.fleet.routers.dynamo_kv:DynamoKv",
         "llm-d-epp": "kvsim.fleet.routers.llm_d_epp:LlmdEpp",
         "vllm-dp": "kvsim.fleet.routers.vllm_dp:VllmDp",
