@@ -6,7 +6,7 @@ name stays `None` and costs nothing.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 TokenRuns = tuple[tuple[int, int], ...]
@@ -44,9 +44,11 @@ class Request(NamedTuple):
     n: parallel samples of the prompt.
     prompt_runs: the prompt's token ids as runs, lengths summing to prompt_tokens; None: private.
     output_start: token id of the first output token, the others follow; None: private.
-    after, think_ps: arrives think_ps after the request with this id has left (closed loops,
-        conversations).
+    after, think_ps: arrives think_ps after the request with this id, or the group of this name, has
+        left (closed loops, conversations).
     session: the conversation it belongs to, for reports.
+    group: whose requests come together; `after` may name a group, which has left with its last.
+    ends_session: it is the last of its session, and the client says so.
     items: images, sounds and videos of the prompt in their order, which do not overlap.
     adapter: the LoRA adapter that computes it; None: the base model. Its token ids are of this
         adapter alone: `under_adapter` in `kvsim.token_runs`.
@@ -68,6 +70,8 @@ class Request(NamedTuple):
     front_end_ps: int = 0
     items: tuple[PromptItem, ...] = ()
     adapter: int | None = None
+    ends_session: bool = False
+    group: str | None = None
 
     @property
     def final_tokens(self) -> int:
@@ -95,6 +99,17 @@ class Stream:
     def of(cls, requests: "Stream | Iterable[Request]") -> "Stream":
         """The stream itself, or one of these requests."""
         return requests if isinstance(requests, Stream) else cls(tuple(requests))
+
+    def with_ends(self) -> "Stream":
+        """The same where the last request of each session says that it is."""
+        last = {request.session: request.id for request in self.requests}
+        requests = tuple(
+            request._replace(ends_session=True)
+            if request.session is not None and last[request.session] == request.id
+            else request
+            for request in self.requests
+        )
+        return replace(self, requests=requests)
 
     @property
     def anonymous(self) -> bool:

@@ -129,6 +129,8 @@ class Simulation:
                 scenario.seed, base=scenario.folder, max_model_len=self.max_model_len
             )
         self.stream = Stream.of(requests)
+        if any(each.hinted for each in scenario.allocator):
+            self.stream = self.stream.with_ends()
         for each in scenario.allocator:
             check_served(self.stream, self.replica_spec(each), apart=self.apart is not None)
         self.front_end: FrontEnd | None = None

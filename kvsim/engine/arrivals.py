@@ -1,6 +1,6 @@
 """Requests come to an engine at their time, followers after those they follow have left."""
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Generator
 
 import simpy
@@ -41,6 +41,7 @@ class Arrivals:
         for request in stream.requests:
             if request.after is not None:
                 self._followers.setdefault(request.after, []).append(request)
+        self._groups = Counter(each.group for each in stream.requests if each.group is not None)
         self._num_come = 0  # of the roots
         self._max_concurrency = stream.max_concurrency or 0
         self._in_flight = 0
@@ -87,7 +88,12 @@ class Arrivals:
             self._env.process(self._after(0, self._held.popleft(), self.submit))
         else:
             self._in_flight -= 1
-        for follower in self._followers.pop(request.id, ()):
+        followers = self._followers.pop(request.id, [])
+        if request.group is not None:
+            self._groups[request.group] -= 1
+            if not self._groups[request.group]:
+                followers += self._followers.pop(request.group, [])
+        for follower in followers:
             self._env.process(self._after(follower.think_ps, follower, self._send))
 
     def _after(

@@ -36,6 +36,7 @@ class Engine:
         self._measured = parts.step_time if isinstance(parts.step_time, Measured) else None
         self._host_link = parts.host_link
         self._behind = parts.depth - 1
+        self._timed = scheduler.allocator.timed
         self._routed = parts.routed
         self._looks_ps = parts.looks_ps
         self._max_steps = UNBOUNDED if parts.max_steps is None else parts.max_steps
@@ -125,6 +126,8 @@ class Engine:
         now = self.now_ps
         if self._observer is not None:
             self._observer.planning(self.scheduler, now)
+        if self._timed is not None:
+            self._timed.pass_time(now)
         plan = self.scheduler.schedule()
         if plan.failed:
             self.intake.failed(plan, now)
@@ -178,6 +181,9 @@ class Engine:
         if self._looks_ps is not None and steps > 1:
             until_ps = self._looks_ps - begin_ps % self._looks_ps
             steps = min(steps, max(1, plan.steps_by(until_ps, steps) - 1 + self._behind))
+        lapse_ps = None if self._timed is None or steps == 1 else self._timed.next_lapse_ps
+        if lapse_ps is not None:
+            steps = min(steps, max(1, plan.steps_by(lapse_ps - begin_ps, steps) - 1 + self._behind))
         self._books.open()
         end_ps = begin_ps + plan.duration_ps(steps - self._behind)
         end = self._end = RunEnd(self.env, plan, steps, self._behind, now, begin_ps, end_ps)
@@ -254,6 +260,8 @@ class Engine:
     def _return(self, plan: Plan, now_ps: int) -> None:
         """The outputs of the plan's last step are there."""
         self._books.returned(plan, now_ps)
+        if self._timed is not None:
+            self._timed.pass_time(now_ps)
         for seq in self.scheduler.finish(plan):
             self.intake.left(seq, now_ps)
 

@@ -66,8 +66,9 @@ def _dealt(requests: Sequence[Request], count: int) -> Iterator[list[Request]]:
             cell, turn = turn % count, turn + 1
         if request.session is not None:
             sessions.setdefault(request.session, cell)
-        if request.id in followed:
-            cell_of[request.id] = cell
+        for name in request.id, request.group:
+            if name is not None and name in followed:
+                cell_of[name] = cell
         shares[cell].append(request)
     yield from shares
 

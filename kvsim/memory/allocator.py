@@ -2,7 +2,7 @@
 
 The scheduler admits sequences, computes their prompts chunk by chunk (`admit`, `extend`), lets them
 `join` the decoders, moves all decoders on together (`advance`), and takes memory back (`release`).
-Nothing here knows of time: the allocator counts decode steps, the engine knows how long they took.
+Nothing else here knows of time: the allocator counts decode steps, the engine how long they took.
 
 A new allocator may begin on `kvsim.memory.stepwise`, which needs a handful of methods. What a
 prefix cache adds to the promise stands in prefix.py, what SGLang's scheduler alone asks in
@@ -18,6 +18,7 @@ from mypy_extensions import mypyc_attr
 from kvsim.memory.ledger import Course, Usage
 from kvsim.memory.parts import NO_PARTS, Parts
 from kvsim.memory.prefix import PrefixPromise
+from kvsim.memory.timed import Timed
 from kvsim.memory.verifying import Verifying
 from kvsim.plumbing.errors import InvariantError
 from kvsim.request import Request
@@ -109,6 +110,7 @@ class Allocator(PrefixPromise):
     page_tokens: slots are granted in multiples of it.
     keeps_last_token: a sequence that was scheduled once more than it had output gets a slot for it.
     max_sequences: that hold memory at once, whatever is free; None: no limit of that kind.
+    timed: content that is kept until a moment; None: what is kept does not depend on time.
     """
 
     capacity_bytes: int
@@ -118,6 +120,7 @@ class Allocator(PrefixPromise):
     page_tokens: int = 1
     keeps_last_token: ClassVar[bool] = False
     max_sequences: int | None = None
+    timed: Timed | None = None
 
     @property
     def verifying(self) -> Verifying | None:

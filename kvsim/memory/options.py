@@ -100,6 +100,11 @@ class AllocatorOptions(Options):
         return False
 
     @property
+    def hinted(self) -> bool:
+        """Whether it asks which request is the last one of its session."""
+        return False
+
+    @property
     def hierarchical(self) -> bool:
         """Whether its allocator copies to host memory and back beside the steps, as SGLang's
         hierarchical cache does.

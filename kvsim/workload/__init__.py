@@ -10,5 +10,6 @@ WORKLOADS: Registry[WorkloadOptions] = Registry(
         "sessions": "kvsim.workload.sessions:Sessions",
         "trace": "kvsim.workload.trace:TraceReplay",
         "uncached": "kvsim.workload.uncached:Uncached",
+        "beams": "kvsim.workload.beams:Beams",
     },
 )

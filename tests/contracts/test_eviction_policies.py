@@ -139,8 +139,8 @@ def test_lru_is_what_the_pool_does_where_nothing_is_said(
 
 
 def test_they_forget_differently(tables: Any) -> None:
-    """A short prompt that came three times, in a session, and comes again after a flood of long
-    ones that come once: only by when it was used last is it the first to go.
+    """A short and urgent prompt that came three times, in a session, and comes again after a flood
+    of long ones that come once: only by when it was used last is it the first to go.
     """
     hot = (1 << 50, 129)
     prompts = [hot, hot, hot, *((at << 20, 300) for at in range(5)), hot]
@@ -152,6 +152,7 @@ def test_they_forget_differently(tables: Any) -> None:
             2,
             prompt_runs=(runs,),
             session="s" if runs is hot else None,
+            priority=0 if runs is hot else 5,
         )
         for at, runs in enumerate(prompts)
     ]

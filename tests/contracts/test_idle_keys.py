@@ -23,6 +23,17 @@ BESIDE: dict[str, dict[str, Any]] = {
     "policy": {"max_num_seqs": 2},
     "swap_space_gib": {"preemption_mode": "swap"},
     "swap_latency_us": {"preemption_mode": "swap", "swap_space_gib": 0.05},
+    "max_loras": {"max_loras": 1},
+    "max_cpu_loras": {"max_loras": 2},
+    **{
+        key: {"max_loras": 2, "max_num_batched_tokens": 160}
+        for key in (
+            "max_tokens_per_mm_item",
+            "max_num_encoder_input_tokens",
+            "encoder_cache_size",
+            "disable_chunked_mm_input",
+        )
+    },
 }
 PREEMPTING = {"trt-llm": {"capacity_scheduler_policy": "max-utilization"}}  # its default never does
 # They need prompts of several steps that do not fit, and a model with windows in one pool.
@@ -45,6 +56,21 @@ STREAMS = [
     ("gemma-3-1b", 1500, workload(40, 60.0)),
     ("qwen3.5-4b", 9000, workload(25, 30.0)),
     ("opt-125m", 14_000, workload(60, 4000.0)),
+    (
+        "opt-125m",
+        9000,
+        workload(40, 60.0)
+        | {
+            "items": [
+                {
+                    "tokens": {"kind": "uniform", "min_tokens": 20, "max_tokens": 150},
+                    "count": 12,
+                    "per_prompt": {"kind": "uniform", "min_tokens": 1, "max_tokens": 3},
+                }
+            ],
+            "adapters": {"count": 5},
+        },
+    ),
 ]
 
 

@@ -53,6 +53,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
         }
     },
 }
+EXAMPLES["beams"] = {**EXAMPLES["uncached"], "beam_width": 3}
 
 
 @pytest.fixture
@@ -81,6 +82,7 @@ def test_a_workload_keeps_its_promises(kind: str, folder: Path) -> None:
     assert made == stream(example(kind), folder)
     assert made.requests
     seen: dict[str, Request] = {}
+    groups: set[str | None] = set()
     arrival_ps = 0
     for request in made.requests:
         assert request.id not in seen
@@ -88,7 +90,8 @@ def test_a_workload_keeps_its_promises(kind: str, folder: Path) -> None:
         assert request.output_tokens >= 1
         assert request.arrival_ps >= arrival_ps
         arrival_ps = request.arrival_ps
-        assert request.after is None or request.after in seen
+        assert request.after is None or request.after in {*seen, *groups}
+        groups.add(request.group)
         assert request.think_ps >= 0
         if request.prompt_runs is not None:
             assert sum(length for _, length in request.prompt_runs) == request.prompt_tokens
@@ -340,6 +343,36 @@ def test_without_a_cache_every_token_computes_all_before_it(folder: Path) -> Non
             range(request.prompt_tokens + request.output_tokens - 1, request.prompt_tokens - 1, -1)
         )
         assert (first.after, first.think_ps) == (request.after, request.think_ps)
+
+
+def test_beams_come_step_by_step_and_share_what_they_go_on_from(folder: Path) -> None:
+    whole = stream(EXAMPLES["beams"]["of"], folder)
+    beams = stream(example("beams"), folder)
+    assert len(beams.requests) == sum(1 + 3 * (r.output_tokens - 1) for r in whole.requests)
+    names = {name for each in beams.requests for name in (each.id, each.group)}
+    assert all(each.after is None or each.after in names for each in beams.requests)
+    whole_by_id = {each.id: each for each in whole.requests}
+    steps: dict[str, list[Request]] = {}
+    for each in beams.requests:
+        steps.setdefault(each.group or each.id, []).append(each)
+    for name, together in steps.items():
+        search = whole_by_id[name.split("#")[0]]
+        step = int(name.split("#")[1]) if "#" in name else search.output_tokens - 1
+        assert len(together) == (3 if step else 1)
+        contents = {each.prompt_runs for each in together}
+        assert len(contents) == len(together)
+        assert {each.prompt_tokens for each in together} == {search.prompt_tokens + step}
+        assert {each.output_tokens for each in together} == {1}
+        assert search.prompt_runs is not None
+        (best, *_) = together
+        expected = (*search.prompt_runs, *([(search.output_start, step)] if step else []))
+        assert best.prompt_runs == expected
+        if step:
+            before = steps[together[0].after or ""]
+            ends = {each.prompt_runs for each in before}
+            for other in together[1:]:
+                assert other.prompt_runs is not None
+                assert other.prompt_runs[:-1] in ends
 
 
 @pytest.mark.parametrize(

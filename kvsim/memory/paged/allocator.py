@@ -50,7 +50,7 @@ class PagedAllocator(BlockLedger):
         parts = Assembly(memory, shape, grouping, settings)
         super().__init__(memory, shape, parts)
         self.swappable = not parts.tables.slides and not parts.has_states
-        self.gives_back = not parts.one_table
+        self.gives_back, self.timed = not parts.one_table, self.pool.timed
         self._names, self._drafts, self._chunks = parts.names, parts.drafts, parts.chunks
         self._spare_block = memory.rules.spare_block
         self._window_lag = memory.hash_lag if memory.rules.waits_for_return else 0

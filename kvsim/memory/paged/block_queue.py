@@ -62,6 +62,7 @@ class BlockQueue(KnownBlocks):
         self._freed_blank: list[int] = []
         self._front = BlankBlocks(self.num_free, tracked=tracked)
         self._ranked = None if eviction is None else RankedQueue(eviction, num_groups)
+        self.timed = eviction if eviction is not None and eviction.lapses else None
         self._back = FreeQueue()
 
     # --- looking at the queue ------------------------------------------------------------------

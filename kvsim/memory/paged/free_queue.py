@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from kvsim.memory.paged.eviction.policy import Eviction
 from kvsim.memory.paged.extent import BLANK, NO_BLOCKS, Extent, Found, Part
+from kvsim.memory.paged.session_hint import SessionHint
 
 
 class BlankBlocks:
@@ -142,7 +143,7 @@ class RankedQueue:
         for extent, _ in found.parts:
             self._order.found(extent.blocks[0])
 
-    def returning(self, parts: Sequence[Part], *, session: bool) -> None:
+    def returning(self, parts: Sequence[Part], *, hint: SessionHint) -> None:
         """A table gives these back, first to last."""
         blocks = [extent.blocks[0] for _, extent, _ in parts]
-        self._order.returning(blocks, [place for place, _, _ in parts], session=session)
+        self._order.returning(blocks, [place for place, _, _ in parts], hint=hint)

@@ -13,6 +13,7 @@ from kvsim.memory.paged.allocator import PagedAllocator
 from kvsim.memory.paged.assembly import PagedSettings
 from kvsim.memory.paged.extent import NOTHING_FOUND, OUTPUT, Extent, Found
 from kvsim.memory.paged.hits import Hits
+from kvsim.memory.paged.session_hint import NO_HINT
 from kvsim.memory.paged.shape import BlockShape
 from kvsim.memory.paged.table import Table
 from kvsim.memory.parts import ARRIVING, KEPT_FOR_READERS, Parts
@@ -169,5 +170,5 @@ class HoldingAllocator(LoadingAllocator):
         for block in blocks:
             if block.owners == 1:
                 self._tables.held_for_copy(-1)
-            self.pool.give_back_singly([(0, block, 1)], OUTPUT, block.num_prompt, (), session=False)
+            self.pool.give_back_singly([(0, block, 1)], OUTPUT, block.num_prompt, (), hint=NO_HINT)
         self.pool.given_back()

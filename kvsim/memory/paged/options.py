@@ -66,6 +66,10 @@ class Paged(AllocatorOptions):
     prefix_match_unit: int | None = Field(None, ge=1, le=1 << 20)
     prefill_checkpoint_alignment: int | None = Field(None, ge=1, le=1 << 20)
 
+    @property
+    def hinted(self) -> bool:
+        return self.eviction_policy is not None and self.eviction_policy.hinted
+
     @model_validator(mode="after")
     def _host_cache_is_a_prefix_cache(self) -> Self:
         if self.host_cache_gib is not None:

@@ -14,6 +14,7 @@ from kvsim.memory.paged.extent import (
     extents_of,
     stretches,
 )
+from kvsim.memory.paged.session_hint import SessionHint
 from kvsim.plumbing.errors import InvariantError
 
 
@@ -97,15 +98,15 @@ class BlockPool(BlockQueue):
         prompt_end: int,
         nameless: Collection[int],
         *,
-        session: bool,
+        hint: SessionHint,
     ) -> int:
         """The same of single blocks: those with keys or at one of the places `nameless` are cached.
-        session: the table is of one.
+        hint: what is known of the session of the table.
         """
         ranked, shared = self._ranked, 0
         if ranked is not None:
             ranked.returning(
-                [part for part in parts if part[1].key >= 0 or part[0] in nameless], session=session
+                [part for part in parts if part[1].key >= 0 or part[0] in nameless], hint=hint
             )
         cached: list[Extent] = []
         blank: list[int] = []

@@ -11,6 +11,7 @@ from kvsim.memory.paged.filling import Filling
 from kvsim.memory.paged.hits import Hits
 from kvsim.memory.paged.host_tier import HostTier
 from kvsim.memory.paged.names import BlockNames
+from kvsim.memory.paged.session_hint import hint_of
 from kvsim.memory.paged.table import Table
 from kvsim.memory.prefix import CacheTotals
 from kvsim.sequence import Sequence
@@ -87,7 +88,7 @@ class PrefixCache:
 
     def _fresh(self, seq: Sequence, runs: KeyRuns, num_shareable: int) -> Table:
         table = self._names.fresh(runs, num_shareable)
-        table.session = seq.request.session is not None
+        table.hint = hint_of(seq.request)
         return table
 
     def _add_private(self, seq: Sequence, table: Table) -> None:

@@ -2,6 +2,7 @@
 
 from kvsim.memory.content_keys import KeyRuns
 from kvsim.memory.paged.extent import Extent, Part
+from kvsim.memory.paged.session_hint import NO_HINT
 
 
 class Table:
@@ -21,7 +22,7 @@ class Table:
     for one more. named: of each kind of groups, of how many positions it is decided whether they
     get keys. boundaries: after so many blocks others can continue from it, whatever the retention.
     junction_tokens: after so many others part from it, 0: nowhere. prompt_tokens: of its request.
-    session: whether it belongs to one. kept_until: of each kind of window, the place behind which
+    hint: what is known of its session. kept_until: of each kind of window, the place behind which
     retention leaves no block to be named.
 
     parts: by group, its blocks with keys, in order; where blocks are kept one by one, all. lists:
@@ -36,7 +37,7 @@ class Table:
     __slots__ = (
         *("tokens", "base", "joined", "returned", "processed", "since", "computed", "drafts"),
         *("scheduled", "runs", "num_shareable", "registered", "covered", "cover_at", "named"),
-        *("boundaries", "junction_tokens", "prompt_tokens", "session", "kept_until", "parts"),
+        *("boundaries", "junction_tokens", "prompt_tokens", "hint", "kept_until", "parts"),
         *("lists", "skipped", "count", "states", "begun", "last_state", "copied", "_runs_in"),
     )
 
@@ -48,7 +49,7 @@ class Table:
         self.named = [0] * num_kinds
         self.boundaries: tuple[int, ...] = ()
         self.junction_tokens = self.prompt_tokens = 0
-        self.session = False
+        self.hint = NO_HINT
         self.kept_until: list[int] = []
         self.parts: list[list[Part]] = [[] for _ in range(num_groups)]
         self.lists: list[list[int]] = [[] for _ in range(num_groups)]

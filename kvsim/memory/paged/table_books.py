@@ -140,10 +140,8 @@ class TableBooks(TableShapes):
         the places `nameless`, hold nothing. slot_blocks, slots: full blocks among them, and valid
         slots beside.
         """
-        size, session = self._sizes.blocks[g], table.session
-        shared = self._pool.give_back_singly(
-            parts, self._why[g], prompt_end, nameless, session=session
-        )
+        size, hint = self._sizes.blocks[g], table.hint
+        shared = self._pool.give_back_singly(parts, self._why[g], prompt_end, nameless, hint=hint)
         if shared:
             shared -= self.copies.num_alone([(extent, 1) for _, extent, _ in parts])
         self._book(g, shared - len(parts), (shared - slot_blocks) * size - slots)

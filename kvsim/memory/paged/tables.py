@@ -164,10 +164,10 @@ class BlockTables(TableBooks):
         block, parts, size = table.copied.pop(g), table.parts[g], self._sizes.blocks[g]
         place, tokens = divmod(table.tokens, size)
         if any(extent is block for _, extent, _ in parts):
-            key = self.copies.of_maker(block, copy, place, session=table.session)
+            key = self.copies.of_maker(block, copy, place, hint=table.hint)
             self._names.in_step.add(self._names.state_key(key, g))
         else:
-            self.copies.of_hit(block, place, session=table.session)
+            self.copies.of_hit(block, place, hint=table.hint)
             parts.append((place, copy, 1))
             self._book(g, 1, tokens)
 

@@ -140,8 +140,9 @@ def _mended(random: Random, table: dict[str, Any]) -> None:
     if scheduler["kind"] == "sglang":
         for name in ("preemption_mode", "swap_space_gib", "swap_latency_us", "victim"):
             scheduler.pop(name, None)
-    if workload["kind"] == "uncached":
-        inner = [kind for kind in WORKLOADS if kind not in ("trace", "uncached")]
+    expands = ("uncached", "beams")
+    if workload["kind"] in expands:
+        inner = [kind for kind in WORKLOADS if kind not in ("trace", *expands)]
         workload.pop("priorities", None)
         workload.pop("max_tokens", None)
         workload["of"] = _kind(random, WORKLOADS, inner)

@@ -11,6 +11,8 @@ EVICTION_POLICIES: Registry[EvictionPolicy] = Registry(
         "slru": "kvsim.memory.paged.eviction.slru:Slru",
         "arc": "kvsim.memory.paged.eviction.arc:Arc",
         "cost-aware": "kvsim.memory.paged.eviction.cost_aware:CostAware",
+        "session-hints": "kvsim.memory.paged.eviction.session_hints:SessionHints",
+        "priorities": "kvsim.memory.paged.eviction.priorities:Priorities",
         "pinned-sessions": "kvsim.memory.paged.eviction.pinned_sessions:PinnedSessions",
     },
 )

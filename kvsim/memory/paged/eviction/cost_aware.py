@@ -14,6 +14,7 @@ from pydantic import Field
 
 from kvsim.memory.paged.eviction.policy import EvictionPolicy
 from kvsim.memory.paged.eviction.ranked import Ranked
+from kvsim.memory.paged.session_hint import SessionHint
 
 
 class CostAware(EvictionPolicy):
@@ -43,7 +44,7 @@ class GreedyDual(Ranked):
     def found(self, block: int) -> None:
         self._uses[block] = self._uses.get(block, 0) + 1
 
-    def returning(self, blocks: Sequence[int], places: Sequence[int], *, session: bool) -> None:
+    def returning(self, blocks: Sequence[int], places: Sequence[int], *, hint: SessionHint) -> None:
         self._places.update(zip(blocks, places, strict=True))
 
     def update(self, blocks: Mapping[int, None], /) -> None:  # type: ignore[override]  # no others

@@ -11,6 +11,7 @@ from pydantic import Field
 
 from kvsim.memory.paged.eviction.policy import EvictionPolicy
 from kvsim.memory.paged.eviction.two_queues import TwoQueues
+from kvsim.memory.paged.session_hint import SessionHint
 
 
 class PinnedSessions(EvictionPolicy):
@@ -29,8 +30,8 @@ class Pins(TwoQueues):
         super().__init__(most_spared)
         self._pinned: set[int] = set()
 
-    def returning(self, blocks: Sequence[int], places: Sequence[int], *, session: bool) -> None:
-        if session:
+    def returning(self, blocks: Sequence[int], places: Sequence[int], *, hint: SessionHint) -> None:
+        if hint.session is not None:
             self._pinned.update(blocks)
         else:
             self._pinned.difference_update(blocks)

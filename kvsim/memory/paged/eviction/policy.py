@@ -2,8 +2,9 @@
 
 from abc import abstractmethod
 from collections.abc import Iterator, KeysView, Mapping, MutableMapping, Sequence
-from typing import Protocol
+from typing import ClassVar, Protocol
 
+from kvsim.memory.paged.session_hint import SessionHint
 from kvsim.plumbing.options import Options
 
 
@@ -57,6 +58,14 @@ class Eviction(MutableMapping[int, None]):
         del self[block]
         return block, None
 
+    # --- time ------------------------------------------------------------------------------------
+
+    lapses: ClassVar[bool] = False  # content may be kept for a time
+    next_lapse_ps: int | None = None  # when some of it next lapses
+
+    def pass_time(self, now_ps: int) -> None:
+        """It is now_ps, and a step is about to be scheduled."""
+
     # --- what it hears --------------------------------------------------------------------------
 
     def registered(self, block: int, key: int) -> None:
@@ -65,9 +74,9 @@ class Eviction(MutableMapping[int, None]):
     def found(self, block: int) -> None:
         """One more sequence has found the content of `block`, which is in use or about to be."""
 
-    def returning(self, blocks: Sequence[int], places: Sequence[int], *, session: bool) -> None:
+    def returning(self, blocks: Sequence[int], places: Sequence[int], *, hint: SessionHint) -> None:
         """A sequence gives these blocks back, first to last of its table, at these places of it;
-        those that nobody else holds are put in next. session: it belongs to a conversation.
+        those that nobody else holds are put in next. hint: what is known of its session.
         """
 
     def forgotten(self, block: int, key: int | None) -> None:
@@ -75,7 +84,12 @@ class Eviction(MutableMapping[int, None]):
 
 
 class EvictionPolicy(Options):
-    """Chooses which content goes when blocks run out; its fields are its options."""
+    """Chooses which content goes when blocks run out; its fields are its options.
+
+    hinted: it asks which request is the last one of its session.
+    """
+
+    hinted: ClassVar[bool] = False
 
     @abstractmethod
     def build(self, num_blocks: int, block_tokens: int) -> Eviction | None:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from kvsim.memory.paged.eviction.policy import EvictionPolicy
 from kvsim.memory.paged.eviction.ranked import Ranked
+from kvsim.memory.paged.session_hint import SessionHint
 
 
 class TailFirst(EvictionPolicy):
@@ -25,7 +26,7 @@ class DeepestFirst(Ranked):
         super().__init__()
         self._places: dict[int, int] = {}
 
-    def returning(self, blocks: Sequence[int], places: Sequence[int], *, session: bool) -> None:
+    def returning(self, blocks: Sequence[int], places: Sequence[int], *, hint: SessionHint) -> None:
         self._places.update(zip(blocks, places, strict=True))
 
     def _rank(self, block: int) -> int:

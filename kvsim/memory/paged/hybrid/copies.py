@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from kvsim.memory.paged.extent import OUTPUT, Extent
 from kvsim.memory.paged.pool import BlockPool
+from kvsim.memory.paged.session_hint import SessionHint
 
 
 class Copies:
@@ -19,15 +20,14 @@ class Copies:
 
     def __init__(self, pool: BlockPool, why: Sequence[int]) -> None:
         self._pool, self._why = pool, why
-        # In the order they were made: a block, its place in its table, and whether that is of a
-        # session.
-        self._ends: list[tuple[Extent, int, bool]] = []
+        # In the order they were made: a block, its place in its table, and its session.
+        self._ends: list[tuple[Extent, int, SessionHint]] = []
 
-    def of_hit(self, block: Extent, place: int, *, session: bool) -> None:
+    def of_hit(self, block: Extent, place: int, *, hint: SessionHint) -> None:
         """What a block holds, of which one owner is who hit it, has been copied."""
-        self._ends.append((block, place, session))
+        self._ends.append((block, place, hint))
 
-    def of_maker(self, block: Extent, copy: Extent, place: int, *, session: bool) -> int:
+    def of_maker(self, block: Extent, copy: Extent, place: int, *, hint: SessionHint) -> int:
         """What a block, whose owner goes on in it, was found by, a copy is found by from now on;
         returns the key.
         """
@@ -36,7 +36,7 @@ class Copies:
             self._pool.name(copy, key)
         block.owners += 1
         self._pool.num_shared += 1
-        self._ends += [(block, place, session), (copy, place, session)]
+        self._ends += [(block, place, hint), (copy, place, hint)]
         return keys[0]
 
     @property
@@ -53,11 +53,11 @@ class Copies:
 
     def decided(self) -> None:
         """The copies run with the step: their ends return to the pool."""
-        for block, place, session in sorted(self._ends, key=lambda end: end[0].group):
+        for block, place, hint in sorted(self._ends, key=lambda end: end[0].group):
             why = self._why[block.group]
             # What is known inside a block is the end of a prompt.
             prompt_end = place + 1 if why == OUTPUT else 0
             part = (place, block, 1)
-            self._pool.give_back_singly([part], why, prompt_end, (), session=session)
+            self._pool.give_back_singly([part], why, prompt_end, (), hint=hint)
             self._pool.given_back()
         self._ends.clear()

@@ -1,0 +1,117 @@
+"""Agents tell the engine what becomes of their sessions (vLLM's issues 40270, 52113 and 57103):
+content of a session that pauses for a tool stays for a time to live, and content of a session that
+has ended goes before all other.
+
+Hints are best effort, as proposed: where pins hold more than their share of the pool, the one goes
+that paused longest ago, and where everything is pinned, pins give way too.
+"""
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from heapq import heappop, heappush
+from typing import ClassVar
+
+from pydantic import Field
+
+from kvsim.memory.paged.eviction.policy import EvictionPolicy
+from kvsim.memory.paged.eviction.ranked import Ranked
+from kvsim.memory.paged.session_hint import SessionHint
+from kvsim.plumbing.units import PS_PER_S
+
+ENDED, PLAIN, PINNED = range(3)
+
+
+class SessionHints(EvictionPolicy):
+    """ttl_s: for so long content stays pinned behind each request of a session that goes on.
+    pinned: largest share of the pool's blocks for pins. releases: content that only ended sessions
+    used goes first.
+    """
+
+    hinted: ClassVar[bool] = True
+    ttl_s: float = Field(300.0, gt=0, le=1e6)
+    pinned: float = Field(0.5, gt=0, le=1)
+    releases: bool = True
+
+    def build(self, num_blocks: int, block_tokens: int) -> "Hinted":
+        ttl_ps = round(self.ttl_s * PS_PER_S)
+        return Hinted(ttl_ps, int(self.pinned * num_blocks), releases=self.releases)
+
+
+class Hinted(Ranked):
+    """Ranked ENDED, PLAIN or PINNED."""
+
+    lapses: ClassVar[bool] = True
+
+    def __init__(self, ttl_ps: int, most_pinned: int, *, releases: bool) -> None:
+        super().__init__()
+        self._ttl_ps, self._most_pinned, self._releases = ttl_ps, most_pinned, releases
+        self._now_ps = 0
+        self._until_ps: dict[int, int] = {}  # of each block that some session pinned
+        self._user: dict[int, str | None] = {}  # the only session that used a block; None: several
+        self._ended: set[int] = set()
+        self._pins: OrderedDict[int, None] = OrderedDict()  # those that are free, oldest first
+        self._lapses: list[tuple[int, int]] = []
+
+    @property
+    def next_lapse_ps(self) -> int | None:  # type: ignore[override]  # the others never have one
+        lapses = self._lapses
+        while lapses and not self._stands(*lapses[0]):
+            heappop(lapses)
+        return lapses[0][0] if lapses else None
+
+    def _stands(self, until_ps: int, block: int) -> bool:
+        return block in self._pins and self._until_ps[block] == until_ps
+
+    def pass_time(self, now_ps: int) -> None:
+        self._now_ps = now_ps
+        lapses = self._lapses
+        while lapses and lapses[0][0] <= now_ps:
+            until_ps, block = heappop(lapses)
+            if self._stands(until_ps, block):
+                self._unpin(block)
+
+    def returning(self, blocks: Sequence[int], places: Sequence[int], *, hint: SessionHint) -> None:
+        goes_on = hint.session is not None and not hint.ends
+        until_ps = self._now_ps + self._ttl_ps
+        for block in blocks:
+            alone = self._user.setdefault(block, hint.session) == hint.session
+            if not alone:
+                self._user[block] = None
+            if goes_on:
+                self._until_ps[block] = until_ps
+            elif alone and hint.session is not None:
+                self._until_ps.pop(block, None)
+            if alone and hint.ends and self._releases:
+                self._ended.add(block)
+            else:
+                self._ended.discard(block)
+
+    def _rank(self, block: int) -> int:
+        if block in self._ended:
+            return ENDED
+        until_ps = self._until_ps.get(block, 0)
+        if until_ps <= self._now_ps:
+            return PLAIN
+        self._pins[block] = None
+        heappush(self._lapses, (until_ps, block))
+        return PINNED
+
+    def __setitem__(self, block: int, nothing: None) -> None:
+        super().__setitem__(block, nothing)
+        while len(self._pins) > self._most_pinned:
+            self._unpin(next(iter(self._pins)))
+
+    def _unpin(self, block: int) -> None:
+        """A pin gives way to others, or its time is over: the block counts from when it came."""
+        del self._pins[block]
+        entry = self._entry[block] = PLAIN, self._entry[block][1]
+        heappush(self._heap, (*entry, block))
+
+    def __delitem__(self, block: int) -> None:
+        super().__delitem__(block)
+        self._pins.pop(block, None)
+
+    def forgotten(self, block: int, key: int | None) -> None:
+        self._until_ps.pop(block, None)
+        self._user.pop(block, None)
+        self._ended.discard(block)

@@ -1,0 +1,62 @@
+"""Beam search as vLLM serves it (0.33: entrypoints/generate/beam_search/online.py): in front of the
+engine, a request of one token for each beam and each step, over the prefix cache.
+
+The first step has one request, each later one `beam_width`, whose prompts are the prompt and a
+beam's tokens so far. A step's requests come together, when all of the step before have their token.
+The engine does not know that they belong together: of a beam's tokens whole blocks alone are found.
+"""
+
+from collections.abc import Iterator
+from typing import Annotated
+
+import numpy as np
+from pydantic import Field
+
+from kvsim.request import Request, TokenRuns
+from kvsim.workload.content import TokenIds
+from kvsim.workload.expanded import Expanded
+
+
+class Beams(Expanded):
+    """`kind = "beams"`: the workload `of`, whose outputs are searched with beam_width beams.
+
+    No beam ends before output_tokens. The best beam is known from the start here: its tokens are
+    the answer that a later turn goes on from. Each other beam goes on from one of the step before,
+    drawn at random.
+    """
+
+    beam_width: Annotated[int, Field(ge=1, le=1024)]
+
+    def count_of(self, request: Request) -> int:
+        return 1 + self.beam_width * max(0, request.output_tokens - 1)
+
+    def expanded(
+        self, request: Request, rng: np.random.Generator, ids: TokenIds
+    ) -> Iterator[Request]:
+        """One request, then beam_width at a time."""
+        steps = max(1, request.output_tokens)
+        prompt = request.prompt_runs
+        if prompt is None:
+            prompt = ((ids.take(request.prompt_tokens), request.prompt_tokens),)
+        best = ids.take(steps) if request.output_start is None else request.output_start
+        beams: list[TokenRuns] = [()]
+        before = request.after
+        for step in range(steps):
+            name = request.id if step == steps - 1 else f"{request.id}#{step}"
+            for beam, tokens in enumerate(beams):
+                yield request._replace(
+                    id=name if len(beams) == 1 else f"{name}.{beam}",
+                    prompt_tokens=request.prompt_tokens + step,
+                    output_tokens=min(1, request.output_tokens),
+                    max_tokens=1,
+                    prompt_runs=(*prompt, *tokens),
+                    output_start=None,
+                    after=before,
+                    think_ps=0 if step else request.think_ps,
+                    session=request.id if request.session is None else request.session,
+                    group=name if len(beams) > 1 else None,
+                )
+            before = name
+            parents = rng.integers(len(beams), size=self.beam_width - 1).tolist()
+            others = [(*beams[parent], (ids.take(1), 1)) for parent in parents]
+            beams = [((best, step + 1),), *others]
