@@ -8,6 +8,7 @@ from typing import Any
 
 from kvsim.interchange.merge import USER, Contradiction, Merged, merge
 from kvsim.interchange.to_scenario.observed import Recording, recording_of
+from kvsim.interchange.to_scenario.replicas import fleet_of
 from kvsim.interchange.to_scenario.server import server_of
 from kvsim.interchange.to_scenario.stream import ScenarioWorkload, stream_of
 from kvsim.plumbing.errors import InputError
@@ -102,6 +103,9 @@ def import_sources(
         server, requests, merged.gauges, merged.gauges_clock, f"imported from {names}", notes
     )
     table = server.scenario(stream.workload, seed)
+    fleet = fleet_of(merged.settings, reads, lambda each: server_of(each).memory, notes)
+    if fleet is not None:
+        table["fleet"] = fleet
     Scenario.from_table(table)  # what is written can be read
     return Imported(
         tuple(reads), merged, table, stream, recording, server.assumed, tuple(dict.fromkeys(notes))

@@ -20,6 +20,14 @@ _CLOSE = 1e-3  # of figures that are printed to two digits
 _MODEL_MARKS = ("/", "--")
 
 
+# What differs between replicas of one kind: the size of the pool.
+POOL = (
+    *("num_gpu_blocks", "kv_cache_tokens", "kv_cache_bytes", "available_kv_gib"),
+    *("weights_gib", "gpu_memory_gib"),
+)
+_OF_A_SERVER = ("vllm-log", "sglang-log", "trtllm-log", "vllm-metrics")
+
+
 class Contradiction(NamedTuple):
     """A setting that two sources report differently; `kept` is used."""
 
@@ -60,6 +68,12 @@ def merge(reads: Sequence[Read]) -> Merged:
     reads = [_of_its_file(read, names) for read in reads]
     ordered = sorted(reads, key=lambda read: -read.rank)  # stable: in the order given
     settings, origins, contradictions = _settings(ordered)
+    several = {each.name for each in servers_among(reads)}
+    contradictions = [
+        each
+        for each in contradictions
+        if not (each.what in POOL and {each.kept_from, each.left_from} <= several)
+    ]
     notes: list[str] = []
     requests = join([(read.name, read.description.requests) for read in reads], notes)
     with_gauges = [read for read in ordered if read.description.gauges is not None]
@@ -86,6 +100,18 @@ def merge(reads: Sequence[Read]) -> Merged:
         tuple(contradictions),
         tuple(notes),
     )
+
+
+def servers_among(reads: Sequence[Read]) -> list[Read]:
+    """The sources that are logs, or scrapes, of several servers: of one format, each with a pool
+    of its own; none where there is one server.
+    """
+    for form in _OF_A_SERVER:
+        own = [each for each in reads if each.format == form]
+        pools = [each for each in own if any(map(each.description.settings.reported().get, POOL))]
+        if len(pools) > 1:
+            return pools
+    return []
 
 
 def _of_its_file(read: Read, names: Sequence[str]) -> Read:

@@ -32,7 +32,8 @@ class ServerSettings(Options):
     kv_transfer_config: vLLM's, by its keys.
     mem_fraction_static, mamba_full_memory_ratio: SGLang's. capacity_policy: TensorRT-LLM's. From
     max_prefill_tokens on: SGLang's, by its names. From n_ctx on: llama-server's, by its names;
-    n_ctx_seq: tokens of one slot at most.
+    n_ctx_seq: tokens of one slot at most. replicas: of the whole server; router: before them, by
+    kvsim's name.
     """
 
     engine: Engine | None = None
@@ -44,6 +45,8 @@ class ServerSettings(Options):
     tensor_parallel_size: PositiveInt | None = None
     pipeline_parallel_size: PositiveInt | None = None
     data_parallel_size: PositiveInt | None = None
+    replicas: PositiveInt | None = None
+    router: str | None = None
     decode_context_parallel_size: PositiveInt | None = None
     enable_expert_parallel: bool | None = None
     dtype: str | None = None

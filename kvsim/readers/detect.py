@@ -1,13 +1,15 @@
 """The reader of each file: found by content, or named (`FORMAT=PATH`)."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from kvsim.plumbing.errors import InputError
 from kvsim.readers import READERS
 from kvsim.readers.description import Description
-from kvsim.readers.reader import Reader, RecordedRuns, Sniffed, Source, look
+from kvsim.readers.parsing.manifest_replicas import with_replicas
+from kvsim.readers.reader import ASKED_FOR, Reader, RecordedRuns, Sniffed, Source, look
 
 if TYPE_CHECKING:
     from kvsim.observed.trial import Trial
@@ -140,4 +142,7 @@ def _read(source: Sniffed, form: str) -> Read:
         raise InputError(
             f"not {cls.what}, or a damaged one", where=str(source.path), value=str(fault) or None
         ) from None
+    if cls.rank == ASKED_FOR:
+        settings, notes = with_replicas(description.settings, source.string())
+        description = replace(description, settings=settings, notes=(*description.notes, *notes))
     return Read(source.name, form, cls.rank, description)

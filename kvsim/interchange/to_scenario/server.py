@@ -185,11 +185,9 @@ def server_of(settings: ServerSettings) -> DescribedServer:
     meta = VllmMeta.parse(meta_table, "import")
     if engine != "llama.cpp":  # whose flags have defaults of their own
         assumed.extend(line for line in meta.assumptions if not line.startswith("num_gpu_blocks"))
-    assumed.extend(
-        f"{name} = {known[name]}: one replica, not split into stages, stands for all"
-        for name in ("pipeline_parallel_size", "data_parallel_size")
-        if (known.get(name) or 1) > 1
-    )
+    if (stages := settings.pipeline_parallel_size or 1) > 1:
+        told = f"pipeline_parallel_size = {stages}"
+        assumed.append(f"{told}: one replica, not split into stages, stands for all")
     table = model | {"max_model_len": meta.max_model_len}
     drafts = speculation_of(settings, assumed, notes)
     tiers: list[dict[str, Any]] = []

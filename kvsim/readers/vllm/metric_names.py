@@ -70,10 +70,15 @@ def settings_from(samples: Iterable[Metric], where: str) -> ServerSettings:
 
 def add_settings(found: dict[str, Any], samples: Iterable[Metric], where: str) -> None:
     """Add to `found` what the labels of metrics say; of several models the first counts."""
+    ranks: set[str] = set()
     for name, labels, _ in samples:
         if not name.startswith(PREFIX):
             continue
         found["engine"] = "vllm"
+        if "engine" in labels:
+            ranks.add(labels["engine"])
+            if len(ranks) > 1:
+                found["data_parallel_size"] = len(ranks)
         if "model_name" in labels:
             found.setdefault("served_model_name", labels["model_name"])
         if name.removeprefix(PREFIX) == INFO:

@@ -1,0 +1,68 @@
+"""The replicas that sources describe, as the table [fleet] of a scenario."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from kvsim.interchange.merge import POOL, servers_among
+from kvsim.plumbing.errors import InputError
+from kvsim.readers.description import ServerSettings
+from kvsim.readers.detect import Read
+
+_RANK_ROUTERS = {"vllm": "vllm-dp", "sglang": "sglang-dp"}
+
+
+def fleet_of(
+    settings: ServerSettings,
+    reads: Sequence[Read],
+    memory_of: Callable[[ServerSettings], dict[str, Any]],
+    notes: list[str],
+) -> dict[str, Any] | None:
+    """[fleet]; None where there is one replica. memory_of: the table [memory] of these settings.
+
+    Logs or metrics of several servers are a replica each; where their pools differ they are groups.
+    The data-parallel ranks of a server are replicas of a cell of its own behind its balancer.
+    """
+    ranks = settings.data_parallel_size or 1
+    engine = settings.engine or "vllm"
+    if ranks > 1 and engine not in _RANK_ROUTERS:
+        notes.append(f"data_parallel_size = {ranks}: one rank stands for all")
+        ranks = 1
+    servers = servers_among(reads)
+    count = settings.replicas or max(1, len(servers))
+    if len(servers) > 1:
+        told = ", ".join(each.name for each in servers)
+        notes.append(f"{told} are taken as of {len(servers)} servers, a replica each")
+        if count != len(servers):
+            raise InputError(
+                "as many servers left files as the manifest has replicas, or one",
+                where="replicas",
+                value=count,
+                limit=str(len(servers)),
+            )
+    if count * ranks == 1:
+        return None
+    fleet: dict[str, Any] = {"replicas": count * ranks}
+    if len(servers) > 1 and ranks == 1:
+        pools: list[tuple[dict[str, Any], int]] = []
+        for each in servers:
+            own = {k: v for k, v in each.description.settings.reported().items() if k in POOL}
+            memory = memory_of(settings.model_copy(update=dict.fromkeys(POOL) | own))
+            if pools and pools[-1][0] == memory:
+                pools[-1] = memory, pools[-1][1] + 1
+            else:
+                pools.append((memory, 1))
+        if len(pools) > 1:
+            fleet = {"group": [{"replicas": num, "memory": memory} for memory, num in pools]}
+    if ranks > 1:
+        fleet["router"] = {"kind": _RANK_ROUTERS[engine]}
+        if count > 1:
+            fleet["cells"] = count
+        if settings.enable_expert_parallel:
+            notes.append(
+                "ranks of shared experts step together: fleet.router.lockstep = true simulates it"
+            )
+    else:
+        fleet["router"] = {"kind": settings.router or "round-robin"}
+        if settings.router is None:
+            notes.append("no source names the router: round-robin is taken")
+    return fleet

@@ -1,0 +1,41 @@
+"""How many replicas a manifest asks for, and the router of production-stack before them.
+
+`replicas:` of Kubernetes and compose, `replicaCount:` of Helm values. YAML is not parsed.
+"""
+
+import re
+
+from kvsim.readers.description import ServerSettings
+
+_REPLICAS = re.compile(r"^\s*(?:-\s+)?(?:replicas|replicaCount):\s*[\"']?(\d+)\b", re.MULTILINE)
+_DOCUMENTS = re.compile(r"^---.*$", re.MULTILINE)
+_ROUTER = re.compile(r"^\s*routingLogic:\s*[\"']?(\w+)", re.MULTILINE)
+_ROUTER_SPEC = re.compile(r"^(\s*)routerSpec:[^\n]*\n(?:\1\s+[^\n]*\n?|\s*\n)*", re.MULTILINE)
+_SERVES = re.compile(r"vllm|sglang|trtllm|llama-server|modelURL", re.IGNORECASE)
+_ROUTERS = {
+    "roundrobin": "round-robin",
+    "session": "consistent-hash",
+    "prefixaware": "prefix-aware",
+    "loadaware": "load-aware",
+}
+
+
+def with_replicas(settings: ServerSettings, text: str) -> tuple[ServerSettings, list[str]]:
+    """The settings with the replicas and the router of the manifest that they were read from."""
+    notes = []
+    servers = [part for part in _DOCUMENTS.split(text) if _SERVES.search(part)]
+    counts = {
+        int(found) for part in servers for found in _REPLICAS.findall(_ROUTER_SPEC.sub("", part))
+    }
+    found: dict[str, int | str] = {}
+    if len(counts) == 1 and (count := counts.pop()):
+        found["replicas"] = count
+    elif counts:
+        told = ", ".join(map(str, sorted(counts)))
+        notes.append(f"replicas: {told}; which are the server's is not known: one is taken")
+    router = _ROUTER.search(text)
+    if router is not None and router[1] in _ROUTERS:
+        found["router"] = _ROUTERS[router[1]]
+    elif router is not None:
+        notes.append(f"routingLogic: {router[1]} is not simulated; round-robin stands for it")
+    return settings.model_copy(update=found), notes
