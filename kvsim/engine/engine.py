@@ -36,8 +36,7 @@ class Engine:
         self._measured = parts.step_time if isinstance(parts.step_time, Measured) else None
         self._host_link = parts.host_link
         self._behind = parts.depth - 1
-        self._timed = scheduler.allocator.timed
-        self._routed = parts.routed
+        self._timed, self._routed = scheduler.allocator.timed, parts.routed
         self._looks_ps = parts.looks_ps
         self._max_steps = UNBOUNDED if parts.max_steps is None else parts.max_steps
         self.intake = Intake(scheduler, recorder, parts.on_left, refuse=parts.refuse)
@@ -192,9 +191,8 @@ class Engine:
 
     def _waited(self) -> int:
         """How many steps the plan stood for: all that may repeat, fewer if something arrived."""
-        self._run_end, end = None, self._end
-        end.callbacks = []  # for when it comes again
-        return end.steps
+        self._run_end, self._end.callbacks = None, []  # for when it comes again
+        return self._end.steps
 
     def _repeatable(self, plan: Plan) -> int:
         """How many more steps equal to `plan` may follow."""

@@ -73,6 +73,9 @@ class ServerSettings(Options):
     enable_lora: bool | None = None
     max_loras: PositiveInt | None = None
     max_lora_rank: PositiveInt | None = None
+    max_cpu_loras: PositiveInt | None = None
+    disable_chunked_mm_input: bool | None = None
+    limit_mm_per_prompt: NonNegativeInt | None = None
     speculative_config: dict[str, Any] | None = None
     kv_transfer_config: dict[str, Any] | None = None
     mem_fraction_static: Annotated[float, Field(gt=0, lt=1)] | None = None

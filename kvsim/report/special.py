@@ -23,15 +23,14 @@ def _encoded(label: str, found: EncoderSummary) -> str:
     return (
         f"{label} encoded {numbers.plural(found.encoded_items, 'item')} of prompts "
         f"({numbers.plural(found.encoded_tokens, 'embedding')}) and found "
-        f"{numbers.count(found.found_items)} in the encoder cache; the time of the encoder is not "
-        "counted."
+        f"{numbers.count(found.found_items)} in the encoder cache."
     )
 
 
 def _adapted(label: str, found: AdaptersSummary) -> str:
     loaded = (
         f"{label} copied an adapter to the device {numbers.plural(found.activated, 'time')} and "
-        f"read one into host memory {numbers.plural(found.read, 'time')}, in no time"
+        f"read one into host memory {numbers.plural(found.read, 'time')}"
     )
     if not found.delayed or found.delay_s is None:
         return f"{loaded}; no request waited for a slot."

@@ -32,6 +32,9 @@ BESIDE: dict[str, dict[str, Any]] = {
             "max_num_encoder_input_tokens",
             "encoder_cache_size",
             "disable_chunked_mm_input",
+            "limit_mm_per_prompt",
+            "encoder_us_per_token",
+            "lora_load_ms",
         )
     },
 }

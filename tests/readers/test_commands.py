@@ -36,6 +36,10 @@ def held(table: dict[str, Any], wanted: dict[str, Any]) -> dict[str, Any]:
         ("--enable-lora --max-loras 4 --max-lora-rank 32",
          {"memory": {"max_loras": 4, "max_lora_rank": 32}}),
         ("--enable-lora", {"memory": {"max_loras": 1}}),
+        ("--enable-lora --max-loras 4 --max-cpu-loras 16 --num-gpu-blocks-override 900",
+         {"scheduler": {"max_loras": 4, "max_cpu_loras": 16}}),
+        ("""--disable-chunked-mm-input --limit-mm-per-prompt '{"image": 4, "audio": {"count": 1}}'
+         """, {"scheduler": {"disable_chunked_mm_input": True, "limit_mm_per_prompt": 5}}),
         ("-tp 4 -dcp 2", {"model": {"tensor_parallel_size": 4, "decode_context_parallel_size": 2}}),
         ("--enable-expert-parallel", {"model": {"enable_expert_parallel": True}}),
         ("--mamba-ssm-cache-dtype float32", {"model": {"mamba_ssm_cache_dtype": "fp32"}}),

@@ -8,13 +8,15 @@ keeps max_loras adapters and host memory max_cpu_loras, of each those that were 
 from collections.abc import Container
 
 from kvsim.engine.limits.limit import ChunkLimits
+from kvsim.engine.plan import ScheduledChunk
 from kvsim.memory.allocator import Refusal
 from kvsim.request import Request
 from kvsim.sequence import Sequence
 
 
 class AdapterSlots(ChunkLimits):
-    """max_loras: adapters that may run at once; max_cpu_loras: that host memory keeps.
+    """max_loras: adapters that may run at once; max_cpu_loras: that host memory keeps. load_ps: of
+    a copy to the device.
 
     num_activated: copies of an adapter to the device; num_read: of these, those that host memory
     did not have either. delayed: ids of the sequences that were skipped.
@@ -22,7 +24,9 @@ class AdapterSlots(ChunkLimits):
 
     bind = True
 
-    def __init__(self, max_loras: int, max_cpu_loras: int) -> None:
+    def __init__(self, max_loras: int, max_cpu_loras: int, load_ps: int = 0) -> None:
+        self._load_ps = load_ps
+        self._loading = 0  # adapters that the next chunk waits for
         self._max_loras = max_loras
         self._max_cpu_loras = max_cpu_loras
         self._running: dict[int, int] = {}  # sequences of each adapter
@@ -54,8 +58,13 @@ class AdapterSlots(ChunkLimits):
         if adapter is None:
             return
         self._running[adapter] = self._running.get(adapter, 0) + 1
-        self.num_activated += not _used(self._on_device, adapter, self._max_loras, self._running)
+        self._loading = not _used(self._on_device, adapter, self._max_loras, self._running)
+        self.num_activated += self._loading
         self.num_read += not _used(self._on_host, adapter, self._max_cpu_loras, self._on_device)
+
+    def scheduled(self, chunk: ScheduledChunk) -> int:
+        loading, self._loading = self._loading, 0
+        return loading * self._load_ps
 
     def released(self, seq: Sequence) -> None:
         adapter = seq.request.adapter

@@ -25,7 +25,8 @@ _start, _end = attrgetter("start_tokens"), attrgetter("end_tokens")
 class EncoderCache(ChunkLimits):
     """max_input_tokens: embeddings that one step may compute; cache_tokens: that are kept.
     whole_items: no chunk ends within an item that it could end before. overlaps: a step is
-    scheduled before the one before it has returned.
+    scheduled before the one before it has returned. most_items: of a prompt. token_ps: time of the
+    encoder for each embedding.
 
     num_encoded, num_found: items encoded, and items that the cache had. encoded_tokens: their
     embeddings. free_tokens: room for embeddings; freeable_tokens: the same with those that nobody
@@ -33,8 +34,17 @@ class EncoderCache(ChunkLimits):
     """
 
     def __init__(
-        self, max_input_tokens: int, cache_tokens: int, *, whole_items: bool, overlaps: bool
+        self,
+        max_input_tokens: int,
+        cache_tokens: int,
+        *,
+        whole_items: bool,
+        overlaps: bool,
+        most_items: int | None = None,
+        token_ps: int = 0,
     ) -> None:
+        self._most_items = most_items
+        self._token_ps = token_ps
         self._max_input_tokens = max_input_tokens
         self._cache_tokens = cache_tokens
         self._whole_items = whole_items
@@ -54,6 +64,15 @@ class EncoderCache(ChunkLimits):
         self._asked: tuple[Sequence, list[int], list[int], int] | None = None
 
     def refusal(self, request: Request) -> Refusal | None:
+        most = self._most_items
+        if most is not None and len(request.items) > most:
+            return Refusal(
+                "its prompt has more items than a prompt may have",
+                len(request.items),
+                most,
+                "items (limit_mm_per_prompt)",
+                "raise the limit",
+            )
         largest = max((item.tokens for item in request.items), default=0)
         limit = min(self._max_input_tokens, self._cache_tokens)
         if largest <= limit:
@@ -105,14 +124,15 @@ class EncoderCache(ChunkLimits):
         self._asked = seq, chosen, again, left
         return new_tokens
 
-    def scheduled(self, chunk: ScheduledChunk) -> None:
+    def scheduled(self, chunk: ScheduledChunk) -> int:
         asked, seq = self._asked, chunk.seq
         self._asked = None
         if (chunk.samples and seq in self._held) or (asked is not None and chunk.samples):
             self._known[seq] = chunk.end_tokens
         if asked is None or not asked[1]:
-            return
+            return 0
         _, chosen, again, self._left = asked
+        encoded = self.encoded_tokens
         items = seq.request.items
         for place in chosen:
             item = items[place]
@@ -127,6 +147,7 @@ class EncoderCache(ChunkLimits):
         self._own.setdefault(seq, set()).update(chosen)
         self.num_encoded += len(chosen)
         self.encoding[seq] = chosen
+        return (self.encoded_tokens - encoded) * self._token_ps
 
     def declined(self, seq: Sequence) -> None:
         self._let_go(seq)

@@ -55,8 +55,11 @@ class ChunkLimits:
     def started(self, seq: Sequence) -> None:
         """`seq` runs from this step on."""
 
-    def scheduled(self, chunk: ScheduledChunk) -> None:
-        """The chunk that was asked about last is computed in this step."""
+    def scheduled(self, chunk: ScheduledChunk) -> int:
+        """The chunk that was asked about last is computed in this step. Returns for how long, in
+        ps, the step does something else for it first.
+        """
+        return 0
 
     def declined(self, seq: Sequence) -> None:
         """`seq`, which was asked about last, found no blocks to start."""

@@ -40,9 +40,8 @@ class SpecialLimits(ChunkLimits):
         for limit in self.all:
             limit.started(seq)
 
-    def scheduled(self, chunk: ScheduledChunk) -> None:
-        for limit in self.all:
-            limit.scheduled(chunk)
+    def scheduled(self, chunk: ScheduledChunk) -> int:
+        return sum(limit.scheduled(chunk) for limit in self.all)
 
     def declined(self, seq: Sequence) -> None:
         for limit in self.all:

@@ -18,6 +18,7 @@ from kvsim.engine.schedulers.options import SchedulerOptions
 from kvsim.engine.speculation.verifier import Verifier
 from kvsim.memory.allocator import Allocator
 from kvsim.plumbing.errors import InputError
+from kvsim.plumbing.units import PS_PER_MS, PS_PER_US
 from kvsim.speculation import Speculation
 from kvsim.vllm.rules import BlockRules, SchedulingRules
 from kvsim.vllm.versions import Semantics, VllmVersion, scheduled_as
@@ -36,7 +37,9 @@ class Continuous(SchedulerOptions):
     max_tokens_per_mm_item: placeholders of the largest image, sound or video that the model takes;
         it raises the next two. max_num_encoder_input_tokens: embeddings that a step may compute;
         encoder_cache_size: that are kept; both as long as max_num_batched_tokens unless given.
-    disable_chunked_mm_input: no chunk ends within an item.
+    disable_chunked_mm_input: no chunk ends within an item. limit_mm_per_prompt: prompts with more
+        items are refused. encoder_us_per_token: time of the encoder for each embedding, before the
+        rest of its step. lora_load_ms: time of each copy of an adapter to the device, likewise.
     semantics: the version of vLLM: "vllm-0.33", "vllm-0.27", "vllm-0.22" or "vllm-0.11". 0.27 and
         0.22 keep every block of a window and every state at the end of a chunk; 0.22 keeps no state
         where prompts diverged. 0.11 has no full-sequence check and no watermark, and keeps no
@@ -57,6 +60,9 @@ class Continuous(SchedulerOptions):
     max_num_encoder_input_tokens: int | None = Field(None, ge=1)
     encoder_cache_size: int | None = Field(None, ge=1)
     disable_chunked_mm_input: bool = False
+    limit_mm_per_prompt: int | None = Field(None, ge=0)
+    encoder_us_per_token: float = Field(0.0, ge=0, le=1e6)
+    lora_load_ms: float = Field(0.0, ge=0, le=1e6)
     semantics: Semantics = "vllm-0.33"
 
     @model_validator(mode="after")
@@ -172,7 +178,8 @@ class Continuous(SchedulerOptions):
         knobs = self._knobs(allocator)
         made = ContinuousScheduler(allocator, max_model_len, policies, self._scheduling, knobs)
         loras = self.most_adapters
-        slots = AdapterSlots(loras, self.max_cpu_loras or loras)
+        load_ps = round(self.lora_load_ms * PS_PER_MS)
+        slots = AdapterSlots(loras, self.max_cpu_loras or loras, load_ps)
         made.special_limits = SpecialLimits(self._encoder_cache(), slots)
         return made
 
@@ -183,6 +190,8 @@ class Continuous(SchedulerOptions):
             max(self.encoder_cache_size or tokens, largest),
             whole_items=self.disable_chunked_mm_input,
             overlaps=self.async_scheduling,
+            most_items=self.limit_mm_per_prompt,
+            token_ps=round(self.encoder_us_per_token * PS_PER_US),
         )
 
     def connected(

@@ -1,8 +1,7 @@
 """What every scheduler does: keep who waits and who runs, and carry a plan through its life.
 
-schedule() decides one step and takes its memory: policies differ here alone. repeatable(plan) says
-how many equal steps could follow, repeat(plan, k) lets them have happened. finish(plan): its
-outputs have returned, and sequences that are done give their memory back.
+schedule() decides one step and takes its memory: policies differ here alone. repeatable(plan): how
+many equal steps could follow; repeat(plan, k): they happened; finish(plan): its outputs are back.
 """
 
 from abc import abstractmethod
@@ -139,7 +138,9 @@ class Scheduler:
         seq.num_outputs += samples
         chunk = ScheduledChunk(seq, new_tokens, prior, samples, is_decode, prior, end, drafts)
         plan.chunks.append(chunk)
-        self.limits.scheduled(chunk)
+        stall_ps = self.limits.scheduled(chunk)
+        if stall_ps:
+            plan.stalls.append((stall_ps, self.usage()))
 
     def _extend(self, seq: Sequence, plan: Plan, num_tokens: int, turns_before: int = 0) -> bool:
         """Memory for `num_tokens` slots of a running sequence, its copy booked in the plan."""
@@ -189,8 +190,7 @@ class Scheduler:
             self.batch.leave(seq)
         if self.batch.num:
             self.batch.step()
-        self._stepped = True
-        plan.passed_over = passed_over
+        self._stepped, plan.passed_over = True, passed_over
 
     def _close(self, plan: Plan) -> Plan:
         """Close the plan: count its decoders, and let whoever can decode join for the next step."""
@@ -218,7 +218,7 @@ class Scheduler:
         return plan
 
     def _join(self, seq: Sequence) -> None:
-        """`seq`, which has computed all that is known of it, decodes from the next step on."""
+        """`seq`, all known tokens of which are computed, decodes from the next step on."""
         self.batch.join(seq, seq.num_computed)
 
     def _complete(self, plan: Plan) -> None:
@@ -267,7 +267,7 @@ class Scheduler:
         return course
 
     def step_returned(self) -> None:
-        """The oldest step in flight of a plan that repeats has returned; nobody is done with it."""
+        """The oldest step in flight of a plan that repeats returned; nobody is done with it."""
 
     def finish(self, plan: Plan) -> list[Sequence]:
         """The outputs of the plan's last step returned: who is done leaves, in running order."""

@@ -17,6 +17,8 @@ _SCHEDULER = {
     "max_num_batched_tokens": "--max-num-batched-tokens",
     "long_prefill_token_threshold": "--long-prefill-token-threshold",
     "policy": "--scheduling-policy",
+    "max_loras": "--max-loras",
+    "max_cpu_loras": "--max-cpu-loras",
 }
 _SWITCHES = {
     "enable_chunked_prefill": "enable-chunked-prefill",
@@ -88,6 +90,15 @@ def _flags(exported: Exported) -> Iterator[str]:
     for key, flag in _SCHEDULER.items():
         if scheduler.get(key) is not None:
             yield from (flag, str(scheduler[key]))
+    if scheduler.get("max_loras"):
+        yield "--enable-lora"
+    if scheduler.get("disable_chunked_mm_input"):
+        yield "--disable-chunked-mm-input"
+    if scheduler.get("limit_mm_per_prompt") is not None:
+        yield from (
+            "--limit-mm-per-prompt",
+            json.dumps({"image": scheduler["limit_mm_per_prompt"]}),
+        )
     for key, name in _SWITCHES.items():
         if scheduler.get(key) is not None:
             yield _switch(name, scheduler[key])

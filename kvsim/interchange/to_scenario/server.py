@@ -103,7 +103,18 @@ class DescribedServer:
             return {"kind": "trt-llm", "capacity_scheduler_policy": policy} | limits
         if engine == "vllm" and release(meta.vllm_version) < _V1:
             return {"kind": "vllm-v0"} | limits
-        return {"kind": "continuous"} | meta.scheduler_options().model_dump(exclude_unset=True)
+        table = {"kind": "continuous"} | meta.scheduler_options().model_dump(exclude_unset=True)
+        return table | self._special()
+
+    def _special(self) -> dict[str, Any]:
+        """Keys of [scheduler] for images and adapters, where sources have them."""
+        known = self.settings.reported()
+        keys = ["disable_chunked_mm_input", "limit_mm_per_prompt"]
+        table: dict[str, Any] = {}
+        if self.settings.enable_lora:
+            keys.append("max_cpu_loras")
+            table["max_loras"] = self.settings.max_loras or 1
+        return table | {key: known[key] for key in keys if key in known}
 
     def _sglang_scheduler(self) -> dict[str, Any]:
         known = self.settings.reported()

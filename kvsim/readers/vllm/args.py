@@ -69,6 +69,12 @@ def table(value: Any) -> dict[str, Any]:
     return found
 
 
+def items(value: Any) -> int:
+    """Most items of a prompt, all modalities together: each has a number, or a table with one."""
+    limits = [each["count"] if isinstance(each, dict) else each for each in table(value).values()]
+    return sum(map(whole, limits))
+
+
 # vLLM's argument: the setting it is, and how it is read.
 KNOWN: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "model": ("model", text),
@@ -111,8 +117,12 @@ KNOWN: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "enable_lora": ("enable_lora", truth),
     "max_loras": ("max_loras", whole),
     "max_lora_rank": ("max_lora_rank", whole),
+    "max_cpu_loras": ("max_cpu_loras", whole),
+    "disable_chunked_mm_input": ("disable_chunked_mm_input", truth),
+    "limit_mm_per_prompt": ("limit_mm_per_prompt", items),
     "speculative_config": ("speculative_config", table),
 }
+_LORA = {"max_loras", "max_lora_rank", "max_cpu_loras"}
 SWITCHES = frozenset(name for name, (_, read) in KNOWN.items() if read is truth)
 _LISTS = frozenset(name for name, (_, read) in KNOWN.items() if read is largest)
 
@@ -144,7 +154,7 @@ def unread_notes(asked: Mapping[str, Any], unread: Iterable[str]) -> list[str]:
     if str(asked.get("max_model_len")) in ("auto", "-1"):
         notes.append("--max-model-len auto is the longest that fits the pool: the model's is taken")
     notes += quantization_notes(asked)
-    if not truth(asked.get("enable_lora", False)) and {"max_loras", "max_lora_rank"} & asked.keys():
+    if not truth(asked.get("enable_lora", False)) and _LORA & asked.keys():
         notes.append("--max-loras and --max-lora-rank do nothing without --enable-lora")
     return notes
 

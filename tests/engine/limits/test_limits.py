@@ -176,6 +176,28 @@ def test_what_is_not_served_is_refused_before_the_run(
         kvsim.simulate(made, [request_])
 
 
+def test_the_time_of_the_encoder_and_of_copies_of_adapters_comes_before_the_step(
+    tables: Any,
+) -> None:
+    times = []
+    for own in {}, {"encoder_us_per_token": 20, "lora_load_ms": 7}:
+        scheduler = {"kind": "continuous", "max_loras": 1, **own}
+        made = tables(allocator=[{"kind": "paged"}], scheduler=scheduler, step_time=STEP)
+        image = (PromptItem(0, 50, 1 << 20),)
+        requests = [Request(n, at, 60, 1, items=image, adapter=0) for n, at in [("a", 0), ("b", 9)]]
+        (run,) = kvsim.simulate(made, requests).runs
+        times.append(run.summary["makespan_s"])
+    assert times[1] - times[0] == pytest.approx(50 * 20e-6 + 7e-3)  # once, for both
+
+
+def test_a_prompt_with_too_many_items_is_refused(tables: Any) -> None:
+    scheduler = {"kind": "continuous", "limit_mm_per_prompt": 1}
+    items = (PromptItem(0, 5, 1), PromptItem(5, 5, 2))
+    made = tables(allocator=[{"kind": "paged"}], scheduler=scheduler)
+    (run,) = kvsim.simulate(made, [Request("a", 0, 20, 1, items=items)]).runs
+    assert "limit_mm_per_prompt" in run.requests.reason[0]
+
+
 def test_an_item_larger_than_a_step_is_refused_by_name(tables: Any) -> None:
     scheduler = {"kind": "continuous", "max_num_batched_tokens": 64}
     request = Request("a", 0, 200, 1, items=(PromptItem(0, 100, 1),))
