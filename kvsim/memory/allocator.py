@@ -110,7 +110,6 @@ class Allocator(PrefixPromise):
     page_tokens: slots are granted in multiples of it.
     keeps_last_token: a sequence that was scheduled once more than it had output gets a slot for it.
     max_sequences: that hold memory at once, whatever is free; None: no limit of that kind.
-    timed: content that is kept until a moment; None: what is kept does not depend on time.
     """
 
     capacity_bytes: int
@@ -120,7 +119,11 @@ class Allocator(PrefixPromise):
     page_tokens: int = 1
     keeps_last_token: ClassVar[bool] = False
     max_sequences: int | None = None
-    timed: Timed | None = None
+
+    @property
+    def timed(self) -> Timed | None:
+        """Content that is kept until a moment; None: what is kept does not depend on time."""
+        return None
 
     @property
     def verifying(self) -> Verifying | None:

@@ -32,6 +32,7 @@ from kvsim.memory.paged.hits import Hits
 from kvsim.memory.paged.shape import BlockShape
 from kvsim.memory.paged.table import Table
 from kvsim.memory.paged.verifying import VerifyingMembers
+from kvsim.memory.timed import Timed
 from kvsim.plumbing.units import ceil_div
 from kvsim.request import Request
 from kvsim.sequence import Sequence
@@ -50,7 +51,7 @@ class PagedAllocator(BlockLedger):
         parts = Assembly(memory, shape, grouping, settings)
         super().__init__(memory, shape, parts)
         self.swappable = not parts.tables.slides and not parts.has_states
-        self.gives_back, self.timed = not parts.one_table, self.pool.timed
+        self.gives_back = not parts.one_table
         self._names, self._drafts, self._chunks = parts.names, parts.drafts, parts.chunks
         self._spare_block = memory.rules.spare_block
         self._window_lag = memory.hash_lag if memory.rules.waits_for_return else 0
@@ -71,6 +72,10 @@ class PagedAllocator(BlockLedger):
         self._steps = 0  # scheduled so far; a run of them counts as two at most
         self._put_off = False  # the head of the queue waits for a state that a step is making
         self._let_go = False  # copies gave blocks back when the last step had been decided
+
+    @property
+    def timed(self) -> Timed | None:
+        return self.pool.timed
 
     @property
     def verifying(self) -> VerifyingMembers | None:
