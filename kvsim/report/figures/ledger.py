@@ -30,8 +30,8 @@ class Ledger(Figure):
 
     def draw(self, result: Result) -> go.Figure | None:
         """One panel a run on a common axis of time; per cent of the pool."""
-        runs = result.runs
-        ends = [int(run.memory["end_ps"].max()) for run in runs if len(run.memory)]
+        runs = [run for run in result.runs if len(run.memory)]
+        ends = [int(run.memory["end_ps"].max()) for run in runs]
         if not ends or max(ends) <= 0:
             return None
         figure = panels([run.label for run in runs], panel_px=_PANEL_PX, gap_px=34)
